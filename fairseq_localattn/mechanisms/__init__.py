@@ -1,0 +1,1 @@
+"""The papers' attention mechanisms, in torch alone: usable without fairseq."""

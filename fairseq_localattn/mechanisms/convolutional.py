@@ -1,0 +1,54 @@
+"""Convolutional self-attention: a window of positions, and of neighbouring heads (CSAN, Yang et al., NAACL 2019).
+
+1D: query i of head h attends to positions i - M/2 … i + M/2 of the same head (Eq. 4-6). 2D: to those positions in heads
+h - N/2 … h + N/2, with one softmax over the whole area (Eq. 7-9). No parameter is added; time and memory are linear in
+the length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from ..attention import Frame, LocalAttention
+from ..banded import banded_attention
+
+
+class ConvolutionalAttention(LocalAttention):
+    """Self-attention over a (head_span × window) area around each query.
+
+    Args:
+        window: M + 1, positions seen; odd. head_span: N + 1, heads seen; odd, at most ``num_heads``; 1 is the 1D form.
+        Others: see :class:`LocalAttention`.
+
+    Raises ValueError for an even or non-positive window or head span, or more heads than there are.
+    """
+
+    def __init__(
+        self, embed_dim: int, num_heads: int, *, window: int = 11, head_span: int = 3, **kwargs: object
+    ) -> None:
+        super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
+        for what, size in (("window", window), ("number of heads in an area", head_span)):
+            if size < 1 or size % 2 == 0:
+                raise ValueError(f"the {what} must be odd and positive (it is centred on the query), not {size}")
+        if head_span > num_heads:
+            raise ValueError(f"an area of {head_span} heads was asked for, and there are {num_heads} heads")
+        self.window, self.head_span = window, head_span
+
+    def attend(
+        self,
+        frame: Frame,
+        query: Tensor,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        key_side: Mapping[str, Tensor],
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        return banded_attention(
+            q, k, v, frame, self.window // 2, self.head_span, self.dropout_rate, need_weights
+        )
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, window={self.window}, head_span={self.head_span}"

@@ -1,0 +1,125 @@
+"""Mixed multi-head self-attention: global, local, forward and backward heads (MMA, Cui et al., WAT 2019).
+
+``ATT(Q, K, V) = softmax(e_i + M_i) V`` (Eq. 7), where the mask M of a head is 0 for the keys that its kind sees and -∞
+for the others (Eq. 8-11); ``MA = Concat(head_G, head_L, head_F, head_B) W^O``. No parameter is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..attention import Frame, LocalAttention, combine_masks
+from ..banded import banded_attention
+from ..windows import HEAD_KINDS, relative_positions, window_of_kind
+
+# From this many keys on, local heads are computed in their band instead of being masked in the full product.
+BANDED_FROM = 512
+
+
+def parse_head_mix(mix: str, heads: int) -> tuple[str, ...]:
+    """The kind of each head, from ``global:2,local:2`` (counts that add up) or ``global,local`` (equal shares).
+
+    >>> parse_head_mix("global:1,local:3", 4)
+    ('global', 'local', 'local', 'local')
+
+    Raises ValueError for an unknown kind, a count below 1, or counts that do not add up to ``heads``.
+    """
+    parts = [part.strip().partition(":") for part in mix.split(",")]
+    for kind, _, _ in parts:
+        if kind not in HEAD_KINDS:
+            raise ValueError(f"unknown kind of head {kind!r} in {mix!r}: choose from {', '.join(HEAD_KINDS)}")
+    if not any(colon for _, colon, _ in parts):
+        if heads % len(parts):
+            raise ValueError(f"{len(parts)} kinds of head in {mix!r} do not share {heads} heads equally: give counts")
+        return tuple(kind for kind, _, _ in parts for _ in range(heads // len(parts)))
+    counts = []
+    for kind, _, count in parts:
+        if not count.isdigit() or int(count) < 1:
+            raise ValueError(f"{kind!r} in {mix!r} needs a count of heads, as in 'global:1,local:3'")
+        counts.append(int(count))
+    if sum(counts) != heads:
+        raise ValueError(f"the head mix {mix!r} has {sum(counts)} heads, the model has {heads}")
+    return tuple(kind for (kind, _, _), count in zip(parts, counts, strict=True) for _ in range(count))
+
+
+class MixedAttention(LocalAttention):
+    """Self-attention whose heads see different keys.
+
+    Args:
+        head_kinds: one of ``global``, ``local``, ``forward``, ``backward`` for each head.
+        window: w of Eq. 9, the distance up to which a local head sees (w=1: three keys). At least 1.
+        Others: see :class:`LocalAttention`.
+
+    Raises ValueError when the kinds are not one for each head, one is unknown, or the window is below 1.
+    """
+
+    def __init__(
+        self, embed_dim: int, num_heads: int, *, head_kinds: Sequence[str], window: int = 1, **kwargs: object
+    ) -> None:
+        super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
+        if len(head_kinds) != num_heads:
+            raise ValueError(f"{len(head_kinds)} kinds given for {num_heads} heads")
+        if window < 1:
+            raise ValueError(f"the window of the local heads must be 1 or more, not {window}")
+        self.head_kinds, self.window = tuple(head_kinds), window
+        head_windows(self.head_kinds, window, 1, 1, 0, torch.device("cpu"))  # an unknown kind fails here
+
+    def hidden_keys(self, frame: Frame, device: torch.device) -> Tensor | None:
+        return head_windows(
+            self.head_kinds, self.window, frame.query_length, frame.key_length, frame.offset, device
+        )
+
+    def attend(
+        self,
+        frame: Frame,
+        query: Tensor,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        key_side: Mapping[str, Tensor],
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Masked heads together; on long sentences the local ones in their band, which costs T·w and not T·S."""
+        if need_weights or frame.key_length < BANDED_FROM or "local" not in self.head_kinds:
+            return super().attend(frame, query, q, k, v, key_side, need_weights)
+        windows = self.hidden_keys(frame, q.device)
+        assert windows is not None
+        parts = []
+        for first, last in _runs(self.head_kinds):
+            heads = (slice(None), slice(first, last))
+            if self.head_kinds[first] == "local":
+                part, _ = banded_attention(
+                    q[heads], k[heads], v[heads], frame, self.window, dropout=self.dropout_rate
+                )
+            else:
+                mask = combine_masks(frame, windows[first:last], None, q.dtype)
+                part = F.scaled_dot_product_attention(
+                    q[heads], k[heads], v[heads], attn_mask=mask, dropout_p=self.dropout_rate
+                )
+            parts.append(part)
+        return torch.cat(parts, dim=1), None
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, head_kinds={','.join(self.head_kinds)}, window={self.window}"
+
+
+def _runs(kinds: Sequence[str]) -> list[tuple[int, int]]:
+    """Stretches of heads that are all local, or all not: (first, last + 1)."""
+    starts = [h for h in range(len(kinds)) if h == 0 or (kinds[h] == "local") != (kinds[h - 1] == "local")]
+    return list(zip(starts, [*starts[1:], len(kinds)], strict=True))
+
+
+@lru_cache(maxsize=4)
+def head_windows(
+    kinds: tuple[str, ...], half_width: int, query_length: int, key_length: int, offset: int, device: torch.device
+) -> Tensor:
+    """H×T×S, True = hidden, for heads of these kinds. Kept for the layers of a batch, which all ask for the same."""
+    with torch.inference_mode(False):  # what is kept may meet a training step later
+        relative = relative_positions(query_length, key_length, offset, device)
+        windows = {kind: window_of_kind(kind, relative, half_width) for kind in dict.fromkeys(kinds)}
+        return torch.stack([windows[kind] for kind in kinds])

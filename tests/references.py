@@ -1,0 +1,79 @@
+"""Slow references, written from the papers' equations with loops, in float64. No code is shared with the package."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def attention_rows(q: Tensor, keys: list[Tensor], values: list[Tensor]) -> Tensor:
+    """ATT(q, K) V for one query: softmax of the scaled dot products over the listed keys, times their values."""
+    energies = torch.stack([(q * key).sum() / math.sqrt(q.numel()) for key in keys])
+    weights = torch.exp(energies - energies.max())
+    weights = weights / weights.sum()
+    return sum(w * value for w, value in zip(weights, values, strict=True))  # type: ignore[return-value]
+
+
+def csan(q: Tensor, k: Tensor, v: Tensor, window: int, head_span: int, exists: Tensor, causal: bool) -> Tensor:
+    """Convolutional self-attention of one sentence, Eq. 4-9 of Yang et al. 2019.
+
+    q, k, v: H×T×D; ``exists``: T, False at padding. Heads and positions that do not exist are not in the union (Eq. 7).
+    """
+    heads, length, _ = q.shape
+    rows = []
+    for h in range(heads):
+        row = []
+        for i in range(length):
+            area = [
+                (g, j)
+                for g in range(h - head_span // 2, h + head_span // 2 + 1)
+                for j in range(i - window // 2, i + window // 2 + 1)
+                if 0 <= g < heads and 0 <= j < length and exists[j] and not (causal and j > i)
+            ]
+            seen = area or [(h, i)]  # a padded query may see nothing; what it becomes is not compared
+            row.append(attention_rows(q[h, i], [k[g, j] for g, j in seen], [v[g, j] for g, j in seen]))
+        rows.append(torch.stack(row))
+    return torch.stack(rows)
+
+
+def mma(q: Tensor, k: Tensor, v: Tensor, kinds: list[str], w: int, exists: Tensor, causal: bool) -> Tensor:
+    """Mixed multi-head self-attention of one sentence, Eq. 7-11 of Cui et al. 2019. q, k, v: H×T×D; exists: T."""
+
+    def sees(kind: str, i: int, j: int) -> bool:
+        if kind == "global":  # Eq. 8
+            return True
+        if kind == "local":  # Eq. 9
+            return i - w <= j <= i + w
+        if kind == "forward":  # Eq. 10
+            return i <= j
+        return i >= j  # Eq. 11
+
+    heads, length, _ = q.shape
+    rows = []
+    for h in range(heads):
+        row = []
+        for i in range(length):
+            keys = [j for j in range(length) if sees(kinds[h], i, j) and exists[j] and not (causal and j > i)]
+            keys = keys or [i]
+            row.append(attention_rows(q[h, i], [k[h, j] for j in keys], [v[h, j] for j in keys]))
+        rows.append(torch.stack(row))
+    return torch.stack(rows)
+
+
+def module_output(module: Any, x: Tensor, padding: Tensor, attend: Callable[..., Tensor]) -> Tensor:
+    """A module's output T×B×C with a reference ``attend(q, k, v, exists)`` of one sentence, by its own projections."""
+    outputs = []
+    for b in range(x.size(1)):
+        def split(projection: torch.nn.Linear, sentence: Tensor = x[:, b]) -> Tensor:
+            projected = sentence @ projection.weight.T + projection.bias
+            return torch.stack(projected.chunk(module.num_heads, dim=-1))
+
+        q, k, v = split(module.q_proj), split(module.k_proj), split(module.v_proj)
+        heads = attend(q, k, v, ~padding[b])
+        joined = torch.cat(list(heads), dim=-1)
+        outputs.append(joined @ module.out_proj.weight.T + module.out_proj.bias)
+    return torch.stack(outputs, dim=1)
