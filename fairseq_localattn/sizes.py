@@ -1,0 +1,71 @@
+"""Named architectures: the size of a plain Transformer, and a variant's options.
+
+A size stands in one place, the function of the plain architecture: fairseq's where fairseq has it, else one of the two
+below. So each variant has, by construction, a plain Transformer of the same size to be compared with.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairseq.dataclass import FairseqDataclass
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, register_model_architecture
+
+from .errors import UsageError
+from .options import fill_defaults
+
+_BASELINES: dict[str, str] = {}
+
+
+def _set_sizes(args: Any, dim: int, ffn: int, heads: int, layers: int) -> None:
+    """Sizes of both stacks, where the command line has not set them; then fairseq's defaults for the rest."""
+    for side in ("encoder", "decoder"):
+        sizes = {"embed_dim": dim, "ffn_embed_dim": ffn, "attention_heads": heads, "layers": layers}
+        for name, size in sizes.items():
+            if getattr(args, f"{side}_{name}", None) is None:
+                setattr(args, f"{side}_{name}", size)
+    ARCH_CONFIG_REGISTRY["transformer"](args)
+
+
+@register_model_architecture("transformer", "transformer_localattn_tiny")
+def transformer_localattn_tiny(args: Any) -> None:
+    """For tests: fairseq's transformer_tiny, with the four heads that the variants need."""
+    _set_sizes(args, dim=64, ffn=128, heads=4, layers=2)
+
+
+@register_model_architecture("transformer", "transformer_localattn_small")
+def transformer_localattn_small(args: Any) -> None:
+    """For two CPU cores: trains on Multi30k in minutes."""
+    _set_sizes(args, dim=128, ffn=512, heads=4, layers=3)
+
+
+def register_architecture(
+    model: str, name: str, baseline: str, options: type[FairseqDataclass], **defaults: Any
+) -> None:
+    """Register ``name``: the sizes of the plain architecture ``baseline``, and options with these ``defaults``."""
+
+    def architecture(args: Any) -> None:
+        fill_defaults(args, options, **defaults)
+        ARCH_CONFIG_REGISTRY[baseline](args)
+
+    register_model_architecture(model, name)(architecture)
+    _BASELINES[name] = baseline
+
+
+def localattn_architectures() -> dict[str, str]:
+    """Architecture → model, of this package's variants."""
+    return {name: ARCH_MODEL_NAME_REGISTRY[name] for name in _BASELINES}
+
+
+def baseline_of(architecture: str) -> str:
+    """The plain Transformer of the same size. Raises UsageError for an architecture that is not this package's."""
+    if architecture not in _BASELINES:
+        raise UsageError(f"unknown architecture {architecture!r}: choose from {', '.join(sorted(_BASELINES))}")
+    return _BASELINES[architecture]
+
+
+def quick_size_of(architecture: str) -> str:
+    """The ``_small`` architecture of a name that is a variant without a size; any other name as it is."""
+    baseline_of(architecture)
+    small = f"{architecture}_small"
+    return small if small in _BASELINES else architecture

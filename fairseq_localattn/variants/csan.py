@@ -1,0 +1,54 @@
+"""transformer_csan: Convolutional Self-Attention Networks (Yang et al., NAACL 2019). mechanisms/convolutional.py."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairseq.dataclass import FairseqDataclass
+from fairseq.models import register_model
+
+from ..attention import LocalAttention
+from ..mechanisms.convolutional import ConvolutionalAttention
+from ..sizes import register_architecture
+from ..transformer import LocalTransformerModel
+
+
+@dataclass
+class CSANOptions(FairseqDataclass):
+    csan_window: int = field(default=11, metadata={"help": "positions a query sees (the paper's M + 1); odd"})
+    csan_heads: int = field(default=3, metadata={"help": "heads a query sees (the paper's N + 1); odd; 1 is 1D-CSAN"})
+    csan_encoder_layers: str = field(
+        default="1-3", metadata={"help": "encoder layers with CSAN: all, none, or numbers from 1 (1-3, 1,4-6)"}
+    )
+    csan_decoder_layers: str = field(
+        default="none", metadata={"help": "decoder layers with CSAN in their self-attention (beyond the paper)"}
+    )
+    csan_cross_layers: str = field(
+        default="none", metadata={"help": "must stay none: source and target positions cannot be compared"}
+    )
+
+
+@register_model("transformer_csan")
+class CSANTransformerModel(LocalTransformerModel):
+    prefix = "csan"
+    options = CSANOptions
+    nonsense = {"cross": "a window around the query's position means nothing in the other sentence"}
+
+    @classmethod
+    def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:
+        return ConvolutionalAttention(window=options.csan_window, head_span=options.csan_heads, **kwargs)
+
+
+def _register(size: str, baseline: str, **defaults: Any) -> None:
+    """The 2D and the 1D architecture of a size."""
+    register_architecture("transformer_csan", f"transformer_csan{size}", baseline, CSANOptions, **defaults)
+    register_architecture(
+        "transformer_csan", f"transformer_csan_1d{size}", baseline, CSANOptions, csan_heads=1, **defaults
+    )
+
+
+_register("", "transformer")
+_register("_tiny", "transformer_localattn_tiny", csan_encoder_layers="1")
+_register("_small", "transformer_localattn_small", csan_encoder_layers="1-2")
+_register("_iwslt_de_en", "transformer_iwslt_de_en")
+_register("_wmt_en_de", "transformer_wmt_en_de")
+_register("_wmt_en_de_big", "transformer_vaswani_wmt_en_de_big")

@@ -1,0 +1,73 @@
+"""transformer_mma: Mixed Multi-Head Self-Attention (Cui et al., WAT 2019). The attention is mechanisms/mixed.py."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairseq.data import Dictionary
+from fairseq.dataclass import FairseqDataclass
+from fairseq.models import register_model
+from torch import nn
+
+from ..attention import LocalAttention
+from ..mechanisms.mixed import MixedAttention, parse_head_mix
+from ..sizes import register_architecture
+from ..transformer import LocalEncoder, LocalTransformerModel
+
+
+@dataclass
+class MMAOptions(FairseqDataclass):
+    mma_heads: str = field(
+        default="global,local,forward,backward",
+        metadata={
+            "help": "kinds of the encoder's heads, in order: in equal shares (global,local,forward,backward) "
+            "or with counts that add up to the number of heads (global:1,local:3)"
+        },
+    )
+    mma_decoder_heads: str = field(
+        default="global,local",
+        metadata={"help": "kinds of the decoder's heads, when --mma-decoder-layers places MMA there"},
+    )
+    mma_window: int = field(default=1, metadata={"help": "local heads see the keys at distance ≤ w"})
+    mma_encoder_layers: str = field(
+        default="all", metadata={"help": "encoder layers with MMA: all, none, or numbers from 1 (1-3, 1,4-6)"}
+    )
+    mma_decoder_layers: str = field(
+        default="none", metadata={"help": "decoder layers with MMA in their self-attention (beyond the paper)"}
+    )
+    mma_cross_layers: str = field(
+        default="none", metadata={"help": "must stay none: source and target positions cannot be compared"}
+    )
+    mma_no_encoder_positions: bool = field(
+        default=False,
+        metadata={"help": "encoder without position embedding (Table 3); with --mma-heads global, the baseline's row"},
+    )
+
+
+@register_model("transformer_mma")
+class MMATransformerModel(LocalTransformerModel):
+    prefix = "mma"
+    options = MMAOptions
+    nonsense = {"cross": "local, forward and backward compare positions, and those of source and target are unrelated"}
+
+    @classmethod
+    def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:
+        mix = options.mma_heads if site == "encoder" else options.mma_decoder_heads
+        kinds = parse_head_mix(mix, kwargs["num_heads"])
+        if site == "decoder" and "forward" in kinds:
+            raise ValueError(f"a forward head in {mix!r} would see nothing but its own position in a causal decoder")
+        return MixedAttention(head_kinds=kinds, window=options.mma_window, **kwargs)
+
+    @classmethod
+    def build_encoder(cls, args: Any, src_dict: Dictionary, embed_tokens: nn.Module) -> LocalEncoder:
+        encoder = super().build_encoder(args, src_dict, embed_tokens)
+        if args.mma_no_encoder_positions:
+            encoder.embed_positions = None
+        return encoder
+
+
+register_architecture("transformer_mma", "transformer_mma", "transformer", MMAOptions)
+register_architecture("transformer_mma", "transformer_mma_tiny", "transformer_localattn_tiny", MMAOptions)
+register_architecture("transformer_mma", "transformer_mma_small", "transformer_localattn_small", MMAOptions)
+register_architecture("transformer_mma", "transformer_mma_iwslt_de_en", "transformer_iwslt_de_en", MMAOptions)
+register_architecture("transformer_mma", "transformer_mma_wat17", "transformer", MMAOptions)
+register_architecture("transformer_mma", "transformer_mma_wmt_en_de", "transformer_wmt_en_de", MMAOptions)

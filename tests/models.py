@@ -1,0 +1,112 @@
+"""Models and batches for the tests: built through fairseq's own argument parser, as fairseq-train builds them."""
+
+from __future__ import annotations
+
+import copy
+from functools import cache, lru_cache
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from fairseq import options
+from fairseq.data import Dictionary
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import ARCH_MODEL_REGISTRY
+from torch import Tensor, nn
+
+import fairseq_localattn  # noqa: F401  (registers the architectures)
+from fairseq_localattn.sizes import localattn_architectures
+
+ARCHITECTURES = sorted(localattn_architectures())
+# What can be trained in a test. A new variant's `_tiny` architecture joins every suite by being registered.
+TINY = [name for name in ARCHITECTURES if name.endswith("_tiny")]
+# Variants beyond their defaults, which the contract must hold for as well: name → (architecture, flags).
+PLACEMENTS = {
+    "mma-decoder": ("transformer_mma_tiny", ["--mma-decoder-layers", "all"]),
+    "mma-pre-norm": ("transformer_mma_tiny", ["--encoder-normalize-before", "--decoder-normalize-before"]),
+    "mma-no-positions": ("transformer_mma_tiny", ["--mma-no-encoder-positions"]),
+    "csan-decoder": ("transformer_csan_tiny", ["--csan-decoder-layers", "all", "--csan-window", "3"]),
+    "csan-1d-decoder": ("transformer_csan_1d_tiny", ["--csan-decoder-layers", "2", "--csan-window", "5"]),
+    "csan-all": ("transformer_csan_tiny", ["--csan-encoder-layers", "all", "--csan-window", "3"]),
+}
+CASES: dict[str, tuple[str, list[str]]] = {**{name: (name, []) for name in TINY}, **PLACEMENTS}
+
+
+@lru_cache(maxsize=1)
+def dictionary() -> Dictionary:
+    words = Dictionary()
+    for n in range(40):
+        words.add_symbol(f"w{n}")
+    return words
+
+
+def parse(arch: str, flags: tuple[str, ...] | list[str] = ()) -> Any:
+    """The namespace that fairseq-train would have; parsed once for each combination, and copied."""
+    return copy.deepcopy(_parse(arch, tuple(flags)))
+
+
+@cache
+def _parse(arch: str, flags: tuple[str, ...]) -> Any:
+    parser = options.get_training_parser()
+    args = options.parse_args_and_arch(parser, ["data", "--task", "translation", "--arch", arch, *flags])
+    convert_namespace_to_omegaconf(args)  # as fairseq does: an option that its configuration cannot hold fails here
+    return args
+
+
+def build(arch: str, flags: tuple[str, ...] | list[str] = (), seed: int = 1, share: bool = True, **more: Any) -> Any:
+    """A model of an architecture, from a joined dictionary of 44 symbols; weights from ``seed``; ``more`` arguments."""
+    args = parse(arch, [*flags, *(["--share-all-embeddings"] if share else [])])
+    vars(args).update(more)
+    task = SimpleNamespace(source_dictionary=dictionary(), target_dictionary=dictionary())
+    torch.manual_seed(seed)
+    return ARCH_MODEL_REGISTRY[arch].build_model(args, task)
+
+
+def case(name: str, **kwargs: Any) -> Any:
+    """The model of one of :data:`CASES`, in evaluation mode."""
+    arch, flags = CASES[name]
+    return build(arch, flags, **kwargs).eval()
+
+
+def sentences(lengths: list[int], seed: int = 0) -> list[Tensor]:
+    """Random sentences of these lengths, the end-of-sentence symbol included."""
+    generator = torch.Generator().manual_seed(seed)
+    words = dictionary()
+    eos = torch.tensor([words.eos()])
+    random = [torch.randint(words.nspecial, len(words), (n - 1,), generator=generator) for n in lengths]
+    return [torch.cat([tokens, eos]) for tokens in random]
+
+
+def pad(tokens: list[Tensor], left: bool, to: int | None = None) -> Tensor:
+    """Sentences as one B×T batch, padded to the longest or to ``to``."""
+    words = dictionary()
+    width = max([to or 0, *(len(s) for s in tokens)])
+    rows = []
+    for s in tokens:
+        filler = torch.full((width - len(s),), words.pad())
+        rows.append(torch.cat([filler, s] if left else [s, filler]))
+    return torch.stack(rows)
+
+
+def shifted(target: Tensor) -> Tensor:
+    """Right-padded targets → the decoder's input: end-of-sentence moved to the front."""
+    out = target.clone()
+    out[:, 1:] = target[:, :-1]
+    out[:, 0] = dictionary().eos()
+    pads = target.eq(dictionary().pad())
+    return out.masked_fill(pads, dictionary().pad())
+
+
+def batch(source: list[int], target: list[int], left: bool = True, seed: int = 0) -> dict[str, Any]:
+    """net_input and target of random sentence pairs, padded as fairseq's translation task pads (source on the left)."""
+    src, tgt = pad(sentences(source, seed), left), pad(sentences(target, seed + 1), False)
+    net_input = {"src_tokens": src, "src_lengths": torch.tensor(source), "prev_output_tokens": shifted(tgt)}
+    return {"net_input": net_input, "target": tgt, "ntokens": sum(target), "id": torch.arange(len(source))}
+
+
+def loss(model: nn.Module, sample: dict[str, Any]) -> Tensor:
+    """Cross-entropy of the target tokens, summed."""
+    logits, _ = model(**sample["net_input"])
+    return torch.nn.functional.cross_entropy(
+        logits.float().flatten(0, 1), sample["target"].flatten(), ignore_index=dictionary().pad(), reduction="sum"
+    )

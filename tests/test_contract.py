@@ -1,0 +1,258 @@
+"""What every registered architecture must keep. A new variant joins through its ``_tiny`` architecture (models.py)."""
+
+from __future__ import annotations
+
+import copy
+import io
+
+import pytest
+import torch
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.sequence_generator import SequenceGenerator
+from models import ARCHITECTURES, CASES, TINY, batch, build, case, dictionary, loss, pad, parse, sentences, shifted
+from torch import Tensor
+
+from fairseq_localattn.placement import SITES
+from fairseq_localattn.sizes import baseline_of
+
+PARAMETER_FREE = ["mma", "csan"]
+# Lengths that differ, one of them 1, and more than one block of positions apart in their windows.
+SOURCE, TARGET = [9, 4, 13, 1], [7, 11, 3, 5]
+every_case = pytest.mark.parametrize("name", CASES)
+
+
+def logits(model: torch.nn.Module, sample: dict) -> Tensor:
+    with torch.no_grad():
+        return model(**sample["net_input"])[0]
+
+
+# ---------------------------------------------------------------------------------------------- identity
+
+
+@pytest.mark.parametrize("arch", TINY)
+@pytest.mark.parametrize("flags", [[], ["--encoder-normalize-before", "--decoder-normalize-before"]])
+@pytest.mark.parametrize("left", [True, False])
+def test_placed_nowhere_it_is_fairseqs_transformer(arch: str, flags: list[str], left: bool) -> None:
+    """Same state-dict keys, same weights from the same seed, same outputs and gradients."""
+    prefix = ARCH_MODEL_REGISTRY[arch].prefix
+    nowhere = [word for site in SITES for word in (f"--{prefix}-{site}-layers", "none")]
+    ours, theirs = build(arch, [*flags, *nowhere]).eval(), build(baseline_of(arch), flags).eval()
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    for key, weight in theirs.state_dict().items():
+        assert torch.equal(ours.state_dict()[key], weight), key
+    sample = batch(SOURCE, TARGET, left)
+    ours_loss, theirs_loss = loss(ours, sample) / sample["ntokens"], loss(theirs, sample) / sample["ntokens"]
+    torch.testing.assert_close(ours_loss, theirs_loss, rtol=0, atol=1e-6)
+    ours_loss.backward()
+    theirs_loss.backward()
+    real = sample["target"].ne(dictionary().pad())
+    torch.testing.assert_close(logits(ours, sample)[real], logits(theirs, sample)[real], rtol=0, atol=1e-6)
+    for (key, got), wanted in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(got.grad, wanted.grad, rtol=0, atol=1e-6, msg=lambda m, key=key: f"{key}: {m}")
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n.startswith(tuple(PARAMETER_FREE)) or CASES[n][0] == n])
+def test_a_stock_checkpoint_loads(name: str) -> None:
+    """Weights that fairseq's Transformer saved load, strictly, into the variants that add no parameter."""
+    arch, flags = CASES[name]
+    if ARCH_MODEL_REGISTRY[arch].prefix not in PARAMETER_FREE or "--mma-no-encoder-positions" in flags:
+        pytest.skip("adds or drops parameters or buffers")
+    shared = [flag for flag in flags if "normalize-before" in flag]
+    stock = build(baseline_of(arch), shared, seed=5)
+    buffer = io.BytesIO()
+    torch.save(stock.state_dict(), buffer)
+    buffer.seek(0)
+    ours = build(arch, flags, seed=1)
+    ours.load_state_dict(torch.load(buffer, weights_only=True), strict=True)
+    assert torch.equal(ours.encoder.layers[0].self_attn.q_proj.weight, stock.encoder.layers[0].self_attn.q_proj.weight)
+    assert loss(ours.eval(), batch(SOURCE, TARGET)).isfinite()
+
+
+# ---------------------------------------------------------------------------------------------- padding, causality
+
+
+@every_case
+@pytest.mark.parametrize("left", [True, False])
+def test_padding_changes_nothing(name: str, left: bool) -> None:
+    """A sentence pair alone, in a batch with longer ones, and with more padding than needed: the same logits."""
+    model = case(name)
+    src, tgt = sentences(SOURCE), sentences(TARGET, seed=1)
+    wide = {
+        "src_tokens": pad(src, left, to=17),
+        "src_lengths": torch.tensor(SOURCE),
+        "prev_output_tokens": shifted(pad(tgt, False, to=13)),
+    }
+    together = logits(model, {"net_input": wide})
+    for row, (s, t) in enumerate(zip(src, tgt, strict=True)):
+        alone = {"src_tokens": s[None], "src_lengths": torch.tensor([len(s)]), "prev_output_tokens": shifted(t[None])}
+        torch.testing.assert_close(
+            together[row, : len(t)], logits(model, {"net_input": alone})[0], rtol=1e-4, atol=1e-5
+        )
+
+
+@every_case
+@pytest.mark.parametrize("length", [4, 6])
+def test_no_position_sees_the_future(name: str, length: int) -> None:
+    """Changing target word p changes nothing before it and something after it; with T == B = 4 as well as T = 6."""
+    model = case(name)
+    sample = batch(SOURCE, [length] * 4)
+    before = logits(model, sample)
+    for p in range(1, length):
+        changed = copy.deepcopy(sample)
+        words = changed["net_input"]["prev_output_tokens"]
+        words[:, p] = torch.where(words[:, p] == 5, 6, 5)
+        after = logits(model, changed)
+        torch.testing.assert_close(after[:, :p], before[:, :p], rtol=0, atol=1e-6)
+        assert (after[:, p:] - before[:, p:]).abs().amax(dim=(1, 2)).gt(1e-3).all(), "the changed word had no effect"
+
+
+@every_case
+def test_the_encoder_uses_every_word(name: str) -> None:
+    model = case(name)
+    sample = batch([6, 6], [4, 4])
+    before = logits(model, sample)
+    for p in range(6):
+        changed = copy.deepcopy(sample)
+        changed["net_input"]["src_tokens"][:, p] = 7
+        if not torch.equal(changed["net_input"]["src_tokens"], sample["net_input"]["src_tokens"]):
+            assert (logits(model, changed) - before).abs().max() > 1e-4
+
+
+# ---------------------------------------------------------------------------------------------- decoding
+
+
+@every_case
+@pytest.mark.parametrize("left", [True, False])
+def test_incremental_equals_full(name: str, left: bool) -> None:
+    """Word by word with fairseq's decoding state, and with the rows of the batch reordered on the way."""
+    model = case(name)
+    sample = batch(SOURCE, [9, 9, 9, 9], left)
+    tokens = sample["net_input"]["prev_output_tokens"]
+    full = logits(model, sample)
+    with torch.no_grad():
+        encoder_out = model.encoder(sample["net_input"]["src_tokens"], sample["net_input"]["src_lengths"])
+        state: dict = {}
+        order = torch.arange(4)
+        for t in range(tokens.size(1)):
+            if t == 4:
+                order = torch.tensor([2, 0, 3, 1])
+                model.decoder.reorder_incremental_state_scripting(state, order)
+                encoder_out = model.encoder.reorder_encoder_out(encoder_out, order)
+            step, _ = model.decoder(tokens[order, : t + 1], encoder_out=encoder_out, incremental_state=state)
+            torch.testing.assert_close(step[:, 0], full[order, t], rtol=1e-4, atol=1e-5)
+
+
+@every_case
+def test_beam_search_scores_are_the_models(name: str) -> None:
+    """Beam 5 over a padded batch: every hypothesis's score is what a full pass gives it; the best comes first."""
+    model = case(name)
+    words = dictionary()
+    sample = batch(SOURCE, TARGET)
+    generator = SequenceGenerator([model], words, beam_size=5, max_len_b=12, normalize_scores=False)
+    found = generator.generate([model], sample)
+    for row, hypotheses in enumerate(found):
+        assert len(hypotheses) == 5
+        assert [h["score"] for h in hypotheses] == sorted((h["score"] for h in hypotheses), reverse=True)
+        for hypothesis in hypotheses:
+            tokens = hypothesis["tokens"][None]
+            alone = {
+                "src_tokens": sample["net_input"]["src_tokens"][row : row + 1],
+                "src_lengths": sample["net_input"]["src_lengths"][row : row + 1],
+                "prev_output_tokens": shifted(tokens),
+            }
+            lprobs = logits(model, {"net_input": alone}).log_softmax(-1)
+            rescored = lprobs[0].gather(1, tokens.T).sum()
+            torch.testing.assert_close(hypothesis["score"], rescored, rtol=1e-4, atol=1e-4)
+
+
+# ---------------------------------------------------------------------------------------------- training, numerics
+
+
+@every_case
+def test_every_parameter_gets_a_gradient(name: str) -> None:
+    model = case(name, share=False).train()
+    loss(model, batch(SOURCE, TARGET)).backward()
+    for key, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.isfinite().all(), key
+        # A key's bias adds the same to all the logits of an ordinary head, which the softmax ignores: zero by right.
+        if not key.endswith("k_proj.bias"):
+            assert parameter.grad.abs().max() > 0, key
+
+
+@every_case
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("left", [True, False])
+def test_half_precision_stays_finite(name: str, dtype: torch.dtype, left: bool) -> None:
+    """Forward and backward with much padding and a sentence that is all padding; the loss is near fp32's."""
+    model = case(name).train()
+    sample = batch(SOURCE, TARGET, left)
+    wide = pad(sentences(SOURCE), left, to=40)
+    wide[1] = dictionary().pad()
+    sample["net_input"]["src_tokens"] = wide
+    model.eval()
+    wanted = loss(model, sample)
+    half = copy.deepcopy(model).to(dtype)
+    got = loss(half, sample)
+    torch.testing.assert_close(got, wanted.detach(), rtol=0.03, atol=0.1)
+    got.backward()
+    for key, parameter in half.named_parameters():
+        assert parameter.grad.isfinite().all(), key
+
+
+@every_case
+def test_large_scores_stay_finite(name: str) -> None:
+    """fp16 with attention logits in the hundreds, padding, and an empty sentence."""
+    model = case(name)
+    with torch.no_grad():
+        for module in model.modules():
+            if hasattr(module, "q_proj"):
+                module.q_proj.weight *= 20
+                module.k_proj.weight *= 20
+    sample = batch(SOURCE, TARGET)
+    sample["net_input"]["src_tokens"][0] = dictionary().pad()
+    assert logits(model.half(), sample).isfinite().all()
+
+
+@every_case
+def test_state_dict_round_trip(name: str) -> None:
+    model, other = case(name, seed=1), case(name, seed=2)
+    sample = batch(SOURCE, TARGET)
+    assert not torch.allclose(logits(model, sample), logits(other, sample))
+    buffer = io.BytesIO()
+    torch.save(model.state_dict(), buffer)
+    buffer.seek(0)
+    other.load_state_dict(torch.load(buffer, weights_only=True), strict=True)
+    assert torch.equal(logits(model, sample), logits(other, sample))
+    assert torch.equal(logits(copy.deepcopy(model), sample), logits(model, sample))
+
+
+@every_case
+def test_dropout_on_the_weights(name: str) -> None:
+    """--attention-dropout acts in training and only there."""
+    arch, flags = CASES[name]
+    model = build(arch, [*flags, "--attention-dropout", "0.5", "--dropout", "0"])
+    sample = batch(SOURCE, TARGET)
+    assert not torch.equal(logits(model.train(), sample), logits(model, sample))
+    assert torch.equal(logits(model.eval(), sample), logits(model, sample))
+
+
+# ---------------------------------------------------------------------------------------------- sizes
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_sizes_are_those_of_the_plain_transformer(arch: str) -> None:
+    """Built at full size: the stacks that the architecture states, and the plain Transformer's number of parameters."""
+    with torch.device("meta"):
+        model, plain = build(arch), build(baseline_of(arch))
+    args = parse(arch)
+    for side in ("encoder", "decoder"):
+        stack = getattr(model, side)
+        assert len(stack.layers) == getattr(args, f"{side}_layers")
+        assert stack.layers[0].self_attn.num_heads == getattr(args, f"{side}_attention_heads")
+        assert stack.layers[0].fc1.weight.shape == (
+            getattr(args, f"{side}_ffn_embed_dim"),
+            getattr(args, f"{side}_embed_dim"),
+        )
+    if ARCH_MODEL_REGISTRY[arch].prefix in PARAMETER_FREE:
+        shapes = {key: parameter.shape for key, parameter in model.named_parameters()}
+        assert shapes == {key: parameter.shape for key, parameter in plain.named_parameters()}
