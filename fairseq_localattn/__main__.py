@@ -1,0 +1,49 @@
+"""``python -m fairseq_localattn``: the path for fairseq's --user-dir, and the architectures that it brings."""
+
+import argparse
+import os
+import sys
+from importlib import metadata
+
+
+def package_path() -> str:
+    """Absolute path of the package, for ``--user-dir`` (a second copy elsewhere would clash with this one)."""
+    return os.path.dirname(os.path.abspath(__file__))
+
+
+def architectures() -> list[tuple[str, str, str]]:
+    """(architecture, model, paper) of each variant; a variant's module names its paper in its first line."""
+    from fairseq.models import ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY
+
+    rows = []
+    for arch, model in sorted(ARCH_MODEL_REGISTRY.items()):
+        if model.__module__.split(".")[0] == __package__:
+            paper = (sys.modules[model.__module__].__doc__ or "").split("\n")[0]
+            rows.append((arch, ARCH_MODEL_NAME_REGISTRY[arch], paper))
+    return rows
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Print the path on the first line, then the architectures."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fairseq_localattn",
+        description="Print the path to give to fairseq's --user-dir, and the architectures that it brings.",
+        epilog='example: fairseq-train DATA --user-dir "$(python -m fairseq_localattn --path)" --arch transformer_mma',
+    )
+    parser.add_argument("--path", action="store_true", help="print the path and nothing else")
+    parser.add_argument("--version", action="version", version=metadata.version("fairseq_localattn"))
+    args = parser.parse_args(argv)
+
+    print(package_path())
+    if args.path:
+        return
+    rows = architectures()
+    print(f"\n{len(rows)} architectures (fairseq-train --arch):")
+    width = max((len(arch) for arch, _, _ in rows), default=0)
+    name_width = max((len(name) for _, name, _ in rows), default=0)
+    for arch, name, paper in rows:
+        print(f"  {arch:{width}}  {name:{name_width}}  {paper}".rstrip())
+
+
+if __name__ == "__main__":
+    main()

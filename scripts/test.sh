@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Sets up the environment, then runs the checkers and all tests. Arguments go to pytest:
+#
+#   scripts/test.sh                  everything
+#   scripts/test.sh -k csan -x       only the tests that match, and stop at the first failure
+set -euo pipefail
+
+case "${1:-}" in
+    -h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p;}' "$0"; exit 0 ;;
+esac
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+scripts/setup.sh
+PY=${LOCALATTN_VENV:-.venv}/bin/python
+# One thread a process: two workers with several threads each are slower than two with one.
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+
+echo "[test] ruff"
+"$PY" -m ruff check .
+echo "[test] mypy"
+"$PY" -m mypy fairseq_localattn
+echo "[test] pytest"
+# loadgroup keeps the tests of one xdist_group, which share an expensive fixture, in one worker.
+exec "$PY" -m pytest --numprocesses "${LOCALATTN_TEST_WORKERS:-2}" --dist loadgroup "$@"

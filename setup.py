@@ -1,0 +1,61 @@
+"""Package definition. Every range below is wide; constraints.txt holds the one set of versions that is tested."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+# Read, not imported: the package needs torch and fairseq, which are not there yet.
+VERSION = re.search(r'^__version__ = "(.+)"$', Path("fairseq_localattn/__init__.py").read_text("utf-8"), re.M)[1]
+
+REQUIRES = [
+    # Attention and training. 2.6 is the first whose torch.load refuses code in a checkpoint unless told otherwise.
+    "torch>=2.6,<3",
+    # The framework: upstream main repaired for Python >= 3.11 (plain fairseq 0.12.2 does not import there).
+    "fairseq-fixed==0.12.3.1",
+    # fairseq's configuration; it asks for exactly this version, and 1.0 dies on Python >= 3.11.
+    "hydra-core==1.3.2",
+    # The configuration objects that fairseq broadcasts between processes; it asks for exactly this version.
+    "omegaconf==2.3.0",
+    # fairseq's data sets and meters; both 1.x and 2.x work (compat.py provides what 2.x dropped).
+    "numpy>=1.26,<3",
+    # BLEU, chrF and TER with signatures, paired bootstrap; 2.x has the significance tests.
+    "sacrebleu>=2.3,<3",
+    # Sub-words straight from raw text, for languages without spaces.
+    "sentencepiece>=0.2,<0.3",
+    # Joint BPE, as in the papers.
+    "subword-nmt>=0.3.8,<0.4",
+    # Moses tokenisation and detokenisation in Python.
+    "sacremoses>=0.1,<0.3",
+    # ROUGE for the summarisation tables.
+    "rouge-score>=0.1.2,<0.2",
+    # Recipes in configs/ are YAML.
+    "pyyaml>=6,<7",
+]
+
+EXTRAS = {
+    # The test suite, and the two checkers that scripts/test.sh runs before it.
+    "test": ["pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100", "ruff>=0.6", "mypy>=1.10", "types-PyYAML>=6"],
+    # Constituency parsing, for phrases that come from a parser.
+    "parse": ["stanza>=1.8,<2"],
+    # Japanese tokenisation in sacreBLEU (MeCab).
+    "ja": ["sacrebleu[ja]>=2.3,<3"],
+    # Heat maps and curves.
+    "plot": ["matplotlib>=3.8,<4"],
+}
+
+setup(
+    name="fairseq_localattn",
+    version=VERSION,
+    description="Local and phrase-aware attention for fairseq's Transformer",
+    author="fairseq_localattn authors",
+    license="MIT",
+    python_requires=">=3.11,<3.13",
+    packages=find_packages(include=["fairseq_localattn", "fairseq_localattn.*"]),
+    install_requires=REQUIRES,
+    extras_require=EXTRAS,
+    classifiers=[
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+    ],
+)
