@@ -1,0 +1,104 @@
+# Shell functions that the prepare_<corpus>.sh scripts share; source it after `set -euo pipefail`.
+#
+# A preparation writes OUT in steps. Each step fills a folder OUT/<step>.part, which is renamed to OUT/<step> when the step is
+# complete: a folder without .part is finished work, and a killed preparation continues with the first step that is missing.
+#
+#   OUT/raw  {train,valid,test}.{src,tgt}: checked raw text (lower-cased on request; then raw/cased holds the original)
+#   OUT/tok  Moses-tokenised        OUT/bpe  joint BPE, with its codes        OUT/bin  for fairseq, joined dictionary
+
+PREP_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+SPLITS="train valid test"
+
+say() { printf '%s: %s\n' "$(basename "$0" .sh)" "$*"; }
+
+die() {
+  printf '%s: error: %s\n' "$(basename "$0" .sh)" "$*" >&2
+  exit 1
+}
+
+# Sets PYTHON: the caller's, the repository's virtual environment, or python3.
+find_python() {
+  local venv="$PREP_DIR/../.venv/bin/python"
+  if [[ -z ${PYTHON:-} ]]; then
+    if [[ -x $venv ]]; then PYTHON=$venv; else PYTHON=python3; fi
+  fi
+  command -v "$PYTHON" >/dev/null || die "no Python at '$PYTHON': set PYTHON, or run scripts/setup.sh first"
+}
+
+# need_value OPTION [VALUE…]: the option must have a value.
+need_value() { [[ $# -ge 2 && -n $2 && $2 != --* ]] || die "$1 needs a value"; }
+
+need_number() { [[ $2 =~ ^[1-9][0-9]*$ ]] || die "$1 needs a number from 1, got '$2'"; }
+
+# open_out OUT OPTIONS: create OUT, lock it against a second preparation, and refuse other options than it was begun with.
+open_out() {
+  local out=$1 options=$2
+  if [[ -e $out && ! -d $out ]]; then die "$out exists and is not a folder"; fi
+  if [[ -d $out && ! -e $out/options.txt && ! -e $out/.lock && -n $(ls -A "$out") ]]; then
+    die "$out is not empty and was not made by this script; give another folder"
+  fi
+  mkdir -p "$out" || die "cannot create $out"
+  exec 9>"$out/.lock"
+  if command -v flock >/dev/null && ! flock -n 9; then
+    say "waiting for another preparation of $out"
+    flock 9
+  fi
+  if [[ ! -e $out/options.txt ]]; then
+    printf '%s\n' "$options" >"$out/options.txt.part"
+    mv "$out/options.txt.part" "$out/options.txt"
+  elif [[ $(cat "$out/options.txt") != "$options" ]]; then
+    die "$out was prepared with '$(cat "$out/options.txt")', now asked for '$options'; give another folder or remove it"
+  fi
+}
+
+# step OUT NAME TITLE COMMAND…: run COMMAND… OUT/NAME.part unless OUT/NAME is complete.
+step() {
+  local out=$1 name=$2 title=$3 begin=$SECONDS
+  shift 3
+  [[ -d $out/$name ]] && return
+  say "$title"
+  rm -rf "$out/$name.part"
+  mkdir "$out/$name.part"
+  "$@" "$out/$name.part"
+  mv "$out/$name.part" "$out/$name"
+  say "$title: done in $((SECONDS - begin)) s"
+}
+
+# tokenize_all RAW SRC TGT LOWERCASE(0|1) WORKERS PART: Moses tokens of every split.
+tokenize_all() {
+  local raw=$1 src=$2 tgt=$3 lowercase=$4 workers=$5 part=$6 options=() split lang
+  [[ $lowercase == 1 ]] && options+=(--lowercase)
+  for split in $SPLITS; do
+    for lang in "$src" "$tgt"; do
+      "$PYTHON" "$PREP_DIR/moses_tokenize.py" --lang "$lang" --workers "$workers" ${options[@]+"${options[@]}"} \
+        "$raw/$split.$lang" "$part/$split.$lang"
+    done
+  done
+}
+
+# joint_bpe TOK SRC TGT MERGES PART: learn on the training text of both languages, apply to every split.
+joint_bpe() {
+  local tok=$1 src=$2 tgt=$3 merges=$4 part=$5 split lang
+  # learn_bpe and apply_bpe, not subword_nmt.subword_nmt: run with -m, that one does nothing and succeeds.
+  cat "$tok/train.$src" "$tok/train.$tgt" >"$part/train.joint"
+  "$PYTHON" -W ignore -m subword_nmt.learn_bpe -s "$merges" <"$part/train.joint" >"$part/codes" 2>"$part/learn.log" ||
+    die "learning BPE failed: $(tail -n 1 "$part/learn.log")"
+  rm "$part/train.joint" "$part/learn.log"
+  for split in $SPLITS; do
+    for lang in "$src" "$tgt"; do
+      "$PYTHON" -W ignore -m subword_nmt.apply_bpe -c "$part/codes" <"$tok/$split.$lang" >"$part/$split.$lang"
+      [[ $(wc -l <"$part/$split.$lang") == $(wc -l <"$tok/$split.$lang") ]] ||
+        die "BPE changed the number of lines of $tok/$split.$lang"
+    done
+  done
+}
+
+# binarize BPE SRC TGT WORKERS PART: fairseq-preprocess with one dictionary; serves both directions of translation.
+binarize() {
+  local bpe=$1 src=$2 tgt=$3 workers=$4 part=$5
+  "$PYTHON" -m fairseq_cli.preprocess --source-lang "$src" --target-lang "$tgt" --joined-dictionary \
+    --trainpref "$bpe/train" --validpref "$bpe/valid" --testpref "$bpe/test" \
+    --destdir "$part" --workers "$workers" >"$part/console.log" 2>&1 ||
+    die "fairseq-preprocess failed: $(tail -n 1 "$part/console.log")"
+  rm "$part/console.log" # preprocess.log holds the same
+}

@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# Prepares Multi30k task 1, German-English: get, check, tokenise, joint BPE, binarise. Run again, it continues or does nothing.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() {
+  cat <<'EOF'
+usage: prepare_multi30k.sh OUT [options]
+  --local DIR      folder with {train,val,test_2016_flickr}.{de,en}, plain or .gz ($MULTI30K_DIR; without: download)
+  --lowercase      lower-case the text, the raw references included
+  --bpe N          joint BPE merges (4000)
+  --workers N      processes (number of CPU cores)
+  --no-checksums   accept other text than the official release; counts and alignment are still checked
+Splits: train (29,000 pairs), valid = val (1,014), test = test_2016_flickr (1,000). OUT/bin is for fairseq in both directions.
+Python: $PYTHON, else .venv of the repository, else python3.
+EOF
+}
+
+url=${MULTI30K_URL:-https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw}
+out="" local_dir=${MULTI30K_DIR:-} lowercase=0 bpe=4000 checksums=1 workers=$(nproc 2>/dev/null || echo 1)
+declare -A official=([train]=train [valid]=val [test]=test_2016_flickr)
+
+# download FOLDER: the six files, each under its name only when complete; an interrupted one is continued.
+download() {
+  local folder=$1 split lang name
+  command -v curl >/dev/null || die "curl is missing: install it, or give the files with --local DIR"
+  mkdir -p "$folder"
+  for split in $SPLITS; do
+    for lang in de en; do
+      name=${official[$split]}.$lang.gz
+      [[ -e $folder/$name ]] && continue
+      say "download $name"
+      # A server that refuses to continue (a complete or foreign .part) gets one attempt from the start.
+      fetch "$name" "$folder" || { rm -f "$folder/$name.part" && fetch "$name" "$folder"; } ||
+        die "download of $url/$name failed ($(tail -n 1 "$folder/curl.log")); run again to continue, or use --local DIR"
+      gzip -t "$folder/$name.part" 2>/dev/null || {
+        rm -f "$folder/$name.part" "$folder/curl.log"
+        die "$url/$name is not a whole gzip file; run again"
+      }
+      mv "$folder/$name.part" "$folder/$name"
+      rm -f "$folder/curl.log"
+    done
+  done
+}
+
+fetch() {
+  curl -fsSL --retry 3 --connect-timeout 20 --continue-at - --output "$2/$1.part" "$url/$1" 2>"$2/curl.log"
+}
+
+# find_file FOLDER NAME: the plain or the compressed file.
+find_file() {
+  if [[ -e $1/$2 ]]; then echo "$1/$2"; else echo "$1/$2.gz"; fi
+}
+
+read_raw() {
+  local part=$1 folder=$local_dir cased=$1 split name manifest=()
+  if [[ -z $folder ]]; then
+    folder=$out/download
+    download "$folder"
+  fi
+  [[ $checksums == 1 ]] && manifest=(--manifest "$PREP_DIR/multi30k.manifest")
+  [[ $lowercase == 1 ]] && cased=$part/cased
+  for split in $SPLITS; do
+    name=${official[$split]}
+    "$PYTHON" "$PREP_DIR/parallel.py" pair "$(find_file "$folder" "$name.de")" "$(find_file "$folder" "$name.en")" \
+      ${manifest[@]+"${manifest[@]}"} --write "$cased/$split.de" "$cased/$split.en"
+    if [[ $lowercase == 1 ]]; then
+      "$PYTHON" "$PREP_DIR/parallel.py" pair "$cased/$split.de" "$cased/$split.en" \
+        --lowercase --write "$part/$split.de" "$part/$split.en"
+    fi
+  done
+}
+
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    -h | --help) usage && exit ;;
+    --local) need_value "$@" && local_dir=$2 && shift 2 ;;
+    --lowercase) lowercase=1 && shift ;;
+    --no-checksums) checksums=0 && shift ;;
+    --bpe | --workers)
+      need_value "$@"
+      need_number "$1" "$2"
+      printf -v "${1#--}" '%s' "$2"
+      shift 2
+      ;;
+    -*) die "unknown option $1 (see --help)" ;;
+    *)
+      [[ -z $out ]] || die "one output folder, please: '$out' or '$1'?"
+      out=$1
+      shift
+      ;;
+  esac
+done
+[[ -n $out ]] || die "no output folder given (see --help)"
+[[ -z $local_dir || -d $local_dir || -d $out/raw ]] || die "no folder $local_dir: give the Multi30k folder with --local DIR"
+find_python
+
+options="multi30k lowercase=$lowercase bpe=$bpe checksums=$checksums"
+# Checked text is the same wherever it comes from; unchecked text belongs to its folder.
+[[ $checksums == 1 ]] || options+=" local=$(realpath -m "${local_dir:-.}")"
+open_out "$out" "$options"
+step "$out" raw "read and check the raw text" read_raw
+cased=$out/raw
+if [[ $lowercase == 1 ]]; then cased=$out/raw/cased; fi
+step "$out" tok "tokenise" tokenize_all "$cased" de en "$lowercase" "$workers"
+step "$out" bpe "joint BPE, $bpe merges" joint_bpe "$out/tok" de en "$bpe"
+step "$out" bin "binarise" binarize "$out/bpe" de en "$workers"
+say "ready: $out/bin"

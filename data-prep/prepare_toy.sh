@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Prepares the toy corpus: generate, check, tokenise, joint BPE, binarise. Run again, it continues or does nothing.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() {
+  cat <<'EOF'
+usage: prepare_toy.sh OUT [options]
+  --seed N      seed of the grammar (1)
+  --train N     training pairs (20000)
+  --valid N     validation pairs (500)
+  --test N      test pairs (500)
+  --bpe N       joint BPE merges (2000)
+  --workers N   processes (number of CPU cores)
+German and English, cased. OUT/bin is for fairseq in both directions (-s de -t en, -s en -t de); OUT/raw/SPLIT.en.tree has the
+constituency trees of the English. Python: $PYTHON, else .venv of the repository, else python3.
+EOF
+}
+
+generate() {
+  local part=$1 split
+  "$PYTHON" "$PREP_DIR/toy_grammar.py" "$part" --seed "$seed" --train "$train" --valid "$valid" --test "$test"
+  for split in $SPLITS; do
+    "$PYTHON" "$PREP_DIR/parallel.py" pair "$part/$split.de" "$part/$split.en"
+  done
+}
+
+tokenize_and_check_trees() {
+  local part=$1 split
+  tokenize_all "$out/raw" de en 0 "$workers" "$part"
+  for split in $SPLITS; do
+    "$PYTHON" "$PREP_DIR/parallel.py" trees "$part/$split.en" "$out/raw/$split.en.tree"
+  done
+}
+
+out="" seed=1 train=20000 valid=500 test=500 bpe=2000 workers=$(nproc 2>/dev/null || echo 1)
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    -h | --help) usage && exit ;;
+    --seed | --train | --valid | --test | --bpe | --workers)
+      need_value "$@"
+      need_number "$1" "$2"
+      printf -v "${1#--}" '%s' "$2"
+      shift 2
+      ;;
+    -*) die "unknown option $1 (see --help)" ;;
+    *)
+      [[ -z $out ]] || die "one output folder, please: '$out' or '$1'?"
+      out=$1
+      shift
+      ;;
+  esac
+done
+[[ -n $out ]] || die "no output folder given (see --help)"
+find_python
+
+# The grammar is part of the options: data from an older grammar are not taken for new ones.
+grammar=$(cat "$PREP_DIR"/toy_*.py | sha256sum | cut -c 1-12)
+open_out "$out" "toy seed=$seed train=$train valid=$valid test=$test bpe=$bpe grammar=$grammar"
+step "$out" raw "generate $train + $valid + $test pairs" generate
+step "$out" tok "tokenise" tokenize_and_check_trees
+step "$out" bpe "joint BPE, $bpe merges" joint_bpe "$out/tok" de en "$bpe"
+step "$out" bin "binarise" binarize "$out/bpe" de en "$workers"
+say "ready: $out/bin"
