@@ -191,9 +191,7 @@ class LocalAttention(nn.Module):
             q, k, v = self._project(query, key, value, fuse=incremental_state is None)
             extra = self.key_side(key)
             if incremental_state is not None:
-                k, v, extra, key_padding_mask = self._remember(
-                    incremental_state, saved, k, v, extra, key_padding_mask
-                )
+                k, v, extra, key_padding_mask = self._remember(incremental_state, saved, k, v, extra, key_padding_mask)
         frame = Frame(
             query_length=length,
             key_length=k.size(2),

@@ -68,6 +68,7 @@ def module_output(module: Any, x: Tensor, padding: Tensor, attend: Callable[...,
     """A module's output T×B×C with a reference ``attend(q, k, v, exists)`` of one sentence, by its own projections."""
     outputs = []
     for b in range(x.size(1)):
+
         def split(projection: torch.nn.Linear, sentence: Tensor = x[:, b]) -> Tensor:
             projected = sentence @ projection.weight.T + projection.bias
             return torch.stack(projected.chunk(module.num_heads, dim=-1))

@@ -9,11 +9,11 @@ import pytest
 import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
-from models import ARCHITECTURES, CASES, TINY, batch, build, case, dictionary, loss, pad, parse, sentences, shifted
 from torch import Tensor
 
 from fairseq_localattn.placement import SITES
 from fairseq_localattn.sizes import baseline_of
+from models import ARCHITECTURES, CASES, TINY, batch, build, case, dictionary, loss, pad, parse, sentences, shifted
 
 PARAMETER_FREE = ["mma", "csan"]
 # Lengths that differ, one of them 1, and more than one block of positions apart in their windows.

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-import references
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import references
 from fairseq_localattn import banded
 from fairseq_localattn.attention import LocalAttention
 from fairseq_localattn.mechanisms import mixed

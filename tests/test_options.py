@@ -107,7 +107,7 @@ def test_flags_beat_the_architecture() -> None:
 
 
 def test_encoder_without_position_embedding() -> None:
-    """Table 3: without positions a global encoder is blind to word order, a mixed one is not; the decoder keeps them."""
+    """Table 3: without positions a global encoder is blind to word order, a mixed one is not."""
     tokens = torch.tensor([[5, 6, 7, 8, 2]])
     swapped = torch.tensor([[6, 5, 7, 8, 2]])
     seen = {}

@@ -46,9 +46,7 @@ class ConvolutionalAttention(LocalAttention):
         key_side: Mapping[str, Tensor],
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        return banded_attention(
-            q, k, v, frame, self.window // 2, self.head_span, self.dropout_rate, need_weights
-        )
+        return banded_attention(q, k, v, frame, self.window // 2, self.head_span, self.dropout_rate, need_weights)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, window={self.window}, head_span={self.head_span}"

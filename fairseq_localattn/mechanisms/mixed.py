@@ -70,9 +70,7 @@ class MixedAttention(LocalAttention):
         head_windows(self.head_kinds, window, 1, 1, 0, torch.device("cpu"))  # an unknown kind fails here
 
     def hidden_keys(self, frame: Frame, device: torch.device) -> Tensor | None:
-        return head_windows(
-            self.head_kinds, self.window, frame.query_length, frame.key_length, frame.offset, device
-        )
+        return head_windows(self.head_kinds, self.window, frame.query_length, frame.key_length, frame.offset, device)
 
     def attend(
         self,
@@ -93,9 +91,7 @@ class MixedAttention(LocalAttention):
         for first, last in _runs(self.head_kinds):
             heads = (slice(None), slice(first, last))
             if self.head_kinds[first] == "local":
-                part, _ = banded_attention(
-                    q[heads], k[heads], v[heads], frame, self.window, dropout=self.dropout_rate
-                )
+                part, _ = banded_attention(q[heads], k[heads], v[heads], frame, self.window, dropout=self.dropout_rate)
             else:
                 mask = combine_masks(frame, windows[first:last], None, q.dtype)
                 part = F.scaled_dot_product_attention(

@@ -1,0 +1,156 @@
+"""The commands that a user types: train, generate, interactive, validate, score; resume; two processes; mistakes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from cli import REPOSITORY, USER_DIR, environment, fairseq, make_data, run, train_flags
+from models import TINY
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_data(tmp_path_factory.mktemp("reverse"))
+
+
+def checkpoint(path: Path) -> dict[str, Any]:
+    import fairseq_localattn  # noqa: F401  (allows the classes that fairseq's checkpoints hold)
+
+    return torch.load(path, weights_only=True)
+
+
+def assert_same(a: Any, b: Any, where: str = "") -> None:
+    """Equal to the bit, through dicts and lists."""
+    if isinstance(a, torch.Tensor):
+        assert torch.equal(a, b), where
+    elif isinstance(a, dict):
+        assert a.keys() == b.keys(), where
+        for key in a:
+            assert_same(a[key], b[key], f"{where}.{key}")
+    elif isinstance(a, (list, tuple)):
+        assert len(a) == len(b), where
+        for n, (x, y) in enumerate(zip(a, b, strict=True)):
+            assert_same(x, y, f"{where}[{n}]")
+    else:
+        assert a == b, where
+
+
+@pytest.mark.parametrize("arch", TINY)
+def test_train_generate_score(arch: str, data: Path, tmp_path: Path) -> None:
+    """The whole way for each variant: the loss falls, generation is complete, scripts/score.py scores it."""
+    trained = fairseq("train", *train_flags(data, arch, tmp_path / "run", updates=30))
+    losses = [float(loss) for loss in re.findall(r'"loss": "([\d.]+)"', trained.stdout + trained.stderr)]
+    assert losses[-1] < losses[0] - 0.3, losses
+    last = tmp_path / "run" / "checkpoint_last.pt"
+    fairseq("generate", data, "--path", last, "--beam", 5, "--cpu", "--results-path", tmp_path / "out",
+            "-s", "xx", "-t", "yy", "--max-len-b", 12)  # fmt: skip
+    generated = tmp_path / "out" / "generate-test.txt"
+    scored = run(sys.executable, REPOSITORY / "scripts" / "score.py", generated, "--reference", data.parent / "test.yy",
+                 "--bpe", "none", "--target", "en")  # fmt: skip
+    assert "BLEU" in scored.stdout
+
+
+def test_interactive_and_validate(data: Path, tmp_path: Path) -> None:
+    """From another directory, with the path that ``python -m fairseq_localattn --path`` prints."""
+    fairseq("train", *train_flags(data, "transformer_csan_tiny", tmp_path / "run", updates=2))
+    last = tmp_path / "run" / "checkpoint_last.pt"
+    path = run(sys.executable, "-m", "fairseq_localattn", "--path", cwd=tmp_path).stdout.strip()
+    assert Path(path) == USER_DIR
+    command = [sys.executable, "-m", "fairseq_cli.interactive", data, "--user-dir", path, "--path", last, "--cpu",
+               "--input", data.parent / "test.xx", "-s", "xx", "-t", "yy", "--beam", 2]  # fmt: skip
+    translated = run(*command, cwd=tmp_path).stdout
+    assert sum(line.startswith("H-") for line in translated.splitlines()) == 12
+    validated = fairseq("validate", data, "--task", "translation", "--path", last, "--cpu", "--max-tokens", 500,
+                        cwd=tmp_path)  # fmt: skip
+    assert "valid" in validated.stderr + validated.stdout
+
+
+@pytest.mark.parametrize("arch", ["transformer_csan_tiny", "transformer_mma_tiny"])
+def test_resumed_equals_uninterrupted(arch: str, data: Path, tmp_path: Path) -> None:
+    """Killed after update 3 and started again: the same weights, optimizer state and history, to the bit."""
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    flags = {"save_interval_updates": 3, "keep_interval_updates": -1}
+    fairseq("train", *train_flags(data, arch, whole, updates=6, **flags))
+    cut.mkdir()
+    shutil.copy(whole / "checkpoint_1_3.pt", cut / "checkpoint_last.pt")
+    resumed = fairseq("train", *train_flags(data, arch, cut, updates=6, **flags))
+    assert "Loaded checkpoint" in resumed.stderr + resumed.stdout
+    a, b = checkpoint(whole / "checkpoint_1_6.pt"), checkpoint(cut / "checkpoint_1_6.pt")
+    assert_same(a["model"], b["model"], "model")
+    assert_same(a["last_optimizer_state"], b["last_optimizer_state"], "optimizer")
+    assert a["optimizer_history"][-1]["num_updates"] == b["optimizer_history"][-1]["num_updates"] == 6
+
+
+def test_two_processes_equal_one(data: Path, tmp_path: Path) -> None:
+    """Two gloo processes against one that accumulates two batches: the same weights within 1e-5, without dropout."""
+    import socket
+    import subprocess
+
+    flags: dict[str, object] = {"dropout": 0, "lr": 0.0005}
+    arch = "transformer_csan_tiny"
+    fairseq("train", *train_flags(data, arch, tmp_path / "one", updates=4, update_freq=2, **flags))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    flags |= {
+        "distributed_world_size": 2, "distributed_init_method": f"tcp://127.0.0.1:{port}", "distributed_no_spawn": True,
+        "distributed_backend": "gloo", "ddp_backend": "legacy_ddp",
+    }  # fmt: skip
+    ranks = []
+    for rank in (0, 1):
+        words = train_flags(data, arch, tmp_path / "two", updates=4, distributed_rank=rank, **flags)
+        command = [sys.executable, "-m", "fairseq_cli.train", *map(str, words), "--user-dir", str(USER_DIR)]
+        log = open(tmp_path / f"rank{rank}.log", "w")  # noqa: SIM115
+        ranks.append(subprocess.Popen(command, env=environment(), stdout=log, stderr=log))
+    assert [rank.wait(timeout=240) for rank in ranks] == [0, 0], (tmp_path / "rank0.log").read_text()[-3000:]
+    one, two = (checkpoint(tmp_path / n / "checkpoint_last.pt") for n in ("one", "two"))
+    assert two["optimizer_history"][-1]["num_updates"] == 4
+    for key, weight in one["model"].items():
+        torch.testing.assert_close(two["model"][key], weight, rtol=0, atol=1e-5, msg=lambda m, key=key: f"{key}: {m}")
+
+
+MISTAKES = [
+    (["--csan-window", "4"], "window must be odd"),
+    (["--csan-heads", "7"], "7 heads was asked for, and there are 4"),
+    (["--csan-cross-layers", "1"], "--csan-cross-layers"),
+]
+
+
+@pytest.mark.parametrize(("flags", "message"), MISTAKES)
+def test_mistakes_end_in_one_line(flags: list[str], message: str, data: Path, tmp_path: Path) -> None:
+    """No traceback, a non-zero exit, and nothing written."""
+    words = train_flags(data, "transformer_csan_tiny", tmp_path / "run", updates=1)
+    failed = fairseq("train", *words, *flags, check=False)
+    last = failed.stderr.strip().splitlines()[-1]
+    assert failed.returncode == 1 and message in last and "Traceback" not in failed.stderr
+    assert not (tmp_path / "run").exists() or not list((tmp_path / "run").glob("*.pt"))
+
+
+def test_the_attention_modules_need_torch_alone() -> None:
+    """Importable and usable where fairseq is not installed."""
+    program = """
+import sys, importlib.abc
+class NoFairseq(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("fairseq", "omegaconf", "hydra", "sacrebleu"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, NoFairseq())
+import importlib.util
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "fairseq" else find(name, *rest)
+import torch
+from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
+from fairseq_localattn.mechanisms.mixed import MixedAttention
+x = torch.randn(5, 2, 16)
+for attention in (ConvolutionalAttention(16, 4), MixedAttention(16, 4, head_kinds=["local"] * 4)):
+    assert attention(x, x, x)[0].shape == x.shape
+assert "fairseq" not in sys.modules
+"""
+    run(sys.executable, "-c", program, cwd=REPOSITORY)
