@@ -72,6 +72,26 @@ def test_interactive_and_validate(data: Path, tmp_path: Path) -> None:
     assert "valid" in validated.stderr + validated.stdout
 
 
+def test_language_model(data: Path, tmp_path: Path) -> None:
+    """fairseq-eval-lm with the plugin: checkpoints are allowed, numpy 2 is no obstacle, every sentence is scored."""
+    prefixes = [
+        word for split in ("train", "valid", "test") for word in (f"--{split}pref", data.parent / f"{split}.xx")
+    ]
+    run(sys.executable, "-m", "fairseq_cli.preprocess", "--only-source", *prefixes, "--destdir", tmp_path / "bin")
+    fairseq(
+        "train", tmp_path / "bin", "--task", "language_modeling", "--arch", "transformer_lm", "--decoder-layers", 1,
+        "--decoder-embed-dim", 32, "--decoder-ffn-embed-dim", 32, "--decoder-attention-heads", 2, "--optimizer", "adam",
+        "--lr", 0.01, "--max-tokens", 500, "--max-update", 5, "--cpu", "--num-workers", 0, "--no-epoch-checkpoints",
+        "--sample-break-mode", "eos", "--tokens-per-sample", 32, "--save-dir", tmp_path / "run",
+    )  # fmt: skip
+    scored = fairseq(
+        "eval-lm", tmp_path / "bin", "--path", tmp_path / "run" / "checkpoint_last.pt", "--cpu", "--gen-subset", "test",
+        "--sample-break-mode", "eos", "--max-tokens", 500,
+    )  # fmt: skip
+    words = sum(len(line.split()) + 1 for line in (data.parent / "test.xx").read_text().splitlines())
+    assert f"Evaluated {words} tokens" in scored.stdout + scored.stderr
+
+
 @pytest.mark.parametrize("arch", ["transformer_csan_tiny", "transformer_mma_tiny"])
 def test_resumed_equals_uninterrupted(arch: str, data: Path, tmp_path: Path) -> None:
     """Killed after update 3 and started again: the same weights, optimizer state and history, to the bit."""

@@ -165,6 +165,34 @@ def test_beam_search_scores_are_the_models(name: str) -> None:
             torch.testing.assert_close(hypothesis["score"], rescored, rtol=1e-4, atol=1e-4)
 
 
+@every_case
+def test_a_beam_whose_sentences_finish(name: str) -> None:
+    """The encoder's side is kept once a sentence; hypotheses change places, and finished sentences leave the batch."""
+    model, beam = case(name), 3
+    sample = batch(SOURCE, [9] * 4)
+    rows = torch.arange(4).repeat_interleave(beam)  # three hypotheses a sentence, each with words of its own
+    hypotheses = shifted(pad(sentences([9] * 12, seed=3), False))
+    net_input = {key: value[rows] for key, value in sample["net_input"].items()}
+    full = logits(model, {"net_input": {**net_input, "prev_output_tokens": hypotheses}})
+    model.decoder.set_beam_size(beam)
+    with torch.no_grad():
+        encoder_out = model.encoder(net_input["src_tokens"], net_input["src_lengths"])
+        state: dict = {}
+        order = torch.arange(12)
+        # From row to row: none; within the sentences; sentence 1 finished and gone, again with moves within the others.
+        moves = {2: [2, 0, 1, 3, 3, 4, 8, 7, 6, 9, 11, 10], 4: [0, 2, 1, 6, 8, 7, 9, 9, 10]}
+        for t in range(6):
+            if t in moves:
+                new = torch.tensor(moves[t])
+                order = order[new]
+                model.decoder.reorder_incremental_state_scripting(state, new)
+                encoder_out = model.encoder.reorder_encoder_out(encoder_out, new)
+            step, _ = model.decoder(hypotheses[order, : t + 1], encoder_out=encoder_out, incremental_state=state)
+            torch.testing.assert_close(step[:, 0], full[order, t], rtol=1e-4, atol=1e-5)
+    cached = [b["prev_key"].size(0) for key, b in state.items() if "attn_state" in key]
+    assert 3 in cached, "no cross-attention kept one copy a sentence"
+
+
 # ---------------------------------------------------------------------------------------------- training, numerics
 
 

@@ -199,6 +199,23 @@ def test_a_long_causal_chunk_after_a_prefix(monkeypatch: pytest.MonkeyPatch) -> 
     torch.testing.assert_close(torch.cat([first, rest]), full)
 
 
+@pytest.mark.parametrize("name", MODULES)
+def test_step_by_step_with_padding(name: str) -> None:
+    """Keys that were padding when they were cached stay hidden: each step equals the full causal pass."""
+    module = MODULES[name](DIM, HEADS, self_attention=True).double()
+    x, padding = random_case([8, 5, 2], left=True)
+    full, _ = module(x, x, x, key_padding_mask=padding, attn_mask=future(8), need_weights=False)
+    state: dict = {}
+    for t in range(8):
+        now = padding[:, t : t + 1]
+        step, _ = module(
+            x[t : t + 1], x[t : t + 1], x[t : t + 1], key_padding_mask=now if now.any() else None,
+            incremental_state=state, need_weights=False,
+        )  # fmt: skip
+        real = ~padding[:, t]
+        torch.testing.assert_close(step[0, real], full[t, real])
+
+
 BAD_MIXES = ["global:2,local:1", "global:5", "global,local,forward", "globl:4", "global:x,local:1", "global:0", ""]
 
 
