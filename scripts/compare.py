@@ -1,0 +1,225 @@
+#!/usr/bin/env python
+"""Trains architectures and their plain Transformer with the same updates and seeds, and compares them.
+
+    python scripts/compare.py configs/compare/multi30k_cpu.yaml [--archs a,b] [--seeds 1,2] [--out DIR] [--local DIR]
+                              [--jobs N] [--results DIR] [--dry-run]
+
+Each finished run appends one row to results/<recipe>.csv. Run again it skips rows that are there and continues
+trainings that were stopped. A run that fails does not stop the others; it is reported at the end, and the exit status
+is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import shlex
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from corpus import data_of, local_folder, prepare, prepare_argv
+from jobs import Busy, JobFailed, lock, stop_all, stop_on_signals
+from progress import Progress, clock
+from recipe import ROOT, Recipe, RecipeError, load_recipe
+from results import Table, make_row, print_table
+from runs import Prepared, Run, settings_hash
+from schedule import cores, run_all
+from score import ScoreError, score_output
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="compare", description="Trains and compares architectures; see scripts/compare.py"
+    )
+    parser.add_argument("recipe", help="a YAML file of configs/compare")
+    parser.add_argument("--archs", help="comma-separated; default: the recipe's")
+    parser.add_argument("--seeds", help="comma-separated; default: the recipe's")
+    parser.add_argument("--out", type=Path, help="data, models and logs (default: runs/compare/<recipe>)")
+    parser.add_argument("--local", help="folder with the corpus")
+    parser.add_argument("--jobs", type=int, help="runs side by side (default: CPU: cores / threads; GPU: the recipe's)")
+    parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of the CSV (default: results)")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands only")
+    return parser.parse_args()
+
+
+@dataclass
+class Comparison:
+    """What is to be compared: `archs` against `baseline` for each seed, on `data`, under `out`."""
+
+    recipe: Recipe
+    archs: list[str]
+    baseline: str
+    seeds: list[int]
+    data: Prepared
+    out: Path
+    table: Table
+    runs: list[Run] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def plan(self) -> None:
+        """Makes the runs, the baseline's first: the others are scored against them. The data must be there."""
+        threads = self.recipe.get("threads", 1)
+        settings = settings_hash(self.recipe, self.data.fingerprint() if self.data.bin.is_dir() else "not prepared")
+        for arch in [self.baseline, *self.archs]:
+            for seed in self.seeds:
+                folder = self.out / f"{arch}.seed{seed}.{settings}"
+                self.runs.append(Run(self.recipe, arch, seed, self.data, folder, threads))
+
+    def to_do(self) -> list[Run]:
+        """The runs that have no row yet; with each the baseline run that it needs, should its output be gone."""
+        missing = [run for run in self.runs if not self.table.has(run)]
+        needed = [self.baseline_run(run) for run in missing]
+        return [run for run in self.runs if run in missing or (run in needed and not run.done())]
+
+    def baseline_run(self, run: Run) -> Run:
+        """The plain Transformer of the same seed."""
+        return next(other for other in self.runs if other.arch == self.baseline and other.seed == run.seed)
+
+    def record(self, run: Run) -> None:
+        """Scores a finished run and appends its row, and the rows that were waiting for it as their baseline."""
+        rows = [other for other in self.runs if self.baseline_run(other) is run] if run.arch == self.baseline else [run]
+        for other in rows:
+            if other.done() and self.baseline_run(other).done() and not self.table.has(other):
+                try:
+                    self._append(other)
+                except ScoreError as error:
+                    self.failures[other.label] = str(error)
+
+    def _append(self, run: Run) -> None:
+        against = None if run.arch == self.baseline else self.baseline_run(run).output
+        report = score_output(run.output, run.data.test_set(), against)
+        self.table.append(make_row(self.recipe, run, self.baseline, report))
+
+    def failed(self, run: Run, error: Exception) -> None:
+        """Keeps what went wrong for the end."""
+        self.failures[run.label] = str(error)
+
+
+def baseline_of_all(archs: list[str]) -> str:
+    """The plain Transformer that all architectures share. RecipeError where one is unknown or they share none."""
+    sys.path.insert(0, str(ROOT))
+    import fairseq_localattn  # noqa: F401  registers the architectures
+    from fairseq_localattn.sizes import baseline_of, localattn_architectures
+
+    known = localattn_architectures()
+    for arch in archs:
+        if arch not in known:
+            raise RecipeError(f"{arch}: no such architecture; there are {', '.join(sorted(known))}")
+    of = {arch: baseline_of(arch) for arch in archs}
+    if len(set(of.values())) > 1:
+        pairs = ", ".join(f"{arch} (size of {baseline})" for arch, baseline in of.items())
+        raise RecipeError(f"architectures of different sizes cannot be compared: {pairs}; give --archs of one size")
+    return of[archs[0]]
+
+
+def chosen(args: argparse.Namespace, recipe: Recipe) -> tuple[list[str], list[int]]:
+    """Architectures and seeds from the command line, or the recipe's. Raises RecipeError."""
+    archs = args.archs.split(",") if args.archs else list(recipe.get("architectures", []))
+    try:
+        seeds = [int(seed) for seed in (args.seeds.split(",") if args.seeds else recipe.get("seeds", [1]))]
+    except ValueError:
+        raise RecipeError(f"--seeds {args.seeds}: seeds are whole numbers, separated by commas") from None
+    if not archs:
+        raise RecipeError(f"{recipe.path}: names no architectures; give --archs")
+    for values, what in ((archs, "architecture"), (seeds, "seed")):
+        if len(set(values)) < len(values):
+            raise RecipeError(f"an {what} is given twice: {', '.join(map(str, values))}".replace("an seed", "a seed"))
+    if recipe.flag("train", "max_update") is None:
+        raise RecipeError(f"{recipe.path}: train needs max_update: all systems are compared after the same updates")
+    return archs, seeds
+
+
+def lanes_of(recipe: Recipe, jobs: int | None, dry: bool) -> int:
+    """How many runs go side by side. Raises RecipeError for more than the machine has cores for, or without the GPU."""
+    if jobs is not None and jobs < 1:
+        raise RecipeError(f"--jobs {jobs}: at least 1")
+    threads = recipe.get("threads", 1)
+    if recipe.get("hardware", "cpu") == "gpu":
+        import torch
+
+        if not dry and not torch.cuda.is_available():
+            raise RecipeError(f"{recipe.path}: this recipe needs a CUDA GPU, and torch {torch.__version__} sees none")
+        return jobs or recipe.get("jobs", 1)
+    most = max(1, cores() // threads)
+    if jobs is not None and jobs > most:
+        raise RecipeError(f"--jobs {jobs}: with {threads} thread(s) a run, {cores()} cores carry at most {most}")
+    return jobs or most
+
+
+def show_commands(work: Comparison, prepare_command: list[str]) -> None:
+    """What a run without --dry-run would start."""
+    print(shlex.join(prepare_command))
+    for run in work.runs:
+        if work.table.has(run):
+            print(f"# {run.label}: has its row")
+            continue
+        print(f"# {run.label}: {'finished, to be scored' if run.done() else f'{run.updates} updates'}")
+        print(shlex.join(run.train_argv()))
+        print(shlex.join(run.generate_argv()))
+
+
+def compare(args: argparse.Namespace) -> int:
+    recipe = load_recipe(args.recipe)
+    archs, seeds = chosen(args, recipe)
+    baseline = baseline_of_all(archs)
+    lanes = lanes_of(recipe, args.jobs, args.dry_run)
+    out = (args.out or ROOT / "runs" / "compare" / recipe.name).resolve()
+    data = data_of(recipe, out / "data")
+    command = prepare_argv(recipe, data, local := local_folder(recipe, args.local))
+    work = Comparison(recipe, archs, baseline, seeds, data, out, Table(args.results.resolve() / f"{recipe.name}.csv"))
+    if args.dry_run:
+        work.plan()
+        show_commands(work, command)
+        return 0
+    progress = Progress()
+    with lock(out):
+        total = len(seeds) * (len(archs) + 1)
+        after = total * 60.0 * recipe.get("expect_minutes", 10) / lanes
+        prepare(recipe, data, local, progress, after=after, threads=recipe.get("threads", 1))
+        work.plan()
+        for run in work.runs:  # one more check of every flag, before hours go by
+            run.train_argv(), run.generate_argv()
+        to_do = work.to_do()
+        progress.say(f"{len(to_do)} of {total} runs to do, {lanes} side by side; rows go to {work.table.path}")
+        run_all(to_do, lanes, progress, finished=lambda run: _finished(work, run, progress), failed=work.failed)
+        for run in work.runs:  # trained before, not yet scored
+            if run.done() and not work.table.has(run):
+                work.record(run)
+    progress.say(f"finished in {clock(progress.elapsed())}")
+    print_table(work.table, work.runs, baseline)
+    for run in work.runs:
+        if run.label not in work.failures and not work.table.has(run):
+            work.failures[run.label] = f"not scored: {work.baseline_run(run).label}, its baseline, is not finished"
+    for label, error in work.failures.items():
+        print(f"compare: failed: {label}: {error}", file=sys.stderr)
+    return 1 if work.failures else 0
+
+
+def _finished(work: Comparison, run: Run, progress: Progress) -> None:
+    work.record(run)
+    row = work.table.row(run)
+    progress.say(f"{run.label}: " + (f"BLEU {row['bleu']}" if row else "trained; scored when its baseline is there"))
+
+
+def main() -> int:
+    args = parse_args()
+    logging.disable(logging.INFO)  # of fairseq, in this process
+    stop_on_signals()
+    try:
+        return compare(args)
+    except (RecipeError, Busy, ScoreError) as error:
+        print(f"compare: error: {error}", file=sys.stderr)
+        return 2
+    except JobFailed as error:
+        print(f"compare: error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\ncompare: stopped; the same command continues from the last checkpoints", file=sys.stderr)
+        return 130
+    finally:
+        stop_all()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

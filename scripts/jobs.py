@@ -1,0 +1,159 @@
+"""Child processes of the runners: output in a log, no orphans, one owner a folder; files that appear whole or not."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+_alive: list[Job] = []
+
+
+class JobFailed(RuntimeError):  # noqa: N818 (it is what happened, as CalledProcess is)
+    """A child failed; the message ends with the last lines of its log and the log's path."""
+
+
+class Busy(RuntimeError):  # noqa: N818
+    """Another process works in the folder."""
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Writes a file so that a reader, or a run after a kill, sees the old text or the new one and nothing between."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    with open(new, "w", encoding="utf-8", newline="") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(new, path)
+
+
+def read_stamp(path: Path) -> dict[str, Any] | None:
+    """What a finished step has written down, or None where it is not finished."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+
+
+def write_stamp(path: Path, facts: Mapping[str, Any]) -> None:
+    """Marks a step as finished."""
+    write_atomic(path, json.dumps(facts, indent=2, sort_keys=True) + "\n")
+
+
+def lock(folder: Path) -> IO[str]:
+    """Takes the folder for this process and the children that inherit the file. Raises Busy where it is taken."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stream = open(folder / ".lock", "a+", encoding="utf-8")
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        stream.close()
+        raise Busy(f"{folder}: another run is at work here; wait for it, stop it, or choose another --out") from None
+    return stream
+
+
+def _die_with_parent() -> None:
+    """Linux: the kernel kills the child when the runner dies, also by SIGKILL: a second run meets no first one."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+class Job:
+    """One child process in its own group, with stdout and stderr appended to `log`."""
+
+    def __init__(
+        self, argv: Sequence[str], log: Path, *, threads: int, held: IO[str] | None = None, cwd: Path | None = None
+    ) -> None:
+        self.argv = list(argv)
+        self.log = log
+        log.parent.mkdir(parents=True, exist_ok=True)
+        # PYTHON: the interpreter that the scripts of data-prep take.
+        settings = {
+            "OMP_NUM_THREADS": str(threads),
+            "MKL_NUM_THREADS": str(threads),
+            "PYTHONUNBUFFERED": "1",
+            "PYTHON": sys.executable,
+        }
+        env = {**os.environ, **settings}
+        self.started = time.time()
+        with open(log, "ab") as stream:
+            self.process = subprocess.Popen(
+                self.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                env=env,
+                cwd=cwd,
+                start_new_session=True,
+                pass_fds=[held.fileno()] if held else [],
+                preexec_fn=_die_with_parent,
+            )
+        _alive.append(self)
+
+    def finished(self) -> bool:
+        """True once the child has ended well; raises JobFailed where it has ended badly."""
+        status = self.process.poll()
+        if status is None:
+            return False
+        _alive.remove(self)
+        if status != 0:
+            how = f"was killed by signal {-status}" if status < 0 else f"failed with exit status {status}"
+            raise JobFailed(
+                f"{Path(self.argv[0]).name} {' '.join(self.argv[1:3])} {how}\n{tail(self.log)}\nwhole log: {self.log}"
+            )
+        return True
+
+    def stop(self) -> None:
+        """Ends the child and all that it has started."""
+        for sign in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(self.process.pid, sign)
+                self.process.wait(timeout=5)
+                return
+            except subprocess.TimeoutExpired:
+                continue
+            except ProcessLookupError:
+                return
+
+
+def stop_all() -> None:
+    """Ends all children."""
+    while _alive:
+        _alive.pop().stop()
+
+
+def stop_on_signals() -> None:
+    """Makes SIGTERM and SIGHUP end the runner as Ctrl-C does: by KeyboardInterrupt, then the caller's stop_all()."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, interrupt)
+        signal.signal(signal.SIGHUP, interrupt)
+
+
+def tail(path: Path, lines: int = 12) -> str:
+    """The last lines of a log, indented."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        text = []
+    return "\n".join("    " + line[:300] for line in text[-lines:])
+
+
+def wait(job: Job) -> None:
+    """Waits for the child. Raises JobFailed."""
+    while not job.finished():
+        time.sleep(0.2)

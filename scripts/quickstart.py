@@ -1,0 +1,158 @@
+"""The quick start after its set-up; called by quickstart.sh, which see for the options."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from corpus import data_of, local_folder, prepare, prepare_argv
+from jobs import Busy, JobFailed, lock, stop_all, stop_on_signals, write_atomic, write_stamp
+from progress import Progress, clock
+from recipe import ROOT, Recipe, RecipeError, load_recipe
+from runs import Prepared, Run, commit, settings_hash
+from schedule import cores, run_all
+from score import ScoreError, read_lines, score_output
+from summary import System, as_markdown, examples, hardware, versions
+
+CONFIGS = ROOT / "configs" / "quickstart"
+SCORING_SECONDS = 8.0
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="quickstart", description="Trains and compares a local-attention Transformer; see quickstart.sh"
+    )
+    parser.add_argument("--arch", default="transformer_mma")
+    parser.add_argument("--data", default="toy")
+    parser.add_argument("--out", type=Path, default=ROOT / "runs" / "quickstart")
+    parser.add_argument("--local", help="folder with the corpus, for --data multi30k")
+    parser.add_argument("--started", type=float, help="when the quick start began, in seconds since 1970")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands only")
+    return parser.parse_args()
+
+
+def architectures(arch: str) -> tuple[str, str]:
+    """The architecture in its quick-start size, and the plain Transformer of that size. Raises RecipeError."""
+    sys.path.insert(0, str(ROOT))
+    import fairseq_localattn  # noqa: F401  registers the architectures
+    from fairseq_localattn.sizes import baseline_of, localattn_architectures, quick_size_of
+
+    known = localattn_architectures()
+    if arch not in known:
+        raise RecipeError(f"--arch {arch}: no such architecture; there are {', '.join(sorted(known))}")
+    sized = quick_size_of(arch)
+    return sized, baseline_of(sized)
+
+
+def recipe_for(data: str) -> Recipe:
+    """The quick start's recipe for a data set. Raises RecipeError for an unknown one."""
+    path = CONFIGS / f"{data}.yaml"
+    if not path.exists():
+        raise RecipeError(
+            f"--data {data}: no such data set; there are {', '.join(sorted(p.stem for p in CONFIGS.glob('*.yaml')))}"
+        )
+    return load_recipe(path)
+
+
+def make_runs(recipe: Recipe, archs: tuple[str, str], data: Prepared, out: Path) -> list[Run]:
+    """The two runs; a run's folder carries its settings, so that other settings never continue it."""
+    seed = recipe.get("seeds", [1])[0]
+    settings = settings_hash(recipe, data.fingerprint() if data.bin.exists() else "not prepared")
+    threads = recipe.get("threads", 1)
+    return [Run(recipe, arch, seed, data, out / f"{arch}.seed{seed}.{settings}", threads) for arch in archs]
+
+
+def collect(runs: list[Run], recipe: Recipe) -> dict[str, Any]:
+    """Scores both systems and gathers all that the summary says."""
+    system, baseline = runs
+    test = system.data.test_set()
+    scored = [
+        System(system, score_output(system.output, test, baseline.output)),
+        System(baseline, score_output(baseline.output, test)),
+    ]
+    significance = scored[0].report.significance
+    assert significance is not None
+    sources = read_lines(system.data.folder / "raw" / f"test.{system.data.source}")
+    return {
+        "data": recipe.get("data")["name"],
+        "baseline": baseline.arch,
+        "sentences": scored[0].report.sentences,
+        "systems": [s.row() for s in scored],
+        "difference": round(significance.difference, 2),
+        "test": significance.signature,
+        "examples": examples(scored, sources),
+        "hardware": hardware(recipe.get("hardware", "cpu"), recipe.get("threads", 1)),
+        "versions": versions(),
+        "commit": commit(),
+    }
+
+
+def quickstart(args: argparse.Namespace) -> None:
+    archs = architectures(args.arch)
+    recipe = recipe_for(args.data)
+    local = local_folder(recipe, args.local)
+    out = args.out.resolve() / args.data
+    data = data_of(recipe, out / "data")
+    threads = recipe.get("threads", 1)
+    if args.dry_run:
+        print(shlex.join(prepare_argv(recipe, data, local)))
+        for run in make_runs(recipe, archs, data, out):
+            print(shlex.join(run.train_argv()), shlex.join(run.generate_argv()), sep="\n")
+        return
+    progress = Progress(args.started)
+    lanes = max(1, min(2, cores() // threads))
+    trainings = 60.0 * recipe.get("expect_minutes", 5) * 2 / lanes + 40
+    with lock(args.out.resolve()):
+        prepare(recipe, data, local, progress, after=trainings + SCORING_SECONDS, threads=threads)
+        progress.say(f"data: ready in {data.folder}")
+        runs = make_runs(recipe, archs, data, out)
+        for run in runs:
+            progress.say(f"{run.arch}: {'already finished' if run.done() else run.updates} updates, in {run.folder}")
+        run_all(
+            runs,
+            lanes,
+            progress,
+            after=SCORING_SECONDS,
+            finished=lambda run: progress.say(f"{run.arch}: trained and decoded"),
+        )
+        progress.update("scoring and paired bootstrap", SCORING_SECONDS)
+        facts = collect(runs, recipe)
+        facts["minutes"] = round((time.time() - progress.started) / 60, 2)
+        text = as_markdown(f"Quick start: {archs[0]} and {archs[1]} on {args.data}", facts)
+        for folder in (runs[0].folder, args.out.resolve()):
+            write_atomic(folder / "summary.md", text)
+            write_stamp(folder / "summary.json", facts)
+        progress.close()
+    print("\n" + text)
+    print(
+        f"{clock(progress.elapsed())} in all. Summary: {args.out / 'summary.md'} and .json (kept in {runs[0].folder})"
+    )
+
+
+def main() -> int:
+    args = parse_args()
+    logging.disable(logging.INFO)  # of fairseq, in this process
+    stop_on_signals()
+    try:
+        quickstart(args)
+    except (RecipeError, Busy, ScoreError) as error:
+        print(f"quickstart: error: {error}", file=sys.stderr)
+        return 2
+    except JobFailed as error:
+        print(f"quickstart: error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nquickstart: stopped; the same command continues from the last checkpoint", file=sys.stderr)
+        return 130
+    finally:
+        stop_all()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

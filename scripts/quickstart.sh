@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Trains a local-attention Transformer and the plain Transformer of the same size on German-English, and compares them:
+# BLEU with signature, paired bootstrap, five translations, time and words/s. Stopped and started again, it continues.
+#
+#   scripts/quickstart.sh [--arch ARCH] [--data toy|multi30k] [--out DIR] [--local DIR] [--dry-run] [-h]
+#
+#   --arch     architecture (transformer_mma); a name without a size is taken in its small one
+#   --data     toy: a corpus that the repository generates, all in all about ten minutes on two cores (default);
+#              multi30k: image captions, 29,000 pairs, twice as long
+#   --out      where data, models and the summary go (runs/quickstart)
+#   --local    folder with {train,val,test_2016_flickr}.{de,en}, for multi30k (default: the recipe's, or download)
+#   --dry-run  set up, and print the commands only
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+started=$(date +%s)
+
+arch=transformer_mma data=toy out="" given="" rest=()
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    -h | --help) usage && exit ;;
+    --arch | --data | --out)
+      need_value "$@"
+      printf -v "${1#--}" '%s' "$2"
+      shift 2
+      ;;
+    --local) need_value "$@" && given=$2 && shift 2 ;;
+    --dry-run) rest+=(--dry-run) && shift ;;
+    *) die "unknown argument '$1'; see scripts/quickstart.sh -h" ;;
+  esac
+done
+
+# What can be known without the environment is checked before it is built.
+recipe=$REPO/configs/quickstart/$data.yaml
+datasets=$(cd "$REPO/configs/quickstart" && echo *.yaml | sed 's/\.yaml//g; s/ /, /g')
+[[ -e $recipe ]] || die "--data $data: no such data set; there are $datasets"
+[[ -z $given || -d $given ]] || die "--local $given: no such folder; give the folder that holds the files of $data"
+[[ -z $out || ! -e $out || -d $out ]] || die "--out $out is there and is not a folder"
+families=$(grep -ohE '@register_model\("[a-z0-9_]+"' "$REPO"/fairseq_localattn/variants/*.py | cut -d '"' -f 2 | sort)
+known=0
+for family in $families; do if [[ $arch == "$family" || $arch == "${family}_"* ]]; then known=1; fi; done
+((known)) || die "--arch $arch: no such architecture; there are ${families//$'\n'/, }, each in several sizes"
+
+[[ -z $out ]] || rest+=(--out "$out")
+[[ -z $given ]] || rest+=(--local "$given")
+minutes=$(sed -n 's/^expect_minutes: *\([0-9]*\).*/\1/p' "$recipe")
+with_setup_progress $((60 * minutes + 120)) "$REPO/scripts/setup.sh"
+exec "$PY" "$REPO/scripts/quickstart.py" --arch "$arch" --data "$data" --started "$started" ${rest[@]+"${rest[@]}"}

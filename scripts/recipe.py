@@ -1,0 +1,312 @@
+"""Recipes: one YAML file holds one job's settings; this module reads, checks and expands them into fairseq's argv.
+
+A recipe has the sections `train` (flags of fairseq-train) and `generate` (flags of fairseq-generate), written with
+underscores, and the keys of META_KEYS, which say what the job is. `extends: FILE` takes over another recipe, whose
+values it may replace, or remove by null. Model sizes never stand in a recipe: they stand in the architecture. What only
+the runner can know (paths, seed, architecture) is reserved. A wrong key or value is a RecipeError that names file and
+line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+import io
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+USER_DIR = ROOT / "fairseq_localattn"
+
+META_KEYS = {
+    "description": str,
+    "data": dict,  # see DATA_KEYS
+    "architecture": str,  # one job
+    "architectures": list,  # a comparison
+    "seeds": list,
+    "threads": int,  # CPU threads of one run
+    "jobs": int,  # runs side by side on a GPU
+    "hardware": str,  # cpu or gpu
+    "expect_minutes": (
+        int,
+        float,
+    ),  # of one training, on the hardware named in the recipe; only for the estimate of the time left
+    "paper": dict,  # table, row, score: what the paper reports
+    "batch": dict,  # gpus, effective batch: arithmetic of the paper's batch
+}
+KIND_NAMES = {str: "text", dict: "a mapping", list: "a list", int: "a whole number", float: "a number"}
+SECTIONS = ("train", "generate")
+DATA_KEYS = {
+    "name",
+    "prepare",  # script that writes the data folder
+    "options",  # of that script
+    "local",  # folder with a copy of the corpus, used where it exists
+    "source",
+    "target",
+    "lowercase",  # score without case
+    "bpe",  # how to join sub-words: see score.BPE_KINDS
+}
+RESERVED = {
+    "data", "arch", "user_dir", "seed", "save_dir", "path", "results_path", "log_file", "log_format",
+    "source_lang", "target_lang",
+}  # fmt: skip
+SIZE_KEY = re.compile(r"(encoder|decoder)_(embed_dim|ffn_embed_dim|layers|attention_heads|input_dim|output_dim)")
+
+
+class RecipeError(ValueError):
+    """A recipe that cannot be used; the message names file and line."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A value of a recipe, and where it stands: 'file:line'."""
+
+    value: Any
+    where: str
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One YAML file. `meta` holds META_KEYS; `sections` maps train and generate to {flag with underscores: Entry}."""
+
+    path: Path
+    meta: dict[str, Any]
+    sections: dict[str, dict[str, Entry]]
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The meta value `key`, or the default where the recipe does not give it."""
+        return self.meta.get(key, default)
+
+    def flag(self, section: str, key: str, default: Any = None) -> Any:
+        """The value of one flag of a section, e.g. flag('train', 'max_update')."""
+        entry = self.sections.get(section, {}).get(key)
+        return default if entry is None else entry.value
+
+
+def load_recipe(path: str | Path) -> Recipe:
+    """Reads a recipe and checks its structure (not its flags: expand() does). Raises RecipeError."""
+    meta, sections = _load(Path(path), ())
+    if "train" not in sections:
+        raise RecipeError(f"{path}: the section 'train' is missing")
+    return Recipe(Path(path), meta, sections)
+
+
+def _load(path: Path, extended_by: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str, dict[str, Entry]]]:
+    """Meta values and sections of a recipe, on top of those of the recipe that it extends."""
+    root = _compose(path)
+    items = _items(path, root)
+    meta: dict[str, Any] = {}
+    sections: dict[str, dict[str, Entry]] = {}
+    if "extends" in items:
+        node, line = items.pop("extends")
+        base = (path.parent / str(node.value)).resolve()
+        if base in extended_by or base == path.resolve():
+            raise RecipeError(f"{path}:{line}: extends itself")
+        if not base.is_file():
+            raise RecipeError(f"{path}:{line}: extends {node.value}, which is not there")
+        meta, sections = _load(base, (*extended_by, path.resolve()))
+    for key, (node, line) in items.items():
+        if key in SECTIONS:
+            sections[key] = _section(path, key, node, line, sections.get(key, {}))
+        elif key in META_KEYS:
+            meta[key] = _meta_value(path, key, node, line)
+        else:
+            raise RecipeError(f"{path}:{line}: unknown key {key!r}{nearest(key, [*META_KEYS, *SECTIONS, 'extends'])}")
+    return meta, sections
+
+
+def _compose(path: Path) -> yaml.MappingNode:
+    try:
+        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path}: cannot be read: {error}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        raise RecipeError(f"{path}{line}: not valid YAML: {getattr(error, 'problem', error)}") from None
+    if not isinstance(root, yaml.MappingNode):
+        raise RecipeError(f"{path}: a recipe is a mapping with the sections {' and '.join(SECTIONS)}")
+    return root
+
+
+def _section(path: Path, name: str, node: yaml.Node, line: int, base: dict[str, Entry]) -> dict[str, Entry]:
+    if not isinstance(node, yaml.MappingNode):
+        raise RecipeError(f"{path}:{line}: {name} must hold flags of fairseq-{name}, one 'flag: value' a line")
+    entries = dict(base)
+    for flag, (child, at) in _items(path, node).items():
+        value = _value(path, child)
+        if value is not None:
+            entries[flag] = Entry(value, f"{path}:{at}")
+        elif entries.pop(flag, None) is None:
+            raise RecipeError(f"{path}:{at}: {flag} has no value, and there is none to remove")
+    return entries
+
+
+def _items(path: Path, node: yaml.MappingNode) -> dict[str, tuple[yaml.Node, int]]:
+    found: dict[str, tuple[yaml.Node, int]] = {}
+    for key_node, value_node in node.value:
+        line = key_node.start_mark.line + 1
+        key = str(key_node.value).replace("-", "_")
+        if key in found:
+            raise RecipeError(f"{path}:{line}: {key} was already given on line {found[key][1]}")
+        found[key] = (value_node, line)
+    return found
+
+
+def _value(path: Path, node: yaml.Node) -> Any:
+    loader = yaml.SafeLoader("")
+    try:
+        return loader.construct_object(node, deep=True)
+    except yaml.YAMLError as error:
+        raise RecipeError(f"{path}:{node.start_mark.line + 1}: {getattr(error, 'problem', error)}") from None
+
+
+def _meta_value(path: Path, key: str, node: yaml.Node, line: int) -> Any:
+    value = _value(path, node)
+    kind: Any = META_KEYS[key]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        names = " or ".join(KIND_NAMES[k] for k in (kind if isinstance(kind, tuple) else (kind,)))
+        raise RecipeError(f"{path}:{line}: {key} must be {names}, not {value!r}")
+    if key == "data" and isinstance(node, yaml.MappingNode):
+        for name, (_, at) in _items(path, node).items():
+            if name not in DATA_KEYS:
+                raise RecipeError(f"{path}:{at}: unknown key {name!r} in data{nearest(name, DATA_KEYS)}")
+    if key == "hardware" and value not in ("cpu", "gpu"):
+        raise RecipeError(f"{path}:{line}: hardware must be cpu or gpu, not {value!r}")
+    return value
+
+
+def nearest(word: str, words: Any) -> str:
+    """'; did you mean X?' for the valid word nearest to a misspelt one, or an empty string."""
+    close = difflib.get_close_matches(word, list(words), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def expand(recipe: Recipe, section: str, *, arch: str, user_dir: Path | None = None) -> list[str]:
+    """The flags of one section as fairseq's argv, checked with fairseq's own parser, the architecture's flags included.
+
+    The result holds neither the data folder nor what RESERVED names: the caller adds those. Raises RecipeError for an
+    unknown flag, a model size, a reserved flag, or a value that the parser refuses.
+    """
+    if section not in SECTIONS:
+        raise RecipeError(f"no section {section!r}: the sections are {', '.join(SECTIONS)}")
+    entries = recipe.sections.get(section, {})
+    for key, entry in entries.items():
+        where = entry.where
+        if key in RESERVED:
+            raise RecipeError(f"{where}: {key} is set by the runner, not by a recipe")
+        if SIZE_KEY.fullmatch(key):
+            raise RecipeError(
+                f"{where}: {key} is a model size: sizes stand in the architecture ({arch}), not in a recipe"
+            )
+    fixed = ["DATA", "--user-dir", str(user_dir or USER_DIR)] + (
+        ["--arch", arch] if section == "train" else ["--path", "MODEL"]
+    )
+    actions = _fairseq_actions(recipe, section, fixed)
+    argv: list[str] = []
+    places: dict[str, str] = {}
+    for key, entry in entries.items():
+        option = "--" + key.replace("_", "-")
+        action = actions.get(option) or actions.get("--" + key)
+        if action is None:
+            names = [name[2:].replace("-", "_") for name in actions if name.startswith("--")]
+            raise RecipeError(f"{entry.where}: fairseq-{section} has no flag {key!r} for {arch}{nearest(key, names)}")
+        option = option if option in actions else "--" + key
+        argv += _flag_argv(entry.where, option, action, entry.value)
+        places[option] = entry.where
+    _check_values(recipe, section, fixed + argv, places)
+    return argv
+
+
+def _flag_argv(where: str, option: str, action: argparse.Action, value: Any) -> list[str]:
+    """One flag: a switch by itself, several values one by one, a list where fairseq evaluates one as '[a, b]'."""
+    if action.nargs == 0:  # a switch
+        if not isinstance(value, bool):
+            raise RecipeError(f"{where}: {option} is a switch: give true or false, not {value!r}")
+        turns_on = getattr(action, "const", True) is not False
+        return [option] if value is turns_on else []
+    if value is None or isinstance(value, bool) and not _is_boolean_value(action):
+        raise RecipeError(f"{where}: {option} needs a value, not {value!r}")
+    if isinstance(value, list) and (action.nargs in ("+", "*") or isinstance(action.nargs, int)):
+        return [option, *map(str, value)]
+    if isinstance(value, (list, dict)):
+        return [option, repr(value)]
+    # A value such as -inf would be read as a flag by itself.
+    return [f"{option}={value}"] if str(value).startswith("-") else [option, str(value)]
+
+
+def _is_boolean_value(action: argparse.Action) -> bool:
+    return getattr(action.type, "__name__", "") in ("eval_bool", "str_to_bool", "bool")
+
+
+def _parser(section: str) -> argparse.ArgumentParser:
+    from fairseq import options
+
+    # get_parser reads sys.argv for --user-dir; the import below has done that already.
+    return options.get_training_parser() if section == "train" else options.get_generation_parser()
+
+
+class RefusedError(Exception):
+    pass
+
+
+def _parse(
+    section: str, argv: list[str], *, known: bool, capture: Callable[[argparse.ArgumentParser], None] | None = None
+) -> None:
+    """fairseq's own two-pass parsing; raises RefusedError with the parser's message instead of leaving the process."""
+    from fairseq import options, utils
+
+    utils.import_user_module(argparse.Namespace(user_dir=argv[argv.index("--user-dir") + 1]))
+    parser = _parser(section)
+
+    def refuse(message: str) -> None:
+        raise RefusedError(message)
+
+    parser.error = refuse  # type: ignore[method-assign,assignment]
+    with contextlib.redirect_stderr(io.StringIO()):
+        options.parse_args_and_arch(parser, input_args=argv, parse_known=known, modify_parser=capture)
+
+
+def _fairseq_actions(recipe: Recipe, section: str, fixed: list[str]) -> dict[str, argparse.Action]:
+    """All flags that fairseq knows for this architecture and the task, criterion, ... that the section chooses."""
+    from fairseq.registry import REGISTRIES
+
+    entries = recipe.sections.get(section, {})
+    chosen: list[str] = []
+    places: dict[str, str] = {}
+    for key in ("task", *REGISTRIES):
+        if key in entries:
+            option = "--" + key.replace("_", "-")
+            chosen += [option, str(entries[key].value)]
+            places[option] = entries[key].where
+    found: dict[str, argparse.Action] = {}
+    try:
+        _parse(section, fixed + chosen, known=True, capture=lambda parser: found.update(parser._option_string_actions))
+    except RefusedError as error:
+        raise _at_line(recipe, section, str(error), places) from None
+    return found
+
+
+def _check_values(recipe: Recipe, section: str, argv: list[str], places: dict[str, str]) -> None:
+    try:
+        _parse(section, argv, known=False)
+    except RefusedError as error:
+        raise _at_line(recipe, section, str(error), places) from None
+    except (ValueError, SyntaxError, NameError) as error:
+        raise RecipeError(f"{recipe.path}: fairseq-{section} refuses the section {section!r}: {error}") from None
+
+
+def _at_line(recipe: Recipe, section: str, message: str, places: dict[str, str]) -> RecipeError:
+    named = re.search(r"--[\w-]+", message)
+    where = places.get(named.group()) if named else None
+    return RecipeError(f"{where or recipe.path}: fairseq-{section}: {message}")

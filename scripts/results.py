@@ -1,0 +1,130 @@
+"""The CSV files of results/: one row a run, appended once, and the table of means that is printed from them."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import fcntl
+import io
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jobs import write_atomic
+from recipe import Recipe
+from runs import Run
+from score import Report, ScoreError
+from summary import PACKAGE, hardware, versions
+
+# What results/README.md describes. A row is identified by KEY.
+COLUMNS = (
+    "arch", "baseline", "seed", "updates", "parameters", "bleu", "signature", "tokenised_bleu", "difference", "p_value",
+    "words_per_second", "train_minutes", "settings", "commit", "hardware", "torch", "fairseq", "package", "date",
+)  # fmt: skip
+KEY = ("arch", "seed", "settings")
+
+
+def make_row(recipe: Recipe, run: Run, baseline: str, report: Report) -> dict[str, str]:
+    """The row of a finished run; difference and p_value are empty for the baseline itself."""
+    facts = run.facts()
+    found = versions()
+    test = report.significance
+    row = {
+        "arch": run.arch,
+        "baseline": baseline,
+        "seed": run.seed,
+        "updates": facts["updates"],
+        "parameters": facts["parameters"],
+        "bleu": f"{report.bleu.score:.2f}",
+        "signature": report.bleu.signature,
+        "tokenised_bleu": "" if report.tokenised is None else f"{report.tokenised.score:.2f}",
+        "difference": "" if test is None else f"{test.difference:.2f}",
+        "p_value": "" if test is None else f"{test.p_value:.4f}",
+        "words_per_second": facts["words_per_second"],
+        "train_minutes": facts["train_minutes"],
+        "settings": run.settings,
+        "commit": facts["commit"],
+        "hardware": hardware(recipe.get("hardware", "cpu"), recipe.get("threads", 1)),
+        "torch": found["torch"],
+        "fairseq": found["fairseq"],
+        "package": found[PACKAGE],
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+    }
+    return {name: str(row[name]) for name in COLUMNS}
+
+
+class Table:
+    """A CSV file with the columns COLUMNS, in which no KEY comes twice. It need not exist before the first append()."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def rows(self) -> list[dict[str, str]]:
+        """All rows. Raises ScoreError where the file has other columns."""
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return []
+        reader = csv.DictReader(io.StringIO(text))
+        if tuple(reader.fieldnames or ()) != COLUMNS:
+            raise ScoreError(f"{self.path}:1: other columns than {','.join(COLUMNS)}; move the file away")
+        return list(reader)
+
+    def row(self, run: Run) -> dict[str, str] | None:
+        """The row of a run, or None."""
+        key = (run.arch, str(run.seed), run.settings if run.data.bin.is_dir() else "")
+        return next((row for row in self.rows() if _key(row) == key), None)
+
+    def has(self, run: Run) -> bool:
+        """True where the run has its row."""
+        return self.row(run) is not None
+
+    def append(self, row: Mapping[str, Any]) -> bool:
+        """Appends a row, unless one with its KEY is there: then False. The file is replaced as a whole."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        guard = os.open(self.path.parent, os.O_RDONLY)  # the lock of the folder leaves no file behind
+        try:
+            fcntl.flock(guard, fcntl.LOCK_EX)
+            rows = self.rows()
+            if _key(row) in map(_key, rows):
+                return False
+            stream = io.StringIO()
+            writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows([*rows, dict(row)])
+            write_atomic(self.path, stream.getvalue())
+            return True
+        finally:
+            os.close(guard)
+
+
+def _key(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(row[name]) for name in KEY)
+
+
+def print_table(table: Table, runs: Sequence[Run], baseline: str) -> None:
+    """Means and standard deviations over the seeds of these runs, and the difference to the baseline."""
+    by_arch: dict[str, list[dict[str, str]]] = {}
+    for run in runs:
+        if row := table.row(run):
+            by_arch.setdefault(run.arch, []).append(row)
+    if not by_arch:
+        return
+    width = max(map(len, by_arch))
+    print(f"\n{'architecture':<{width}}  seeds  BLEU           difference  p (per seed)         words/s  minutes")
+    for arch, rows in by_arch.items():
+        scores = [float(row["bleu"]) for row in rows]
+        differences = [float(row["difference"]) for row in rows if row["difference"]]
+        spread = f"{statistics.mean(scores):6.2f} ± {statistics.stdev(scores) if len(scores) > 1 else 0:.2f}"
+        difference = f"{statistics.mean(differences):+.2f}" if differences else "baseline"
+        p_values = " ".join(row["p_value"] for row in rows) if differences else ""
+        speed = statistics.mean(float(row["words_per_second"]) for row in rows)
+        minutes = statistics.mean(float(row["train_minutes"]) for row in rows)
+        print(
+            f"{arch:<{width}}  {len(rows):5}  {spread:<13}  {difference:>10}  {p_values:<19}"
+            f"  {speed:7.0f}  {minutes:7.1f}"
+        )
+    if baseline in by_arch:
+        print(f"BLEU: {by_arch[baseline][0]['signature']}")
