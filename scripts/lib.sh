@@ -61,13 +61,12 @@ train() {
 }
 
 # generate RECIPE ARCH DATA_BIN CHECKPOINT DIR [FLAG...]: decodes the test set into DIR/generate-test.txt.
-# fairseq drops the last batch where it does not hold a multiple of eight sentences, hence the multiple of one.
 generate() {
   local recipe=$1 arch=$2 data=$3 checkpoint=$4 results=$5
   shift 5
   expand "$recipe" generate "$arch"
   "$PY" -m fairseq_cli.generate "$data" --user-dir "$REPO/fairseq_localattn" --path "$checkpoint" \
-    --results-path "$results" --required-batch-size-multiple 1 "${ARGV[@]}" "$@"
+    --results-path "$results" "${ARGV[@]}" "$@"
 }
 
 # score GENERATE.txt REFERENCE [OPTION of score.py...]

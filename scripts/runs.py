@@ -130,8 +130,6 @@ class Run:
             "--user-dir", str(USER_DIR), "--path", str(self.folder / "checkpoints" / "checkpoint_last.pt"),
             "--source-lang", self.data.source, "--target-lang", self.data.target, "--gen-subset", "test",
             "--results-path", str(self.folder / "generating"),
-            # fairseq drops the last batch, and with it sentences, where it does not hold a multiple of this (8).
-            "--required-batch-size-multiple", "1",
             *_expanded(self.recipe, "generate", self.arch),
         ]  # fmt: skip
 

@@ -29,8 +29,17 @@ def logits(model: torch.nn.Module, sample: dict) -> Tensor:
 # ---------------------------------------------------------------------------------------------- identity
 
 
+# Options of fairseq's that reach into the layers and their attention.
+FAIRSEQ_OPTIONS = [
+    [],
+    ["--encoder-normalize-before", "--decoder-normalize-before", "--layernorm-embedding"],
+    ["--checkpoint-activations", "--encoder-learned-pos", "--decoder-learned-pos"],
+    ["--no-cross-attention", "--cross-self-attention"],
+]
+
+
 @pytest.mark.parametrize("arch", TINY)
-@pytest.mark.parametrize("flags", [[], ["--encoder-normalize-before", "--decoder-normalize-before"]])
+@pytest.mark.parametrize("flags", FAIRSEQ_OPTIONS, ids=" ".join)
 @pytest.mark.parametrize("left", [True, False])
 def test_placed_nowhere_it_is_fairseqs_transformer(arch: str, flags: list[str], left: bool) -> None:
     """Same state-dict keys, same weights from the same seed, same outputs and gradients."""
