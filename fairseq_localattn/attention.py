@@ -57,7 +57,7 @@ def lowest_score(dtype: torch.dtype) -> float:
 
 
 class LocalAttention(nn.Module):
-    """Multi-head attention with fairseq's ``MultiheadAttention`` interface and four replaceable steps.
+    """Multi-head attention with fairseq's ``MultiheadAttention`` interface and five replaceable steps.
 
     Args:
         embed_dim: C, of queries and output. num_heads: H; must divide C.

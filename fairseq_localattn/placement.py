@@ -33,7 +33,10 @@ def parse_layers(text: str, flag: str, depth: int | None = None) -> frozenset[in
             raise UsageError(f"{flag} {text}: give all, none, or layers from 1 as in 1-3 or 1,4-6")
         layers.update(range(first - 1, last))
     if depth is not None and max(layers) >= depth:
-        raise UsageError(f"{flag} {text}: layer {max(layers) + 1} is asked for, and the stack has {depth}")
+        raise UsageError(
+            f"{flag} {text} (given, or the architecture's default): layer {max(layers) + 1} is asked for, "
+            f"and the stack has {depth}"
+        )
     return frozenset(layers)
 
 

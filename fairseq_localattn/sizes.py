@@ -9,7 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from fairseq.dataclass import FairseqDataclass
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, register_model_architecture
+from fairseq.models import (
+    ARCH_CONFIG_REGISTRY,
+    ARCH_MODEL_NAME_REGISTRY,
+    ARCH_MODEL_REGISTRY,
+    register_model_architecture,
+)
 
 from .errors import UsageError
 from .options import fill_defaults
@@ -47,14 +52,17 @@ def register_architecture(
     def architecture(args: Any) -> None:
         fill_defaults(args, options, **defaults)
         ARCH_CONFIG_REGISTRY[baseline](args)
+        # fairseq calls this while it reads the command line: a mistake ends there, before workers start.
+        ARCH_MODEL_REGISTRY[model].check(args)
 
     register_model_architecture(model, name)(architecture)
     _BASELINES[name] = baseline
 
 
 def localattn_architectures() -> dict[str, str]:
-    """Architecture → model, of this package's variants."""
-    return {name: ARCH_MODEL_NAME_REGISTRY[name] for name in _BASELINES}
+    """Architecture → model, of this package's variants: all that fairseq's registry has of its classes."""
+    ours = [name for name, model in ARCH_MODEL_REGISTRY.items() if model.__module__.split(".")[0] == __package__]
+    return {name: ARCH_MODEL_NAME_REGISTRY[name] for name in ours}
 
 
 def baseline_of(architecture: str) -> str:

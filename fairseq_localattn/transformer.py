@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, ClassVar
 
+import torch
 from fairseq.data import Dictionary
 from fairseq.dataclass import FairseqDataclass
 from fairseq.distributed import fsdp_wrap
@@ -142,6 +143,16 @@ class LocalTransformerModel(TransformerModel):
     def add_args(cls, parser: ArgumentParser) -> None:
         super().add_args(parser)
         add_flags(parser, cls.options)
+
+    @classmethod
+    def check(cls, args: Namespace) -> None:
+        """Raise UsageError for options that make no sense together. ``args``: complete, but no model is built."""
+        cfg = TransformerConfig.from_namespace(args)
+        attentions = cls.attentions(cfg)
+        for site in attentions.placement.sites:
+            width = cfg.encoder.embed_dim if site == "encoder" else cfg.decoder.embed_dim
+            with torch.device("meta"):  # the attention's own checks, without its memory
+                attentions.build(site, min(attentions.placement.layers[site]), width, cfg)
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> LocalTransformerModel:

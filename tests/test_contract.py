@@ -11,14 +11,24 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
+from fairseq_localattn import banded
+from fairseq_localattn.mechanisms import mixed
 from fairseq_localattn.placement import SITES
 from fairseq_localattn.sizes import baseline_of
 from models import ARCHITECTURES, CASES, TINY, batch, build, case, dictionary, loss, pad, parse, sentences, shifted
 
 PARAMETER_FREE = ["mma", "csan"]
-# Lengths that differ, one of them 1, and more than one block of positions apart in their windows.
+# Lengths that differ, one of them 1; longer than the windows of the cases, and than the blocks of `every_way`.
 SOURCE, TARGET = [9, 4, 13, 1], [7, 11, 3, 5]
 every_case = pytest.mark.parametrize("name", CASES)
+
+
+@pytest.fixture(params=["short", "long"])
+def every_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a test also on the path that long sentences take: bands in blocks, of three queries to reach it here."""
+    if request.param == "long":
+        monkeypatch.setattr(banded, "MIN_BLOCK", 3)
+        monkeypatch.setattr(mixed, "BANDED_FROM", 1)
 
 
 def logits(model: torch.nn.Module, sample: dict) -> Tensor:
@@ -60,12 +70,15 @@ def test_placed_nowhere_it_is_fairseqs_transformer(arch: str, flags: list[str], 
         torch.testing.assert_close(got.grad, wanted.grad, rtol=0, atol=1e-6, msg=lambda m, key=key: f"{key}: {m}")
 
 
-@pytest.mark.parametrize("name", [n for n in CASES if n.startswith(tuple(PARAMETER_FREE)) or CASES[n][0] == n])
-def test_a_stock_checkpoint_loads(name: str) -> None:
-    """Weights that fairseq's Transformer saved load, strictly, into the variants that add no parameter."""
+# Without positions the encoder lacks the buffer of the sinusoids' version, so such a model is no longer the stock one.
+STOCK = [n for n, (arch, flags) in CASES.items() if ARCH_MODEL_REGISTRY[arch].prefix in PARAMETER_FREE
+         and "--mma-no-encoder-positions" not in flags]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STOCK)
+def test_stock_weights_load(name: str) -> None:
+    """Weights of fairseq's own Transformer load, strictly, into the variants that add no parameter."""
     arch, flags = CASES[name]
-    if ARCH_MODEL_REGISTRY[arch].prefix not in PARAMETER_FREE or "--mma-no-encoder-positions" in flags:
-        pytest.skip("adds or drops parameters or buffers")
     shared = [flag for flag in flags if "normalize-before" in flag]
     stock = build(baseline_of(arch), shared, seed=5)
     buffer = io.BytesIO()
@@ -80,6 +93,7 @@ def test_a_stock_checkpoint_loads(name: str) -> None:
 # ---------------------------------------------------------------------------------------------- padding, causality
 
 
+@pytest.mark.usefixtures("every_way")
 @every_case
 @pytest.mark.parametrize("left", [True, False])
 def test_padding_changes_nothing(name: str, left: bool) -> None:
@@ -99,6 +113,7 @@ def test_padding_changes_nothing(name: str, left: bool) -> None:
         )
 
 
+@pytest.mark.usefixtures("every_way")
 @every_case
 @pytest.mark.parametrize("length", [4, 6])
 def test_no_position_sees_the_future(name: str, length: int) -> None:
@@ -130,6 +145,7 @@ def test_the_encoder_uses_every_word(name: str) -> None:
 # ---------------------------------------------------------------------------------------------- decoding
 
 
+@pytest.mark.usefixtures("every_way")
 @every_case
 @pytest.mark.parametrize("left", [True, False])
 def test_incremental_equals_full(name: str, left: bool) -> None:
@@ -205,6 +221,7 @@ def test_a_beam_whose_sentences_finish(name: str) -> None:
 # ---------------------------------------------------------------------------------------------- training, numerics
 
 
+@pytest.mark.usefixtures("every_way")
 @every_case
 def test_every_parameter_gets_a_gradient(name: str) -> None:
     model = case(name, share=False).train()
@@ -216,6 +233,7 @@ def test_every_parameter_gets_a_gradient(name: str) -> None:
             assert parameter.grad.abs().max() > 0, key
 
 
+@pytest.mark.usefixtures("every_way")
 @every_case
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("left", [True, False])
@@ -236,6 +254,7 @@ def test_half_precision_stays_finite(name: str, dtype: torch.dtype, left: bool) 
         assert parameter.grad.isfinite().all(), key
 
 
+@pytest.mark.usefixtures("every_way")
 @every_case
 def test_large_scores_stay_finite(name: str) -> None:
     """fp16 with attention logits in the hundreds, padding, and an empty sentence."""
@@ -263,17 +282,16 @@ def test_state_dict_round_trip(name: str) -> None:
     assert torch.equal(logits(copy.deepcopy(model), sample), logits(model, sample))
 
 
-@every_case
-def test_dropout_on_the_weights(name: str) -> None:
-    """--attention-dropout acts in training and only there."""
-    arch, flags = CASES[name]
-    model = build(arch, [*flags, "--attention-dropout", "0.5", "--dropout", "0"])
-    sample = batch(SOURCE, TARGET)
-    assert not torch.equal(logits(model.train(), sample), logits(model, sample))
-    assert torch.equal(logits(model.eval(), sample), logits(model, sample))
-
-
 # ---------------------------------------------------------------------------------------------- sizes
+
+
+def test_every_model_is_in_this_suite() -> None:
+    """A variant without a ``_tiny`` architecture would escape it; so would one without a plain counterpart."""
+    models = {name: model for name, model in ARCH_MODEL_REGISTRY.items() if "fairseq_localattn" in model.__module__}
+    assert set(models) == set(ARCHITECTURES)
+    assert {models[name] for name in TINY} == set(models.values())
+    for name in models:
+        assert baseline_of(name) in ARCH_MODEL_REGISTRY
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

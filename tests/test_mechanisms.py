@@ -69,9 +69,9 @@ def test_csan_equals_equations(lengths: list[int], left: bool, causal: bool, win
 
 
 @settings(max_examples=15, deadline=None)
-@given(LENGTHS, st.booleans(), st.booleans(), st.sampled_from([1, 3, 5]), st.sampled_from([1, 3]))
+@given(LENGTHS, st.booleans(), st.booleans(), st.sampled_from([1, 3, 5, 7, 9, 25]), st.sampled_from([1, 3]))
 def test_csan_in_several_blocks(lengths: list[int], left: bool, causal: bool, window: int, head_span: int) -> None:
-    """The block-banded form, which long sentences take, on short ones: blocks of 3 queries."""
+    """The block-banded form, which long sentences take, on short ones: blocks of 3 queries, or half a window."""
     module = ConvolutionalAttention(DIM, HEADS, window=window, head_span=head_span, self_attention=True)
     reference = partial(_csan, window=window, head_span=head_span, causal=causal)
     with pytest.MonkeyPatch.context() as patch:
@@ -151,7 +151,7 @@ def test_explicit_weights_belong_to_the_output(name: str, block: int, monkeypatc
         assert (by_head[:, 0][:, far] == 0).all(), "weight outside the window"
 
 
-@pytest.mark.parametrize("length", [1, 5, 30])
+@pytest.mark.parametrize("length", [1, 5, 30, 130])
 def test_csan_with_a_window_as_wide_as_the_sentence_is_ordinary_attention(length: int) -> None:
     ordinary = LocalAttention(DIM, HEADS, self_attention=True).double()
     csan = ConvolutionalAttention(DIM, HEADS, window=2 * length + 1, head_span=1, self_attention=True).double()
@@ -160,6 +160,24 @@ def test_csan_with_a_window_as_wide_as_the_sentence_is_ordinary_attention(length
     real = (~padding).T
     wanted, got = (m(x, x, x, key_padding_mask=padding, need_weights=False)[0] for m in (ordinary, csan))
     torch.testing.assert_close(got[real], wanted[real], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("block", [2, 64])
+@pytest.mark.parametrize("name", MODULES)
+def test_dropout_is_on_the_weights(name: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In training each draw differs, and their mean is the output without dropout; in evaluation there is none."""
+    monkeypatch.setattr(banded, "MIN_BLOCK", block)
+    monkeypatch.setattr(mixed, "BANDED_FROM", block)
+    torch.manual_seed(1)
+    module = MODULES[name](DIM, HEADS, dropout=0.3, self_attention=True).double()
+    x, _ = random_case([6], left=False)
+    wanted, _ = module.eval()(x, x, x, need_weights=False)
+    module.train()
+    for need_weights in (False, True):
+        draws = torch.stack([module(x, x, x, need_weights=need_weights)[0] for _ in range(1500)])
+        assert draws.std(0).min() > 0.01, "some output does not vary"
+        standard_error = draws.std(0) / 1500**0.5
+        assert ((draws.mean(0) - wanted).abs() < 5 * standard_error).all()
 
 
 def test_csan_makes_no_quadratic_tensor() -> None:

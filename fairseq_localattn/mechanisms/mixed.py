@@ -70,7 +70,10 @@ class MixedAttention(LocalAttention):
         head_windows(self.head_kinds, window, 1, 1, 0, torch.device("cpu"))  # an unknown kind fails here
 
     def hidden_keys(self, frame: Frame, device: torch.device) -> Tensor | None:
-        return head_windows(self.head_kinds, self.window, frame.query_length, frame.key_length, frame.offset, device)
+        return self._windows(self.head_kinds, frame, device)
+
+    def _windows(self, kinds: tuple[str, ...], frame: Frame, device: torch.device) -> Tensor:
+        return head_windows(kinds, self.window, frame.query_length, frame.key_length, frame.offset, device)
 
     def attend(
         self,
@@ -82,18 +85,17 @@ class MixedAttention(LocalAttention):
         key_side: Mapping[str, Tensor],
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        """Masked heads together; on long sentences the local ones in their band, which costs T·w and not T·S."""
+        """Masked heads together; from BANDED_FROM keys on the local ones in their band, at T·w and not T·S."""
         if need_weights or frame.key_length < BANDED_FROM or "local" not in self.head_kinds:
             return super().attend(frame, query, q, k, v, key_side, need_weights)
-        windows = self.hidden_keys(frame, q.device)
-        assert windows is not None
         parts = []
         for first, last in _runs(self.head_kinds):
             heads = (slice(None), slice(first, last))
             if self.head_kinds[first] == "local":
                 part, _ = banded_attention(q[heads], k[heads], v[heads], frame, self.window, dropout=self.dropout_rate)
             else:
-                mask = combine_masks(frame, windows[first:last], None, q.dtype)
+                windows = self._windows(self.head_kinds[first:last], frame, q.device)
+                mask = combine_masks(frame, windows, None, q.dtype)
                 part = F.scaled_dot_product_attention(
                     q[heads], k[heads], v[heads], attn_mask=mask, dropout_p=self.dropout_rate
                 )
