@@ -13,14 +13,14 @@ def package_path() -> str:
 
 def architectures() -> list[tuple[str, str, str]]:
     """(architecture, model, paper) of each variant; a variant's module names its paper in its first line."""
-    from fairseq.models import ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY
+    from fairseq.models import MODEL_REGISTRY
 
-    rows = []
-    for arch, model in sorted(ARCH_MODEL_REGISTRY.items()):
-        if model.__module__.split(".")[0] == __package__:
-            paper = (sys.modules[model.__module__].__doc__ or "").split("\n")[0]
-            rows.append((arch, ARCH_MODEL_NAME_REGISTRY[arch], paper))
-    return rows
+    from .sizes import localattn_architectures
+
+    def paper(model: str) -> str:
+        return (sys.modules[MODEL_REGISTRY[model].__module__].__doc__ or "").split("\n")[0]
+
+    return [(arch, model, paper(model)) for arch, model in sorted(localattn_architectures().items())]
 
 
 def main(argv: list[str] | None = None) -> None:

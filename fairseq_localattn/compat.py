@@ -1,20 +1,26 @@
-"""What fairseq needs to run on today's torch and numpy. ``apply()`` is called first thing when the plugin is imported,
-which is before fairseq parses its arguments or reads a checkpoint, and also in the processes that it spawns.
+"""What fairseq needs to run on today's torch and numpy, to keep every sentence, and to say in one line what is missing.
+``apply()`` is called first thing when the plugin is imported, which is before fairseq parses its arguments or reads a
+checkpoint, and also in the processes that it spawns.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from fairseq import options
+from fairseq import checkpoint_utils, options, tasks
 from fairseq.data import data_utils
+from fairseq.tasks.language_modeling import LanguageModelingTask
+from fairseq.tasks.translation import TranslationTask
 
 from . import checkpoints
+from .errors import UsageError
 
 _applied = False
 
@@ -33,6 +39,7 @@ def apply() -> None:
     provide_numpy_long()
     undo_tpu_of_bf16()
     keep_last_batch()
+    name_missing_files()
 
 
 def provide_numpy_long() -> None:
@@ -64,11 +71,52 @@ def keep_last_batch() -> None:
     a data set of fewer than 8 would be empty (fairseq issue #5036).
     """
     cut = data_utils.batch_by_size
+    signature = inspect.signature(cut)
 
     @functools.wraps(cut)
-    def batch_by_size(indices: Any, *args: Any, **kwargs: Any) -> list[Any]:
+    def batch_by_size(indices: Any, *args: Any, **kwargs: Any) -> Any:
+        if signature.bind(indices, *args, **kwargs).arguments.get("fixed_shapes") is not None:
+            return cut(indices, *args, **kwargs)  # another rule, which drops nothing; not surely in stretches
         batches = list(cut(indices, *args, **kwargs)) if len(indices) else []
         kept = sum(map(len, batches))  # batches are consecutive stretches of the indices: what is missing is the end
         return batches if kept == len(indices) else [*batches, indices[kept:]]
 
     data_utils.batch_by_size = batch_by_size
+
+
+DATA_HINT = "Give the folder that fairseq-preprocess wrote (its --destdir), and a split that is in it"
+CHECKPOINT_HINT = "Give --path a checkpoint that fairseq-train wrote (in its --save-dir)"
+
+
+def _telling(function: Callable[..., Any], hint: str) -> Callable[..., Any]:
+    """``function``, raising UsageError in one line with ``hint`` where it cannot open a file."""
+
+    @functools.wraps(function)
+    def telling(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except OSError as error:
+            what = f"{error.strerror}: {error.filename}" if error.filename else " ".join(str(error).split())
+            raise UsageError(f"fairseq_localattn: {what}. {hint}") from error
+
+    return telling
+
+
+def name_missing_files() -> None:
+    """One line instead of a traceback where a data folder, its dictionary or a split, or a checkpoint is missing."""
+    infer = data_utils.infer_language_pair
+
+    @functools.wraps(infer)
+    def infer_language_pair(path: str) -> Any:
+        pair = infer(path)
+        if None in pair:
+            raise FileNotFoundError(f"No data of a language pair in {path}")
+        return pair
+
+    data_utils.infer_language_pair = infer_language_pair
+    tasks.setup_task = _telling(tasks.setup_task, DATA_HINT)
+    for task in (TranslationTask, LanguageModelingTask):
+        task.load_dataset = _telling(task.load_dataset, DATA_HINT)
+    checkpoint_utils.load_model_ensemble_and_task = _telling(
+        checkpoint_utils.load_model_ensemble_and_task, CHECKPOINT_HINT
+    )

@@ -4,7 +4,7 @@
 #   scripts/setup.sh [-h]
 #
 #   PYTHON           interpreter to build on (default: the first of python3.11, python3.12, python3 that will do)
-#   LOCALATTN_VENV   where the environment goes (default: .venv in the repository)
+#   LOCALATTN_VENV   where the environment goes, relative to the repository (default: .venv)
 #
 # torch: the one that the interpreter already has is kept; else the build with CUDA where nvidia-smi finds a GPU, and
 # the CPU build where it does not. Everything that pip says goes to setup.log in the environment.

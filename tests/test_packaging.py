@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 
 import fairseq_localattn
 from fairseq_localattn.__main__ import architectures, main
+from fairseq_localattn.sizes import localattn_architectures
 
 PACKAGE = Path(fairseq_localattn.__file__).parent
 REPO = PACKAGE.parent
@@ -70,6 +71,7 @@ def test_main_prints_the_path_and_the_architectures(tmp_path):
     lines = done.stdout.splitlines()
     assert Path(lines[0]).is_absolute() and Path(lines[0]).samefile(PACKAGE)
     rows = architectures()
+    assert {arch: model for arch, model, _ in rows} == localattn_architectures()
     assert {"transformer_mma", "transformer_csan"} <= {arch for arch, _, _ in rows}
     for arch, model, paper in rows:
         assert any(line.split()[:2] == [arch, model] and paper in line for line in lines), arch
@@ -144,6 +146,14 @@ def test_setup_does_not_touch_a_directory_that_is_no_environment(tmp_path):
     done = set_up(LOCALATTN_VENV=str(tmp_path))
     assert done.returncode == 1 and "is no virtual environment" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize("script", ["setup.sh", "test.sh"])
+def test_a_relative_environment_is_relative_to_the_repository(script, tmp_path):
+    """From any directory. (This one holds something else, so that nothing is set up here.)"""
+    done = run(REPO / "scripts" / script, cwd=tmp_path, LOCALATTN_VENV="tests")
+    assert done.returncode == 1 and f"{REPO / 'tests'} is there and is no virtual environment" in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("script", ["scripts/setup.sh", "scripts/test.sh", ".ci/run"])
