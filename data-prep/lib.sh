@@ -7,32 +7,29 @@
 #   OUT/tok  Moses-tokenised        OUT/bpe  joint BPE, with its codes        OUT/bin  for fairseq, joined dictionary
 
 PREP_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$PREP_DIR/../scripts/lib.sh"
 SPLITS="train valid test"
-
-say() { printf '%s: %s\n' "$(basename "$0" .sh)" "$*"; }
-
-die() {
-  printf '%s: error: %s\n' "$(basename "$0" .sh)" "$*" >&2
-  exit 1
-}
+STEPS="raw tok bpe bin"
 
 # Sets PYTHON: the caller's, the repository's virtual environment, or python3.
 find_python() {
-  local venv="$PREP_DIR/../.venv/bin/python"
   if [[ -z ${PYTHON:-} ]]; then
-    if [[ -x $venv ]]; then PYTHON=$venv; else PYTHON=python3; fi
+    if [[ -x $PY ]]; then PYTHON=$PY; else PYTHON=python3; fi
   fi
   command -v "$PYTHON" >/dev/null || die "no Python at '$PYTHON': set PYTHON, or run scripts/setup.sh first"
 }
 
-# need_value OPTION [VALUE…]: the option must have a value.
-need_value() { [[ $# -ge 2 && -n $2 && $2 != --* ]] || die "$1 needs a value"; }
-
 need_number() { [[ $2 =~ ^[1-9][0-9]*$ ]] || die "$1 needs a number from 1, got '$2'"; }
 
-# open_out OUT OPTIONS: create OUT, lock it against a second preparation, and refuse other options than it was begun with.
+# find_file FOLDER NAME: the plain or the compressed file.
+find_file() {
+  if [[ -e $1/$2 ]]; then echo "$1/$2"; else echo "$1/$2.gz"; fi
+}
+
+# open_out OUT OPTIONS: create OUT, lock it against a second preparation, and refuse other options than those of the steps
+# that are complete.
 open_out() {
-  local out=$1 options=$2
+  local out=$1 options=$2 step complete=""
   if [[ -e $out && ! -d $out ]]; then die "$out exists and is not a folder"; fi
   if [[ -d $out && ! -e $out/options.txt && ! -e $out/.lock && -n $(ls -A "$out") ]]; then
     die "$out is not empty and was not made by this script; give another folder"
@@ -43,7 +40,8 @@ open_out() {
     say "waiting for another preparation of $out"
     flock 9
   fi
-  if [[ ! -e $out/options.txt ]]; then
+  for step in $STEPS; do if [[ -d $out/$step ]]; then complete=1; fi; done
+  if [[ -z $complete ]]; then
     printf '%s\n' "$options" >"$out/options.txt.part"
     mv "$out/options.txt.part" "$out/options.txt"
   elif [[ $(cat "$out/options.txt") != "$options" ]]; then

@@ -11,7 +11,7 @@ usage: prepare_iwslt14_local.sh OUT --local DIR [options]
   --bpe N       joint BPE merges (10000)
   --workers N   processes (number of CPU cores)
 OUT/tok is the text as it is; OUT/raw is that text detokenised by sacremoses, since no other raw text is at hand.
-Python: $PYTHON, else .venv of the repository, else python3.
+Python: $PYTHON, else that of scripts/setup.sh, else python3.
 EOF
 }
 
@@ -22,14 +22,9 @@ copy_tokenised() {
   for split in $SPLITS; do
     check=()
     [[ $split == test ]] && check=(--min-correlation 0.3)
-    "$PYTHON" "$PREP_DIR/parallel.py" pair "$(find_file "$split.de")" "$(find_file "$split.en")" ${check[@]+"${check[@]}"} \
-      --write "$part/$split.de" "$part/$split.en"
+    "$PYTHON" "$PREP_DIR/parallel.py" pair "$(find_file "$local_dir" "$split.de")" "$(find_file "$local_dir" "$split.en")" \
+      ${check[@]+"${check[@]}"} --write "$part/$split.de" "$part/$split.en"
   done
-}
-
-# find_file NAME: the plain or the compressed file of the local folder.
-find_file() {
-  if [[ -e $local_dir/$1 ]]; then echo "$local_dir/$1"; else echo "$local_dir/$1.gz"; fi
 }
 
 detokenize() {

@@ -12,7 +12,7 @@ usage: prepare_multi30k.sh OUT [options]
   --workers N      processes (number of CPU cores)
   --no-checksums   accept other text than the official release; counts and alignment are still checked
 Splits: train (29,000 pairs), valid = val (1,014), test = test_2016_flickr (1,000). OUT/bin is for fairseq in both directions.
-Python: $PYTHON, else .venv of the repository, else python3.
+Python: $PYTHON, else that of scripts/setup.sh, else python3.
 EOF
 }
 
@@ -45,11 +45,6 @@ download() {
 
 fetch() {
   curl -fsSL --retry 3 --connect-timeout 20 --continue-at - --output "$2/$1.part" "$url/$1" 2>"$2/curl.log"
-}
-
-# find_file FOLDER NAME: the plain or the compressed file.
-find_file() {
-  if [[ -e $1/$2 ]]; then echo "$1/$2"; else echo "$1/$2.gz"; fi
 }
 
 read_raw() {

@@ -13,7 +13,7 @@ usage: prepare_toy.sh OUT [options]
   --bpe N       joint BPE merges (2000)
   --workers N   processes (number of CPU cores)
 German and English, cased. OUT/bin is for fairseq in both directions (-s de -t en, -s en -t de); OUT/raw/SPLIT.en.tree has the
-constituency trees of the English. Python: $PYTHON, else .venv of the repository, else python3.
+constituency trees of the English. Python: $PYTHON, else that of scripts/setup.sh, else python3.
 EOF
 }
 

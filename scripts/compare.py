@@ -11,13 +11,18 @@ is 1.
 
 from __future__ import annotations
 
+import needs  # noqa: F401  first: the other imports need what it looks for
+
+# isort: split
 import argparse
 import logging
 import shlex
 import sys
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from checkout import same_package
 from corpus import data_of, local_folder, prepare, prepare_argv
 from jobs import Busy, JobFailed, lock, stop_all, stop_on_signals
 from progress import Progress, clock
@@ -75,6 +80,18 @@ class Comparison:
     def baseline_run(self, run: Run) -> Run:
         """The plain Transformer of the same seed."""
         return next(other for other in self.runs if other.arch == self.baseline and other.seed == run.seed)
+
+    def other_rows(self) -> str | None:
+        """A line on rows that are there, but were measured with another package; None without such."""
+        kept = [row["commit"] for run in self.runs if (row := self.table.row(run))]
+        other = Counter(name for name in kept if not same_package(name))
+        where = ", ".join(f"{name} ({count})" for name, count in other.items())
+        if not other:
+            return None
+        return (
+            f"{sum(other.values())} of the {len(kept)} rows that are kept were measured with another fairseq_localattn "
+            f"than the present one, or that cannot be told; commits (rows): {where}"
+        )
 
     def record(self, run: Run) -> None:
         """Scores a finished run and appends its row, and the rows that were waiting for it as their baseline."""
@@ -165,7 +182,7 @@ def compare(args: argparse.Namespace) -> int:
     baseline = baseline_of_all(archs)
     lanes = lanes_of(recipe, args.jobs, args.dry_run)
     out = (args.out or ROOT / "runs" / "compare" / recipe.name).resolve()
-    data = data_of(recipe, out / "data")
+    data = data_of(recipe, out)
     command = prepare_argv(recipe, data, local := local_folder(recipe, args.local))
     work = Comparison(recipe, archs, baseline, seeds, data, out, Table(args.results.resolve() / f"{recipe.name}.csv"))
     if args.dry_run:
@@ -182,6 +199,8 @@ def compare(args: argparse.Namespace) -> int:
             run.train_argv(), run.generate_argv()
         to_do = work.to_do()
         progress.say(f"{len(to_do)} of {total} runs to do, {lanes} side by side; rows go to {work.table.path}")
+        for line in filter(None, [work.other_rows(), *(run.plan() for run in to_do)]):
+            progress.say(line)
         run_all(to_do, lanes, progress, finished=lambda run: _finished(work, run, progress), failed=work.failed)
         for run in work.runs:  # trained before, not yet scored
             if run.done() and not work.table.has(run):

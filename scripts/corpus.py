@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import time
 from pathlib import Path
+from typing import Any
 
-from jobs import Job
+from jobs import Job, JobFailed
 from progress import Progress
 from recipe import ROOT, Recipe, RecipeError
 from runs import Prepared
@@ -13,28 +16,48 @@ from runs import Prepared
 EXPECTED_SECONDS = 45.0
 
 
-def data_of(recipe: Recipe, folder: Path) -> Prepared:
-    """The prepared data of a recipe in `folder` (they need not be there yet)."""
+def data_of(recipe: Recipe, out: Path) -> Prepared:
+    """The prepared data of a recipe under `out` (they need not be there yet). Raises RecipeError.
+
+    The folder's name changes with the preparation: other options or scripts prepare anew, beside the old data.
+    """
     spec = recipe.get("data", {})
     for key in ("name", "prepare", "source", "target"):
         if key not in spec:
             raise RecipeError(f"{recipe.path}: data needs the key {key!r}")
+    if not (ROOT / spec["prepare"]).exists():
+        raise RecipeError(f"{recipe.path}: {spec['prepare']}: no such script")
+    folder = out / f"data.{_preparation(spec)}"
     return Prepared(
         folder, spec["source"], spec["target"], spec.get("bpe", "subword_nmt"), bool(spec.get("lowercase", False))
     )
 
 
+def _preparation(spec: dict[str, Any]) -> str:
+    """Eight hex digits that change with the options of the preparation, and with its scripts."""
+    script = ROOT / spec["prepare"]
+    digest = hashlib.sha256(repr([script.name, spec.get("options", [])]).encode())
+    for path in sorted(script.parent.iterdir()):
+        if path.suffix in (".py", ".manifest") or path.name in (script.name, "lib.sh"):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:8]
+
+
 def local_folder(recipe: Recipe, given: str | None) -> Path | None:
-    """The local copy of the corpus: the folder given, else the recipe's where it exists. Raises RecipeError."""
+    """The local copy of the corpus: the folder given, else that of the recipe's environment variable, else the recipe's
+    own where it exists, else None. Raises RecipeError.
+    """
     spec = recipe.get("data", {})
     if given is not None and "local" not in spec:
         raise RecipeError(f"--local {given}: {spec['name']} takes no folder")
-    if given is not None:
-        if not Path(given).is_dir():
+    variable = spec.get("variable", "")
+    for value, origin in ((given, "--local "), (os.environ.get(variable), f"{variable}=")):
+        if value and not Path(value).is_dir():
             raise RecipeError(
-                f"--local {given}: no such folder; give the folder that holds {spec['name']} (train.* and so on)"
+                f"{origin}{value}: no such folder; give the folder that holds {spec['name']} (train.* and so on)"
             )
-        return Path(given).resolve()
+        if value:
+            return Path(value).resolve()
     if "local" not in spec:
         return None
     folder = ROOT / spec["local"]
@@ -44,12 +67,9 @@ def local_folder(recipe: Recipe, given: str | None) -> Path | None:
 def prepare_argv(recipe: Recipe, data: Prepared, local: Path | None) -> list[str]:
     """The command that prepares the data; run again it continues, or does nothing."""
     spec = recipe.get("data")
-    script = ROOT / spec["prepare"]
-    if not script.exists():
-        raise RecipeError(f"{recipe.path}: {spec['prepare']}: no such script")
     return [
         "bash",
-        str(script),
+        str(ROOT / spec["prepare"]),
         str(data.folder),
         *map(str, spec.get("options", [])),
         *(["--local", str(local)] if local else []),
@@ -59,13 +79,22 @@ def prepare_argv(recipe: Recipe, data: Prepared, local: Path | None) -> list[str
 def prepare(
     recipe: Recipe, data: Prepared, local: Path | None, progress: Progress, *, after: float, threads: int
 ) -> None:
-    """Prepares the data. `after` are the seconds expected for what follows. Raises JobFailed."""
+    """Prepares the data. `after` are the seconds expected for what follows. Raises JobFailed.
+
+    The message is one line where the script has said what is wrong with the data.
+    """
     argv = prepare_argv(recipe, data, local)
     expected = 1.0 if data.bin.is_dir() else EXPECTED_SECONDS
     # The log lies beside the folder: the script owns the folder, with its lock.
     job = Job(argv, data.folder.parent / f"{data.folder.name}.log", threads=threads)
-    while not job.finished():
-        left = max(3.0, expected - (time.time() - job.started))
-        progress.update(f"preparing {recipe.get('data')['name']}", left + after)
-        time.sleep(0.3)
-    progress.close()
+    try:
+        while not job.finished():
+            left = max(3.0, expected - (time.time() - job.started))
+            progress.update(f"preparing {recipe.get('data')['name']}", left + after)
+            time.sleep(0.3)
+    except JobFailed:
+        if line := job.error_line():
+            raise JobFailed(f"{line} (log: {job.log})") from None
+        raise
+    finally:
+        progress.close()

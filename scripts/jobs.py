@@ -88,6 +88,7 @@ class Job:
         env = {**os.environ, **settings}
         self.started = time.time()
         with open(log, "ab") as stream:
+            self._log_size = stream.tell()
             self.process = subprocess.Popen(
                 self.argv,
                 stdin=subprocess.DEVNULL,
@@ -113,6 +114,12 @@ class Job:
                 f"{Path(self.argv[0]).name} {' '.join(self.argv[1:3])} {how}\n{tail(self.log)}\nwhole log: {self.log}"
             )
         return True
+
+    def error_line(self) -> str | None:
+        """The last line '...error: ...' that the child has written; None where it wrote none, or crashed."""
+        text = self.log.read_bytes()[self._log_size :].decode("utf-8", errors="replace")
+        lines = [line for line in text.splitlines() if "error: " in line]
+        return lines[-1] if lines and "Traceback (most recent call last)" not in text else None
 
     def stop(self) -> None:
         """Ends the child and all that it has started."""
@@ -151,9 +158,3 @@ def tail(path: Path, lines: int = 12) -> str:
     except OSError:
         text = []
     return "\n".join("    " + line[:300] for line in text[-lines:])
-
-
-def wait(job: Job) -> None:
-    """Waits for the child. Raises JobFailed."""
-    while not job.finished():
-        time.sleep(0.2)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import needs  # noqa: F401  first: the other imports need what it looks for
+
+# isort: split
 import argparse
 import logging
 import shlex
@@ -11,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from corpus import data_of, local_folder, prepare, prepare_argv
-from jobs import Busy, JobFailed, lock, stop_all, stop_on_signals, write_atomic, write_stamp
+from jobs import Busy, JobFailed, lock, read_stamp, stop_all, stop_on_signals, write_atomic, write_stamp
 from progress import Progress, clock
 from recipe import ROOT, Recipe, RecipeError, load_recipe
-from runs import Prepared, Run, commit, settings_hash
+from runs import Prepared, Run, settings_hash
 from schedule import cores, run_all
 from score import ScoreError, read_lines, score_output
 from summary import System, as_markdown, examples, hardware, versions
@@ -29,6 +32,7 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument("--arch", default="transformer_mma")
     parser.add_argument("--data", default="toy")
+    parser.add_argument("--recipe", type=Path, help="a recipe of your own in place of --data's")
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "quickstart")
     parser.add_argument("--local", help="folder with the corpus, for --data multi30k")
     parser.add_argument("--started", type=float, help="when the quick start began, in seconds since 1970")
@@ -49,14 +53,25 @@ def architectures(arch: str) -> tuple[str, str]:
     return sized, baseline_of(sized)
 
 
-def recipe_for(data: str) -> Recipe:
-    """The quick start's recipe for a data set. Raises RecipeError for an unknown one."""
+def recipe_for(data: str, own: Path | None) -> Recipe:
+    """The quick start's recipe for a data set, or one's own. Raises RecipeError for an unknown one."""
+    if own is not None:
+        return load_recipe(own)
     path = CONFIGS / f"{data}.yaml"
     if not path.exists():
         raise RecipeError(
             f"--data {data}: no such data set; there are {', '.join(sorted(p.stem for p in CONFIGS.glob('*.yaml')))}"
         )
     return load_recipe(path)
+
+
+def gpu_note(recipe: Recipe) -> str | None:
+    """A line for a machine with a GPU that the recipe does not use."""
+    import torch
+
+    if not recipe.flag("train", "cpu") or not torch.cuda.is_available():
+        return None
+    return "there is a CUDA GPU, but this recipe trains on the CPU (cpu: true); compare.py has recipes for a GPU"
 
 
 def make_runs(recipe: Recipe, archs: tuple[str, str], data: Prepared, out: Path) -> list[Run]:
@@ -88,16 +103,16 @@ def collect(runs: list[Run], recipe: Recipe) -> dict[str, Any]:
         "examples": examples(scored, sources),
         "hardware": hardware(recipe.get("hardware", "cpu"), recipe.get("threads", 1)),
         "versions": versions(),
-        "commit": commit(),
+        "commit": ", ".join(sorted({run.commit() for run in runs})),
     }
 
 
 def quickstart(args: argparse.Namespace) -> None:
     archs = architectures(args.arch)
-    recipe = recipe_for(args.data)
+    recipe = recipe_for(args.data, args.recipe)
     local = local_folder(recipe, args.local)
-    out = args.out.resolve() / args.data
-    data = data_of(recipe, out / "data")
+    out = args.out.resolve() / recipe.name
+    data = data_of(recipe, out)
     threads = recipe.get("threads", 1)
     if args.dry_run:
         print(shlex.join(prepare_argv(recipe, data, local)))
@@ -110,28 +125,42 @@ def quickstart(args: argparse.Namespace) -> None:
     with lock(args.out.resolve()):
         prepare(recipe, data, local, progress, after=trainings + SCORING_SECONDS, threads=threads)
         progress.say(f"data: ready in {data.folder}")
+        if note := gpu_note(recipe):
+            progress.say(note)
         runs = make_runs(recipe, archs, data, out)
         for run in runs:
-            progress.say(f"{run.arch}: {'already finished' if run.done() else run.updates} updates, in {run.folder}")
-        run_all(
-            runs,
-            lanes,
-            progress,
-            after=SCORING_SECONDS,
-            finished=lambda run: progress.say(f"{run.arch}: trained and decoded"),
-        )
-        progress.update("scoring and paired bootstrap", SCORING_SECONDS)
-        facts = collect(runs, recipe)
-        facts["minutes"] = round((time.time() - progress.started) / 60, 2)
-        text = as_markdown(f"Quick start: {archs[0]} and {archs[1]} on {args.data}", facts)
-        for folder in (runs[0].folder, args.out.resolve()):
+            progress.say(run.plan())
+        kept = runs[0].folder / "summary"
+        facts = read_stamp(kept.with_suffix(".json")) if all(run.done() for run in runs) else None
+        if facts is None:
+            facts = train_and_score(runs, recipe, lanes, progress)
+            write_stamp(kept.with_suffix(".json"), facts)
+        text = as_markdown(f"Quick start: {archs[0]} and {archs[1]} on {facts['data']}", facts)
+        for folder in (runs[0].folder, args.out.resolve()):  # there the newest summary, of whatever architecture
             write_atomic(folder / "summary.md", text)
-            write_stamp(folder / "summary.json", facts)
+        write_stamp(args.out.resolve() / "summary.json", facts)
         progress.close()
     print("\n" + text)
     print(
-        f"{clock(progress.elapsed())} in all. Summary: {args.out / 'summary.md'} and .json (kept in {runs[0].folder})"
+        f"{clock(progress.elapsed())} since this start. "
+        f"Summary: {args.out / 'summary.md'} and .json (kept in {runs[0].folder})"
     )
+
+
+def train_and_score(runs: list[Run], recipe: Recipe, lanes: int, progress: Progress) -> dict[str, Any]:
+    """Brings the two runs to their end; returns what the summary says. Raises JobFailed, ScoreError."""
+    continued = any(run.begun() for run in runs)
+    run_all(
+        runs,
+        lanes,
+        progress,
+        after=SCORING_SECONDS,
+        finished=lambda run: progress.say(f"{run.arch}: trained and decoded"),
+    )
+    progress.update("scoring and paired bootstrap", SCORING_SECONDS)
+    facts = collect(runs, recipe)
+    minutes = round((time.time() - progress.started) / 60, 2)
+    return {**facts, "minutes": minutes, "continued": continued}
 
 
 def main() -> int:

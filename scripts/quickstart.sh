@@ -8,11 +8,35 @@
 #   --data     toy: a corpus that the repository generates, all in all about ten minutes on two cores (default);
 #              multi30k: image captions, 29,000 pairs, twice as long
 #   --out      where data, models and the summary go (runs/quickstart)
-#   --local    folder with {train,val,test_2016_flickr}.{de,en}, for multi30k (default: the recipe's, or download)
+#   --local    folder with {train,val,test_2016_flickr}.{de,en}, for multi30k (default: $MULTI30K_DIR, the recipe's, or
+#              download)
 #   --dry-run  set up, and print the commands only
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 started=$(date +%s)
+
+clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
+
+# with_setup_progress SECONDS_AFTER COMMAND...: runs the set-up; besides its own messages a line every 15 s says how
+# much is left of it and of the SECONDS_AFTER that follow. From nothing it takes about SETUP_SECONDS, else no time.
+SETUP_SECONDS=180
+with_setup_progress() {
+  local after=$1 begin=$SECONDS ticker status=0 parent=$$
+  shift
+  (
+    # One sleep at a time, and an end by itself when the quick start has gone.
+    while sleep 15 && kill -0 "$parent" 2>/dev/null; do
+      left=$((SETUP_SECONDS - SECONDS + begin))
+      ((left > 10)) || left=10
+      printf '[%s, about %s left] set-up\n' "$(clock $((SECONDS - begin)))" "$(clock $((left + after)))"
+    done
+  ) &
+  ticker=$!
+  "$@" || status=$?
+  kill "$ticker" 2>/dev/null || true
+  wait "$ticker" 2>/dev/null || true
+  return "$status"
+}
 
 arch=transformer_mma data=toy out="" given="" rest=()
 while [[ $# -gt 0 ]]; do

@@ -27,18 +27,13 @@ USER_DIR = ROOT / "fairseq_localattn"
 META_KEYS = {
     "description": str,
     "data": dict,  # see DATA_KEYS
-    "architecture": str,  # one job
-    "architectures": list,  # a comparison
+    "architectures": list,  # of a comparison
     "seeds": list,
     "threads": int,  # CPU threads of one run
     "jobs": int,  # runs side by side on a GPU
     "hardware": str,  # cpu or gpu
-    "expect_minutes": (
-        int,
-        float,
-    ),  # of one training, on the hardware named in the recipe; only for the estimate of the time left
-    "paper": dict,  # table, row, score: what the paper reports
-    "batch": dict,  # gpus, effective batch: arithmetic of the paper's batch
+    # of one training, on the hardware named in the recipe; only for the estimate of the time left
+    "expect_minutes": (int, float),
 }
 KIND_NAMES = {str: "text", dict: "a mapping", list: "a list", int: "a whole number", float: "a number"}
 SECTIONS = ("train", "generate")
@@ -46,7 +41,8 @@ DATA_KEYS = {
     "name",
     "prepare",  # script that writes the data folder
     "options",  # of that script
-    "local",  # folder with a copy of the corpus, used where it exists
+    "variable",  # environment variable with a folder that holds the corpus
+    "local",  # folder with a copy of the corpus, used where it exists and the variable is not set
     "source",
     "target",
     "lowercase",  # score without case
@@ -192,7 +188,7 @@ def nearest(word: str, words: Any) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def expand(recipe: Recipe, section: str, *, arch: str, user_dir: Path | None = None) -> list[str]:
+def expand(recipe: Recipe, section: str, *, arch: str) -> list[str]:
     """The flags of one section as fairseq's argv, checked with fairseq's own parser, the architecture's flags included.
 
     The result holds neither the data folder nor what RESERVED names: the caller adds those. Raises RecipeError for an
@@ -209,9 +205,7 @@ def expand(recipe: Recipe, section: str, *, arch: str, user_dir: Path | None = N
             raise RecipeError(
                 f"{where}: {key} is a model size: sizes stand in the architecture ({arch}), not in a recipe"
             )
-    fixed = ["DATA", "--user-dir", str(user_dir or USER_DIR)] + (
-        ["--arch", arch] if section == "train" else ["--path", "MODEL"]
-    )
+    fixed = ["DATA", "--user-dir", str(USER_DIR)] + (["--arch", arch] if section == "train" else ["--path", "MODEL"])
     actions = _fairseq_actions(recipe, section, fixed)
     argv: list[str] = []
     places: dict[str, str] = {}

@@ -42,10 +42,10 @@ def make_row(recipe: Recipe, run: Run, baseline: str, report: Report) -> dict[st
         "tokenised_bleu": "" if report.tokenised is None else f"{report.tokenised.score:.2f}",
         "difference": "" if test is None else f"{test.difference:.2f}",
         "p_value": "" if test is None else f"{test.p_value:.4f}",
-        "words_per_second": facts["words_per_second"],
-        "train_minutes": facts["train_minutes"],
+        "words_per_second": "" if facts["words_per_second"] is None else facts["words_per_second"],
+        "train_minutes": "" if facts["train_minutes"] is None else facts["train_minutes"],
         "settings": run.settings,
-        "commit": facts["commit"],
+        "commit": run.commit(),
         "hardware": hardware(recipe.get("hardware", "cpu"), recipe.get("threads", 1)),
         "torch": found["torch"],
         "fairseq": found["fairseq"],
@@ -104,6 +104,12 @@ def _key(row: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(row[name]) for name in KEY)
 
 
+def _mean(rows: Sequence[Mapping[str, str]], column: str, form: str) -> str:
+    """The mean of what is there; '-' where nothing is (a training shorter than one interval of its log)."""
+    values = [float(row[column]) for row in rows if row[column]]
+    return format(statistics.mean(values), form) if values else "-"
+
+
 def print_table(table: Table, runs: Sequence[Run], baseline: str) -> None:
     """Means and standard deviations over the seeds of these runs, and the difference to the baseline."""
     by_arch: dict[str, list[dict[str, str]]] = {}
@@ -120,11 +126,9 @@ def print_table(table: Table, runs: Sequence[Run], baseline: str) -> None:
         spread = f"{statistics.mean(scores):6.2f} ± {statistics.stdev(scores) if len(scores) > 1 else 0:.2f}"
         difference = f"{statistics.mean(differences):+.2f}" if differences else "baseline"
         p_values = " ".join(row["p_value"] for row in rows) if differences else ""
-        speed = statistics.mean(float(row["words_per_second"]) for row in rows)
-        minutes = statistics.mean(float(row["train_minutes"]) for row in rows)
+        speed, minutes = _mean(rows, "words_per_second", ".0f"), _mean(rows, "train_minutes", ".1f")
         print(
-            f"{arch:<{width}}  {len(rows):5}  {spread:<13}  {difference:>10}  {p_values:<19}"
-            f"  {speed:7.0f}  {minutes:7.1f}"
+            f"{arch:<{width}}  {len(rows):5}  {spread:<13}  {difference:>10}  {p_values:<19}  {speed:>7}  {minutes:>7}"
         )
     if baseline in by_arch:
         print(f"BLEU: {by_arch[baseline][0]['signature']}")

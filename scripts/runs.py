@@ -6,19 +6,18 @@ import functools
 import hashlib
 import json
 import os
-import re
 import shutil
-import subprocess
 import sys
 import time
-import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from checkout import commit, package
 from jobs import Job, lock, read_stamp, write_stamp
-from recipe import ROOT, USER_DIR, Recipe, expand, load_recipe
+from recipe import USER_DIR, Recipe, expand, load_recipe
 from score import TestSet
+from training import LAST, checkpoint_updates, mend_last_checkpoint, train_log, training_facts
 
 # Flags that change neither the model nor its output: a run that differs only in these is the same run.
 NOT_SETTINGS = {"log_interval", "save_interval_updates", "keep_interval_updates", "no_epoch_checkpoints", "num_workers"}
@@ -105,12 +104,51 @@ class Run:
         return self.folder / GENERATED
 
     def facts(self) -> dict[str, Any]:
-        """What the finished training has written down: updates, parameters, words_per_second, train_minutes, commit."""
+        """What the finished training has written down: updates, parameters, words_per_second, train_minutes."""
         return read_stamp(self.folder / "trained.json") or {}
 
     def done(self) -> bool:
         """Both steps are finished."""
         return all((self.folder / f"{step}.json").exists() for step in ("trained", "generated"))
+
+    def begun(self) -> int:
+        """Updates that the last whole checkpoint has, from which fairseq will continue; 0 without one."""
+        mend_last_checkpoint((self.folder / LAST).parent)
+        return checkpoint_updates(self.folder)
+
+    def plan(self) -> str:
+        """What is still to be done, for reading."""
+        if self.done():
+            return f"{self.label}: already finished, in {self.folder}"
+        begun = self.begun()
+        if begun >= self.updates:
+            todo = "trained, to be decoded"
+        else:
+            todo = f"continues from update {begun} of {self.updates}" if begun else f"{self.updates} updates"
+        if name := self.other_code():
+            todo += f" (begun with another fairseq_localattn, commit {name}: the results will name both commits)"
+        return f"{self.label}: {todo}, in {self.folder}"
+
+    def commit(self) -> str:
+        """The commit that trained and decoded; 'a..b' where it was another one in between, or at the end."""
+        return "..".join(entry["commit"] for entry in self._code())
+
+    def other_code(self) -> str | None:
+        """The commit at which an unfinished run was last at work, where its package was not the present one."""
+        code = self._code()
+        return code[-1]["commit"] if code and not self.done() and code[-1]["package"] != package() else None
+
+    def _code(self) -> list[dict[str, str]]:
+        """Commit and package of each part of the run, in order; neighbours differ."""
+        if stamp := read_stamp(self.folder / "started.json"):
+            return stamp["code"]
+        begun = self.facts() or (self.folder / LAST).exists()  # by runners that did not write started.json
+        return [{"commit": self.facts().get("commit", "unknown"), "package": "unknown"}] if begun else []
+
+    def _note_code(self) -> None:
+        code, now = self._code(), {"commit": commit(), "package": package()}
+        if code[-1:] != [now]:
+            write_stamp(self.folder / "started.json", {"code": [*code, now]})
 
     def train_argv(self) -> list[str]:
         """The command that trains."""
@@ -118,7 +156,7 @@ class Run:
             sys.executable, "-m", "fairseq_cli.train", str(self.data.bin),
             "--user-dir", str(USER_DIR), "--arch", self.arch, "--seed", str(self.seed),
             "--source-lang", self.data.source, "--target-lang", self.data.target,
-            "--save-dir", str(self.folder / "checkpoints"),
+            "--save-dir", str((self.folder / LAST).parent),
             "--log-format", "json", "--log-file", str(self.folder / "train.json.log"),
             *_expanded(self.recipe, "train", self.arch),
         ]  # fmt: skip
@@ -127,7 +165,7 @@ class Run:
         """The command that decodes the test set."""
         return [
             sys.executable, "-m", "fairseq_cli.generate", str(self.data.bin),
-            "--user-dir", str(USER_DIR), "--path", str(self.folder / "checkpoints" / "checkpoint_last.pt"),
+            "--user-dir", str(USER_DIR), "--path", str(self.folder / LAST),
             "--source-lang", self.data.source, "--target-lang", self.data.target, "--gen-subset", "test",
             "--results-path", str(self.folder / "generating"),
             *_expanded(self.recipe, "generate", self.arch),
@@ -162,9 +200,12 @@ class Run:
             self._held = None
 
     def _start(self) -> None:
-        self._step = "generate" if (self.folder / "trained.json").exists() else "train"
+        if not self.facts() and self.begun() >= self.updates:
+            # Killed after the last checkpoint: fairseq would make one update more before it looks at their number.
+            write_stamp(self.folder / "trained.json", {**training_facts(self.folder), "seed": self.seed})
+        self._step = "generate" if self.facts() else "train"
+        self._note_code()
         if self._step == "train":
-            mend_last_checkpoint(self.folder / "checkpoints")
             log = self.folder / "train.json.log"
             self._log_size, self._first = log.stat().st_size if log.exists() else 0, None
             self._job = Job(self.train_argv(), self.folder / "train.log", threads=self.threads, held=self._held)
@@ -173,10 +214,9 @@ class Run:
             self._job = Job(self.generate_argv(), self.folder / "generate.log", threads=self.threads, held=self._held)
 
     def _stamp(self) -> None:
+        self._note_code()
         if self._step == "train":
-            write_stamp(
-                self.folder / "trained.json", {**training_facts(self.folder), "commit": commit(), "seed": self.seed}
-            )
+            write_stamp(self.folder / "trained.json", {**training_facts(self.folder), "seed": self.seed})
         else:
             os.replace(self.folder / "generating" / GENERATED, self.output)
             shutil.rmtree(self.folder / "generating", ignore_errors=True)
@@ -221,95 +261,3 @@ def _expansion(path: Path, stamp: float, section: str, arch: str) -> tuple[str, 
 def _expanded(recipe: Recipe, section: str, arch: str) -> tuple[str, ...]:
     """expand(), once for all seeds."""
     return _expansion(recipe.path, recipe.path.stat().st_mtime, section, arch)
-
-
-def mend_last_checkpoint(folder: Path) -> None:
-    """Puts the newest whole checkpoint in place of half a checkpoint_last.pt.
-
-    fairseq writes that one by copying another, so that a kill can leave half a file.
-    """
-    last = folder / "checkpoint_last.pt"
-    if last.exists() and not _whole(last):
-        last.unlink()
-    if last.exists():
-        return
-    others = sorted(folder.glob("checkpoint_*_*.pt"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in others:
-        if _whole(path):
-            new = folder / "checkpoint_last.pt.new"
-            shutil.copyfile(path, new)
-            os.replace(new, last)
-            return
-
-
-def _whole(path: Path) -> bool:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.testzip() is None
-    except (zipfile.BadZipFile, OSError):
-        return False
-
-
-def train_log(folder: Path, start: int = 0) -> dict[int, dict[str, str]]:
-    """fairseq's JSON log from byte `start`, by number of updates; of what was done twice the last counts."""
-    found: dict[int, dict[str, str]] = {}
-    try:
-        data = (folder / "train.json.log").read_bytes()[start:]
-    except FileNotFoundError:
-        return found
-    for line in data.decode("utf-8", errors="replace").splitlines():
-        if not line.startswith("{") or '"wps"' not in line:
-            continue
-        try:
-            entry = json.loads(line)
-            found[int(entry["num_updates"])] = entry
-        except (json.JSONDecodeError, KeyError, ValueError):
-            continue
-    return dict(sorted(found.items()))
-
-
-def training_facts(folder: Path) -> dict[str, Any]:
-    """What the logs say of a finished training.
-
-    words_per_second: target tokens (sub-words and end of sentence) by seconds, fairseq's wps of each logging interval
-    averaged over the whole run by time. train_minutes: these intervals together (validation and saving included, start
-    not), so that an interrupted run counts as a whole one: fairseq's own wall time begins again at a resume.
-    """
-    log = train_log(folder)
-    text = (folder / "train.json.log").read_text(encoding="utf-8", errors="replace")
-    ends = re.findall(r'"train_num_updates": "(\d+)"', text)
-    words = seconds = 0.0
-    before = 0
-    for at, entry in log.items():
-        speed = float(entry["wps"])
-        if speed > 0:
-            amount = float(entry["wpb"]) * (at - before)
-            words += amount
-            seconds += amount / speed
-        before = at
-    parameters = None
-    for line in (folder / "train.log").read_text(encoding="utf-8", errors="replace").splitlines():
-        if "num. shared model params:" in line:
-            parameters = int(line.split("num. shared model params:")[1].split("(")[0].replace(",", ""))
-    return {
-        "updates": int(ends[-1]) if ends else None,
-        "parameters": parameters,
-        "words_per_second": round(words / seconds) if seconds else None,
-        "train_minutes": round(seconds / 60, 2),
-    }
-
-
-@functools.cache
-def commit() -> str:
-    """The commit of this checkout, with '+dirty' where files other than the results differ; 'none' outside git."""
-
-    def git(*args: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(ROOT), *args], capture_output=True, text=True, check=True
-        ).stdout.strip()
-
-    try:
-        changed = git("status", "--porcelain", "--", ".", ":(exclude)results")
-        return git("rev-parse", "--short=10", "HEAD") + ("+dirty" if changed else "")
-    except (OSError, subprocess.CalledProcessError):
-        return "none"

@@ -11,6 +11,9 @@ which a sentence is missing or comes twice is an error.
 
 from __future__ import annotations
 
+import needs  # noqa: F401  first: the other imports need what it looks for
+
+# isort: split
 import argparse
 import json
 import re

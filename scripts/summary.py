@@ -78,16 +78,20 @@ class System:
 
 
 def examples(systems: Sequence[System], sources: Sequence[str], count: int = 5) -> list[dict[str, str]]:
-    """`count` sentences spread evenly over the test set: source, reference, each system's output."""
+    """`count` sentences spread evenly over the test set, or all: source, reference, each system's output."""
     test = systems[0].run.data.test_set()
     references = test.raw()
     outputs = {system.run.arch: test.hypotheses(system.run.output) for system in systems}
-    step = len(references) // count
-    chosen = [step // 2 + step * number for number in range(count)]
+    count = min(count, len(references))
+    chosen = [len(references) * (2 * number + 1) // (2 * count) for number in range(count)]
     return [
         {"source": sources[i], "reference": references[i], **{name: lines[i] for name, lines in outputs.items()}}
         for i in chosen
     ]
+
+
+def _or_dash(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
 
 
 def as_markdown(title: str, facts: dict[str, Any]) -> str:
@@ -100,8 +104,12 @@ def as_markdown(title: str, facts: dict[str, Any]) -> str:
     ]
     for row in facts["systems"]:
         p = "" if row["p_value"] is None else f"{row['p_value']:.4f}"
-        numbers = f"{row['updates']} | {row['parameters']:,} | {row['train_minutes']:.1f} | {row['words_per_second']:,}"
-        lines.append(f"| {row['architecture']} | {row['bleu']:.2f} | {p} | {numbers} |")
+        numbers = f"{row['updates']} | {row['parameters']:,}"
+        # None: the training was shorter than one interval of its log
+        minutes, speed = (
+            _or_dash(row[key], form) for key, form in (("train_minutes", ".1f"), ("words_per_second", ","))
+        )
+        lines.append(f"| {row['architecture']} | {row['bleu']:.2f} | {p} | {numbers} | {minutes} | {speed} |")
     lines += ["", f"BLEU: {facts['systems'][0]['signature']}"]
     lines += [f"p: paired bootstrap against {facts['baseline']}, {facts['test']}"]
     lines += ["words/s: target sub-words a second, fairseq's wps averaged over the whole training"]

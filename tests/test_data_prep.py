@@ -338,6 +338,19 @@ def test_multi30k_bad_folders(small_multi30k, tmp_path):
     assert not (tmp_path / "out2/raw").exists()
 
 
+def test_options_can_be_mended_until_a_step_is_complete(tmp_path, sentences):
+    """After an error of the checksums one adds --no-checksums and goes on in the same folder; after a step no more."""
+    for name in NAMES:
+        for lang, lines in zip(("de", "en"), sentences, strict=True):
+            (tmp_path / f"{name}.{lang}").write_text("".join(line + "\n" for line in lines[:200]), "utf-8")
+    out, options = tmp_path / "out", ["--local", tmp_path, "--bpe", "60"]
+    assert_refused(multi30k(out, *options), "expected 29000 lines")
+    done = multi30k(out, *options, "--no-checksums")
+    assert done.returncode == 0, done.stderr
+    assert "checksums=0" in (out / "options.txt").read_text()
+    assert_refused(multi30k(out, *options), "was prepared with", "checksums=0", "give another folder")
+
+
 def test_multi30k_download_checks_what_it_gets(small_multi30k, tmp_path):
     """Download through a file:// address: an interrupted file is continued, a broken one refused and fetched again."""
     out, server = tmp_path / "out", tmp_path / "server"

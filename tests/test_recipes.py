@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -15,6 +17,9 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import compare  # noqa: E402
+import corpus  # noqa: E402
+import jobs  # noqa: E402
+import progress  # noqa: E402
 import quickstart  # noqa: E402
 import recipe  # noqa: E402
 
@@ -159,16 +164,116 @@ def test_extends_replaces_and_removes(tmp_path: Path) -> None:
 def test_yaml_to_args_command(tmp_path: Path) -> None:
     script = ROOT / "scripts" / "yaml_to_args.py"
     path = write(tmp_path, BASE)
-    done = subprocess.run([sys.executable, script, path, "--null", "--arch", ARCH], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, script, path, "--arch", ARCH], capture_output=True, text=True)
     expected = recipe.expand(recipe.load_recipe(path), "train", arch=ARCH)
-    assert (done.returncode, done.stdout.split("\0")[:-1]) == (0, expected)
+    assert (done.returncode, shlex.split(done.stdout)) == (0, expected)
     path = write(tmp_path, with_flag("encoder_layers: 2"))
     failed = subprocess.run([sys.executable, script, path, "--arch", ARCH], capture_output=True, text=True)
     assert (failed.returncode, failed.stdout) == (2, "")
     assert failed.stderr.splitlines()[-1].startswith(f"yaml_to_args: {path}:4: encoder_layers is a model size")
 
 
+# --- data of a recipe
+
+
+def test_the_corpus_comes_from_flag_variable_recipe_or_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("flag", "variable", "own"):
+        (tmp_path / name).mkdir()
+    own = f"prepare: data-prep/prepare_multi30k.sh, variable: MULTI30K_DIR, local: {tmp_path}/own,"
+    loaded = recipe.load_recipe(write(tmp_path, BASE.replace("prepare: data-prep/prepare_toy.sh,", own)))
+    monkeypatch.setenv("MULTI30K_DIR", str(tmp_path / "variable"))
+    assert corpus.local_folder(loaded, str(tmp_path / "flag")) == tmp_path / "flag"
+    assert corpus.local_folder(loaded, None) == tmp_path / "variable"
+    monkeypatch.setenv("MULTI30K_DIR", "/none/there")
+    with pytest.raises(recipe.RecipeError, match="^MULTI30K_DIR=/none/there: no such folder"):
+        corpus.local_folder(loaded, None)
+    monkeypatch.delenv("MULTI30K_DIR")
+    assert corpus.local_folder(loaded, None) == tmp_path / "own"
+    (tmp_path / "own").rmdir()
+    assert corpus.local_folder(loaded, None) is None
+
+
+def test_multi30k_recipes_know_the_variable() -> None:
+    for name in ("compare/multi30k_cpu", "quickstart/multi30k"):
+        assert recipe.load_recipe(ROOT / "configs" / f"{name}.yaml").get("data")["variable"] == "MULTI30K_DIR"
+
+
+def test_another_preparation_has_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a change of options, or of the grammar, the data are prepared anew; the old ones stay."""
+    monkeypatch.setattr(corpus, "ROOT", tmp_path)
+    (tmp_path / "prep").mkdir()
+    (tmp_path / "prep" / "prepare.sh").write_text("one\n")
+    (tmp_path / "prep" / "grammar.py").write_text("one\n")
+    text = BASE.replace("data-prep/prepare_toy.sh", "prep/prepare.sh")
+    folders = []
+
+    def look(text: str) -> None:
+        folders.append(corpus.data_of(recipe.load_recipe(write(tmp_path, text)), tmp_path / "out").folder)
+
+    look(text)
+    look(text + "  lenpen: 2\n")
+    assert folders[0] == folders[1] and folders[0].parent == tmp_path / "out"
+    look(text.replace("source: de", "options: [--bpe, 7], source: de"))
+    (tmp_path / "prep" / "grammar.py").write_text("two\n")
+    look(text)
+    (tmp_path / "prep" / "prepare.sh").write_text("two\n")
+    look(text)
+    assert len(set(folders)) == 4
+    with pytest.raises(recipe.RecipeError, match="prep/none.sh: no such script"):
+        look(text.replace("prepare.sh", "none.sh"))
+
+
+def test_data_errors_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the script says of the data, with the log's path; the tail of the log only where it crashed."""
+    monkeypatch.setattr(corpus, "ROOT", tmp_path)
+    script = tmp_path / "prepare.sh"
+    loaded = recipe.load_recipe(write(tmp_path, BASE.replace("data-prep/prepare_toy.sh", "prepare.sh")))
+
+    def failure(text: str) -> tuple[str, Path]:
+        script.write_text(text)
+        data = corpus.data_of(loaded, tmp_path / "out")
+        with pytest.raises(jobs.JobFailed) as caught:
+            corpus.prepare(loaded, data, None, progress.Progress(), after=0, threads=1)
+        return str(caught.value), data.folder.with_name(data.folder.name + ".log")
+
+    message, log = failure("echo get files\necho 'data error: train.de:4: empty line' >&2\nexit 1\n")
+    assert message == f"data error: train.de:4: empty line (log: {log})"
+    message, log = failure("echo 'Traceback (most recent call last):'\necho 'x error: y'\nexit 1\n")
+    assert "failed with exit status 1\n" in message and str(log) in message
+    message, log = failure("exit 3\n")
+    log.write_text("prepare: error: of an earlier start\n")
+    assert "exit status 3" in failure("exit 3\n")[0]
+
+
 # --- runners: dry run and bad options
+
+
+@pytest.mark.parametrize("name", ["compare.py", "quickstart.py", "score.py", "yaml_to_args.py"])
+def test_an_interpreter_without_the_dependencies(name: str) -> None:
+    """-S hides the environment's packages."""
+    done = subprocess.run([sys.executable, "-S", ROOT / "scripts" / name], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert done.stderr.startswith(f"{name[:-3]}: error: {sys.executable} lacks torch, fairseq, ")
+    assert f"run scripts/setup.sh, then .venv/bin/python scripts/{name}" in done.stderr
+
+
+@pytest.mark.parametrize(("given", "expected"), [("", ".venv"), ("envs/a", "envs/a"), ("/envs/a", "/envs/a")])
+def test_shell_scripts_find_the_environment(given: str, expected: str, tmp_path: Path) -> None:
+    """A relative LOCALATTN_VENV is that of setup.sh: from the repository's root, wherever one stands."""
+    command = ["bash", "-c", f". {shlex.quote(str(ROOT / 'scripts' / 'lib.sh'))}; echo $PY"]
+    env = {**os.environ, "LOCALATTN_VENV": given}
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == f"{ROOT.resolve() / expected}/bin/python\n"
+
+
+def test_an_unused_gpu_is_mentioned(monkeypatch: pytest.MonkeyPatch) -> None:
+    toy = quickstart.recipe_for("toy", None)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    note = quickstart.gpu_note(toy)
+    assert note is not None and "CUDA GPU" in note and "trains on the CPU" in note
+    assert quickstart.gpu_note(recipe.load_recipe(ROOT / "configs" / "compare" / "iwslt14_gpu.yaml")) is None
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert quickstart.gpu_note(toy) is None
 
 
 def call(main, monkeypatch: pytest.MonkeyPatch, *argv: object) -> int:

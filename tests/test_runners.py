@@ -1,12 +1,10 @@
-"""Runners: what is finished is skipped, a failure loses nothing, rows come once, and the whole way on tiny data."""
+"""Runners: what is finished is skipped, a failure loses nothing, rows come once and say what code has run."""
 
 from __future__ import annotations
 
-import csv
 import json
 import logging
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -17,11 +15,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
-import compare  # noqa: E402
+import checkout  # noqa: E402
 import jobs  # noqa: E402
 import progress  # noqa: E402
 import recipe  # noqa: E402
@@ -29,6 +28,8 @@ import results  # noqa: E402
 import runs  # noqa: E402
 import schedule  # noqa: E402
 import score  # noqa: E402
+import summary  # noqa: E402
+import training  # noqa: E402
 
 ARCH = "transformer_localattn_tiny"
 BASE = """\
@@ -66,11 +67,6 @@ def write(folder: Path, text: str, name: str = "r.yaml") -> Path:
 def with_flag(flag: str, section: str = "train") -> str:
     """BASE with another flag, which then stands on line 4 (train) or 15 (generate)."""
     return BASE.replace(f"{section}:\n", f"{section}:\n  {flag}\n")
-
-
-def call(main, monkeypatch: pytest.MonkeyPatch, *argv: object) -> int:
-    monkeypatch.setattr(sys, "argv", ["command", *map(str, argv)])
-    return main()
 
 
 # --- runs
@@ -155,6 +151,105 @@ def test_children_die_with_a_killed_runner(tmp_path: Path) -> None:
     pytest.fail("the child outlived its runner")
 
 
+def save_checkpoint(folder: Path, updates: int) -> None:
+    """What the runners read of a fairseq checkpoint."""
+    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    torch.save({"optimizer_history": [{"num_updates": updates}]}, folder / training.LAST)
+
+
+def test_a_run_killed_after_its_last_checkpoint_trains_no_further(loaded: recipe.Recipe, tmp_path: Path) -> None:
+    """fairseq would: it looks at the number of updates only after one more."""
+    run = fake(loaded, tmp_path, "a")
+    save_checkpoint(run.folder, 2)
+    (run.folder / "train.log").write_text("killed\n")
+    assert "continues from update 2 of 3" in run.plan()
+    shutil.copy(run.folder / training.LAST, run.folder / "checkpoints" / "checkpoint_1_2.pt")
+    (run.folder / training.LAST).write_bytes(b"half a copy")
+    assert "continues from update 2 of 3" in run.plan()
+    save_checkpoint(run.folder, 3)
+    assert "trained, to be decoded" in run.plan()
+    schedule.run_all([run], 1, progress.Progress())
+    assert run.done() and run.facts()["updates"] == 3
+    assert (run.folder / "train.log").read_text() == "killed\n"
+
+
+def test_a_damaged_last_checkpoint_counts_nothing(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, 3)
+    path = tmp_path / training.LAST
+    path.write_bytes(path.read_bytes()[:100])
+    assert training.checkpoint_updates(tmp_path) == 0
+
+
+# --- which code has run
+
+
+def test_the_commit_is_that_of_the_start(
+    loaded: recipe.Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One commit where nothing changes; both where a run ends, or continues, at another one."""
+    state = ["aaa", "one"]
+    monkeypatch.setattr(runs, "commit", lambda: state[0])
+    monkeypatch.setattr(runs, "package", lambda: state[1])
+    still, moved, resumed = (fake(loaded, tmp_path, name) for name in ("still", "moved", "resumed"))
+    schedule.run_all([still], 1, progress.Progress())
+    assert (still.commit(), still.other_code()) == ("aaa", None)
+    good, resumed.train_code = resumed.train_code, "raise SystemExit(1)"
+    schedule.run_all([resumed], 1, progress.Progress(), failed=lambda run, error: None)
+    assert resumed.commit() == "aaa" and resumed.other_code() is None
+    assert not moved.advance()
+    state[:] = ["bbb", "one"]
+    assert resumed.other_code() is None and "another" not in resumed.plan()
+    while not moved.facts():
+        moved.advance()
+    assert not moved.advance() and moved.commit() == "aaa..bbb"  # now it decodes
+    state[:] = ["ccc", "one"]
+    while not moved.advance():
+        time.sleep(0.05)
+    assert (still.commit(), moved.commit()) == ("aaa", "aaa..bbb..ccc")
+    state[:] = ["bbb", "two"]
+    assert resumed.other_code() == "aaa" and "another fairseq_localattn, commit aaa" in resumed.plan()
+    resumed.train_code = good
+    schedule.run_all([resumed], 1, progress.Progress())
+    assert resumed.commit() == "aaa..bbb"
+
+
+def test_checkpoints_of_unknown_code_are_named_so(loaded: recipe.Recipe, tmp_path: Path) -> None:
+    run = fake(loaded, tmp_path, "a")
+    save_checkpoint(run.folder, 1)
+    assert run.other_code() == "unknown"
+    schedule.run_all([run], 1, progress.Progress())
+    assert run.commit().startswith("unknown..")
+
+
+def test_same_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def git(*args: str) -> str:
+        identity = ["-c", "user.name=n", "-c", "user.email=e"]
+        command = ["git", "-C", str(tmp_path), *identity, *args]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    monkeypatch.setattr(checkout, "ROOT", tmp_path)
+    monkeypatch.setattr(checkout, "USER_DIR", tmp_path / "package")
+    assert checkout.commit() == "none"
+    git("init")
+    (tmp_path / "package").mkdir()
+    (tmp_path / "results").mkdir()
+    commits = []
+    for name, text in (("package/a.py", "1"), ("package/a.py", "2"), ("README", "3")):
+        (tmp_path / name).write_text(text)
+        git("add", ".")
+        git("commit", "-m", "x")
+        commits.append(checkout.commit())
+    same = checkout.same_package.__wrapped__
+    assert [same(name) for name in commits] == [False, True, True] and len(set(commits)) == 3
+    assert same(f"{commits[1]}..{commits[2]}") and not same(f"{commits[0]}..{commits[1]}")
+    assert not same("0123456789") and not same("none") and not same(commits[2] + "+dirty")
+    (tmp_path / "results" / "r.csv").write_text("new")
+    assert checkout.commit() == commits[2]
+    before = checkout.package()
+    (tmp_path / "package/a.py").write_text("4")
+    assert checkout.commit() == commits[2] + "+dirty" and not same(commits[2]) and checkout.package() != before
+
+
 def write_checkpoint(path: Path, text: str) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("data", text * 1000)
@@ -166,14 +261,14 @@ def test_half_a_last_checkpoint_is_mended(tmp_path: Path) -> None:
         os.utime(tmp_path / name, (number, number))
     last = tmp_path / "checkpoint_last.pt"
     whole = last.read_bytes()
-    runs.mend_last_checkpoint(tmp_path)
+    training.mend_last_checkpoint(tmp_path)
     assert last.read_bytes() == whole
     last.write_bytes(whole[:200])
-    runs.mend_last_checkpoint(tmp_path)
+    training.mend_last_checkpoint(tmp_path)
     assert last.read_bytes() == (tmp_path / "checkpoint_1_200.pt").read_bytes()
     for path in tmp_path.glob("*.pt"):
         path.write_bytes(b"cut")
-    runs.mend_last_checkpoint(tmp_path)
+    training.mend_last_checkpoint(tmp_path)
     assert not last.exists()
 
 
@@ -191,10 +286,10 @@ def test_facts_of_an_interrupted_training(tmp_path: Path) -> None:
         return json.dumps({"num_updates": str(updates), "wps": str(wps), "wpb": "100", "wall": str(updates)})
 
     lines = [line(10, 50), line(20, 1), line(20, 100), line(30, 100)]  # 20 was done again after a kill
-    lines += [json.dumps({"train_num_updates": "30", "train_wall": "0"})]
+    save_checkpoint(tmp_path, 30)
     (tmp_path / "train.json.log").write_text("\n".join(lines))
     (tmp_path / "train.log").write_text("x | num. shared model params: 1,234 (num. trained: 1,234)\n")
-    facts = runs.training_facts(tmp_path)
+    facts = training.training_facts(tmp_path)
     assert facts == {"updates": 30, "parameters": 1234, "words_per_second": 75, "train_minutes": 0.67}
 
 
@@ -228,8 +323,11 @@ def test_a_foreign_csv_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_committed_results_have_the_columns() -> None:
-    for path in (ROOT / "results").glob("*.csv"):
+    paths = sorted((ROOT / "results").glob("*.csv"))
+    assert "multi30k_cpu.csv" in [path.name for path in paths]
+    for path in paths:
         found = results.Table(path).rows()
+        assert found, path
         keys = [tuple(entry[name] for name in results.KEY) for entry in found]
         assert len(set(keys)) == len(keys), path
 
@@ -239,65 +337,48 @@ def test_results_readme_names_every_column() -> None:
     assert all(f"`{name}`" in text for name in results.COLUMNS)
 
 
+def test_a_training_shorter_than_a_log_interval(
+    loaded: recipe.Recipe, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """No speed is known: empty in the row, '-' for reading."""
+    run = fake(loaded, tmp_path, "a")
+    save_checkpoint(run.folder, 3)
+    (run.folder / "train.log").write_text("x | num. shared model params: 1,234 (num. trained: 1,234)\n")
+    jobs.write_stamp(run.folder / "trained.json", training.training_facts(run.folder))
+    run.data.bin.mkdir(parents=True)
+    report = score.Report("out", 3, score.Bleu(30.0, "nrefs:1"))
+    entry = results.make_row(loaded, run, "a", report)
+    assert (entry["updates"], entry["words_per_second"], entry["train_minutes"]) == ("3", "", "")
+    table = results.Table(tmp_path / "t.csv")
+    table.append(entry)
+    results.print_table(table, [run], "a")
+    assert capsys.readouterr().out.splitlines()[2].split()[-2:] == ["-", "-"]
+    facts = {
+        "systems": [summary.System(run, report).row()], "examples": [], "baseline": "a", "test": "", "sentences": 3,
+        "hardware": "", "versions": {}, "commit": "",
+    }  # fmt: skip
+    assert "| a | 30.00 |  | 3 | 1,234 | - | - |" in summary.as_markdown("t", facts)
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"), [(1, [0]), (3, [0, 1, 2]), (5, [0, 1, 2, 3, 4]), (100, [10, 30, 50, 70, 90])]
+)
+def test_examples_are_spread_and_come_once(
+    size: int, expected: list[int], loaded: recipe.Recipe, tmp_path: Path
+) -> None:
+    run = fake(loaded, tmp_path, "a")
+    for folder in (run.data.folder / "raw", run.folder):
+        folder.mkdir(parents=True)
+    (run.data.folder / "raw" / "test.en").write_text("".join(f"r{n}\n" for n in range(size)))
+    lines = [f"H-{n}\t-0.1\th{n}\n" for n in range(size)]
+    run.output.write_text("".join(lines) + "Generate test with beam=5: BLEU4 = 1\n")
+    systems = [summary.System(run, score.Report("out", size, score.Bleu(1.0, "")))]
+    found = summary.examples(systems, [f"s{n}" for n in range(size)])
+    assert found == [{"source": f"s{n}", "reference": f"r{n}", "a": f"h{n}"} for n in expected]
+
+
 def test_time_left() -> None:
     assert progress.time_left([10, 4], [5, 1], 2) == 10
     assert progress.time_left([], [3, 3, 3], 2) == 6
     assert progress.time_left([5], [], 1) == 5
     assert (progress.clock(59.6), progress.clock(3723)) == ("1:00", "1:02:03")
-
-
-# --- the whole way, tiny
-
-
-@pytest.fixture
-def tiny_data(tmp_path: Path) -> runs.Prepared:
-    """A copying task whose test set of 13 sentences is no multiple of eight, binarised by fairseq-preprocess."""
-    generator = random.Random(1)
-    folder = tmp_path / "data"
-    for split, size in (("train", 60), ("valid", 8), ("test", 13)):
-        lines = [" ".join(generator.choices("abcdef", k=generator.randint(4, 9))) for _ in range(size)]
-        for kind in ("raw", "tok"):
-            (folder / kind).mkdir(parents=True, exist_ok=True)
-            for language in ("de", "en"):
-                (folder / kind / f"{split}.{language}").write_text("\n".join(lines) + "\n")
-    prefixes = [f"--{split}pref={folder / 'tok' / split}" for split in ("train", "valid", "test")]
-    command = ["-s", "de", "-t", "en", "--joined-dictionary", "--destdir", str(folder / "bin"), *prefixes]
-    subprocess.run([sys.executable, "-m", "fairseq_cli.preprocess", *command], check=True, capture_output=True)
-    return runs.Prepared(folder, "de", "en")
-
-
-def test_train_decode_score_and_row(
-    tmp_path: Path, tiny_data: runs.Prepared, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
-) -> None:
-    """compare.py from data to CSV, then again: nothing is trained twice, and no row comes twice."""
-    text = BASE.replace("lr: [0.001, 0.002]", "lr: [0.001]").replace("false\n", "true\n  log_interval: 1\n")
-    path = write(
-        tmp_path, text.replace("beam: 5", "beam: 2\n  cpu: true").replace("train:\n", "train:\n  num_workers: 0\n")
-    )
-    shutil.move(tiny_data.folder, tmp_path / "out" / "data")
-    monkeypatch.setattr(compare, "prepare", lambda *args, **kwargs: None)
-    options = [
-        path,
-        "--archs",
-        "transformer_mma_tiny",
-        "--seeds",
-        "3",
-        "--out",
-        tmp_path / "out",
-        "--results",
-        tmp_path,
-    ]
-    assert call(compare.main, monkeypatch, *options) == 0, capfd.readouterr()
-    with open(tmp_path / "r.csv", encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    assert [entry["arch"] for entry in rows] == ["transformer_localattn_tiny", "transformer_mma_tiny"]
-    assert [entry["p_value"] == "" for entry in rows] == [True, False]
-    for entry in rows:
-        assert entry["updates"] == "3" and int(entry["parameters"]) > 10_000 and int(entry["words_per_second"]) > 0
-    assert rows[0]["parameters"] == rows[1]["parameters"]
-    before = (tmp_path / "r.csv").read_bytes()
-    (logs := list((tmp_path / "out").glob("*/train.log"))).sort()
-    sizes = [log.stat().st_size for log in logs]
-    assert call(compare.main, monkeypatch, *options) == 0
-    assert (tmp_path / "r.csv").read_bytes() == before and [log.stat().st_size for log in logs] == sizes
-    assert "0 of 2 runs to do" in capfd.readouterr().out

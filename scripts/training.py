@@ -1,0 +1,101 @@
+"""What a training of fairseq leaves behind: its checkpoints and its logs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+LAST = Path("checkpoints") / "checkpoint_last.pt"
+
+
+def mend_last_checkpoint(folder: Path) -> None:
+    """Puts the newest whole checkpoint in place of half a checkpoint_last.pt.
+
+    fairseq writes that one by copying another, so that a kill can leave half a file.
+    """
+    last = folder / "checkpoint_last.pt"
+    if last.exists() and not _whole(last):
+        last.unlink()
+    if last.exists():
+        return
+    others = sorted(folder.glob("checkpoint_*_*.pt"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in others:
+        if _whole(path):
+            new = folder / "checkpoint_last.pt.new"
+            shutil.copyfile(path, new)
+            os.replace(new, last)
+            return
+
+
+def _whole(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.testzip() is None
+    except (zipfile.BadZipFile, OSError):
+        return False
+
+
+def checkpoint_updates(folder: Path) -> int:
+    """Updates of the last checkpoint of the training under `folder`; 0 without one that can be read."""
+    if not (folder / LAST).exists():
+        return 0
+    import torch
+
+    import fairseq_localattn  # noqa: F401  names the classes that a checkpoint may hold
+
+    try:
+        state = torch.load(folder / LAST, map_location="cpu", weights_only=True, mmap=True)
+        return int(state["optimizer_history"][-1]["num_updates"])
+    except Exception:  # damaged in whatever way: the training that is to continue from it will say so
+        return 0
+
+
+def train_log(folder: Path, start: int = 0) -> dict[int, dict[str, str]]:
+    """fairseq's JSON log from byte `start`, by number of updates; of what was done twice the last counts."""
+    found: dict[int, dict[str, str]] = {}
+    try:
+        data = (folder / "train.json.log").read_bytes()[start:]
+    except FileNotFoundError:
+        return found
+    for line in data.decode("utf-8", errors="replace").splitlines():
+        if not line.startswith("{") or '"wps"' not in line:
+            continue
+        try:
+            entry = json.loads(line)
+            found[int(entry["num_updates"])] = entry
+        except (json.JSONDecodeError, KeyError, ValueError):
+            continue
+    return dict(sorted(found.items()))
+
+
+def training_facts(folder: Path) -> dict[str, Any]:
+    """What checkpoint and logs say of a finished training.
+
+    words_per_second: target tokens (sub-words and end of sentence) by seconds, fairseq's wps of each logging interval
+    averaged over the whole run by time. train_minutes: these intervals together (validation and saving included, start
+    not), so that an interrupted run counts as a whole one: fairseq's own wall time begins again at a resume. Both are
+    None where the training was shorter than one interval.
+    """
+    words = seconds = 0.0
+    before = 0
+    for at, entry in train_log(folder).items():
+        speed = float(entry["wps"])
+        if speed > 0:
+            amount = float(entry["wpb"]) * (at - before)
+            words += amount
+            seconds += amount / speed
+        before = at
+    parameters = None
+    for line in (folder / "train.log").read_text(encoding="utf-8", errors="replace").splitlines():
+        if "num. shared model params:" in line:
+            parameters = int(line.split("num. shared model params:")[1].split("(")[0].replace(",", ""))
+    return {
+        "updates": checkpoint_updates(folder),
+        "parameters": parameters,
+        "words_per_second": round(words / seconds) if seconds else None,
+        "train_minutes": round(seconds / 60, 2) if seconds else None,
+    }
