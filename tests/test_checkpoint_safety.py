@@ -32,9 +32,7 @@ BIN = Path(sys.executable).parent
 pytestmark = pytest.mark.xdist_group("checkpoint_safety")  # one training run serves all of this file
 
 
-class Payload:
-    """Unpickled without protection, it creates the file ``marker``."""
-
+class Payload:  # unpickled without protection, it creates the file `marker`
     def __init__(self, marker: Path):
         self.marker = marker
 
