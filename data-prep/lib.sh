@@ -26,6 +26,38 @@ find_file() {
   if [[ -e $1/$2 ]]; then echo "$1/$2"; else echo "$1/$2.gz"; fi
 }
 
+# parse_arguments NUMBERS VALUES FLAGS ARGUMENT…: reads a preparation's command line. The first three list the names of
+# its options, without dashes: those that take a number from 1, those that take any value, and those that take none. Each
+# sets the variable of its name (a flag: to 1; --local sets local_dir, as `local` is a word of the shell's); what is no
+# option sets out.
+parse_arguments() {
+  local numbers=" $1 " values=" $2 " flags=" $3 " name variable
+  shift 3
+  while [[ $# -gt 0 ]]; do
+    name=${1#--} variable=${1#--}
+    variable=${variable//-/_}
+    [[ $variable != local ]] || variable=local_dir
+    if [[ $1 == -h || $1 == --help ]]; then
+      usage
+      exit
+    elif [[ $1 == --* && $numbers$values == *" $name "* ]]; then
+      need_value "$@"
+      if [[ $numbers == *" $name "* ]]; then need_number "$1" "$2"; fi
+      printf -v "$variable" '%s' "$2"
+      shift
+    elif [[ $1 == --* && $flags == *" $name "* ]]; then
+      printf -v "$variable" 1
+    elif [[ $1 == -* ]]; then
+      die "unknown option $1 (see --help)"
+    else
+      [[ -z $out ]] || die "one output folder, please: '$out' or '$1'?"
+      out=$1
+    fi
+    shift
+  done
+  [[ -n $out ]] || die "no output folder given (see --help)"
+}
+
 # open_out OUT OPTIONS: create OUT, lock it against a second preparation, and refuse other options than those of the steps
 # that are complete.
 open_out() {

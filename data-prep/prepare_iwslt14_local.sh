@@ -44,25 +44,7 @@ with open(sys.argv[3], "w", encoding="utf-8", newline="\n") as text:
 }
 
 out="" local_dir="" bpe=10000 workers=$(nproc 2>/dev/null || echo 1)
-while [[ $# -gt 0 ]]; do
-  case $1 in
-    -h | --help) usage && exit ;;
-    --local) need_value "$@" && local_dir=$2 && shift 2 ;;
-    --bpe | --workers)
-      need_value "$@"
-      need_number "$1" "$2"
-      printf -v "${1#--}" '%s' "$2"
-      shift 2
-      ;;
-    -*) die "unknown option $1 (see --help)" ;;
-    *)
-      [[ -z $out ]] || die "one output folder, please: '$out' or '$1'?"
-      out=$1
-      shift
-      ;;
-  esac
-done
-[[ -n $out ]] || die "no output folder given (see --help)"
+parse_arguments "bpe workers" "local" "" "$@"
 [[ -d $out/tok || -n $local_dir ]] || die "no IWSLT14 folder: give the one with {train,valid,test}.{de,en} with --local DIR"
 [[ -d $out/tok || -d $local_dir ]] || die "no folder $local_dir: give the IWSLT14 folder with --local DIR"
 find_python

@@ -17,7 +17,7 @@ EOF
 }
 
 url=${MULTI30K_URL:-https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw}
-out="" local_dir=${MULTI30K_DIR:-} lowercase=0 bpe=4000 checksums=1 workers=$(nproc 2>/dev/null || echo 1)
+out="" local_dir=${MULTI30K_DIR:-} lowercase=0 no_checksums=0 bpe=4000 workers=$(nproc 2>/dev/null || echo 1)
 declare -A official=([train]=train [valid]=val [test]=test_2016_flickr)
 
 # download FOLDER: the six files, each under its name only when complete; an interrupted one is continued.
@@ -66,27 +66,8 @@ read_raw() {
   done
 }
 
-while [[ $# -gt 0 ]]; do
-  case $1 in
-    -h | --help) usage && exit ;;
-    --local) need_value "$@" && local_dir=$2 && shift 2 ;;
-    --lowercase) lowercase=1 && shift ;;
-    --no-checksums) checksums=0 && shift ;;
-    --bpe | --workers)
-      need_value "$@"
-      need_number "$1" "$2"
-      printf -v "${1#--}" '%s' "$2"
-      shift 2
-      ;;
-    -*) die "unknown option $1 (see --help)" ;;
-    *)
-      [[ -z $out ]] || die "one output folder, please: '$out' or '$1'?"
-      out=$1
-      shift
-      ;;
-  esac
-done
-[[ -n $out ]] || die "no output folder given (see --help)"
+parse_arguments "bpe workers" "local" "lowercase no-checksums" "$@"
+checksums=$((1 - no_checksums))
 [[ -z $local_dir || -d $local_dir || -d $out/raw ]] || die "no folder $local_dir: give the Multi30k folder with --local DIR"
 find_python
 

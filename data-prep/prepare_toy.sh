@@ -34,24 +34,7 @@ tokenize_and_check_trees() {
 }
 
 out="" seed=1 train=20000 valid=500 test=500 bpe=2000 workers=$(nproc 2>/dev/null || echo 1)
-while [[ $# -gt 0 ]]; do
-  case $1 in
-    -h | --help) usage && exit ;;
-    --seed | --train | --valid | --test | --bpe | --workers)
-      need_value "$@"
-      need_number "$1" "$2"
-      printf -v "${1#--}" '%s' "$2"
-      shift 2
-      ;;
-    -*) die "unknown option $1 (see --help)" ;;
-    *)
-      [[ -z $out ]] || die "one output folder, please: '$out' or '$1'?"
-      out=$1
-      shift
-      ;;
-  esac
-done
-[[ -n $out ]] || die "no output folder given (see --help)"
+parse_arguments "seed train valid test bpe workers" "" "" "$@"
 find_python
 
 # The grammar is part of the options: data from an older grammar are not taken for new ones.

@@ -122,22 +122,20 @@ class LocalTransformerModel(TransformerModel):
     """fairseq's Transformer whose attention at chosen sites and layers is a variant's.
 
     A subclass gives ``prefix``, ``options`` (fields ``<prefix>_encoder_layers``, ``…_decoder_layers`` and
-    ``…_cross_layers`` place it), ``nonsense`` and :meth:`make_attention`.
+    ``…_cross_layers`` place it), ``nonsense`` and ``make_attention``.
     """
 
     prefix: ClassVar[str]
     options: ClassVar[type[FairseqDataclass]]
     # Sites where the variant has no meaning → the reason, for the error message.
     nonsense: ClassVar[dict[str, str]] = {}
+    # A class method (options, site, **arguments of LocalAttention) → the variant's attention there; ValueError where
+    # the options are no attention.
+    make_attention: ClassVar[Callable[..., LocalAttention]]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         check_names(cls.options, cls.prefix)
-
-    @classmethod
-    def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:
-        """The variant's attention for a site; ``kwargs`` go to :class:`LocalAttention`. ValueError if ill-defined."""
-        raise NotImplementedError
 
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import shutil
 import signal
@@ -16,6 +15,8 @@ from pathlib import Path
 
 import pytest
 import torch
+
+from recipes import BASE, with_flag, write
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -30,44 +31,6 @@ import schedule  # noqa: E402
 import score  # noqa: E402
 import summary  # noqa: E402
 import training  # noqa: E402
-
-ARCH = "transformer_localattn_tiny"
-BASE = """\
-data: {name: none, prepare: data-prep/prepare_toy.sh, source: de, target: en}
-architectures: [transformer_mma_small]
-train:
-  cpu: true
-  criterion: label_smoothed_cross_entropy
-  label_smoothing: 0.1
-  optimizer: adam
-  adam_betas: [0.9, 0.98]
-  lr: [0.001, 0.002]
-  max_tokens: 600
-  max_update: 3
-  share_all_embeddings: true
-  no_epoch_checkpoints: false
-generate:
-  beam: 5
-"""
-
-
-@pytest.fixture(autouse=True)
-def keep_logging():
-    """The runners silence fairseq in their process, which must not silence the other tests."""
-    yield
-    logging.disable(logging.NOTSET)
-
-
-def write(folder: Path, text: str, name: str = "r.yaml") -> Path:
-    path = folder / name
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-def with_flag(flag: str, section: str = "train") -> str:
-    """BASE with another flag, which then stands on line 4 (train) or 15 (generate)."""
-    return BASE.replace(f"{section}:\n", f"{section}:\n  {flag}\n")
-
 
 # --- runs
 
