@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from fairseq import checkpoint_utils, options, tasks
 from fairseq.data import data_utils
+from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.translation import TranslationTask
 
@@ -39,6 +40,7 @@ def apply() -> None:
     provide_numpy_long()
     undo_tpu_of_bf16()
     keep_last_batch()
+    keep_batches_on_resume()
     name_missing_files()
 
 
@@ -82,6 +84,33 @@ def keep_last_batch() -> None:
         return batches if kept == len(indices) else [*batches, indices[kept:]]
 
     data_utils.batch_by_size = batch_by_size
+
+
+def keep_batches_on_resume() -> None:
+    """Let a run that is resumed in a later epoch train on the batches of the run that it continues.
+
+    fairseq makes the batches once, in the first epoch, with random ties from ``seed + epoch``. A resumed run makes its
+    own in the epoch in which it begins, so other ones: it would see some sentences twice in that epoch and miss others.
+    """
+    make = FairseqTask.get_batch_iterator
+    signature = inspect.signature(make)
+
+    @functools.wraps(make)
+    def get_batch_iterator(self: Any, *args: Any, **kwargs: Any) -> Any:
+        call = signature.bind(self, *args, **kwargs)
+        call.apply_defaults()
+        asked = call.arguments
+        seed = asked["seed"]
+        anew = asked["update_epoch_batch_itr"] or getattr(self.cfg, "rebuild_batches", False)
+        once = self.can_reuse_epoch_itr(asked["dataset"]) and not anew
+        if not once:  # batches made anew in each epoch depend on nothing that went before
+            return make(*call.args, **call.kwargs)
+        asked["seed"] = seed + 1 - asked["epoch"]  # so that seed + epoch is that of the first epoch
+        iterator = make(*call.args, **call.kwargs)
+        iterator.seed = seed  # which orders the batches of every epoch
+        return iterator
+
+    FairseqTask.get_batch_iterator = get_batch_iterator
 
 
 DATA_HINT = "Give the folder that fairseq-preprocess wrote (its --destdir), and a split that is in it"

@@ -97,18 +97,18 @@ def test_language_model(data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arch", TINY)
 def test_resumed_equals_uninterrupted(arch: str, data: Path, tmp_path: Path) -> None:
-    """Killed after update 3 and started again: the same weights, optimizer state and history, to the bit."""
+    """Killed in its second epoch and started again: the same weights, optimizer state and history, to the bit."""
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    flags = {"save_interval_updates": 3, "keep_interval_updates": -1}
-    fairseq("train", *train_flags(data, arch, whole, updates=6, **flags))
+    flags = {"save_interval_updates": 4, "keep_interval_updates": -1}
+    fairseq("train", *train_flags(data, arch, whole, updates=16, **flags))
     cut.mkdir()
-    shutil.copy(whole / "checkpoint_1_3.pt", cut / "checkpoint_last.pt")
-    resumed = fairseq("train", *train_flags(data, arch, cut, updates=6, **flags))
+    shutil.copy(whole / "checkpoint_2_12.pt", cut / "checkpoint_last.pt")
+    resumed = fairseq("train", *train_flags(data, arch, cut, updates=16, **flags))
     assert "Loaded checkpoint" in resumed.stderr + resumed.stdout
-    a, b = checkpoint(whole / "checkpoint_1_6.pt"), checkpoint(cut / "checkpoint_1_6.pt")
+    a, b = checkpoint(whole / "checkpoint_2_16.pt"), checkpoint(cut / "checkpoint_2_16.pt")
     assert_same(a["model"], b["model"], "model")
     assert_same(a["last_optimizer_state"], b["last_optimizer_state"], "optimizer")
-    assert a["optimizer_history"][-1]["num_updates"] == b["optimizer_history"][-1]["num_updates"] == 6
+    assert a["optimizer_history"][-1]["num_updates"] == b["optimizer_history"][-1]["num_updates"] == 16
 
 
 def test_two_processes_equal_one(data: Path, tmp_path: Path) -> None:
