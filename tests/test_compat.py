@@ -62,6 +62,12 @@ def test_fixed_shapes_are_left_to_fairseq(by_position, monkeypatch):
     assert [batch.tolist() for batch in made] == [[2, 3]]
 
 
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """fairseq-train makes its --save-dir, by default ./checkpoints, before it looks for the data."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory) -> Path:
     return make_data(tmp_path_factory.mktemp("compat"), train=12)
