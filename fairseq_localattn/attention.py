@@ -22,6 +22,7 @@ import math
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -67,6 +68,8 @@ class LocalAttention(nn.Module):
 
     Raises ValueError when the heads do not divide ``embed_dim``.
     """
+
+    kind: ClassVar[str] = "san"  # the papers' short name of the mechanism, for tables and figures
 
     def __init__(
         self,

@@ -1,11 +1,13 @@
 """Named architectures: the size of a plain Transformer, and a variant's options.
 
-A size stands in one place, the function of the plain architecture: fairseq's where fairseq has it, else one of the two
-below. So each variant has, by construction, a plain Transformer of the same size to be compared with.
+A size stands in one place, the function of the plain architecture: fairseq's where fairseq has it, else one of those
+below. So each variant has, by construction, a plain Transformer to be compared with. Where a paper's model differs from
+it in more than the attention (MAN halves the feed-forward network), the variant's file says in what.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fairseq.dataclass import FairseqDataclass
@@ -22,13 +24,18 @@ from .options import fill_defaults
 _BASELINES: dict[str, str] = {}
 
 
+def set_missing(args: Any, **values: Any) -> None:
+    """Set what the command line has not set."""
+    for name, value in values.items():
+        if getattr(args, name, None) is None:
+            setattr(args, name, value)
+
+
 def _set_sizes(args: Any, dim: int, ffn: int, heads: int, layers: int) -> None:
     """Sizes of both stacks, where the command line has not set them; then fairseq's defaults for the rest."""
     for side in ("encoder", "decoder"):
         sizes = {"embed_dim": dim, "ffn_embed_dim": ffn, "attention_heads": heads, "layers": layers}
-        for name, size in sizes.items():
-            if getattr(args, f"{side}_{name}", None) is None:
-                setattr(args, f"{side}_{name}", size)
+        set_missing(args, **{f"{side}_{name}": size for name, size in sizes.items()})
     ARCH_CONFIG_REGISTRY["transformer"](args)
 
 
@@ -44,13 +51,31 @@ def transformer_localattn_small(args: Any) -> None:
     _set_sizes(args, dim=128, ffn=512, heads=4, layers=3)
 
 
+@register_model_architecture("transformer", "transformer_localattn_summarization")
+def transformer_localattn_summarization(args: Any) -> None:
+    """The Transformer of CNN/DM and Gigaword (MASS, Song et al. 2019): GELU, learned positions, embedding norm."""
+    learned = {"encoder_learned_pos": True, "decoder_learned_pos": True}
+    set_missing(args, activation_fn="gelu", layernorm_embedding=True, **learned)
+    _set_sizes(args, dim=768, ffn=3072, heads=12, layers=6)
+
+
 def register_architecture(
-    model: str, name: str, baseline: str, options: type[FairseqDataclass], **defaults: Any
+    model: str,
+    name: str,
+    baseline: str,
+    options: type[FairseqDataclass],
+    differs: Callable[[Any], None] | None = None,
+    **defaults: Any,
 ) -> None:
-    """Register ``name``: the sizes of the plain architecture ``baseline``, and options with these ``defaults``."""
+    """Register ``name``: the sizes of the plain architecture ``baseline``, and options with these ``defaults``.
+
+    ``differs`` sets, in the options that are complete by then, what differs from the plain architecture.
+    """
 
     def architecture(args: Any) -> None:
         fill_defaults(args, options, **defaults)
+        if differs is not None:
+            differs(args)
         ARCH_CONFIG_REGISTRY[baseline](args)
         # fairseq calls this while it reads the command line: a mistake ends there, before workers start.
         ARCH_MODEL_REGISTRY[model].check(args)

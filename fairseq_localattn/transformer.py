@@ -41,14 +41,20 @@ class Attentions:
         self.make_variant, self.placement = make_variant, placement
 
     def build(self, site: str, layer: int, embed_dim: int, cfg: TransformerConfig, **kwargs: Any) -> LocalAttention:
+        """The attention of a site (see placement.SITES) and layer. Raises UsageError for what cannot be built."""
         heads = cfg.encoder.attention_heads if site == "encoder" else cfg.decoder.attention_heads
-        kwargs["dropout"] = cfg.attention_dropout
-        if not self.placement.has(site, layer):
-            return LocalAttention(embed_dim, heads, **kwargs)
         try:
-            return self.make_variant(site, embed_dim=embed_dim, num_heads=heads, **kwargs)
+            return self.make(site, layer, embed_dim=embed_dim, num_heads=heads, dropout=cfg.attention_dropout, **kwargs)
         except ValueError as error:
             raise UsageError(f"{site} layer {layer + 1}: {error}") from None
+
+    def make(self, site: str, layer: int, **kwargs: Any) -> LocalAttention:
+        """``build`` with all arguments of the attention's class."""
+        return self.make_variant(site, **kwargs) if self.placement.has(site, layer) else LocalAttention(**kwargs)
+
+    def check(self, site: str, layer: int, embed_dim: int, cfg: TransformerConfig) -> None:
+        """Raise UsageError where the attention of a layer cannot be built."""
+        self.build(site, layer, embed_dim, cfg)
 
 
 class LocalEncoderLayer(TransformerEncoderLayerBase):
@@ -89,33 +95,43 @@ def wrap_layer(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
 
 
 class LocalEncoder(TransformerEncoderBase):
-    """fairseq's encoder, with numbered layers."""
+    """fairseq's encoder, with numbered layers of a class of our own."""
 
     def __init__(
-        self, cfg: TransformerConfig, dictionary: Dictionary, embed: nn.Module, attentions: Attentions
+        self,
+        cfg: TransformerConfig,
+        dictionary: Dictionary,
+        embed: nn.Module,
+        attentions: Attentions,
+        layer_class: type[LocalEncoderLayer] = LocalEncoderLayer,
     ) -> None:
-        self.attentions = attentions
+        self.attentions, self.layer_class = attentions, layer_class
         self.numbers: Iterator[int] = iter(layer_numbers(cfg.encoder.layers, cfg.encoder.layers_to_keep))
         super().__init__(cfg, dictionary, embed)
         del self.numbers  # an iterator would not survive a copy of the model
 
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
-        return wrap_layer(LocalEncoderLayer(cfg, self.attentions, next(self.numbers), self.return_fc), cfg)
+        return wrap_layer(self.layer_class(cfg, self.attentions, next(self.numbers), self.return_fc), cfg)
 
 
 class LocalDecoder(TransformerDecoderBase):
-    """fairseq's decoder, with numbered layers."""
+    """fairseq's decoder, with numbered layers of a class of our own."""
 
     def __init__(
-        self, cfg: TransformerConfig, dictionary: Dictionary, embed: nn.Module, attentions: Attentions
+        self,
+        cfg: TransformerConfig,
+        dictionary: Dictionary,
+        embed: nn.Module,
+        attentions: Attentions,
+        layer_class: type[LocalDecoderLayer] = LocalDecoderLayer,
     ) -> None:
-        self.attentions = attentions
+        self.attentions, self.layer_class = attentions, layer_class
         self.numbers: Iterator[int] = iter(layer_numbers(cfg.decoder.layers, cfg.decoder.layers_to_keep))
         super().__init__(cfg, dictionary, embed, no_encoder_attn=cfg.no_cross_attention)
         del self.numbers
 
     def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
-        return wrap_layer(LocalDecoderLayer(cfg, self.attentions, next(self.numbers), no_encoder_attn), cfg)
+        return wrap_layer(self.layer_class(cfg, self.attentions, next(self.numbers), no_encoder_attn), cfg)
 
 
 class LocalTransformerModel(TransformerModel):
@@ -132,6 +148,9 @@ class LocalTransformerModel(TransformerModel):
     # A class method (options, site, **arguments of LocalAttention) → the variant's attention there; ValueError where
     # the options are no attention.
     make_attention: ClassVar[Callable[..., LocalAttention]]
+    # The classes of the layers, for a variant that changes more than the attention.
+    encoder_layer: ClassVar[type[LocalEncoderLayer]] = LocalEncoderLayer
+    decoder_layer: ClassVar[type[LocalDecoderLayer]] = LocalDecoderLayer
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -150,7 +169,7 @@ class LocalTransformerModel(TransformerModel):
         for site in attentions.placement.sites:
             width = cfg.encoder.embed_dim if site == "encoder" else cfg.decoder.embed_dim
             with torch.device("meta"):  # the attention's own checks, without its memory
-                attentions.build(site, min(attentions.placement.layers[site]), width, cfg)
+                attentions.check(site, min(attentions.placement.layers[site]), width, cfg)
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> LocalTransformerModel:
@@ -160,12 +179,12 @@ class LocalTransformerModel(TransformerModel):
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Dictionary, embed_tokens: nn.Module) -> LocalEncoder:
         cfg = TransformerConfig.from_namespace(args)
-        return LocalEncoder(cfg, src_dict, embed_tokens, cls.attentions(cfg))
+        return LocalEncoder(cfg, src_dict, embed_tokens, cls.attentions(cfg), cls.encoder_layer)
 
     @classmethod
     def build_decoder(cls, args: Any, tgt_dict: Dictionary, embed_tokens: nn.Module) -> LocalDecoder:
         cfg = TransformerConfig.from_namespace(args)
-        return LocalDecoder(cfg, tgt_dict, embed_tokens, cls.attentions(cfg))
+        return LocalDecoder(cfg, tgt_dict, embed_tokens, cls.attentions(cfg), cls.decoder_layer)
 
     @classmethod
     def attentions(cls, cfg: TransformerConfig) -> Attentions:

@@ -23,8 +23,8 @@ def relative_positions(query_length: int, key_length: int, offset: int, device: 
     return key[None, :] - query[:, None]
 
 
-def local_window(relative: Tensor, half_width: int) -> Tensor:
-    """Hidden beyond ``|i - j| ≤ half_width`` (MMA Eq. 9, CSAN Eq. 4): same shape as ``relative``."""
+def local_window(relative: Tensor, half_width: int | Tensor) -> Tensor:
+    """Hidden beyond ``|i - j| ≤ half_width`` (MMA Eq. 9, CSAN Eq. 4, MAN Eq. 11): as ``relative``; or broadcast."""
     return relative.abs() > half_width
 
 

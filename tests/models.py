@@ -20,6 +20,12 @@ from fairseq_localattn.sizes import localattn_architectures
 ARCHITECTURES = sorted(localattn_architectures())
 # What can be trained in a test. A new variant's `_tiny` architecture joins every suite by being registered.
 TINY = [name for name in ARCHITECTURES if name.endswith("_tiny")]
+
+
+def _man(order: str, *more: str) -> list[str]:
+    return ["--man-encoder-order", order, "--man-decoder-order", order, *more]
+
+
 # Variants beyond their defaults, which the contract must hold for as well: name → (architecture, flags).
 PLACEMENTS = {
     "mma-decoder": ("transformer_mma_tiny", ["--mma-decoder-layers", "all"]),
@@ -27,6 +33,14 @@ PLACEMENTS = {
     "mma-no-positions": ("transformer_mma_tiny", ["--mma-no-encoder-positions"]),
     "csan-decoder": ("transformer_csan_tiny", ["--csan-decoder-layers", "all", "--csan-window", "3"]),
     "csan-1d-decoder": ("transformer_csan_1d_tiny", ["--csan-decoder-layers", "2", "--csan-window", "5"]),
+    "man-static": ("transformer_man_tiny", _man("sman,san,ffn", "--man-static-width", "2")),
+    "man-static-sqrt": ("transformer_man_tiny", _man("sman,san,ffn", "--man-static-width", "sqrt")),
+    "man-c1": ("transformer_man_tiny", _man("ffn,san,ffn")),
+    "man-c3": ("transformer_man_tiny", _man("dman,dman,ffn", "--man-max-distance", "3")),
+    "man-c4-post-norm": ("transformer_man_tiny", _man("san,dman,ffn", "--man-post-norm")),
+    "man-after-ffn": ("transformer_man_tiny", _man("san,ffn,ffn,dman", "--man-head-activation", "gelu")),
+    "man-encoder-only": ("transformer_man_tiny", ["--man-decoder-layers", "none", "--man-head-activation", "relu"]),
+    "man-mixed-layers": ("transformer_man_tiny", ["--man-encoder-layers", "2", "--man-decoder-layers", "1"]),
     "csan-all": ("transformer_csan_tiny", ["--csan-encoder-layers", "all", "--csan-window", "3"]),
 }
 CASES: dict[str, tuple[str, list[str]]] = {**{name: (name, []) for name in TINY}, **PLACEMENTS}

@@ -48,6 +48,15 @@ FAIRSEQ_OPTIONS = [
 ]
 
 
+def plain_flags(arch: str) -> list[str]:
+    """What gives the plain Transformer the sizes and norms in which an architecture differs from it."""
+    args, flags = parse(arch), []
+    for side in ("encoder", "decoder"):
+        flags += [f"--{side}-ffn-embed-dim", str(getattr(args, f"{side}_ffn_embed_dim"))]
+        flags += [f"--{side}-normalize-before"] if getattr(args, f"{side}_normalize_before") else []
+    return flags
+
+
 @pytest.mark.parametrize("arch", TINY)
 @pytest.mark.parametrize("flags", FAIRSEQ_OPTIONS, ids=" ".join)
 @pytest.mark.parametrize("left", [True, False])
@@ -55,7 +64,7 @@ def test_placed_nowhere_it_is_fairseqs_transformer(arch: str, flags: list[str], 
     """Same state-dict keys, same weights from the same seed, same outputs and gradients."""
     prefix = ARCH_MODEL_REGISTRY[arch].prefix
     nowhere = [word for site in SITES for word in (f"--{prefix}-{site}-layers", "none")]
-    ours, theirs = build(arch, [*flags, *nowhere]).eval(), build(baseline_of(arch), flags).eval()
+    ours, theirs = build(arch, [*flags, *nowhere]).eval(), build(baseline_of(arch), flags + plain_flags(arch)).eval()
     assert list(ours.state_dict()) == list(theirs.state_dict())
     for key, weight in theirs.state_dict().items():
         assert torch.equal(ours.state_dict()[key], weight), key

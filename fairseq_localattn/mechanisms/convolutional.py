@@ -25,6 +25,8 @@ class ConvolutionalAttention(LocalAttention):
     Raises ValueError for an even or non-positive window or head span, or more heads than there are.
     """
 
+    kind = "csan"
+
     def __init__(
         self, embed_dim: int, num_heads: int, *, window: int = 11, head_span: int = 3, **kwargs: object
     ) -> None:

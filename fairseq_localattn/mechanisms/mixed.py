@@ -58,6 +58,8 @@ class MixedAttention(LocalAttention):
     Raises ValueError when the kinds are not one for each head, one is unknown, or the window is below 1.
     """
 
+    kind = "mma"
+
     def __init__(
         self, embed_dim: int, num_heads: int, *, head_kinds: Sequence[str], window: int = 1, **kwargs: object
     ) -> None:

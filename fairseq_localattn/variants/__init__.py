@@ -1,5 +1,5 @@
 """One paper a file: options, model and named architectures. Importing this registers them all with fairseq."""
 
-from . import csan, mma
+from . import csan, man, mma
 
-__all__ = ["csan", "mma"]
+__all__ = ["csan", "man", "mma"]

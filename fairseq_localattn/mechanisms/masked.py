@@ -1,0 +1,176 @@
+"""Mask attention: every weight is multiplied by a mask M in [0, 1] and normalised again (MAN, Fan et al., NAACL 2021).
+
+``S_M(Q, K) = M·exp(QKᵀ/√d_k) / Σ_k M·exp(QKᵀ/√d_k)`` (Eq. 4), which is ``softmax(QKᵀ/√d_k + log M)``, and
+``H = F([A_M¹, …, A_Mᴵ]) W_H`` (Eq. 5). ``M = 1`` is self-attention (SAN), ``M = I`` with one head and F = ReLU the
+feed-forward network (Eq. 7-9), a band of ones static mask attention (SMAN, Eq. 11), and a sigmoid of query, distance
+and head dynamic mask attention (DMAN, Eq. 12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..attention import Frame, LocalAttention
+from ..banded import banded_attention
+
+# F of Eq. 5. The paper's self-attention has the identity (Eq. 7).
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor] | None] = {"none": None, "relu": F.relu, "gelu": F.gelu}
+# log of the least value of a dynamic mask, 1e-10: no key is ever quite closed, and its gradient ends there.
+LOWEST_LOG_MASK = -23.03
+
+
+class MaskAttention(LocalAttention):
+    """Mask attention with M = 1: the ordinary attention, with an activation on the concatenated heads.
+
+    Args:
+        activation: F of Eq. 5, on the heads before the output projection: none, relu or gelu.
+        Others: see :class:`LocalAttention`.
+
+    Raises ValueError for an unknown activation.
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, *, activation: str = "none", **kwargs: object) -> None:
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"unknown head activation {activation!r}: choose from {', '.join(ACTIVATIONS)}")
+        super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
+        self.activation = activation
+
+    def attend(
+        self,
+        frame: Frame,
+        query: Tensor,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        key_side: Mapping[str, Tensor],
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        attended, weights = self.attend_masked(frame, query, q, k, v, key_side, need_weights)
+        activation = ACTIVATIONS[self.activation]
+        return (attended if activation is None else activation(attended)), weights
+
+    def attend_masked(
+        self,
+        frame: Frame,
+        query: Tensor,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        key_side: Mapping[str, Tensor],
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        """``attend`` before the activation."""
+        return super().attend(frame, query, q, k, v, key_side, need_weights)
+
+    def extra_repr(self) -> str:
+        return super().extra_repr() + ("" if self.activation == "none" else f", activation={self.activation}")
+
+
+class DynamicMaskAttention(MaskAttention):
+    """DMAN: ``M[t, s] = σ(x_t·w + P_{t-s} + U_i)`` for query t, key s and head i (Eq. 12).
+
+    ``x`` is the module's input, not the projected query. ``w``, ``P`` and ``U`` are the parameters ``query_mask``,
+    ``distance_mask`` and ``head_mask``, of this layer alone. They start as in the authors' code (w Xavier, P and U from
+    N(0, 1)): without a preference for near keys.
+
+    Args:
+        max_distance: entries of P; keys further away have the entry of this distance. 0 or more.
+        causal: the future is hidden by ``attn_mask``, so P has no entries for it (a key there gets P_0).
+        Others: see :class:`MaskAttention`.
+
+    Raises ValueError for a negative ``max_distance``.
+    """
+
+    kind = "dman"
+
+    def __init__(
+        self, embed_dim: int, num_heads: int, *, max_distance: int = 1024, causal: bool = False, **kwargs: object
+    ) -> None:
+        super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
+        if max_distance < 0:
+            raise ValueError(f"the greatest distance of the dynamic mask must be 0 or more, not {max_distance}")
+        self.max_distance, self.ahead = max_distance, 0 if causal else max_distance
+        self.query_mask = nn.Linear(embed_dim, 1, bias=False)
+        # Entry d + ahead is P_d, from d = -ahead (the furthest future) to d = max_distance (the furthest past).
+        self.distance_mask = nn.Parameter(torch.empty(self.ahead + max_distance + 1))
+        self.head_mask = nn.Parameter(torch.empty(num_heads))
+        nn.init.xavier_uniform_(self.query_mask.weight)
+        nn.init.normal_(self.distance_mask)
+        nn.init.normal_(self.head_mask)
+
+    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, key_side: Mapping[str, Tensor]) -> Tensor:
+        """``log M``, B×H×T×S, in fp32 or better: the sum would lose small differences of P in half precision."""
+        precision = torch.promote_types(query.dtype, torch.float32)
+        by_query = F.linear(query.to(precision), self.query_mask.weight.to(precision)).permute(1, 2, 0)  # B×1×T
+        by_distance = self._distances(frame, precision)  # T×S
+        by_head = self.head_mask.to(precision)[:, None, None]
+        z = by_query[..., None] + (by_distance + by_head)
+        return F.logsigmoid(z).clamp(min=LOWEST_LOG_MASK)
+
+    def _distances(self, frame: Frame, dtype: torch.dtype) -> Tensor:
+        """P_{t-s}, T×S. One entry for each of the T+S-1 distances, of which a row is a stretch.
+
+        Taking the T·S entries from the table itself would make the backward pass a sum by index over all of them.
+        """
+        length, keys = frame.query_length, frame.key_length
+        farthest = frame.offset + length - 1  # of the last query from the first key
+        distance = farthest - torch.arange(length + keys - 1, device=self.distance_mask.device)
+        entries = self.distance_mask[distance.clamp(-self.ahead, self.max_distance) + self.ahead]
+        return entries.to(dtype).unfold(0, keys, 1).flip(0)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, max_distance={self.max_distance}"
+
+
+class StaticMaskAttention(MaskAttention):
+    """SMAN: ``M[t, s] = 1`` where ``|t - s| ≤ b``, else 0 (Eq. 11). Time and memory are linear in the length.
+
+    Args:
+        boundary: b, 0 or more; 0 is M = I. None: ``b = √L / 2`` of each sentence's length L, padding not counted.
+        causal: L is the number of words up to the query, since a decoder does not know the length of what it writes.
+        Others: see :class:`MaskAttention`.
+
+    Raises ValueError for a negative boundary.
+    """
+
+    kind = "sman"
+
+    def __init__(
+        self, embed_dim: int, num_heads: int, *, boundary: int | None = 4, causal: bool = False, **kwargs: object
+    ) -> None:
+        super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
+        if boundary is not None and boundary < 0:
+            raise ValueError(f"the boundary of a static mask must be 0 or more, not {boundary}")
+        self.boundary, self.causal = boundary, causal
+
+    def attend_masked(
+        self,
+        frame: Frame,
+        query: Tensor,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        key_side: Mapping[str, Tensor],
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        if self.boundary is not None:
+            return banded_attention(q, k, v, frame, self.boundary, 1, self.dropout_rate, need_weights)
+        widths = self._widths(frame, q.device)
+        widest = int(frame.key_length**0.5 / 2)  # of the padded length: no look at the lengths themselves
+        return banded_attention(q, k, v, frame, widest, 1, self.dropout_rate, need_weights, widths)
+
+    def _widths(self, frame: Frame, device: torch.device) -> Tensor:
+        """√L / 2 for a query at each key position: B×S, or 1×S without padding."""
+        if frame.key_padding_mask is None:
+            real = torch.ones(1, frame.key_length, device=device)
+        else:
+            real = (~frame.key_padding_mask.to(torch.bool)).to(torch.float32)
+        length = real.cumsum(1) if self.causal else real.sum(1, keepdim=True).expand_as(real)
+        return length.sqrt() / 2
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, boundary={'√L/2' if self.boundary is None else self.boundary}"

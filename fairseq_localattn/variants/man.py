@@ -1,0 +1,118 @@
+"""transformer_man: Mask Attention Networks (Fan et al., NAACL 2021). mechanisms/masked.py; layers: sublayers.py."""
+
+from argparse import Namespace
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.models import register_model
+from fairseq.models.transformer import TransformerConfig
+
+from ..attention import LocalAttention
+from ..errors import UsageError
+from ..mechanisms.masked import ACTIVATIONS, DynamicMaskAttention, MaskAttention, StaticMaskAttention
+from ..options import read_options
+from ..sizes import register_architecture, set_missing
+from ..sublayers import OrderedAttentions, OrderedDecoderLayer, OrderedEncoderLayer, parse_order
+from ..transformer import LocalTransformerModel
+
+DEFAULT_ORDER = "dman,san,ffn"
+
+
+@dataclass
+class MANOptions(FairseqDataclass):
+    man_encoder_order: str = field(
+        default=DEFAULT_ORDER,
+        metadata={"help": "sublayers of an encoder layer, in order: dman (dynamic mask), sman (static), san, ffn"},
+    )
+    man_decoder_order: str = field(
+        default=DEFAULT_ORDER,
+        metadata={"help": "those of a decoder layer; cross-attention follows the last of dman, sman, san"},
+    )
+    man_encoder_layers: str = field(
+        default="all", metadata={"help": "encoder layers with that order: all, none, or numbers from 1 (1-3, 1,4-6)"}
+    )
+    man_decoder_layers: str = field(default="all", metadata={"help": "decoder layers with that order; others: san,ffn"})
+    man_cross_layers: str = field(
+        default="none", metadata={"help": "must stay none: source and target positions cannot be compared"}
+    )
+    man_static_width: str = field(
+        default="4",
+        metadata={"help": "sman sees the keys at distance ≤ b: a whole number, or sqrt for √L/2 by sentence length L"},
+    )
+    man_max_distance: int = field(
+        default=1024, metadata={"help": "distances with a parameter of their own in dman; beyond, that of this one"}
+    )
+    man_head_activation: ChoiceEnum(tuple(ACTIVATIONS)) = field(  # type: ignore[valid-type]
+        default="none",
+        metadata={"help": "on the concatenated heads of every attention, before the output projection"},
+    )
+    man_post_norm: bool = field(
+        default=False, metadata={"help": "layer norm after each sublayer, in an architecture that has it before"}
+    )
+
+
+@register_model("transformer_man")
+class MANTransformerModel(LocalTransformerModel):
+    prefix = "man"
+    options = MANOptions
+    nonsense = {"cross": "the mask compares the positions of query and key, and those of source and target do not"}
+    encoder_layer = OrderedEncoderLayer
+    decoder_layer = OrderedDecoderLayer
+
+    @classmethod
+    def attentions(cls, cfg: TransformerConfig) -> OrderedAttentions:
+        options = read_options(cfg, cls.options)
+        orders = {
+            "encoder": parse_order(options.man_encoder_order, "--man-encoder-order"),
+            "decoder": parse_order(options.man_decoder_order, "--man-decoder-order"),
+        }
+        parse_static_width(options.man_static_width)
+        return OrderedAttentions(partial(cls.make_attention, options), cls.placement(options, cfg), orders)
+
+    @classmethod
+    def make_attention(cls, options: Any, site: str, kind: str, **kwargs: Any) -> LocalAttention:
+        kwargs["activation"] = str(options.man_head_activation)
+        if kind == "dman":
+            return DynamicMaskAttention(max_distance=options.man_max_distance, causal=site == "decoder", **kwargs)
+        if kind == "sman":
+            boundary = parse_static_width(options.man_static_width)
+            return StaticMaskAttention(boundary=boundary, causal=site == "decoder", **kwargs)
+        return MaskAttention(**kwargs)
+
+
+def parse_static_width(text: str) -> int | None:
+    """b of Eq. 11, or None for ``sqrt`` (√L/2). Raises UsageError for anything else than a whole number from 0."""
+    text = text.strip().lower()
+    if text == "sqrt":
+        return None
+    if not text.isdecimal():
+        raise UsageError(f"--man-static-width {text}: give a whole number from 0, or sqrt for √L/2 by sentence length")
+    return int(text)
+
+
+def _register(size: str, baseline: str, ffn: int, norm: str = "pre", **defaults: Any) -> None:
+    """An architecture with the sizes of a plain one, but for the FFN (2·d in the paper) and the place of the norm."""
+
+    def differs(args: Namespace) -> None:
+        norms = {f"{side}_normalize_before": norm == "pre" for side in ("encoder", "decoder")}
+        if args.man_post_norm:
+            if given := [name for name in norms if getattr(args, name, False)]:
+                raise UsageError(f"--man-post-norm and --{given[0].replace('_', '-')}: choose one of them")
+            norms = dict.fromkeys(norms, False)
+        set_missing(args, encoder_ffn_embed_dim=ffn, decoder_ffn_embed_dim=ffn, **norms)
+
+    register_architecture("transformer_man", f"transformer_man{size}", baseline, MANOptions, differs, **defaults)
+
+
+_register("", "transformer", ffn=1024)
+_register("_tiny", "transformer_localattn_tiny", ffn=128)
+_register("_small", "transformer_localattn_small", ffn=256)
+# What reproduces Table 1 (36.8M parameters): the authors' code has DMAN in the encoder only, and a ReLU on the heads.
+_register("_iwslt_de_en", "transformer_iwslt_de_en", ffn=512, man_decoder_layers="none", man_head_activation="relu")
+# What the paper's text says (49.4M).
+_register("_iwslt_de_en_full", "transformer_iwslt_de_en", ffn=1024)
+_register("_wmt_en_de", "transformer_wmt_en_de", ffn=1024, man_head_activation="relu")
+_register("_wmt_en_de_big", "transformer_vaswani_wmt_en_de_big", ffn=2048, man_head_activation="relu")
+_register("_summarization", "transformer_localattn_summarization", ffn=1536, norm="post", man_head_activation="gelu")
