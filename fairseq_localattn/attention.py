@@ -335,7 +335,8 @@ class LocalAttention(nn.Module):
 def combine_masks(frame: Frame, window: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     """Padding, window, ``attn_mask`` and bias as one term added to the logits; None when there is nothing to add.
 
-    ``window``: True = hidden, (B×)H×T×S; ``bias``: broadcastable to B×H×T×S. Hidden keys get :func:`lowest_score`.
+    ``window``: True = hidden, (B×)H×T×S; ``bias``: finite, broadcastable to B×H×T×S. Hidden keys get
+    :func:`lowest_score`.
     """
     lowest = lowest_score(dtype)
     hidden: Tensor | None = None
@@ -348,9 +349,10 @@ def combine_masks(frame: Frame, window: Tensor | None, bias: Tensor | None, dtyp
         if frame.attn_mask.dtype == torch.bool:
             hidden = frame.attn_mask if hidden is None else hidden | frame.attn_mask
         else:
-            bias = frame.attn_mask if bias is None else bias + frame.attn_mask
+            added = frame.attn_mask.clamp(min=lowest)  # fairseq's causal mask has -inf
+            bias = added if bias is None else bias + added
     if bias is not None:
-        bias = bias.to(dtype).clamp(min=lowest)
+        bias = bias.to(dtype)
         return bias if hidden is None else bias.masked_fill(hidden, lowest)
     if hidden is None:
         return None
