@@ -1,8 +1,10 @@
 #!/usr/bin/env python
-"""Trains architectures and their plain Transformer with the same updates and seeds, and compares them.
+"""Trains systems and their plain Transformer with the same updates and seeds, and compares them.
 
-    python scripts/compare.py configs/compare/multi30k_cpu.yaml [--archs a,b] [--seeds 1,2] [--out DIR] [--local DIR]
+    python scripts/compare.py configs/compare/multi30k_cpu.yaml [--systems a,b] [--seeds 1,2] [--out DIR] [--local DIR]
                               [--jobs N] [--results DIR] [--dry-run]
+
+A system is an architecture, or one of the recipe's `systems`: an architecture with further flags of fairseq-train.
 
 Each finished run appends one row to results/<recipe>.csv. Run again it skips rows that are there and continues
 trainings that were stopped. A run that fails does not stop the others; it is reported at the end, and the exit status
@@ -34,11 +36,10 @@ from score import ScoreError, score_output
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="compare", description="Trains and compares architectures; see scripts/compare.py"
-    )
+    parser = argparse.ArgumentParser(prog="compare", description="Trains and compares systems; see scripts/compare.py")
     parser.add_argument("recipe", help="a YAML file of configs/compare")
-    parser.add_argument("--archs", help="comma-separated; default: the recipe's")
+    help_systems = "comma-separated architectures, and systems of the recipe; default: all that the recipe names"
+    parser.add_argument("--systems", "--archs", help=help_systems)
     parser.add_argument("--seeds", help="comma-separated; default: the recipe's")
     parser.add_argument("--out", type=Path, help="data, models and logs (default: runs/compare/<recipe>)")
     parser.add_argument("--local", help="folder with the corpus")
@@ -50,10 +51,10 @@ def parse_args() -> argparse.Namespace:
 
 @dataclass
 class Comparison:
-    """What is to be compared: `archs` against `baseline` for each seed, on `data`, under `out`."""
+    """What is to be compared: `systems` against `baseline` for each seed, on `data`, under `out`."""
 
     recipe: Recipe
-    archs: list[str]
+    systems: list[str]
     baseline: str
     seeds: list[int]
     data: Prepared
@@ -65,11 +66,13 @@ class Comparison:
     def plan(self) -> None:
         """Makes the runs, the baseline's first: the others are scored against them. The data must be there."""
         threads = self.recipe.get("threads", 1)
-        settings = settings_hash(self.recipe, self.data.fingerprint() if self.data.bin.is_dir() else "not prepared")
-        for arch in [self.baseline, *self.archs]:
+        fingerprint = self.data.fingerprint() if self.data.bin.is_dir() else "not prepared"
+        for system in [self.baseline, *self.systems]:
+            arch, recipe = self.recipe.system(system)
+            settings = settings_hash(recipe, fingerprint)
             for seed in self.seeds:
-                folder = self.out / f"{arch}.seed{seed}.{settings}"
-                self.runs.append(Run(self.recipe, arch, seed, self.data, folder, threads))
+                folder = self.out / f"{system}.seed{seed}.{settings}"
+                self.runs.append(Run(recipe, arch, seed, self.data, folder, threads, system))
 
     def to_do(self) -> list[Run]:
         """The runs that have no row yet; with each the baseline run that it needs, should its output be gone."""
@@ -79,7 +82,7 @@ class Comparison:
 
     def baseline_run(self, run: Run) -> Run:
         """The plain Transformer of the same seed."""
-        return next(other for other in self.runs if other.arch == self.baseline and other.seed == run.seed)
+        return next(other for other in self.runs if other.system == self.baseline and other.seed == run.seed)
 
     def other_rows(self) -> str | None:
         """A line on rows that are there, but were measured with another package; None without such."""
@@ -95,7 +98,8 @@ class Comparison:
 
     def record(self, run: Run) -> None:
         """Scores a finished run and appends its row, and the rows that were waiting for it as their baseline."""
-        rows = [other for other in self.runs if self.baseline_run(other) is run] if run.arch == self.baseline else [run]
+        waiting = [other for other in self.runs if self.baseline_run(other) is run]
+        rows = waiting if run.system == self.baseline else [run]
         for other in rows:
             if other.done() and self.baseline_run(other).done() and not self.table.has(other):
                 try:
@@ -104,7 +108,7 @@ class Comparison:
                     self.failures[other.label] = str(error)
 
     def _append(self, run: Run) -> None:
-        against = None if run.arch == self.baseline else self.baseline_run(run).output
+        against = None if run.system == self.baseline else self.baseline_run(run).output
         report = score_output(run.output, run.data.test_set(), against)
         self.table.append(make_row(self.recipe, run, self.baseline, report))
 
@@ -113,38 +117,50 @@ class Comparison:
         self.failures[run.label] = str(error)
 
 
-def baseline_of_all(archs: list[str]) -> str:
-    """The plain Transformer that all architectures share. RecipeError where one is unknown or they share none."""
+def baseline_of_all(recipe: Recipe, systems: list[str]) -> str:
+    """The plain Transformer that all systems share. RecipeError where one is unknown or they share none."""
     sys.path.insert(0, str(ROOT))
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
     import fairseq_localattn  # noqa: F401  registers the architectures
     from fairseq_localattn.sizes import baseline_of, localattn_architectures
 
-    known = localattn_architectures()
-    for arch in archs:
-        if arch not in known:
-            raise RecipeError(f"{arch}: no such architecture; there are {', '.join(sorted(known))}")
-    of = {arch: baseline_of(arch) for arch in archs}
+    known = {arch: baseline_of(arch) for arch in localattn_architectures()}
+    named = recipe.get("systems", {})
+    for name, entries in named.items():
+        if name in ARCH_MODEL_REGISTRY:
+            raise RecipeError(f"{entries['arch'].where}: system {name}: this is the name of an architecture")
+    plain_too = {**known, **{arch: arch for arch in known.values()}}  # for systems: the baseline with further flags
+    of = {}
+    for system in systems:
+        arch, _ = recipe.system(system)
+        where, choices = (f"{named[system]['arch'].where}: ", plain_too) if system in named else ("", known)
+        if arch not in choices:
+            others = "" if system in named else "".join(f"{name}, " for name in named)
+            raise RecipeError(f"{where}{arch}: no such architecture; there are {others}{', '.join(sorted(choices))}")
+        of[system] = choices[arch]
     if len(set(of.values())) > 1:
-        pairs = ", ".join(f"{arch} (size of {baseline})" for arch, baseline in of.items())
-        raise RecipeError(f"architectures of different sizes cannot be compared: {pairs}; give --archs of one size")
-    return of[archs[0]]
+        pairs = ", ".join(f"{system} (size of {baseline})" for system, baseline in of.items())
+        raise RecipeError(f"systems of different sizes cannot be compared: {pairs}; give --systems of one size")
+    return of[systems[0]]
 
 
 def chosen(args: argparse.Namespace, recipe: Recipe) -> tuple[list[str], list[int]]:
-    """Architectures and seeds from the command line, or the recipe's. Raises RecipeError."""
-    archs = args.archs.split(",") if args.archs else list(recipe.get("architectures", []))
+    """Systems and seeds from the command line, or the recipe's. Raises RecipeError."""
+    named = [*recipe.get("architectures", []), *recipe.get("systems", {})]
+    systems = args.systems.split(",") if args.systems else named
     try:
         seeds = [int(seed) for seed in (args.seeds.split(",") if args.seeds else recipe.get("seeds", [1]))]
     except ValueError:
         raise RecipeError(f"--seeds {args.seeds}: seeds are whole numbers, separated by commas") from None
-    if not archs:
-        raise RecipeError(f"{recipe.path}: names no architectures; give --archs")
-    for values, what in ((archs, "architecture"), (seeds, "seed")):
+    if not systems:
+        raise RecipeError(f"{recipe.path}: names no architectures and no systems; give --systems")
+    for values, what in ((systems, "system"), (seeds, "seed")):
         if len(set(values)) < len(values):
-            raise RecipeError(f"an {what} is given twice: {', '.join(map(str, values))}".replace("an seed", "a seed"))
+            raise RecipeError(f"a {what} is given twice: {', '.join(map(str, values))}")
     if recipe.flag("train", "max_update") is None:
         raise RecipeError(f"{recipe.path}: train needs max_update: all systems are compared after the same updates")
-    return archs, seeds
+    return systems, seeds
 
 
 def lanes_of(recipe: Recipe, jobs: int | None, dry: bool) -> int:
@@ -178,20 +194,21 @@ def show_commands(work: Comparison, prepare_command: list[str]) -> None:
 
 def compare(args: argparse.Namespace) -> int:
     recipe = load_recipe(args.recipe)
-    archs, seeds = chosen(args, recipe)
-    baseline = baseline_of_all(archs)
+    systems, seeds = chosen(args, recipe)
+    baseline = baseline_of_all(recipe, systems)
     lanes = lanes_of(recipe, args.jobs, args.dry_run)
     out = (args.out or ROOT / "runs" / "compare" / recipe.name).resolve()
     data = data_of(recipe, out)
     command = prepare_argv(recipe, data, local := local_folder(recipe, args.local))
-    work = Comparison(recipe, archs, baseline, seeds, data, out, Table(args.results.resolve() / f"{recipe.name}.csv"))
+    table = Table(args.results.resolve() / f"{recipe.name}.csv")
+    work = Comparison(recipe, systems, baseline, seeds, data, out, table)
     if args.dry_run:
         work.plan()
         show_commands(work, command)
         return 0
     progress = Progress()
     with lock(out):
-        total = len(seeds) * (len(archs) + 1)
+        total = len(seeds) * (len(systems) + 1)
         after = total * 60.0 * recipe.get("expect_minutes", 10) / lanes
         prepare(recipe, data, local, progress, after=after, threads=recipe.get("threads", 1))
         work.plan()

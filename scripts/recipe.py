@@ -4,7 +4,10 @@ A recipe has the sections `train` (flags of fairseq-train) and `generate` (flags
 underscores, and the keys of META_KEYS, which say what the job is. `extends: FILE` takes over another recipe, whose
 values it may replace, or remove by null. Model sizes never stand in a recipe: they stand in the architecture. What only
 the runner can know (paths, seed, architecture) is reserved. A wrong key or value is a RecipeError that names file and
-line.
+line. `systems` gives a name to an architecture with further flags of fairseq-train, each replacing that of `train`:
+
+    systems:
+      mma_window_2: {arch: transformer_mma_small, mma_window: 2}
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import difflib
 import io
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,7 @@ META_KEYS = {
     "description": str,
     "data": dict,  # see DATA_KEYS
     "architectures": list,  # of a comparison
+    "systems": dict,  # of a comparison, beside the architectures: see Recipe.system
     "seeds": list,
     "threads": int,  # CPU threads of one run
     "jobs": int,  # runs side by side on a GPU
@@ -53,6 +57,7 @@ RESERVED = {
     "source_lang", "target_lang",
 }  # fmt: skip
 SIZE_KEY = re.compile(r"(encoder|decoder)_(embed_dim|ffn_embed_dim|layers|attention_heads|input_dim|output_dim)")
+SYSTEM_NAME = re.compile(r"\w[\w.-]*", re.ASCII)  # it begins the names of folders
 
 
 class RecipeError(ValueError):
@@ -67,9 +72,12 @@ class Entry:
     where: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # equal only to itself, and so fit for a cache
 class Recipe:
-    """One YAML file. `meta` holds META_KEYS; `sections` maps train and generate to {flag with underscores: Entry}."""
+    """One YAML file. `meta` holds META_KEYS; `sections` maps train and generate to {flag with underscores: Entry}.
+
+    The recipe of a system (see system()) has one section more, `system`, with the Entry `arch`.
+    """
 
     path: Path
     meta: dict[str, Any]
@@ -87,6 +95,19 @@ class Recipe:
         """The value of one flag of a section, e.g. flag('train', 'max_update')."""
         entry = self.sections.get(section, {}).get(key)
         return default if entry is None else entry.value
+
+    def system(self, name: str) -> tuple[str, Recipe]:
+        """Architecture and recipe of a system: this recipe, with the system's flags in its section train.
+
+        Any name that is not in `systems` stands for the architecture of that name, and this recipe as it is.
+        """
+        entries = self.get("systems", {}).get(name)
+        if entries is None:
+            return name, self
+        flags = {key: entry for key, entry in entries.items() if key != "arch"}
+        # The section `system` is there for the settings' hash: the same flags with another architecture are others.
+        further = {"train": {**self.sections["train"], **flags}, "system": {"arch": entries["arch"]}}
+        return entries["arch"].value, replace(self, sections={**self.sections, **further})
 
 
 def load_recipe(path: str | Path) -> Recipe:
@@ -113,7 +134,10 @@ def _load(path: Path, extended_by: tuple[Path, ...]) -> tuple[dict[str, Any], di
         meta, sections = _load(base, (*extended_by, path.resolve()))
     for key, (node, line) in items.items():
         if key in SECTIONS:
-            sections[key] = _section(path, key, node, line, sections.get(key, {}))
+            holds = f"{key} must hold flags of fairseq-{key}, one 'flag: value' a line"
+            sections[key] = _entries(path, holds, node, line, sections.get(key, {}))
+        elif key == "systems":
+            meta[key] = _systems(path, node, line, meta.get(key, {}))
         elif key in META_KEYS:
             meta[key] = _meta_value(path, key, node, line)
         else:
@@ -135,9 +159,33 @@ def _compose(path: Path) -> yaml.MappingNode:
     return root
 
 
-def _section(path: Path, name: str, node: yaml.Node, line: int, base: dict[str, Entry]) -> dict[str, Entry]:
+def _systems(path: Path, node: yaml.Node, line: int, base: dict[str, dict[str, Entry]]) -> dict[str, dict[str, Entry]]:
+    """{name: {'arch' or flag: Entry}}, on top of those of the recipe that is extended; null removes a system."""
     if not isinstance(node, yaml.MappingNode):
-        raise RecipeError(f"{path}:{line}: {name} must hold flags of fairseq-{name}, one 'flag: value' a line")
+        raise RecipeError(f"{path}:{line}: systems must hold one 'name: {{arch: ARCHITECTURE, flag: value}}' a line")
+    systems = dict(base)
+    for name, (child, at) in _items(path, node, names=True).items():
+        where = f"{path}:{at}: system {name}"
+        if not SYSTEM_NAME.fullmatch(name):
+            raise RecipeError(f"{where}: its name may have letters, digits, '_', '.' and '-', the last two not first")
+        if isinstance(child, yaml.ScalarNode) and _value(path, child) is None:
+            if systems.pop(name, None) is None:
+                raise RecipeError(f"{where} has no value, and there is none to remove")
+            continue
+        holds = f"system {name} must hold its arch and flags of fairseq-train: {{arch: ARCHITECTURE, flag: value}}"
+        entries = _entries(path, holds, child, at, {})
+        if "arch" not in entries or not isinstance(entries["arch"].value, str):
+            raise RecipeError(f"{where} needs an architecture: {{arch: ARCHITECTURE, flag: value}}")
+        if "max_update" in entries:
+            raise RecipeError(f"{entries['max_update'].where}: all systems are compared after the max_update of train")
+        systems[name] = entries
+    return systems
+
+
+def _entries(path: Path, holds: str, node: yaml.Node, line: int, base: dict[str, Entry]) -> dict[str, Entry]:
+    """Flags of a mapping on top of others; null removes one. `holds` says what must stand there, for the error."""
+    if not isinstance(node, yaml.MappingNode):
+        raise RecipeError(f"{path}:{line}: {holds}")
     entries = dict(base)
     for flag, (child, at) in _items(path, node).items():
         value = _value(path, child)
@@ -148,11 +196,12 @@ def _section(path: Path, name: str, node: yaml.Node, line: int, base: dict[str, 
     return entries
 
 
-def _items(path: Path, node: yaml.MappingNode) -> dict[str, tuple[yaml.Node, int]]:
+def _items(path: Path, node: yaml.MappingNode, *, names: bool = False) -> dict[str, tuple[yaml.Node, int]]:
+    """Key → value and line. Hyphens in a key become underscores, as in fairseq's flags, but not in `names`."""
     found: dict[str, tuple[yaml.Node, int]] = {}
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1
-        key = str(key_node.value).replace("-", "_")
+        key = str(key_node.value) if names else str(key_node.value).replace("-", "_")
         if key in found:
             raise RecipeError(f"{path}:{line}: {key} was already given on line {found[key][1]}")
         found[key] = (value_node, line)
@@ -294,13 +343,14 @@ def _fairseq_actions(recipe: Recipe, section: str, fixed: list[str]) -> dict[str
 def _check_values(recipe: Recipe, section: str, argv: list[str], places: dict[str, str]) -> None:
     try:
         _parse(section, argv, known=False)
-    except RefusedError as error:
+    except (RefusedError, ValueError, SyntaxError, NameError) as error:
         raise _at_line(recipe, section, str(error), places) from None
-    except (ValueError, SyntaxError, NameError) as error:
-        raise RecipeError(f"{recipe.path}: fairseq-{section} refuses the section {section!r}: {error}") from None
 
 
 def _at_line(recipe: Recipe, section: str, message: str, places: dict[str, str]) -> RecipeError:
-    named = re.search(r"--[\w-]+", message)
-    where = places.get(named.group()) if named else None
-    return RecipeError(f"{where or recipe.path}: fairseq-{section}: {message}")
+    """The error at the line of a flag that the message names; else at that of the system, or the file."""
+    named = re.findall(r"--[\w-]+", message)
+    system = recipe.sections.get("system")
+    otherwise = system["arch"].where if system else recipe.path
+    where = next((places[option] for option in named if option in places), otherwise)
+    return RecipeError(f"{where}: fairseq-{section}: {message}")

@@ -20,10 +20,11 @@ from summary import PACKAGE, hardware, versions
 
 # What results/README.md describes. A row is identified by KEY.
 COLUMNS = (
-    "arch", "baseline", "seed", "updates", "parameters", "bleu", "signature", "tokenised_bleu", "difference", "p_value",
-    "words_per_second", "train_minutes", "settings", "commit", "hardware", "torch", "fairseq", "package", "date",
+    "system", "arch", "baseline", "seed", "updates", "parameters", "bleu", "signature", "tokenised_bleu",
+    "difference", "p_value", "words_per_second", "train_minutes", "settings", "commit", "hardware", "torch", "fairseq",
+    "package", "date",
 )  # fmt: skip
-KEY = ("arch", "seed", "settings")
+KEY = ("system", "seed", "settings")
 
 
 def make_row(recipe: Recipe, run: Run, baseline: str, report: Report) -> dict[str, str]:
@@ -32,6 +33,7 @@ def make_row(recipe: Recipe, run: Run, baseline: str, report: Report) -> dict[st
     found = versions()
     test = report.significance
     row = {
+        "system": run.system,
         "arch": run.arch,
         "baseline": baseline,
         "seed": run.seed,
@@ -68,13 +70,16 @@ class Table:
         except FileNotFoundError:
             return []
         reader = csv.DictReader(io.StringIO(text))
-        if tuple(reader.fieldnames or ()) != COLUMNS:
+        found = tuple(reader.fieldnames or ())
+        if found == COLUMNS[1:]:  # from before there was the column `system`; the next append() writes it
+            return [{"system": row["arch"], **row} for row in reader]
+        if found != COLUMNS:
             raise ScoreError(f"{self.path}:1: other columns than {','.join(COLUMNS)}; move the file away")
         return list(reader)
 
     def row(self, run: Run) -> dict[str, str] | None:
         """The row of a run, or None."""
-        key = (run.arch, str(run.seed), run.settings if run.data.bin.is_dir() else "")
+        key = (run.system, str(run.seed), run.settings if run.data.bin.is_dir() else "")
         return next((row for row in self.rows() if _key(row) == key), None)
 
     def has(self, run: Run) -> bool:
@@ -112,23 +117,22 @@ def _mean(rows: Sequence[Mapping[str, str]], column: str, form: str) -> str:
 
 def print_table(table: Table, runs: Sequence[Run], baseline: str) -> None:
     """Means and standard deviations over the seeds of these runs, and the difference to the baseline."""
-    by_arch: dict[str, list[dict[str, str]]] = {}
+    by_system: dict[str, list[dict[str, str]]] = {}
     for run in runs:
         if row := table.row(run):
-            by_arch.setdefault(run.arch, []).append(row)
-    if not by_arch:
+            by_system.setdefault(run.system, []).append(row)
+    if not by_system:
         return
-    width = max(map(len, by_arch))
-    print(f"\n{'architecture':<{width}}  seeds  BLEU           difference  p (per seed)         words/s  minutes")
-    for arch, rows in by_arch.items():
+    width = max(map(len, ["system", *by_system]))
+    print(f"\n{'system':<{width}}  seeds  BLEU           difference  p (per seed)         words/s  minutes")
+    for system, rows in by_system.items():
         scores = [float(row["bleu"]) for row in rows]
         differences = [float(row["difference"]) for row in rows if row["difference"]]
         spread = f"{statistics.mean(scores):6.2f} ± {statistics.stdev(scores) if len(scores) > 1 else 0:.2f}"
         difference = f"{statistics.mean(differences):+.2f}" if differences else "baseline"
         p_values = " ".join(row["p_value"] for row in rows) if differences else ""
         speed, minutes = _mean(rows, "words_per_second", ".0f"), _mean(rows, "train_minutes", ".1f")
-        print(
-            f"{arch:<{width}}  {len(rows):5}  {spread:<13}  {difference:>10}  {p_values:<19}  {speed:>7}  {minutes:>7}"
-        )
-    if baseline in by_arch:
-        print(f"BLEU: {by_arch[baseline][0]['signature']}")
+        quality = f"{spread:<13}  {difference:>10}  {p_values:<19}"
+        print(f"{system:<{width}}  {len(rows):5}  {quality}  {speed:>7}  {minutes:>7}")
+    if baseline in by_system:
+        print(f"BLEU: {by_system[baseline][0]['signature']}")

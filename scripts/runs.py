@@ -1,4 +1,4 @@
-"""One run of a recipe: an architecture and a seed, trained and decoded by fairseq; resumable."""
+"""One run of a recipe: a system and a seed, trained and decoded by fairseq; resumable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from checkout import commit, package
 from jobs import Job, lock, read_stamp, write_stamp
-from recipe import USER_DIR, Recipe, expand, load_recipe
+from recipe import USER_DIR, Recipe, expand
 from score import TestSet
 from training import LAST, checkpoint_updates, mend_last_checkpoint, train_log, training_facts
 
@@ -58,7 +58,10 @@ def _fingerprint(folder: Path) -> str:
 
 
 def settings_hash(recipe: Recipe, data: str) -> str:
-    """Eight hex digits that change with all that can change a result, beside architecture and seed: flags and data."""
+    """Eight hex digits that change with all that can change a result, beside architecture and seed: flags and data.
+
+    That of a system with further flags (Recipe.system) changes with its architecture as well.
+    """
     sections = {
         name: {key: str(entry.value) for key, entry in entries.items() if key not in NOT_SETTINGS}
         for name, entries in recipe.sections.items()
@@ -71,6 +74,7 @@ def settings_hash(recipe: Recipe, data: str) -> str:
 class Run:
     """Trains `arch` with `seed` on `data` under `folder`, then decodes the test set with the last checkpoint.
 
+    `system` is the name of the system where `recipe` is that of one (Recipe.system), else the architecture's.
     advance() is called again and again until it returns True; a failure raises JobFailed. What is finished is skipped,
     and a training that was killed continues from its last checkpoint.
     """
@@ -81,15 +85,19 @@ class Run:
     data: Prepared
     folder: Path
     threads: int = 1
+    system: str = ""
     _job: Job | None = field(default=None, repr=False)
     _held: IO[str] | None = field(default=None, repr=False)
     _step: str = "train"
     _log_size: int = 0  # of the training log when this process began to train
     _first: tuple[float, int] | None = None  # time and updates at its first sight of a new line there
 
+    def __post_init__(self) -> None:
+        self.system = self.system or self.arch
+
     @property
     def label(self) -> str:
-        return f"{self.arch} (seed {self.seed})"
+        return f"{self.system} (seed {self.seed})"
 
     @property
     def settings(self) -> str:
@@ -227,13 +235,13 @@ class Run:
     def status(self) -> str:
         """For the progress line."""
         if self._step == "generate":
-            return f"{self.arch} translates the test set"
+            return f"{self.system} translates the test set"
         log = train_log(self.folder, self._log_size)
         if not log:
-            return f"{self.arch} starts"
+            return f"{self.system} starts"
         last = log[max(log)]
         numbers = f"loss {float(last['loss']):.2f}, {float(last['wps']):.0f} words/s"
-        return f"{self.arch} {max(log)}/{self.updates} updates, {numbers}"
+        return f"{self.system} {max(log)}/{self.updates} updates, {numbers}"
 
     def seconds_left(self) -> float:
         """Estimate for this run: from its own speed once it is under way, from the recipe's expect_minutes before."""
@@ -254,10 +262,6 @@ class Run:
 
 
 @functools.lru_cache(maxsize=256)
-def _expansion(path: Path, stamp: float, section: str, arch: str) -> tuple[str, ...]:
-    return tuple(expand(load_recipe(path), section, arch=arch))
-
-
 def _expanded(recipe: Recipe, section: str, arch: str) -> tuple[str, ...]:
     """expand(), once for all seeds."""
-    return _expansion(recipe.path, recipe.path.stat().st_mtime, section, arch)
+    return tuple(expand(recipe, section, arch=arch))

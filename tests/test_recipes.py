@@ -31,11 +31,11 @@ RECIPES = sorted((ROOT / "configs").rglob("*.yaml"))
 @pytest.mark.parametrize("path", RECIPES, ids=[str(path.relative_to(ROOT / "configs")) for path in RECIPES])
 def test_every_recipe_expands_to_what_fairseq_accepts(path: Path) -> None:
     loaded = recipe.load_recipe(path)
-    archs = loaded.get("architectures") or [loaded.get("architecture", "transformer_mma_small")]
-    for arch in archs:
-        argv = recipe.expand(loaded, "train", arch=arch)
+    for system in [*loaded.get("architectures", []), *loaded.get("systems", {})] or ["transformer_mma_small"]:
+        arch, own = loaded.system(system)
+        argv = recipe.expand(own, "train", arch=arch)
         assert argv[argv.index("--max-update") + 1] == str(loaded.flag("train", "max_update"))
-        assert "--beam" in recipe.expand(loaded, "generate", arch=arch)
+        assert "--beam" in recipe.expand(own, "generate", arch=arch)
     if "data" in loaded.meta:
         assert (ROOT / loaded.get("data")["prepare"]).exists()
 
@@ -281,9 +281,9 @@ def test_compare_dry_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--archs", "transformer_nosuch"], "transformer_nosuch: no such architecture; there are .*transformer_mma"),
-        (["--archs", "transformer_mma_small,transformer_mma_tiny"], "architectures of different sizes"),
-        (["--archs", "transformer_mma_small,transformer_mma_small"], "an architecture is given twice"),
+        (["--systems", "transformer_nosuch"], "transformer_nosuch: no such architecture; there are .*transformer_mma"),
+        (["--archs", "transformer_mma_small,transformer_mma_tiny"], "systems of different sizes"),
+        (["--archs", "transformer_mma_small,transformer_mma_small"], "a system is given twice"),
         (["--seeds", "1,a"], "seeds are whole numbers"),
         (["--seeds", "1,1"], "a seed is given twice"),
         (["--jobs", "1000"], "--jobs 1000: with 1 thread"),
@@ -304,7 +304,7 @@ def test_compare_bad_options(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--arch", "lstm"], "--arch lstm: no such architecture; there are transformer_csan, transformer_mma"),
+        (["--arch", "lstm"], "--arch lstm: no such architecture; there are transformer_csan, transformer_man"),
         (["--data", "wmt"], "--data wmt: no such data set; there are multi30k, toy"),
         (["--data", "multi30k", "--local", "/none/there"], "--local /none/there: no such folder"),
         (["--out"], "--out needs a value"),
