@@ -40,7 +40,7 @@ EXTRAS = {
     "parse": ["stanza>=1.8,<2"],
     # Japanese tokenisation in sacreBLEU (MeCab).
     "ja": ["sacrebleu[ja]>=2.3,<3"],
-    # Heat maps and curves.
+    # Curves of the analyses; scripts/setup.sh installs it.
     "plot": ["matplotlib>=3.8,<4"],
 }
 

@@ -1,0 +1,1 @@
+"""What trained models do: measures on their attention, each with a command (``python -m …analysis.locality``)."""

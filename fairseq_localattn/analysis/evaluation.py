@@ -1,0 +1,99 @@
+"""A trained checkpoint and the batches of a data split, by fairseq's own loading; shared by the analyses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq import checkpoint_utils, utils
+from fairseq.logging import progress_bar
+from fairseq.models.transformer import TransformerModelBase
+from torch import Tensor
+
+from ..errors import UsageError
+from .attention_weights import STACKS
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model in evaluation mode and fp32 on its device, the task that it was trained on, and its ``--arch``."""
+
+    model: TransformerModelBase
+    task: Any
+    architecture: str
+    device: torch.device
+
+
+@dataclass(frozen=True)
+class Split:
+    """All batches of a split that the model can read: ``sentences`` in them, ``too_long`` left out."""
+
+    name: str
+    batches: Any
+    sentences: int
+    too_long: int
+
+
+def load_trained(path: str | Path, data: str | Path, cpu: bool = False) -> Trained:
+    """The model of a checkpoint, with the dictionaries of the folder ``data`` that fairseq-preprocess wrote.
+
+    On the GPU, if there is one, unless ``cpu``. Raises UsageError if a file is missing or is no checkpoint, the
+    dictionaries are others than in training, or the model is not a Transformer with encoder and decoder.
+    """
+    try:
+        models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(path)], arg_overrides={"data": str(data)}
+        )
+    except RuntimeError as error:
+        if "loading state_dict" not in str(error):
+            raise
+        detail = " ".join(str(error).split())[:200]
+        raise UsageError(
+            f"{path} does not fit the dictionaries in {data}: give the data of its training ({detail})"
+        ) from error
+    model = models[0]
+    if not isinstance(model, TransformerModelBase):
+        raise UsageError(f"{path} holds a {type(model).__name__}: only a Transformer with encoder and decoder will do")
+    device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
+    architecture = getattr(cfg.model, "arch", None) or cfg.model._name  # fairseq-hydra-train writes only the latter
+    return Trained(model.float().eval().to(device), task, architecture, device)
+
+
+def read_split(trained: Trained, name: str, max_tokens: int = 4000) -> Split:
+    """The batches of the split ``name``, each of at most ``max_tokens`` tokens with padding (on either side).
+
+    Sentences that are longer than the model's positions are left out. Raises UsageError if there is no such split, no
+    sentence in it that fits the model, or one longer than ``max_tokens``.
+    """
+    task = trained.task
+    task.load_dataset(name)
+    dataset = task.dataset(name)
+    positions = utils.resolve_max_positions(task.max_positions(), trained.model.max_positions())
+    fitting, too_long = dataset.filter_indices_by_size(dataset.ordered_indices(), positions)
+    if len(fitting) == 0:
+        raise UsageError(f"the split {name} has no sentence of at most {positions} tokens")
+    longest = int(dataset.num_tokens_vec(fitting).max())
+    if longest > max_tokens:
+        raise UsageError(f"--max-tokens {max_tokens}: {name} has a sentence of {longest} tokens; give that or more")
+    batches = task.get_batch_iterator(
+        dataset, max_tokens=max_tokens, max_positions=positions, ignore_invalid_inputs=True
+    ).next_epoch_itr(shuffle=False)
+    return Split(name, batches, len(fitting), len(too_long))
+
+
+def with_progress(split: Split, label: str) -> Any:
+    """fairseq's progress bar over the batches: a bar on a terminal; elsewhere a line every 20 batches, when logged."""
+    return progress_bar.progress_bar(split.batches, prefix=f"{label}, {split.name}", log_interval=20)
+
+
+def to_device(sample: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    return utils.move_to_cuda(sample, device) if device.type == "cuda" else sample
+
+
+def padding_masks(model: TransformerModelBase, net_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The padding of each stack's input, B×T, True = padding."""
+    inputs = dict(zip(STACKS, (net_input["src_tokens"], net_input["prev_output_tokens"]), strict=True))
+    return {stack: tokens.eq(getattr(model, stack).padding_idx) for stack, tokens in inputs.items()}

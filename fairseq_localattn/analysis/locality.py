@@ -1,0 +1,224 @@
+"""How local attention is: its share within w positions of the query (Eq. 13, Table 5 of Fan et al., NAACL 2021).
+
+    python -m fairseq_localattn.analysis.locality DATA --path CHECKPOINT [--path CHECKPOINT2] [--gen-subset test]
+        [--windows 1,2,4] [--layers 1,3,6] [--stack encoder|decoder|both] [--csv FILE] [--plot FILE]
+
+``attn_s[w] = 1/|D| Σ_X 1/T Σ_j Σ_{|k-j| ≤ w} s[j,k]``, where s is a sublayer's attention averaged over heads, D the
+split and T the tokens of a sentence as the model sees them: sub-words and the end-of-sentence symbol (which the decoder
+sees in front). So each sentence counts the same, however long it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import UsageError
+from ..placement import parse_layers
+from .attention_weights import STACKS, Sublayer, collect_weights, self_attentions
+from .evaluation import Split, Trained, load_trained, padding_masks, read_split, to_device, with_progress
+from .locality_report import Row, check_output, check_plot, draw, table, write_csv
+
+
+def share_within(weights: Tensor, padding: Tensor | None, windows: Sequence[int]) -> Tensor:
+    """The share of each sentence's attention within w positions of the query: ``1/T Σ_j Σ_{|k-j| ≤ w} s[j,k]``.
+
+    Its mean over the sentences of a data set is Eq. 13; its sums over batches can be added up.
+
+    Args:
+        weights: B×T×T, the weight of key k (last) for query j; averaged over heads.
+        padding: B×T, True = padding, on either side or both; None = there is none. Padded keys count for nothing.
+        windows: w, 0 or more each.
+
+    Returns B×W in fp64; NaN for a sentence that is nothing but padding. Raises ValueError for weights that are not
+    square and for a negative window.
+    """
+    if weights.dim() != 3 or weights.size(1) != weights.size(2):
+        raise ValueError(f"weights of self-attention are B×T×T, not {'×'.join(map(str, weights.shape))}")
+    if any(window < 0 for window in windows):
+        raise ValueError(f"a window is 0 or more positions to either side, not {min(windows)}")
+    batch, length, _ = weights.shape
+    if padding is None:
+        padding = torch.zeros(batch, length, dtype=torch.bool, device=weights.device)
+    weights = weights.double().masked_fill(padding[:, :, None] | padding[:, None, :], 0)
+    # One running sum over the keys serves all windows: what is before the last key seen, less what is before the first.
+    before = F.pad(weights.cumsum(dim=2), (1, 0))
+    query = torch.arange(length, device=weights.device)[:, None]
+    window = torch.tensor([min(w, length) for w in windows], dtype=torch.long, device=weights.device)
+    first, end = (query - window).clamp(min=0), (query + window + 1).clamp(max=length)  # T×W
+    inside = before.gather(2, end.expand(batch, -1, -1)) - before.gather(2, first.expand(batch, -1, -1))
+    return inside.sum(dim=1) / (~padding).sum(dim=1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class Locality:
+    """``shares``: of each sublayer, by window, from 0 to 1; ``tokens``: of each stack; ``sentences`` of the split."""
+
+    windows: tuple[int, ...]
+    shares: dict[Sublayer, list[float]]
+    sentences: int
+    tokens: dict[str, int]
+
+
+def measure(
+    trained: Trained, split: Split, attentions: Mapping[Sublayer, nn.Module], windows: Sequence[int], label: str = ""
+) -> Locality:
+    """Eq. 13 for these self-attentions of the model, over a whole split. ``label`` is shown with the progress.
+
+    Raises RuntimeError if a sentence of the split was not among the batches, or came twice.
+    """
+    model, zero = trained.model, torch.zeros((), device=trained.device)
+    totals: dict[Sublayer, Tensor] = {}  # in the order in which they run
+    tokens = {stack: zero.long() for stack in STACKS}
+    seen: list[int] = []
+    progress = with_progress(split, label)
+    with collect_weights(attentions) as weights, torch.inference_mode():
+        for batch in progress:
+            seen += batch["id"].tolist()
+            sample = to_device(batch, trained.device)
+            model(**sample["net_input"], features_only=True)
+            padding = padding_masks(model, sample["net_input"])
+            for sublayer, attention in weights.items():
+                shares = share_within(attention, padding[sublayer.stack], windows)
+                totals[sublayer] = totals.get(sublayer, zero) + shares.sum(dim=0)
+            for stack, mask in padding.items():
+                tokens[stack] = tokens[stack] + (~mask).sum()
+            progress.log({"sentences": len(seen)})
+    if not len(seen) == len(set(seen)) == split.sentences:
+        raise RuntimeError(f"{len(seen)} sentences were read, {len(set(seen))} different, of {split.sentences}")
+    means = {sublayer: (total / split.sentences).tolist() for sublayer, total in totals.items()}
+    return Locality(tuple(windows), means, split.sentences, {stack: int(count) for stack, count in tokens.items()})
+
+
+def select(trained: Trained, stacks: Sequence[str], layers: str) -> dict[Sublayer, nn.Module]:
+    """The self-attentions of ``layers`` (as ``1,3,6``, ``1-3`` or ``all``) of each stack.
+
+    Raises UsageError for a layer beyond a stack, and if no self-attention is left.
+    """
+    chosen = {stack: parse_layers(layers, "--layers", len(getattr(trained.model, stack).layers)) for stack in stacks}
+    found = self_attentions(trained.model, stacks)
+    found = {sublayer: module for sublayer, module in found.items() if sublayer.layer - 1 in chosen[sublayer.stack]}
+    if not found:
+        raise UsageError(f"--layers {layers}: {trained.architecture} has no self-attention there ({', '.join(stacks)})")
+    return found
+
+
+def rows_of(locality: Locality, checkpoint: str, architecture: str, split: str) -> list[Row]:
+    """One row a sublayer and window."""
+    return [
+        Row(
+            checkpoint=checkpoint,
+            architecture=architecture,
+            split=split,
+            stack=sublayer.stack,
+            layer=sublayer.layer,
+            sublayer=sublayer.name,
+            kind=sublayer.kind,
+            window=window,
+            share=100 * share,
+            sentences=locality.sentences,
+            tokens=locality.tokens[sublayer.stack],
+        )
+        for sublayer, shares in locality.shares.items()
+        for window, share in zip(locality.windows, shares, strict=True)
+    ]
+
+
+def parse_windows(text: str) -> tuple[int, ...]:
+    """``1,2,4`` in ascending order, each once. Raises UsageError for anything but whole numbers from 0."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() for word in words):
+        raise UsageError(f"--windows {text}: give whole numbers from 0, as in 1,2,4")
+    return tuple(sorted({int(word) for word in words}))
+
+
+def checkpoint_names(paths: Sequence[str], names: Sequence[str]) -> list[str]:
+    """What each checkpoint is called: ``names``, else its file's name, or its path where files share a name.
+
+    Raises UsageError if there are not as many names as paths, or two are the same.
+    """
+    if not names:
+        files = [Path(path).name for path in paths]
+        names = files if len(set(files)) == len(files) else list(paths)
+    if len(names) != len(paths):
+        raise UsageError(f"--name: {len(names)} given for {len(paths)} --path; give one each, in the same order")
+    if len(set(names)) != len(names):
+        raise UsageError(f"two checkpoints are called {max(names, key=list(names).count)}: give each its own --name")
+    return list(names)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m fairseq_localattn.analysis.locality",
+        description="Print how much of a model's self-attention lies within w positions of the query, in percent "
+        "(Eq. 13 and Table 5 of Fan et al. 2021), by sublayer and layer.",
+    )
+    parser.add_argument("data", metavar="DATA", help="folder that fairseq-preprocess wrote")
+    parser.add_argument("--path", action="append", required=True, metavar="CHECKPOINT", help="may be repeated")
+    parser.add_argument("--name", action="append", default=[], help="what to call each checkpoint, in the same order")
+    parser.add_argument("--gen-subset", default="test", metavar="SPLIT", help="split to measure (default: test)")
+    parser.add_argument("--windows", default="0,1,2,4,8,16,32", metavar="W,W", help="w (default: %(default)s)")
+    parser.add_argument(
+        "--stack", choices=[*STACKS, "both"], default="encoder", help="default: encoder, as in the paper"
+    )
+    parser.add_argument(
+        "--layers", default="all", metavar="L,L", help="layers from 1, as in 1,3,6 or 1-3 (default: all)"
+    )
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the table as CSV as well")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the share against w (.png, .pdf, .svg)")
+    parser.add_argument("--max-tokens", type=int, default=4000, metavar="N", help="of a batch (default: %(default)s)")
+    parser.add_argument("--cpu", action="store_true", help="do not use the GPU")
+    return parser
+
+
+def show_progress_alone() -> None:
+    """Of what fairseq, torch and matplotlib tell on stderr, keep the progress and fairseq's warnings."""
+    logging.basicConfig()
+    logging.getLogger().setLevel(logging.WARNING)
+    logging.getLogger("fairseq.logging.progress_bar").setLevel(logging.INFO)
+    # Of the loader's pinned memory and of fairseq's masks, neither of which matters here.
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"torch\.")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print the table of each checkpoint; write CSV and plot where asked for."""
+    args = make_parser().parse_args(argv)
+    show_progress_alone()
+    # What a mistake can end is checked before the work begins.
+    windows = parse_windows(args.windows)
+    names = checkpoint_names(args.path, args.name)
+    for path in args.path:
+        if not Path(path).is_file():
+            raise UsageError(f"--path {path}: no such file")
+    for flag, file in (("--csv", args.csv), ("--plot", args.plot)):
+        if file is not None:
+            check_output(file, flag)
+    if args.plot is not None:
+        check_plot(args.plot)
+
+    rows: list[Row] = []
+    for path, name in zip(args.path, names, strict=True):
+        trained = load_trained(path, args.data, args.cpu)
+        attentions = select(trained, STACKS if args.stack == "both" else [args.stack], args.layers)
+        split = read_split(trained, args.gen_subset, args.max_tokens)
+        measured = rows_of(measure(trained, split, attentions, windows, name), name, trained.architecture, split.name)
+        print(table(measured), flush=True)
+        if split.too_long:
+            print(f"{split.too_long} sentences are not counted: they are longer than the model's positions\n")
+        rows += measured
+    if args.csv is not None:
+        write_csv(rows, args.csv)
+    if args.plot is not None:
+        draw(rows).savefig(args.plot, dpi=150)
+
+
+if __name__ == "__main__":
+    main()

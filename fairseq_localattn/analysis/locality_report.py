@@ -1,0 +1,136 @@
+"""The locality measure as a table like Table 5 of Fan et al. (2021), as CSV and as a plot."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+from ..errors import UsageError
+
+# A colour for each kind of sublayer, a shade of it for each layer: the darkest is the highest.
+COLOURS = ("Blues", "Oranges", "Greens", "Purples", "Reds", "Greys")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the CSV. ``share``: percent; ``tokens``: of the stack's side of the data, end of sentence included."""
+
+    checkpoint: str
+    architecture: str
+    split: str
+    stack: str
+    layer: int
+    sublayer: str
+    kind: str
+    window: int
+    share: float
+    sentences: int
+    tokens: int
+
+
+def check_output(path: Path, flag: str) -> None:
+    """Make the folder of a file to be written. Raises UsageError if the file cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{flag} {path}: {error.strerror}: {error.filename}") from error
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"{flag} {path}: cannot be written; give the name of a file in a folder of yours")
+
+
+def distinct(values: Iterable[Any]) -> list[Any]:
+    """Each value once, in the order in which it first comes."""
+    return list(dict.fromkeys(values))
+
+
+def labels(rows: Sequence[Row]) -> dict[tuple[str, str], str]:
+    """(kind, sublayer) → what to call it: its kind in capitals, with the module's name where one kind has several."""
+    pairs = distinct((row.kind, row.sublayer) for row in rows)
+    kinds = [kind for kind, _ in pairs]
+    return {(kind, name): kind.upper() + (f" {name}" if kinds.count(kind) > 1 else "") for kind, name in pairs}
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows of one checkpoint as text: for each stack a table of sublayer by window (rows) and layer (columns)."""
+    first = rows[0]
+    lines = [f"{first.checkpoint} ({first.architecture}), {first.split}: {first.sentences:,} sentences"]
+    for stack in distinct(row.stack for row in rows):
+        part = [row for row in rows if row.stack == stack]
+        names = labels(part)
+        layers = sorted({row.layer for row in part})
+        share = {(row.window, row.kind, row.sublayer, row.layer): f"{row.share:.2f}" for row in part}
+        width = max(map(len, names.values()))
+        lines.append(f"{stack}, {part[0].tokens:,} tokens: % of attention within w")
+        lines.append(f"{'':{width}}     w" + "".join(f"{f'#{layer}':>8}" for layer in layers))
+        for window in sorted({row.window for row in part}):
+            for pair, name in names.items():
+                cells = [share.get((window, *pair, layer), "-") for layer in layers]
+                lines.append(f"{name:{width}}{window:6}" + "".join(f"{cell:>8}" for cell in cells))
+    return "\n".join([*lines, ""])
+
+
+def write_csv(rows: Sequence[Row], path: Path) -> None:
+    """Write all rows; a file that is there is replaced. ``share`` in percent, to four decimals."""
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({**asdict(row), "share": f"{row.share:.4f}"} for row in rows)
+
+
+def _matplotlib(module: str) -> Any:
+    """A module of matplotlib, imported only when a plot is asked for. Raises UsageError where it is not installed."""
+    try:
+        return importlib.import_module(f"matplotlib{module}")
+    except ImportError as error:
+        raise UsageError(f"--plot needs matplotlib ({error}): pip install 'fairseq_localattn[plot]'") from error
+
+
+def check_plot(path: Path) -> None:
+    """Raise UsageError if matplotlib is missing or does not write files of this kind."""
+    known = _matplotlib(".backends.backend_agg").FigureCanvasAgg.get_supported_filetypes()
+    if path.suffix[1:].lower() not in known:
+        raise UsageError(
+            f"--plot {path}: the name must end in one of {', '.join('.' + kind for kind in sorted(known))}"
+        )
+
+
+def draw(rows: Sequence[Row]) -> Any:
+    """The share against w as a matplotlib ``Figure``: a line for each sublayer and layer, a panel for each checkpoint
+    (columns) and stack (rows). It needs no display.
+    """
+    figure = _matplotlib(".figure").Figure(layout="constrained")
+    _matplotlib(".backends.backend_agg").FigureCanvasAgg(figure)
+    checkpoints, stacks = distinct(row.checkpoint for row in rows), distinct(row.stack for row in rows)
+    figure.set_size_inches(4.8 * len(checkpoints), 4.4 * len(stacks))
+    grid = figure.subplots(len(stacks), len(checkpoints), sharex=True, sharey=True, squeeze=False)
+    grid[0, 0].set_ylim(0, 102)
+    kinds = distinct((row.kind, row.sublayer) for row in rows)
+    maps = {pair: _matplotlib("").colormaps[COLOURS[n % len(COLOURS)]] for n, pair in enumerate(kinds)}
+    depth = max(row.layer for row in rows)
+    for panels, stack in zip(grid, stacks, strict=True):
+        panels[0].set_ylabel(f"{stack}: attention within w, %")
+        for axes, checkpoint in zip(panels, checkpoints, strict=True):
+            part = [row for row in rows if (row.checkpoint, row.stack) == (checkpoint, stack)]
+            names = labels(part)
+            for layer, pair in distinct((row.layer, (row.kind, row.sublayer)) for row in part):
+                line = [row for row in part if (row.layer, (row.kind, row.sublayer)) == (layer, pair)]
+                style = {"color": maps[pair](0.35 + 0.6 * layer / depth), "label": f"{names[pair]} #{layer}"}
+                axes.plot([row.window for row in line], [row.share for row in line], marker="o", markersize=3, **style)
+            axes.grid(alpha=0.3)
+            if part:  # a checkpoint may have no self-attention in one of the stacks
+                axes.legend(fontsize="small")
+    windows = sorted({row.window for row in rows})
+    for axes, checkpoint in zip(grid[0], checkpoints, strict=True):
+        first = next(row for row in rows if row.checkpoint == checkpoint)
+        axes.set_title(f"{fill(checkpoint, 40)}\n{first.architecture}, {first.split}", fontsize="medium")
+    for axes in grid[-1]:
+        axes.set_xscale("symlog", base=2, linthresh=1)
+        axes.set_xticks(windows, [str(window) for window in windows])
+        axes.set_xlabel("w: distance from the query, in tokens")
+    return figure
