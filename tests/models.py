@@ -40,6 +40,7 @@ PLACEMENTS = {
     "man-c4-post-norm": ("transformer_man_tiny", _man("san,dman,ffn", "--man-post-norm")),
     "man-after-ffn": ("transformer_man_tiny", _man("san,ffn,ffn,dman", "--man-head-activation", "gelu")),
     "man-encoder-only": ("transformer_man_tiny", ["--man-decoder-layers", "none", "--man-head-activation", "relu"]),
+    "man-checkpointed": ("transformer_man_tiny", ["--checkpoint-activations"]),
     "man-mixed-layers": ("transformer_man_tiny", ["--man-encoder-layers", "2", "--man-decoder-layers", "1"]),
     "csan-all": ("transformer_csan_tiny", ["--csan-encoder-layers", "all", "--csan-window", "3"]),
 }
