@@ -64,8 +64,70 @@ def mma(q: Tensor, k: Tensor, v: Tensor, kinds: list[str], w: int, exists: Tenso
     return torch.stack(rows)
 
 
-def module_output(module: Any, x: Tensor, padding: Tensor, attend: Callable[..., Tensor]) -> Tensor:
-    """A module's output T×B×C with a reference ``attend(q, k, v, exists)`` of one sentence, by its own projections."""
+def static_mask(boundary: float | None, exists: Tensor, causal: bool) -> Tensor:
+    """SM of one sentence, T×T, Eq. 11 of Fan et al. 2021: 1 where |t - s| <= b. exists: T, False at padding.
+
+    None is SMAN_1, b = sqrt(L)/2: L counts the sentence's words, or in the causal case those up to the query.
+    """
+    length = exists.numel()
+    rows = []
+    for t in range(length):
+        words = sum(bool(exists[s]) for s in range(length) if not (causal and s > t))
+        b = math.sqrt(words) / 2 if boundary is None else boundary
+        rows.append([1.0 if abs(t - s) <= b else 0.0 for s in range(length)])
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def dynamic_mask(x: Tensor, w: Tensor, distances: dict[int, Tensor], U: Tensor) -> Tensor:
+    """DM of one sentence, H×T×T, Eq. 12 of Fan et al. 2021, at least 1e-10.
+
+    x: T×C; w: C; ``distances``: P by t - s, of which the ends stand for all that is beyond; U: H.
+    """
+    nearest, farthest = min(distances), max(distances)
+    by_head = []
+    for i in range(U.numel()):
+        rows = []
+        for t in range(x.size(0)):
+            by_query = (x[t] * w).sum()
+            clipped = [max(nearest, min(farthest, t - s)) for s in range(x.size(0))]
+            rows.append(torch.stack([by_query + distances[d] + U[i] for d in clipped]))
+        by_head.append(torch.stack(rows))
+    return torch.sigmoid(torch.stack(by_head)).clamp(min=1e-10)
+
+
+def mask_weights(q: Tensor, k: Tensor, mask: Tensor, exists: Tensor, causal: bool) -> Tensor:
+    """S_M(Q, K) of one sentence, H×T×T, Eq. 4 of Fan et al. 2021; A_M is this times V.
+
+    q, k: H×T×D; ``mask``: M, H×T×T. Padding and, in the causal case, the future have M = 0 besides.
+    """
+    heads, length, width = q.shape
+    by_head = []
+    for h in range(heads):
+        rows = []
+        for i in range(length):
+            there = [float(exists[j] and not (causal and j > i)) for j in range(length)]
+            M = mask[h, i] * torch.tensor(there, dtype=torch.float64)
+            if not M.any():  # a padded query may see nothing; what it becomes is not compared
+                M = torch.eye(length, dtype=torch.float64)[i]
+            share = torch.stack([M[j] * torch.exp((q[h, i] * k[h, j]).sum() / math.sqrt(width)) for j in range(length)])
+            rows.append(share / sum(share))
+        by_head.append(torch.stack(rows))
+    return torch.stack(by_head)
+
+
+def module_output(
+    module: Any,
+    x: Tensor,
+    padding: Tensor,
+    attend: Callable[..., Tensor],
+    activation: Callable[[Tensor], Tensor] | None = None,
+    takes_input: bool = False,
+) -> Tensor:
+    """A module's output T×B×C with a reference ``attend(q, k, v, exists)`` of one sentence, by its own projections.
+
+    ``activation``: on the joined heads (F in Eq. 5 of Fan et al. 2021). ``takes_input``: ``attend`` also gets the
+    sentence's input T×C, as ``attend(q, k, v, exists, x)``.
+    """
     outputs = []
     for b in range(x.size(1)):
 
@@ -74,7 +136,8 @@ def module_output(module: Any, x: Tensor, padding: Tensor, attend: Callable[...,
             return torch.stack(projected.chunk(module.num_heads, dim=-1))
 
         q, k, v = split(module.q_proj), split(module.k_proj), split(module.v_proj)
-        heads = attend(q, k, v, ~padding[b])
+        heads = attend(q, k, v, ~padding[b], *([x[:, b]] if takes_input else []))
         joined = torch.cat(list(heads), dim=-1)
+        joined = joined if activation is None else activation(joined)
         outputs.append(joined @ module.out_proj.weight.T + module.out_proj.bias)
     return torch.stack(outputs, dim=1)

@@ -8,6 +8,7 @@ and head dynamic mask attention (DMAN, Eq. 12).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 import torch
@@ -19,8 +20,8 @@ from ..banded import banded_attention
 
 # F of Eq. 5. The paper's self-attention has the identity (Eq. 7).
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor] | None] = {"none": None, "relu": F.relu, "gelu": F.gelu}
-# log of the least value of a dynamic mask, 1e-10: no key is ever quite closed, and its gradient ends there.
-LOWEST_LOG_MASK = -23.03
+# The least value of a dynamic mask is 1e-10: no key is ever quite closed, and the mask's gradient ends there.
+LOWEST_LOG_MASK = math.log(1e-10)
 
 
 class MaskAttention(LocalAttention):
@@ -103,16 +104,21 @@ class DynamicMaskAttention(MaskAttention):
         nn.init.normal_(self.head_mask)
 
     def score_bias(self, frame: Frame, query: Tensor, q: Tensor, key_side: Mapping[str, Tensor]) -> Tensor:
-        """``log M``, B×H×T×S, in fp32 or better: the sum would lose small differences of P in half precision."""
+        """``log M``, B×H×T×S, in fp32 or better, less its greatest value in each row where the scores are in half.
+
+        In half precision z would lose small differences of P, and so would log M far from 0. What all keys of a query
+        have in common goes: the softmax does not see it.
+        """
         precision = torch.promote_types(query.dtype, torch.float32)
-        by_query = F.linear(query.to(precision), self.query_mask.weight.to(precision)).permute(1, 2, 0)  # B×1×T
-        by_distance = self._distances(frame, precision)  # T×S
+        # A product and a sum: autocast would take a matrix product back to half precision.
+        by_query = (query.to(precision) * self.query_mask.weight.to(precision)[0]).sum(-1).T[:, None, :]  # B×1×T
         by_head = self.head_mask.to(precision)[:, None, None]
-        z = by_query[..., None] + (by_distance + by_head)
-        return F.logsigmoid(z).clamp(min=LOWEST_LOG_MASK)
+        z = by_query[..., None] + (self._distances(frame, precision) + by_head)
+        log_mask = F.logsigmoid(z).clamp(min=LOWEST_LOG_MASK)
+        return log_mask if q.dtype == precision else log_mask - log_mask.detach().amax(-1, keepdim=True)
 
     def _distances(self, frame: Frame, dtype: torch.dtype) -> Tensor:
-        """P_{t-s}, T×S. One entry for each of the T+S-1 distances, of which a row is a stretch.
+        """P_{t-s}, T×S. There are T+S-1 distances, and a row is a stretch of them.
 
         Taking the T·S entries from the table itself would make the backward pass a sum by index over all of them.
         """
@@ -127,7 +133,7 @@ class DynamicMaskAttention(MaskAttention):
 
 
 class StaticMaskAttention(MaskAttention):
-    """SMAN: ``M[t, s] = 1`` where ``|t - s| ≤ b``, else 0 (Eq. 11). Time and memory are linear in the length.
+    """SMAN: ``M[t, s] = 1`` where ``|t - s| ≤ b``, else 0 (Eq. 11). Time and memory go with T·b, not with T².
 
     Args:
         boundary: b, 0 or more; 0 is M = I. None: ``b = √L / 2`` of each sentence's length L, padding not counted.
@@ -166,11 +172,11 @@ class StaticMaskAttention(MaskAttention):
     def _widths(self, frame: Frame, device: torch.device) -> Tensor:
         """√L / 2 for a query at each key position: B×S, or 1×S without padding."""
         if frame.key_padding_mask is None:
-            real = torch.ones(1, frame.key_length, device=device)
+            real = torch.ones(1, frame.key_length, dtype=torch.long, device=device)
         else:
-            real = (~frame.key_padding_mask.to(torch.bool)).to(torch.float32)
+            real = (~frame.key_padding_mask.to(torch.bool)).long()
         length = real.cumsum(1) if self.causal else real.sum(1, keepdim=True).expand_as(real)
-        return length.sqrt() / 2
+        return length.to(torch.float32).sqrt() / 2
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, boundary={'√L/2' if self.boundary is None else self.boundary}"
