@@ -111,6 +111,24 @@ def test_every_sublayer_has_dropout_and_residual(order: str) -> None:
     assert torch.equal(layer(x, None), x), "a feed-forward network without activation dropout"
 
 
+def test_masks_and_attention_weights_pass_as_in_fairseqs_layers() -> None:
+    """The encoder layer heeds ``attn_mask``; the decoder layer returns cross-attention's weights when fairseq's does."""
+    ours = build(TINY, in_both("san,san,ffn")).eval()
+    plain = build(baseline_of(TINY), ["--encoder-normalize-before", "--decoder-normalize-before"]).eval()
+    x, mask = torch.randn(5, 2, 64), torch.ones(5, 5).triu(1)
+    encoder, decoder = ours.encoder.layers[0], ours.decoder.layers[0]
+    changed = x.clone()
+    changed[4] = torch.randn(2, 64)
+    torch.testing.assert_close(encoder(x, None, mask)[:4], encoder(changed, None, mask)[:4])
+    assert (encoder(x, None)[:4] - encoder(changed, None)[:4]).abs().max() > 1e-3
+    for training in (True, False):
+        for asked in ({}, {"need_attn": True}, {"need_head_weights": True}):
+            got, wanted = (layer.train(training)(x, x, **asked)[1] for layer in (decoder, plain.decoder.layers[0]))
+            assert (got is None) == (wanted is None) and (got is None or got.shape == wanted.shape), (training, asked)
+    decoder.make_generation_fast_(need_attn=False)
+    assert decoder(x, x)[1] is None
+
+
 @pytest.mark.parametrize("order", ["dman,san,ffn", "san,dman,ffn", "ffn,san,ffn", "san,ffn,sman"])
 def test_weights_of_a_plain_transformer_find_their_place(order: str) -> None:
     """With san and ffn in the order, all weights of fairseq's Transformer load; only the further sublayers' lack."""

@@ -11,7 +11,7 @@ from fairseq_localattn import banded
 from fairseq_localattn.attention import LocalAttention
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, MaskAttention, StaticMaskAttention
 from test_masked import every_module, every_path, every_side, expected, make, outcome, run
-from test_mechanisms import DIM, HEADS, future, random_case
+from test_mechanisms import DIM, HEADS, LargestTensor, future, random_case
 
 
 @every_module
@@ -28,6 +28,20 @@ def test_no_position_sees_the_future(name: str) -> None:
         after, _ = run(module, changed, causal=True)
         torch.testing.assert_close(after[:p], before[:p], rtol=0, atol=1e-12)
         assert (after[p] - before[p]).abs().amax(-1).min() > 1e-3
+
+
+@every_module
+def test_a_query_that_may_see_no_key_stays_finite(name: str) -> None:
+    """A whole row of -inf in ``attn_mask``."""
+    module = make(name)
+    x = torch.randn(5, 2, DIM)
+    mask = torch.zeros(5, 5)
+    mask[3] = float("-inf")
+    free, _ = module(x, x, x, need_weights=False)
+    for weights in (True, False):
+        out, _ = module(x, x, x, attn_mask=mask, need_weights=weights)
+        assert out.isfinite().all()
+        torch.testing.assert_close(out[:3], free[:3])
 
 
 @every_path
@@ -49,6 +63,23 @@ def test_step_by_step_equals_the_full_pass(name: str, left: bool, block: int, mo
             mask = future(18)[a:b, :b] if b - a > 1 else None
             outputs.append(module(chunk, chunk, chunk, **options, attn_mask=mask, need_weights=False)[0])
         torch.testing.assert_close(torch.cat(outputs)[real], full[real])
+
+
+@every_module
+def test_a_step_takes_time_linear_in_what_is_cached(name: str) -> None:
+    """One word after 1,000 and after 2,000: the largest tensor that is made grows as they do."""
+
+    def largest(length: int) -> int:
+        module, state = make(name, causal=True), {}
+        x = torch.zeros(length + 1, 1, DIM)
+        options = {"incremental_state": state, "need_weights": False}
+        with torch.no_grad():
+            module(x[:length], x[:length], x[:length], **options)
+            with LargestTensor() as mode:
+                module(x[length:], x[length:], x[length:], **options)
+        return mode.size
+
+    assert largest(2000) <= 2.1 * largest(1000)
 
 
 # ---------------------------------------------------------------------------------------------- weights, repeatability

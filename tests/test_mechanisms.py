@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import references
 from fairseq_localattn import banded
@@ -35,6 +36,19 @@ def random_case(lengths: list[int], left: bool, seed: int = 0) -> tuple[Tensor, 
 def future(length: int) -> Tensor:
     """fairseq's causal mask: T×T, -inf above the diagonal."""
     return torch.full((length, length), float("-inf"), dtype=torch.float64).triu(1)
+
+
+class LargestTensor(TorchDispatchMode):
+    """Keeps the number of elements of the largest tensor that is made meanwhile."""
+
+    size = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        out = func(*args, **(kwargs or {}))
+        for tensor in out if isinstance(out, (tuple, list)) else (out,):
+            if isinstance(tensor, Tensor):
+                self.size = max(self.size, tensor.numel())
+        return out
 
 
 def check(module: LocalAttention, attend: Callable[..., Tensor], x: Tensor, padding: Tensor, causal: bool) -> None:
@@ -194,22 +208,11 @@ def test_dropout_is_on_the_weights(name: str, block: int, monkeypatch: pytest.Mo
 )
 def test_a_window_makes_no_quadratic_tensor(make: Callable[..., LocalAttention]) -> None:
     """Every tensor that a forward and backward pass makes grows linearly with the length."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Largest(TorchDispatchMode):
-        size = 0
-
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-            out = func(*args, **(kwargs or {}))
-            for tensor in out if isinstance(out, (tuple, list)) else (out,):
-                if isinstance(tensor, Tensor):
-                    self.size = max(self.size, tensor.numel())
-            return out
 
     def largest(length: int) -> int:
         module = make(DIM, HEADS, self_attention=True)
         x = torch.randn(length, 1, DIM, requires_grad=True)
-        with Largest() as mode:
+        with LargestTensor() as mode:
             module(x, x, x, need_weights=False)[0].sum().backward()
         return mode.size
 
