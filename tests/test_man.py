@@ -112,7 +112,7 @@ def test_every_sublayer_has_dropout_and_residual(order: str) -> None:
 
 
 def test_masks_and_attention_weights_pass_as_in_fairseqs_layers() -> None:
-    """The encoder layer heeds ``attn_mask``; the decoder layer returns cross-attention's weights when fairseq's does."""
+    """The encoder layer heeds ``attn_mask``; the decoder layer returns the weights when fairseq's does."""
     ours = build(TINY, in_both("san,san,ffn")).eval()
     plain = build(baseline_of(TINY), ["--encoder-normalize-before", "--decoder-normalize-before"]).eval()
     x, mask = torch.randn(5, 2, 64), torch.ones(5, 5).triu(1)
