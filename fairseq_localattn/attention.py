@@ -352,8 +352,12 @@ def combine_masks(frame: Frame, window: Tensor | None, bias: Tensor | None, dtyp
             added = frame.attn_mask.clamp(min=lowest)  # fairseq's causal mask has -inf
             bias = added if bias is None else bias + added
     if bias is not None:
-        bias = bias.to(dtype)
-        return bias if hidden is None else bias.masked_fill(hidden, lowest)
+        bias = bias if hidden is None else bias.masked_fill(hidden, lowest)
+        if bias.dtype != dtype:
+            # In half precision numbers far from 0 are coarse. What the visible keys of a query have in common goes: the
+            # softmax does not see it.
+            bias = bias - bias.detach().amax(-1, keepdim=True)
+        return bias.to(dtype)
     if hidden is None:
         return None
     return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, lowest)

@@ -46,7 +46,7 @@ def banded_attention(
     head_span: int = 1,
     dropout: float = 0.0,
     need_weights: bool = False,
-    half_widths: Tensor | None = None,
+    width_of_query: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Scaled dot-product attention of queries B×H×T×D over the band of keys and values B×H×S×D.
 
@@ -57,20 +57,21 @@ def banded_attention(
         head_span: heads seen, odd; 1 = the query's own.
         dropout: rate on the weights.
         need_weights: also return the weights B×H×T×S, summed over the heads seen. This does make a T×S tensor.
-        half_widths: (B or 1)×S, for a query at each key position, where bands differ; none above ``half_width``.
+        width_of_query: (B or 1)×S, the half width for a query at each key position, where they differ; at most
+            ``half_width``.
 
     Positions outside the sentence, padding, and heads before the first or after the last get no weight.
     """
     half_width = min(half_width, k.size(2) - 1)
     block = max(MIN_BLOCK, half_width)
     if q.size(2) <= block:
-        return _one_block(q, k, v, frame, half_width, head_span, dropout, need_weights, half_widths)
+        return _one_block(q, k, v, frame, half_width, head_span, dropout, need_weights, width_of_query)
     # Empty queries in front give queries and keys one origin, which the blocks rely on. A full pass adds none.
     length, lead = q.size(2), frame.offset
     q = F.pad(q, (0, 0, lead, k.size(2) - lead - length))
     blocks = -(-k.size(2) // block)
     room = blocks * block - k.size(2)
-    band = _band(frame, half_width, block, blocks, room, q.device, half_widths)
+    band = _band(frame, half_width, block, blocks, room, q.device, width_of_query)
     q, k, v = (F.pad(x, (0, 0, 0, room)) for x in (q, k, v))
     attended, weights = _attend_stretches(
         q.unflatten(2, (blocks, block)),
@@ -96,7 +97,7 @@ def _one_block(
     head_span: int,
     dropout: float,
     need_weights: bool,
-    half_widths: Tensor | None,
+    width_of_query: Tensor | None,
 ) -> tuple[Tensor, Tensor | None]:
     """All queries in one block, over the keys that any of them reaches: in a decoding step the last half_width + 1."""
     first = max(0, frame.offset - half_width)
@@ -104,7 +105,7 @@ def _one_block(
     key_index = torch.arange(first, last, device=q.device)
     end = frame.offset + q.size(2)
     query_index = torch.arange(frame.offset, end, device=q.device)
-    reach = half_width if half_widths is None else half_widths[:, frame.offset : end, None]
+    reach = half_width if width_of_query is None else width_of_query[:, frame.offset : end, None]
     hidden = local_window((key_index[None, :] - query_index[:, None])[None], reach)
     if frame.key_padding_mask is not None:
         hidden = hidden | frame.key_padding_mask[:, None, first:last].to(torch.bool)
@@ -124,7 +125,7 @@ def _band(
     blocks: int,
     room: int,
     device: torch.device,
-    half_widths: Tensor | None,
+    width_of_query: Tensor | None,
 ) -> _Band:
     """Positions and masks of equal blocks over all key positions; ``room`` positions are added behind the last key."""
     starts = torch.arange(blocks, device=device)[:, None] * block
@@ -136,8 +137,8 @@ def _band(
     padding = F.pad(padding.to(torch.bool), (0, room), value=True)
     absent = stretches(padding[..., None], block, half_width, fill=True)[..., 0]  # (B|1)×n×r
     reach: Tensor | int = half_width
-    if half_widths is not None:
-        reach = F.pad(half_widths, (0, room)).unflatten(1, (blocks, block))[..., None]  # (B|1)×n×s×1
+    if width_of_query is not None:
+        reach = F.pad(width_of_query, (0, room)).unflatten(1, (blocks, block))[..., None]  # (B|1)×n×s×1
     relative = key_index[:, None, :] - query_index[:, :, None]
     hidden = absent[:, :, None, :] | local_window(relative[None], reach)
     bias = None

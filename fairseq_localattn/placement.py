@@ -12,32 +12,27 @@ from .errors import UsageError
 SITES = ("encoder", "decoder", "cross")
 
 
-def parse_layers(text: str, flag: str, depth: int | None = None) -> frozenset[int]:
+def parse_layers(text: str, flag: str, layers: Iterable[int], depth: int | None = None) -> frozenset[int]:
     """0-based layers from ``all``, ``none``, or numbers and ranges from 1 (the lowest) such as ``1-3`` or ``1,4-6``.
 
-    ``depth`` is the number of layers of the stack, and is needed for ``all``. Raises UsageError, naming ``flag``, for
-    anything else, and for layers beyond the stack.
+    ``layers``: those that there are. ``depth``: the number of layers of the stack, None where layers were taken out of
+    it. Raises UsageError, naming ``flag``, for anything else, and for layers beyond the stack.
     """
     text = text.strip().lower()
     if text == "none":
         return frozenset()
     if text == "all":
-        if depth is None:
-            raise ValueError("'all' needs the depth of the stack")
-        return frozenset(range(depth))
-    layers: set[int] = set()
+        return frozenset(layers)
+    chosen: set[int] = set()
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
         if not 1 <= first <= last:
             raise UsageError(f"{flag} {text}: give all, none, or layers from 1 as in 1-3 or 1,4-6")
-        layers.update(range(first - 1, last))
-    if depth is not None and max(layers) >= depth:
-        raise UsageError(
-            f"{flag} {text} (given, or the architecture's default): layer {max(layers) + 1} is asked for, "
-            f"and the stack has {depth}"
-        )
-    return frozenset(layers)
+        chosen.update(range(first - 1, last))
+    if depth is not None and max(chosen) >= depth:
+        raise UsageError(f"{flag} is {text}: layer {max(chosen) + 1} is asked for, and the stack has {depth}")
+    return frozenset(chosen)
 
 
 @dataclass(frozen=True)

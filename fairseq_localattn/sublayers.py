@@ -29,7 +29,7 @@ ORDINARY = ("san", "ffn")
 Order = tuple[str, ...]
 
 
-class Sublayer(NamedTuple):
+class Place(NamedTuple):
     """One sublayer: its kind, and the names of its module and of its layer norm in the layer."""
 
     kind: str
@@ -60,19 +60,19 @@ def core_index(order: Order) -> tuple[int, int]:
     return attention, max(place for place, kind in enumerate(order) if kind == "ffn")
 
 
-def named(order: Order) -> list[Sublayer]:
+def places(order: Order) -> list[Place]:
     """The sublayers with the names of their modules."""
     attention, ffn = core_index(order)
-    found: list[Sublayer] = []
+    found: list[Place] = []
     for place, kind in enumerate(order):
         if place == attention:
-            found.append(Sublayer(kind, "self_attn", "self_attn_layer_norm"))
+            found.append(Place(kind, "self_attn", "self_attn_layer_norm"))
         elif place == ffn:
-            found.append(Sublayer(kind, "", "final_layer_norm"))  # fc1 and fc2 of the layer itself
+            found.append(Place(kind, "", "final_layer_norm"))  # fc1 and fc2 of the layer itself
         else:
             number = 1 + sum(other.name.rstrip("0123456789") == kind for other in found)
             name = kind if number == 1 else f"{kind}{number}"
-            found.append(Sublayer(kind, name, f"{name}_layer_norm"))
+            found.append(Place(kind, name, f"{name}_layer_norm"))
     return found
 
 
@@ -94,17 +94,13 @@ class OrderedAttentions(Attentions):
             kind = order[core_index(order)[0]]
         return self.make_variant(site, kind=kind, **kwargs)
 
-    def check(self, site: str, layer: int, embed_dim: int, cfg: TransformerConfig) -> None:
-        for kind in dict.fromkeys(kind for kind in self.order(site, layer) if kind != "ffn"):
-            self.build(site, layer, embed_dim, cfg, kind=kind)
-
 
 class _OrderedLayer(nn.Module):
     """What the layers of both stacks share; mixed in before fairseq's layer."""
 
     def add_sublayers(self: Any, order: Order, site: str, ffn_dim: int, cfg: TransformerConfig) -> None:
         """Make the modules that fairseq's layer lacks."""
-        self.order, self.sublayers = order, named(order)
+        self.order, self.sublayers = order, places(order)
         quantize = (self.quant_noise, self.quant_noise_block_size)
         for sublayer in self.sublayers:
             if hasattr(self, sublayer.norm):
@@ -118,8 +114,10 @@ class _OrderedLayer(nn.Module):
             self.add_module(sublayer.name, module)
             self.add_module(sublayer.norm, LayerNorm(self.embed_dim, export=cfg.export))
 
-    def run(self: Any, sublayer: Sublayer, x: Tensor, attend: Callable[..., tuple[Tensor, Tensor | None]]) -> Tensor:
-        """One self-attention or feed-forward sublayer; ``attend(module, x)`` calls an attention."""
+    def run_sublayer(
+        self: Any, sublayer: Place, x: Tensor, attend: Callable[[nn.Module, Tensor], tuple[Tensor, Tensor | None]]
+    ) -> Tensor:
+        """One self-attention or feed-forward sublayer of x, T×B×C; ``attend(module, x)`` calls an attention."""
         if sublayer.kind != "ffn":
             attention = getattr(self, sublayer.name)
             return self.residual(sublayer.norm, x, lambda y: attend(attention, y)[0])
@@ -132,7 +130,7 @@ class _OrderedLayer(nn.Module):
         return self.residual(sublayer.norm, x, feed_forward)
 
     def residual(self: Any, norm_name: str, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """``function`` of x with dropout, residual connection, and layer norm before or after."""
+        """``function`` of x (T×B×C) with dropout, residual connection, and layer norm before or after."""
         norm = getattr(self, norm_name)
         y = function(norm(x) if self.normalize_before else x)
         y = self.residual_connection(self.dropout_module(y), x)
@@ -146,9 +144,12 @@ class OrderedEncoderLayer(_OrderedLayer, LocalEncoderLayer):
         self, cfg: TransformerConfig, attentions: OrderedAttentions, layer: int, return_fc: bool = False
     ) -> None:
         super().__init__(cfg, attentions, layer, return_fc)
+        if return_fc and attentions.order("encoder", layer) != ORDINARY:
+            raise UsageError("return_fc asks for the output of the one feed-forward network of fairseq's own order")
         self.add_sublayers(attentions.order("encoder", layer), "encoder", cfg.encoder.ffn_embed_dim, cfg)
 
     def forward(self, x: Tensor, encoder_padding_mask: Tensor | None, attn_mask: Tensor | None = None) -> Any:
+        """x: T×B×C; ``encoder_padding_mask``: B×T, True = padding; ``attn_mask``: T×T, true or 1 = hidden."""
         if self.order == ORDINARY:
             return super().forward(x, encoder_padding_mask, attn_mask)
         mask = None if attn_mask is None else attn_mask.to(torch.bool)
@@ -157,7 +158,7 @@ class OrderedEncoderLayer(_OrderedLayer, LocalEncoderLayer):
             return module(y, y, y, key_padding_mask=encoder_padding_mask, need_weights=False, attn_mask=mask)
 
         for sublayer in self.sublayers:
-            x = self.run(sublayer, x, attend)
+            x = self.run_sublayer(sublayer, x, attend)
         return x
 
 
@@ -183,12 +184,19 @@ class OrderedDecoderLayer(_OrderedLayer, LocalDecoderLayer):
         need_head_weights: bool = False,
         **more: Any,
     ) -> tuple[Tensor, Tensor | None, None]:
-        """As fairseq's, without the states that its ONNX export passes in (in ``more``)."""
+        """As fairseq's: x is T×B×C, the padding masks B×S and B×T with True = padding, ``self_attn_mask`` T×T.
+
+        Returns x and, when asked for, the cross-attention's weights: B×T×S, or H×B×T×S with ``need_head_weights``. What
+        fairseq's export to ONNX passes in besides (``more``) is refused with UsageError.
+        """
         if self.order == ORDINARY:
             masks = {"self_attn_mask": self_attn_mask, "self_attn_padding_mask": self_attn_padding_mask}
             need = {"need_attn": need_attn, "need_head_weights": need_head_weights}
             return super().forward(x, encoder_out, encoder_padding_mask, incremental_state, **masks, **need, **more)
-        assert not any(state is not None for state in more.values()), "ONNX export needs fairseq's own order, san,ffn"
+        if any(state is not None for state in more.values()):
+            raise UsageError(
+                f"export to ONNX needs fairseq's own order of sublayers, san,ffn, not {','.join(self.order)}"
+            )
 
         def attend(module: nn.Module, y: Tensor) -> tuple[Tensor, Tensor | None]:
             masks = {"key_padding_mask": self_attn_padding_mask, "attn_mask": self_attn_mask}
@@ -212,7 +220,7 @@ class OrderedDecoderLayer(_OrderedLayer, LocalDecoderLayer):
             return y
 
         for place, sublayer in enumerate(self.sublayers):
-            x = self.run(sublayer, x, attend)
+            x = self.run_sublayer(sublayer, x, attend)
             if place == self.last_attention and cross is not None and encoder_out is not None:
                 x = self.residual("encoder_attn_layer_norm", x, attend_encoder)
         return x, weights, None

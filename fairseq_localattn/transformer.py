@@ -52,10 +52,6 @@ class Attentions:
         """``build`` with all arguments of the attention's class."""
         return self.make_variant(site, **kwargs) if self.placement.has(site, layer) else LocalAttention(**kwargs)
 
-    def check(self, site: str, layer: int, embed_dim: int, cfg: TransformerConfig) -> None:
-        """Raise UsageError where the attention of a layer cannot be built."""
-        self.build(site, layer, embed_dim, cfg)
-
 
 class LocalEncoderLayer(TransformerEncoderLayerBase):
     """fairseq's encoder layer; its attention comes from ``attentions``."""
@@ -169,7 +165,7 @@ class LocalTransformerModel(TransformerModel):
         for site in attentions.placement.sites:
             width = cfg.encoder.embed_dim if site == "encoder" else cfg.decoder.embed_dim
             with torch.device("meta"):  # the attention's own checks, without its memory
-                attentions.check(site, min(attentions.placement.layers[site]), width, cfg)
+                attentions.build(site, min(attentions.placement.layers[site]), width, cfg)
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> LocalTransformerModel:
@@ -199,8 +195,9 @@ class LocalTransformerModel(TransformerModel):
             stack = cfg.encoder if site == "encoder" else cfg.decoder
             # Pruned stacks keep the numbers of the layers that they had, so their depth is no bound.
             depth = None if stack.layers_to_keep else stack.layers
+            there = layer_numbers(stack.layers, stack.layers_to_keep)
             name = f"{cls.prefix}_{site}_layers"
-            layers[site] = parse_layers(getattr(options, name), "--" + name.replace("_", "-"), depth)
+            layers[site] = parse_layers(getattr(options, name), "--" + name.replace("_", "-"), there, depth)
         placement = Placement(layers)
         for site in placement.sites:
             flag = f"--{cls.prefix}-{site}-layers"

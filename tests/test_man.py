@@ -101,14 +101,16 @@ def test_every_sublayer_has_dropout_and_residual(order: str) -> None:
     for each in (layer, decoder):
         each.dropout_module.p = 1.0
     assert torch.equal(layer(x, None), x) and torch.equal(decoder(x, x)[0], x)
-    layer.dropout_module.p, layer.activation_dropout_module.p = 0.0, 1.0
-    for network in [(layer.fc1, layer.fc2)] + ([tuple(layer.ffn.values())] if hasattr(layer, "ffn") else []):
-        torch.nn.init.zeros_(network[1].bias)
-    for module in layer.modules():
-        if isinstance(module, LocalAttention):
-            torch.nn.init.zeros_(module.out_proj.weight)
-            torch.nn.init.zeros_(module.out_proj.bias)
-    assert torch.equal(layer(x, None), x), "a feed-forward network without activation dropout"
+    for each in (layer, decoder):
+        each.dropout_module.p, each.activation_dropout_module.p = 0.0, 1.0
+        for network in [(each.fc1, each.fc2)] + ([tuple(each.ffn.values())] if hasattr(each, "ffn") else []):
+            torch.nn.init.zeros_(network[1].bias)
+        for module in each.modules():
+            if isinstance(module, LocalAttention):
+                torch.nn.init.zeros_(module.out_proj.weight)
+                torch.nn.init.zeros_(module.out_proj.bias)
+    for output in (layer(x, None), decoder(x, x)[0]):
+        assert torch.equal(output, x), "a feed-forward network without activation dropout"
 
 
 def test_masks_and_attention_weights_pass_as_in_fairseqs_layers() -> None:
@@ -164,6 +166,13 @@ def test_options_reach_the_sublayers() -> None:
     assert model.decoder.layers[0].sman.causal and not model.encoder.layers[0].sman.causal
 
 
+def test_every_feed_forward_network_has_the_width_of_its_stack() -> None:
+    model = build(TINY, in_both("ffn,san,ffn", "--encoder-ffn-embed-dim", "96", "--decoder-ffn-embed-dim", "160"))
+    for stack, width in ((model.encoder, 96), (model.decoder, 160)):
+        for fc1, fc2 in ((stack.layers[0].fc1, stack.layers[0].fc2), tuple(stack.layers[0].ffn.values())):
+            assert fc1.weight.shape == (width, 64) and fc2.weight.shape == (64, width)
+
+
 def test_norms() -> None:
     """Pre-norm with a norm at the end of both stacks; post-norm by the switch."""
     pre, post = build(TINY), build(TINY, ["--man-post-norm"])
@@ -174,6 +183,7 @@ def test_norms() -> None:
 
 
 # Architecture, words in the joint dictionary, parameters; the spec's figures in millions stand beside them.
+# (215 is Table 1's; the paper does not say how large its dictionary is.)
 COUNTS = [
     ("transformer_man_iwslt_de_en", 10152, 36_770_846),  # 36.77
     ("transformer_man_iwslt_de_en_full", 10152, 49_387_580),  # 49.4
@@ -185,6 +195,7 @@ PLAIN_COUNTS = [
     ("transformer_iwslt_de_en", 10152, 36_741_120),  # 36.74
     ("transformer_wmt_en_de", 37000, 63_082_496),  # 62 in Table 1
     ("transformer_vaswani_wmt_en_de_big", 37000, 214_245_376),  # 213 in Table 1
+    ("transformer_localattn_summarization", 30522, 123_471_360),
 ]
 
 
@@ -241,7 +252,14 @@ def test_flags_beat_the_architecture() -> None:
         (["--man-encoder-order", "ffn,ffn"], "no word would see another; the order needs san, dman or sman"),
         (["--man-static-width", "-1"], "--man-static-width -1: give a whole number from 0, or sqrt"),
         (["--man-static-width", "2.5"], "--man-static-width 2.5: give a whole number"),
-        (["--man-max-distance", "-3"], "the greatest distance of the dynamic mask must be 0 or more, not -3"),
+        (["--man-max-distance", "-3"], "--man-max-distance -3: give a number from 0 to 1,000,000"),
+        (["--man-max-distance", "99999999999"], "--man-max-distance 99999999999: give a number from 0"),
+        (["--man-static-width", "sqrt"], "--man-static-width sqrt changes nothing: no order has sman"),
+        (in_both("san,ffn", "--man-max-distance", "9"), "--man-max-distance 9 changes nothing: no order has dman"),
+        (
+            ["--man-decoder-layers", "none", "--man-decoder-order", "sman,san,ffn"],
+            "--man-decoder-order sman,san,ffn changes nothing: --man-decoder-layers is none",
+        ),
         (["--man-cross-layers", "1"], "--man-cross-layers: the mask compares the positions"),
         (["--man-decoder-layers", "1-3"], "layer 3 is asked for, and the stack has 2"),
         (["--man-post-norm", "--decoder-normalize-before"], "--man-post-norm and --decoder-normalize-before: choose"),
@@ -249,13 +267,14 @@ def test_flags_beat_the_architecture() -> None:
     ],
 )
 def test_mistakes_are_one_clear_line(flags: list[str], message: str) -> None:
+    """While fairseq reads the command line: before it starts processes."""
     with pytest.raises(UsageError) as error:
-        build(TINY, flags)
+        parse(TINY, flags)
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_step_of_half_precision_training_moves_the_mask() -> None:
-    """The mask is computed in fp32 and its parameters still learn in the model's precision."""
+def test_masks_of_a_model_in_half_precision_get_gradients_in_it() -> None:
+    """Though the mask is computed in fp32."""
     model = build(TINY).to(torch.bfloat16).train()
     loss(model, batch([9, 4, 13], [7, 11, 3])).backward()
     dman = model.encoder.layers[0].dman

@@ -301,8 +301,7 @@ def test_the_mask_is_summed_in_fp32(dtype: torch.dtype) -> None:
     module, x, P = by_distance(dtype, -5, -3)
     got = module.score_bias(Frame(query_length=41, key_length=41), x, module.q_proj(x).view(1, 1, 41, DIM), {})
     wanted = torch.sigmoid(P.double() - 8).log()
-    got = got[0, 0].double() + wanted.amax(-1, keepdim=True)  # what all keys have in common is taken out
-    torch.testing.assert_close(got, wanted, rtol=0, atol=2e-6)
+    torch.testing.assert_close(got[0, 0].double(), wanted, rtol=0, atol=2e-6)
     # What this test is for: in whatever order half precision adds the three, it is wrong.
     for a, b, c in permutations([x[:, 0, :1], P, module.head_mask]):
         assert (nn.functional.logsigmoid((a + b) + c).double() - wanted).abs().max() > 2e-3
@@ -325,8 +324,21 @@ def test_a_mask_that_is_nearly_closed_keeps_its_differences(dtype: torch.dtype) 
     module, x, P = by_distance(dtype, 0, -15)
     with torch.no_grad():
         module.distance_mask.mul_(20)  # P from -0.8 to 0.8
-    got = run(module, x, weights=True)[1][0].double()
-    M = torch.sigmoid(20 * P.double() - 15)
+        module.distance_mask[:40] = 10  # of the future, which is hidden here
+    visible = torch.ones(41, 41).tril()
+    got = run(module, x, causal=True, weights=True)[1][0].double()
+    M = torch.sigmoid(20 * P.double() - 15) * visible
     wanted, rounded = M / M.sum(-1, keepdim=True), torch.softmax(M.log().to(dtype).double(), -1)
     near = 0.002 if dtype == torch.float16 else 0.016
-    assert ((got - wanted) / wanted).abs().max() < near < ((rounded - wanted) / wanted).abs().max()
+    error, error_by_hand = ((value / wanted - 1)[visible.bool()].abs().max() for value in (got, rounded))
+    assert error < near < error_by_hand
+
+
+def test_autocast_leaves_the_mask_in_fp32() -> None:
+    """x·w = -40 and U = 40 cancel, and so they must under autocast, which takes matrix products to bf16."""
+    module, x, P = by_distance(torch.float32, -40.01, 40)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        got = module.score_bias(Frame(query_length=41, key_length=41), x, module.q_proj(x).view(1, 1, 41, DIM), {})
+    wanted = torch.sigmoid(P.double() - 0.01).log()
+    assert got.dtype == torch.float32
+    torch.testing.assert_close(got[0, 0].double(), wanted, rtol=0, atol=1e-5)

@@ -15,7 +15,7 @@ from fairseq_localattn.mechanisms.mixed import MixedAttention
 from fairseq_localattn.options import check_names
 from fairseq_localattn.placement import parse_layers
 from fairseq_localattn.sizes import baseline_of, quick_size_of
-from models import build, parse
+from models import TINY, build, parse
 
 # architecture, flags, what the message must say
 NONSENSE = [
@@ -124,13 +124,24 @@ def test_pruned_layers_keep_their_placement() -> None:
     assert kinds(model.encoder) == [LocalAttention], "layer 2 of the tiny architecture has ordinary attention"
 
 
+@pytest.mark.parametrize("arch", TINY)
+def test_pruned_stacks_are_built(arch: str) -> None:
+    """Whatever an architecture's placement is: layer 1 of the encoder and layer 2 of the decoder are kept."""
+    kept = build(arch, encoder_layers_to_keep="0", decoder_layers_to_keep="1")
+    whole = build(arch)
+    assert len(kept.encoder.layers) == len(kept.decoder.layers) == 1
+    assert set(kept.encoder.layers[0].state_dict()) == set(whole.encoder.layers[0].state_dict())
+    assert set(kept.decoder.layers[0].state_dict()) == set(whole.decoder.layers[1].state_dict())
+
+
 def test_parse_layers() -> None:
-    assert parse_layers("all", "--x", 3) == {0, 1, 2}
-    assert parse_layers("none", "--x", 3) == frozenset()
-    assert parse_layers("1,3-4", "--x", 6) == {0, 2, 3}
+    assert parse_layers("all", "--x", range(3), 3) == {0, 1, 2}
+    assert parse_layers("all", "--x", [0, 4]) == {0, 4}
+    assert parse_layers("none", "--x", range(3), 3) == frozenset()
+    assert parse_layers("1,3-4", "--x", range(6), 6) == {0, 2, 3}
     for text in ("", "1-", "a", "-1", "1;2", "3-2"):
         with pytest.raises(UsageError, match="--x"):
-            parse_layers(text, "--x", 6)
+            parse_layers(text, "--x", range(6), 6)
 
 
 def test_names_of_sizes() -> None:

@@ -103,7 +103,8 @@ def select(trained: Trained, stacks: Sequence[str], layers: str) -> dict[Sublaye
 
     Raises UsageError for a layer beyond a stack, and if no self-attention is left.
     """
-    chosen = {stack: parse_layers(layers, "--layers", len(getattr(trained.model, stack).layers)) for stack in stacks}
+    depth = {stack: len(getattr(trained.model, stack).layers) for stack in stacks}
+    chosen = {stack: parse_layers(layers, "--layers", range(depth[stack]), depth[stack]) for stack in stacks}
     found = self_attentions(trained.model, stacks)
     found = {sublayer: module for sublayer, module in found.items() if sublayer.layer - 1 in chosen[sublayer.stack]}
     if not found:

@@ -104,18 +104,13 @@ class DynamicMaskAttention(MaskAttention):
         nn.init.normal_(self.head_mask)
 
     def score_bias(self, frame: Frame, query: Tensor, q: Tensor, key_side: Mapping[str, Tensor]) -> Tensor:
-        """``log M``, B×H×T×S, in fp32 or better, less its greatest value in each row where the scores are in half.
-
-        In half precision z would lose small differences of P, and so would log M far from 0. What all keys of a query
-        have in common goes: the softmax does not see it.
-        """
+        """``log M``, B×H×T×S, in fp32 or better: in half precision z would lose small differences of P."""
         precision = torch.promote_types(query.dtype, torch.float32)
         # A product and a sum: autocast would take a matrix product back to half precision.
         by_query = (query.to(precision) * self.query_mask.weight.to(precision)[0]).sum(-1).T[:, None, :]  # B×1×T
         by_head = self.head_mask.to(precision)[:, None, None]
         z = by_query[..., None] + (self._distances(frame, precision) + by_head)
-        log_mask = F.logsigmoid(z).clamp(min=LOWEST_LOG_MASK)
-        return log_mask if q.dtype == precision else log_mask - log_mask.detach().amax(-1, keepdim=True)
+        return F.logsigmoid(z).clamp(min=LOWEST_LOG_MASK)
 
     def _distances(self, frame: Frame, dtype: torch.dtype) -> Tensor:
         """P_{t-s}, T×S. There are T+S-1 distances, and a row is a stretch of them.
@@ -164,10 +159,12 @@ class StaticMaskAttention(MaskAttention):
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
         if self.boundary is not None:
-            return banded_attention(q, k, v, frame, self.boundary, 1, self.dropout_rate, need_weights)
+            return banded_attention(q, k, v, frame, self.boundary, dropout=self.dropout_rate, need_weights=need_weights)
         widths = self._widths(frame, q.device)
         widest = int(frame.key_length**0.5 / 2)  # of the padded length: no look at the lengths themselves
-        return banded_attention(q, k, v, frame, widest, 1, self.dropout_rate, need_weights, widths)
+        return banded_attention(
+            q, k, v, frame, widest, dropout=self.dropout_rate, need_weights=need_weights, width_of_query=widths
+        )
 
     def _widths(self, frame: Frame, device: torch.device) -> Tensor:
         """√L / 2 for a query at each key position: B×S, or 1×S without padding."""

@@ -18,6 +18,7 @@ from ..sublayers import OrderedAttentions, OrderedDecoderLayer, OrderedEncoderLa
 from ..transformer import LocalTransformerModel
 
 DEFAULT_ORDER = "dman,san,ffn"
+MOST_DISTANCES = 1_000_000  # a table of parameters in every layer; longer ones are a slip of the hand
 
 
 @dataclass
@@ -69,7 +70,30 @@ class MANTransformerModel(LocalTransformerModel):
             "decoder": parse_order(options.man_decoder_order, "--man-decoder-order"),
         }
         parse_static_width(options.man_static_width)
+        if not 0 <= options.man_max_distance <= MOST_DISTANCES:
+            raise UsageError(
+                f"--man-max-distance {options.man_max_distance}: give a number from 0 to {MOST_DISTANCES:,}"
+            )
         return OrderedAttentions(partial(cls.make_attention, options), cls.placement(options, cfg), orders)
+
+    @classmethod
+    def check(cls, args: Namespace) -> None:
+        """Also refuse options that would change nothing: the model would not be the one that was meant."""
+        super().check(args)
+        attentions = cls.attentions(TransformerConfig.from_namespace(args))
+        placed = attentions.placement.sites
+        used = {kind for site in placed for kind in attentions.orders[site]}
+        for site in ("encoder", "decoder"):
+            flag, order = f"--man-{site}-order", getattr(args, f"man_{site}_order")
+            if site not in placed and order != DEFAULT_ORDER:
+                raise UsageError(
+                    f"{flag} {order} changes nothing: --man-{site}-layers is none, give all or some layers"
+                )
+        for name, kind in (("man_static_width", "sman"), ("man_max_distance", "dman")):
+            value = getattr(args, name)
+            if kind not in used and value != getattr(MANOptions(), name):
+                flag = "--" + name.replace("_", "-")
+                raise UsageError(f"{flag} {value} changes nothing: no order has {kind}, see --man-encoder-order")
 
     @classmethod
     def make_attention(cls, options: Any, site: str, kind: str, **kwargs: Any) -> LocalAttention:
@@ -109,7 +133,7 @@ def _register(size: str, baseline: str, ffn: int, norm: str = "pre", **defaults:
 _register("", "transformer", ffn=1024)
 _register("_tiny", "transformer_localattn_tiny", ffn=128)
 _register("_small", "transformer_localattn_small", ffn=256)
-# What reproduces Table 1 (36.8M parameters): the authors' code has DMAN in the encoder only, and a ReLU on the heads.
+# With Table 1's 36.8M parameters, as in the authors' code: DMAN in the encoder only, and a ReLU on the heads.
 _register("_iwslt_de_en", "transformer_iwslt_de_en", ffn=512, man_decoder_layers="none", man_head_activation="relu")
 # What the paper's text says (49.4M).
 _register("_iwslt_de_en_full", "transformer_iwslt_de_en", ffn=1024)
