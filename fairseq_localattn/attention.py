@@ -10,6 +10,7 @@ Steps that a variant may override, in the order in which they run:
 ``score_bias``   what is added to the scaled logits: log-masks, relative terms; broadcastable to B×H×T×S
 ``reweight``     what becomes of the normalised weights B×H×T×S
 ``attend``       all of it: bands, neighbouring heads, phrase memories
+``activate``     what becomes of the concatenated heads before the output projection
 ===============  ======================================================================================================
 
 With none overridden the module equals fairseq's ``MultiheadAttention``: same state-dict keys, same initialisation from
@@ -58,7 +59,7 @@ def lowest_score(dtype: torch.dtype) -> float:
 
 
 class LocalAttention(nn.Module):
-    """Multi-head attention with fairseq's ``MultiheadAttention`` interface and five replaceable steps.
+    """Multi-head attention with fairseq's ``MultiheadAttention`` interface and replaceable steps.
 
     Args:
         embed_dim: C, of queries and output. num_heads: H; must divide C.
@@ -152,6 +153,10 @@ class LocalAttention(nn.Module):
         dropped = F.dropout(weights, self.dropout_rate).to(v.dtype)
         return torch.matmul(dropped, v), weights
 
+    def activate(self, heads: Tensor) -> Tensor:
+        """What the concatenated heads, T×B×C, become before the output projection."""
+        return heads
+
     # ------------------------------------------------------------------ the shared forward
 
     def forward(
@@ -204,7 +209,7 @@ class LocalAttention(nn.Module):
         )
         need = need_weights or need_head_weights
         attended, weights = self._attend_beams(frame, query, q, k, v, extra, need)
-        output = self.out_proj(attended.permute(2, 0, 1, 3).reshape(length, batch, self.embed_dim))
+        output = self.out_proj(self.activate(attended.permute(2, 0, 1, 3).reshape(length, batch, self.embed_dim)))
         if not need or weights is None:
             return output, None
         return output, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)

@@ -40,32 +40,9 @@ class MaskAttention(LocalAttention):
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
         self.activation = activation
 
-    def attend(
-        self,
-        frame: Frame,
-        query: Tensor,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        key_side: Mapping[str, Tensor],
-        need_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:
-        attended, weights = self.attend_masked(frame, query, q, k, v, key_side, need_weights)
+    def activate(self, heads: Tensor) -> Tensor:
         activation = ACTIVATIONS[self.activation]
-        return (attended if activation is None else activation(attended)), weights
-
-    def attend_masked(
-        self,
-        frame: Frame,
-        query: Tensor,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        key_side: Mapping[str, Tensor],
-        need_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:
-        """``attend`` before the activation."""
-        return super().attend(frame, query, q, k, v, key_side, need_weights)
+        return heads if activation is None else activation(heads)
 
     def extra_repr(self) -> str:
         return super().extra_repr() + ("" if self.activation == "none" else f", activation={self.activation}")
@@ -148,7 +125,7 @@ class StaticMaskAttention(MaskAttention):
             raise ValueError(f"the boundary of a static mask must be 0 or more, not {boundary}")
         self.boundary, self.causal = boundary, causal
 
-    def attend_masked(
+    def attend(
         self,
         frame: Frame,
         query: Tensor,
