@@ -10,13 +10,14 @@ Letters in shapes: B sentences, H heads, T queries, S keys, D channels a head; n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .attention import Frame, lowest_score, normalise
+from .attention import Frame, LocalAttention, lowest_score, normalise
 from .windows import local_window
 
 # Queries in a block. Measured on a CPU at window 11, d=512, 8 heads: up to 60 tokens one block is fastest (blocks of 32
@@ -35,6 +36,31 @@ class _Band:
     key_index: Tensor
     hidden: Tensor
     bias: Tensor | None
+
+
+class BandedAttention(LocalAttention):
+    """Attention inside a band, whose width a subclass gives by ``band``."""
+
+    head_span = 1
+
+    def band(self, frame: Frame, device: torch.device) -> tuple[int, Tensor | None]:
+        """``half_width`` and ``width_of_query`` of :func:`banded_attention`."""
+        raise NotImplementedError
+
+    def attend(
+        self,
+        frame: Frame,
+        query: Tensor,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        key_side: Mapping[str, Tensor],
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        half_width, width_of_query = self.band(frame, q.device)
+        return banded_attention(
+            q, k, v, frame, half_width, self.head_span, self.dropout_rate, need_weights, width_of_query
+        )
 
 
 def banded_attention(

@@ -29,7 +29,7 @@ ORDINARY = ("san", "ffn")
 Order = tuple[str, ...]
 
 
-class Place(NamedTuple):
+class NamedSublayer(NamedTuple):
     """One sublayer: its kind, and the names of its module and of its layer norm in the layer."""
 
     kind: str
@@ -60,19 +60,19 @@ def core_index(order: Order) -> tuple[int, int]:
     return attention, max(place for place, kind in enumerate(order) if kind == "ffn")
 
 
-def places(order: Order) -> list[Place]:
+def named_sublayers(order: Order) -> list[NamedSublayer]:
     """The sublayers with the names of their modules."""
     attention, ffn = core_index(order)
-    found: list[Place] = []
+    found: list[NamedSublayer] = []
     for place, kind in enumerate(order):
         if place == attention:
-            found.append(Place(kind, "self_attn", "self_attn_layer_norm"))
+            found.append(NamedSublayer(kind, "self_attn", "self_attn_layer_norm"))
         elif place == ffn:
-            found.append(Place(kind, "", "final_layer_norm"))  # fc1 and fc2 of the layer itself
+            found.append(NamedSublayer(kind, "", "final_layer_norm"))  # fc1 and fc2 of the layer itself
         else:
             number = 1 + sum(other.name.rstrip("0123456789") == kind for other in found)
             name = kind if number == 1 else f"{kind}{number}"
-            found.append(Place(kind, name, f"{name}_layer_norm"))
+            found.append(NamedSublayer(kind, name, f"{name}_layer_norm"))
     return found
 
 
@@ -100,7 +100,7 @@ class _OrderedLayer(nn.Module):
 
     def add_sublayers(self: Any, order: Order, site: str, ffn_dim: int, cfg: TransformerConfig) -> None:
         """Make the modules that fairseq's layer lacks."""
-        self.order, self.sublayers = order, places(order)
+        self.order, self.sublayers = order, named_sublayers(order)
         quantize = (self.quant_noise, self.quant_noise_block_size)
         for sublayer in self.sublayers:
             if hasattr(self, sublayer.norm):
@@ -115,7 +115,10 @@ class _OrderedLayer(nn.Module):
             self.add_module(sublayer.norm, LayerNorm(self.embed_dim, export=cfg.export))
 
     def run_sublayer(
-        self: Any, sublayer: Place, x: Tensor, attend: Callable[[nn.Module, Tensor], tuple[Tensor, Tensor | None]]
+        self: Any,
+        sublayer: NamedSublayer,
+        x: Tensor,
+        attend: Callable[[nn.Module, Tensor], tuple[Tensor, Tensor | None]],
     ) -> Tensor:
         """One self-attention or feed-forward sublayer of x, T×B×C; ``attend(module, x)`` calls an attention."""
         if sublayer.kind != "ffn":

@@ -7,15 +7,13 @@ the length.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import torch
 
-from torch import Tensor
-
-from ..attention import Frame, LocalAttention
-from ..banded import banded_attention
+from ..attention import Frame
+from ..banded import BandedAttention
 
 
-class ConvolutionalAttention(LocalAttention):
+class ConvolutionalAttention(BandedAttention):
     """Self-attention over a (head_span × window) area around each query.
 
     Args:
@@ -38,17 +36,8 @@ class ConvolutionalAttention(LocalAttention):
             raise ValueError(f"an area of {head_span} heads was asked for, and there are {num_heads} heads")
         self.window, self.head_span = window, head_span
 
-    def attend(
-        self,
-        frame: Frame,
-        query: Tensor,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        key_side: Mapping[str, Tensor],
-        need_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:
-        return banded_attention(q, k, v, frame, self.window // 2, self.head_span, self.dropout_rate, need_weights)
+    def band(self, frame: Frame, device: torch.device) -> tuple[int, None]:
+        return self.window // 2, None
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, window={self.window}, head_span={self.head_span}"

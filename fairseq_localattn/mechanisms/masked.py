@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention import Frame, LocalAttention
-from ..banded import banded_attention
+from ..banded import BandedAttention
 
 # F of Eq. 5. The paper's self-attention has the identity (Eq. 7).
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor] | None] = {"none": None, "relu": F.relu, "gelu": F.gelu}
@@ -104,7 +104,7 @@ class DynamicMaskAttention(MaskAttention):
         return f"{super().extra_repr()}, max_distance={self.max_distance}"
 
 
-class StaticMaskAttention(MaskAttention):
+class StaticMaskAttention(MaskAttention, BandedAttention):
     """SMAN: ``M[t, s] = 1`` where ``|t - s| ≤ b``, else 0 (Eq. 11). Time and memory go with T·b, not with T².
 
     Args:
@@ -125,23 +125,11 @@ class StaticMaskAttention(MaskAttention):
             raise ValueError(f"the boundary of a static mask must be 0 or more, not {boundary}")
         self.boundary, self.causal = boundary, causal
 
-    def attend(
-        self,
-        frame: Frame,
-        query: Tensor,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        key_side: Mapping[str, Tensor],
-        need_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:
+    def band(self, frame: Frame, device: torch.device) -> tuple[int, Tensor | None]:
         if self.boundary is not None:
-            return banded_attention(q, k, v, frame, self.boundary, dropout=self.dropout_rate, need_weights=need_weights)
-        widths = self._widths(frame, q.device)
+            return self.boundary, None
         widest = int(frame.key_length**0.5 / 2)  # of the padded length: no look at the lengths themselves
-        return banded_attention(
-            q, k, v, frame, widest, dropout=self.dropout_rate, need_weights=need_weights, width_of_query=widths
-        )
+        return widest, self._widths(frame, device)
 
     def _widths(self, frame: Frame, device: torch.device) -> Tensor:
         """√L / 2 for a query at each key position: B×S, or 1×S without padding."""
