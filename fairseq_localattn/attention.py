@@ -113,7 +113,7 @@ class LocalAttention(nn.Module):
     # ------------------------------------------------------------------ steps that a variant may override
 
     def key_side(self, key: Tensor) -> dict[str, Tensor]:
-        """Further projections of the keys S×B×C, by name, each B×H×S×D; cached in incremental decoding."""
+        """Further projections of the keys S×B×C, by name, each B×(n·H)×S×D; cached in incremental decoding."""
         return {}
 
     def hidden_keys(self, frame: Frame, device: torch.device) -> Tensor | None:
@@ -124,7 +124,7 @@ class LocalAttention(nn.Module):
         """Added to the scaled logits, broadcastable to B×H×T×S. ``query``: T×B×C, before projection; ``q``: B×H×T×D."""
         return None
 
-    def reweight(self, weights: Tensor, frame: Frame, q: Tensor, key_side: Mapping[str, Tensor]) -> Tensor:
+    def reweight(self, weights: Tensor, frame: Frame, query: Tensor, key_side: Mapping[str, Tensor]) -> Tensor:
         """What the normalised weights B×H×T×S (fp32) become before dropout. Override to leave the fused path."""
         return weights
 
@@ -149,7 +149,7 @@ class LocalAttention(nn.Module):
         scores = torch.matmul(q * self.scaling, k.transpose(-1, -2))
         if mask is not None:
             scores = scores + mask
-        weights = self.reweight(normalise(scores), frame, q, key_side)
+        weights = self.reweight(normalise(scores), frame, query, key_side)
         dropped = F.dropout(weights, self.dropout_rate).to(v.dtype)
         return torch.matmul(dropped, v), weights
 
@@ -247,8 +247,8 @@ class LocalAttention(nn.Module):
     # ------------------------------------------------------------------ projections
 
     def _split_heads(self, x: Tensor) -> Tensor:
-        """T×B×C → B×H×T×D, a view."""
-        return x.view(x.size(0), x.size(1), self.num_heads, self.head_dim).permute(1, 2, 0, 3)
+        """T×B×(n·C) → B×(n·H)×T×D, a view."""
+        return x.view(x.size(0), x.size(1), -1, self.head_dim).permute(1, 2, 0, 3)
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor, fuse: bool) -> tuple[Tensor, Tensor, Tensor]:
         """q, k, v as B×H×·×D; those with the same input in one matrix product when ``fuse``.
@@ -257,19 +257,20 @@ class LocalAttention(nn.Module):
         whole sentences and not in a decoding step of a few tokens.
         """
         if fuse and query is key and key is value:
-            q, k, v = self._fused(query, self.q_proj, self.k_proj, self.v_proj)
+            q, k, v = self._fused(query, self.q_proj, self.k_proj, self.v_proj).chunk(3, dim=-1)
         elif fuse and key is value:
             q = self.q_proj(query)
-            k, v = self._fused(key, self.k_proj, self.v_proj)
+            k, v = self._fused(key, self.k_proj, self.v_proj).chunk(2, dim=-1)
         else:
             q, k, v = self.q_proj(query), self.k_proj(key), self.v_proj(value)
         return self._split_heads(q), self._split_heads(k), self._split_heads(v)
 
     @staticmethod
-    def _fused(x: Tensor, *projections: nn.Linear) -> tuple[Tensor, ...]:
+    def _fused(x: Tensor, *projections: nn.Linear) -> Tensor:
+        """Several projections of one input in one matrix product, their channels side by side."""
         weight = torch.cat([p.weight for p in projections])
         bias = None if projections[0].bias is None else torch.cat([p.bias for p in projections])
-        return F.linear(x, weight, bias).chunk(len(projections), dim=-1)
+        return F.linear(x, weight, bias)
 
     # ------------------------------------------------------------------ incremental decoding
 

@@ -15,6 +15,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import Tensor, nn
 
 import fairseq_localattn  # noqa: F401  (registers the architectures)
+from fairseq_localattn.placement import SITES
 from fairseq_localattn.sizes import localattn_architectures
 
 ARCHITECTURES = sorted(localattn_architectures())
@@ -24,6 +25,10 @@ TINY = [name for name in ARCHITECTURES if name.endswith("_tiny")]
 
 def _man(order: str, *more: str) -> list[str]:
     return ["--man-encoder-order", order, "--man-decoder-order", order, *more]
+
+
+def _diffwin(encoder: str, decoder: str, cross: str, *more: str) -> list[str]:
+    return ["--diffwin-encoder", encoder, "--diffwin-decoder", decoder, "--diffwin-cross", cross, *more]
 
 
 # Variants beyond their defaults, which the contract must hold for as well: name → (architecture, flags).
@@ -42,6 +47,21 @@ PLACEMENTS = {
     "man-encoder-only": ("transformer_man_tiny", ["--man-decoder-layers", "none", "--man-head-activation", "relu"]),
     "man-checkpointed": ("transformer_man_tiny", ["--checkpoint-activations"]),
     "man-mixed-layers": ("transformer_man_tiny", ["--man-encoder-layers", "2", "--man-decoder-layers", "1"]),
+    "diffwin-encoder-mw": ("transformer_diffwin_tiny", _diffwin("mw", "none", "none")),
+    "diffwin-decoder-aw": ("transformer_diffwin_tiny", _diffwin("none", "aw", "none")),
+    "diffwin-cross-mw": ("transformer_diffwin_tiny", _diffwin("none", "none", "mw", "--diffwin-cross-form", "token")),
+    "diffwin-segments": (
+        "transformer_diffwin_tiny",
+        _diffwin("mw", "mw", "mw", "--diffwin-encoder-form", "segment", "--diffwin-segment-size", "3"),
+    ),
+    "diffwin-renormalised": (
+        "transformer_diffwin_tiny",
+        _diffwin("mw", "mw", "mw", "--diffwin-renormalise", "--diffwin-cross-layers", "2"),
+    ),
+    "diffwin-all-layers": (
+        "transformer_diffwin_tiny",
+        [word for site in SITES for word in (f"--diffwin-{site}-layers", "all")],
+    ),
     "csan-all": ("transformer_csan_tiny", ["--csan-encoder-layers", "all", "--csan-window", "3"]),
 }
 CASES: dict[str, tuple[str, list[str]]] = {**{name: (name, []) for name in TINY}, **PLACEMENTS}

@@ -115,6 +115,58 @@ def mask_weights(q: Tensor, k: Tensor, mask: Tensor, exists: Tensor, causal: boo
     return torch.stack(by_head)
 
 
+def window_mask(left: Tensor, right: Tensor, b: int) -> Tensor:
+    """m' of one query by Eq. 10 and 11 of Nguyen et al. 2020, J_n written out; b = 1 is Eq. 9. left, right: φ, n each.
+
+    The n keys are those of the sentence, without padding.
+    """
+    n = left.numel()
+    J = torch.zeros(n, n, dtype=left.dtype)
+    for i in range(1, n + 1):
+        for j in range(1, n + 1):
+            J[i - 1, j - 1] = 1 if i <= b * math.ceil(j / b) else 0
+    return (left @ J) * (right @ J.T) + (right @ J) * (left @ J.T)
+
+
+def window_weights(
+    kind: str,
+    by_name: dict[str, tuple[Tensor, Tensor]],
+    exists: Tensor,
+    b: int,
+    causal: bool,
+    renormalise: bool = False,
+) -> Tensor:
+    """What multiplies the values of one sentence, H×T×S: Eq. 12, 13 (mw) or 14-17 (aw) of Nguyen et al. 2020.
+
+    ``by_name``: queries H×T×D and keys H×S×D of ``global``, ``left``, ``right`` and, for aw, ``local``. Pointers and
+    softmax are over the keys that exist and, in the causal case, are not ahead.
+    """
+
+    def scores(name: str, h: int, i: int, keys: list[int]) -> Tensor:
+        q, k = by_name[name]
+        return torch.stack([(q[h, i] * k[h, j]).sum() / math.sqrt(q.size(-1)) for j in keys])
+
+    def softmax(energies: Tensor) -> Tensor:
+        share = torch.exp(energies - energies.max())
+        return share / share.sum()
+
+    q, k = by_name["global"]
+    weights = torch.zeros(q.size(0), q.size(1), k.size(1), dtype=q.dtype)
+    for h in range(q.size(0)):
+        for i in range(q.size(1)):
+            keys = [j for j in range(k.size(1)) if exists[j] and not (causal and j > i)]
+            if not keys:  # a padded query may see nothing; what it becomes is not compared
+                continue
+            m = window_mask(softmax(scores("left", h, i, keys)), softmax(scores("right", h, i, keys)), b)
+            if kind == "aw":
+                row = softmax(scores("global", h, i, keys) + scores("local", h, i, keys) * m)
+            else:
+                row = softmax(scores("global", h, i, keys)) * m
+                row = row / row.sum() if renormalise else row
+            weights[h, i, keys] = row
+    return weights
+
+
 def module_output(
     module: Any,
     x: Tensor,

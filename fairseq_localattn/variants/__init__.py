@@ -1,5 +1,5 @@
 """One paper a file: options, model and named architectures. Importing this registers them all with fairseq."""
 
-from . import csan, man, mma
+from . import csan, diffwin, man, mma
 
-__all__ = ["csan", "man", "mma"]
+__all__ = ["csan", "diffwin", "man", "mma"]

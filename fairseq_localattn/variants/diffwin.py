@@ -1,0 +1,112 @@
+"""transformer_diffwin: Differentiable Window (Nguyen et al., ACL 2020). The attention is mechanisms/windowed.py."""
+
+from argparse import Namespace
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.models import register_model
+from fairseq.models.transformer import TransformerConfig
+
+from ..attention import LocalAttention
+from ..errors import UsageError
+from ..mechanisms.windowed import AdditiveWindowAttention, MultiplicativeWindowAttention
+from ..placement import SITES, Placement
+from ..sizes import register_architecture
+from ..transformer import LocalTransformerModel
+
+WINDOWS = ChoiceEnum(("none", "mw", "aw"))
+FORMS = ChoiceEnum(("token", "segment"))
+
+
+@dataclass
+class DiffWinOptions(FairseqDataclass):
+    diffwin_encoder: WINDOWS = field(  # type: ignore[valid-type]
+        default="aw", metadata={"help": "the encoder's self-attention: none, mw (multiplicative) or aw (additive)"}
+    )
+    diffwin_encoder_form: FORMS = field(  # type: ignore[valid-type]
+        default="token", metadata={"help": "whether its windows end at tokens or at segments"}
+    )
+    diffwin_encoder_layers: str = field(
+        default="1-3", metadata={"help": "its layers with windows: all, none, or numbers from 1 (1-3, 1,4-6)"}
+    )
+    diffwin_decoder: WINDOWS = field(  # type: ignore[valid-type]
+        default="mw", metadata={"help": "the decoder's self-attention: none, mw or aw"}
+    )
+    diffwin_decoder_form: FORMS = field(  # type: ignore[valid-type]
+        default="token", metadata={"help": "must stay token: unfinished segments cannot be pointed to"}
+    )
+    diffwin_decoder_layers: str = field(default="1-3", metadata={"help": "its layers with windows"})
+    diffwin_cross: WINDOWS = field(  # type: ignore[valid-type]
+        default="aw", metadata={"help": "the decoder's attention to the encoder: none, mw or aw"}
+    )
+    diffwin_cross_form: FORMS = field(  # type: ignore[valid-type]
+        default="segment", metadata={"help": "whether its windows end at tokens or at segments of the source"}
+    )
+    diffwin_cross_layers: str = field(default="1-3", metadata={"help": "its layers (of the decoder) with windows"})
+    diffwin_segment_size: int = field(default=5, metadata={"help": "tokens in a segment (b)"})
+    diffwin_renormalise: bool = field(
+        default=False, metadata={"help": "mw: divide the masked weights by their sum (the paper does not)"}
+    )
+
+
+def window_of(options: Any, site: str) -> str:
+    """``none``, ``mw`` or ``aw``."""
+    return str(getattr(options, f"diffwin_{site}"))
+
+
+def is_segmented(options: Any, site: str) -> bool:
+    """Whether the windows of a site end at segments."""
+    return str(getattr(options, f"diffwin_{site}_form")) == "segment"
+
+
+@register_model("transformer_diffwin")
+class DiffWinTransformerModel(LocalTransformerModel):
+    prefix = "diffwin"
+    options = DiffWinOptions
+
+    @classmethod
+    def placement(cls, options: Any, cfg: TransformerConfig) -> Placement:
+        """Sites whose window is ``none`` have none. Also refuses segments in the decoder, and sizes below 1."""
+        if options.diffwin_segment_size < 1:
+            raise UsageError(f"--diffwin-segment-size {options.diffwin_segment_size}: give 1 or more tokens")
+        if is_segmented(options, "decoder"):
+            raise UsageError(
+                "--diffwin-decoder-form segment: the decoder cannot point to a segment that is not finished; leave it "
+                "at token (--diffwin-encoder-form and --diffwin-cross-form may be segment)"
+            )
+        layers = super().placement(options, cfg).layers
+        return Placement({site: at for site, at in layers.items() if window_of(options, site) != "none"})
+
+    @classmethod
+    def check(cls, args: Namespace) -> None:
+        """Also refuse options that would change nothing: the model would not be the one that was meant."""
+        super().check(args)
+        sites = cls.attentions(TransformerConfig.from_namespace(args)).placement.sites
+        if args.diffwin_renormalise and not any(window_of(args, site) == "mw" for site in sites):
+            raise UsageError("--diffwin-renormalise changes nothing: no layer has mw, whose weights it would divide")
+        size = args.diffwin_segment_size
+        if size != cls.options().diffwin_segment_size and not any(is_segmented(args, site) for site in sites):
+            raise UsageError(f"--diffwin-segment-size {size} changes nothing: no layer has windows of segments")
+
+    @classmethod
+    def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:
+        kwargs["segment_size"] = options.diffwin_segment_size if is_segmented(options, site) else 1
+        if window_of(options, site) == "mw":
+            return MultiplicativeWindowAttention(renormalise=options.diffwin_renormalise, **kwargs)
+        return AdditiveWindowAttention(**kwargs)
+
+
+def _register(size: str, baseline: str, layers: str = "1-3") -> None:
+    """An architecture with the sizes of a plain one and windows in these layers of all three attentions."""
+    places: dict[str, Any] = {f"diffwin_{site}_layers": layers for site in SITES}
+    register_architecture("transformer_diffwin", f"transformer_diffwin{size}", baseline, DiffWinOptions, **places)
+
+
+_register("", "transformer")
+_register("_iwslt_de_en", "transformer_iwslt_de_en")
+_register("_wmt_en_de", "transformer_wmt_en_de")
+_register("_wmt_en_fr", "transformer_wmt_en_de")
+# Of smaller stacks the lower half, as in the paper.
+_register("_small", "transformer_localattn_small", layers="1-2")
+_register("_tiny", "transformer_localattn_tiny", layers="1")

@@ -1,0 +1,403 @@
+"""Differentiable windows against their equations, written with loops and matrices: masks, outputs, every gradient."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+from itertools import product
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import references
+from fairseq_localattn.attention import Frame, LocalAttention
+from fairseq_localattn.mechanisms.windowed import (
+    AdditiveWindowAttention,
+    MultiplicativeWindowAttention,
+    WindowAttention,
+    segment_sums,
+    soft_window,
+    spread_segments,
+)
+from test_mechanisms import DIM, HEADS, LENGTHS, LargestTensor, future, random_case
+
+MODULES = {
+    "mw": MultiplicativeWindowAttention,
+    "mw-renormalised": partial(MultiplicativeWindowAttention, renormalise=True),
+    "aw": AdditiveWindowAttention,
+}
+every_module = pytest.mark.parametrize("name", MODULES)
+every_side = pytest.mark.parametrize("left", [True, False])
+
+
+def make(name: str, size: int = 1, **kwargs: object) -> WindowAttention:
+    """A module of :data:`MODULES` in evaluation mode; the same weights each time, with pointers that are not flat."""
+    torch.manual_seed(1)
+    kwargs.setdefault("self_attention", True)
+    module = MODULES[name](DIM, HEADS, segment_size=size, **kwargs).eval()
+    with torch.no_grad():
+        for key, parameter in module.named_parameters():
+            if key.startswith(("left", "right", "local")):
+                parameter.mul_(3)
+            if key.endswith("bias"):
+                parameter.normal_()
+    return module
+
+
+def distribution(length: int, seed: int) -> Tensor:
+    return torch.randn(length, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).softmax(0)
+
+
+def one_hot(position: int, length: int) -> Tensor:
+    """φ_k of Eq. 4; positions from 1."""
+    return torch.eye(length, dtype=torch.float64)[position - 1]
+
+
+# ---------------------------------------------------------------------------------------------- Eq. 3-6, Figure 1
+
+
+def test_figure_1() -> None:
+    """l = 3, r = 8 among n = 10: keys 3 to 8, and so if the ends change places (Eq. 9)."""
+    wanted = torch.tensor([0, 0, 1, 1, 1, 1, 1, 1, 0, 0], dtype=torch.float64)
+    assert torch.equal(soft_window(one_hot(3, 10), one_hot(8, 10)), wanted)
+    assert torch.equal(soft_window(one_hot(8, 10), one_hot(3, 10)), wanted)
+
+
+def test_one_hot_pointers_give_the_discrete_window() -> None:
+    """Eq. 3 for all l ≠ r; where both ends meet, the one key is counted twice."""
+    for l, r in product(range(1, 8), repeat=2):  # noqa: E741
+        wanted = torch.tensor([float(min(l, r) <= i <= max(l, r)) for i in range(1, 8)], dtype=torch.float64)
+        assert torch.equal(soft_window(one_hot(l, 7), one_hot(r, 7)), wanted * (2 if l == r else 1))
+
+
+def test_sharper_pointers_come_nearer_to_the_discrete_window() -> None:
+    scores = torch.zeros(10, dtype=torch.float64)
+    scores[2], other = 1, scores.roll(5)
+    other[7] = 1
+    wanted = soft_window(one_hot(3, 10), one_hot(8, 10))
+    gaps = [(soft_window((c * scores).softmax(0), (c * other).softmax(0)) - wanted).abs().max() for c in (1, 5, 20, 40)]
+    assert gaps == sorted(gaps, reverse=True) and gaps[-1] < 1e-12
+
+
+# ---------------------------------------------------------------------------------------------- Eq. 9, Appendix
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 6), st.integers(0, 100))
+def test_eq_9_is_the_expected_window(length: int, seed: int) -> None:
+    """E over independent l and r, by enumeration: [l ≤ i ≤ r] + [r ≤ i ≤ l], as the Appendix has it."""
+    left, right = distribution(length, seed), distribution(length, seed + 1)
+    expected = torch.zeros(length, dtype=torch.float64)
+    for l, r, i in product(range(length), repeat=3):  # noqa: E741
+        expected[i] += left[l] * right[r] * ((l <= i <= r) + (r <= i <= l))
+    torch.testing.assert_close(soft_window(left, right), expected)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 12), st.integers(0, 100))
+def test_eq_9_equals_the_triangular_products(length: int, seed: int) -> None:
+    left, right = distribution(length, seed), distribution(length, seed + 1)
+    mask = soft_window(left, right)
+    torch.testing.assert_close(mask, references.window_mask(left, right, 1))
+    assert mask.min() >= -1e-12
+    assert (mask <= 1 + left * right + 1e-12).all(), "above 1 by more than both ends meeting at the key"
+
+
+# ---------------------------------------------------------------------------------------------- Eq. 10, 11, Figure 2
+
+
+def test_figure_2() -> None:
+    """b = 2: φ_l J sums to the end of a segment, φ_l Jᵀ from its start; the last segment is short."""
+    a = torch.tensor([0.1, 0.2, 0.3, 0.15, 0.25], dtype=torch.float64)
+    sums = segment_sums(a, 2)
+    to_the_end = spread_segments(sums.cumsum(-1), 2, 5)
+    from_the_start = spread_segments(sums.flip(-1).cumsum(-1).flip(-1), 2, 5)
+    torch.testing.assert_close(to_the_end, torch.tensor([0.3, 0.3, 0.75, 0.75, 1.0], dtype=torch.float64))
+    torch.testing.assert_close(from_the_start, torch.tensor([1.0, 1.0, 0.7, 0.7, 0.25], dtype=torch.float64))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 14), st.integers(1, 16), st.integers(0, 100))
+@example(10, 5, 0)
+@example(11, 5, 0)
+@example(4, 5, 0)
+def test_eq_11_equals_the_products_with_j(length: int, size: int, seed: int) -> None:
+    left, right = distribution(length, seed), distribution(length, seed + 1)
+    got = spread_segments(soft_window(segment_sums(left, size), segment_sums(right, size)), size, length)
+    torch.testing.assert_close(got, references.window_mask(left, right, size))
+    for start in range(0, length, size):
+        assert got[start : start + size].unique().numel() == 1, "keys of one segment differ"
+
+
+# ---------------------------------------------------------------------------------------------- Eq. 13, 16, 17
+
+
+def expected(module: WindowAttention, x: Tensor, keys: Tensor, padding: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
+    """The reference's output T×B×C and what multiplies the values, averaged over heads, B×T×S."""
+    kind = "aw" if isinstance(module, AdditiveWindowAttention) else "mw"
+    outputs, means = [], []
+    for b in range(x.size(1)):
+
+        def split(name: str, sentence: Tensor) -> Tensor:
+            projection = module.get_submodule(f"{name}_proj")
+            projected = sentence @ projection.weight.T + projection.bias
+            return torch.stack(projected.chunk(module.num_heads, dim=-1))
+
+        names = {"global": ("q", "k"), **{n: (f"{n}_q", f"{n}_k") for n in ("left", "right", "local")}}
+        by_name = {
+            name: (split(q, x[:, b]), split(k, keys[:, b]))
+            for name, (q, k) in names.items()
+            if name != "local" or kind == "aw"
+        }
+        renormalise = getattr(module, "renormalise", False)
+        weights = references.window_weights(kind, by_name, ~padding[b], module.segment_size, causal, renormalise)
+        joined = torch.cat(list(weights @ split("v", keys[:, b])), dim=-1)
+        outputs.append(joined @ module.out_proj.weight.T + module.out_proj.bias)
+        means.append(weights.mean(0))
+    return torch.stack(outputs, dim=1), torch.stack(means)
+
+
+def run(module: LocalAttention, x: Tensor, keys: Tensor, padding: Tensor, causal: bool, **kwargs: bool) -> tuple:
+    """Like fairseq, without a padding mask where nothing is padding."""
+    kwargs.setdefault("need_weights", False)
+    mask = future(x.size(0)).to(x.dtype) if causal else None
+    return module(x, keys, keys, key_padding_mask=padding if padding.any() else None, attn_mask=mask, **kwargs)
+
+
+def check(module: WindowAttention, x: Tensor, keys: Tensor, padding: Tensor, causal: bool) -> None:
+    """Output, weights, and the gradients of inputs and parameters, at real queries, against the reference."""
+    module = module.double()
+    itself = keys is x
+    real = (~padding).T.to(x.dtype)[..., None] if itself else torch.ones(x.size(0), x.size(1), 1, dtype=x.dtype)
+    probe = torch.randn(x.shape, generator=torch.Generator().manual_seed(7), dtype=x.dtype) * real
+    results = []
+    for forward in (run, expected):
+        inputs = x.clone().requires_grad_()
+        memory = inputs if itself else keys.clone().requires_grad_()
+        module.zero_grad()
+        out, _ = forward(module, inputs, memory, padding, causal)
+        (out * probe).sum().backward()
+        gradients = [(name, p.grad.clone()) for name, p in module.named_parameters()]
+        results.append([("output", out * real), ("input", inputs.grad), ("keys", memory.grad), *gradients])
+    for (name, got), (_, wanted) in zip(*results, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-8, atol=1e-9, msg=lambda m, name=name: f"{name}: {m}")
+    asked, means = run(module, x, keys, padding, causal, need_weights=True)
+    _, wanted = expected(module, x, keys, padding, causal)
+    here = ~padding if itself else torch.ones(x.size(1), x.size(0), dtype=torch.bool)
+    torch.testing.assert_close(means[here], wanted[here], rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(asked * real, out * real)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from([*MODULES]), LENGTHS, st.booleans(), st.booleans())
+@example("aw", [4, 2, 4, 1], True, True)  # as many sentences as positions: a wrong axis would fit
+@example("mw", [4, 4, 4, 4], False, True)
+def test_token_windows_equal_equations(name: str, lengths: list[int], left: bool, causal: bool) -> None:
+    x, padding = random_case(lengths, left)
+    check(make(name), x, x, padding, causal)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from([*MODULES]), LENGTHS, st.booleans(), st.integers(1, 6))
+@example("aw", [11, 7, 5, 1], True, 5)
+@example("mw", [11, 7, 5, 1], True, 2)
+def test_segment_windows_equal_equations(name: str, lengths: list[int], left: bool, size: int) -> None:
+    x, padding = random_case(lengths, left)
+    check(make(name, size), x, x, padding, False)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from([*MODULES]), LENGTHS, st.booleans(), st.integers(1, 4), st.integers(1, 5))
+def test_windows_on_an_encoder_equal_equations(
+    name: str, lengths: list[int], left: bool, size: int, queries: int
+) -> None:
+    """Cross-attention, where the keys are another sequence, of other channels as well."""
+    keys, padding = random_case(lengths, left)
+    keys = torch.cat([keys, keys[..., :3]], dim=-1)
+    x, _ = random_case([queries] * len(lengths), left, seed=2)
+    module = make(name, size, self_attention=False, encoder_decoder_attention=True, kdim=DIM + 3, vdim=DIM + 3)
+    check(module, x, keys, padding, False)
+
+
+@every_module
+@every_side
+def test_padding_on_both_sides(name: str, left: bool) -> None:
+    """Segments begin at the first real key wherever it stands."""
+    module = make(name, 3).double()
+    x, _ = random_case([7], left)
+    wide = torch.cat([torch.randn(4, 1, DIM).double(), x, torch.randn(2, 1, DIM).double()])
+    padding = torch.tensor([[True] * 4 + [False] * 7 + [True] * 2])
+    got, weights = run(module, wide, wide, padding, False, need_weights=True)
+    wanted, plain = run(module, x, x, torch.zeros(1, 7, dtype=torch.bool), False, need_weights=True)
+    torch.testing.assert_close(got[4:11], wanted)
+    torch.testing.assert_close(weights[:, 4:11, 4:11], plain)
+
+
+def test_weights_of_mw_are_diminished_and_those_of_aw_sum_to_one() -> None:
+    x, padding = random_case([9, 5], True)
+    for name, one in (("mw", False), ("mw-renormalised", True), ("aw", True)):
+        _, weights = run(make(name).double(), x, x, padding, False, need_weights=True)
+        sums = weights[~padding].sum(-1)
+        assert ((sums - 1).abs() < 1e-9).all() == one
+        assert (sums > 0).all()
+
+
+def test_each_head_has_a_window_of_its_own() -> None:
+    module = make("mw").double()
+    x, _ = random_case([9], True)
+    scores = module.window_scores(x, module.key_side(x))
+    mask = module.soft_mask(Frame(9, 9), *scores)
+    assert mask.shape == (1, HEADS, 9, 9)
+    assert all((mask[:, g] - mask[:, h]).abs().max() > 0.01 for g, h in ((0, 1), (1, 2), (2, 3)))
+
+
+# ---------------------------------------------------------------------------------------------- numerics
+
+
+@every_module
+@pytest.mark.parametrize("size", [1, 3])
+def test_gradcheck(name: str, size: int) -> None:
+    module = make(name, size).double()
+    x, padding = random_case([7, 4], left=True)
+    real = (~padding).T[..., None]
+    windows = {key: p for key, p in module.named_parameters() if key.startswith(("left", "right", "local"))}
+
+    def f(inputs: Tensor, *values: Tensor) -> Tensor:
+        given = dict(zip(windows, values, strict=True))
+        options = {"key_padding_mask": padding, "need_weights": False}
+        return torch.func.functional_call(module, given, (inputs, inputs, inputs), options)[0] * real
+
+    assert torch.autograd.gradcheck(f, (x.requires_grad_(), *windows.values()))
+
+
+@every_module
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision(name: str, size: int, dtype: torch.dtype) -> None:
+    """Sharp pointers and a sentence that is all padding: finite, and near fp32 with the same weights."""
+    module = make(name, size).to(dtype)
+    x, padding = random_case([9, 5, 1, 9], left=True)
+    padding[3] = True
+    results = []
+    for m in (module, copy.deepcopy(module).float()):
+        inputs = x.to(m.out_proj.weight.dtype).requires_grad_()
+        m.zero_grad()
+        out = run(m, inputs, inputs, padding, False)[0] * (~padding).T[..., None]
+        out.float().square().sum().backward()
+        # A bias of keys adds the same to all the logits of a softmax: its gradient is nothing but rounding.
+        gradients = [p.grad for key, p in m.named_parameters() if not key.endswith("k_proj.bias")]
+        assert all(p.grad.isfinite().all() for p in m.parameters())
+        results.append([out, inputs.grad, *gradients])
+    near = 0.01 if dtype == torch.float16 else 0.08
+    for got, wanted in zip(*results, strict=True):
+        assert (got.float() - wanted).norm() < near * wanted.norm()
+
+
+@every_module
+def test_a_mask_that_closes_what_is_attended_to_stays_finite(name: str) -> None:
+    """Pointers at the last key, attention at the first: the window there is 0, to rounding."""
+    module = make(name)
+    x, padding = random_case([6], left=False)
+    x = x.float()
+    last = torch.full((1, HEADS, 6, 6), -1000.0)
+    last[..., -1] = 0
+    weights = torch.zeros(1, HEADS, 6, 6)
+    weights[..., 0] = 1
+    module.window_scores = lambda query, key_side: (last, last, torch.zeros_like(last))[: len(module.pairs)]
+    if name == "aw":
+        return_value = module.score_bias(Frame(6, 6), x, x, {})
+        assert return_value.isfinite().all()
+    else:
+        masked = module.reweight(weights, Frame(6, 6), x, {})
+        assert masked.isfinite().all() and (masked.abs() < 1e-5).all()
+
+
+def test_dropout_is_on_the_masked_weights() -> None:
+    """The mean of many draws is the output without dropout, in MW as in AW."""
+    for name in MODULES:
+        module = make(name, dropout=0.3).double()
+        x, padding = random_case([6], left=False)
+        wanted, _ = run(module.eval(), x, x, padding, False)
+        module.train()
+        draws = torch.stack([run(module, x, x, padding, False)[0] for _ in range(1500)])
+        assert draws.std(0).min() > 0.01
+        assert ((draws.mean(0) - wanted).abs() < 5 * draws.std(0) / 1500**0.5).all()
+
+
+# ---------------------------------------------------------------------------------------------- memory, decoding
+
+
+def test_the_mask_takes_no_product_with_a_matrix_of_keys() -> None:
+    """Nothing that is made is larger than the scores of all pointers: the mask is linear in them."""
+    module = make("aw", 5)
+    x = torch.randn(256, 1, DIM, requires_grad=True)
+    with LargestTensor() as mode:
+        module(x, x, x, need_weights=False)[0].sum().backward()
+    assert mode.size <= 3 * HEADS * 256 * 256
+    calls = []
+    left = torch.randn(1, HEADS, 2, 500)
+    with LargestTensor() as mode:
+        calls.append(module.soft_mask(Frame(2, 500), left, left))
+    assert mode.size <= HEADS * 2 * 500, "something of the size of keys × keys was made"
+
+
+@every_module
+def test_word_by_word_with_padding(name: str) -> None:
+    """Keys of the pointers are cached; the sums of each step run over them: equal to the full causal pass."""
+    module = make(name).double()
+    x, padding = random_case([8, 5, 2], left=True)
+    full, _ = run(module, x, x, padding, True)
+    state: dict = {}
+    for t in range(8):
+        word, now = x[t : t + 1], padding[:, t : t + 1]
+        step, _ = module(
+            word, word, word, key_padding_mask=now if now.any() else None, incremental_state=state, need_weights=False
+        )
+        torch.testing.assert_close(step[0, ~padding[:, t]], full[t, ~padding[:, t]])
+
+
+@every_module
+@pytest.mark.parametrize("size", [1, 3])
+def test_the_encoder_side_is_projected_once_a_sentence(name: str, size: int) -> None:
+    """Keys, values, pointer keys and local keys: three steps of beam 2 call their projections once, on one copy."""
+    module = make(name, size, self_attention=False, encoder_decoder_attention=True).double()
+    module.set_beam_size(2)
+    keys, padding = random_case([8, 5], left=True)
+    keys, padding = keys.repeat_interleave(2, dim=1), padding.repeat_interleave(2, dim=0)
+    x, _ = random_case([3] * 4, left=True, seed=3)
+    wanted, _ = run(module, x, keys, padding, False)
+    projected: list[int] = []
+    once = module.key_side
+    module.key_side = lambda key: projected.append(key.size(1)) or once(key)
+    state: dict = {}
+    for t in range(3):
+        step, _ = module(
+            x[t : t + 1], keys, keys, key_padding_mask=padding, incremental_state=state, static_kv=True,
+            need_weights=False,
+        )  # fmt: skip
+        torch.testing.assert_close(step[0], wanted[t])
+    assert projected == [2]
+
+
+def test_bad_segments() -> None:
+    for size in (0, -3):
+        with pytest.raises(ValueError, match=f"segment must be 1 or more, not {size}"):
+            make("aw", size)
+    module, (x, padding) = make("aw", 2).double(), random_case([5], True)
+    with pytest.raises(ValueError, match="segments need all keys at once"):
+        run(module, x, x, padding, True)
+    state: dict = {}
+    module(x[:1], x[:1], x[:1], incremental_state=state, need_weights=False)
+    with pytest.raises(ValueError, match="segments need all keys at once"):
+        module(x[1:2], x[1:2], x[1:2], incremental_state=state, need_weights=False)
+
+
+def test_parameters_are_those_of_the_equations() -> None:
+    """Matrices of d×d: 4 of both pointers, 2 more of the local score."""
+    plain = sum(p.numel() for p in LocalAttention(DIM, HEADS).parameters())
+    for name, matrices in (("mw", 4), ("aw", 6)):
+        module: nn.Module = make(name)
+        assert sum(p.numel() for p in module.parameters()) - plain == matrices * (DIM * DIM + DIM)
