@@ -37,12 +37,17 @@ def add_flags(parser: ArgumentParser, options: type[FairseqDataclass]) -> None:
     gen_parser_from_dataclass(parser, options(), delete_default=True)
 
 
+def set_missing(args: Any, **values: Any) -> None:
+    """Set what the command line has not set."""
+    for name, value in values.items():
+        if getattr(args, name, None) is None:
+            setattr(args, name, value)
+
+
 def fill_defaults(args: Any, options: type[FairseqDataclass], **defaults: Any) -> None:
     """Set each option that ``args`` lacks, to ``defaults`` where given there, else to the dataclass's default."""
     standard = options()
-    for name in option_names(options):
-        if getattr(args, name, None) is None:
-            setattr(args, name, defaults.get(name, getattr(standard, name)))
+    set_missing(args, **{name: defaults.get(name, getattr(standard, name)) for name in option_names(options)})
 
 
 def read_options(args: Any, options: type[Options]) -> Options:

@@ -17,18 +17,12 @@ from fairseq.models import (
     ARCH_MODEL_REGISTRY,
     register_model_architecture,
 )
+from fairseq.models.transformer_lm import base_lm_architecture
 
 from .errors import UsageError
-from .options import fill_defaults
+from .options import fill_defaults, set_missing
 
 _BASELINES: dict[str, str] = {}
-
-
-def set_missing(args: Any, **values: Any) -> None:
-    """Set what the command line has not set."""
-    for name, value in values.items():
-        if getattr(args, name, None) is None:
-            setattr(args, name, value)
 
 
 def _set_sizes(args: Any, dim: int, ffn: int, heads: int, layers: int) -> None:
@@ -59,6 +53,31 @@ def transformer_localattn_summarization(args: Any) -> None:
     _set_sizes(args, dim=768, ffn=3072, heads=12, layers=6)
 
 
+def _set_lm_sizes(args: Any, dim: int, ffn: int, heads: int, layers: int) -> None:
+    """Sizes of a language model, where the command line has not set them; then fairseq's defaults for the rest."""
+    sizes = {"embed_dim": dim, "ffn_embed_dim": ffn, "attention_heads": heads, "layers": layers}
+    set_missing(args, **{f"decoder_{name}": size for name, size in sizes.items()})
+    base_lm_architecture(args)
+
+
+@register_model_architecture("transformer_lm", "transformer_lm_localattn")
+def transformer_lm_localattn(args: Any) -> None:
+    """Base size in pre-norm, like all of fairseq's named language models; its transformer_lm is in post-norm."""
+    _set_lm_sizes(args, dim=512, ffn=2048, heads=8, layers=6)
+
+
+@register_model_architecture("transformer_lm", "transformer_lm_localattn_tiny")
+def transformer_lm_localattn_tiny(args: Any) -> None:
+    """For tests."""
+    _set_lm_sizes(args, dim=64, ffn=128, heads=4, layers=2)
+
+
+@register_model_architecture("transformer_lm", "transformer_lm_localattn_small")
+def transformer_lm_localattn_small(args: Any) -> None:
+    """For two CPU cores."""
+    _set_lm_sizes(args, dim=128, ffn=512, heads=4, layers=3)
+
+
 def register_architecture(
     model: str,
     name: str,
@@ -84,10 +103,10 @@ def register_architecture(
     _BASELINES[name] = baseline
 
 
-def localattn_architectures() -> dict[str, str]:
-    """Architecture → model, of this package's variants: all that fairseq's registry has of its classes."""
-    ours = [name for name, model in ARCH_MODEL_REGISTRY.items() if model.__module__.split(".")[0] == __package__]
-    return {name: ARCH_MODEL_NAME_REGISTRY[name] for name in ours}
+def localattn_architectures(task: str | None = None) -> dict[str, str]:
+    """Architecture → model, of this package's variants; of those for one of fairseq's tasks where it is given."""
+    names = [name for name in _BASELINES if task in (None, ARCH_MODEL_REGISTRY[name].task)]
+    return {name: ARCH_MODEL_NAME_REGISTRY[name] for name in names}
 
 
 def baseline_of(architecture: str) -> str:

@@ -21,8 +21,9 @@ from torch import Tensor, nn
 
 from .attention import IncrementalState, LocalAttention
 from .errors import UsageError
+from .model import Attentions, MakeAttention
 from .placement import Placement
-from .transformer import Attentions, LocalDecoderLayer, LocalEncoderLayer, MakeAttention
+from .transformer import LocalDecoderLayer, LocalEncoderLayer
 
 ATTENTIONS = ("dman", "sman", "san")
 ORDINARY = ("san", "ffn")

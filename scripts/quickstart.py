@@ -46,7 +46,7 @@ def architectures(arch: str) -> tuple[str, str]:
     import fairseq_localattn  # noqa: F401  registers the architectures
     from fairseq_localattn.sizes import baseline_of, localattn_architectures, quick_size_of
 
-    known = localattn_architectures()
+    known = localattn_architectures("translation")
     if arch not in known:
         raise RecipeError(f"--arch {arch}: no such architecture; there are {', '.join(sorted(known))}")
     sized = quick_size_of(arch)

@@ -11,14 +11,16 @@ import torch
 from fairseq import options
 from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderModel, FairseqLanguageModel, build_model
 from torch import Tensor, nn
 
 import fairseq_localattn  # noqa: F401  (registers the architectures)
 from fairseq_localattn.placement import SITES
 from fairseq_localattn.sizes import localattn_architectures
 
-ARCHITECTURES = sorted(localattn_architectures())
+ARCHITECTURES = sorted(localattn_architectures("translation"))
+LANGUAGE_MODELS = sorted(localattn_architectures("language_modeling"))
+CLASSIFIERS = sorted(localattn_architectures("sentence_prediction"))
 # What can be trained in a test. A new variant's `_tiny` architecture joins every suite by being registered.
 TINY = [name for name in ARCHITECTURES if name.endswith("_tiny")]
 
@@ -66,6 +68,23 @@ PLACEMENTS = {
 }
 CASES: dict[str, tuple[str, list[str]]] = {**{name: (name, []) for name in TINY}, **PLACEMENTS}
 
+# Those of the other tasks; a new one joins its suite (test_contract_lm.py, test_contract_classifier.py) by itself.
+LM_CASES: dict[str, tuple[str, list[str]]] = {
+    **{name: (name, []) for name in LANGUAGE_MODELS if name.endswith("_tiny")},
+    "lm-aw": ("transformer_lm_diffwin_tiny", ["--diffwin-decoder", "aw", "--diffwin-decoder-layers", "all"]),
+    "lm-renormalised": ("transformer_lm_diffwin_tiny", ["--diffwin-renormalise"]),
+}
+CLASSIFIER_CASES: dict[str, tuple[str, list[str]]] = {
+    **{name: (name, []) for name in CLASSIFIERS if name.endswith("_tiny")},
+    "classifier-mw": ("transformer_diffwin_classifier_tiny", ["--diffwin-encoder", "mw"]),
+    "classifier-segments": (
+        "transformer_diffwin_classifier_tiny",
+        ["--diffwin-encoder-form", "segment", "--diffwin-segment-size", "3", "--diffwin-encoder-layers", "all"],
+    ),
+}
+CLASSES = 3
+HEAD = "sentence_classification_head"  # the criterion's default
+
 
 @lru_cache(maxsize=1)
 def dictionary() -> Dictionary:
@@ -83,7 +102,13 @@ def parse(arch: str, flags: tuple[str, ...] | list[str] = ()) -> Any:
 @cache
 def _parse(arch: str, flags: tuple[str, ...]) -> Any:
     parser = options.get_training_parser()
-    args = options.parse_args_and_arch(parser, ["data", "--task", "translation", "--arch", arch, *flags])
+    model = ARCH_MODEL_REGISTRY[arch]
+    task = ["--task", "translation"]
+    if issubclass(model, FairseqLanguageModel):
+        task = ["--task", "language_modeling"]
+    elif issubclass(model, FairseqEncoderModel):
+        task = ["--task", "sentence_prediction", "--criterion", "sentence_prediction", "--num-classes", str(CLASSES)]
+    args = options.parse_args_and_arch(parser, ["data", *task, "--arch", arch, *flags])
     convert_namespace_to_omegaconf(args)  # as fairseq does: an option that its configuration cannot hold fails here
     return args
 
@@ -95,6 +120,24 @@ def build(arch: str, flags: tuple[str, ...] | list[str] = (), seed: int = 1, sha
     task = SimpleNamespace(source_dictionary=dictionary(), target_dictionary=dictionary())
     torch.manual_seed(seed)
     return ARCH_MODEL_REGISTRY[arch].build_model(args, task)
+
+
+def build_lm(arch: str, flags: list[str] | tuple[str, ...] = (), seed: int = 1, share: bool = True) -> Any:
+    """A language model of an architecture, plain ones included, as fairseq's task builds it."""
+    args = parse(arch, [*flags, *(["--share-decoder-input-output-embed"] if share else [])])
+    torch.manual_seed(seed)
+    task = SimpleNamespace(source_dictionary=dictionary(), target_dictionary=dictionary())
+    return build_model(args, task)
+
+
+def build_classifier(arch: str, flags: list[str] | tuple[str, ...] = (), seed: int = 1) -> Any:
+    """A classifier of three classes, plain ones included, as fairseq's task builds it."""
+    args = parse(arch, flags)
+    args.max_positions = 512
+    torch.manual_seed(seed)
+    model = build_model(args, SimpleNamespace(source_dictionary=dictionary()))
+    model.register_classification_head(HEAD, num_classes=CLASSES)
+    return model
 
 
 def case(name: str, **kwargs: Any) -> Any:

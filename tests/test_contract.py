@@ -13,9 +13,27 @@ from torch import Tensor
 
 from fairseq_localattn import banded
 from fairseq_localattn.mechanisms import mixed
+from fairseq_localattn.model import LocalModel
 from fairseq_localattn.placement import SITES
 from fairseq_localattn.sizes import baseline_of
-from models import ARCHITECTURES, CASES, TINY, batch, build, case, dictionary, loss, pad, parse, sentences, shifted
+from models import (
+    ARCHITECTURES,
+    CASES,
+    CLASSIFIER_CASES,
+    CLASSIFIERS,
+    LANGUAGE_MODELS,
+    LM_CASES,
+    TINY,
+    batch,
+    build,
+    case,
+    dictionary,
+    loss,
+    pad,
+    parse,
+    sentences,
+    shifted,
+)
 
 PARAMETER_FREE = ["mma", "csan"]
 # Lengths that differ, one of them 1; longer than the windows of the cases, and than the blocks of `every_way`.
@@ -296,9 +314,9 @@ def test_state_dict_round_trip(name: str) -> None:
 
 def test_every_model_is_in_this_suite() -> None:
     """A variant without a ``_tiny`` architecture would escape it; so would one without a plain counterpart."""
-    models = {name: model for name, model in ARCH_MODEL_REGISTRY.items() if "fairseq_localattn" in model.__module__}
-    assert set(models) == set(ARCHITECTURES)
-    assert {models[name] for name in TINY} == set(models.values())
+    models = {name: model for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, LocalModel)}
+    assert set(models) == {*ARCHITECTURES, *LANGUAGE_MODELS, *CLASSIFIERS}
+    assert {models[name] for name in (*TINY, *LM_CASES, *CLASSIFIER_CASES) if name in models} == set(models.values())
     for name in models:
         assert baseline_of(name) in ARCH_MODEL_REGISTRY
 

@@ -291,7 +291,7 @@ def test_half_precision(name: str, size: int, dtype: torch.dtype) -> None:
         gradients = [p.grad for key, p in m.named_parameters() if not key.endswith("k_proj.bias")]
         assert all(p.grad.isfinite().all() for p in m.parameters())
         results.append([out, inputs.grad, *gradients])
-    near = 0.01 if dtype == torch.float16 else 0.08
+    near = 0.02 if dtype == torch.float16 else 0.15
     for got, wanted in zip(*results, strict=True):
         assert (got.float() - wanted).norm() < near * wanted.norm()
 

@@ -5,13 +5,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.models import register_model
+from fairseq.models import MODEL_REGISTRY, register_model
 from fairseq.models.transformer import TransformerConfig
 
 from ..attention import LocalAttention
+from ..classifier import LocalClassifier
 from ..errors import UsageError
+from ..language_model import LocalLanguageModel
 from ..mechanisms.windowed import AdditiveWindowAttention, MultiplicativeWindowAttention
-from ..placement import SITES, Placement
+from ..model import LocalModel
+from ..placement import Placement
 from ..sizes import register_architecture
 from ..transformer import LocalTransformerModel
 
@@ -20,7 +23,19 @@ FORMS = ChoiceEnum(("token", "segment"))
 
 
 @dataclass
-class DiffWinOptions(FairseqDataclass):
+class AnyWindowOptions(FairseqDataclass):
+    diffwin_renormalise: bool = field(
+        default=False, metadata={"help": "mw: divide the masked weights by their sum (the paper does not)"}
+    )
+
+
+@dataclass
+class SegmentOptions(FairseqDataclass):
+    diffwin_segment_size: int = field(default=5, metadata={"help": "tokens in a segment (b)"})
+
+
+@dataclass
+class EncoderOptions(FairseqDataclass):
     diffwin_encoder: WINDOWS = field(  # type: ignore[valid-type]
         default="aw", metadata={"help": "the encoder's self-attention: none, mw (multiplicative) or aw (additive)"}
     )
@@ -30,13 +45,24 @@ class DiffWinOptions(FairseqDataclass):
     diffwin_encoder_layers: str = field(
         default="1-3", metadata={"help": "its layers with windows: all, none, or numbers from 1 (1-3, 1,4-6)"}
     )
+
+
+@dataclass
+class DecoderOptions(FairseqDataclass):
     diffwin_decoder: WINDOWS = field(  # type: ignore[valid-type]
-        default="mw", metadata={"help": "the decoder's self-attention: none, mw or aw"}
+        default="mw",
+        metadata={"help": "the decoder's self-attention: none, mw (multiplicative) or aw (additive)"},
     )
     diffwin_decoder_form: FORMS = field(  # type: ignore[valid-type]
-        default="token", metadata={"help": "must stay token: unfinished segments cannot be pointed to"}
+        default="token", metadata={"help": "must stay token: an unfinished segment cannot be pointed to"}
     )
-    diffwin_decoder_layers: str = field(default="1-3", metadata={"help": "its layers with windows"})
+    diffwin_decoder_layers: str = field(
+        default="1-3", metadata={"help": "its layers with windows: all, none, or numbers from 1 (1-3, 1,4-6)"}
+    )
+
+
+@dataclass
+class CrossOptions(FairseqDataclass):
     diffwin_cross: WINDOWS = field(  # type: ignore[valid-type]
         default="aw", metadata={"help": "the decoder's attention to the encoder: none, mw or aw"}
     )
@@ -44,10 +70,21 @@ class DiffWinOptions(FairseqDataclass):
         default="segment", metadata={"help": "whether its windows end at tokens or at segments of the source"}
     )
     diffwin_cross_layers: str = field(default="1-3", metadata={"help": "its layers (of the decoder) with windows"})
-    diffwin_segment_size: int = field(default=5, metadata={"help": "tokens in a segment (b)"})
-    diffwin_renormalise: bool = field(
-        default=False, metadata={"help": "mw: divide the masked weights by their sum (the paper does not)"}
-    )
+
+
+@dataclass
+class DiffWinOptions(AnyWindowOptions, SegmentOptions, CrossOptions, DecoderOptions, EncoderOptions):
+    """Of the translation model. The defaults are the paper's best, Enc(AW)-Cr(AW,Seg)-Dec(MW)."""
+
+
+@dataclass
+class DiffWinLanguageModelOptions(AnyWindowOptions, DecoderOptions):
+    """Of the language model. The default is the paper's best, Dec(MW)."""
+
+
+@dataclass
+class DiffWinClassifierOptions(AnyWindowOptions, SegmentOptions, EncoderOptions):
+    """Of the classifier. The default is the paper's best, Enc(AW)."""
 
 
 def window_of(options: Any, site: str) -> str:
@@ -60,20 +97,21 @@ def is_segmented(options: Any, site: str) -> bool:
     return str(getattr(options, f"diffwin_{site}_form")) == "segment"
 
 
-@register_model("transformer_diffwin")
-class DiffWinTransformerModel(LocalTransformerModel):
+class DiffWin(LocalModel):
+    """What the three models share."""
+
     prefix = "diffwin"
-    options = DiffWinOptions
 
     @classmethod
     def placement(cls, options: Any, cfg: TransformerConfig) -> Placement:
         """Sites whose window is ``none`` have none. Also refuses segments in the decoder, and sizes below 1."""
-        if options.diffwin_segment_size < 1:
-            raise UsageError(f"--diffwin-segment-size {options.diffwin_segment_size}: give 1 or more tokens")
-        if is_segmented(options, "decoder"):
+        size = getattr(options, "diffwin_segment_size", 1)
+        if size < 1:
+            raise UsageError(f"--diffwin-segment-size {size}: give 1 or more tokens")
+        if "decoder" in cls.sites and is_segmented(options, "decoder"):
             raise UsageError(
-                "--diffwin-decoder-form segment: the decoder cannot point to a segment that is not finished; leave it "
-                "at token (--diffwin-encoder-form and --diffwin-cross-form may be segment)"
+                "--diffwin-decoder-form segment: a decoder cannot point to a segment that is not finished; leave it at "
+                "token (--diffwin-encoder-form and --diffwin-cross-form may be segment)"
             )
         layers = super().placement(options, cfg).layers
         return Placement({site: at for site, at in layers.items() if window_of(options, site) != "none"})
@@ -85,8 +123,9 @@ class DiffWinTransformerModel(LocalTransformerModel):
         sites = cls.attentions(TransformerConfig.from_namespace(args)).placement.sites
         if args.diffwin_renormalise and not any(window_of(args, site) == "mw" for site in sites):
             raise UsageError("--diffwin-renormalise changes nothing: no layer has mw, whose weights it would divide")
-        size = args.diffwin_segment_size
-        if size != cls.options().diffwin_segment_size and not any(is_segmented(args, site) for site in sites):
+        standard = SegmentOptions().diffwin_segment_size
+        size = getattr(args, "diffwin_segment_size", standard)
+        if size != standard and not any(is_segmented(args, site) for site in sites):
             raise UsageError(f"--diffwin-segment-size {size} changes nothing: no layer has windows of segments")
 
     @classmethod
@@ -97,16 +136,41 @@ class DiffWinTransformerModel(LocalTransformerModel):
         return AdditiveWindowAttention(**kwargs)
 
 
-def _register(size: str, baseline: str, layers: str = "1-3") -> None:
-    """An architecture with the sizes of a plain one and windows in these layers of all three attentions."""
-    places: dict[str, Any] = {f"diffwin_{site}_layers": layers for site in SITES}
-    register_architecture("transformer_diffwin", f"transformer_diffwin{size}", baseline, DiffWinOptions, **places)
+@register_model("transformer_diffwin")
+class DiffWinTransformerModel(DiffWin, LocalTransformerModel):
+    options = DiffWinOptions
 
 
-_register("", "transformer")
-_register("_iwslt_de_en", "transformer_iwslt_de_en")
-_register("_wmt_en_de", "transformer_wmt_en_de")
-_register("_wmt_en_fr", "transformer_wmt_en_de")
+@register_model("transformer_lm_diffwin")
+class DiffWinLanguageModel(DiffWin, LocalLanguageModel):
+    options = DiffWinLanguageModelOptions
+
+
+@register_model("transformer_diffwin_classifier")
+class DiffWinClassifier(DiffWin, LocalClassifier):
+    options = DiffWinClassifierOptions
+
+
+def _register(
+    architecture: str, baseline: str, layers: str = "1-3", model: type[DiffWin] = DiffWinTransformerModel
+) -> None:
+    """An architecture with the sizes of a plain one and windows in these layers of all its attentions."""
+    places: dict[str, Any] = {f"diffwin_{site}_layers": layers for site in model.sites}
+    name = next(name for name, registered in MODEL_REGISTRY.items() if registered is model)
+    register_architecture(name, architecture, baseline, model.options, **places)
+
+
+_register("transformer_diffwin", "transformer")
+_register("transformer_diffwin_iwslt_de_en", "transformer_iwslt_de_en")
+_register("transformer_diffwin_wmt_en_de", "transformer_wmt_en_de")
+_register("transformer_diffwin_wmt_en_fr", "transformer_wmt_en_de")
 # Of smaller stacks the lower half, as in the paper.
-_register("_small", "transformer_localattn_small", layers="1-2")
-_register("_tiny", "transformer_localattn_tiny", layers="1")
+_register("transformer_diffwin_small", "transformer_localattn_small", "1-2")
+_register("transformer_diffwin_tiny", "transformer_localattn_tiny", "1")
+
+_register("transformer_lm_diffwin", "transformer_lm_localattn", model=DiffWinLanguageModel)
+_register("transformer_lm_diffwin_small", "transformer_lm_localattn_small", "1-2", DiffWinLanguageModel)
+_register("transformer_lm_diffwin_tiny", "transformer_lm_localattn_tiny", "1", DiffWinLanguageModel)
+
+_register("transformer_diffwin_classifier", "transformer_localattn_classifier", "1", DiffWinClassifier)
+_register("transformer_diffwin_classifier_tiny", "transformer_localattn_classifier_tiny", "1", DiffWinClassifier)

@@ -12,8 +12,8 @@ from fairseq.models.transformer import TransformerConfig
 from ..attention import LocalAttention
 from ..errors import UsageError
 from ..mechanisms.masked import ACTIVATIONS, DynamicMaskAttention, MaskAttention, StaticMaskAttention
-from ..options import read_options
-from ..sizes import register_architecture, set_missing
+from ..options import read_options, set_missing
+from ..sizes import register_architecture
 from ..sublayers import OrderedAttentions, OrderedDecoderLayer, OrderedEncoderLayer, parse_order
 from ..transformer import LocalTransformerModel
 
