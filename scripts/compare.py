@@ -27,12 +27,13 @@ from pathlib import Path
 from checkout import same_package
 from corpus import data_of, local_folder, prepare, prepare_argv
 from jobs import Busy, JobFailed, lock, stop_all, stop_on_signals
+from measures import measure_of
 from progress import Progress, clock
 from recipe import ROOT, Recipe, RecipeError, load_recipe
-from results import Table, make_row, print_table
+from results import Table, columns_of, make_row, print_table
 from runs import Prepared, Run, settings_hash
 from schedule import cores, run_all
-from score import ScoreError, score_output
+from score import ScoreError
 
 
 def parse_args() -> argparse.Namespace:
@@ -108,9 +109,8 @@ class Comparison:
                     self.failures[other.label] = str(error)
 
     def _append(self, run: Run) -> None:
-        against = None if run.system == self.baseline else self.baseline_run(run).output
-        report = score_output(run.output, run.data.test_set(), against)
-        self.table.append(make_row(self.recipe, run, self.baseline, report))
+        against = None if run.system == self.baseline else self.baseline_run(run)
+        self.table.append(make_row(self.recipe, run, self.baseline, run.measure.score(run, against)))
 
     def failed(self, run: Run, error: Exception) -> None:
         """Keeps what went wrong for the end."""
@@ -125,7 +125,7 @@ def baseline_of_all(recipe: Recipe, systems: list[str]) -> str:
     import fairseq_localattn  # noqa: F401  registers the architectures
     from fairseq_localattn.sizes import baseline_of, localattn_architectures
 
-    known = {arch: baseline_of(arch) for arch in localattn_architectures()}
+    known = {arch: baseline_of(arch) for arch in localattn_architectures(measure_of(recipe).task)}
     named = recipe.get("systems", {})
     for name, entries in named.items():
         if name in ARCH_MODEL_REGISTRY:
@@ -200,7 +200,7 @@ def compare(args: argparse.Namespace) -> int:
     out = (args.out or ROOT / "runs" / "compare" / recipe.name).resolve()
     data = data_of(recipe, out)
     command = prepare_argv(recipe, data, local := local_folder(recipe, args.local))
-    table = Table(args.results.resolve() / f"{recipe.name}.csv")
+    table = Table(args.results.resolve() / f"{recipe.name}.csv", columns_of(measure_of(recipe)))
     work = Comparison(recipe, systems, baseline, seeds, data, out, table)
     if args.dry_run:
         work.plan()
@@ -234,8 +234,11 @@ def compare(args: argparse.Namespace) -> int:
 
 def _finished(work: Comparison, run: Run, progress: Progress) -> None:
     work.record(run)
-    row = work.table.row(run)
-    progress.say(f"{run.label}: " + (f"BLEU {row['bleu']}" if row else "trained; scored when its baseline is there"))
+    row, measure = work.table.row(run), run.measure
+    progress.say(
+        f"{run.label}: "
+        + (f"{measure.title} {row[measure.headline]}" if row else "trained; scored when its baseline is there")
+    )
 
 
 def main() -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs import Job, JobFailed
+from measures import measure_of
 from progress import Progress
 from recipe import ROOT, Recipe, RecipeError
 from runs import Prepared
@@ -22,14 +23,18 @@ def data_of(recipe: Recipe, out: Path) -> Prepared:
     The folder's name changes with the preparation: other options or scripts prepare anew, beside the old data.
     """
     spec = recipe.get("data", {})
-    for key in ("name", "prepare", "source", "target"):
+    for key in ("name", "prepare", *measure_of(recipe).data_keys):
         if key not in spec:
             raise RecipeError(f"{recipe.path}: data needs the key {key!r}")
     if not (ROOT / spec["prepare"]).exists():
         raise RecipeError(f"{recipe.path}: {spec['prepare']}: no such script")
     folder = out / f"data.{_preparation(spec)}"
     return Prepared(
-        folder, spec["source"], spec["target"], spec.get("bpe", "subword_nmt"), bool(spec.get("lowercase", False))
+        folder,
+        spec.get("source", ""),
+        spec.get("target", ""),
+        spec.get("bpe", "subword_nmt"),
+        bool(spec.get("lowercase", False)),
     )
 
 
@@ -38,7 +43,7 @@ def _preparation(spec: dict[str, Any]) -> str:
     script = ROOT / spec["prepare"]
     digest = hashlib.sha256(repr([script.name, spec.get("options", [])]).encode())
     for path in sorted(script.parent.iterdir()):
-        if path.suffix in (".py", ".manifest") or path.name in (script.name, "lib.sh"):
+        if path.suffix in (".py", ".manifest") or path.name in (script.name, "lib.sh", "lib_labelled.sh"):
             digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:8]
 

@@ -59,7 +59,7 @@ datasets=$(cd "$REPO/configs/quickstart" && echo *.yaml | sed 's/\.yaml//g; s/ /
 [[ -e $recipe ]] || die "--data $data: no such data set; there are $datasets"
 [[ -z $given || -d $given ]] || die "--local $given: no such folder; give the folder that holds the files of $data"
 [[ -z $out || ! -e $out || -d $out ]] || die "--out $out is there and is not a folder"
-families=$(grep -ohE '@register_model\("[a-z0-9_]+"' "$REPO"/fairseq_localattn/variants/*.py | cut -d '"' -f 2 | sort)
+families=$(grep -ohE '@register_model\("[a-z0-9_]+"' "$REPO"/fairseq_localattn/variants/*.py | cut -d '"' -f 2 | grep -vE '_lm_|_classifier$' | sort)
 known=0
 for family in $families; do if [[ $arch == "$family" || $arch == "${family}_"* ]]; then known=1; fi; done
 ((known)) || die "--arch $arch: no such architecture; there are ${families//$'\n'/, }, each in several sizes"

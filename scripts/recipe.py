@@ -1,10 +1,11 @@
 """Recipes: one YAML file holds one job's settings; this module reads, checks and expands them into fairseq's argv.
 
-A recipe has the sections `train` (flags of fairseq-train) and `generate` (flags of fairseq-generate), written with
-underscores, and the keys of META_KEYS, which say what the job is. `extends: FILE` takes over another recipe, whose
-values it may replace, or remove by null. Model sizes never stand in a recipe: they stand in the architecture. What only
-the runner can know (paths, seed, architecture) is reserved. A wrong key or value is a RecipeError that names file and
-line. `systems` gives a name to an architecture with further flags of fairseq-train, each replacing that of `train`:
+A recipe has the sections `train` (flags of fairseq-train) and `generate` or `eval_lm` (of fairseq-generate, of
+fairseq-eval-lm), written with underscores, and the keys of META_KEYS, which say what the job is. `extends: FILE` takes
+over another recipe, whose values it may replace, or remove by null. Model sizes never stand in a recipe: they stand in
+the architecture. What only the runner can know (paths, seed, architecture) is reserved. A wrong key or value is a
+RecipeError that names file and line. `systems` gives a name to an architecture with further flags of fairseq-train,
+each replacing that of `train`:
 
     systems:
       mma_window_2: {arch: transformer_mma_small, mma_window: 2}
@@ -36,11 +37,12 @@ META_KEYS = {
     "threads": int,  # CPU threads of one run
     "jobs": int,  # runs side by side on a GPU
     "hardware": str,  # cpu or gpu
+    "checkpoint": str,  # that is measured: last (without the key), or best on the validation set
     # of one training, on the hardware named in the recipe; only for the estimate of the time left
     "expect_minutes": (int, float),
 }
 KIND_NAMES = {str: "text", dict: "a mapping", list: "a list", int: "a whole number", float: "a number"}
-SECTIONS = ("train", "generate")
+SECTIONS = ("train", "generate", "eval_lm")
 DATA_KEYS = {
     "name",
     "prepare",  # script that writes the data folder
@@ -58,6 +60,11 @@ RESERVED = {
 }  # fmt: skip
 SIZE_KEY = re.compile(r"(encoder|decoder)_(embed_dim|ffn_embed_dim|layers|attention_heads|input_dim|output_dim)")
 SYSTEM_NAME = re.compile(r"\w[\w.-]*", re.ASCII)  # it begins the names of folders
+
+
+def command_of(section: str) -> str:
+    """The command whose flags a section has."""
+    return "fairseq-" + section.replace("_", "-")
 
 
 class RecipeError(ValueError):
@@ -134,7 +141,7 @@ def _load(path: Path, extended_by: tuple[Path, ...]) -> tuple[dict[str, Any], di
         meta, sections = _load(base, (*extended_by, path.resolve()))
     for key, (node, line) in items.items():
         if key in SECTIONS:
-            holds = f"{key} must hold flags of fairseq-{key}, one 'flag: value' a line"
+            holds = f"{key} must hold flags of {command_of(key)}, one 'flag: value' a line"
             sections[key] = _entries(path, holds, node, line, sections.get(key, {}))
         elif key == "systems":
             meta[key] = _systems(path, node, line, meta.get(key, {}))
@@ -226,8 +233,9 @@ def _meta_value(path: Path, key: str, node: yaml.Node, line: int) -> Any:
         for name, (_, at) in _items(path, node).items():
             if name not in DATA_KEYS:
                 raise RecipeError(f"{path}:{at}: unknown key {name!r} in data{nearest(name, DATA_KEYS)}")
-    if key == "hardware" and value not in ("cpu", "gpu"):
-        raise RecipeError(f"{path}:{line}: hardware must be cpu or gpu, not {value!r}")
+    for name, choices in (("hardware", ("cpu", "gpu")), ("checkpoint", ("last", "best"))):
+        if key == name and value not in choices:
+            raise RecipeError(f"{path}:{line}: {key} must be {' or '.join(choices)}, not {value!r}")
     return value
 
 
@@ -263,7 +271,9 @@ def expand(recipe: Recipe, section: str, *, arch: str) -> list[str]:
         action = actions.get(option) or actions.get("--" + key)
         if action is None:
             names = [name[2:].replace("-", "_") for name in actions if name.startswith("--")]
-            raise RecipeError(f"{entry.where}: fairseq-{section} has no flag {key!r} for {arch}{nearest(key, names)}")
+            raise RecipeError(
+                f"{entry.where}: {command_of(section)} has no flag {key!r} for {arch}{nearest(key, names)}"
+            )
         option = option if option in actions else "--" + key
         argv += _flag_argv(entry.where, option, action, entry.value)
         places[option] = entry.where
@@ -296,6 +306,8 @@ def _parser(section: str) -> argparse.ArgumentParser:
     from fairseq import options
 
     # get_parser reads sys.argv for --user-dir; the import below has done that already.
+    if section == "eval_lm":
+        return options.get_eval_lm_parser()
     return options.get_training_parser() if section == "train" else options.get_generation_parser()
 
 
@@ -353,4 +365,4 @@ def _at_line(recipe: Recipe, section: str, message: str, places: dict[str, str])
     system = recipe.sections.get("system")
     otherwise = system["arch"].where if system else recipe.path
     where = next((places[option] for option in named if option in places), otherwise)
-    return RecipeError(f"{where}: fairseq-{section}: {message}")
+    return RecipeError(f"{where}: {command_of(section)}: {message}")

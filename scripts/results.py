@@ -13,25 +13,32 @@ from pathlib import Path
 from typing import Any
 
 from jobs import write_atomic
+from measures import MEASURES, Measure
 from recipe import Recipe
 from runs import Run
-from score import Report, ScoreError
+from score import ScoreError
 from summary import PACKAGE, hardware, versions
 
-# What results/README.md describes. A row is identified by KEY.
-COLUMNS = (
-    "system", "arch", "baseline", "seed", "updates", "parameters", "bleu", "signature", "tokenised_bleu",
-    "difference", "p_value", "words_per_second", "train_minutes", "settings", "commit", "hardware", "torch", "fairseq",
-    "package", "date",
+# What results/README.md describes: these, and between them those of the measure. A row is identified by KEY.
+FIRST = ("system", "arch", "baseline", "seed", "updates", "parameters")
+LAST = (
+    "words_per_second", "train_minutes", "settings", "commit", "hardware", "torch", "fairseq", "package", "date",
 )  # fmt: skip
 KEY = ("system", "seed", "settings")
 
 
-def make_row(recipe: Recipe, run: Run, baseline: str, report: Report) -> dict[str, str]:
-    """The row of a finished run; difference and p_value are empty for the baseline itself."""
+def columns_of(measure: Measure) -> tuple[str, ...]:
+    """The columns of a file for this measure."""
+    return (*FIRST, *measure.columns, *LAST)
+
+
+COLUMNS = columns_of(MEASURES["translation"])
+
+
+def make_row(recipe: Recipe, run: Run, baseline: str, score: Mapping[str, str]) -> dict[str, str]:
+    """The row of a finished run; `score` has the columns of its measure."""
     facts = run.facts()
     found = versions()
-    test = report.significance
     row = {
         "system": run.system,
         "arch": run.arch,
@@ -39,11 +46,7 @@ def make_row(recipe: Recipe, run: Run, baseline: str, report: Report) -> dict[st
         "seed": run.seed,
         "updates": facts["updates"],
         "parameters": facts["parameters"],
-        "bleu": f"{report.bleu.score:.2f}",
-        "signature": report.bleu.signature,
-        "tokenised_bleu": "" if report.tokenised is None else f"{report.tokenised.score:.2f}",
-        "difference": "" if test is None else f"{test.difference:.2f}",
-        "p_value": "" if test is None else f"{test.p_value:.4f}",
+        **score,
         "words_per_second": "" if facts["words_per_second"] is None else facts["words_per_second"],
         "train_minutes": "" if facts["train_minutes"] is None else facts["train_minutes"],
         "settings": run.settings,
@@ -54,14 +57,14 @@ def make_row(recipe: Recipe, run: Run, baseline: str, report: Report) -> dict[st
         "package": found[PACKAGE],
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }
-    return {name: str(row[name]) for name in COLUMNS}
+    return {name: str(row[name]) for name in columns_of(run.measure)}
 
 
 class Table:
-    """A CSV file with the columns COLUMNS, in which no KEY comes twice. It need not exist before the first append()."""
+    """A CSV file with these columns, in which no KEY comes twice. It need not exist before the first append()."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, columns: tuple[str, ...] = COLUMNS) -> None:
+        self.path, self.columns = path, columns
 
     def rows(self) -> list[dict[str, str]]:
         """All rows. Raises ScoreError where the file has other columns."""
@@ -71,10 +74,10 @@ class Table:
             return []
         reader = csv.DictReader(io.StringIO(text))
         found = tuple(reader.fieldnames or ())
-        if found == COLUMNS[1:]:  # from before there was the column `system`; the next append() writes it
+        if found == self.columns[1:]:  # from before there was the column `system`; the next append() writes it
             return [{"system": row["arch"], **row} for row in reader]
-        if found != COLUMNS:
-            raise ScoreError(f"{self.path}:1: other columns than {','.join(COLUMNS)}; move the file away")
+        if found != self.columns:
+            raise ScoreError(f"{self.path}:1: other columns than {','.join(self.columns)}; move the file away")
         return list(reader)
 
     def row(self, run: Run) -> dict[str, str] | None:
@@ -96,7 +99,7 @@ class Table:
             if _key(row) in map(_key, rows):
                 return False
             stream = io.StringIO()
-            writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
+            writer = csv.DictWriter(stream, self.columns, lineterminator="\n")
             writer.writeheader()
             writer.writerows([*rows, dict(row)])
             write_atomic(self.path, stream.getvalue())
@@ -124,15 +127,16 @@ def print_table(table: Table, runs: Sequence[Run], baseline: str) -> None:
     if not by_system:
         return
     width = max(map(len, ["system", *by_system]))
-    print(f"\n{'system':<{width}}  seeds  BLEU           difference  p (per seed)         words/s  minutes")
+    headline, title = runs[0].measure.headline, runs[0].measure.title
+    print(f"\n{'system':<{width}}  seeds  {title:<13}  difference  p (per seed)         words/s  minutes")
     for system, rows in by_system.items():
-        scores = [float(row["bleu"]) for row in rows]
+        scores = [float(row[headline]) for row in rows]
         differences = [float(row["difference"]) for row in rows if row["difference"]]
         spread = f"{statistics.mean(scores):6.2f} ± {statistics.stdev(scores) if len(scores) > 1 else 0:.2f}"
         difference = f"{statistics.mean(differences):+.2f}" if differences else "baseline"
-        p_values = " ".join(row["p_value"] for row in rows) if differences else ""
+        p_values = " ".join(row.get("p_value", "") for row in rows) if differences else ""
         speed, minutes = _mean(rows, "words_per_second", ".0f"), _mean(rows, "train_minutes", ".1f")
         quality = f"{spread:<13}  {difference:>10}  {p_values:<19}"
         print(f"{system:<{width}}  {len(rows):5}  {quality}  {speed:>7}  {minutes:>7}")
-    if baseline in by_system:
+    if baseline in by_system and "signature" in table.columns:
         print(f"BLEU: {by_system[baseline][0]['signature']}")

@@ -1,4 +1,4 @@
-"""One run of a recipe: a system and a seed, trained and decoded by fairseq; resumable."""
+"""One run of a recipe: a system and a seed, trained by fairseq, then measured; resumable."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from pathlib import Path
 from typing import IO, Any
 
 from checkout import commit, package
-from jobs import Job, lock, read_stamp, write_stamp
+from jobs import Job, JobFailed, lock, read_stamp, write_stamp
+from measures import Measure, measure_of
 from recipe import USER_DIR, Recipe, expand
 from score import TestSet
-from training import LAST, checkpoint_updates, mend_last_checkpoint, train_log, training_facts
+from training import BEST, LAST, checkpoint_updates, mend_last_checkpoint, train_log, training_facts, whole
 
 # Flags that change neither the model nor its output: a run that differs only in these is the same run.
 NOT_SETTINGS = {"log_interval", "save_interval_updates", "keep_interval_updates", "no_epoch_checkpoints", "num_workers"}
-GENERATED = "generate-test.txt"
+GENERATING = "generating"  # what is measured is written there, and moved when it is complete
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A data folder as data-prep leaves it: raw/, tok/, bpe/, bin/ with {train,valid,test}.LANG."""
+    """A data folder as data-prep leaves it: bin/ for fairseq; for translation raw/, tok/, bpe/ with {split}.LANG."""
 
     folder: Path
-    source: str
-    target: str
+    source: str = ""
+    target: str = ""
     bpe: str = "subword_nmt"
     lowercase: bool = False
 
@@ -51,8 +52,8 @@ class Prepared:
 @functools.cache
 def _fingerprint(folder: Path) -> str:
     digest = hashlib.sha256()
-    for path in sorted([*folder.glob("*.bin"), *folder.glob("*.idx"), *folder.glob("dict.*.txt")]):
-        digest.update(path.name.encode())
+    for path in sorted([*folder.rglob("*.bin"), *folder.rglob("*.idx"), *folder.rglob("dict*.txt")]):
+        digest.update(str(path.relative_to(folder)).encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -66,13 +67,15 @@ def settings_hash(recipe: Recipe, data: str) -> str:
         name: {key: str(entry.value) for key, entry in entries.items() if key not in NOT_SETTINGS}
         for name, entries in recipe.sections.items()
     }
+    if recipe.get("checkpoint", "last") != "last":
+        sections["checkpoint"] = {"": recipe.get("checkpoint")}
     facts = json.dumps([sections, data], sort_keys=True)
     return hashlib.sha256(facts.encode()).hexdigest()[:8]
 
 
 @dataclass
 class Run:
-    """Trains `arch` with `seed` on `data` under `folder`, then decodes the test set with the last checkpoint.
+    """Trains `arch` with `seed` on `data` under `folder`, then measures a checkpoint on the test set (measures.py).
 
     `system` is the name of the system where `recipe` is that of one (Recipe.system), else the architecture's.
     advance() is called again and again until it returns True; a failure raises JobFailed. What is finished is skipped,
@@ -108,8 +111,21 @@ class Run:
         return int(self.recipe.flag("train", "max_update"))
 
     @property
+    def measure(self) -> Measure:
+        return measure_of(self.recipe)
+
+    @property
+    def model(self) -> Path:
+        """The checkpoint that is measured: the last, or the best on the validation set where the recipe says so."""
+        return self.folder / (BEST if self.recipe.get("checkpoint") == "best" else LAST)
+
+    @property
     def output(self) -> Path:
-        return self.folder / GENERATED
+        return self.folder / self.measure.output
+
+    def flags(self, section: str) -> tuple[str, ...]:
+        """The recipe's flags of a section, as argv."""
+        return _expanded(self.recipe, section, self.arch)
 
     def facts(self) -> dict[str, Any]:
         """What the finished training has written down: updates, parameters, words_per_second, train_minutes."""
@@ -163,21 +179,15 @@ class Run:
         return [
             sys.executable, "-m", "fairseq_cli.train", str(self.data.bin),
             "--user-dir", str(USER_DIR), "--arch", self.arch, "--seed", str(self.seed),
-            "--source-lang", self.data.source, "--target-lang", self.data.target,
+            *self.measure.train_flags(self),
             "--save-dir", str((self.folder / LAST).parent),
             "--log-format", "json", "--log-file", str(self.folder / "train.json.log"),
-            *_expanded(self.recipe, "train", self.arch),
+            *self.flags("train"),
         ]  # fmt: skip
 
     def generate_argv(self) -> list[str]:
-        """The command that decodes the test set."""
-        return [
-            sys.executable, "-m", "fairseq_cli.generate", str(self.data.bin),
-            "--user-dir", str(USER_DIR), "--path", str(self.folder / LAST),
-            "--source-lang", self.data.source, "--target-lang", self.data.target, "--gen-subset", "test",
-            "--results-path", str(self.folder / "generating"),
-            *_expanded(self.recipe, "generate", self.arch),
-        ]  # fmt: skip
+        """The command that measures the model on the test set."""
+        return [sys.executable, *self.measure.argv(self, self.folder / GENERATING)]
 
     def advance(self) -> bool:
         """Starts what is next or looks after what runs; True when all is finished. Raises JobFailed, or Busy."""
@@ -218,7 +228,11 @@ class Run:
             self._log_size, self._first = log.stat().st_size if log.exists() else 0, None
             self._job = Job(self.train_argv(), self.folder / "train.log", threads=self.threads, held=self._held)
         else:
-            shutil.rmtree(self.folder / "generating", ignore_errors=True)
+            if self.model.exists() and not whole(self.model):
+                raise JobFailed(f"{self.model}: half a file; remove {self.folder} and train this run again")
+            shutil.rmtree(self.folder / GENERATING, ignore_errors=True)
+            (self.folder / GENERATING).mkdir()
+            (self.folder / "generate.log").unlink(missing_ok=True)  # what is measured may stand in it
             self._job = Job(self.generate_argv(), self.folder / "generate.log", threads=self.threads, held=self._held)
 
     def _stamp(self) -> None:
@@ -226,8 +240,9 @@ class Run:
         if self._step == "train":
             write_stamp(self.folder / "trained.json", {**training_facts(self.folder), "seed": self.seed})
         else:
-            os.replace(self.folder / "generating" / GENERATED, self.output)
-            shutil.rmtree(self.folder / "generating", ignore_errors=True)
+            found = self.measure.collect(self.folder / GENERATING, self.folder / "generate.log")
+            os.replace(found, self.output)
+            shutil.rmtree(self.folder / GENERATING, ignore_errors=True)
             write_stamp(self.folder / "generated.json", {"output": self.output.name})
 
     # --- where it stands
@@ -235,7 +250,7 @@ class Run:
     def status(self) -> str:
         """For the progress line."""
         if self._step == "generate":
-            return f"{self.system} translates the test set"
+            return f"{self.system} is measured on the test set"
         log = train_log(self.folder, self._log_size)
         if not log:
             return f"{self.system} starts"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 LAST = Path("checkpoints") / "checkpoint_last.pt"
+BEST = Path("checkpoints") / "checkpoint_best.pt"
 
 
 def mend_last_checkpoint(folder: Path) -> None:
@@ -18,20 +19,21 @@ def mend_last_checkpoint(folder: Path) -> None:
     fairseq writes that one by copying another, so that a kill can leave half a file.
     """
     last = folder / "checkpoint_last.pt"
-    if last.exists() and not _whole(last):
+    if last.exists() and not whole(last):
         last.unlink()
     if last.exists():
         return
     others = sorted(folder.glob("checkpoint_*_*.pt"), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in others:
-        if _whole(path):
+        if whole(path):
             new = folder / "checkpoint_last.pt.new"
             shutil.copyfile(path, new)
             os.replace(new, last)
             return
 
 
-def _whole(path: Path) -> bool:
+def whole(path: Path) -> bool:
+    """Whether a checkpoint was written to its end."""
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.testzip() is None

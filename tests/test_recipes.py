@@ -304,7 +304,10 @@ def test_compare_bad_options(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--arch", "lstm"], "--arch lstm: no such architecture; there are transformer_csan, transformer_man"),
+        (
+            ["--arch", "lstm"],
+            "--arch lstm: no such architecture; there are transformer_csan, transformer_diffwin, transformer_man",
+        ),
         (["--data", "wmt"], "--data wmt: no such data set; there are multi30k, toy"),
         (["--data", "multi30k", "--local", "/none/there"], "--local /none/there: no such folder"),
         (["--out"], "--out needs a value"),

@@ -39,7 +39,7 @@ class FakeRun(runs.Run):
     """A run whose two steps are one-line Python programs: what is tested is what goes on around them."""
 
     train_code = "print('trained'); open('{log}', 'a')"
-    generate_code = "import os; os.makedirs('{folder}/generating'); open('{folder}/generating/generate-test.txt', 'w')"
+    generate_code = "open('{folder}/generating/generate-test.txt', 'w')"
 
     def train_argv(self) -> list[str]:
         return [sys.executable, "-c", self.train_code.replace("{log}", str(self.folder / "train.json.log"))]
@@ -310,7 +310,7 @@ def test_a_training_shorter_than_a_log_interval(
     jobs.write_stamp(run.folder / "trained.json", training.training_facts(run.folder))
     run.data.bin.mkdir(parents=True)
     report = score.Report("out", 3, score.Bleu(30.0, "nrefs:1"))
-    entry = results.make_row(loaded, run, "a", report)
+    entry = results.make_row(loaded, run, "a", {**dict.fromkeys(run.measure.columns, ""), "bleu": "30.00"})
     assert (entry["updates"], entry["words_per_second"], entry["train_minutes"]) == ("3", "", "")
     table = results.Table(tmp_path / "t.csv")
     table.append(entry)

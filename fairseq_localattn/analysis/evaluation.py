@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.logging import progress_bar
+from fairseq.models import BaseFairseqModel
 from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor
 
@@ -21,7 +22,7 @@ from .attention_weights import STACKS
 class Trained:
     """A model in evaluation mode and fp32 on its device, the task that it was trained on, and its ``--arch``."""
 
-    model: TransformerModelBase
+    model: Any
     task: Any
     architecture: str
     device: torch.device
@@ -37,11 +38,17 @@ class Split:
     too_long: int
 
 
-def load_trained(path: str | Path, data: str | Path, cpu: bool = False) -> Trained:
+def load_trained(
+    path: str | Path,
+    data: str | Path,
+    cpu: bool = False,
+    kind: type[BaseFairseqModel] = TransformerModelBase,
+    what: str = "a Transformer with encoder and decoder",
+) -> Trained:
     """The model of a checkpoint, with the dictionaries of the folder ``data`` that fairseq-preprocess wrote.
 
     On the GPU, if there is one, unless ``cpu``. Raises UsageError if a file is missing or is no checkpoint, the
-    dictionaries are others than in training, or the model is not a Transformer with encoder and decoder.
+    dictionaries are others than in training, or the model is not of the ``kind`` that is described by ``what``.
     """
     try:
         models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(
@@ -55,8 +62,8 @@ def load_trained(path: str | Path, data: str | Path, cpu: bool = False) -> Train
             f"{path} does not fit the dictionaries in {data}: give the data of its training ({detail})"
         ) from error
     model = models[0]
-    if not isinstance(model, TransformerModelBase):
-        raise UsageError(f"{path} holds a {type(model).__name__}: only a Transformer with encoder and decoder will do")
+    if not isinstance(model, kind):
+        raise UsageError(f"{path} holds a {type(model).__name__}: only {what} will do")
     device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
     architecture = getattr(cfg.model, "arch", None) or cfg.model._name  # fairseq-hydra-train writes only the latter
     return Trained(model.float().eval().to(device), task, architecture, device)
