@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Prepares the One Billion Word benchmark: get, check, count the words, binarise. Run again, it continues or does nothing.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$PREP_DIR/lib_labelled.sh"
+
+usage() {
+  cat <<'EOF'
+usage: prepare_1bw.sh OUT [options]
+  --local DIR     folder 1-billion-word-language-modeling-benchmark-r13output, or the folder it is in ($ONE_BILLION_DIR; without: download)
+  --words N       size of the dictionary: the N most frequent words, fairseq's own symbols not counted (32000; 0: all)
+  --workers N     processes (number of CPU cores)
+Train: all 99 files of training-monolingual.tokenized.shuffled, 30,301,028 sentences. Of heldout-monolingual.tokenized.shuffled,
+valid = news.en.heldout-00001-of-00050, test = news.en.heldout-00000-of-00050. Files are plain or .gz.
+It takes up to 12 GB of disk: archive 1.8, text 4.2 (twice while it is being read), data 1.6.
+OUT/bin is for fairseq's task language_modeling. Python: $PYTHON, else that of scripts/setup.sh, else python3.
+EOF
+}
+
+url=${ONE_BILLION_URL:-http://www.statmt.org/lm-benchmark/1-billion-word-language-modeling-benchmark-r13output.tar.gz}
+release=1-billion-word-language-modeling-benchmark-r13output
+training=training-monolingual.tokenized.shuffled heldout=heldout-monolingual.tokenized.shuffled
+# Lines and words of the 99 files by `wc`; TensorFlow Datasets (lm1b) gives the same number of lines.
+official=(30301028 768646526)
+out="" local_dir=${ONE_BILLION_DIR:-} words=32000 workers=$(nproc 2>/dev/null || echo 1)
+
+# Sets folder to where the corpus is: below --local, or downloaded.
+find_corpus() {
+  folder=$local_dir
+  if [[ -z $folder ]]; then
+    folder=$out/download/corpus
+    download "$url" "$out/download/$release.tar.gz" gzip_is_whole
+    unpack "$out/download/$release.tar.gz" "$folder" "$release/$training" "$release/$heldout"
+  fi
+  if [[ -d $folder/$release ]]; then folder=$folder/$release; fi
+}
+
+read_raw() {
+  local part=$1 folder number file files=() given=()
+  find_corpus
+  # All names are looked up before the first file is read, which takes minutes.
+  for number in $(seq -f %05.0f 1 99); do files+=("$(find_file "$folder/$training" "news.en-$number-of-00100")"); done
+  for number in 00001 00000; do files+=("$(find_file "$folder/$heldout" "news.en.heldout-$number-of-00050")"); done
+  for file in "${files[@]}"; do [[ -e $file ]] || die "no file ${file%.gz}, plain or .gz: the corpus is not complete"; done
+  if [[ -z $local_dir && -z ${ONE_BILLION_URL:-} ]]; then given+=(--exact); fi
+  "$PYTHON" "$PREP_DIR/streams.py" "$part/train.en" "${files[@]:0:99}" --lenient --official "${official[@]}" ${given[@]+"${given[@]}"}
+  "$PYTHON" "$PREP_DIR/streams.py" "$part/valid.en" "${files[99]}" --lenient
+  "$PYTHON" "$PREP_DIR/streams.py" "$part/test.en" "${files[100]}" --lenient
+}
+
+parse_arguments "workers" "local words" "" "$@"
+need_count --words "$words"
+need_folder "$local_dir" "$out" "$release"
+find_python
+
+open_out "$out" "1bw words=$words local=$(source_of "$local_dir")"
+step "$out" raw "read and check the text" read_raw
+rm -rf "$out/download/corpus" # the archive stays
+step "$out" dict "count the words" make_dictionary "$out/raw/train.en" "$words" 1
+step "$out" bin "binarise" binarize_lines "$out/raw" en "$out/dict/dict.txt" "$workers"
+say "ready: $out/bin"

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Prepares a corpus for language models: check, count the words, binarise. Run again, it continues or does nothing.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$PREP_DIR/lib_labelled.sh"
+
+usage() {
+  cat <<'EOF'
+usage: prepare_lm.sh OUT --local DIR [options]
+  --local DIR     folder with {train,valid,test}.LANG, plain or .gz: tokenised text, one sentence a line
+  --lang LANG     ending of the files (en)
+  --words N       size of the dictionary: the N most frequent words, fairseq's own symbols not counted (0: all)
+  --min-count N   words rarer than this become <unk> (1)
+  --workers N     processes (number of CPU cores)
+OUT/bin is for fairseq's task language_modeling. Python: $PYTHON, else that of scripts/setup.sh, else python3.
+EOF
+}
+
+out="" local_dir="" lang=en words=0 min_count=1 workers=$(nproc 2>/dev/null || echo 1)
+
+read_raw() {
+  local part=$1 split
+  for split in $SPLITS; do
+    "$PYTHON" "$PREP_DIR/streams.py" "$part/$split.$lang" "$(find_file "$local_dir" "$split.$lang")"
+  done
+}
+
+parse_arguments "min-count workers" "local lang words" "" "$@"
+need_count --words "$words"
+[[ $lang =~ ^[A-Za-z0-9_-]+$ ]] || die "--lang needs the ending of the files, such as en, got '$lang'"
+[[ -n $local_dir ]] || die "no corpus given: --local DIR, the folder with {train,valid,test}.$lang"
+need_folder "$local_dir" "$out" "{train,valid,test}.$lang"
+find_python
+
+open_out "$out" "lm lang=$lang words=$words min-count=$min_count local=$(source_of "$local_dir")"
+step "$out" raw "read and check the text" read_raw
+step "$out" dict "count the words" make_dictionary "$out/raw/train.$lang" "$words" "$min_count"
+step "$out" bin "binarise" binarize_lines "$out/raw" "$lang" "$out/dict/dict.txt" "$workers"
+say "ready: $out/bin"

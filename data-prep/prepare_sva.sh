@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Prepares the subject-verb agreement of Linzen et al. (2016): get, check, divide, count the words, binarise. Run again, it continues
+# or does nothing.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$PREP_DIR/lib_labelled.sh"
+
+usage() {
+  cat <<'EOF'
+usage: prepare_sva.sh OUT [options]
+  --local DIR     folder with agr_50_mostcommon_10K.tsv, plain or .gz ($SVA_DIR; without: download)
+  --seed N        seed of the division into train (9 %), valid (1 %) and test (90 %), the paper's proportions (1)
+  --min-count N   words that are rarer in the training text become <unk> (1; the table has 10,000 words and parts of speech for others)
+  --workers N     processes (number of CPU cores)
+The text is what stands before the verb; label 0: the verb is singular (VBZ), 1: plural (VBP).
+OUT/bin is for fairseq's task sentence_prediction. Python: $PYTHON, else that of scripts/setup.sh, else python3.
+EOF
+}
+
+# The address is that of the README of github.com/TalLinzen/rnn_agreement (its earlier one:
+# http://tallinzen.net/media/rnn_agreement/agr_50_mostcommon_10K.tsv.gz).
+url=${SVA_URL:-https://www.dropbox.com/s/5axdu3q9jkxzjy8/agr_50_mostcommon_10K.tsv.gz?dl=1}
+table=agr_50_mostcommon_10K.tsv
+out="" local_dir=${SVA_DIR:-} seed=1 min_count=1 workers=$(nproc 2>/dev/null || echo 1)
+
+read_raw() {
+  local part=$1 folder=$local_dir
+  if [[ -z $folder ]]; then
+    folder=$out/download
+    download "$url" "$folder/$table.gz" gzip_is_whole
+  fi
+  "$PYTHON" "$PREP_DIR/labelled.py" sva "$(find_file "$folder" "$table")" "$part" --seed "$seed"
+}
+
+parse_arguments "seed min-count workers" "local" "" "$@"
+need_folder "$local_dir" "$out" "$table"
+find_python
+
+open_out "$out" "sva seed=$seed min-count=$min_count local=$(source_of "$local_dir")"
+step "$out" raw "read, check and divide the sentences" read_raw
+step "$out" dict "count the words" make_dictionary "$out/raw/train.text" 0 "$min_count"
+step "$out" bin "binarise" binarize_labelled "$out/raw" "$out/raw" "$out/dict/dict.txt" "$workers"
+say "ready: $out/bin"
