@@ -74,8 +74,11 @@ class PlainClassifier(FairseqEncoderModel):
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> "PlainClassifier":
         args.max_source_positions = args.max_positions  # which the task has set
-        words = task.source_dictionary
-        embed_tokens = TransformerModel.build_embedding(args, words, args.encoder_embed_dim)
+        if kept := getattr(args, "encoder_layers_to_keep", None):  # a list from the command line, text from overrides
+            args.encoder_layers_to_keep = kept if isinstance(kept, str) else ",".join(map(str, kept))
+            args.encoder_layers = len(args.encoder_layers_to_keep.split(","))
+        words, path = task.source_dictionary, getattr(args, "encoder_embed_path", None)
+        embed_tokens = TransformerModel.build_embedding(args, words, args.encoder_embed_dim, path)
         return cls(cls.build_encoder(TransformerConfig.from_namespace(args), words, embed_tokens), args.dropout)
 
     @classmethod

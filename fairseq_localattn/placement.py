@@ -50,6 +50,11 @@ class Placement:
         return [site for site in SITES if self.layers.get(site)]
 
 
-def layer_numbers(depth: int, keep: str | None) -> Iterable[int]:
-    """Numbers of the layers that are built, in order: fairseq's ``--encoder-layers-to-keep`` leaves some out."""
-    return sorted(int(layer) for layer in keep.split(",")) if keep else range(depth)
+def layer_numbers(depth: int, keep: str | Iterable[int] | None) -> Iterable[int]:
+    """Numbers of the layers that are built, in order: fairseq's ``--encoder-layers-to-keep`` leaves some out.
+
+    ``keep``: text from fairseq's overrides, numbers from its command line.
+    """
+    if not keep:
+        return range(depth)
+    return sorted(int(layer) for layer in (keep.split(",") if isinstance(keep, str) else keep))

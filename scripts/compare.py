@@ -27,7 +27,7 @@ from pathlib import Path
 from checkout import same_package
 from corpus import data_of, local_folder, prepare, prepare_argv
 from jobs import Busy, JobFailed, lock, stop_all, stop_on_signals
-from measures import measure_of
+from measures import check_sections, measure_of
 from progress import Progress, clock
 from recipe import ROOT, Recipe, RecipeError, load_recipe
 from results import Table, columns_of, make_row, print_table
@@ -194,6 +194,7 @@ def show_commands(work: Comparison, prepare_command: list[str]) -> None:
 
 def compare(args: argparse.Namespace) -> int:
     recipe = load_recipe(args.recipe)
+    check_sections(recipe)
     systems, seeds = chosen(args, recipe)
     baseline = baseline_of_all(recipe, systems)
     lanes = lanes_of(recipe, args.jobs, args.dry_run)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recipe import USER_DIR, Recipe, RecipeError
+from recipe import SECTIONS, USER_DIR, Recipe, RecipeError
 from score import ScoreError, read_lines, score_output
 
 if TYPE_CHECKING:
@@ -149,10 +149,12 @@ class LanguageModelling:
         """What fairseq-eval-lm has logged, as JSON. Raises ScoreError where its last lines are not there."""
         text = log.read_text(encoding="utf-8", errors="replace")
         counts = re.findall(r"Evaluated ([\d,]+) tokens", text)
-        losses = re.findall(r"Loss \(base 2\): ([\d.]+), Perplexity: ([\d.]+)", text)
+        losses = re.findall(r"Loss \(base 2\): (\S+), Perplexity: ", text)
         if not counts or not losses:
             raise ScoreError(f"{log}: fairseq-eval-lm has not logged a perplexity")
-        facts = {"tokens": int(counts[-1].replace(",", "")), "loss": float(losses[-1][0])}
+        facts = {"tokens": int(counts[-1].replace(",", "")), "loss": float(losses[-1])}
+        if not math.isfinite(facts["loss"]):
+            raise ScoreError(f"{log}: the loss is {losses[-1]}: the training has diverged; lower its learning rate")
         (folder / self.output).write_text(json.dumps(facts) + "\n", encoding="utf-8")
         return folder / self.output
 
@@ -180,3 +182,11 @@ def measure_of(recipe: Recipe) -> Measure:
     if entry.value not in MEASURES:
         raise RecipeError(f"{entry.where}: no measure for the task {entry.value}: there are {', '.join(MEASURES)}")
     return MEASURES[entry.value]
+
+
+def check_sections(recipe: Recipe) -> None:
+    """Raise RecipeError for a section whose flags no command of the recipe's task would get."""
+    measure = measure_of(recipe)
+    for section in set(SECTIONS) - {"train", measure.section}:
+        for key, entry in recipe.sections.get(section, {}).items():
+            raise RecipeError(f"{entry.where}: {section}: {key} changes nothing: the task is {measure.task}")

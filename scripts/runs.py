@@ -17,10 +17,11 @@ from checkout import commit, package
 from jobs import Job, JobFailed, lock, read_stamp, write_stamp
 from measures import Measure, measure_of
 from recipe import USER_DIR, Recipe, expand
-from score import TestSet
+from score import ScoreError, TestSet
 from training import BEST, LAST, checkpoint_updates, mend_last_checkpoint, train_log, training_facts, whole
 
-# Flags that change neither the model nor its output: a run that differs only in these is the same run.
+# Flags that change neither the model nor its output: a run that differs only in these is the same run. (Where the best
+# checkpoint is measured, that of save_interval_updates does: it says when the model is validated.)
 NOT_SETTINGS = {"log_interval", "save_interval_updates", "keep_interval_updates", "no_epoch_checkpoints", "num_workers"}
 GENERATING = "generating"  # what is measured is written there, and moved when it is complete
 
@@ -63,12 +64,14 @@ def settings_hash(recipe: Recipe, data: str) -> str:
 
     That of a system with further flags (Recipe.system) changes with its architecture as well.
     """
+    best = recipe.get("checkpoint") == "best"
+    ignored = NOT_SETTINGS - {"save_interval_updates"} if best else NOT_SETTINGS
     sections = {
-        name: {key: str(entry.value) for key, entry in entries.items() if key not in NOT_SETTINGS}
+        name: {key: str(entry.value) for key, entry in entries.items() if key not in ignored}
         for name, entries in recipe.sections.items()
     }
-    if recipe.get("checkpoint", "last") != "last":
-        sections["checkpoint"] = {"": recipe.get("checkpoint")}
+    if best:
+        sections["checkpoint"] = {"": "best"}
     facts = json.dumps([sections, data], sort_keys=True)
     return hashlib.sha256(facts.encode()).hexdigest()[:8]
 
@@ -240,7 +243,10 @@ class Run:
         if self._step == "train":
             write_stamp(self.folder / "trained.json", {**training_facts(self.folder), "seed": self.seed})
         else:
-            found = self.measure.collect(self.folder / GENERATING, self.folder / "generate.log")
+            try:
+                found = self.measure.collect(self.folder / GENERATING, self.folder / "generate.log")
+            except ScoreError as error:
+                raise JobFailed(str(error)) from None
             os.replace(found, self.output)
             shutil.rmtree(self.folder / GENERATING, ignore_errors=True)
             write_stamp(self.folder / "generated.json", {"output": self.output.name})

@@ -130,10 +130,10 @@ def build_lm(arch: str, flags: list[str] | tuple[str, ...] = (), seed: int = 1, 
     return build_model(args, task)
 
 
-def build_classifier(arch: str, flags: list[str] | tuple[str, ...] = (), seed: int = 1) -> Any:
-    """A classifier of three classes, plain ones included, as fairseq's task builds it."""
+def build_classifier(arch: str, flags: list[str] | tuple[str, ...] = (), seed: int = 1, **more: Any) -> Any:
+    """A classifier of three classes, plain ones included, as fairseq's task builds it; ``more`` arguments."""
     args = parse(arch, flags)
-    args.max_positions = 512
+    vars(args).update(max_positions=512, **more)
     torch.manual_seed(seed)
     model = build_model(args, SimpleNamespace(source_dictionary=dictionary()))
     model.register_classification_head(HEAD, num_classes=CLASSES)

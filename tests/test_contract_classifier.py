@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+from pathlib import Path
 
 import pytest
 import torch
@@ -133,6 +134,20 @@ def test_sizes_are_those_that_are_stated(arch: str) -> None:
         shape = (args.encoder_ffn_embed_dim, args.encoder_embed_dim)
         assert encoder.layers[0].fc1.weight.shape == shape
         assert arch.endswith("_tiny") or shape == (512, 128)
+
+
+@pytest.mark.parametrize("arch", [PLAIN, "transformer_diffwin_classifier_tiny"])
+@pytest.mark.parametrize("kept", ["1", [1]])  # as overrides give it, and as the command line does
+def test_pruned_layers_keep_their_numbers(arch: str, kept: object) -> None:
+    model = build_classifier(arch, encoder_layers_to_keep=kept)
+    assert [getattr(layer.self_attn, "kind", "san") for layer in model.encoder.layers] == ["san"]
+
+
+def test_embeddings_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "embeddings"
+    path.write_text("1 64\nw3 " + " ".join(["0.5"] * 64) + "\n")
+    model = build_classifier(PLAIN, ["--encoder-embed-path", str(path)])
+    assert (model.encoder.embed_tokens.weight[dictionary().index("w3")] == 0.5).all()
 
 
 def test_the_window_is_in_the_first_layer() -> None:

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.modules import AdaptiveInput, CharacterTokenEmbedder
+from fairseq.sequence_generator import SequenceGenerator
 from fairseq.sequence_scorer import SequenceScorer
 from torch import Tensor, nn
 
@@ -105,6 +106,23 @@ def test_scores_of_eval_lm_are_the_models(name: str) -> None:
     log_probs = logits(model, target).log_softmax(-1).gather(2, target[..., None])[..., 0]
     for row, length in enumerate(LENGTHS):
         torch.testing.assert_close(scored[row][0]["positional_scores"], log_probs[row, :length], rtol=1e-4, atol=1e-5)
+
+
+@every_case
+def test_beam_search_scores_are_the_models(name: str) -> None:
+    """Beam 3 after a prefix of two words: a hypothesis's score is what a full pass gives it."""
+    model, words = case(name), dictionary()
+    prefix = torch.stack([sentence[:2] for sentence in sentences([5, 5])])
+    start = torch.full((2, 1), words.eos())
+    sample = {"net_input": {"src_tokens": torch.cat([start, prefix], 1), "src_lengths": torch.tensor([3, 3])}}
+    generator = SequenceGenerator([model], words, beam_size=3, max_len_b=9, normalize_scores=False)
+    for row, hypotheses in enumerate(generator.generate([model], sample, prefix_tokens=prefix, bos_token=words.eos())):
+        assert len(hypotheses) == 3
+        for hypothesis in hypotheses:
+            tokens = hypothesis["tokens"][None]
+            assert tokens[0, :2].tolist() == prefix[row].tolist()
+            rescored = logits(model, tokens).log_softmax(-1)[0].gather(1, tokens.T).sum()
+            torch.testing.assert_close(hypothesis["score"], rescored, rtol=1e-4, atol=1e-4)
 
 
 @every_case

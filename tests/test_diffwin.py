@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
+from fairseq.data import Dictionary
 
+import models
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.sizes import baseline_of
 from models import build, build_classifier, build_lm, parse
@@ -61,24 +65,50 @@ def test_the_classifiers_best_is_the_default() -> None:
     assert windows(model.encoder.layers) == ["mw", "san"]
 
 
-# What README.md states. A matrix of Eq. 7, 8 and 15 is d×d, here with a bias of d: 4 for MW and 6 for AW in 3 layers.
+def test_sites_without_windows_are_not_asked_for_their_layers() -> None:
+    """The default of three layers is no matter where there is no window."""
+    none = ["--diffwin-decoder", "none", "--diffwin-cross", "none"]
+    model = build(
+        "transformer_diffwin", [*none, "--decoder-layers", "2", "--encoder-embed-dim", "64"], decoder_embed_dim=64
+    )
+    assert windows(model.decoder.layers) == windows(model.decoder.layers, "encoder_attn") == ["san", "san"]
+    model = build(TINY, [*none, "--no-cross-attention", "--cross-self-attention"])
+    assert windows(model.encoder.layers) == ["aw", "san"]
+
+
+# Rows of the table of parameters in README.md: matrices of Eq. 7, 8 and 15 beside the plain model, 4 for MW and 6 for
+# AW in each of 3 layers; each is d×d, and has a bias of d. Words of the dictionary; parameters.
 D = 512
-MATRIX = D * D + D
-ROWS = {
-    "Enc(AW)-Dec(MW)": ({"--diffwin-cross": "none"}, 3 * (6 + 4)),
-    "Cr(AW,Seg)": ({"--diffwin-encoder": "none", "--diffwin-decoder": "none"}, 3 * 6),
-    "Enc(AW)-Cr(AW,Seg)-Dec(MW)": ({}, 3 * (6 + 6 + 4)),
-}
+NONE = {site: [f"--diffwin-{site}", "none"] for site in ("encoder", "decoder", "cross")}
+ROWS = [
+    ("transformer_diffwin_wmt_en_de", NONE["cross"], 3 * (6 + 4), 32_768, 68_795_392),
+    ("transformer_diffwin_wmt_en_de", NONE["encoder"] + NONE["decoder"], 3 * 6, 32_768, 65_643_520),
+    ("transformer_diffwin_wmt_en_de", [], 3 * (6 + 6 + 4), 32_768, 73_523_200),
+    ("transformer_diffwin_wmt_en_fr", [], 3 * (6 + 6 + 4), 40_000, 77_225_984),
+    ("transformer_lm_diffwin", [], 3 * 4, 32_008, 38_455_296),
+    ("transformer_lm_diffwin", ["--diffwin-decoder", "aw"], 3 * 6, 32_008, 40_031_232),
+]
 
 
-@pytest.mark.parametrize("row", ROWS)
-def test_parameters_of_table_1(row: str) -> None:
-    flags, matrices = ROWS[row]
+def count(model: torch.nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize(("arch", "flags", "matrices", "words", "parameters"), ROWS)
+def test_parameters_are_those_of_the_equations_and_of_the_readme(
+    arch: str, flags: list[str], matrices: int, words: int, parameters: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = Dictionary()
+    for number in range(words - len(wide)):
+        wide.add_symbol(f"w{number}")
+    monkeypatch.setattr(models, "dictionary", lambda: wide)
+    make = build_lm if "_lm_" in arch else build
     with torch.device("meta"):
-        model = build("transformer_diffwin_wmt_en_de", [word for pair in flags.items() for word in pair])
-        plain = build("transformer_wmt_en_de")
-    count = [sum(p.numel() for p in m.parameters()) for m in (model, plain)]
-    assert count[0] - count[1] == matrices * MATRIX
+        model, plain = make(arch, flags), make(baseline_of(arch))
+    assert count(model) == parameters
+    assert count(model) - count(plain) == matrices * (D * D + D)
+    readme = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
+    assert f"{parameters:,}" in readme and f"{count(plain):,}" in readme
 
 
 @pytest.mark.parametrize(
@@ -115,6 +145,16 @@ def test_parameters_of_table_1(row: str) -> None:
             TINY,
             ["--diffwin-cross", "none", "--diffwin-segment-size", "3"],
             "--diffwin-segment-size 3 changes nothing: no layer",
+        ),
+        (
+            TINY,
+            ["--diffwin-encoder", "none", "--diffwin-encoder-form", "segment"],
+            "--diffwin-encoder-form segment changes nothing: no layer there has windows",
+        ),
+        (
+            TINY,
+            ["--no-cross-attention"],
+            "--diffwin-cross aw changes nothing: --no-cross-attention takes that attention out",
         ),
         (TINY, ["--encoder-attention-heads", "5"], "5 attention heads do not divide an embedding of 64 channels"),
     ],

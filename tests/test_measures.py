@@ -13,17 +13,20 @@ from pathlib import Path
 import pytest
 
 from fairseq_localattn.analysis.accuracy import wilson_interval
-from recipes import BASE, write
+from recipes import BASE, with_flag, write
 from test_quickstart import rows_of
 from test_recipes import call, commands
+from test_runners import FakeRun
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import compare  # noqa: E402
 import measures  # noqa: E402
+import progress  # noqa: E402
 import recipe  # noqa: E402
 import runs  # noqa: E402
+import schedule  # noqa: E402
 import score  # noqa: E402
 
 TRAIN = """\
@@ -124,6 +127,9 @@ def test_perplexity_is_read_from_the_log(tmp_path: Path) -> None:
     log.write_text("x | Evaluated 1,234 tokens in 1.0s\nx | Loss (base 2): 5.5000, Perplexity: 45.25\n", "utf-8")
     found = measure.collect(tmp_path, log)
     assert json.loads(found.read_text("utf-8")) == {"tokens": 1234, "loss": 5.5}
+    log.write_text("x | Evaluated 1,234 tokens in 1.0s\nx | Loss (base 2): nan, Perplexity: nan\n", "utf-8")
+    with pytest.raises(score.ScoreError, match="the loss is nan: the training has diverged"):
+        measure.collect(tmp_path, log)
     log.write_text("x | Evaluated 1,234 tokens in 1.0s\n", "utf-8")
     with pytest.raises(score.ScoreError, match="has not logged a perplexity"):
         measure.collect(tmp_path, log)
@@ -135,6 +141,15 @@ def test_settings_change_with_the_checkpoint_that_is_measured(tmp_path: Path) ->
         for text in ("", "checkpoint: last\n", "checkpoint: best\n")
     }
     assert len(hashes) == 2 and "ce439312" in hashes
+    # It says when the model is validated, which decides which checkpoint can be the best.
+    often, seldom = (
+        runs.settings_hash(
+            recipe.load_recipe(write(tmp_path, with_flag(f"save_interval_updates: {n}") + first)), "data"
+        )
+        for first in ("checkpoint: best\n",)
+        for n in (100, 1000)
+    )
+    assert often != seldom
 
 
 @pytest.mark.parametrize(
@@ -142,6 +157,7 @@ def test_settings_change_with_the_checkpoint_that_is_measured(tmp_path: Path) ->
     [
         ("checkpoint: first\n" + BASE, r":1: checkpoint must be last or best, not 'first'"),
         (BASE + "  task: masked_lm\n", r"no measure for the task masked_lm: there are translation, "),
+        (CLASSIFY + "generate:\n  beam: 5\n", r":25: generate: beam changes nothing: the task is sentence_prediction"),
         (MODEL_LANGUAGE + "  beam: 5\n", r"fairseq-eval-lm has no flag 'beam'"),
         (MODEL_LANGUAGE.replace("_lm_diffwin_tiny]", "_mma_tiny]"), r"transformer_mma_tiny: no such architecture"),
         (CLASSIFY.replace("diffwin_encoder: mw", "diffwin_decoder: mw"), r"no flag 'diffwin_decoder'"),
@@ -156,6 +172,21 @@ def test_wrong_recipes(
     assert call(compare.main, monkeypatch, path, "--dry-run", "--results", tmp_path) == 2
     error = capfd.readouterr().err
     assert re.search(message, error) and error.count("\n") == 1, error
+
+
+class Unmeasured(FakeRun):
+    """A run whose measuring leaves nothing behind."""
+
+    def generate_argv(self) -> list[str]:
+        return [sys.executable, "-c", "print('no perplexity')"]
+
+
+def test_a_run_that_cannot_be_measured_does_not_stop_the_others(tmp_path: Path) -> None:
+    loaded = recipe.load_recipe(write(tmp_path, BASE.replace("train:\n", "train:\n  task: language_modeling\n")))
+    lost = [Unmeasured(loaded, name, 1, runs.Prepared(tmp_path / "data"), tmp_path / name) for name in "ab"]
+    failed: dict[str, str] = {}
+    schedule.run_all(lost, 1, progress.Progress(), failed=lambda run, error: failed.update({run.arch: str(error)}))
+    assert set(failed) == {"a", "b"} and "has not logged a perplexity" in failed["a"]
 
 
 # --- for real

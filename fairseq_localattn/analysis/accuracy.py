@@ -53,6 +53,9 @@ def read_sentences(trained: Trained, name: str, max_tokens: int) -> Split:
             f"{len(too_long)} sentences of {name} are longer than {positions} tokens, all that the model can read; "
             "train it with more --max-positions, or with --shorten-method truncate"
         )
+    longest = max(map(dataset.num_tokens, range(len(dataset))))
+    if longest > max_tokens:
+        raise UsageError(f"--max-tokens {max_tokens}: {name} has a sentence of {longest} tokens; give that or more")
     batches = task.get_batch_iterator(dataset, max_tokens=max_tokens).next_epoch_itr(shuffle=False)
     return Split(name, batches, len(dataset), 0)
 
@@ -100,8 +103,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.predictions is not None:
         check_output(args.predictions, "--predictions")
     trained = load_trained(args.path, args.data, args.cpu, PlainClassifier, "a classifier of this package")
+    head = next(iter(trained.model.classification_heads))
+    if trained.task.cfg.regression_target:
+        raise UsageError(f"{args.path} was trained with --regression-target: it has no classes to be right about")
     split = read_sentences(trained, args.gen_subset, args.max_tokens)
-    pairs = predict(trained, split, next(iter(trained.model.classification_heads)), trained.architecture)
+    pairs = predict(trained, split, head, trained.architecture)
     correct = sum(wanted == got for wanted, got in pairs)
     low, high = wilson_interval(correct, len(pairs))
     shares = f"{100 * correct / len(pairs):.2f} (95 % interval {100 * low:.2f} to {100 * high:.2f})"

@@ -31,9 +31,12 @@ def soft_window(left: Tensor, right: Tensor) -> Tensor:
     Returns …×S, P(key i lies between the ends); a key where both ends may meet is counted twice, as in Eq. 9, so that
     values reach 2. One-hot pointers l ≠ r give the discrete window of Eq. 3.
     """
-    up_to_left, up_to_right = left.cumsum(-1), right.cumsum(-1)
-    # P(r ≥ i) = 1 - P(r < i): no second sum from the other side.
-    return up_to_left * (1 - (up_to_right - right)) + up_to_right * (1 - (up_to_left - left))
+    return left.cumsum(-1) * _from_the_end(right) + right.cumsum(-1) * _from_the_end(left)
+
+
+def _from_the_end(pointer: Tensor) -> Tensor:
+    """P(end ≥ i) of each key i. (1 - P(end < i) would be all rounding where it is small.)"""
+    return pointer.flip(-1).cumsum(-1).flip(-1)
 
 
 def segment_sums(pointer: Tensor, size: int) -> Tensor:
@@ -162,8 +165,7 @@ class MultiplicativeWindowAttention(WindowAttention):
         mask = self.soft_mask(frame, *self.window_scores(query, key_side))
         if not self.renormalise:
             return weights * mask
-        # Rounding may leave a mask that should be 0 a little below it.
-        masked = weights * mask.clamp(min=0)
+        masked = weights * mask
         return masked / masked.sum(-1, keepdim=True).clamp(min=torch.finfo(masked.dtype).tiny)
 
     def extra_repr(self) -> str:

@@ -1,7 +1,7 @@
 """transformer_diffwin: Differentiable Window (Nguyen et al., ACL 2020). The attention is mechanisms/windowed.py."""
 
 from argparse import Namespace
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
@@ -113,14 +113,24 @@ class DiffWin(LocalModel):
                 "--diffwin-decoder-form segment: a decoder cannot point to a segment that is not finished; leave it at "
                 "token (--diffwin-encoder-form and --diffwin-cross-form may be segment)"
             )
-        layers = super().placement(options, cfg).layers
-        return Placement({site: at for site, at in layers.items() if window_of(options, site) != "none"})
+        without = {f"diffwin_{site}_layers": "none" for site in cls.sites if window_of(options, site) == "none"}
+        return super().placement(replace(options, **without), cfg)
 
     @classmethod
     def check(cls, args: Namespace) -> None:
         """Also refuse options that would change nothing: the model would not be the one that was meant."""
         super().check(args)
-        sites = cls.attentions(TransformerConfig.from_namespace(args)).placement.sites
+        cfg = TransformerConfig.from_namespace(args)
+        sites = cls.attentions(cfg).placement.sites
+        if "cross" in sites and cfg.no_cross_attention:
+            raise UsageError(
+                f"--diffwin-cross {window_of(args, 'cross')} changes nothing: --no-cross-attention takes that attention"
+                " out; give --diffwin-cross none"
+            )
+        for site in cls.sites:
+            form = f"diffwin_{site}_form"
+            if site not in sites and is_segmented(args, site) and str(getattr(cls.options(), form)) == "token":
+                raise UsageError(f"--diffwin-{site}-form segment changes nothing: no layer there has windows")
         if args.diffwin_renormalise and not any(window_of(args, site) == "mw" for site in sites):
             raise UsageError("--diffwin-renormalise changes nothing: no layer has mw, whose weights it would divide")
         standard = SegmentOptions().diffwin_segment_size
