@@ -9,14 +9,17 @@ stopped. Words without meaning (madeupword0000 …) fill its size up to a multip
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fairseq.data import Dictionary
+if TYPE_CHECKING:
+    from fairseq.data import Dictionary
 
 SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")  # in every dictionary of fairseq's
 MULTIPLE = 8
@@ -39,6 +42,8 @@ def count_words(lines: Iterable[str]) -> Counter[str]:
 
 def dictionary_of(counts: Counter[str], words: int = 0, min_count: int = 1) -> Dictionary:
     """Return fairseq's dictionary of the `words` most frequent words (0: all) that occur at least `min_count` times."""
+    from fairseq.data import Dictionary  # here, since fairseq logs while it is imported, which main() prevents
+
     dictionary = Dictionary()
     for word, count in counts.items():
         dictionary.add_symbol(word, n=count)
@@ -54,6 +59,7 @@ def main() -> int:
     parser.add_argument("--words", type=int, default=0, help="most words, fairseq's symbols not counted (0: all)")
     parser.add_argument("--min-count", type=int, default=1, help="rarer words are left out (default: %(default)s)")
     args = parser.parse_args()
+    logging.disable(logging.INFO)
     try:
         with args.text.open(encoding="utf-8", newline="\n") as lines:
             counts = count_words(lines)

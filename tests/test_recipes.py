@@ -20,6 +20,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import compare  # noqa: E402
 import corpus  # noqa: E402
 import jobs  # noqa: E402
+import measures  # noqa: E402
 import progress  # noqa: E402
 import quickstart  # noqa: E402
 import recipe  # noqa: E402
@@ -35,7 +36,11 @@ def test_every_recipe_expands_to_what_fairseq_accepts(path: Path) -> None:
         arch, own = loaded.system(system)
         argv = recipe.expand(own, "train", arch=arch)
         assert argv[argv.index("--max-update") + 1] == str(loaded.flag("train", "max_update"))
-        assert "--beam" in recipe.expand(own, "generate", arch=arch)
+        measures.check_sections(own)
+        measure = measures.measure_of(own)
+        if measure.section:
+            told = "--beam" if measure.section == "generate" else "--sample-break-mode"
+            assert told in recipe.expand(own, measure.section, arch=arch)
     if "data" in loaded.meta:
         assert (ROOT / loaded.get("data")["prepare"]).exists()
 
