@@ -18,9 +18,8 @@ from fairseq import utils
 
 from ..classifier import PlainClassifier
 from ..errors import UsageError
+from .command import check_files, show_progress_alone
 from .evaluation import Split, Trained, load_trained, to_device, with_progress
-from .locality import show_progress_alone
-from .locality_report import check_output
 
 Z_95 = 1.959964  # the normal distribution's 97.5 % point
 
@@ -98,10 +97,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Print the accuracy; write the predictions where asked for."""
     args = make_parser().parse_args(argv)
     show_progress_alone()
-    if not Path(args.path).is_file():
-        raise UsageError(f"--path {args.path}: no such file")
-    if args.predictions is not None:
-        check_output(args.predictions, "--predictions")
+    check_files([args.path], {"--predictions": args.predictions}, None)
     trained = load_trained(args.path, args.data, args.cpu, PlainClassifier, "a classifier of this package")
     head = next(iter(trained.model.classification_heads))
     if trained.task.cfg.regression_target:

@@ -26,10 +26,9 @@ from ..errors import UsageError
 from ..mechanisms.windowed import WindowAttention
 from ..placement import SITES
 from .attention_weights import Sublayer, collect_masks, collect_weights, cross_attentions, self_attentions
+from .command import check_files, checkpoint_names, show_progress_alone
 from .evaluation import Trained, load_trained
 from .heatmap_plot import Panel, draw, table, write_csv
-from .locality import checkpoint_names, show_progress_alone
-from .locality_report import check_output, check_plot
 
 Attentions = Mapping[Sublayer, nn.Module]
 SITE_NAMES = {
@@ -209,14 +208,7 @@ def check_arguments(args: argparse.Namespace) -> None:
         raise UsageError(f"--gen-subset {args.gen_subset} changes nothing: the pair is that of --source and --target")
     if args.head != "mean" and not (args.head.isdecimal() and int(args.head) > 0):
         raise UsageError(f"--head {args.head}: give mean, or the number of a head, from 1")
-    for path in args.path:
-        if not Path(path).is_file():
-            raise UsageError(f"--path {path}: no such file")
-    for flag, file in (("--csv", args.csv), ("--plot", args.plot)):
-        if file is not None:
-            check_output(file, flag)
-    if args.plot is not None:
-        check_plot(args.plot)
+    check_files(args.path, {"--csv": args.csv, "--plot": args.plot}, args.plot)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,8 @@ from textwrap import fill
 from typing import Any
 
 from torch import Tensor
+
+from .command import matplotlib
 
 COLUMNS = (
     "checkpoint", "site", "layer", "sublayer", "head", "what", "query", "key", "query_token", "key_token", "value",
@@ -85,13 +86,13 @@ def _label(panels: Sequence[Panel]) -> str:
 def draw(panels: Sequence[Panel], title: str) -> Any:
     """The panels side by side as a matplotlib ``Figure``: darker = higher, one scale from 0 to 1. It needs no display.
 
-    Needs matplotlib; ``locality_report.check_plot`` says so in one line where it is missing.
+    Needs matplotlib; ``command.check_plot`` says so in one line where it is missing.
     """
     queries, keys = panels[0].queries, panels[0].keys
     side = min(INCHES, LARGEST / max(len(queries), len(keys)))
     font = {"fontsize": min(9.0, 72 * side * 0.6), "parse_math": False}  # a token may be $
-    figure = importlib.import_module("matplotlib.figure").Figure(layout="constrained")
-    importlib.import_module("matplotlib.backends.backend_agg").FigureCanvasAgg(figure)
+    figure = matplotlib(".figure").Figure(layout="constrained")
+    matplotlib(".backends.backend_agg").FigureCanvasAgg(figure)
     width = max(2.8, side * len(keys) + 0.4)
     figure.set_size_inches(width * len(panels) + 2.0, max(4.4, side * len(queries) + 2.8))
     figure.suptitle(title, fontsize="medium", parse_math=False)

@@ -11,8 +11,6 @@ sees in front). So each sentence counts the same, however long it is.
 from __future__ import annotations
 
 import argparse
-import logging
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +22,9 @@ from torch import Tensor, nn
 from ..errors import UsageError
 from ..placement import parse_layers
 from .attention_weights import STACKS, Sublayer, collect_weights, self_attentions
+from .command import check_files, checkpoint_names, show_progress_alone
 from .evaluation import Split, Trained, load_trained, padding_masks, read_split, to_device, with_progress
-from .locality_report import Row, check_output, check_plot, draw, table, write_csv
+from .locality_report import Row, draw, table, write_csv
 
 
 def share_within(weights: Tensor, padding: Tensor | None, windows: Sequence[int]) -> Tensor:
@@ -141,21 +140,6 @@ def parse_windows(text: str) -> tuple[int, ...]:
     return tuple(sorted({int(word) for word in words}))
 
 
-def checkpoint_names(paths: Sequence[str], names: Sequence[str]) -> list[str]:
-    """What each checkpoint is called: ``names``, else its file's name, or its path where files share a name.
-
-    Raises UsageError if there are not as many names as paths, or two are the same.
-    """
-    if not names:
-        files = [Path(path).name for path in paths]
-        names = files if len(set(files)) == len(files) else list(paths)
-    if len(names) != len(paths):
-        raise UsageError(f"--name: {len(names)} given for {len(paths)} --path; give one each, in the same order")
-    if len(set(names)) != len(names):
-        raise UsageError(f"two checkpoints are called {max(names, key=list(names).count)}: give each its own --name")
-    return list(names)
-
-
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m fairseq_localattn.analysis.locality",
@@ -180,15 +164,6 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def show_progress_alone() -> None:
-    """Of what fairseq, torch and matplotlib tell on stderr, keep the progress and fairseq's warnings."""
-    logging.basicConfig()
-    logging.getLogger().setLevel(logging.WARNING)
-    logging.getLogger("fairseq.logging.progress_bar").setLevel(logging.INFO)
-    # Of the loader's pinned memory and of fairseq's masks, neither of which matters here.
-    warnings.filterwarnings("ignore", category=UserWarning, module=r"torch\.")
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Print the table of each checkpoint; write CSV and plot where asked for."""
     args = make_parser().parse_args(argv)
@@ -196,14 +171,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     # What a mistake can end is checked before the work begins.
     windows = parse_windows(args.windows)
     names = checkpoint_names(args.path, args.name)
-    for path in args.path:
-        if not Path(path).is_file():
-            raise UsageError(f"--path {path}: no such file")
-    for flag, file in (("--csv", args.csv), ("--plot", args.plot)):
-        if file is not None:
-            check_output(file, flag)
-    if args.plot is not None:
-        check_plot(args.plot)
+    check_files(args.path, {"--csv": args.csv, "--plot": args.plot}, args.plot)
 
     rows: list[Row] = []
     for path, name in zip(args.path, names, strict=True):

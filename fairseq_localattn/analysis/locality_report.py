@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import csv
-import importlib
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from ..errors import UsageError
+from .command import matplotlib
 
 # A colour for each kind of sublayer, a shade of it for each layer: the darkest is the highest.
 COLOURS = ("Blues", "Oranges", "Greens", "Purples", "Reds", "Greys")
@@ -32,16 +30,6 @@ class Row:
     share: float
     sentences: int
     tokens: int
-
-
-def check_output(path: Path, flag: str) -> None:
-    """Make the folder of a file to be written. Raises UsageError if the file cannot be written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{flag} {path}: {error.strerror}: {error.filename}") from error
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UsageError(f"{flag} {path}: cannot be written; give the name of a file in a folder of yours")
 
 
 def distinct(values: Iterable[Any]) -> list[Any]:
@@ -83,35 +71,18 @@ def write_csv(rows: Sequence[Row], path: Path) -> None:
         writer.writerows({**asdict(row), "share": f"{row.share:.4f}"} for row in rows)
 
 
-def _matplotlib(module: str) -> Any:
-    """A module of matplotlib, imported only when a plot is asked for. Raises UsageError where it is not installed."""
-    try:
-        return importlib.import_module(f"matplotlib{module}")
-    except ImportError as error:
-        raise UsageError(f"--plot needs matplotlib ({error}): pip install 'fairseq_localattn[plot]'") from error
-
-
-def check_plot(path: Path) -> None:
-    """Raise UsageError if matplotlib is missing or does not write files of this kind."""
-    known = _matplotlib(".backends.backend_agg").FigureCanvasAgg.get_supported_filetypes()
-    if path.suffix[1:].lower() not in known:
-        raise UsageError(
-            f"--plot {path}: the name must end in one of {', '.join('.' + kind for kind in sorted(known))}"
-        )
-
-
 def draw(rows: Sequence[Row]) -> Any:
     """The share against w as a matplotlib ``Figure``: a line for each sublayer and layer, a panel for each checkpoint
     (columns) and stack (rows). It needs no display.
     """
-    figure = _matplotlib(".figure").Figure(layout="constrained")
-    _matplotlib(".backends.backend_agg").FigureCanvasAgg(figure)
+    figure = matplotlib(".figure").Figure(layout="constrained")
+    matplotlib(".backends.backend_agg").FigureCanvasAgg(figure)
     checkpoints, stacks = distinct(row.checkpoint for row in rows), distinct(row.stack for row in rows)
     figure.set_size_inches(4.8 * len(checkpoints), 4.4 * len(stacks))
     grid = figure.subplots(len(stacks), len(checkpoints), sharex=True, sharey=True, squeeze=False)
     grid[0, 0].set_ylim(0, 102)
     kinds = distinct((row.kind, row.sublayer) for row in rows)
-    maps = {pair: _matplotlib("").colormaps[COLOURS[n % len(COLOURS)]] for n, pair in enumerate(kinds)}
+    maps = {pair: matplotlib("").colormaps[COLOURS[n % len(COLOURS)]] for n, pair in enumerate(kinds)}
     depth = max(row.layer for row in rows)
     for panels, stack in zip(grid, stacks, strict=True):
         panels[0].set_ylabel(f"{stack}: attention within w, %")
