@@ -12,4 +12,4 @@ if find_spec("fairseq") is not None:
     from . import compat
 
     compat.apply()
-    from . import variants  # noqa: F401
+    from . import criterions, tasks, variants  # noqa: F401

@@ -196,7 +196,7 @@ class LocalAttention(nn.Module):
             assert key is not None and value is not None
             if static_kv and incremental_state is not None:
                 key, value, key_padding_mask = self._one_copy_per_sentence(key, value, key_padding_mask, batch)
-            q, k, v = self._project(query, key, value, fuse=incremental_state is None)
+            q, k, v = self.project(query, key, value, fuse=incremental_state is None)
             extra = self.key_side(key)
             if incremental_state is not None:
                 k, v, extra, key_padding_mask = self._remember(incremental_state, saved, k, v, extra, key_padding_mask)
@@ -250,7 +250,7 @@ class LocalAttention(nn.Module):
         """T×B×(n·C) → B×(n·H)×T×D, a view."""
         return x.view(x.size(0), x.size(1), -1, self.head_dim).permute(1, 2, 0, 3)
 
-    def _project(self, query: Tensor, key: Tensor, value: Tensor, fuse: bool) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, query: Tensor, key: Tensor, value: Tensor, fuse: bool) -> tuple[Tensor, Tensor, Tensor]:
         """q, k, v as B×H×·×D; those with the same input in one matrix product when ``fuse``.
 
         The parameters stay three, so that checkpoints are fairseq's; joining them costs 3·C² copies, which pays on

@@ -29,6 +29,14 @@ def _man(order: str, *more: str) -> list[str]:
     return ["--man-encoder-order", order, "--man-decoder-order", order, *more]
 
 
+def _ngram(*flags: str) -> tuple[str, list[str]]:
+    return "transformer_mgsa_ngram_tiny", list(flags)
+
+
+def _syntactic(*flags: str) -> tuple[str, list[str]]:
+    return "transformer_mgsa_tiny", list(flags)
+
+
 def _diffwin(encoder: str, decoder: str, cross: str, *more: str) -> list[str]:
     return ["--diffwin-encoder", encoder, "--diffwin-decoder", decoder, "--diffwin-cross", cross, *more]
 
@@ -64,6 +72,15 @@ PLACEMENTS = {
         "transformer_diffwin_tiny",
         [word for site in SITES for word in (f"--diffwin-{site}-layers", "all")],
     ),
+    "mgsa-ngram-max": _ngram("--mgsa-composition", "max", "--mgsa-encoder-layers", "all"),
+    "mgsa-ngram-lstm": _ngram(
+        "--mgsa-composition", "lstm", "--mgsa-interaction", "onlstm", "--mgsa-heads", "word,2,3,9"
+    ),
+    "mgsa-ngram-heads": _ngram("--mgsa-heads", "3:1,1:3", "--encoder-normalize-before"),
+    "mgsa-tags": _syntactic("--mgsa-tags", "--mgsa-chunk", "4"),
+    "mgsa-max-lstm": _syntactic("--mgsa-composition", "max", "--mgsa-interaction", "lstm", "--mgsa-tags"),
+    "mgsa-lstm": _syntactic("--mgsa-composition", "lstm", "--mgsa-interaction", "none", "--mgsa-heads", "word:2,3:2"),
+    "mgsa-checkpointed": _syntactic("--checkpoint-activations", "--mgsa-encoder-layers", "all", "--mgsa-tags"),
     "csan-all": ("transformer_csan_tiny", ["--csan-encoder-layers", "all", "--csan-window", "3"]),
 }
 CASES: dict[str, tuple[str, list[str]]] = {**{name: (name, []) for name in TINY}, **PLACEMENTS}
@@ -94,6 +111,18 @@ def dictionary() -> Dictionary:
     return words
 
 
+LEVELS = 3  # of the trees
+
+
+@lru_cache(maxsize=1)
+def tags() -> Dictionary:
+    """Tags of phrases, for models with tag supervision."""
+    found = Dictionary()
+    for tag in ("NP", "VP", "PP", "NN", "VB"):
+        found.add_symbol(tag)
+    return found
+
+
 def parse(arch: str, flags: tuple[str, ...] | list[str] = ()) -> Any:
     """The namespace that fairseq-train would have; parsed once for each combination, and copied."""
     return copy.deepcopy(_parse(arch, tuple(flags)))
@@ -118,6 +147,7 @@ def build(arch: str, flags: tuple[str, ...] | list[str] = (), seed: int = 1, sha
     args = parse(arch, [*flags, *(["--share-all-embeddings"] if share else [])])
     vars(args).update(more)
     task = SimpleNamespace(source_dictionary=dictionary(), target_dictionary=dictionary())
+    task.tag_dictionary, task.phrase_levels = tags(), LEVELS
     torch.manual_seed(seed)
     return ARCH_MODEL_REGISTRY[arch].build_model(args, task)
 
@@ -182,9 +212,41 @@ def batch(source: list[int], target: list[int], left: bool = True, seed: int = 0
     return {"net_input": net_input, "target": tgt, "ntokens": sum(target), "id": torch.arange(len(source))}
 
 
+def phrases_of(src_tokens: Tensor) -> Tensor:
+    """Lengths B×K×P of phrases of each sentence: the same for the same number of words, each level within the last."""
+    real = src_tokens.ne(dictionary().pad()).sum(dim=1).tolist()
+    rows = []
+    for words in (max(n - 1, 0) for n in real):
+        finest = [size for n in range(words) for size in (2, 1, 3, 1)[n % 4 : n % 4 + 1]]
+        while sum(finest) > words:
+            finest[-1] -= 1
+            finest = [size for size in finest if size]
+        middle = [sum(finest[i : i + 2]) for i in range(0, len(finest), 2)]
+        rows.append([[sum(finest[:4]), sum(finest[4:])] if sum(finest[4:]) else finest[:1], middle, finest])
+    for row, n in zip(rows, real, strict=True):
+        row[0] = row[0] if sum(row[0]) == sum(row[1]) else row[1]
+        for level in row:
+            level.extend([1] if n else [])  # the end-of-sentence symbol
+    count = max(len(level) for row in rows for level in row) or 1
+    return torch.tensor([[level + [0] * (count - len(level)) for level in row] for row in rows])
+
+
+def with_phrases(model: Any, net_input: dict[str, Any]) -> dict[str, Any]:
+    """What the model takes: with phrases of the source where it needs them and has none."""
+    if not getattr(model.encoder, "needs_phrases", False) or "src_phrases" in net_input:
+        return net_input
+    return {**net_input, "src_phrases": phrases_of(net_input["src_tokens"])}
+
+
+def encode(model: Any, net_input: dict[str, Any]) -> dict[str, Any]:
+    """The encoder's output."""
+    return model.encoder.forward_torchscript(with_phrases(model, net_input))
+
+
 def loss(model: nn.Module, sample: dict[str, Any]) -> Tensor:
-    """Cross-entropy of the target tokens, summed."""
-    logits, _ = model(**sample["net_input"])
-    return torch.nn.functional.cross_entropy(
+    """Cross-entropy of the target tokens, summed; with tag supervision that of the tags (all alike) besides."""
+    logits, extra = model(**with_phrases(model, sample["net_input"]))
+    tag_loss = sum(layer.log_softmax(-1)[..., -1].float().mean() for layer in extra.get("tag_logits") or [])
+    return -tag_loss + torch.nn.functional.cross_entropy(
         logits.float().flatten(0, 1), sample["target"].flatten(), ignore_index=dictionary().pad(), reduction="sum"
     )

@@ -14,7 +14,6 @@ from torch import Tensor
 from fairseq_localattn import banded
 from fairseq_localattn.mechanisms import mixed
 from fairseq_localattn.model import LocalModel
-from fairseq_localattn.placement import SITES
 from fairseq_localattn.sizes import baseline_of
 from models import (
     ARCHITECTURES,
@@ -28,11 +27,13 @@ from models import (
     build,
     case,
     dictionary,
+    encode,
     loss,
     pad,
     parse,
     sentences,
     shifted,
+    with_phrases,
 )
 
 PARAMETER_FREE = ["mma", "csan"]
@@ -51,7 +52,7 @@ def every_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 def logits(model: torch.nn.Module, sample: dict) -> Tensor:
     with torch.no_grad():
-        return model(**sample["net_input"])[0]
+        return model(**with_phrases(model, sample["net_input"]))[0]
 
 
 # ---------------------------------------------------------------------------------------------- identity
@@ -81,7 +82,7 @@ def plain_flags(arch: str) -> list[str]:
 def test_placed_nowhere_it_is_fairseqs_transformer(arch: str, flags: list[str], left: bool) -> None:
     """Same state-dict keys, same weights from the same seed, same outputs and gradients."""
     prefix = ARCH_MODEL_REGISTRY[arch].prefix
-    nowhere = [word for site in SITES for word in (f"--{prefix}-{site}-layers", "none")]
+    nowhere = [word for site in ARCH_MODEL_REGISTRY[arch].sites for word in (f"--{prefix}-{site}-layers", "none")]
     ours, theirs = build(arch, [*flags, *nowhere]).eval(), build(baseline_of(arch), flags + plain_flags(arch)).eval()
     assert list(ours.state_dict()) == list(theirs.state_dict())
     for key, weight in theirs.state_dict().items():
@@ -182,7 +183,7 @@ def test_incremental_equals_full(name: str, left: bool) -> None:
     tokens = sample["net_input"]["prev_output_tokens"]
     full = logits(model, sample)
     with torch.no_grad():
-        encoder_out = model.encoder(sample["net_input"]["src_tokens"], sample["net_input"]["src_lengths"])
+        encoder_out = encode(model, sample["net_input"])
         state: dict = {}
         order = torch.arange(4)
         for t in range(tokens.size(1)):
@@ -201,7 +202,7 @@ def test_beam_search_scores_are_the_models(name: str) -> None:
     words = dictionary()
     sample = batch(SOURCE, TARGET)
     generator = SequenceGenerator([model], words, beam_size=5, max_len_b=12, normalize_scores=False)
-    found = generator.generate([model], sample)
+    found = generator.generate([model], {**sample, "net_input": with_phrases(model, sample["net_input"])})
     for row, hypotheses in enumerate(found):
         assert len(hypotheses) == 5
         assert [h["score"] for h in hypotheses] == sorted((h["score"] for h in hypotheses), reverse=True)
@@ -228,7 +229,7 @@ def test_a_beam_whose_sentences_finish(name: str) -> None:
     full = logits(model, {"net_input": {**net_input, "prev_output_tokens": hypotheses}})
     model.decoder.set_beam_size(beam)
     with torch.no_grad():
-        encoder_out = model.encoder(net_input["src_tokens"], net_input["src_lengths"])
+        encoder_out = encode(model, net_input)
         state: dict = {}
         order = torch.arange(12)
         # From row to row: none; within the sentences; sentence 1 finished and gone, again with moves within the others.

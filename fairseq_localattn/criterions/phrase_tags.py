@@ -1,0 +1,98 @@
+"""Criterion ``label_smoothed_cross_entropy_with_phrase_tags``: translation loss + λ · tag loss (Hao et al. 2019)."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from fairseq import utils
+from fairseq.criterions import register_criterion
+from fairseq.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropyCriterion,
+    LabelSmoothedCrossEntropyCriterionConfig,
+)
+from fairseq.logging import metrics
+from torch import Tensor
+
+from ..errors import UsageError
+
+NAME = "label_smoothed_cross_entropy_with_phrase_tags"
+
+
+@dataclass
+class PhraseTagsConfig(LabelSmoothedCrossEntropyCriterionConfig):
+    tag_loss_weight: float = field(default=0.001, metadata={"help": "λ, the weight of the phrase tags' loss"})
+
+
+@register_criterion(NAME, dataclass=PhraseTagsConfig)
+class LabelSmoothedCrossEntropyWithPhraseTags(LabelSmoothedCrossEntropyCriterion):
+    """fairseq's label-smoothed cross-entropy plus ``λ L_tag``, ``L_tag = - Σ_i log p(t_i)`` over phrases (Eq. 10, 12).
+
+    Both are sums over the batch and divided by the same number of target tokens, as in Eq. 12. Where several heads hold
+    a granularity, each of them predicts its tags, and the loss is their mean. Logged on their own: ``tag_loss`` (base
+    2, a phrase) and ``tag_accuracy`` (per cent, over all heads).
+    """
+
+    def __init__(
+        self,
+        task: Any,
+        sentence_avg: bool,
+        label_smoothing: float,
+        ignore_prefix_size: int = 0,
+        report_accuracy: bool = False,
+        tag_loss_weight: float = 0.001,
+    ) -> None:
+        super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
+        if tag_loss_weight < 0:
+            raise UsageError(f"--tag-loss-weight {tag_loss_weight}: a weight is 0 or more")
+        if not hasattr(task, "tag_dictionary"):
+            raise UsageError("phrase tags come with --task translation_with_phrases: give it, or another criterion")
+        self.tag_loss_weight = tag_loss_weight
+        self.no_tag = task.tag_dictionary.pad()
+
+    def compute_loss(
+        self, model: Any, net_output: Any, sample: dict[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """As fairseq's, with the tag loss added; what it logs besides is kept for :meth:`forward`."""
+        loss, nll_loss = super().compute_loss(model, net_output, sample, reduce=reduce)
+        encoder = getattr(model, "module", model).encoder  # DistributedDataParallel has it inside
+        logits = net_output[1]["tag_logits"]
+        tag_loss, self._logged = tag_loss_of(logits, sample["phrase_tags"], encoder.head_levels(), self.no_tag)
+        return loss + self.tag_loss_weight * tag_loss, nll_loss
+
+    def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
+        loss, sample_size, logging_output = super().forward(model, sample, reduce)
+        return loss, sample_size, {**logging_output, **self._logged}
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: list[dict[str, Any]]) -> None:
+        super().reduce_metrics(logging_outputs)
+        sums = {key: utils.item(sum(log.get(key, 0) for log in logging_outputs)) for key in ("phrases", "tags")}
+        if sums["tags"] > 0:
+            tag_loss = sum(log.get("tag_loss", 0) for log in logging_outputs)
+            right = sum(log.get("tags_right", 0) for log in logging_outputs)
+            metrics.log_scalar("tag_loss", tag_loss / sums["phrases"] / math.log(2), sums["phrases"], round=3)
+            metrics.log_scalar("tag_accuracy", right * 100.0 / sums["tags"], sums["tags"], round=2)
+
+
+def tag_loss_of(
+    logits: list[Tensor], tags: Tensor, levels: tuple[int, ...], no_tag: int
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Eq. 10, and what is logged.
+
+    logits: for each layer B×H×P×tags for H heads; tags: B×K×P, ``no_tag`` where there is none; levels: of each head,
+    from 0. The loss is summed over phrases, and is the mean of the layers and of the heads of a level.
+    """
+    targets = tags[:, list(levels)]  # B×H×P
+    there = targets.ne(no_tag)
+    share = torch.tensor([1 / levels.count(level) for level in levels], device=tags.device)[:, None]
+    total = tags.new_zeros((), dtype=torch.float32)
+    right = tags.new_zeros(())
+    for layer in logits:
+        losses = F.cross_entropy(layer.float().movedim(-1, 1), targets, ignore_index=no_tag, reduction="none")
+        total = total + (losses * share).sum() / len(logits)
+        right = right + (layer.argmax(-1).eq(targets) & there).sum()
+    used = tags[:, sorted(set(levels))].ne(no_tag).sum() if logits else right
+    logged = {"tag_loss": total.data, "tags_right": right, "tags": there.sum() * len(logits), "phrases": used}
+    return total, logged

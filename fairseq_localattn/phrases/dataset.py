@@ -1,0 +1,117 @@
+"""Phrases beside the source sentences: read from their indexed data set, and made into the tensors of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from fairseq.data import BaseWrapperDataset, ConcatDataset, FairseqDataset, LanguagePairDataset, data_utils
+from torch import Tensor
+
+from ..errors import UsageError
+from .store import unpack
+
+Levels = list[tuple[Tensor, Tensor]]  # of a sentence: lengths and tags of the phrases of each level
+HOW = "python -m fairseq_localattn.phrases.binarize writes them"
+
+
+class PhraseData(torch.utils.data.Dataset):
+    """The phrases of the sentences of one indexed data set, ``<prefix>.bin`` and ``.idx``, memory-mapped.
+
+    Item: the levels of a sentence. Raises UsageError where the files are missing.
+    """
+
+    def __init__(self, prefix: str | Path) -> None:
+        self.prefix = str(prefix)
+        packed = data_utils.load_indexed_dataset(self.prefix, None, dataset_impl="mmap")
+        if packed is None:
+            raise UsageError(f"{self.prefix}.idx: no phrases beside the source: {HOW}")
+        self.packed = packed
+
+    def __len__(self) -> int:
+        return len(self.packed)
+
+    def __getitem__(self, index: int) -> Levels:
+        return levels_of(self.packed[index])
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Numbers in each item; for fairseq's ConcatDataset."""
+        return self.packed.sizes
+
+    def source_lengths(self) -> np.ndarray:
+        """Subwords of each sentence, without </s>: the first number of each item."""
+        starts = np.cumsum(self.packed.sizes) - self.packed.sizes
+        return np.memmap(f"{self.prefix}.bin", dtype=np.int32, mode="r")[starts]
+
+    def check(self, sizes: np.ndarray) -> None:
+        """Raise UsageError unless these are the phrases of sentences of ``sizes`` tokens, </s> included."""
+        if len(self) != len(sizes):
+            raise UsageError(f"{self.prefix}.idx: phrases of {len(self)} sentences, and the source has {len(sizes)}")
+        own = self.source_lengths()
+        if (own != sizes - 1).any():
+            first = int(np.argmax(own != sizes - 1))
+            raise UsageError(
+                f"{self.prefix}.idx: sentence {first + 1} has phrases for {own[first]} subwords, and the source has "
+                f"{sizes[first] - 1}: the phrases are not of this text; {HOW}"
+            )
+
+
+def levels_of(packed: Any) -> Levels:
+    """The levels of one packed sentence (store.py)."""
+    _, levels = unpack(packed)
+    return [(torch.as_tensor(lengths).long(), torch.as_tensor(tags).long()) for lengths, tags in levels]
+
+
+def collate_phrases(sentences: Sequence[Levels], no_tag: int) -> tuple[Tensor, Tensor]:
+    """Lengths and tags of the phrases, each B×K×P; </s> is one phrase more, of length 1.
+
+    Where there is no phrase the length is 0. The tag is ``no_tag`` there, at </s>, and where a phrase has none.
+    """
+    levels = len(sentences[0])
+    count = 1 + max(len(lengths) for sentence in sentences for lengths, _ in sentence)
+    shape = len(sentences), levels, count
+    all_lengths, all_tags = torch.zeros(shape, dtype=torch.long), torch.full(shape, no_tag)
+    for b, sentence in enumerate(sentences):
+        for k, (lengths, tags) in enumerate(sentence):
+            all_lengths[b, k, : len(lengths)] = lengths
+            all_lengths[b, k, len(lengths)] = 1
+            all_tags[b, k, : len(tags)] = tags
+    return all_lengths, all_tags
+
+
+class PhrasePairDataset(BaseWrapperDataset):
+    """fairseq's sentence pairs, with the phrases of the source.
+
+    A batch has, beside what fairseq puts in, ``net_input.src_phrases`` (lengths, B×K×P) and ``phrase_tags`` (B×K×P).
+    """
+
+    def __init__(self, pairs: LanguagePairDataset, phrases: Sequence[Levels] | FairseqDataset, no_tag: int) -> None:
+        super().__init__(pairs)
+        self.phrases, self.no_tag = phrases, no_tag
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {**self.dataset[index], "phrases": self.phrases[index]}
+
+    def collater(self, samples: list[dict[str, Any]], pad_to_length: dict[str, int] | None = None) -> dict[str, Any]:
+        """fairseq's batch, whose rows it sorts, with phrases in the same order."""
+        batch = self.dataset.collater(samples, pad_to_length=pad_to_length)
+        if batch:
+            by_id = {sample["id"]: sample["phrases"] for sample in samples}
+            lengths, tags = collate_phrases([by_id[int(number)] for number in batch["id"]], self.no_tag)
+            batch["net_input"]["src_phrases"], batch["phrase_tags"] = lengths, tags
+        return batch
+
+    def num_tokens_vec(self, indices: np.ndarray) -> np.ndarray:
+        return self.dataset.num_tokens_vec(indices)
+
+    def get_batch_shapes(self) -> Any:
+        return self.dataset.get_batch_shapes()
+
+
+def join_phrases(parts: list[PhraseData], primary: int = 1) -> Any:
+    """The phrases of several data sets one after the other, the first one ``primary`` times, as fairseq's sources."""
+    return parts[0] if len(parts) == 1 else ConcatDataset(parts, [primary] + [1] * (len(parts) - 1))

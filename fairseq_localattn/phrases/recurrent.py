@@ -1,0 +1,91 @@
+"""LSTM and ON-LSTM, several independent ones side by side: one for each head that attends to phrases.
+
+LSTM (Hochreiter and Schmidhuber 1997)::
+
+    f, i, o = σ(W x + U h + b)     ĉ = tanh(W_c x + U_c h + b_c)
+    c = f ⊙ c₋₁ + i ⊙ ĉ            h = o ⊙ tanh(c)
+
+ON-LSTM (Shen et al., ICLR 2019, Eq. 4-15) has two master gates besides, whose channels are ordered::
+
+    f̃ = cumax(W x + U h + b)       ĩ = 1 - cumax(W x + U h + b)        cumax(z) = cumsum(softmax(z))
+    ω = f̃ ⊙ ĩ                      f̂ = f ⊙ ω + (f̃ - ω)                 î = i ⊙ ω + (ĩ - ω)
+    c = f̂ ⊙ c₋₁ + î ⊙ ĉ            h = o ⊙ tanh(c)
+
+A master gate has one value for each ``chunk`` channels.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from .partition import project_heads
+
+
+class Recurrence(nn.Module):
+    """``heads`` LSTMs or ON-LSTMs of ``channels`` → ``hidden``, from left to right, each on inputs of its own.
+
+    Args:
+        ordered: ON-LSTM. chunk: channels that share a value of its master gates; must divide ``hidden``.
+
+    Raises ValueError when the chunk does not divide ``hidden``.
+    """
+
+    def __init__(self, heads: int, channels: int, hidden: int, ordered: bool = False, chunk: int = 1) -> None:
+        super().__init__()
+        if ordered and (chunk < 1 or hidden % chunk):
+            raise ValueError(f"master gates of chunks of {chunk} channels do not divide a state of {hidden} channels")
+        self.hidden, self.ordered, self.chunk = hidden, ordered, chunk
+        gates = 4 * hidden + (2 * hidden // chunk if ordered else 0)
+        self.input_weight = nn.Parameter(torch.empty(heads, channels, gates))
+        self.hidden_weight = nn.Parameter(torch.empty(heads, hidden, gates))
+        self.bias = nn.Parameter(torch.empty(heads, gates))
+        for parameter in self.parameters():  # as torch's LSTM
+            nn.init.uniform_(parameter, -1 / math.sqrt(hidden), 1 / math.sqrt(hidden))
+
+    def forward(self, x: Tensor, restart: Tensor | None = None) -> Tensor:
+        """The states after each position: x B×H×S×C (or 1 for H) → B×H×S×hidden.
+
+        restart: B×H×S, True = the position begins anew, from zero states; None: only the first one does.
+        """
+        inputs = project_heads(x, self.input_weight) + self.bias[:, None]  # B×H×S×gates
+        kept = None if restart is None else (~restart).to(inputs.dtype)
+        # One product a step for all heads: H×B×·.
+        steps = inputs.permute(2, 1, 0, 3).unbind(0)
+        h = c = inputs.new_zeros(inputs.size(1), inputs.size(0), self.hidden)
+        states = []
+        for step, gates in enumerate(steps):
+            if kept is not None:
+                keep = kept[:, :, step].t()[..., None]
+                h, c = h * keep, c * keep
+            h, c = self.step(torch.baddbmm(gates, h, self.hidden_weight), c)
+            states.append(h)
+        return torch.stack(states).permute(2, 1, 0, 3)
+
+    def step(self, gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        """One step from the gates before their nonlinearities, H×B×gates, and the cell H×B×hidden: h and c."""
+        sigmoid, candidate = gates[..., : 3 * self.hidden].sigmoid(), gates[..., 3 * self.hidden : 4 * self.hidden]
+        forget, take, output = sigmoid.chunk(3, dim=-1)
+        if self.ordered:
+            forget, take = self.order(forget, take, gates[..., 4 * self.hidden :])
+        c = forget * c + take * candidate.tanh()
+        return output * c.tanh(), c
+
+    def order(self, forget: Tensor, take: Tensor, masters: Tensor) -> tuple[Tensor, Tensor]:
+        """The gates f̂ and î from f and i (H×B×hidden) and the two master gates before cumax, side by side."""
+        master_forget, master_kept = (self.cumax(part) for part in masters.chunk(2, dim=-1))
+        master_take = 1 - master_kept
+        overlap = master_forget * master_take
+        return forget * overlap + (master_forget - overlap), take * overlap + (master_take - overlap)
+
+    def cumax(self, z: Tensor) -> Tensor:
+        """``cumsum(softmax(z))``, each value for ``chunk`` channels."""
+        sums = torch.softmax(z, dim=-1, dtype=torch.promote_types(z.dtype, torch.float32)).cumsum(dim=-1)
+        return sums.to(z.dtype).repeat_interleave(self.chunk, dim=-1) if self.chunk > 1 else sums.to(z.dtype)
+
+    def extra_repr(self) -> str:
+        heads, channels, _ = self.input_weight.shape
+        kind = f"ordered, chunk={self.chunk}" if self.ordered else "plain"
+        return f"{heads} × {channels} → {self.hidden}, {kind}"

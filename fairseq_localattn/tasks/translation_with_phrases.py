@@ -1,0 +1,158 @@
+"""Task ``translation_with_phrases``: translation whose source sentences come with the phrases of their trees."""
+
+import itertools
+import json
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq import utils
+from fairseq.data import Dictionary, LanguagePairDataset
+from fairseq.tasks import register_task
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from torch import Tensor
+
+from ..criterions.phrase_tags import NAME as TAGGING
+from ..criterions.phrase_tags import LabelSmoothedCrossEntropyWithPhraseTags
+from ..errors import UsageError
+from ..phrases.binarize import phrases_of_line
+from ..phrases.dataset import HOW, Levels, PhraseData, PhrasePairDataset, join_phrases, levels_of
+from ..phrases.trees import TreeError
+
+
+@dataclass
+class PhraseTranslationConfig(TranslationConfig):
+    """As fairseq's ``translation``."""
+
+
+@register_task("translation_with_phrases", dataclass=PhraseTranslationConfig)
+class PhraseTranslationTask(TranslationTask):
+    """fairseq's translation task, with the phrases of the source in every batch.
+
+    They lie beside the binarised source (phrases/binarize.py). fairseq-interactive takes them from its input: the
+    sentence, a tab, its tree.
+    """
+
+    def __init__(self, cfg: PhraseTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> None:
+        super().__init__(cfg, src_dict, tgt_dict)
+        if cfg.truncate_source:
+            raise UsageError("--truncate-source would cut sentences and leave their phrases as they are: drop it")
+        folder, lang = Path(utils.split_paths(cfg.data)[0]), cfg.source_lang
+        settings, tags = folder / f"{lang}.phrases.json", folder / f"dict.{lang}.phrases.txt"
+        for path in (settings, tags):
+            if not path.is_file():
+                raise UsageError(f"{path}: missing: {folder} has no phrases of its {lang} side; {HOW}")
+        facts = json.loads(settings.read_text(encoding="utf-8"))
+        self.phrase_levels, self.subwords = int(facts["levels"]), str(facts["subwords"])
+        self.tag_dictionary = Dictionary.load(str(tags))
+        self._supervised = False  # the model predicts tags
+        self._given: list[Levels] = []  # of the sentences that interactive use is about to put into a data set
+        self._waiting: dict[bytes, deque[Tensor]] = {}  # phrases of batches that it will hand in without them
+
+    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
+        """As fairseq's. Raises UsageError where the phrases are missing or not those of the source."""
+        super().load_dataset(split, epoch, combine, **kwargs)
+        paths = utils.split_paths(self.cfg.data)
+        path = Path(paths[(epoch - 1) % len(paths)] if split == self.cfg.train_subset else paths[0])
+        parts = [PhraseData(prefix) for prefix in self._prefixes(path, split, combine)]
+        pairs = self.datasets[split]
+        sources = pairs.src.datasets if len(parts) > 1 else [pairs.src]
+        for part, source in zip(parts, sources, strict=True):
+            part.check(source.sizes)
+        phrases = join_phrases(parts, self.cfg.upsample_primary)
+        self.datasets[split] = PhrasePairDataset(pairs, phrases, self.tag_dictionary.pad())
+
+    def _prefixes(self, folder: Path, split: str, combine: bool) -> list[Path]:
+        """Of the phrases of the data sets that fairseq joins for a split: train, and with ``combine`` train1, …"""
+        src, tgt = self.cfg.source_lang, self.cfg.target_lang
+        found = []
+        for number in itertools.count() if combine else range(1):
+            name = f"{split}{number or ''}"
+            sources = [folder / f"{name}.{pair}.{src}" for pair in (f"{src}-{tgt}", f"{tgt}-{src}")]
+            there = [source for source in sources if source.with_name(f"{source.name}.idx").exists()]
+            if not there:
+                break
+            found.append(there[0].with_name(f"{there[0].name}.phrases"))
+        return found
+
+    def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
+        model = super().build_model(cfg, from_checkpoint)
+        if not hasattr(model.encoder, "head_levels"):
+            raise UsageError(f"--arch {cfg.arch} reads no phrases: use --task translation")
+        self._supervised = model.encoder.tag_proj is not None
+        return model
+
+    def build_criterion(self, cfg: Any, from_checkpoint: bool = False) -> Any:
+        """Raises UsageError where the model predicts tags and the criterion does not train them, or the reverse."""
+        criterion = super().build_criterion(cfg, from_checkpoint)
+        if isinstance(criterion, LabelSmoothedCrossEntropyWithPhraseTags) and not self._supervised:
+            raise UsageError(
+                f"the model predicts no phrase tags: give --mgsa-tags, or another criterion than {TAGGING}"
+            )
+        if self._supervised and not isinstance(criterion, LabelSmoothedCrossEntropyWithPhraseTags):
+            raise UsageError(f"--mgsa-tags needs a criterion that trains the tags: --criterion {TAGGING}")
+        return criterion
+
+    # ------------------------------------------------------------------ interactive use
+
+    def get_interactive_tokens_and_lengths(self, lines: list[str], encode_fn: Any) -> tuple[list[Tensor], list[int]]:
+        """Each line: a sentence, a tab, its tree in brackets. Raises UsageError, naming the sentence, otherwise."""
+        texts, self._given = [], []
+        for line in lines:
+            text, tab, tree = line.partition("\t")
+            if not tab:
+                raise UsageError(f"sentence {text!r} has no tree: give the sentence, a tab, and its tree in brackets")
+            texts.append(text)
+            try:
+                packed = phrases_of_line(
+                    encode_fn(text).split(), tree, self.phrase_levels, self.subwords, self.tag_dictionary
+                )
+            except TreeError as error:
+                raise UsageError(f"sentence {text!r} and its tree: {error}") from None
+            self._given.append(levels_of(packed))
+        return super().get_interactive_tokens_and_lengths(texts, encode_fn)
+
+    def build_dataset_for_inference(
+        self, src_tokens: list[Tensor], src_lengths: list[int], constraints: Tensor | None = None
+    ) -> PhrasePairDataset:
+        """Of the sentences that :meth:`get_interactive_tokens_and_lengths` has just read."""
+        if len(self._given) != len(src_tokens):
+            raise UsageError("each sentence needs its tree: give fairseq-interactive the sentence, a tab, the tree")
+        pairs = super().build_dataset_for_inference(src_tokens, src_lengths, constraints)
+        given, self._given = self._given, []
+        return RememberedPhrases(pairs, given, self.tag_dictionary.pad(), self._waiting)
+
+    def inference_step(self, generator: Any, models: list[Any], sample: dict[str, Any], *args: Any, **kw: Any) -> Any:
+        """As fairseq's. fairseq-interactive builds a new sample of the words alone: their phrases are put back."""
+        net_input = sample["net_input"]
+        if "src_phrases" not in net_input:
+            waiting = self._waiting.get(content(net_input["src_tokens"]))
+            if not waiting:
+                raise UsageError("these sentences came without their phrases; see the task translation_with_phrases")
+            phrases = waiting.popleft().to(net_input["src_tokens"].device)
+            sample = {**sample, "net_input": {**net_input, "src_phrases": phrases}}
+        return super().inference_step(generator, models, sample, *args, **kw)
+
+
+class RememberedPhrases(PhrasePairDataset):
+    """Keeps the phrases of each batch that it makes in ``waiting``, under the batch's words."""
+
+    def __init__(
+        self, pairs: LanguagePairDataset, phrases: list[Levels], no_tag: int, waiting: dict[bytes, deque[Tensor]]
+    ) -> None:
+        super().__init__(pairs, phrases, no_tag)
+        self.waiting = waiting
+
+    def collater(self, samples: list[dict[str, Any]], pad_to_length: dict[str, int] | None = None) -> dict[str, Any]:
+        batch = super().collater(samples, pad_to_length)
+        if batch:
+            net_input = batch["net_input"]
+            self.waiting.setdefault(content(net_input["src_tokens"]), deque()).append(net_input["src_phrases"])
+        return batch
+
+
+def content(tokens: Tensor) -> bytes:
+    """What tells a batch B×T from another."""
+    return bytes(str(tuple(tokens.shape)), "ascii") + tokens.to("cpu", torch.long).numpy().tobytes()
