@@ -36,7 +36,7 @@ REQUIRES = [
 EXTRAS = {
     # The test suite, and the two checkers that scripts/test.sh runs before it.
     "test": ["pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100", "ruff>=0.6", "mypy>=1.10", "types-PyYAML>=6"],
-    # Constituency parsing, for phrases that come from a parser.
+    # Constituency parsing, for phrases that come from a parser; scripts/setup.sh installs it.
     "parse": ["stanza>=1.8,<2"],
     # Japanese tokenisation in sacreBLEU (MeCab).
     "ja": ["sacrebleu[ja]>=2.3,<3"],

@@ -2,6 +2,7 @@
 # Prepares Multi30k task 1, German-English: get, check, tokenise, joint BPE, binarise. Run again, it continues or does nothing.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$PREP_DIR/lib_trees.sh"
 
 usage() {
   cat <<'EOF'
@@ -11,6 +12,9 @@ usage: prepare_multi30k.sh OUT [options]
   --bpe N          joint BPE merges (4000)
   --workers N      processes (number of CPU cores)
   --no-checksums   accept other text than the official release; counts and alignment are still checked
+  --trees LANG     beside LANG (de or en) in OUT/bin its phrases, from constituency trees by stanza; can be added later
+  --parser DIR     stanza's models, such as train_parser.py makes (those that stanza.download has put in their place)
+  --tree-files DIR no parser: take {train,valid,test}.LANG.tree, plain or .gz, one bracketing a line of OUT/tok ($MULTI30K_TREES)
 Splits: train (29,000 pairs), valid = val (1,014), test = test_2016_flickr (1,000). OUT/bin is for fairseq in both directions.
 Python: $PYTHON, else that of scripts/setup.sh, else python3.
 EOF
@@ -18,6 +22,7 @@ EOF
 
 url=${MULTI30K_URL:-https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw}
 out="" local_dir=${MULTI30K_DIR:-} lowercase=0 no_checksums=0 bpe=4000 workers=$(nproc 2>/dev/null || echo 1)
+trees="" parser="" tree_files=""
 declare -A official=([train]=train [valid]=val [test]=test_2016_flickr)
 
 # download FOLDER: the six files, each under its name only when complete; an interrupted one is continued.
@@ -66,8 +71,10 @@ read_raw() {
   done
 }
 
-parse_arguments "bpe workers" "local" "lowercase no-checksums" "$@"
+parse_arguments "bpe workers" "local trees parser tree-files" "lowercase no-checksums" "$@"
 checksums=$((1 - no_checksums))
+[[ -z $trees || -n $parser$tree_files ]] || tree_files=${MULTI30K_TREES:-}
+check_trees_options "$trees" "$parser" "$tree_files" de en
 [[ -z $local_dir || -d $local_dir || -d $out/raw ]] || die "no folder $local_dir: give the Multi30k folder with --local DIR"
 find_python
 
@@ -81,4 +88,5 @@ if [[ $lowercase == 1 ]]; then cased=$out/raw/cased; fi
 step "$out" tok "tokenise" tokenize_all "$cased" de en "$lowercase" "$workers"
 step "$out" bpe "joint BPE, $bpe merges" joint_bpe "$out/tok" de en "$bpe"
 step "$out" bin "binarise" binarize "$out/bpe" de en "$workers"
+if [[ -n $trees ]]; then add_phrases "$out" "$trees" "$parser" "$tree_files" "$cased" "$lowercase" "$workers"; fi
 say "ready: $out/bin"

@@ -2,6 +2,7 @@
 # Prepares the toy corpus: generate, check, tokenise, joint BPE, binarise. Run again, it continues or does nothing.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$PREP_DIR/lib_trees.sh"
 
 usage() {
   cat <<'EOF'
@@ -11,6 +12,7 @@ usage: prepare_toy.sh OUT [options]
   --valid N     validation pairs (500)
   --test N      test pairs (500)
   --bpe N       joint BPE merges (2000)
+  --trees en    beside the English in OUT/bin its phrases, from the grammar's trees
   --workers N   processes (number of CPU cores)
 German and English, cased. OUT/bin is for fairseq in both directions (-s de -t en, -s en -t de); OUT/raw/SPLIT.en.tree has the
 constituency trees of the English. Python: $PYTHON, else that of scripts/setup.sh, else python3.
@@ -33,8 +35,9 @@ tokenize_and_check_trees() {
   done
 }
 
-out="" seed=1 train=20000 valid=500 test=500 bpe=2000 workers=$(nproc 2>/dev/null || echo 1)
-parse_arguments "seed train valid test bpe workers" "" "" "$@"
+out="" trees="" seed=1 train=20000 valid=500 test=500 bpe=2000 workers=$(nproc 2>/dev/null || echo 1)
+parse_arguments "seed train valid test bpe workers" "trees" "" "$@"
+check_trees_options "$trees" "" "" en
 find_python
 
 # The grammar is part of the options: data from an older grammar are not taken for new ones.
@@ -44,4 +47,7 @@ step "$out" raw "generate $train + $valid + $test pairs" generate
 step "$out" tok "tokenise" tokenize_and_check_trees
 step "$out" bpe "joint BPE, $bpe merges" joint_bpe "$out/tok" de en "$bpe"
 step "$out" bin "binarise" binarize "$out/bpe" de en "$workers"
+if [[ -n $trees ]]; then
+  step "$out" phrases "binarise the phrases of $trees" binarize_phrases "$out" "$out/raw" "$trees" "$workers"
+fi
 say "ready: $out/bin"

@@ -157,7 +157,8 @@ check() {
     (cd "$VENV" && "$PY" - "$1" "$REPO/fairseq_localattn" "$(sed -n 's/^torch==//p' "$CONSTRAINTS")") <<'EOF'
 import importlib, importlib.metadata, importlib.util, os, sys
 look = {"find_spec": importlib.util.find_spec, "import_module": importlib.import_module}[sys.argv[1]]
-for name in "torch fairseq numpy pytest xdist rouge_score sacrebleu sacremoses sentencepiece subword_nmt yaml".split():
+names = "torch fairseq numpy pytest xdist rouge_score sacrebleu sacremoses sentencepiece stanza subword_nmt yaml"
+for name in names.split():
     assert look(name), f"{name} is missing"
 here = os.path.dirname(importlib.util.find_spec("fairseq_localattn").origin)
 assert os.path.samefile(here, sys.argv[2]), f"fairseq_localattn is found in {here}"
@@ -188,7 +189,8 @@ step "installing what builds need (setuptools, wheel, cython, numpy)" pip_instal
 # Without build isolation: fairseq's set-up imports torch, and isolation would download a second one, with CUDA.
 step "building and installing fairseq and its dependencies (a minute or two)" \
     pip_install --no-build-isolation "$(sed -n 's/.*"\(fairseq-fixed==[^"]*\)".*/\1/p' setup.py)"
-step "installing fairseq_localattn and the tools of its tests" pip_install --no-build-isolation --editable ".[test,plot]"
+step "installing fairseq_localattn and the tools of its tests" \
+    pip_install --no-build-isolation --editable ".[test,plot,parse]"
 step "checking that everything can be imported" check import_module
 fingerprint >"$STAMP"
 say "ready: $VENV"
