@@ -98,7 +98,8 @@ class PhraseEncoder(LocalEncoder):
             return partition_of(ngram_lengths(padding, self.granularities), padding)
         if src_phrases is None:
             raise UsageError(
-                "this model needs the phrases of each sentence, and got none: use --task translation_with_phrases"
+                "this model needs the phrases of each sentence, and got none: they come from data with trees, by "
+                "--task translation_with_phrases"
             )
         levels = [level - 1 for level in self.granularities]
         return partition_of(src_phrases[:, levels], padding)

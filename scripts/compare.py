@@ -27,7 +27,7 @@ from pathlib import Path
 from checkout import same_package
 from corpus import data_of, local_folder, prepare, prepare_argv
 from jobs import Busy, JobFailed, lock, stop_all, stop_on_signals
-from measures import check_sections, measure_of
+from measures import check_sections, measure_of, measures_of
 from progress import Progress, clock
 from recipe import ROOT, Recipe, RecipeError, load_recipe
 from results import Table, columns_of, make_row, print_table
@@ -67,12 +67,12 @@ class Comparison:
     def plan(self) -> None:
         """Makes the runs, the baseline's first: the others are scored against them. The data must be there."""
         threads = self.recipe.get("threads", 1)
-        fingerprint = self.data.fingerprint() if self.data.bin.is_dir() else "not prepared"
         for system in [self.baseline, *self.systems]:
             arch, recipe = self.recipe.system(system)
-            settings = settings_hash(recipe, fingerprint)
+            settings = settings_hash(recipe, self.data.fingerprint_for(recipe))
+            direction = f".{self.data.source}-{self.data.target}" if self.data.source else ""
             for seed in self.seeds:
-                folder = self.out / f"{system}.seed{seed}.{settings}"
+                folder = self.out / f"{system}{direction}.seed{seed}.{settings}"
                 self.runs.append(Run(recipe, arch, seed, self.data, folder, threads, system))
 
     def to_do(self) -> list[Run]:
@@ -110,7 +110,8 @@ class Comparison:
 
     def _append(self, run: Run) -> None:
         against = None if run.system == self.baseline else self.baseline_run(run)
-        self.table.append(make_row(self.recipe, run, self.baseline, run.measure.score(run, against)))
+        score = run.measure.score(run, against)
+        self.table.append(make_row(self.recipe, run, self.baseline, score, self.table.columns))
 
     def failed(self, run: Run, error: Exception) -> None:
         """Keeps what went wrong for the end."""
@@ -201,7 +202,7 @@ def compare(args: argparse.Namespace) -> int:
     out = (args.out or ROOT / "runs" / "compare" / recipe.name).resolve()
     data = data_of(recipe, out)
     command = prepare_argv(recipe, data, local := local_folder(recipe, args.local))
-    table = Table(args.results.resolve() / f"{recipe.name}.csv", columns_of(measure_of(recipe)))
+    table = Table(args.results.resolve() / f"{recipe.name}.csv", columns_of(*measures_of(recipe)))
     work = Comparison(recipe, systems, baseline, seeds, data, out, table)
     if args.dry_run:
         work.plan()

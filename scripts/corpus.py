@@ -43,7 +43,12 @@ def _preparation(spec: dict[str, Any]) -> str:
     script = ROOT / spec["prepare"]
     digest = hashlib.sha256(repr([script.name, spec.get("options", [])]).encode())
     for path in sorted(script.parent.iterdir()):
-        if path.suffix in (".py", ".manifest") or path.name in (script.name, "lib.sh", "lib_labelled.sh"):
+        if path.suffix in (".py", ".manifest") or path.name in (
+            script.name,
+            "lib.sh",
+            "lib_labelled.sh",
+            "lib_trees.sh",
+        ):
             digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:8]
 

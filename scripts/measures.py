@@ -1,7 +1,8 @@
 """How a trained model is measured, by fairseq's task: the command, what it leaves, and the columns of the score.
 
-A measure knows: `task`; `section`, that of a recipe with the flags of its command (None: it takes none); `columns` of a
-results file; `headline`, the column that is compared, and its `title` for reading.
+A measure knows: `task`, and whether that reads phrases of the source (`reads_phrases`); `section`, that of a recipe
+with the flags of its command (None: it takes none); `columns` of a results file; `headline`, the column that is
+compared, and its `title` for reading.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from recipe import SECTIONS, USER_DIR, Recipe, RecipeError
 from score import ScoreError, read_lines, score_output
+from training import last_validation
 
 if TYPE_CHECKING:
     from runs import Run
@@ -29,6 +31,7 @@ class Translation:
     columns = ("bleu", "signature", "tokenised_bleu", "difference", "p_value")
     headline, title = "bleu", "BLEU"
     output = "generate-test.txt"
+    reads_phrases = False
 
     def train_flags(self, run: Run) -> list[str]:
         """What training needs beside the recipe's flags."""
@@ -61,6 +64,20 @@ class Translation:
         }
 
 
+class PhraseTranslation(Translation):
+    """The same, with phrases of the source; besides, the accuracy of the phrases' tags on the validation set."""
+
+    task = "translation_with_phrases"
+    columns = (*Translation.columns, "tag_accuracy")
+    reads_phrases = True
+
+    def argv(self, run: Run, folder: Path) -> list[str]:
+        return [*super().argv(run, folder), "--task", self.task]
+
+    def score(self, run: Run, baseline: Run | None) -> dict[str, str]:
+        return {**super().score(run, baseline), "tag_accuracy": last_validation(run.folder, "tag_accuracy") or ""}
+
+
 class Classification:
     """Accuracy by analysis/accuracy.py; against the baseline McNemar's exact test."""
 
@@ -69,6 +86,7 @@ class Classification:
     data_keys: tuple[str, ...] = ()
     columns = ("accuracy", "low", "high", "sentences", "difference", "p_value")
     headline = title = "accuracy"
+    reads_phrases = False
     output = "predictions-test.txt"
 
     def train_flags(self, run: Run) -> list[str]:
@@ -136,6 +154,7 @@ class LanguageModelling:
     data_keys: tuple[str, ...] = ()
     columns = ("perplexity", "loss", "tokens", "difference")
     headline = title = "perplexity"
+    reads_phrases = False
     output = "perplexity-test.json"
 
     def train_flags(self, run: Run) -> list[str]:
@@ -170,7 +189,7 @@ class LanguageModelling:
 
 Measure = Translation | Classification | LanguageModelling
 MEASURES: dict[str, Measure] = {
-    measure.task: measure for measure in (Translation(), Classification(), LanguageModelling())
+    measure.task: measure for measure in (Translation(), PhraseTranslation(), Classification(), LanguageModelling())
 }
 
 
@@ -182,6 +201,12 @@ def measure_of(recipe: Recipe) -> Measure:
     if entry.value not in MEASURES:
         raise RecipeError(f"{entry.where}: no measure for the task {entry.value}: there are {', '.join(MEASURES)}")
     return MEASURES[entry.value]
+
+
+def measures_of(recipe: Recipe) -> list[Measure]:
+    """Those of the recipe and of its systems, each once."""
+    of_systems = [measure_of(recipe.system(name)[1]) for name in recipe.get("systems", {})]
+    return list(dict.fromkeys([measure_of(recipe), *of_systems]))
 
 
 def check_sections(recipe: Recipe) -> None:

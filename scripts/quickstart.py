@@ -53,16 +53,29 @@ def architectures(arch: str) -> tuple[str, str]:
     return sized, baseline_of(sized)
 
 
-def recipe_for(data: str, own: Path | None) -> Recipe:
-    """The quick start's recipe for a data set, or one's own. Raises RecipeError for an unknown one."""
+def recipe_for(data: str, arch: str, own: Path | None) -> Recipe:
+    """The quick start's recipe for a data set, or one's own. Raises RecipeError for an unknown one.
+
+    A recipe <data>_<more> that has the architecture among its systems goes before <data>.
+    """
     if own is not None:
         return load_recipe(own)
+    for path in sorted(CONFIGS.glob(f"{data}_*.yaml")):
+        recipe = load_recipe(path)
+        if system_of(recipe, arch) != arch:
+            return recipe
     path = CONFIGS / f"{data}.yaml"
     if not path.exists():
         raise RecipeError(
             f"--data {data}: no such data set; there are {', '.join(sorted(p.stem for p in CONFIGS.glob('*.yaml')))}"
         )
     return load_recipe(path)
+
+
+def system_of(recipe: Recipe, arch: str) -> str:
+    """The recipe's system with this architecture; without one the architecture itself."""
+    systems = recipe.get("systems", {})
+    return next((name for name, entries in systems.items() if entries["arch"].value == arch), arch)
 
 
 def gpu_note(recipe: Recipe) -> str | None:
@@ -77,9 +90,13 @@ def gpu_note(recipe: Recipe) -> str | None:
 def make_runs(recipe: Recipe, archs: tuple[str, str], data: Prepared, out: Path) -> list[Run]:
     """The two runs; a run's folder carries its settings, so that other settings never continue it."""
     seed = recipe.get("seeds", [1])[0]
-    settings = settings_hash(recipe, data.fingerprint() if data.bin.exists() else "not prepared")
     threads = recipe.get("threads", 1)
-    return [Run(recipe, arch, seed, data, out / f"{arch}.seed{seed}.{settings}", threads) for arch in archs]
+    runs = []
+    for arch in archs:
+        _, own = recipe.system(system_of(recipe, arch))
+        settings = settings_hash(own, data.fingerprint_for(own))
+        runs.append(Run(own, arch, seed, data, out / f"{arch}.seed{seed}.{settings}", threads))
+    return runs
 
 
 def collect(runs: list[Run], recipe: Recipe) -> dict[str, Any]:
@@ -109,7 +126,7 @@ def collect(runs: list[Run], recipe: Recipe) -> dict[str, Any]:
 
 def quickstart(args: argparse.Namespace) -> None:
     archs = architectures(args.arch)
-    recipe = recipe_for(args.data, args.recipe)
+    recipe = recipe_for(args.data, archs[0], args.recipe)
     local = local_folder(recipe, args.local)
     out = args.out.resolve() / recipe.name
     data = data_of(recipe, out)

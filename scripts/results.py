@@ -27,16 +27,18 @@ LAST = (
 KEY = ("system", "seed", "settings")
 
 
-def columns_of(measure: Measure) -> tuple[str, ...]:
-    """The columns of a file for this measure."""
-    return (*FIRST, *measure.columns, *LAST)
+def columns_of(*measures: Measure) -> tuple[str, ...]:
+    """The columns of a file for these measures."""
+    return (*FIRST, *dict.fromkeys(name for measure in measures for name in measure.columns), *LAST)
 
 
 COLUMNS = columns_of(MEASURES["translation"])
 
 
-def make_row(recipe: Recipe, run: Run, baseline: str, score: Mapping[str, str]) -> dict[str, str]:
-    """The row of a finished run; `score` has the columns of its measure."""
+def make_row(
+    recipe: Recipe, run: Run, baseline: str, score: Mapping[str, str], columns: Sequence[str] = COLUMNS
+) -> dict[str, str]:
+    """The row of a finished run; `score` has the columns of its measure, other ones stay empty."""
     facts = run.facts()
     found = versions()
     row = {
@@ -57,7 +59,7 @@ def make_row(recipe: Recipe, run: Run, baseline: str, score: Mapping[str, str]) 
         "package": found[PACKAGE],
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }
-    return {name: str(row[name]) for name in columns_of(run.measure)}
+    return {name: str(row.get(name, "")) for name in columns}
 
 
 class Table:

@@ -45,15 +45,21 @@ class Prepared:
         raw, tok = (self.folder / kind / f"test.{self.target}" for kind in ("raw", "tok"))
         return TestSet(raw, self.target, self.bpe, self.lowercase, tok)
 
-    def fingerprint(self) -> str:
-        """A hash of the binarised data: other data are other results."""
-        return _fingerprint(self.bin)
+    def fingerprint(self, phrases: bool = False) -> str:
+        """A hash of the binarised data: other data are other results. `phrases`: of the source's phrases as well."""
+        return _fingerprint(self.bin, phrases)
+
+    def fingerprint_for(self, recipe: Recipe) -> str:
+        """That of what the recipe's task reads; 'not prepared' where there are no data yet."""
+        return self.fingerprint(measure_of(recipe).reads_phrases) if self.bin.is_dir() else "not prepared"
 
 
 @functools.cache
-def _fingerprint(folder: Path) -> str:
+def _fingerprint(folder: Path, phrases: bool) -> str:
     digest = hashlib.sha256()
     for path in sorted([*folder.rglob("*.bin"), *folder.rglob("*.idx"), *folder.rglob("dict*.txt")]):
+        if not phrases and ".phrases." in path.name:
+            continue
         digest.update(str(path.relative_to(folder)).encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -107,7 +113,7 @@ class Run:
 
     @property
     def settings(self) -> str:
-        return settings_hash(self.recipe, self.data.fingerprint())
+        return settings_hash(self.recipe, self.data.fingerprint_for(self.recipe))
 
     @property
     def updates(self) -> int:

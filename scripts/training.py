@@ -74,6 +74,22 @@ def train_log(folder: Path, start: int = 0) -> dict[int, dict[str, str]]:
     return dict(sorted(found.items()))
 
 
+def last_validation(folder: Path, name: str) -> str | None:
+    """What the last validation logged as `name`, such as tag_accuracy; None where no validation did."""
+    try:
+        lines = (folder / "train.json.log").read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return None
+    for line in reversed(lines):
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(entry, dict) and f"valid_{name}" in entry:
+            return str(entry[f"valid_{name}"])
+    return None
+
+
 def training_facts(folder: Path) -> dict[str, Any]:
     """What checkpoint and logs say of a finished training.
 

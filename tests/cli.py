@@ -33,19 +33,35 @@ def fairseq(command: str, *arguments: object, **kwargs: object) -> subprocess.Co
 
 
 def make_data(folder: Path, train: int = 400, held_out: int = 12) -> Path:
-    """Binarised data, ``folder/bin``: reverse a sentence of 3 to 7 letters. Text: ``folder/{split}.xx``."""
+    """Binarised data, ``folder/bin``: reverse a sentence of 3 to 7 letters. Text: ``folder/{split}.xx``.
+
+    With phrases of the source, from the trees in ``folder/{split}.xx.tree``.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     generator = random.Random(1)
     for split, size in (("train", train), ("valid", held_out), ("test", held_out)):
         rows = [generator.choices("abcdefgh", k=generator.randint(3, 7)) for _ in range(size)]
         (folder / f"{split}.xx").write_text("".join(" ".join(row) + "\n" for row in rows))
         (folder / f"{split}.yy").write_text("".join(" ".join(reversed(row)) + "\n" for row in rows))
+        trees = [tree_of(line.split()) for line in (folder / f"{split}.xx").read_text().splitlines()]
+        (folder / f"{split}.xx.tree").write_text("".join(tree + "\n" for tree in trees))
     prefixes = [word for split in ("train", "valid", "test") for word in (f"--{split}pref", folder / split)]
     run(
         sys.executable, "-m", "fairseq_cli.preprocess", "-s", "xx", "-t", "yy", *prefixes,
         "--joined-dictionary", "--destdir", folder / "bin",
     )  # fmt: skip
+    places = ("--lang", "xx", "--texts", folder, "--trees", folder, "--subwords", "none", "--workers", "1")
+    run(sys.executable, "-m", "fairseq_localattn.phrases.binarize", folder / "bin", *places)
     return folder / "bin"
+
+
+def tree_of(words: list[str]) -> str:
+    """Some tree of three words or more: a pair of words, and branches to the right."""
+    leaves = [f"({word.upper()} {word})" for word in words]
+    right = leaves[-1]
+    for leaf in reversed(leaves[2:-1]):
+        right = f"(VP {leaf} {right})"
+    return f"(ROOT (S (NP {leaves[0]} {leaves[1]}) {right}))"
 
 
 def train_flags(data: Path, arch: str, save_dir: Path, updates: int, **more: object) -> list[object]:

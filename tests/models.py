@@ -128,11 +128,17 @@ def parse(arch: str, flags: tuple[str, ...] | list[str] = ()) -> Any:
     return copy.deepcopy(_parse(arch, tuple(flags)))
 
 
+def task_of(arch: str) -> str:
+    """The task for an architecture's data: with phrases of trees where it needs them."""
+    needs = getattr(parse(arch), "mgsa_partition", "ngram") == "syntactic"
+    return ARCH_MODEL_REGISTRY[arch].phrase_task if needs else "translation"
+
+
 @cache
 def _parse(arch: str, flags: tuple[str, ...]) -> Any:
     parser = options.get_training_parser()
     model = ARCH_MODEL_REGISTRY[arch]
-    task = ["--task", "translation"]
+    task = ["--task", getattr(model, "phrase_task", "translation")]
     if issubclass(model, FairseqLanguageModel):
         task = ["--task", "language_modeling"]
     elif issubclass(model, FairseqEncoderModel):

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from cli import REPOSITORY, USER_DIR, environment, fairseq, make_data, run, train_flags
-from models import TINY
+from models import TINY, task_of
 
 
 @pytest.fixture(scope="session")
@@ -45,12 +45,13 @@ def assert_same(a: Any, b: Any, where: str = "") -> None:
 @pytest.mark.parametrize("arch", TINY)
 def test_train_generate_score(arch: str, data: Path, tmp_path: Path) -> None:
     """The whole way for each variant: the loss falls, generation is complete, scripts/score.py scores it."""
-    trained = fairseq("train", *train_flags(data, arch, tmp_path / "run", updates=30))
+    task = task_of(arch)
+    trained = fairseq("train", *train_flags(data, arch, tmp_path / "run", updates=30, task=task))
     losses = [float(loss) for loss in re.findall(r'"loss": "([\d.]+)"', trained.stdout + trained.stderr)]
     assert losses[-1] < losses[0] - 0.3, losses
     last = tmp_path / "run" / "checkpoint_last.pt"
     fairseq("generate", data, "--path", last, "--beam", 5, "--cpu", "--results-path", tmp_path / "out",
-            "-s", "xx", "-t", "yy", "--max-len-b", 12)  # fmt: skip
+            "-s", "xx", "-t", "yy", "--max-len-b", 12, "--task", task)  # fmt: skip
     generated = tmp_path / "out" / "generate-test.txt"
     scored = run(sys.executable, REPOSITORY / "scripts" / "score.py", generated, "--reference", data.parent / "test.yy",
                  "--bpe", "none", "--target", "en")  # fmt: skip
@@ -99,7 +100,7 @@ def test_language_model(data: Path, tmp_path: Path) -> None:
 def test_resumed_equals_uninterrupted(arch: str, data: Path, tmp_path: Path) -> None:
     """Killed in its second epoch and started again: the same weights, optimizer state and history, to the bit."""
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    flags = {"save_interval_updates": 4, "keep_interval_updates": -1}
+    flags = {"save_interval_updates": 4, "keep_interval_updates": -1, "task": task_of(arch)}
     fairseq("train", *train_flags(data, arch, whole, updates=16, **flags))
     cut.mkdir()
     shutil.copy(whole / "checkpoint_2_12.pt", cut / "checkpoint_last.pt")

@@ -20,7 +20,7 @@ from fairseq_localattn.analysis.heatmap import Pair, common_layer, encode, main,
 from fairseq_localattn.analysis.heatmap_plot import Panel, draw, table, write_csv
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.mechanisms.windowed import WindowAttention
-from models import TINY, build, case, dictionary, sentences
+from models import TINY, build, case, dictionary, phrases_of, sentences
 
 pytestmark = pytest.mark.filterwarnings("ignore:'pin_memory' argument:UserWarning")  # fairseq's loader, without a GPU
 
@@ -39,6 +39,8 @@ def test_every_model_has_maps(arch: str, site: str) -> None:
     """T×S of layer 1; rows of attention sum to 1, but where a window multiplies it; head 2 is not the mean."""
     trained = as_trained(build(arch).eval())
     pair = Pair(*sentences([9, 6]))
+    if getattr(trained.model.encoder, "needs_phrases", False):
+        pair = Pair(pair.source, pair.target, phrases_of(pair.source[None]))
     layer = 2 if arch == "transformer_localattn_tiny" else 1
     found = select(trained.model, site, layer, "mean", "it")
     panels = list(read_panels(trained, pair, found, site, "mean", "it"))

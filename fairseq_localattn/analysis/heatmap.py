@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from ..errors import UsageError
 from ..mechanisms.windowed import WindowAttention
+from ..phrases.dataset import collate_phrases
 from ..placement import SITES
 from .attention_weights import Sublayer, collect_masks, collect_weights, cross_attentions, self_attentions
 from .command import check_files, checkpoint_names, show_progress_alone
@@ -40,10 +41,14 @@ SITE_NAMES = {
 
 @dataclass(frozen=True)
 class Pair:
-    """A sentence pair: ``source`` S and ``target`` T as numbers of the dictionaries, both with the end of sentence."""
+    """A sentence pair: ``source`` S and ``target`` T as numbers of the dictionaries, both with the end of sentence.
+
+    ``phrases``: 1×K×P, their lengths, where the data have them (see phrases/dataset.py).
+    """
 
     source: Tensor
     target: Tensor
+    phrases: Tensor | None = None
 
     @property
     def read(self) -> Tensor:
@@ -86,7 +91,10 @@ def read_pair(trained: Trained, args: argparse.Namespace) -> Pair:
         found = dataset[args.sentence]
         if found["target"] is None:
             raise UsageError(f"--sentence {args.sentence}: {split} has no target side; give --source and --target")
-        pair = Pair(found["source"].long(), found["target"].long())
+        phrases = None
+        if "phrases" in found:
+            phrases, _ = collate_phrases([found["phrases"]], no_tag=0)
+        pair = Pair(found["source"].long(), found["target"].long(), phrases)
     limits = utils.resolve_max_positions(task.max_positions(), trained.model.max_positions())
     for name, tokens, limit in zip(("source", "target"), (pair.source, pair.target), limits, strict=True):
         if len(tokens) > limit:
@@ -159,6 +167,8 @@ def read_panels(
         "src_lengths": torch.tensor([len(pair.source)], device=device),
         "prev_output_tokens": pair.read[None].to(device),
     }
+    if pair.phrases is not None:
+        inputs["src_phrases"] = pair.phrases.to(device)
     with collect_weights(attentions, by_head=True) as weights, collect_masks(attentions) as masks:
         with torch.inference_mode():
             model(**inputs, features_only=True)

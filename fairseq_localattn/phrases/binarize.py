@@ -28,12 +28,12 @@ import torch
 from fairseq.data import Dictionary, indexed_dataset
 
 from ..errors import UsageError
-from .convert import Converted, Lines, Settings, convert, phrases_of_line
+from .convert import Converted, Lines, Settings, convert
 from .parallel import Progress, in_order
 from .subwords import CONVENTIONS
 from .trees import TreeError, read_lines
 
-__all__ = ["binarize", "find_splits", "main", "phrases_of_line"]
+__all__ = ["binarize", "find_splits", "main"]
 
 CHUNK = 1000  # lines that a process converts at a time
 BLOCK = 1 << 24  # numbers that are given their tags at a time

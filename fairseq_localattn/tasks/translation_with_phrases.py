@@ -17,7 +17,7 @@ from torch import Tensor
 from ..criterions.phrase_tags import NAME as TAGGING
 from ..criterions.phrase_tags import LabelSmoothedCrossEntropyWithPhraseTags
 from ..errors import UsageError
-from ..phrases.binarize import phrases_of_line
+from ..phrases.convert import phrases_of_line
 from ..phrases.dataset import HOW, Levels, PhraseData, PhrasePairDataset, join_phrases, levels_of
 from ..phrases.trees import TreeError
 

@@ -20,6 +20,9 @@ from ..sizes import register_architecture
 from ..transformer import LocalTransformerModel
 
 PARTITIONS = ("ngram", "syntactic")
+NEEDS_TREES = (
+    "--mgsa-partition syntactic takes phrases from trees: give --task translation_with_phrases, or take ngram"
+)
 DEFAULT_HEADS = {"ngram": "word,2,3,4", "syntactic": "word,1,2,3"}
 
 
@@ -64,6 +67,7 @@ def heads_of(options: Any, heads: int) -> tuple[tuple[int, ...], int]:
 @register_model("transformer_mgsa")
 class MGSATransformer(LocalTransformerModel):
     prefix, options, sites = "mgsa", MGSAOptions, ("encoder",)
+    phrase_task = "translation_with_phrases"
 
     @classmethod
     def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:
@@ -82,6 +86,13 @@ class MGSATransformer(LocalTransformerModel):
         if options.mgsa_tags and str(options.mgsa_partition) != "syntactic":
             raise UsageError("--mgsa-tags: n-grams have no tags; give --mgsa-partition syntactic, or leave it out")
         return super().placement(options, cfg)
+
+    @classmethod
+    def check(cls, args: Namespace) -> None:
+        super().check(args)
+        syntactic = str(args.mgsa_partition) == "syntactic" and cls.attentions(TransformerConfig.from_namespace(args))
+        if syntactic and syntactic.placement.sites and getattr(args, "task", None) == "translation":
+            raise UsageError(NEEDS_TREES)
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> "MGSATransformer":
@@ -119,10 +130,7 @@ def check_task(task: Any, level: int) -> None:
     """Raise UsageError unless the task's data have phrases of the tree's ``level``."""
     levels = getattr(task, "phrase_levels", 0)
     if not levels:
-        raise UsageError(
-            "--mgsa-partition syntactic: phrases come from trees: use --task translation_with_phrases, or "
-            "--mgsa-partition ngram"
-        )
+        raise UsageError(NEEDS_TREES)
     if level > levels:
         raise UsageError(
             f"--mgsa-heads asks for level {level} of the trees, and the data have {levels}: prepare them with more"
