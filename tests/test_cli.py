@@ -112,13 +112,19 @@ def test_resumed_equals_uninterrupted(arch: str, data: Path, tmp_path: Path) -> 
     assert a["optimizer_history"][-1]["num_updates"] == b["optimizer_history"][-1]["num_updates"] == 16
 
 
-def test_two_processes_equal_one(data: Path, tmp_path: Path) -> None:
+TAGGING: dict[str, object] = {
+    "task": "translation_with_phrases", "mgsa_tags": True, "tag_loss_weight": 0.5,
+    "criterion": "label_smoothed_cross_entropy_with_phrase_tags",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("arch", "more"), [("transformer_csan_tiny", {}), ("transformer_mgsa_tiny", TAGGING)])
+def test_two_processes_equal_one(arch: str, more: dict[str, object], data: Path, tmp_path: Path) -> None:
     """Two gloo processes against one that accumulates two batches: the same weights within 1e-5, without dropout."""
     import socket
     import subprocess
 
-    flags: dict[str, object] = {"dropout": 0, "lr": 0.0005}
-    arch = "transformer_csan_tiny"
+    flags: dict[str, object] = {"dropout": 0, "lr": 0.0005, **more}
     fairseq("train", *train_flags(data, arch, tmp_path / "one", updates=4, update_freq=2, **flags))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -136,6 +142,9 @@ def test_two_processes_equal_one(data: Path, tmp_path: Path) -> None:
     assert [rank.wait(timeout=240) for rank in ranks] == [0, 0], (tmp_path / "rank0.log").read_text()[-3000:]
     one, two = (checkpoint(tmp_path / n / "checkpoint_last.pt") for n in ("one", "two"))
     assert two["optimizer_history"][-1]["num_updates"] == 4
+    if more:
+        tags = re.findall(r'"train_tag_loss": "([\d.]+)"', (tmp_path / "rank0.log").read_text())
+        assert tags and float(tags[-1]) > 0, "the loss of the tags is not summed over the processes"
     for key, weight in one["model"].items():
         torch.testing.assert_close(two["model"][key], weight, rtol=0, atol=1e-5, msg=lambda m, key=key: f"{key}: {m}")
 

@@ -30,9 +30,9 @@ def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
 
 
 def hypotheses(text: str) -> dict[int, tuple[float, str]]:
-    """Score (rounded: it moves with the batch in its last digits) and words by sentence."""
+    """Score and words by sentence."""
     found = re.findall(r"^H-(\d+)\t(\S+)\t(.+)$", text, re.M)
-    return {int(n): (round(float(score), 4), words) for n, score, words in found}
+    return {int(n): (float(score), words) for n, score, words in found}
 
 
 @pytest.mark.xdist_group("mgsa_cli")
@@ -55,11 +55,14 @@ def test_generate_and_interactive_agree(trained: tuple[Path, str], data: Path, t
     given.write_text("".join(f"{source}\t{tree}\n" for source, tree in zip(sources, trees, strict=True)))
     for size in (1, 5):
         more = ("--input", given, "--buffer-size", size, "--batch-size", size)
-        assert hypotheses(fairseq("interactive", data, *flags, *more).stdout) == generated
+        given_trees = hypotheses(fairseq("interactive", data, *flags, *more).stdout)
+        for number, (score, words) in generated.items():
+            assert given_trees[number] == (pytest.approx(score, abs=1e-4), words)
     flat = tmp_path / "flat"
     flat.write_text("".join(f"{source}\t({tag_all(source)})\n" for source in sources))
     other = hypotheses(fairseq("interactive", data, *flags, "--input", flat).stdout)
-    assert other != generated, "the trees change nothing"
+    differ = [number for number, (score, _) in generated.items() if abs(other[number][0] - score) > 1e-3]
+    assert differ, "the trees change nothing"
 
 
 def tag_all(source: str) -> str:

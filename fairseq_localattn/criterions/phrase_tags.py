@@ -56,9 +56,8 @@ class LabelSmoothedCrossEntropyWithPhraseTags(LabelSmoothedCrossEntropyCriterion
     ) -> tuple[Tensor, Tensor]:
         """As fairseq's, with the tag loss added; what it logs besides is kept for :meth:`forward`."""
         loss, nll_loss = super().compute_loss(model, net_output, sample, reduce=reduce)
-        encoder = getattr(model, "module", model).encoder  # DistributedDataParallel has it inside
-        logits = net_output[1]["tag_logits"]
-        tag_loss, self._logged = tag_loss_of(logits, sample["phrase_tags"], encoder.head_levels(), self.no_tag)
+        logits, levels = net_output[1]["tag_logits"], model.encoder.head_levels()
+        tag_loss, self._logged = tag_loss_of(logits, sample["phrase_tags"], levels, self.no_tag)
         return loss + self.tag_loss_weight * tag_loss, nll_loss
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
