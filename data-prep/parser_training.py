@@ -5,6 +5,7 @@ stanza's own trainers do the work; each stage leaves its file under its name onl
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -129,24 +130,32 @@ class Training:
 
     def score(self, files: dict[str, Path]) -> None:
         """Parse the words of treebanks with the installed pipeline; print and write what it gets right."""
-        with _Log(self.work / "score.log"):
-            pipeline = stanza.Pipeline(
-                self.lang, dir=str(self.out), processors="tokenize,pos,constituency", tokenize_pretokenized=True,
-                download_method=None,
-            )  # fmt: skip
-            scores = {name: self._score(pipeline, name, read_treebank(path)) for name, path in files.items()}
-        _write(self.out / "scores.json", json.dumps(scores, indent=1))
+        path = self.out / "scores.json"
+        scores = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        for name, file in files.items():
+            digest = hashlib.sha256(file.read_bytes()).hexdigest()
+            if scores.get(name, {}).get("sha256") != digest:
+                with _Log(self.work / "score.log"):
+                    scores[name] = self._score(read_treebank(file)) | {"sha256": digest}
+                _write(path, json.dumps(scores, indent=1))
+            tags, f1, speed = (scores[name][key] for key in ("tags", "f1", "sentences_per_second"))
+            self.progress.say(
+                f"{name}: {100 * tags:.2f} % of the tags, F1 of the brackets {100 * f1:.2f}; {speed} sentences/s"
+            )
 
-    def _score(self, pipeline: Callable[..., Any], name: str, gold: list[Tree]) -> dict[str, float]:
+    def _score(self, gold: list[Tree]) -> dict[str, Any]:
+        pipeline = stanza.Pipeline(
+            self.lang, dir=str(self.out), processors="tokenize,pos,constituency", tokenize_pretokenized=True,
+            download_method=None,
+        )  # fmt: skip
         begin = time.monotonic()
         document = pipeline([tree.leaf_labels() for tree in gold])
-        speed = len(gold) / (time.monotonic() - begin)
+        speed = round(len(gold) / (time.monotonic() - begin))
         found = [sentence.constituency for sentence in document.sentences]
-        tags, f1 = tag_accuracy(gold, found), bracket_f1(gold, found)
-        self.progress.say(
-            f"{name}: {100 * tags:.2f} % of the tags, F1 of the brackets {100 * f1:.2f}; {speed:.0f} sentences/s"
-        )
-        return {"tags": tags, "f1": f1, "sentences": len(gold)}
+        return {
+            "tags": tag_accuracy(gold, found), "f1": bracket_f1(gold, found), "sentences": len(gold),
+            "sentences_per_second": speed,
+        }  # fmt: skip
 
     def _common(self, ending: str, best: Path) -> list[str]:
         """Return the arguments that stanza's two trainers share; the best model is saved as `best`."""

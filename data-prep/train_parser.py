@@ -10,6 +10,14 @@ LANG/{pretrain,pos,constituency}/trained.pt, which stanza.Pipeline(LANG, dir=DIR
 scores.json: of --dev and --test, parsed by that pipeline from their words alone, the accuracy of the tags and F1 of
 the labelled brackets (as evalb counts by COLLINS.prm). What is complete is not done again, the parser goes on from its
 last epoch; the logs are in DIR/train.
+
+The models of this repository's experiments on Multi30k are trained on GUM, whose trees are in the Penn Treebank's
+style, with vectors of the captions as well (8 minutes of one core for the parser, 4 for the tagger):
+
+    python data-prep/train_parser.py --train gum.train.mrg.gz --dev gum.dev.mrg.gz --test gum.test.mrg.gz \\
+        --max-words 30 --text tok/train.en --out DIR
+
+gives 91.18 % of the tags and F1 73.80 on dev, 91.20 % and 74.02 on test (scored from the words alone).
 """
 
 from __future__ import annotations

@@ -14,8 +14,9 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
-from prep import DATA_PREP, assert_refused, call, clean_environment, lines_of
+from prep import DATA_PREP, assert_refused, call, clean_environment, lines_of, prepare
 
 stanza = pytest.importorskip("stanza", reason="stanza is not installed: pip install 'fairseq_localattn[parse]'")
 sys.path.insert(0, str(DATA_PREP))
@@ -73,7 +74,8 @@ def kill_when(command: list[str], there) -> None:
 def models(trees, tmp_path_factory) -> Path:
     """Trained by the command, killed once, after the parser's first epoch."""
     out = tmp_path_factory.mktemp("parser") / "models"
-    kill_when(train(trees, out), (out / "train/parser_checkpoint.pt").exists)
+    log = out / "train/parser.log"
+    kill_when(train(trees, out), lambda: log.exists() and "Starting epoch 2" in log.read_text())
     assert not (out / "resources.json").exists()
     done = call(*train(trees, out))
     assert done.returncode == 0, done.stderr
@@ -125,7 +127,7 @@ def test_trained_models_are_good_for_what_they_are(models):
 
 def test_killed_training_went_on_after_its_last_epoch(models):
     started = re.findall(r"Starting epoch (\d)", (models / "train/parser.log").read_text())
-    assert sorted(set(started)) == ["1", "2", "3"] and started.count("1") == 1, started
+    assert started == ["1", "2", "2", "3"]
 
 
 def test_stanza_loads_the_models_without_network(models):
@@ -208,9 +210,9 @@ def test_word_vectors_tell_contexts_apart():
     index = {word: number for number, word in enumerate(words)}
 
     def alike(one: str, other: str) -> float:
-        return float(vectors[index[one]].cosine_similarity(vectors[index[other]], dim=0))
+        return float(torch.cosine_similarity(vectors[index[one]], vectors[index[other]], dim=0))
 
-    assert alike("dog", "cat") > 0.9 > 0.5 > alike("dog", "runs")
+    assert alike("dog", "cat") > 0.8 > 0.5 > alike("dog", "runs")
 
 
 # Parsing
@@ -262,9 +264,13 @@ def test_two_processes_give_the_same_bytes(models, tokens, parsed, tmp_path):
 
 def test_long_sentences_fail_and_are_counted(models, tokens, tmp_path, monkeypatch, capsys):
     out = tmp_path / "out.tree"
-    assert run(monkeypatch, "--models", models, "--max-words", 20, tokens, out) == 0
-    assert "out.tree: 28 sentences, 1 blank, 1 failed (the first in line 4); " in capsys.readouterr().out
-    assert [number for number, tree in enumerate(lines_of(out), 1) if not tree] == [3, 4]
+    words = [len(line.split()) for line in lines_of(tokens)]
+    long = [number for number, count in enumerate(words, 1) if count > 15]
+    assert long[0] == 4
+    assert run(monkeypatch, "--models", models, "--max-words", 15, tokens, out) == 0
+    report = f"out.tree: 28 sentences, 1 blank, {len(long)} failed (the first in line 4); "
+    assert report in capsys.readouterr().out
+    assert [number for number, tree in enumerate(lines_of(out), 1) if not tree] == [3, *long]
 
 
 class Failing:
@@ -311,6 +317,23 @@ def test_what_is_missing_is_said_in_one_line(models, tokens, tmp_path, monkeypat
     ):
         assert line.startswith("data error: ") and all(part in line for part in parts), line
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_multi30k_is_parsed_by_given_models(models, tmp_path):
+    """Lower-cased text is parsed as it was before: the leaves keep their case, and are the tokens otherwise."""
+    sizes = {"train": 60, "val": 12, "test_2016_flickr": 12}
+    toy_grammar.write(tmp_path / "corpus", 3, sizes)
+    done = prepare("multi30k", tmp_path / "out", "--local", tmp_path / "corpus", "--no-checksums", "--bpe", 60,
+                   "--lowercase", "--trees", "en", "--parser", models)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "60 sentences, 0 blank, 0 failed" in done.stdout and "train.de-en.en: 60 sentences, 0 without" in done.stdout
+    assert not (tmp_path / "out/tree.parsing").exists()
+    lines, found = lines_of(tmp_path / "out/tok/train.en"), lines_of(tmp_path / "out/tree/train.en.tree")
+    words = [read_tree(tree).words() for tree in found]
+    assert [" ".join(line).lower() for line in words] == [leaves.unescape(line) for line in lines]
+    assert all(line[0][0].isupper() for line in words)
+    assert (tmp_path / "out/bin/train.de-en.en.phrases.idx").exists()
 
 
 @pytest.mark.parametrize("program", [parse, train_parser])
