@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# Prepares the probing tasks from constituency trees: labels, BPE, binarise, phrases. Run again, it continues or does nothing.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() {
+  cat <<'EOT'
+usage: prepare_probing.sh OUT --train FILE --valid FILE --test FILE [options]
+  --train FILE, --valid FILE, --test FILE   constituency trees, one bracketing a line, plain or .gz
+  --lang LANG     language of the trees (en)
+  --codes FILE    BPE codes of the encoder that is to be probed, with --dict
+  --dict FILE     its dictionary; without both: BPE learned from the training sentences
+  --bpe N         merges to learn (4000)
+  --escape        Moses' entities (&apos;s) in the text, for an encoder that was trained on such
+  --lowercase     lower-case the text, for an encoder that was trained on such
+  --levels N      levels of phrases (3)
+  --workers N     processes (number of CPU cores)
+OUT/raw: the words of the trees (in the characters of Moses' normalisation), the trees, and {split}.TASK.labels. OUT/bin: for
+python -m fairseq_localattn.analysis.probing.
+Python: $PYTHON, else that of scripts/setup.sh, else python3.
+EOT
+}
+
+STEPS="raw bpe bin"
+out="" train="" valid="" test="" lang=en codes="" dict="" bpe=4000 escape=0 lowercase=0 levels=3
+workers=$(nproc 2>/dev/null || echo 1)
+
+label_trees() {
+  local part=$1 options=()
+  if [[ $escape == 1 ]]; then options+=(--escape); fi
+  if [[ $lowercase == 1 ]]; then options+=(--lowercase); fi
+  "$PYTHON" "$PREP_DIR/probing.py" "$part" --lang "$lang" --train "$train" --valid "$valid" --test "$test" \
+    ${options[@]+"${options[@]}"}
+}
+
+split_words() {
+  local part=$1 split
+  if [[ -n $codes ]]; then
+    cp "$codes" "$part/codes"
+  else
+    # learn_bpe and apply_bpe, not subword_nmt.subword_nmt: run with -m, that one does nothing and succeeds.
+    "$PYTHON" -W ignore -m subword_nmt.learn_bpe -s "$bpe" <"$out/raw/train.$lang" >"$part/codes" 2>"$part/learn.log" ||
+      die "learning BPE failed: $(tail -n 1 "$part/learn.log")"
+    rm "$part/learn.log"
+  fi
+  for split in $SPLITS; do
+    "$PYTHON" -W ignore -m subword_nmt.apply_bpe -c "$part/codes" <"$out/raw/$split.$lang" >"$part/$split.$lang" \
+      2>"$part/apply.log" || die "applying the codes of ${codes:-$part/codes} failed: $(tail -n 1 "$part/apply.log")"
+  done
+  rm "$part/apply.log"
+}
+
+# The number of subwords of each word, line by line: every piece of a word but the last ends in @@.
+count_subwords() {
+  awk '{ n = 0; counts = ""
+         for (i = 1; i <= NF; i++) { n++; if ($i !~ /@@$/) { counts = counts " " n; n = 0 } }
+         print substr(counts, 2) }'
+}
+
+# fairseq names the source by both languages, and a missing one None: train.en-None.en.
+binarize_probing() {
+  local part=$1 given=() split
+  if [[ -n $dict ]]; then given+=(--srcdict "$dict"); fi
+  "$PYTHON" "$PREP_DIR/watch.py" "binarise" "$part" "$part/console.log" \
+    "$PYTHON" -m fairseq_cli.preprocess --only-source --source-lang "$lang" ${given[@]+"${given[@]}"} \
+    --trainpref "$out/bpe/train" --validpref "$out/bpe/valid" --testpref "$out/bpe/test" \
+    --destdir "$part" --workers "$workers" || die "fairseq-preprocess failed: $(tail -n 1 "$part/console.log")"
+  for split in $SPLITS; do
+    say "$split: $(sed -nE "s|.*/$split\.$lang: ([0-9]+ sents.*)|\1|p" "$part/console.log")"
+    cp "$out/raw/$split."*.labels "$part"
+    count_subwords <"$out/bpe/$split.$lang" >"$part/$split.words"
+  done
+  rm "$part/console.log" # preprocess.log holds the same
+  "$PYTHON" -m fairseq_localattn.phrases.binarize "$part" --lang "$lang" --texts "$out/bpe" --trees "$out/raw" \
+    --levels "$levels" --workers "$workers"
+}
+
+parse_arguments "bpe levels workers" "train valid test lang codes dict" "escape lowercase" "$@"
+for option in train valid test; do
+  [[ -n ${!option} ]] || die "--$option is missing: give the trees of all three splits (see --help)"
+  [[ -e ${!option} || -d $out/raw ]] || die "no file ${!option}: give the trees with --$option FILE"
+done
+[[ ${codes:+given} == "${dict:+given}" ]] || die "--codes and --dict belong together: both are the encoder's"
+for option in codes dict; do
+  [[ -z ${!option} || -e ${!option} || -d $out/bin ]] || die "no file ${!option}: give the encoder's with --$option FILE"
+done
+if [[ -n $dict && $escape == 0 && ! -d $out/bin ]] && grep -qE '^&(apos|quot|amp)' "$dict"; then
+  die "$dict has Moses' entities: $(grep -oEm 1 '^&\S+' "$dict"); give --escape, so that the text has them too"
+fi
+find_python
+
+options="probing $lang codes=${codes:+$(realpath -m "$codes")} dict=${dict:+$(realpath -m "$dict")} bpe=$bpe levels=$levels"
+options+=" escape=$escape lowercase=$lowercase"
+for option in train valid test; do options+=" $option=$(realpath -m "${!option}")"; done
+open_out "$out" "$options"
+step "$out" raw "read the trees, write text and labels" label_trees
+step "$out" bpe "split words into subwords" split_words
+step "$out" bin "binarise" binarize_probing
+say "ready: $out/bin"
