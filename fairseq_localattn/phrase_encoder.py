@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from .errors import UsageError
 from .mechanisms.phrasal import MultiGranularityAttention
 from .model import Attentions
-from .phrases.partition import Partition, ngram_lengths, partition_of
+from .phrases.partition import Partition, choose, ngram_lengths, partition_of
 from .transformer import LocalEncoder, LocalEncoderLayer
 
 
@@ -95,14 +95,16 @@ class PhraseEncoder(LocalEncoder):
         """The phrases of B×T tokens, by granularity. Raises UsageError where they must be given and are not."""
         padding = src_tokens.eq(self.padding_idx)
         if not self.needs_phrases:
-            return partition_of(ngram_lengths(padding, self.granularities), padding)
+            return partition_of(ngram_lengths(padding, self.granularities), padding, longest=max(self.granularities))
         if src_phrases is None:
             raise UsageError(
                 "this model needs the phrases of each sentence, and got none: they come from data with trees, by "
                 "--task translation_with_phrases"
             )
-        levels = [level - 1 for level in self.granularities]
-        return partition_of(src_phrases[:, levels], padding)
+        lengths = choose(src_phrases, [level - 1 for level in self.granularities])
+        if padding.device.type == "cpu" and (lengths.sum(dim=-1) != (~padding).sum(dim=-1, keepdim=True)).any():
+            raise UsageError("the phrases do not cover the words of their sentence: they are those of another text")
+        return partition_of(lengths, padding)
 
     def forward(
         self,
@@ -115,18 +117,29 @@ class PhraseEncoder(LocalEncoder):
         """As fairseq's encoder.
 
         src_phrases: B×K×P, the length of each phrase of each of the K levels in tokens, </s> included, 0 = no phrase.
-        The result has ``tag_logits`` besides: for each layer with phrases B×H×P×tags, for H heads; see
-        :meth:`head_levels`.
+        With tag supervision the result has ``phrases`` besides: for each layer that has some, the composed phrases
+        B×H×P×C of its H heads (see :meth:`head_levels`).
         """
         if self._heads:
             self._partition = self.partition(src_tokens, src_phrases)
         self._composed = []
         try:
             out = super().forward(src_tokens, src_lengths, return_all_hiddens, token_embeddings)
-            logits = [self.tag_proj(phrases) for phrases in self._composed] if self.tag_proj is not None else []
+            return {**out, "phrases": self._composed}
         finally:
             self._partition, self._composed = None, []
-        return {**out, "tag_logits": logits}
+
+    def tag_logits(self, encoder_out: dict[str, Any]) -> list[Tensor]:
+        """The scores of the tags (Eq. 9) of the phrases in an output: for each layer B×H×P×tags."""
+        return [] if self.tag_proj is None else [self.tag_proj(phrases) for phrases in encoder_out["phrases"]]
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Any], name: str) -> dict[str, Any]:
+        """As fairseq's; the classifier of the tags goes where no layer with phrases was kept."""
+        state_dict = super().upgrade_state_dict_named(state_dict, name)
+        if self.tag_proj is None:
+            for part in ("weight", "bias"):
+                state_dict.pop(f"{name}.tag_proj.{part}", None)
+        return state_dict
 
     def head_levels(self) -> tuple[int, ...]:
         """The level of the tree, from 0, of each head of phrases, in the order of the tags' logits."""

@@ -228,9 +228,8 @@ def phrases_of(src_tokens: Tensor) -> Tensor:
             finest[-1] -= 1
             finest = [size for size in finest if size]
         middle = [sum(finest[i : i + 2]) for i in range(0, len(finest), 2)]
-        rows.append([[sum(finest[:4]), sum(finest[4:])] if sum(finest[4:]) else finest[:1], middle, finest])
+        rows.append([[sum(part) for part in (finest[:4], finest[4:]) if part], middle, finest])
     for row, n in zip(rows, real, strict=True):
-        row[0] = row[0] if sum(row[0]) == sum(row[1]) else row[1]
         for level in row:
             level.extend([1] if n else [])  # the end-of-sentence symbol
     count = max(len(level) for row in rows for level in row) or 1

@@ -17,7 +17,7 @@ from fairseq_localattn.criterions.phrase_tags import LabelSmoothedCrossEntropyWi
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.mechanisms.phrasal import MultiGranularityAttention
 from fairseq_localattn.phrases.dataset import Levels, PhrasePairDataset, collate_phrases
-from fairseq_localattn.tasks.translation_with_phrases import PhraseTranslationTask, RememberedPhrases
+from fairseq_localattn.tasks.translation_with_phrases import PhraseTranslationTask, RememberedPhrases, read_settings
 from models import batch, build, dictionary, loss, parse, sentences, tags, with_phrases
 
 TINY, NGRAM = "transformer_mgsa_tiny", "transformer_mgsa_ngram_tiny"
@@ -33,6 +33,7 @@ TABLES = {
     "Table 3, syntactic": (BASE, ["--mgsa-interaction", "none"], 88.4, 393_216),
     "Table 3, + LSTM": (BASE, ["--mgsa-interaction", "lstm"], 89.5, 1_476_096),
     "Table 3, + ON-LSTM": (BASE, [], 89.9, 1_919_232),
+    "Table 3, + tags": (BASE, ["--mgsa-interaction", "none", "--mgsa-tags"], 88.4, 393_216 + 9 * 513),  # nine tags here
 }
 
 
@@ -65,7 +66,9 @@ def test_the_lstm_composition_falls_short_of_the_papers() -> None:
 def test_the_readme_has_these_numbers() -> None:
     readme = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
     rows = [line for line in readme.splitlines() if line.startswith("| Table ")]
-    for _, flags, paper, added in TABLES.values():
+    for name, (_, flags, paper, added) in TABLES.items():
+        if "tags" in name:
+            continue
         wanted = [
             f" {added:,} ",
             f" {paper}M |",
@@ -259,8 +262,8 @@ def test_model_and_criterion_must_agree(supervised: bool, monkeypatch: pytest.Mo
 
 
 def levels(*lengths: list[int]) -> Levels:
-    """Levels of a sentence, with the phrase's length + 3 as its tag."""
-    return [(torch.tensor(level), torch.tensor(level) + 3) for level in lengths]
+    """Levels of a sentence, with the phrase's length + 2 as its tag."""
+    return [(torch.tensor(level), torch.tensor(level) + 2) for level in lengths]
 
 
 PHRASES = [levels([3, 2], [1, 2, 2]), levels([1], [1]), levels([6], [2, 4])]
@@ -275,7 +278,7 @@ def pairs(source: list[Tensor], target: list[Tensor] | None) -> LanguagePairData
 def test_phrases_follow_the_order_of_the_batch() -> None:
     """fairseq sorts the rows of a batch by length; each keeps its own phrases, with </s> as one more."""
     source = sentences([6, 2, 7])
-    data = PhrasePairDataset(pairs(source, sentences([4, 5, 3], seed=1)), PHRASES, no_tag=1)
+    data = PhrasePairDataset(pairs(source, sentences([4, 5, 3], seed=1)), PHRASES, tags())
     found = data.collater([data[0], data[1], data[2]])
     assert found["id"].tolist() == [2, 0, 1]
     assert found["net_input"]["src_phrases"].tolist() == [
@@ -284,9 +287,9 @@ def test_phrases_follow_the_order_of_the_batch() -> None:
         [[1, 1, 0, 0], [1, 1, 0, 0]],
     ]
     assert found["phrase_tags"].tolist() == [
-        [[9, 1, 1, 1], [5, 7, 1, 1]],
-        [[6, 5, 1, 1], [4, 5, 5, 1]],
-        [[4, 1, 1, 1], [4, 1, 1, 1]],
+        [[8, 1, 1, 1], [4, 6, 1, 1]],
+        [[5, 4, 1, 1], [3, 4, 4, 1]],
+        [[3, 1, 1, 1], [3, 1, 1, 1]],
     ]
     assert data.collater([]) == {}
 
@@ -301,7 +304,7 @@ def test_the_same_words_with_other_trees_keep_their_own() -> None:
     waiting: dict = {}
     source = [*sentences([4]), *sentences([4])]
     given = [levels([3], [1, 2]), levels([2, 1], [1, 1, 1])]
-    data = RememberedPhrases(pairs(source, None), given, 1, waiting)
+    data = RememberedPhrases(pairs(source, None), given, tags(), waiting)
     both = [data.collater([data[n]]) for n in (0, 1)]
     task = Recorded()
     task._waiting = waiting
@@ -316,5 +319,44 @@ def test_the_same_words_with_other_trees_keep_their_own() -> None:
         task.inference_step(Generator(), [], bare)
     assert [phrases.tolist() for phrases in seen] == [made["net_input"]["src_phrases"].tolist() for made in both]
     assert seen[0].tolist() != seen[1].tolist()
+    assert not waiting, "what was handed in is forgotten"
     with pytest.raises(UsageError, match="these sentences came without their phrases"):
         task.inference_step(Generator(), [], bare)
+
+
+def test_a_tag_of_another_dictionary() -> None:
+    with pytest.raises(UsageError, match="a phrase has the tag 9 of 9: another dictionary's"):
+        collate_phrases([levels([7], [3, 4])], no_tag=1, types=9)
+
+
+def test_phrases_of_other_words() -> None:
+    """Told on the CPU, where it costs nothing."""
+    model = build(TINY).eval()
+    sample = with_phrases(model, batch([6], [4])["net_input"])
+    sample["src_phrases"][:, 0, 0] += 1
+    with pytest.raises(UsageError, match="the phrases do not cover the words of their sentence"):
+        model(**sample)
+
+
+def test_a_layer_that_is_pruned_takes_its_classifier_along() -> None:
+    """A checkpoint with tags, whose layer with phrases is left out by fairseq's --encoder-layers-to-keep."""
+    model = build(TINY, ["--mgsa-tags"])
+    pruned = build(TINY, ["--mgsa-tags"], encoder_layers_to_keep="1", decoder_layers_to_keep="0,1")
+    assert pruned.encoder.tag_proj is None and not pruned.encoder.needs_phrases
+    state = model.state_dict()
+    args = parse(TINY, ["--mgsa-tags", "--share-all-embeddings"])
+    vars(args).update(encoder_layers_to_keep="1", decoder_layers_to_keep="0,1")
+    pruned.load_state_dict(state, strict=True, model_cfg=args)
+    assert pruned(**batch([5], [4])["net_input"])[0].isfinite().all()
+
+
+def test_heads_that_do_not_divide_matter_only_where_phrases_are() -> None:
+    build(TINY, ["--mgsa-encoder-layers", "none", "--encoder-attention-heads", "2"])
+
+
+def test_settings_that_are_damaged(tmp_path: Path) -> None:
+    (tmp_path / "dict.en.phrases.txt").write_text("NP 3\n")
+    for text in ("{", '{"lang": "en"}', '{"levels": "many", "subwords": "none"}'):
+        (tmp_path / "en.phrases.json").write_text(text)
+        with pytest.raises(UsageError, match=r"en\.phrases\.json or .* is damaged"):
+            read_settings(tmp_path, "en")

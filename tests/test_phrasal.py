@@ -68,26 +68,30 @@ def sentences(left: bool) -> tuple[Tensor, Tensor, list[slice]]:
 
 
 EVERY = list(itertools.product(COMPOSITIONS, INTERACTIONS))
+# Channels of a master gate's value: two, and each its own (the default).
+CHUNKED = [(*pair, 2) for pair in EVERY] + [("sans", "onlstm", 1)]
 
 
-@pytest.mark.parametrize(("composition", "interaction"), EVERY)
+@pytest.mark.parametrize(("composition", "interaction", "chunk"), CHUNKED)
 @pytest.mark.parametrize("left", [True, False])
-def test_output_gradients_and_phrases_are_the_references(composition: str, interaction: str, left: bool) -> None:
+def test_output_gradients_and_phrases_are_the_references(
+    composition: str, interaction: str, chunk: int, left: bool
+) -> None:
     """Two levels of phrases, the second one in two heads; every parameter's gradient, and the input's."""
-    module = attention(composition, interaction, [0, 1, 1], chunk=2)
+    module = attention(composition, interaction, [0, 1, 1], chunk=chunk)
     x, padding, places = sentences(left)
     x.requires_grad_()
     module.partition = partition_of(level_lengths(), padding)
     output, _ = module(x, x, x, key_padding_mask=padding, need_weights=False)
     composed = module.composed
     assert composed is not None
-    other = attention(composition, interaction, [0, 1, 1], chunk=2)
+    other = attention(composition, interaction, [0, 1, 1], chunk=chunk)
     parameters = dict(other.named_parameters())
     y = x.detach().clone().requires_grad_()
     got, wanted = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
     for b, place in enumerate(places):
         levels = [reference.of_lengths(LEVELS[b][k]) for k in (0, 1, 1)]
-        theirs, phrases = reference.mgsa(y[place, b], [None, *levels], composition, interaction, 2, parameters)
+        theirs, phrases = reference.mgsa(y[place, b], [None, *levels], composition, interaction, chunk, parameters)
         torch.testing.assert_close(output[place, b], theirs, rtol=1e-10, atol=1e-12)
         for h, head in enumerate(phrases):
             torch.testing.assert_close(composed[b, h, : len(head)], torch.stack(head), rtol=1e-10, atol=1e-12)
@@ -117,6 +121,76 @@ def test_gradcheck(composition: str, interaction: str) -> None:
         return module(x, x, x, key_padding_mask=padding, need_weights=False)[0].masked_fill(padding.T[..., None], 0)
 
     assert torch.autograd.gradcheck(run, (x.requires_grad_(),))
+
+
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("interaction", INTERACTIONS)
+def test_ngrams_by_an_lstm_are_the_references(left: bool, interaction: str) -> None:
+    """Phrases of known length run side by side: the same outputs and gradients as one after another."""
+    x, padding, places = sentences(left)
+    sizes = [2, 4]
+    found = []
+    for longest in (4, None):
+        module = attention("lstm", interaction, [0, 1, 1])
+        module.partition = partition_of(ngram_lengths(padding, sizes), padding, longest=longest)
+        own = x.clone().requires_grad_()
+        output = module(own, own, own, key_padding_mask=padding, need_weights=False)[0]
+        real = ~padding.T[..., None]
+        (output * real).square().sum().backward()
+        found.append([output * real, own.grad, *(parameter.grad for parameter in module.parameters())])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
+    parameters = dict(module.named_parameters())
+    for b, place in enumerate(places):
+        partitions = [reference.ngrams(LENGTHS[b], n) for n in (2, 4, 4)]
+        theirs, _ = reference.mgsa(x[place, b], [None, *partitions], "lstm", interaction, 1, parameters)
+        torch.testing.assert_close(found[0][0][place, b], theirs, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_dropout_is_on_the_weights_of_phrases_as_well(need_weights: bool) -> None:
+    """With a rate near 1 hardly a value comes through, of words or of phrases; in evaluation all do."""
+    module = attention("max", "none", [0, 0, 0, 1], dropout=0.999)
+    x, padding, _ = sentences(left=True)
+    seen: list[Tensor] = []
+    module.out_proj.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    for mode in (True, False):
+        module.train(mode)
+        module.partition = partition_of(level_lengths(), padding)
+        module(x, x, x, key_padding_mask=padding, need_weights=need_weights)
+    trained, evaluated = (heads.view(*heads.shape[:2], HEADS, -1).ne(0).any(-1) for heads in seen)
+    assert trained.float().mean() < 0.1 and evaluated.all()
+
+
+def test_weights_at_the_start() -> None:
+    """Matrices of heads differ, within Xavier's bound; recurrent ones within 1/√hidden; biases may be left out."""
+    module = attention("sans", "onlstm", [0, 1, 1], bias=False)
+    for name, weight in module.named_parameters():
+        assert "_proj.bias" not in name
+        if name.startswith(("composition", "interaction")):
+            assert not torch.equal(weight[0], weight[1]), name
+            recurrent = "recurrence" in name
+            bound = 4**-0.5 if recurrent else (6 / (weight.size(1) + weight.size(2))) ** 0.5
+            assert 0.8 * bound < weight.abs().max() <= bound or weight.dim() == 2, name
+    x, padding, _ = sentences(left=True)
+    module.partition = partition_of(level_lengths(), padding)
+    assert module(x, x, x, key_padding_mask=padding)[0].isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("granularities", "more", "message"),
+    [
+        ([1, 0], {}, "the granularities of the heads must ascend, not [1, 0]"),
+        ([], {}, "0 heads of phrases among 4 heads"),
+        ([0] * 5, {}, "5 heads of phrases among 4 heads"),
+        ([0], {"composition": "mean"}, "unknown composition 'mean': choose from max, lstm, sans"),
+        ([0], {"interaction": "gru"}, "unknown interaction 'gru': choose from none, lstm, onlstm"),
+    ],
+)
+def test_modules_that_make_no_sense(granularities: list[int], more: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match="heads|unknown") as error:
+        MultiGranularityAttention(CHANNELS, HEADS, granularities=granularities, **more)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize("heads", [[0, 0, 0, 1], [1]])
@@ -162,6 +236,28 @@ def test_ngrams_begin_at_the_first_real_token(left: bool) -> None:
             for p, phrase in enumerate(wanted):
                 assert all(index[start + word] == p for word in phrase)
             assert [i == partition.count for i in index] == padding[b].tolist()
+
+
+def test_the_partition_of_heads() -> None:
+    """As many heads as granularities are not their granularities."""
+    padding = padding_of([3], left=False, to=3)
+    both = partition_of(torch.tensor([[[3, 0], [1, 2]]]), padding)
+    assert both.of([1, 1]).lengths.tolist() == [[[1, 2], [1, 2]]]
+    assert both.of([1, 1]).index.tolist() == [[[0, 1, 1], [0, 1, 1]]]
+    assert both.of([0, 1]).lengths.tolist() == both.lengths.tolist()
+
+
+def test_half_precision_sums_and_shares_are_those_of_fp32() -> None:
+    """Softmax over a phrase, and sums of many small numbers, lose nothing but the last rounding."""
+    padding = padding_of([2000], left=False, to=2000)
+    partition = partition_of(torch.tensor([[[2000]]]), padding)
+    values = torch.full((1, 1, 2000, 1), 0.25, dtype=torch.bfloat16)
+    assert sum_phrases(values, torch.ones(1, 1, 2000), partition).item() == 500
+    shares = normalise_in_phrases(torch.zeros(1, 1, 2000, dtype=torch.bfloat16), partition)
+    assert shares.dtype == torch.float32
+    torch.testing.assert_close(shares.sum(), torch.tensor(1.0))
+    cell = Recurrence(1, 4, 512, ordered=True)
+    torch.testing.assert_close(cell.cumax(torch.zeros(512, dtype=torch.bfloat16))[-1].item(), 1.0)
 
 
 def test_phrase_operations_leave_out_padding_and_what_is_not_there() -> None:

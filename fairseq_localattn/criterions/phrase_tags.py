@@ -16,6 +16,7 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from ..errors import UsageError
+from ..phrases.partition import choose
 
 NAME = "label_smoothed_cross_entropy_with_phrase_tags"
 
@@ -58,7 +59,7 @@ class LabelSmoothedCrossEntropyWithPhraseTags(LabelSmoothedCrossEntropyCriterion
         loss, nll_loss = super().compute_loss(model, net_output, sample, reduce=reduce)
         logits, levels = net_output[1]["tag_logits"], model.encoder.head_levels()
         tag_loss, self._logged = tag_loss_of(logits, sample["phrase_tags"], levels, self.no_tag)
-        return loss + self.tag_loss_weight * tag_loss, nll_loss
+        return (loss + self.tag_loss_weight * tag_loss if reduce else loss), nll_loss  # tags have no place by words
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
         loss, sample_size, logging_output = super().forward(model, sample, reduce)
@@ -83,15 +84,16 @@ def tag_loss_of(
     logits: for each layer B×H×P×tags for H heads; tags: B×K×P, ``no_tag`` where there is none; levels: of each head,
     from 0. The loss is summed over phrases, and is the mean of the layers and of the heads of a level.
     """
-    targets = tags[:, list(levels)]  # B×H×P
+    targets = choose(tags, levels)  # B×H×P
     there = targets.ne(no_tag)
-    share = torch.tensor([1 / levels.count(level) for level in levels], device=tags.device)[:, None]
     total = tags.new_zeros((), dtype=torch.float32)
     right = tags.new_zeros(())
     for layer in logits:
         losses = F.cross_entropy(layer.float().movedim(-1, 1), targets, ignore_index=no_tag, reduction="none")
-        total = total + (losses * share).sum() / len(logits)
+        by_head = losses.sum(dim=(0, 2)).unbind()
+        mean = sum(loss / levels.count(level) for loss, level in zip(by_head, levels, strict=True))
+        total = total + mean / len(logits)
         right = right + (layer.argmax(-1).eq(targets) & there).sum()
-    used = tags[:, sorted(set(levels))].ne(no_tag).sum() if logits else right
+    used = choose(tags, sorted(set(levels))).ne(no_tag).sum() if logits else right
     logged = {"tag_loss": total.data, "tags_right": right, "tags": there.sum() * len(logits), "phrases": used}
     return total, logged

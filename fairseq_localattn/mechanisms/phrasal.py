@@ -119,8 +119,8 @@ class MultiGranularityAttention(LocalAttention):
         """
         if self.partition is None:
             raise RuntimeError("set the attribute `partition` first: which words make a phrase")
+        k_phrases, v_phrases = self.memory(query, self.partition)
         partition = self.partition.of(self.granularities)
-        k_phrases, v_phrases = self.memory(query, partition)
         hidden = partition.hidden[:, :, None]  # B×H×1×P
         word_queries, phrase_queries = q.split([self.word_heads, len(self.granularities)], dim=1)
         words, weights = super().attend(frame, query, word_queries, k, v, key_side, need_weights)
@@ -140,7 +140,7 @@ class MultiGranularityAttention(LocalAttention):
 
     def memory(self, x: Tensor, partition: Partition) -> tuple[Tensor, Tensor]:
         """Keys and values of the heads of phrases, B×H×P×D, from the words x, T×B×C; keeps :attr:`composed`."""
-        phrases = self.composition(x.transpose(0, 1), partition)
+        phrases = self.composition(x.transpose(0, 1), partition, self.granularities)
         self.composed = phrases
         if self.interaction is not None:
             phrases = self.interaction(phrases)

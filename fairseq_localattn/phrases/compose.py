@@ -3,20 +3,23 @@
 ``G = Com(partition(H))``, ``H_g = Rec(G)`` (Hao et al. 2019, Eq. 8 and 11). Each head has parameters of its own ("F_h
 is a representation function with its own trainable parameters"), shared by all its phrases.
 
-The paper does not give the widths. These, with queries and keys of width d_h in ``sans`` and recurrent states of width
-d_h that are projected back to d, give all the numbers of parameters in its Tables 1-4 but that of the LSTM composition
-(results/README.md).
+The paper writes ``g ∈ R^{d_h}``, which its numbers of parameters contradict: projections of keys and values from d_h
+would make max pooling smaller than the Transformer, and it has the same 88.0M. So a phrase has the model's width d
+here; what runs inside of Com and Rec has the head's, d_h: queries and keys of ``sans``, and recurrent states, which are
+projected back. With that the numbers of Tables 1-4 come out but that of the LSTM composition (see the README).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from .partition import (
     Partition,
+    choose,
     first_tokens,
     last_tokens,
     normalise_in_phrases,
@@ -44,23 +47,48 @@ class MaxComposition(nn.Module):
     def __init__(self, heads: int, channels: int, hidden: int) -> None:
         super().__init__()
 
-    def forward(self, x: Tensor, partition: Partition) -> Tensor:
-        """x: B×T×C; ``partition``: one for each of H heads. Returns B×H×P×C."""
-        return pool_phrases(x[:, None], partition)
+    def forward(self, x: Tensor, partition: Partition, heads: Sequence[int]) -> Tensor:
+        """x: B×T×C; ``partition``: of G granularities; ``heads``: that of each of H heads. Returns B×H×P×C."""
+        return choose(pool_phrases(x[:, None], partition), heads)
 
 
 class LSTMComposition(nn.Module):
-    """The last state of an LSTM over the phrase's words, of the width of a head, projected to the model's width."""
+    """The last state of an LSTM over the phrase's words, of the width of a head, projected to the model's width.
+
+    All phrases run side by side, as many steps as the longest n-gram has words. Constituents may be as long as the
+    sentence: they run one after another, each from a state of its own, in as many steps as the sentence has words.
+    """
 
     def __init__(self, heads: int, channels: int, hidden: int) -> None:
         super().__init__()
         self.recurrence = Recurrence(heads, channels, hidden)
         self.output_weight = projections(heads, hidden, channels)
 
-    def forward(self, x: Tensor, partition: Partition) -> Tensor:
-        """x: B×T×C; ``partition``: one for each of H heads. Returns B×H×P×C."""
-        states = self.recurrence(x[:, None], restart=first_tokens(partition))
-        return project_heads(last_tokens(states, partition), self.output_weight)
+    def forward(self, x: Tensor, partition: Partition, heads: Sequence[int]) -> Tensor:
+        """As :class:`MaxComposition`."""
+        partition = partition.of(heads)
+        gates = self.recurrence.gates(x[:, None])
+        if partition.longest is None:
+            states = last_tokens(self.recurrence.run(gates, restart=first_tokens(partition)), partition)
+        else:
+            states = self.side_by_side(gates, partition, partition.longest)
+        return project_heads(states, self.output_weight)
+
+    def side_by_side(self, gates: Tensor, partition: Partition, longest: int) -> Tensor:
+        """The state after each phrase of at most ``longest`` words, B×H×P×hidden, from gates B×H×T×gates."""
+        batch, heads, length, width = gates.shape
+        lengths, count = partition.lengths, partition.count
+        first = (lengths.cumsum(-1) - lengths)[..., None] + torch.arange(longest, device=gates.device)
+        padded = partition.index.eq(count)
+        # Words of the sentence are numbered from its first real one, which comes after padding on the left.
+        start = padded.cumprod(dim=-1).sum(dim=-1)
+        places = (first + start[..., None, None]).clamp(max=length - 1).flatten(2)  # B×H×(P·longest)
+        by_phrase = gates.gather(2, places[..., None].expand(-1, -1, -1, width))
+        rows = by_phrase.view(batch, heads, count, longest, width).transpose(1, 2).flatten(0, 1)  # (B·P)×H×longest×…
+        states = self.recurrence.run(rows).view(batch, count, heads, longest, -1).transpose(1, 2)
+        last = (lengths - 1).clamp(min=0)[..., None, None].expand(-1, -1, -1, 1, states.size(-1))
+        there = lengths.gt(0)[..., None]
+        return torch.where(there, states.gather(3, last)[:, :, :, 0], states.new_zeros(()))
 
 
 class SelfAttentionComposition(nn.Module):
@@ -75,10 +103,11 @@ class SelfAttentionComposition(nn.Module):
         self.key_weight = projections(heads, channels, hidden)
         self.scaling = 1 / math.sqrt(hidden)
 
-    def forward(self, x: Tensor, partition: Partition) -> Tensor:
-        """x: B×T×C; ``partition``: one for each of H heads. Returns B×H×P×C."""
+    def forward(self, x: Tensor, partition: Partition, heads: Sequence[int]) -> Tensor:
+        """As :class:`MaxComposition`."""
         words = x[:, None]
-        query = project_heads(pool_phrases(words, partition), self.query_weight)  # B×H×P×hidden
+        query = project_heads(choose(pool_phrases(words, partition), heads), self.query_weight)  # B×H×P×hidden
+        partition = partition.of(heads)
         # Each word meets its own phrase's query; padding the query of a phrase that there is not.
         index = partition.index.clamp(max=partition.count - 1)[..., None].expand(-1, -1, -1, query.size(-1))
         scores = (query.gather(2, index) * project_heads(words, self.key_weight)).sum(dim=-1) * self.scaling

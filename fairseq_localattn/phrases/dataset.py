@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from fairseq.data import BaseWrapperDataset, ConcatDataset, FairseqDataset, LanguagePairDataset, data_utils
+from fairseq.data import BaseWrapperDataset, ConcatDataset, Dictionary, FairseqDataset, LanguagePairDataset, data_utils
 from torch import Tensor
 
 from ..errors import UsageError
@@ -42,21 +42,30 @@ class PhraseData(torch.utils.data.Dataset):
         """Numbers in each item; for fairseq's ConcatDataset."""
         return self.packed.sizes
 
-    def source_lengths(self) -> np.ndarray:
-        """Subwords of each sentence, without </s>: the first number of each item."""
+    def heads(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of each sentence the subwords without </s>, and the levels: the first two numbers of its item."""
+        if not len(self):
+            return np.zeros(0, np.int32), np.zeros(0, np.int32)
         starts = np.cumsum(self.packed.sizes) - self.packed.sizes
-        return np.memmap(f"{self.prefix}.bin", dtype=np.int32, mode="r")[starts]
+        numbers = np.memmap(f"{self.prefix}.bin", dtype=np.int32, mode="r")
+        return numbers[starts], numbers[starts + 1]
 
-    def check(self, sizes: np.ndarray) -> None:
-        """Raise UsageError unless these are the phrases of sentences of ``sizes`` tokens, </s> included."""
+    def check(self, sizes: np.ndarray, levels: int) -> None:
+        """Raise UsageError unless these are phrases of sentences of ``sizes`` tokens, </s> included, on ``levels``."""
         if len(self) != len(sizes):
             raise UsageError(f"{self.prefix}.idx: phrases of {len(self)} sentences, and the source has {len(sizes)}")
-        own = self.source_lengths()
+        own, deep = self.heads()
         if (own != sizes - 1).any():
             first = int(np.argmax(own != sizes - 1))
             raise UsageError(
                 f"{self.prefix}.idx: sentence {first + 1} has phrases for {own[first]} subwords, and the source has "
                 f"{sizes[first] - 1}: the phrases are not of this text; {HOW}"
+            )
+        if (deep != levels).any():
+            first = int(np.argmax(deep != levels))
+            raise UsageError(
+                f"{self.prefix}.idx: sentence {first + 1} has phrases on {deep[first]} levels, and not on {levels} as "
+                f"the folder's settings say; {HOW}"
             )
 
 
@@ -66,10 +75,11 @@ def levels_of(packed: Any) -> Levels:
     return [(torch.as_tensor(lengths).long(), torch.as_tensor(tags).long()) for lengths, tags in levels]
 
 
-def collate_phrases(sentences: Sequence[Levels], no_tag: int) -> tuple[Tensor, Tensor]:
+def collate_phrases(sentences: Sequence[Levels], no_tag: int, types: int | None = None) -> tuple[Tensor, Tensor]:
     """Lengths and tags of the phrases, each B×K×P; </s> is one phrase more, of length 1.
 
-    Where there is no phrase the length is 0. The tag is ``no_tag`` there, at </s>, and where a phrase has none.
+    Where there is no phrase the length is 0. The tag is ``no_tag`` there, at </s>, and where a phrase has none. Raises
+    UsageError for a tag that is not below ``types``, their number.
     """
     levels = len(sentences[0])
     count = 1 + max(len(lengths) for sentence in sentences for lengths, _ in sentence)
@@ -80,6 +90,8 @@ def collate_phrases(sentences: Sequence[Levels], no_tag: int) -> tuple[Tensor, T
             all_lengths[b, k, : len(lengths)] = lengths
             all_lengths[b, k, len(lengths)] = 1
             all_tags[b, k, : len(tags)] = tags
+    if types is not None and int(all_tags.max()) >= types:
+        raise UsageError(f"a phrase has the tag {int(all_tags.max())} of {types}: another dictionary's; {HOW}")
     return all_lengths, all_tags
 
 
@@ -89,9 +101,11 @@ class PhrasePairDataset(BaseWrapperDataset):
     A batch has, beside what fairseq puts in, ``net_input.src_phrases`` (lengths, B×K×P) and ``phrase_tags`` (B×K×P).
     """
 
-    def __init__(self, pairs: LanguagePairDataset, phrases: Sequence[Levels] | FairseqDataset, no_tag: int) -> None:
+    def __init__(
+        self, pairs: LanguagePairDataset, phrases: Sequence[Levels] | FairseqDataset, tags: Dictionary
+    ) -> None:
         super().__init__(pairs)
-        self.phrases, self.no_tag = phrases, no_tag
+        self.phrases, self.tags = phrases, tags
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         return {**self.dataset[index], "phrases": self.phrases[index]}
@@ -101,7 +115,9 @@ class PhrasePairDataset(BaseWrapperDataset):
         batch = self.dataset.collater(samples, pad_to_length=pad_to_length)
         if batch:
             by_id = {sample["id"]: sample["phrases"] for sample in samples}
-            lengths, tags = collate_phrases([by_id[int(number)] for number in batch["id"]], self.no_tag)
+            lengths, tags = collate_phrases(
+                [by_id[int(number)] for number in batch["id"]], self.tags.pad(), len(self.tags)
+            )
             batch["net_input"]["src_phrases"], batch["phrase_tags"] = lengths, tags
         return batch
 

@@ -20,10 +20,12 @@ class Partition:
     """The phrases of a batch.
 
     ``index``: B×G×T, the phrase that each token belongs to; P for padding. ``lengths``: B×G×P, 0 = no phrase.
+    ``longest``: tokens of a phrase at most, where that is known without looking into the tensors.
     """
 
     index: Tensor
     lengths: Tensor
+    longest: int | None = None
 
     @property
     def count(self) -> int:
@@ -37,9 +39,14 @@ class Partition:
 
     def of(self, granularities: Sequence[int]) -> Partition:
         """That of each of the listed granularities, in this order; the same one may come several times."""
-        if list(granularities) == list(range(self.lengths.size(1))):
-            return self
-        return Partition(self.index[:, list(granularities)], self.lengths[:, list(granularities)])
+        return Partition(choose(self.index, granularities), choose(self.lengths, granularities), self.longest)
+
+
+def choose(values: Tensor, places: Sequence[int]) -> Tensor:
+    """B×G×… → B×H×…, the listed ones of G. (Indexing by a list would copy it to the GPU, and wait.)"""
+    if tuple(places) == tuple(range(values.size(1))):
+        return values
+    return torch.stack([values[:, place] for place in places], dim=1)
 
 
 def ngram_lengths(padding: Tensor, sizes: Sequence[int]) -> Tensor:
@@ -48,14 +55,12 @@ def ngram_lengths(padding: Tensor, sizes: Sequence[int]) -> Tensor:
     padding: B×T, True = padding. sizes: the n of each granularity, from 1.
     """
     length = padding.size(1)
-    real = length - padding.sum(dim=1)  # B
-    grams = torch.tensor(list(sizes), device=padding.device)  # G
-    count = max(1, -(-length // min(sizes)))
-    starts = torch.arange(count, device=padding.device) * grams[:, None]  # G×P
-    return (real[:, None, None] - starts).clamp(min=0).minimum(grams[:, None])
+    real = length - padding.sum(dim=1, keepdim=True)  # B×1
+    phrases = torch.arange(max(1, -(-length // min(sizes))), device=padding.device)
+    return torch.stack([(real - n * phrases).clamp(0, n) for n in sizes], dim=1)
 
 
-def partition_of(lengths: Tensor, padding: Tensor) -> Partition:
+def partition_of(lengths: Tensor, padding: Tensor, longest: int | None = None) -> Partition:
     """The partition with these lengths (B×G×P) of sentences with this ``padding`` (B×T, True = padding).
 
     The lengths of each granularity must add up to the real tokens of the sentence; who loads them checks that.
@@ -64,7 +69,7 @@ def partition_of(lengths: Tensor, padding: Tensor) -> Partition:
     ends = lengths.cumsum(dim=-1)
     places = place[:, None].expand(-1, lengths.size(1), -1).contiguous()
     index = torch.searchsorted(ends, places, right=True)
-    return Partition(index.masked_fill(padding[:, None], lengths.size(-1)), lengths)
+    return Partition(index.masked_fill(padding[:, None], lengths.size(-1)), lengths, longest)
 
 
 def project_heads(x: Tensor, weight: Tensor) -> Tensor:
@@ -111,9 +116,9 @@ def normalise_in_phrases(scores: Tensor, partition: Partition) -> Tensor:
 def sum_phrases(values: Tensor, weights: Tensor, partition: Partition) -> Tensor:
     """The weighted sum over each phrase: values B×H×T×C (or 1 for H), weights B×H×T → B×H×P×C."""
     index = partition.index[..., None].expand(-1, -1, -1, values.size(-1))
-    weighted = values * weights[..., None].to(values.dtype)
-    sums = values.new_zeros(*index.shape[:2], partition.count + 1, values.size(-1))
-    return sums.scatter_add(2, index, weighted)[:, :, :-1]
+    weighted = values * weights[..., None].to(torch.promote_types(values.dtype, torch.float32))
+    sums = weighted.new_zeros(*index.shape[:2], partition.count + 1, values.size(-1))
+    return sums.scatter_add(2, index, weighted)[:, :, :-1].to(values.dtype)
 
 
 def last_tokens(values: Tensor, partition: Partition) -> Tensor:

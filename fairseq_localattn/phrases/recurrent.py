@@ -50,7 +50,14 @@ class Recurrence(nn.Module):
 
         restart: B×H×S, True = the position begins anew, from zero states; None: only the first one does.
         """
-        inputs = project_heads(x, self.input_weight) + self.bias[:, None]  # B×H×S×gates
+        return self.run(self.gates(x), restart)
+
+    def gates(self, x: Tensor) -> Tensor:
+        """What the inputs B×H×S×C (or 1 for H) give to the gates of each position: B×H×S×gates."""
+        return project_heads(x, self.input_weight) + self.bias[:, None]
+
+    def run(self, inputs: Tensor, restart: Tensor | None = None) -> Tensor:
+        """:meth:`forward` from what :meth:`gates` gives."""
         kept = None if restart is None else (~restart).to(inputs.dtype)
         # One product a step for all heads: H×B×·.
         steps = inputs.permute(2, 1, 0, 3).unbind(0)

@@ -5,7 +5,7 @@ import json
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from fairseq import utils
@@ -20,6 +20,27 @@ from ..errors import UsageError
 from ..phrases.convert import phrases_of_line
 from ..phrases.dataset import HOW, Levels, PhraseData, PhrasePairDataset, join_phrases, levels_of
 from ..phrases.trees import TreeError
+
+
+class PhraseSettings(NamedTuple):
+    """Of the phrases in a data folder: the dictionary of their tags, the levels, and the convention of subwords."""
+
+    tags: Dictionary
+    levels: int
+    subwords: str
+
+
+def read_settings(folder: Path, lang: str) -> PhraseSettings:
+    """Those of one side of a data folder. Raises UsageError where they are missing or damaged."""
+    settings, tags = folder / f"{lang}.phrases.json", folder / f"dict.{lang}.phrases.txt"
+    for path in (settings, tags):
+        if not path.is_file():
+            raise UsageError(f"{path}: missing: {folder} has no phrases of its {lang} side; {HOW}")
+    try:
+        facts = json.loads(settings.read_text(encoding="utf-8"))
+        return PhraseSettings(Dictionary.load(str(tags)), int(facts["levels"]), str(facts["subwords"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{settings} or {tags} is damaged ({type(error).__name__}: {error}); {HOW}") from None
 
 
 @dataclass
@@ -39,14 +60,14 @@ class PhraseTranslationTask(TranslationTask):
         super().__init__(cfg, src_dict, tgt_dict)
         if cfg.truncate_source:
             raise UsageError("--truncate-source would cut sentences and leave their phrases as they are: drop it")
-        folder, lang = Path(utils.split_paths(cfg.data)[0]), cfg.source_lang
-        settings, tags = folder / f"{lang}.phrases.json", folder / f"dict.{lang}.phrases.txt"
-        for path in (settings, tags):
-            if not path.is_file():
-                raise UsageError(f"{path}: missing: {folder} has no phrases of its {lang} side; {HOW}")
-        facts = json.loads(settings.read_text(encoding="utf-8"))
-        self.phrase_levels, self.subwords = int(facts["levels"]), str(facts["subwords"])
-        self.tag_dictionary = Dictionary.load(str(tags))
+        first, *others = [read_settings(Path(path), cfg.source_lang) for path in utils.split_paths(cfg.data)]
+        for other in others:
+            if other.tags.symbols != first.tags.symbols or other[1:] != first[1:]:
+                raise UsageError(
+                    f"{cfg.data}: folders whose phrases have other tags, levels or subwords: prepare each of them with "
+                    "the --tag-dictionary of the first"
+                )
+        self.tag_dictionary, self.phrase_levels, self.subwords = first
         self._supervised = False  # the model predicts tags
         self._given: list[Levels] = []  # of the sentences that interactive use is about to put into a data set
         self._waiting: dict[bytes, deque[Tensor]] = {}  # phrases of batches that it will hand in without them
@@ -58,11 +79,11 @@ class PhraseTranslationTask(TranslationTask):
         path = Path(paths[(epoch - 1) % len(paths)] if split == self.cfg.train_subset else paths[0])
         parts = [PhraseData(prefix) for prefix in self._prefixes(path, split, combine)]
         pairs = self.datasets[split]
-        sources = pairs.src.datasets if len(parts) > 1 else [pairs.src]
-        for part, source in zip(parts, sources, strict=True):
-            part.check(source.sizes)
+        source = pairs.src.dataset if self.cfg.num_batch_buckets > 0 else pairs.src  # without the padding of buckets
+        for part, its_source in zip(parts, source.datasets if len(parts) > 1 else [source], strict=True):
+            part.check(its_source.sizes, self.phrase_levels)
         phrases = join_phrases(parts, self.cfg.upsample_primary)
-        self.datasets[split] = PhrasePairDataset(pairs, phrases, self.tag_dictionary.pad())
+        self.datasets[split] = PhrasePairDataset(pairs, phrases, self.tag_dictionary)
 
     def _prefixes(self, folder: Path, split: str, combine: bool) -> list[Path]:
         """Of the phrases of the data sets that fairseq joins for a split: train, and with ``combine`` train1, …"""
@@ -98,13 +119,20 @@ class PhraseTranslationTask(TranslationTask):
     # ------------------------------------------------------------------ interactive use
 
     def get_interactive_tokens_and_lengths(self, lines: list[str], encode_fn: Any) -> tuple[list[Tensor], list[int]]:
-        """Each line: a sentence, a tab, its tree in brackets. Raises UsageError, naming the sentence, otherwise."""
+        """Each line: a sentence, a tab, and its tree in brackets, or () for one-word phrases; or a blank line.
+
+        Raises UsageError, naming the sentence, otherwise.
+        """
         texts, self._given = [], []
         for line in lines:
             text, tab, tree = line.partition("\t")
-            if not tab:
-                raise UsageError(f"sentence {text!r} has no tree: give the sentence, a tab, and its tree in brackets")
+            if not tab and text.strip():  # fairseq-interactive strips a tab that nothing follows
+                raise UsageError(
+                    f"sentence {text!r} has no tree: give the sentence, a tab, and its tree in brackets, or () where "
+                    "there is none (--constraints, which are given after tabs as well, cannot be used)"
+                )
             texts.append(text)
+            tree = "" if tree.strip() == "()" else tree
             try:
                 packed = phrases_of_line(
                     encode_fn(text).split(), tree, self.phrase_levels, self.subwords, self.tag_dictionary
@@ -122,16 +150,19 @@ class PhraseTranslationTask(TranslationTask):
             raise UsageError("each sentence needs its tree: give fairseq-interactive the sentence, a tab, the tree")
         pairs = super().build_dataset_for_inference(src_tokens, src_lengths, constraints)
         given, self._given = self._given, []
-        return RememberedPhrases(pairs, given, self.tag_dictionary.pad(), self._waiting)
+        return RememberedPhrases(pairs, given, self.tag_dictionary, self._waiting)
 
     def inference_step(self, generator: Any, models: list[Any], sample: dict[str, Any], *args: Any, **kw: Any) -> Any:
         """As fairseq's. fairseq-interactive builds a new sample of the words alone: their phrases are put back."""
         net_input = sample["net_input"]
         if "src_phrases" not in net_input:
-            waiting = self._waiting.get(content(net_input["src_tokens"]))
+            key = content(net_input["src_tokens"])
+            waiting = self._waiting.get(key)
             if not waiting:
                 raise UsageError("these sentences came without their phrases; see the task translation_with_phrases")
             phrases = waiting.popleft().to(net_input["src_tokens"].device)
+            if not waiting:
+                del self._waiting[key]
             sample = {**sample, "net_input": {**net_input, "src_phrases": phrases}}
         return super().inference_step(generator, models, sample, *args, **kw)
 
@@ -140,9 +171,9 @@ class RememberedPhrases(PhrasePairDataset):
     """Keeps the phrases of each batch that it makes in ``waiting``, under the batch's words."""
 
     def __init__(
-        self, pairs: LanguagePairDataset, phrases: list[Levels], no_tag: int, waiting: dict[bytes, deque[Tensor]]
+        self, pairs: LanguagePairDataset, phrases: list[Levels], tags: Dictionary, waiting: dict[bytes, deque[Tensor]]
     ) -> None:
-        super().__init__(pairs, phrases, no_tag)
+        super().__init__(pairs, phrases, tags)
         self.waiting = waiting
 
     def collater(self, samples: list[dict[str, Any]], pad_to_length: dict[str, int] | None = None) -> dict[str, Any]:

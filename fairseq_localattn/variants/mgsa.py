@@ -20,9 +20,7 @@ from ..sizes import register_architecture
 from ..transformer import LocalTransformerModel
 
 PARTITIONS = ("ngram", "syntactic")
-NEEDS_TREES = (
-    "--mgsa-partition syntactic takes phrases from trees: give --task translation_with_phrases, or take ngram"
-)
+NEEDS_TREES = "--mgsa-partition syntactic takes phrases from trees: give --task translation_with_phrases, or take ngram"
 DEFAULT_HEADS = {"ngram": "word,2,3,4", "syntactic": "word,1,2,3"}
 
 
@@ -107,23 +105,27 @@ class MGSATransformer(LocalTransformerModel):
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Dictionary, embed_tokens: nn.Module) -> PhraseEncoder:
         cfg = TransformerConfig.from_namespace(args)
-        distinct = sorted(set(heads_of(args, cfg.encoder.attention_heads)[0]))
+        attentions = cls.attentions(cfg)
+        placed = attentions.placement.sites
+        distinct = sorted(set(heads_of(args, cfg.encoder.attention_heads)[0])) if placed else []
         syntactic = str(args.mgsa_partition) == "syntactic"
-        return PhraseEncoder(cfg, src_dict, embed_tokens, cls.attentions(cfg), distinct, syntactic)
+        return PhraseEncoder(cfg, src_dict, embed_tokens, attentions, distinct, syntactic)
 
     def forward(
         self,
         src_tokens: Tensor,
         src_lengths: Tensor,
         prev_output_tokens: Tensor,
+        return_all_hiddens: bool = True,
+        *,
         src_phrases: Tensor | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, dict[str, Any]]:
         """As fairseq's, with ``src_phrases`` (see PhraseEncoder) and the tags' logits in the second result."""
-        more = {key: kwargs[key] for key in ("return_all_hiddens",) if key in kwargs}
-        encoder_out = self.encoder(src_tokens, src_lengths=src_lengths, src_phrases=src_phrases, **more)
-        x, extra = self.decoder(prev_output_tokens, encoder_out=encoder_out, src_lengths=src_lengths, **kwargs)
-        return x, {**extra, "tag_logits": encoder_out["tag_logits"]}
+        more = {"src_lengths": src_lengths, "return_all_hiddens": return_all_hiddens}
+        encoder_out = self.encoder(src_tokens, src_phrases=src_phrases, **more)
+        x, extra = self.decoder(prev_output_tokens, encoder_out=encoder_out, **more, **kwargs)
+        return x, {**extra, "tag_logits": self.encoder.tag_logits(encoder_out)}
 
 
 def check_task(task: Any, level: int) -> None:
