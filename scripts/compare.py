@@ -70,9 +70,8 @@ class Comparison:
         for system in [self.baseline, *self.systems]:
             arch, recipe = self.recipe.system(system)
             settings = settings_hash(recipe, self.data.fingerprint_for(recipe))
-            direction = f".{self.data.source}-{self.data.target}" if self.data.source else ""
             for seed in self.seeds:
-                folder = self.out / f"{system}{direction}.seed{seed}.{settings}"
+                folder = self.out / f"{system}.seed{seed}.{settings}"
                 self.runs.append(Run(recipe, arch, seed, self.data, folder, threads, system))
 
     def to_do(self) -> list[Run]:

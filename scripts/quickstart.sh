@@ -4,7 +4,8 @@
 #
 #   scripts/quickstart.sh [--arch ARCH] [--data toy|multi30k] [--out DIR] [--local DIR] [--dry-run] [-h]
 #
-#   --arch     architecture (transformer_mma); a name without a size is taken in its small one
+#   --arch     architecture (transformer_mma); a name without a size is taken in its small one. With transformer_mgsa,
+#              which reads trees of the English, from English to German
 #   --data     toy: a corpus that the repository generates, all in all about five minutes on two cores (default);
 #              multi30k: image captions, 29,000 pairs, three times as long
 #   --out      where data, models and the summary go (runs/quickstart)

@@ -50,8 +50,16 @@ class Prepared:
         return _fingerprint(self.bin, phrases)
 
     def fingerprint_for(self, recipe: Recipe) -> str:
-        """That of what the recipe's task reads; 'not prepared' where there are no data yet."""
-        return self.fingerprint(measure_of(recipe).reads_phrases) if self.bin.is_dir() else "not prepared"
+        """That of what the recipe's task reads; 'not prepared' where there are no data yet.
+
+        Data that are read against the direction of their name, as en-de from train.de-en, are others than those read
+        along with it.
+        """
+        if not self.bin.is_dir():
+            return "not prepared"
+        found = self.fingerprint(measure_of(recipe).reads_phrases)
+        reverse = f"{self.target}-{self.source}"
+        return f"{found} from {reverse}" if self.source and any(self.bin.glob(f"train.{reverse}.*")) else found
 
 
 @functools.cache

@@ -131,7 +131,7 @@ def test_phrases_matter() -> None:
         for level in range(3):
             other = sample["src_phrases"].clone()
             other[:, level] = 0
-            other[:, level, :2] = torch.tensor([5, 1])
+            other[:, level, :3] = torch.tensor([1, 4, 1])
             assert (model(**{**sample, "src_phrases": other})[0] - before).abs().max() > 1e-3
 
 

@@ -235,7 +235,7 @@ def test_shell_scripts_find_the_environment(given: str, expected: str, tmp_path:
 
 
 def test_an_unused_gpu_is_mentioned(monkeypatch: pytest.MonkeyPatch) -> None:
-    toy = quickstart.recipe_for("toy", None)
+    toy = quickstart.recipe_for("toy", "transformer_mma_small", None)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     note = quickstart.gpu_note(toy)
     assert note is not None and "CUDA GPU" in note and "trains on the CPU" in note

@@ -291,7 +291,7 @@ def test_committed_results_have_the_columns() -> None:
     assert "multi30k_cpu.csv" in [path.name for path in paths]
     for path in paths:
         loaded = recipe.load_recipe(ROOT / "configs" / "compare" / f"{path.stem}.yaml")
-        found = results.Table(path, results.columns_of(measures.measure_of(loaded))).rows()
+        found = results.Table(path, results.columns_of(*measures.measures_of(loaded))).rows()
         assert found, path
         keys = [tuple(entry[name] for name in results.KEY) for entry in found]
         assert len(set(keys)) == len(keys), path
