@@ -66,9 +66,8 @@ def recipe_for(data: str, arch: str, own: Path | None) -> Recipe:
             return recipe
     path = CONFIGS / f"{data}.yaml"
     if not path.exists():
-        raise RecipeError(
-            f"--data {data}: no such data set; there are {', '.join(sorted(p.stem for p in CONFIGS.glob('*.yaml')))}"
-        )
+        there = sorted(p.stem for p in CONFIGS.glob("*.yaml") if "_" not in p.stem)
+        raise RecipeError(f"--data {data}: no such data set; there are {', '.join(there)}")
     return load_recipe(path)
 
 

@@ -56,7 +56,7 @@ done
 
 # What can be known without the environment is checked before it is built.
 recipe=$REPO/configs/quickstart/$data.yaml
-datasets=$(cd "$REPO/configs/quickstart" && echo *.yaml | sed 's/\.yaml//g; s/ /, /g')
+datasets=$(cd "$REPO/configs/quickstart" && echo *.yaml | sed 's/ *[a-z0-9]*_phrases\.yaml//g; s/\.yaml//g; s/ /, /g')
 [[ -e $recipe ]] || die "--data $data: no such data set; there are $datasets"
 [[ -z $given || -d $given ]] || die "--local $given: no such folder; give the folder that holds the files of $data"
 [[ -z $out || ! -e $out || -d $out ]] || die "--out $out is there and is not a folder"
