@@ -22,7 +22,7 @@ from typing import TextIO
 import imdb
 import sst
 import sva
-from parallel import DataError
+from parallel import DataError, as_status
 
 SPLITS = ("train", "valid", "test")
 PROGRESS_SECONDS = 30.0
@@ -103,28 +103,21 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main() -> int:
+@as_status
+def main() -> None:
     args = _parser().parse_args()
     classes, official = 2, {}
-    try:
-        if args.corpus == "sst":
-            classes = args.classes
-            official = {("sentences" if name == "train" and args.phrases else name): count
-                        for name, count in sst.OFFICIAL[classes].items()}  # fmt: skip
-            examples = sst.read(args.source, classes, args.phrases)
-        elif args.corpus == "imdb":
-            official = imdb.official(args.valid)
-            examples = imdb.read(args.source, args.valid)
-        else:
-            examples = sva.read(args.source, args.seed)
-        report(write(args.part, classes, examples), official, args.exact)
-    except DataError as error:
-        print(f"data error: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"data error: {error.filename}: cannot be written: {error.strerror}", file=sys.stderr)
-        return 1
-    return 0
+    if args.corpus == "sst":
+        classes = args.classes
+        official = {("sentences" if name == "train" and args.phrases else name): count
+                    for name, count in sst.OFFICIAL[classes].items()}  # fmt: skip
+        examples = sst.read(args.source, classes, args.phrases)
+    elif args.corpus == "imdb":
+        official = imdb.official(args.valid)
+        examples = imdb.read(args.source, args.valid)
+    else:
+        examples = sva.read(args.source, args.seed)
+    report(write(args.part, classes, examples), official, args.exact)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ nothing is written then. Gzip files (.gz) are read as they are.
 from __future__ import annotations
 
 import argparse
+import functools
 import gzip
 import hashlib
 import os
@@ -19,7 +20,7 @@ import re
 import statistics
 import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 # Translations of each other have correlated lengths. In blocks of this many lines the correlation of the lengths in
@@ -33,6 +34,24 @@ _LEAF = re.compile(r" ([^\s()]+)\)")
 
 class DataError(Exception):
     """A data file that cannot be used; the message names the file, and the line where there is one."""
+
+
+def as_status(work: Callable[[], None]) -> Callable[[], int]:
+    """`work` as a command's main(): exit status 0, or 1 after one line where data are wrong or cannot be written."""
+
+    @functools.wraps(work)
+    def command() -> int:
+        try:
+            work()
+        except DataError as error:
+            print(f"data error: {error}", file=sys.stderr)
+            return 1
+        except OSError as error:
+            print(f"data error: {error.filename}: cannot be written: {error.strerror}", file=sys.stderr)
+            return 1
+        return 0
+
+    return command
 
 
 def read_lines(path: Path, lines: int | None = None, sha256: str | None = None) -> list[str]:
@@ -190,25 +209,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main() -> int:
+@as_status
+def main() -> None:
     args = _parser().parse_args()
-    try:
-        if args.command == "trees":
-            check_trees(args.tokens, args.trees)
-            return 0
-        manifest = read_manifest(args.manifest) if args.manifest else None
-        first, second = args.files
-        sides = check_pair(first, second, manifest, args.min_correlation)
-        if args.write:
-            for path, lines in zip(args.write, sides, strict=True):
-                write_lines(path, [line.lower() for line in lines] if args.lowercase else lines)
-    except DataError as error:
-        print(f"data error: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"data error: {error.filename}: cannot be written: {error.strerror}", file=sys.stderr)
-        return 1
-    return 0
+    if args.command == "trees":
+        check_trees(args.tokens, args.trees)
+        return
+    manifest = read_manifest(args.manifest) if args.manifest else None
+    first, second = args.files
+    sides = check_pair(first, second, manifest, args.min_correlation)
+    if args.write:
+        for path, lines in zip(args.write, sides, strict=True):
+            write_lines(path, [line.lower() for line in lines] if args.lowercase else lines)
 
 
 if __name__ == "__main__":

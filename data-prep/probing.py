@@ -25,7 +25,7 @@ from typing import TextIO
 
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
-from parallel import DataError
+from parallel import DataError, as_status
 from sst import unescape
 from streams import decode, read_bytes, refuse_symbols
 
@@ -137,19 +137,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main() -> int:
+@as_status
+def main() -> None:
     args = _parser().parse_args()
-    try:
-        writer = Writer(args.lang, args.escape, args.lowercase)
-        for split in SPLITS:
-            report(split, label_split(getattr(args, split), args.part, split, writer, args.lang))
-    except DataError as error:
-        print(f"data error: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"data error: {error.filename}: cannot be written: {error.strerror}", file=sys.stderr)
-        return 1
-    return 0
+    writer = Writer(args.lang, args.escape, args.lowercase)
+    for split in SPLITS:
+        report(split, label_split(getattr(args, split), args.part, split, writer, args.lang))
 
 
 if __name__ == "__main__":

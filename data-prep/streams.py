@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from parallel import DataError
+from parallel import DataError, as_status
 
 SYMBOLS = ("<s>", "<pad>", "</s>")  # fairseq's; <unk> in a text means what it means to fairseq
 PROGRESS_SECONDS = 30.0
@@ -133,7 +133,8 @@ def compare(name: str, count: Count, official: Sequence[int] | None, exact: bool
     print(f"{name}: {count.lines:,} sentences, {count.words:,} words{note}", flush=True)
 
 
-def main() -> int:
+@as_status
+def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("target", type=Path)
     parser.add_argument("sources", type=Path, nargs="+")
@@ -141,15 +142,7 @@ def main() -> int:
     parser.add_argument("--official", type=int, nargs=2, metavar=("LINES", "WORDS"), help="counts to print beside")
     parser.add_argument("--exact", action="store_true", help="another number of lines is an error")
     args = parser.parse_args()
-    try:
-        compare(args.target.name, copy(args.sources, args.target, args.lenient), args.official, args.exact)
-    except DataError as error:
-        print(f"data error: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"data error: {error.filename}: cannot be written: {error.strerror}", file=sys.stderr)
-        return 1
-    return 0
+    compare(args.target.name, copy(args.sources, args.target, args.lenient), args.official, args.exact)
 
 
 if __name__ == "__main__":
