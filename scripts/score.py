@@ -1,12 +1,19 @@
 #!/usr/bin/env python
-"""BLEU of a translation that fairseq-generate has written.
+"""Scores what a model has written: BLEU, ROUGE, accuracy, perplexity; against a baseline's output too.
 
-    python scripts/score.py GENERATE.txt --reference raw/test.en [--target en] [--baseline OTHER.txt]
-                            [--tokenised tok/test.en] [--bpe subword_nmt|sentencepiece|none] [--lowercase] [--json]
+    python scripts/score.py GENERATE.txt --reference raw/test.en [--target en] [--tokenised tok/test.en]
+                            [--bpe subword_nmt|sentencepiece|wordpiece|none] [--lowercase] [--by-length [--source FILE]]
+    python scripts/score.py GENERATE.txt --reference raw/test.en.ref0 --reference raw/test.en.ref1 ... \\
+                            [--tokenised tok/test.en.ref0 ...] [--reference-length closest|shortest]
+    python scripts/score.py GENERATE.txt --metric rouge --reference tok/test.summary --bpe wordpiece [--scorer python]
+    python scripts/score.py --metric lead3 --source raw/test.article.sentences --reference tok/test.summary
+    python scripts/score.py PREDICTIONS --metric accuracy        what analysis/accuracy.py --predictions has written
+    python scripts/score.py LOG --metric perplexity              the log of fairseq-eval-lm
 
-BLEU is sacreBLEU on detokenised text against the raw reference, with its signature; with --tokenised also BLEU on the
-tokens as they are (as multi-bleu.perl counts); with --baseline also the paired bootstrap against that system. A file in
-which a sentence is missing or comes twice is an error.
+BLEU is sacreBLEU on detokenised text against the raw reference, with its signature (tokeniser 13a; zh, ja: their own).
+With --tokenised comes BLEU on the tokens as they are (as multi-bleu.perl counts), with --target de also after compound
+splitting. --by-length: BLEU by the words of the source. --baseline tests against another system: BLEU and ROUGE by
+paired bootstrap, accuracy by McNemar's test. An output in which a sentence is missing or comes twice is an error.
 """
 
 from __future__ import annotations
@@ -16,231 +23,173 @@ import needs  # noqa: F401  first: the other imports need what it looks for
 # isort: split
 import argparse
 import json
-import re
+import logging
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.significance import PairedTest
-from sacremoses import MosesDetokenizer
+from bleu import REFERENCE_LENGTHS, Bleu, paired_bootstrap, sacre_bleu
+from bootstrap import SAMPLES, Significance, seed
+from generated import BPE_KINDS, ScoreError, detokenise, read_generated, read_lines, remove_bpe
+from predictions import accuracy, perplexity, read_perplexity
+from rouge import SCORERS
+from scoring import Measurement, Report, TestSet, lead3, score_output, summarization, translation
 
-BPE_KINDS = ("subword_nmt", "sentencepiece", "none")
+# What other scripts may ask this one for.
+__all__ = [
+    "BPE_KINDS", "Bleu", "Measurement", "Report", "ScoreError", "Significance", "TestSet", "detokenise", "lead3",
+    "paired_bootstrap", "read_generated", "read_lines", "remove_bpe", "sacre_bleu", "score_output", "summarization",
+    "translation",
+]  # fmt: skip
 
-
-class ScoreError(ValueError):
-    """Output or reference that cannot be scored; the message names the file and what is wrong with it."""
-
-
-@dataclass(frozen=True)
-class Bleu:
-    """A corpus BLEU (0-100) and the sacreBLEU signature that says how it was counted."""
-
-    score: float
-    signature: str
-
-
-@dataclass(frozen=True)
-class Significance:
-    """Paired bootstrap of a system against a baseline: p is the probability of such a difference if there were none."""
-
-    p_value: float
-    difference: float
-    signature: str
-
-
-def read_lines(path: str | Path) -> list[str]:
-    """The lines of a text file, split at newlines only (as Moses and fairseq do)."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise ScoreError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise ScoreError(f"{path}: not UTF-8: {error}") from None
-    lines = text.split("\n")
-    return lines[:-1] if lines[-1] == "" else lines
+NAMES = {
+    "sacrebleu": "BLEU",
+    "tokenised_bleu": "tokenised BLEU",
+    "multi_bleu": "tokenised BLEU",
+    "compound_bleu": "tokenised BLEU, compounds split",
+    "rouge1": "ROUGE-1",
+    "rouge2": "ROUGE-2",
+    "rougeL": "ROUGE-L",
+    "rouge_avg": "ROUGE, mean of the three",
+}
+Facts = dict[str, Any]  # for JSON; "measurements" is what as_text() shows
 
 
-def read_generated(path: str | Path, size: int, kind: str = "H") -> list[str]:
-    """The `size` hypotheses (kind H; S: sources) of fairseq-generate's output as they are, in the data set's order.
-
-    Every sentence 0..size-1 must be there exactly once, and so must the line that fairseq writes last: otherwise
-    ScoreError, which names what is missing, twice or unexpected.
-    """
-    found: dict[int, str] = {}
-    finished = False
-    marker = re.compile(rf"{kind}-(\d+)\t")
-    for number, line in enumerate(read_lines(path), start=1):
-        finished = finished or line.startswith("Generate ") and " with beam=" in line
-        match = marker.match(line)
-        if match is None:
-            continue
-        index = int(match.group(1))
-        fields = line.split("\t")
-        if len(fields) != (3 if kind == "H" else 2):
-            raise ScoreError(
-                f"{path}:{number}: sentence {index}: a line {kind}-{index} that is cut off or not fairseq-generate's"
-            )
-        if index in found:
-            raise ScoreError(
-                f"{path}:{number}: sentence {index} comes twice (was the output appended to, or --nbest above 1?)"
-            )
-        if index >= size:
-            raise ScoreError(
-                f"{path}:{number}: sentence {index}, but the reference has only {size} lines: another test set?"
-            )
-        found[index] = fields[-1]
-    missing = [index for index in range(size) if index not in found]
-    if missing:
-        shown = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
-        raise ScoreError(
-            f"{path}: {len(missing)} of {size} sentences are missing ({shown}): truncated; run fairseq-generate again"
-        )
-    if not finished:
-        raise ScoreError(
-            f"{path}: the final line 'Generate ... with beam=...' is missing: truncated; run fairseq-generate again"
-        )
-    return [found[index] for index in range(size)]
+def _bleu(args: argparse.Namespace) -> Facts:
+    tokenised = args.tokenised or [None]
+    test = TestSet(
+        args.reference[0], args.target, args.bpe, args.lowercase, tokenised[0],
+        tuple(args.reference[1:]), tuple(tokenised[1:]), args.reference_length, args.source,
+    )  # fmt: skip
+    found = translation(args.output, test, args.baseline, args.by_length)
+    by_name = {measured.metric: measured for measured in found}
+    first, tokens = by_name["sacrebleu"], by_name.get("tokenised_bleu") or by_name.get("multi_bleu")
+    facts: Facts = {"output": args.output, "sentences": len(test.raw()), "bleu": _as_bleu(first)}
+    facts["tokenised"] = tokens and _as_bleu(tokens)
+    facts["baseline"] = facts["significance"] = None
+    if first.difference is not None:
+        facts["baseline"] = {"score": first.score - first.difference, "signature": first.signature}
+        signature = f"{first.signature}|{_drawn()}"
+        facts["significance"] = asdict(Significance(first.p_value or 0.0, first.difference, signature))
+    return {**facts, "measurements": found}
 
 
-def remove_bpe(line: str, bpe: str = "subword_nmt") -> str:
-    """Joins sub-words: '@@ ' of subword-nmt, or SentencePiece's word marks."""
-    if bpe == "subword_nmt":
-        return (line + " ").replace("@@ ", "").rstrip()
-    if bpe == "sentencepiece":
-        return line.replace(" ", "").replace("\u2581", " ").strip()
-    return line
+def _as_bleu(measured: Measurement) -> dict[str, Any]:
+    return {"score": measured.score, "signature": measured.signature}
 
 
-def detokenise(lines: Sequence[str], language: str) -> list[str]:
-    """Moses detokenisation (sacremoses), entities unescaped."""
-    moses = MosesDetokenizer(lang=language)
-    return [moses.detokenize(line.split()) for line in lines]
+def _rouge(args: argparse.Namespace) -> Facts:
+    found = summarization(args.output, args.reference[0], args.bpe, args.baseline, args.scorer)
+    return {"output": args.output, "measurements": found}
 
 
-def sacre_bleu(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False, tokenize: str = "13a"
-) -> Bleu:
-    """sacreBLEU of a corpus against one or more reference documents. tokenize='none': the tokens as they are."""
-    metric = _metric(lowercase, tokenize)
-    score = metric.corpus_score(list(hypotheses), [list(r) for r in references])
-    return Bleu(score.score, str(metric.get_signature()))
+def _lead3(args: argparse.Namespace) -> Facts:
+    return {"output": str(args.source), "measurements": lead3(args.source, args.reference[0], args.scorer)}
 
 
-def _metric(lowercase: bool, tokenize: str) -> BLEU:
-    return BLEU(lowercase=lowercase, tokenize=tokenize, force=tokenize == "none")
+def _accuracy(args: argparse.Namespace) -> Facts:
+    found = accuracy(Path(args.output), args.baseline and Path(args.baseline))
+    signature = f"95% interval {found.low:.2f} to {found.high:.2f}, {found.sentences} sentences"
+    measured = Measurement("accuracy", found.score, signature, found.difference, found.p_value)
+    return {"output": args.output, **asdict(found), "measurements": [measured]}
 
 
-def paired_bootstrap(
-    system: Sequence[str],
-    baseline: Sequence[str],
-    references: Sequence[Sequence[str]],
-    *,
-    lowercase: bool = False,
-    tokenize: str = "13a",
-    samples: int = 1000,
-) -> Significance:
-    """sacreBLEU's paired bootstrap test of `system` against `baseline` (Koehn 2004); SACREBLEU_SEED sets its seed."""
-    named: list[tuple[str, Sequence[str]]] = [("baseline", list(baseline)), ("system", list(system))]
-    metrics = {"BLEU": _metric(lowercase, tokenize)}
-    test = PairedTest(named, metrics, [list(r) for r in references], test_type="bs", n_samples=samples)
-    signatures, scores = test()
-    before, after = scores["BLEU"]
-    p_value = after.p_value  # type: ignore[union-attr]
-    difference = after.score - before.score  # type: ignore[union-attr]
-    return Significance(float(p_value if p_value is not None else 1.0), float(difference), str(signatures["BLEU"]))
+def _perplexity(args: argparse.Namespace) -> Facts:
+    facts = read_perplexity(Path(args.output))
+    difference = args.baseline and perplexity(facts) - perplexity(read_perplexity(Path(args.baseline)))
+    signature = f"loss {facts['loss']:.4f} bits, {facts['tokens']} tokens"
+    measured = Measurement("perplexity", perplexity(facts), signature, difference)
+    return {"output": args.output, **facts, "measurements": [measured]}
 
 
-@dataclass(frozen=True)
-class TestSet:
-    """What outputs are scored against: the raw reference, its language, how the output is to be joined and compared."""
-
-    __test__ = False  # not a pytest class
-
-    reference: Path
-    language: str
-    bpe: str = "subword_nmt"
-    lowercase: bool = False
-    tokenised: Path | None = None
-
-    def raw(self) -> list[str]:
-        """The raw reference; ScoreError where it is empty."""
-        lines = read_lines(self.reference)
-        if not lines:
-            raise ScoreError(f"{self.reference}: is empty")
-        return lines
-
-    def hypotheses(self, path: str | Path) -> list[str]:
-        """The detokenised hypotheses of fairseq-generate's output `path`."""
-        return detokenise(self.tokens(path), self.language)
-
-    def tokens(self, path: str | Path) -> list[str]:
-        """The tokenised hypotheses, sub-words joined."""
-        return [remove_bpe(line, self.bpe) for line in read_generated(path, len(self.raw()))]
+OF_BLEU = {"target", "tokenised", "bpe", "lowercase", "by_length", "source", "reference_length", "baseline"}
+# Metric -> what counts, the arguments that it needs, and those that it may have beside these.
+METRICS: dict[str, tuple[Callable[[argparse.Namespace], Facts], set[str], set[str]]] = {
+    "bleu": (_bleu, {"output", "reference"}, OF_BLEU),
+    "rouge": (_rouge, {"output", "reference"}, {"bpe", "scorer", "baseline"}),
+    "lead3": (_lead3, {"source", "reference"}, {"scorer"}),
+    "accuracy": (_accuracy, {"output"}, {"baseline"}),
+    "perplexity": (_perplexity, {"output"}, {"baseline"}),
+}
 
 
-@dataclass(frozen=True)
-class Report:
-    """All that score_output() measures; what was not asked for is None."""
-
-    output: str
-    sentences: int
-    bleu: Bleu
-    tokenised: Bleu | None = None
-    baseline: Bleu | None = None
-    significance: Significance | None = None
-
-
-def score_output(output: str | Path, test: TestSet, baseline: str | Path | None = None) -> Report:
-    """Scores fairseq-generate's `output`, and tests it against the output of a baseline. Raises ScoreError."""
-    raw = test.raw()
-    hypotheses = test.hypotheses(output)
-    tokenised = None
-    if test.tokenised is not None:
-        tokens = read_lines(test.tokenised)
-        if len(tokens) != len(raw):
-            raise ScoreError(f"{test.tokenised}: {len(tokens)} lines, but {test.reference} has {len(raw)}")
-        tokenised = sacre_bleu(test.tokens(output), [tokens], lowercase=test.lowercase, tokenize="none")
-    bleu = sacre_bleu(hypotheses, [raw], lowercase=test.lowercase)
-    if baseline is None:
-        return Report(str(output), len(raw), bleu, tokenised)
-    other = test.hypotheses(baseline)
-    significance = paired_bootstrap(hypotheses, other, [raw], lowercase=test.lowercase)
-    return Report(
-        str(output), len(raw), bleu, tokenised, sacre_bleu(other, [raw], lowercase=test.lowercase), significance
-    )
+def check(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Raise ScoreError where an argument is missing, or would change nothing."""
+    _, needed, allowed = METRICS[args.metric]
+    given = {name for name, value in vars(args).items() if value != parser.get_default(name)} - {"metric", "json"}
+    for name in sorted(needed - given):
+        raise ScoreError(f"--metric {args.metric} needs {_flag(name)}")
+    for name in sorted(given - needed - allowed):
+        raise ScoreError(f"{_flag(name)} changes nothing with --metric {args.metric}")
+    if args.metric != "bleu" and len(args.reference or []) > 1:
+        raise ScoreError(f"--metric {args.metric} takes one --reference")
+    if args.source and args.metric == "bleu" and not args.by_length:
+        raise ScoreError("--source changes nothing without --by-length")
 
 
-def as_text(report: Report) -> str:
-    """The report as lines for reading."""
-    lines = [f"{report.output}: {report.sentences} sentences", f"BLEU {report.bleu.score:.2f}  {report.bleu.signature}"]
-    if report.tokenised:
-        lines.append(f"tokenised BLEU {report.tokenised.score:.2f}  {report.tokenised.signature}")
-    if report.baseline and report.significance:
-        lines.append(f"baseline BLEU {report.baseline.score:.2f}, difference {report.significance.difference:+.2f}")
-        lines.append(f"paired bootstrap p = {report.significance.p_value:.4f}  {report.significance.signature}")
+def _flag(name: str) -> str:
+    return "OUTPUT, the file to score" if name == "output" else f"--{name.replace('_', '-')}"
+
+
+def as_text(facts: Facts) -> str:
+    """The measurements as lines for reading."""
+    lines = [facts["output"] + (f": {facts['sentences']} sentences" if "sentences" in facts else "")]
+    for measured in facts["measurements"]:
+        name = NAMES.get(measured.metric, measured.metric)
+        lines.append(f"{name} {measured.score:.2f}  {measured.signature}")
+        if measured.difference is not None:
+            tested = "" if measured.p_value is None else f", p = {measured.p_value:.4f} by {_test_of(measured.metric)}"
+            lines.append(f"    against the baseline: {measured.difference:+.2f}{tested}")
     return "\n".join(lines)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="BLEU of a translation that fairseq-generate has written")
-    parser.add_argument("output", help="fairseq-generate's output (generate-test.txt)")
-    parser.add_argument("--reference", required=True, type=Path, help="raw reference, one sentence a line")
+def _test_of(metric: str) -> str:
+    return "McNemar's test" if metric == "accuracy" else f"paired bootstrap ({_drawn()})"
+
+
+def _drawn() -> str:
+    """How the bootstrap drew, in sacreBLEU's words."""
+    return f"bs:{SAMPLES}|seed:{str(seed()).lower()}"
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Scores what a model has written")
+    parser.add_argument(
+        "output", nargs="?", help="fairseq-generate's output; accuracy: predictions; perplexity: the log"
+    )
+    parser.add_argument("--metric", choices=METRICS, default="bleu", help="default: bleu")
+    parser.add_argument(
+        "--reference", type=Path, action="append", help="raw reference, one sentence a line; or several"
+    )
     parser.add_argument("--target", default="en", help="language of the reference, for detokenisation (default: en)")
     parser.add_argument("--baseline", help="output of the system to test against")
-    parser.add_argument("--tokenised", type=Path, help="tokenised reference: gives tokenised BLEU as well")
-    parser.add_argument("--bpe", choices=BPE_KINDS, default="subword_nmt")
+    parser.add_argument("--tokenised", type=Path, action="append", help="tokenised references: tokenised BLEU as well")
+    parser.add_argument("--reference-length", choices=REFERENCE_LENGTHS, default="closest",
+                        help="which of several references the brevity penalty looks at (default: closest)")  # fmt: skip
+    parser.add_argument("--bpe", choices=BPE_KINDS, default="subword_nmt", help="default: subword_nmt")
     parser.add_argument("--lowercase", action="store_true", help="compare without case")
+    parser.add_argument("--by-length", action="store_true", help="BLEU by the number of source words as well")
+    parser.add_argument("--source", type=Path, help="lead3: the articles; by length: sources with words apart")
+    parser.add_argument("--scorer", choices=SCORERS, default="python", help="of ROUGE (default: python)")
     parser.add_argument("--json", action="store_true")
-    args = parser.parse_args()
-    test = TestSet(args.reference, args.target, args.bpe, args.lowercase, args.tokenised)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = make_parser()
+    args = parser.parse_args(argv)
+    logging.disable(logging.INFO)  # of fairseq
     try:
-        report = score_output(args.output, test, args.baseline)
+        check(args, parser)
+        facts = METRICS[args.metric][0](args)
     except ScoreError as error:
         print(f"score: {error}", file=sys.stderr)
         return 2
-    print(json.dumps(asdict(report), indent=2) if args.json else as_text(report))
+    if args.json:
+        facts["measurements"] = [asdict(measured) for measured in facts["measurements"]]
+    print(json.dumps(facts, indent=2) if args.json else as_text(facts))
     return 0
 
 

@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 import compare  # noqa: E402
 import measures  # noqa: E402
+import predictions  # noqa: E402
 import progress  # noqa: E402
 import recipe  # noqa: E402
 import runs  # noqa: E402
@@ -103,8 +104,8 @@ def test_mcnemar_by_enumeration() -> None:
         uneven = sum(abs(way - 3) >= abs(won - 3) for way in ways) / len(ways)
         system = [True] * won + [False] * (6 - won) + [True, False]
         baseline = [False] * won + [True] * (6 - won) + [True, False]
-        assert measures.mcnemar(system, baseline) == pytest.approx(uneven)
-    assert measures.mcnemar([True, False], [True, False]) == 1
+        assert predictions.mcnemar(system, baseline) == pytest.approx(uneven)
+    assert predictions.mcnemar([True, False], [True, False]) == 1
 
 
 # --- files
@@ -113,13 +114,13 @@ def test_mcnemar_by_enumeration() -> None:
 def test_predictions_are_checked(tmp_path: Path) -> None:
     path = tmp_path / "predictions"
     path.write_text("0\t0\n1\t0\n", "utf-8")
-    assert measures.read_predictions(path) == [True, False]
+    assert predictions.read_predictions(path) == [True, False]
     for text, message in (("0\t0\n1 0\n", ":2: not label, tab, prediction"), ("", "is empty")):
         path.write_text(text, "utf-8")
         with pytest.raises(score.ScoreError, match=re.escape(f"{path}") + ".*" + message):
-            measures.read_predictions(path)
+            predictions.read_predictions(path)
     with pytest.raises(score.ScoreError, match="cannot be read"):
-        measures.read_predictions(tmp_path / "none")
+        predictions.read_predictions(tmp_path / "none")
 
 
 def test_perplexity_is_read_from_the_log(tmp_path: Path) -> None:
@@ -177,7 +178,7 @@ def test_wrong_recipes(
 class Unmeasured(FakeRun):
     """A run whose measuring leaves nothing behind."""
 
-    def generate_argv(self) -> list[str]:
+    def generate_argv(self, subset: str = "test") -> list[str]:
         return [sys.executable, "-c", "print('no perplexity')"]
 
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import sacrebleu
 
-SCRIPTS = Path(__file__).parent.parent / "scripts"
+from outputs import SCRIPTS, assert_one_line, noisy, run_score, write_lines, write_output
+
 sys.path.insert(0, str(SCRIPTS))
 
 import score  # noqa: E402
 
-LAST = "Generate test with beam=5: BLEU4 = 10.00, 1/1/1/1 (BP=1.000, ratio=1.000, syslen=1, reflen=1)"
 REFERENCES = [
     "The old man isn't reading a book, is he?",
     "A dog runs through the grass.",
@@ -38,16 +37,6 @@ DETOKENISED = [
     "Two children are playing with a ball in the park.",
     "People wait at the bus stop.",
 ] * 8
-
-
-def write_output(path: Path, tokens: list[str], order: list[int] | None = None, last: bool = True) -> Path:
-    """A file as fairseq-generate writes it."""
-    lines = []
-    for index in order if order is not None else range(len(tokens)):
-        lines += [f"S-{index}\tquelle", f"T-{index}\tziel", f"H-{index}\t-0.5\t{tokens[index]}"]
-        lines += [f"D-{index}\t-0.5\t{tokens[index]}", f"P-{index}\t-0.1 -0.2"]
-    path.write_text("\n".join([*lines, *([LAST] if last else [])]) + "\n", encoding="utf-8")
-    return path
 
 
 @pytest.fixture
@@ -102,6 +91,7 @@ def test_several_references() -> None:
         ("subword_nmt", "a ru@@ nn@@ ing dog", "a running dog"),
         ("subword_nmt", "a mail to a@@ b@@", "a mail to ab"),
         ("sentencepiece", "\u2581a \u2581run ning \u2581dog", "a running dog"),
+        ("wordpiece", "a run ##ning dog , # #1 dog ##s", "a running dog , # #1 dogs"),
         ("none", "a ru@@ nning dog", "a ru@@ nning dog"),
     ],
 )
@@ -145,23 +135,14 @@ def test_output_of_another_test_set(tmp_path: Path, test_set: score.TestSet) -> 
 def test_paired_bootstrap_tells_systems_apart() -> None:
     generator = random.Random(3)
     references = [" ".join(generator.choices("abcdefghijkl", k=12)) for _ in range(200)]
-
-    def noisy(rate: float, seed: int) -> list[str]:
-        noise = random.Random(seed)
-        return [" ".join(w if noise.random() > rate else "x" for w in line.split()) for line in references]
-
-    better, worse, alike = noisy(0.1, 1), noisy(0.3, 2), noisy(0.1, 3)
+    better, worse, alike = (noisy(references, *how) for how in ((0.1, 1), (0.3, 2), (0.1, 3)))
     clear = score.paired_bootstrap(better, worse, [references], samples=300)
     assert clear.p_value < 0.05 and clear.difference > 5
     assert "bs:300" in clear.signature and "seed:" in clear.signature
     same = score.paired_bootstrap(better, alike, [references], samples=300)
     assert same.p_value > 0.05
-    assert score.paired_bootstrap(better, better, [references], samples=300).difference == 0
-
-
-def run_score(*args: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPTS / "score.py"), *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True)
+    itself = score.paired_bootstrap(better, better, [references], samples=300)
+    assert (itself.difference, itself.p_value) == (0, 1)
 
 
 def test_command(tmp_path: Path, test_set: score.TestSet) -> None:
@@ -170,15 +151,79 @@ def test_command(tmp_path: Path, test_set: score.TestSet) -> None:
     done = run_score(output, "--reference", test_set.reference, "--baseline", baseline, "--json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert report["significance"]["difference"] == pytest.approx(report["bleu"]["score"] - report["baseline"]["score"])
-    assert "p = " in run_score(output, "--reference", test_set.reference, "--baseline", baseline).stdout
+    # As score_output() reports them, which counts by itself.
+    expected = score.score_output(output, test_set, baseline)
+    assert expected.baseline is not None and expected.significance is not None
+    assert report["bleu"]["score"] == pytest.approx(expected.bleu.score)
+    assert report["bleu"]["signature"] == expected.bleu.signature and report["tokenised"] is None
+    assert report["baseline"]["score"] == pytest.approx(expected.baseline.score)
+    assert report["significance"]["difference"] == pytest.approx(expected.bleu.score - expected.baseline.score)
+    assert report["significance"]["p_value"] == expected.significance.p_value
+    assert report["significance"]["signature"].endswith("|bs:1000|seed:12345")
+    told = run_score(output, "--reference", test_set.reference, "--baseline", baseline).stdout
+    assert f"BLEU {expected.bleu.score:.2f}  {expected.bleu.signature}" in told
+    assert f"{expected.significance.difference:+.2f}, p = {expected.significance.p_value:.4f} by paired" in told
 
 
 def test_command_fails_in_one_line(tmp_path: Path, test_set: score.TestSet) -> None:
-    output = write_output(tmp_path / "out.txt", TOKENS, [0])
-    for failed in (
-        run_score(output, "--reference", test_set.reference),
-        run_score(tmp_path / "none.txt", "--reference", test_set.reference),
-    ):
-        assert failed.returncode == 2 and failed.stdout == ""
-        assert failed.stderr.startswith("score: ") and failed.stderr.count("\n") == 1
+    output, reference = write_output(tmp_path / "out.txt", TOKENS, [0]), test_set.reference
+    assert_one_line(run_score(output, "--reference", reference), "39 of 40 sentences are missing")
+    assert_one_line(run_score(tmp_path / "none.txt", "--reference", reference), "none.txt: cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["out"], "--metric bleu needs --reference"),
+        (["--reference", "r"], "--metric bleu needs OUTPUT, the file to score"),
+        (["out", "--metric", "accuracy", "--lowercase"], "--lowercase changes nothing with --metric accuracy"),
+        (
+            ["out", "--metric", "lead3", "--reference", "r", "--source", "s"],
+            "OUTPUT, the file to score changes nothing",
+        ),
+        (["out", "--metric", "rouge", "--reference", "r", "--reference", "s"], "--metric rouge takes one --reference"),
+        (["out", "--reference", "r", "--source", "s"], "--source changes nothing without --by-length"),
+    ],
+)
+def test_arguments_that_do_not_go_together(
+    args: list[str], message: str, capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
+    assert score.main(args) == 2
+    told = capsys.readouterr()
+    assert told.out == "" and told.err.startswith(f"score: {message}") and told.err.count("\n") == 1
+
+
+# --- accuracy and perplexity
+
+
+def test_accuracy(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Eight of ten right; the baseline six, of which one alone: three against one of McNemar's four."""
+    right, base = [1] * 8 + [0] * 2, [1] * 5 + [0] * 3 + [1, 0]
+    output = write_lines(tmp_path / "ours", [f"1\t{got}" for got in right])
+    baseline = write_lines(tmp_path / "base", [f"1\t{got}" for got in base])
+    assert score.main([str(output), "--metric", "accuracy", "--baseline", str(baseline), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["score"], found["difference"], found["sentences"]) == (80, pytest.approx(20), 10)
+    assert found["p_value"] == pytest.approx(2 * (1 + 4) / 2**4)  # 0 or 1 of 4, on either side
+    assert (found["low"], found["high"]) == pytest.approx((49.02, 94.33), abs=0.01)
+    assert score.main([str(output), "--metric", "accuracy", "--baseline", str(baseline)]) == 0
+    told = capsys.readouterr().out
+    assert "accuracy 80.00  95% interval 49.02 to 94.33, 10 sentences" in told
+    assert "+20.00, p = 0.6250 by McNemar's test" in told
+    short = write_lines(tmp_path / "short", ["1\t1"])
+    assert score.main([str(output), "--metric", "accuracy", "--baseline", str(short)]) == 2
+    assert "short: 1 lines, but" in capsys.readouterr().err
+
+
+def test_perplexity(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    log = tmp_path / "log"
+    log.write_text("x | Evaluated 1,234 tokens in 1.0s\nx | Loss (base 2): 5.5000, Perplexity: 45.25\n", "utf-8")
+    base = write_lines(tmp_path / "base.json", ['{"tokens": 1234, "loss": 6.0}'])
+    assert score.main([str(log), "--metric", "perplexity", "--baseline", str(base), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["measurements"][0]
+    assert found["metric"] == "perplexity" and found["score"] == pytest.approx(2**5.5)
+    assert found["difference"] == pytest.approx(2**5.5 - 64) and found["p_value"] is None
+    for text, message in (("{}\n", "not JSON with tokens and loss"), ("half a log\n", "has not logged a perplexity")):
+        base.write_text(text, "utf-8")
+        assert score.main([str(base), "--metric", "perplexity"]) == 2
+        assert message in capsys.readouterr().err

@@ -1,0 +1,100 @@
+"""What fairseq-generate has written, read whole or not at all; its sub-words joined, its text put together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from sacremoses import MosesDetokenizer
+
+BPE_KINDS = ("subword_nmt", "sentencepiece", "wordpiece", "none")
+
+
+class ScoreError(ValueError):
+    """Output or reference that cannot be scored; the message names the file and what is wrong with it."""
+
+
+def read_lines(path: str | Path, errors: str = "strict") -> list[str]:
+    """The lines of a text file, split at newlines only (as Moses and fairseq do). Raises ScoreError."""
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors=errors)
+    except OSError as error:
+        raise ScoreError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ScoreError(f"{path}: not UTF-8: {error}") from None
+    lines = text.split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def read_as_long(path: str | Path, other: str | Path, size: int) -> list[str]:
+    """The `size` lines of a file that stands beside `other`. Raises ScoreError where it has more or fewer."""
+    lines = read_lines(path)
+    if len(lines) != size:
+        raise ScoreError(f"{path}: {len(lines)} lines, but {other} has {size}")
+    return lines
+
+
+def read_generated(path: str | Path, size: int, kind: str = "H") -> list[str]:
+    """The `size` hypotheses (kind H; S: sources) of fairseq-generate's output as they are, in the data set's order.
+
+    Every sentence 0..size-1 must be there exactly once, and so must the line that fairseq writes last: otherwise
+    ScoreError, which names what is missing, twice or unexpected.
+    """
+    found: dict[int, str] = {}
+    finished = False
+    marker = re.compile(rf"{kind}-(\d+)\t")
+    for number, line in enumerate(read_lines(path), start=1):
+        finished = finished or line.startswith("Generate ") and " with beam=" in line
+        match = marker.match(line)
+        if match is None:
+            continue
+        index = int(match.group(1))
+        fields = line.split("\t")
+        if len(fields) != (3 if kind == "H" else 2):
+            raise ScoreError(
+                f"{path}:{number}: sentence {index}: a line {kind}-{index} that is cut off or not fairseq-generate's"
+            )
+        if index in found:
+            raise ScoreError(
+                f"{path}:{number}: sentence {index} comes twice (was the output appended to, or --nbest above 1?)"
+            )
+        if index >= size:
+            raise ScoreError(
+                f"{path}:{number}: sentence {index}, but the reference has only {size} lines: another test set?"
+            )
+        found[index] = fields[-1]
+    missing = [index for index in range(size) if index not in found]
+    if missing:
+        shown = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
+        raise ScoreError(
+            f"{path}: {len(missing)} of {size} sentences are missing ({shown}): truncated; run fairseq-generate again"
+        )
+    if not finished:
+        raise ScoreError(
+            f"{path}: the final line 'Generate ... with beam=...' is missing: truncated; run fairseq-generate again"
+        )
+    return [found[index] for index in range(size)]
+
+
+def remove_bpe(line: str, bpe: str = "subword_nmt") -> str:
+    """Joins sub-words: '@@ ' of subword-nmt, SentencePiece's word marks, or ' ##' of WordPiece."""
+    if bpe == "subword_nmt":
+        return (line + " ").replace("@@ ", "").rstrip()
+    if bpe == "sentencepiece":
+        return line.replace(" ", "").replace("\u2581", " ").strip()
+    if bpe == "wordpiece":
+        return line.replace(" ##", "")
+    return line
+
+
+def detokenise(lines: Sequence[str], language: str) -> list[str]:
+    """The text of tokenised lines.
+
+    Moses detokenisation (sacremoses), entities unescaped. Japanese is put together without spaces; one is kept only
+    between two Latin words, which MeCab would take for a single word.
+    """
+    if language == "ja":
+        return [re.sub(r"(?<![A-Za-z])\s+|\s+(?![A-Za-z])", "", line) for line in lines]
+    moses = MosesDetokenizer(lang=language)
+    return [moses.detokenize(line.split()) for line in lines]
