@@ -11,7 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 DATA_PREP = ROOT / "data-prep"
 SPLITS = ("train", "valid", "test")
-SOURCES = ("SST_", "IMDB_", "SVA_", "ONE_BILLION_")  # of the caller's environment, which must not decide
+# Of the caller's environment, which must not decide.
+SOURCES = ("SST_", "IMDB_", "SVA_", "ONE_BILLION_", "CNNDM_", "GIGAWORD_", "ASPEC_", "NIST_", "WMT1", "IWSLT14_")
 
 
 def clean_environment(**more: str) -> dict[str, str]:

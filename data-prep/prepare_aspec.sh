@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Prepares WAT17 English-Japanese (ASPEC), or other parallel text of these languages: read, check, part into subwords,
+# binarise. Run again, it continues or does nothing.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$PREP_DIR/lib_asian.sh"
+
+usage() {
+  cat <<'EOF'
+usage: prepare_aspec.sh OUT --local DIR [options]
+  --local DIR           ASPEC-JE: train/train-{1,2,3}.txt, dev/dev.txt, test/test.txt, plain or .gz ($ASPEC_DIR); there is no
+                        download: its licence asks for an application to https://jipsti.jst.go.jp/aspec/
+  --sections N          training files, the best aligned first: 1, 2 or 3 (2: 2,000,000 pairs)
+  --pairs DIR           not ASPEC: {train,dev or valid,test}.{en,ja}, plain or .gz
+  --join-ja             with --pairs: the Japanese is in words there; join them to raw text
+  --pieces N            SentencePiece: N pieces for each language, from raw text (16000, Cui et al. 2019)
+  --bpe N               instead: words by Moses and MeCab, then BPE with N merges (Yang et al. 2019: 32000)
+  --joined-dictionary   with --bpe: one dictionary for both languages; else there are two
+  --workers N           processes (number of CPU cores)
+Splits: train, valid = dev (1,790 pairs), test (1,812). OUT/bin is for fairseq in both directions. With --pieces there is no
+OUT/tok. --bpe needs pip install -e '.[ja]'. Python: $PYTHON, else that of scripts/setup.sh, else python3.
+EOF
+}
+
+out="" local_dir=${ASPEC_DIR:-} pairs="" sections=2 join_ja=0 pieces="" bpe="" joined_dictionary=0
+workers=$(nproc 2>/dev/null || echo 1)
+# https://jipsti.jst.go.jp/aspec/ counts 1,000,000, 1,000,000 and 1,008,500 pairs, dev 1,790 and test 1,812.
+train_pairs=(0 1000000 2000000 3008500)
+
+read_aspec() {
+  local part=$1 number files=()
+  for number in $(seq "$sections"); do files+=("$(find_file "$local_dir" "train/train-$number.txt")"); done
+  "$PYTHON" "$PREP_DIR/aspec.py" "$part/valid.ja" "$part/valid.en" "$(find_file "$local_dir" dev/dev.txt)" --official 1790
+  "$PYTHON" "$PREP_DIR/aspec.py" "$part/test.ja" "$part/test.en" "$(find_file "$local_dir" test/test.txt)" --official 1812
+  "$PYTHON" "$PREP_DIR/aspec.py" "$part/train.ja" "$part/train.en" "${files[@]}" --scored --official "${train_pairs[sections]}"
+}
+
+read_pairs() {
+  local part=$1 split name japanese
+  for split in $SPLITS; do
+    name=$split
+    if [[ $split == valid && ! -e $(find_file "$pairs" valid.ja) ]]; then name=dev; fi
+    japanese=$part/$split.ja
+    if [[ $join_ja == 1 ]]; then japanese+=.words; fi
+    "$PYTHON" "$PREP_DIR/bitext.py" join "$part/$split.en" "$japanese" \
+      --pair "$(find_file "$pairs" "$name.en")" "$(find_file "$pairs" "$name.ja")"
+    if [[ $join_ja == 1 ]]; then
+      "$PYTHON" "$PREP_DIR/segment.py" join "$japanese" "$part/$split.ja" --workers "$workers"
+      rm "$japanese"
+    fi
+  done
+}
+
+parse_arguments "sections pieces bpe workers" "local pairs" "join-ja joined-dictionary" "$@"
+[[ -z $pieces || -z $bpe ]] || die "--pieces or --bpe, please, not both"
+[[ $joined_dictionary == 0 || -n $bpe ]] || die "--joined-dictionary goes with --bpe"
+[[ $join_ja == 0 || -n $pairs ]] || die "--join-ja goes with --pairs: the text of ASPEC is raw"
+((sections <= 3)) || die "--sections is 1, 2 or 3, got '$sections'"
+[[ -n $bpe ]] || pieces=${pieces:-16000}
+if [[ -n $pairs ]]; then
+  folder=$pairs options="pairs=$(realpath -m "$pairs") join-ja=$join_ja" reader=read_pairs published=0
+else
+  [[ -n $local_dir ]] || die "no ASPEC folder: give the one with train/, dev/ and test/ with --local DIR, or see --pairs"
+  folder=$local_dir options="local=$(realpath -m "$local_dir") sections=$sections" reader=read_aspec
+  published=${train_pairs[sections]}
+fi
+[[ -d $folder || -d $out/raw ]] || die "no folder $folder: give the corpus with --local DIR or --pairs DIR"
+find_python
+
+open_out "$out" "aspec $options pieces=$pieces bpe=$bpe joined=$joined_dictionary"
+if [[ -n $bpe ]]; then
+  in_words "$out" en ja 0 0 "$published" "$workers" "$reader"
+  bpe_and_binarize "$out" en ja "$bpe" "$joined_dictionary" "$workers"
+else
+  step "$out" raw "read and check the text" "$reader"
+  long_step "$out" bpe "SentencePiece, $pieces pieces each" sided_pieces "$out/raw" en ja "$pieces" "$workers"
+  step "$out" bin "binarise" binarize "$out/bpe" en ja "$workers" separate
+fi
+say "ready: $out/bin"
