@@ -28,7 +28,25 @@ def data_of(recipe: Recipe, out: Path) -> Prepared:
             raise RecipeError(f"{recipe.path}: data needs the key {key!r}")
     if not (ROOT / spec["prepare"]).exists():
         raise RecipeError(f"{recipe.path}: {spec['prepare']}: no such script")
-    folder = out / f"data.{_preparation(spec)}"
+    return _prepared(spec, out / f"data.{_preparation(spec)}")
+
+
+def row_data(recipe: Recipe, out: Path) -> Prepared:
+    """The same of a row of a paper's table, under `out`, for all tables.
+
+    Here the folder's name changes with the options alone: a corpus of millions of lines is not prepared again because a
+    comment of a script was mended. The preparation refuses other options for a folder, and the runs' settings know the
+    data by what is in them.
+    """
+    spec = recipe.get("data", {})
+    for key in ("name", "prepare", *measure_of(recipe).data_keys):
+        if key not in spec:
+            raise RecipeError(f"{recipe.path}: data needs the key {key!r}")
+    digest = hashlib.sha256(repr(spec.get("options", [])).encode()).hexdigest()[:8]
+    return _prepared(spec, out / "data" / f"{spec['name']}.{digest}")
+
+
+def _prepared(spec: dict[str, Any], folder: Path) -> Prepared:
     return Prepared(
         folder,
         spec.get("source", ""),
@@ -75,13 +93,16 @@ def local_folder(recipe: Recipe, given: str | None) -> Path | None:
 
 
 def prepare_argv(recipe: Recipe, data: Prepared, local: Path | None) -> list[str]:
-    """The command that prepares the data; run again it continues, or does nothing."""
+    """The command that prepares the data; run again it continues, or does nothing.
+
+    {folder} in an option is the data's folder.
+    """
     spec = recipe.get("data")
     return [
         "bash",
         str(ROOT / spec["prepare"]),
         str(data.folder),
-        *map(str, spec.get("options", [])),
+        *(str(option).replace("{folder}", str(data.folder)) for option in spec.get("options", [])),
         *(["--local", str(local)] if local else []),
     ]
 

@@ -73,7 +73,14 @@ class Job:
     """One child process in its own group, with stdout and stderr appended to `log`."""
 
     def __init__(
-        self, argv: Sequence[str], log: Path, *, threads: int, held: IO[str] | None = None, cwd: Path | None = None
+        self,
+        argv: Sequence[str],
+        log: Path,
+        *,
+        threads: int,
+        held: IO[str] | None = None,
+        cwd: Path | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.argv = list(argv)
         self.log = log
@@ -85,7 +92,7 @@ class Job:
             "PYTHONUNBUFFERED": "1",
             "PYTHON": sys.executable,
         }
-        env = {**os.environ, **settings}
+        env = {**os.environ, **settings, **(environment or {})}
         self.started = time.time()
         with open(log, "ab") as stream:
             self._log_size = stream.tell()

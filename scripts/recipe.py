@@ -18,12 +18,14 @@ import contextlib
 import difflib
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from yaml_nodes import RecipeError, compose, items_of, value_of
 
 ROOT = Path(__file__).resolve().parent.parent
 USER_DIR = ROOT / "fairseq_localattn"
@@ -40,13 +42,29 @@ META_KEYS = {
     "checkpoint": str,  # that is measured: last (without the key), or best on the validation set
     # of one training, on the hardware named in the recipe; only for the estimate of the time left
     "expect_minutes": (int, float),
+    # of a row of a paper's table (scripts/table.py)
+    "label": str,  # what the table calls it
+    "architecture": str,
+    "baseline": str,  # another row, beside this file, that it is tested against
+    "metric": str,  # the paper's: see table_measures.py
+    "paper": dict,  # what the paper reports: metric → number. In a comparison: system → {label, score}
+    "gpus": int,  # the paper's: gpus x max_tokens x update_freq tokens make a batch, on any number of GPUs
+    "average": dict,  # {last: N} or {best: N} checkpoints that are averaged; else `checkpoint`
+    "sizes": dict,  # of the model as it is built, for reading; tests hold it to that
+    "lead": int,  # no model: the first sentences of the article are its summary
+    "probing": dict,  # see table_measures.Probing
 }
-KIND_NAMES = {str: "text", dict: "a mapping", list: "a list", int: "a whole number", float: "a number"}
+MERGED = ("paper", "sizes")  # key by key with those of the recipe that is extended
+KIND_NAMES: dict[Any, str] = {
+    str: "text", dict: "a mapping", list: "a list", int: "a whole number", float: "a number",
+}  # fmt: skip
 SECTIONS = ("train", "generate", "eval_lm")
 DATA_KEYS = {
     "name",
     "prepare",  # script that writes the data folder
     "options",  # of that script
+    "smoke",  # the same for a mini corpus (scripts/table.py --smoke)
+    "tests",  # the test sets' names, where there are several: name → fairseq's subset
     "variable",  # environment variable with a folder that holds the corpus
     "local",  # folder with a copy of the corpus, used where it exists and the variable is not set
     "source",
@@ -65,10 +83,6 @@ SYSTEM_NAME = re.compile(r"\w[\w.-]*", re.ASCII)  # it begins the names of folde
 def command_of(section: str) -> str:
     """The command whose flags a section has."""
     return "fairseq-" + section.replace("_", "-")
-
-
-class RecipeError(ValueError):
-    """A recipe that cannot be used; the message names file and line."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +117,12 @@ class Recipe:
         entry = self.sections.get(section, {}).get(key)
         return default if entry is None else entry.value
 
+    def with_flags(self, section: str, flags: Mapping[str, Any], where: str) -> Recipe:
+        """This recipe with other values of these flags; None removes one. `where` is for errors about them."""
+        old = {key: entry for key, entry in self.sections.get(section, {}).items() if key not in flags}
+        new = {key: Entry(value, where) for key, value in flags.items() if value is not None}
+        return replace(self, sections={**self.sections, section: {**old, **new}})
+
     def system(self, name: str) -> tuple[str, Recipe]:
         """Architecture and recipe of a system: this recipe, with the system's flags in its section train.
 
@@ -127,8 +147,8 @@ def load_recipe(path: str | Path) -> Recipe:
 
 def _load(path: Path, extended_by: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str, dict[str, Entry]]]:
     """Meta values and sections of a recipe, on top of those of the recipe that it extends."""
-    root = _compose(path)
-    items = _items(path, root)
+    root = compose(path)
+    items = items_of(path, root)
     meta: dict[str, Any] = {}
     sections: dict[str, dict[str, Entry]] = {}
     if "extends" in items:
@@ -145,25 +165,17 @@ def _load(path: Path, extended_by: tuple[Path, ...]) -> tuple[dict[str, Any], di
             sections[key] = _entries(path, holds, node, line, sections.get(key, {}))
         elif key == "systems":
             meta[key] = _systems(path, node, line, meta.get(key, {}))
+        elif key in META_KEYS and isinstance(node, yaml.ScalarNode) and value_of(path, node) is None:
+            if meta.pop(key, None) is None:
+                raise RecipeError(f"{path}:{line}: {key} has no value, and there is none to remove")
         elif key in META_KEYS:
-            meta[key] = _meta_value(path, key, node, line)
+            value = _meta_value(path, key, node, line)
+            if key in MERGED:  # null removes a key
+                value = {name: v for name, v in {**meta.get(key, {}), **value}.items() if v is not None}
+            meta[key] = value
         else:
             raise RecipeError(f"{path}:{line}: unknown key {key!r}{nearest(key, [*META_KEYS, *SECTIONS, 'extends'])}")
     return meta, sections
-
-
-def _compose(path: Path) -> yaml.MappingNode:
-    try:
-        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path}: cannot be read: {error}") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        raise RecipeError(f"{path}{line}: not valid YAML: {getattr(error, 'problem', error)}") from None
-    if not isinstance(root, yaml.MappingNode):
-        raise RecipeError(f"{path}: a recipe is a mapping with the sections {' and '.join(SECTIONS)}")
-    return root
 
 
 def _systems(path: Path, node: yaml.Node, line: int, base: dict[str, dict[str, Entry]]) -> dict[str, dict[str, Entry]]:
@@ -171,11 +183,11 @@ def _systems(path: Path, node: yaml.Node, line: int, base: dict[str, dict[str, E
     if not isinstance(node, yaml.MappingNode):
         raise RecipeError(f"{path}:{line}: systems must hold one 'name: {{arch: ARCHITECTURE, flag: value}}' a line")
     systems = dict(base)
-    for name, (child, at) in _items(path, node, names=True).items():
+    for name, (child, at) in items_of(path, node, names=True).items():
         where = f"{path}:{at}: system {name}"
         if not SYSTEM_NAME.fullmatch(name):
             raise RecipeError(f"{where}: its name may have letters, digits, '_', '.' and '-', the last two not first")
-        if isinstance(child, yaml.ScalarNode) and _value(path, child) is None:
+        if isinstance(child, yaml.ScalarNode) and value_of(path, child) is None:
             if systems.pop(name, None) is None:
                 raise RecipeError(f"{where} has no value, and there is none to remove")
             continue
@@ -194,8 +206,8 @@ def _entries(path: Path, holds: str, node: yaml.Node, line: int, base: dict[str,
     if not isinstance(node, yaml.MappingNode):
         raise RecipeError(f"{path}:{line}: {holds}")
     entries = dict(base)
-    for flag, (child, at) in _items(path, node).items():
-        value = _value(path, child)
+    for flag, (child, at) in items_of(path, node).items():
+        value = value_of(path, child)
         if value is not None:
             entries[flag] = Entry(value, f"{path}:{at}")
         elif entries.pop(flag, None) is None:
@@ -203,40 +215,28 @@ def _entries(path: Path, holds: str, node: yaml.Node, line: int, base: dict[str,
     return entries
 
 
-def _items(path: Path, node: yaml.MappingNode, *, names: bool = False) -> dict[str, tuple[yaml.Node, int]]:
-    """Key → value and line. Hyphens in a key become underscores, as in fairseq's flags, but not in `names`."""
-    found: dict[str, tuple[yaml.Node, int]] = {}
-    for key_node, value_node in node.value:
-        line = key_node.start_mark.line + 1
-        key = str(key_node.value) if names else str(key_node.value).replace("-", "_")
-        if key in found:
-            raise RecipeError(f"{path}:{line}: {key} was already given on line {found[key][1]}")
-        found[key] = (value_node, line)
-    return found
-
-
-def _value(path: Path, node: yaml.Node) -> Any:
-    loader = yaml.SafeLoader("")
-    try:
-        return loader.construct_object(node, deep=True)
-    except yaml.YAMLError as error:
-        raise RecipeError(f"{path}:{node.start_mark.line + 1}: {getattr(error, 'problem', error)}") from None
-
-
 def _meta_value(path: Path, key: str, node: yaml.Node, line: int) -> Any:
-    value = _value(path, node)
+    value = value_of(path, node)
     kind: Any = META_KEYS[key]
     if not isinstance(value, kind) or isinstance(value, bool):
         names = " or ".join(KIND_NAMES[k] for k in (kind if isinstance(kind, tuple) else (kind,)))
         raise RecipeError(f"{path}:{line}: {key} must be {names}, not {value!r}")
     if key == "data" and isinstance(node, yaml.MappingNode):
-        for name, (_, at) in _items(path, node).items():
+        for name, (_, at) in items_of(path, node).items():
             if name not in DATA_KEYS:
                 raise RecipeError(f"{path}:{at}: unknown key {name!r} in data{nearest(name, DATA_KEYS)}")
     for name, choices in (("hardware", ("cpu", "gpu")), ("checkpoint", ("last", "best"))):
         if key == name and value not in choices:
             raise RecipeError(f"{path}:{line}: {key} must be {' or '.join(choices)}, not {value!r}")
+    if key == "average" and not (list(value) in (["last"], ["best"]) and _count(next(iter(value.values())))):
+        raise RecipeError(f"{path}:{line}: average must be {{last: N}} or {{best: N}}, not {value!r}")
+    if key in ("gpus", "lead") and not _count(value):
+        raise RecipeError(f"{path}:{line}: {key} must be a whole number from 1, not {value!r}")
     return value
+
+
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def nearest(word: str, words: Any) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import datetime
 import fcntl
 import io
 import os
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +64,10 @@ def make_row(
 
 
 class Table:
-    """A CSV file with these columns, in which no KEY comes twice. It need not exist before the first append()."""
+    """A CSV file with these columns, in which no `key` comes twice. It need not exist before the first append()."""
 
-    def __init__(self, path: Path, columns: tuple[str, ...] = COLUMNS) -> None:
-        self.path, self.columns = path, columns
+    def __init__(self, path: Path, columns: tuple[str, ...] = COLUMNS, key: tuple[str, ...] = KEY) -> None:
+        self.path, self.columns, self.key = path, columns, key
 
     def rows(self) -> list[dict[str, str]]:
         """All rows. Raises ScoreError where the file has other columns."""
@@ -85,33 +86,47 @@ class Table:
     def row(self, run: Run) -> dict[str, str] | None:
         """The row of a run, or None."""
         key = (run.system, str(run.seed), run.settings if run.data.bin.is_dir() else "")
-        return next((row for row in self.rows() if _key(row) == key), None)
+        return next((row for row in self.rows() if self._key(row) == key), None)
 
     def has(self, run: Run) -> bool:
         """True where the run has its row."""
         return self.row(run) is not None
 
     def append(self, row: Mapping[str, Any]) -> bool:
-        """Appends a row, unless one with its KEY is there: then False. The file is replaced as a whole."""
+        """Appends a row, unless one with its key is there: then False. The file is replaced as a whole."""
+        with self._alone():
+            rows = self.rows()
+            if self._key(row) in map(self._key, rows):
+                return False
+            self._write([*rows, dict(row)])
+            return True
+
+    def put(self, new: Sequence[Mapping[str, Any]]) -> None:
+        """Appends rows, each in place of one with its key where there is one."""
+        with self._alone():
+            by_key = {self._key(row): dict(row) for row in [*self.rows(), *new]}
+            self._write(list(by_key.values()))
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One process at a time."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         guard = os.open(self.path.parent, os.O_RDONLY)  # the lock of the folder leaves no file behind
         try:
             fcntl.flock(guard, fcntl.LOCK_EX)
-            rows = self.rows()
-            if _key(row) in map(_key, rows):
-                return False
-            stream = io.StringIO()
-            writer = csv.DictWriter(stream, self.columns, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows([*rows, dict(row)])
-            write_atomic(self.path, stream.getvalue())
-            return True
+            yield
         finally:
             os.close(guard)
 
+    def _write(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        stream = io.StringIO()
+        writer = csv.DictWriter(stream, self.columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_atomic(self.path, stream.getvalue())
 
-def _key(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(str(row[name]) for name in KEY)
+    def _key(self, row: Mapping[str, Any]) -> tuple[str, ...]:
+        return tuple(str(row[name]) for name in self.key)
 
 
 def _mean(rows: Sequence[Mapping[str, str]], column: str, form: str) -> str:

@@ -15,15 +15,33 @@ from typing import IO, Any
 
 from checkout import commit, package
 from jobs import Job, JobFailed, lock, read_stamp, write_stamp
+from launch import Launch
 from measures import Measure, measure_of
-from recipe import USER_DIR, Recipe, expand
+from recipe import ROOT, USER_DIR, Recipe, expand
 from score import ScoreError, TestSet
 from training import BEST, LAST, checkpoint_updates, mend_last_checkpoint, train_log, training_facts, whole
 
 # Flags that change neither the model nor its output: a run that differs only in these is the same run. (Where the best
-# checkpoint is measured, that of save_interval_updates does: it says when the model is validated.)
+# checkpoint or an average is measured, that of save_interval_updates does: it says which checkpoints there are.)
 NOT_SETTINGS = {"log_interval", "save_interval_updates", "keep_interval_updates", "no_epoch_checkpoints", "num_workers"}
+AVERAGER = ROOT / "scripts" / "average.py"
 GENERATING = "generating"  # what is measured is written there, and moved when it is complete
+AVERAGED = "averaged.pt"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command of a run: `stamp` is the file that says it is finished, `subset` of the data what it measures."""
+
+    name: str  # train, average, or a measure's
+    stamp: str
+    log: str
+    doing: str
+    subset: str = "test"
+
+
+TRAIN = Step("train", "trained.json", "train.log", "trains")
+AVERAGE = Step("average", "averaged.json", "average.log", "averages its checkpoints")
 
 
 @dataclass(frozen=True)
@@ -40,10 +58,20 @@ class Prepared:
     def bin(self) -> Path:
         return self.folder / "bin"
 
-    def test_set(self) -> TestSet:
-        """What a translation of the test set is scored against."""
-        raw, tok = (self.folder / kind / f"test.{self.target}" for kind in ("raw", "tok"))
-        return TestSet(raw, self.target, self.bpe, self.lowercase, tok)
+    def complete(self) -> bool:
+        """Whether all that the preparation may have to do is done: phrases come after the binarised data."""
+        return self.bin.is_dir() and (not (self.folder / "trees.txt").exists() or (self.folder / "phrases").is_dir())
+
+    def test_set(self, subset: str = "test") -> TestSet:
+        """What translations of a test set are scored against: {subset}.TARGET, or its .ref0, .ref1, …"""
+        raw, tok = (self._references(kind, subset) for kind in ("raw", "tok"))
+        tokenised = (tok[0], tuple(tok[1:])) if len(tok) == len(raw) else (None, ())
+        return TestSet(raw[0], self.target, self.bpe, self.lowercase, tokenised[0], tuple(raw[1:]), tokenised[1])
+
+    def _references(self, kind: str, subset: str) -> list[Path]:
+        one = self.folder / kind / f"{subset}.{self.target}"
+        several = sorted(one.parent.glob(f"{one.name}.ref[0-9]"))
+        return several or [one]
 
     def fingerprint(self, phrases: bool = False) -> str:
         """A hash of the binarised data: other data are other results. `phrases`: of the source's phrases as well."""
@@ -78,14 +106,18 @@ def settings_hash(recipe: Recipe, data: str) -> str:
 
     That of a system with further flags (Recipe.system) changes with its architecture as well.
     """
-    best = recipe.get("checkpoint") == "best"
-    ignored = NOT_SETTINGS - {"save_interval_updates"} if best else NOT_SETTINGS
+    best, average = recipe.get("checkpoint") == "best", recipe.get("average")
+    ignored = NOT_SETTINGS - {"save_interval_updates"} if best or average else NOT_SETTINGS
     sections = {
         name: {key: str(entry.value) for key, entry in entries.items() if key not in ignored}
         for name, entries in recipe.sections.items()
     }
     if best:
         sections["checkpoint"] = {"": "best"}
+    if gpus := recipe.get("gpus"):
+        sections["gpus"] = {"": str(gpus)}
+    if average:
+        sections["average"] = {which: str(count) for which, count in average.items()}
     facts = json.dumps([sections, data], sort_keys=True)
     return hashlib.sha256(facts.encode()).hexdigest()[:8]
 
@@ -106,9 +138,10 @@ class Run:
     folder: Path
     threads: int = 1
     system: str = ""
+    launch: Launch = Launch()
     _job: Job | None = field(default=None, repr=False)
     _held: IO[str] | None = field(default=None, repr=False)
-    _step: str = "train"
+    _step: Step = TRAIN
     _log_size: int = 0  # of the training log when this process began to train
     _first: tuple[float, int] | None = None  # time and updates at its first sight of a new line there
 
@@ -133,7 +166,9 @@ class Run:
 
     @property
     def model(self) -> Path:
-        """The checkpoint that is measured: the last, or the best on the validation set where the recipe says so."""
+        """The checkpoint that is measured: as the recipe says, an average, the best by validation, or the last."""
+        if self.recipe.get("average"):
+            return self.folder / AVERAGED
         return self.folder / (BEST if self.recipe.get("checkpoint") == "best" else LAST)
 
     @property
@@ -149,8 +184,21 @@ class Run:
         return read_stamp(self.folder / "trained.json") or {}
 
     def done(self) -> bool:
-        """Both steps are finished."""
-        return all((self.folder / f"{step}.json").exists() for step in ("trained", "generated"))
+        """All steps are finished."""
+        return all((self.folder / step.stamp).exists() for step in self.steps())
+
+    def test_sets(self) -> dict[str, str]:
+        """Name → fairseq's subset of the test sets."""
+        return self.recipe.get("data", {}).get("tests", {"test": "test"})
+
+    def steps(self) -> list[Step]:
+        """What is to be done, in order."""
+        found = [TRAIN, AVERAGE] if self.recipe.get("average") else [TRAIN]
+        name, done = self.measure.step, self.measure.stamp
+        for subset in self.test_sets().values():
+            of = "" if subset == "test" else f".{subset}"
+            found.append(Step(name, f"{done}{of}.json", f"{name}{of}.log", f"is measured on {subset}", subset))
+        return found
 
     def begun(self) -> int:
         """Updates that the last whole checkpoint has, from which fairseq will continue; 0 without one."""
@@ -194,7 +242,7 @@ class Run:
     def train_argv(self) -> list[str]:
         """The command that trains."""
         return [
-            sys.executable, "-m", "fairseq_cli.train", str(self.data.bin),
+            *self.launch.command(self.folder.name), str(self.data.bin),
             "--user-dir", str(USER_DIR), "--arch", self.arch, "--seed", str(self.seed),
             *self.measure.train_flags(self),
             "--save-dir", str((self.folder / LAST).parent),
@@ -202,9 +250,21 @@ class Run:
             *self.flags("train"),
         ]  # fmt: skip
 
-    def generate_argv(self) -> list[str]:
-        """The command that measures the model on the test set."""
-        return [sys.executable, *self.measure.argv(self, self.folder / GENERATING)]
+    def average_argv(self) -> list[str]:
+        """The command that averages checkpoints."""
+        ((which, count),) = self.recipe.get("average").items()
+        written = ["--output", str(self.folder / AVERAGED)]
+        return [sys.executable, str(AVERAGER), str((self.folder / LAST).parent), f"--{which}", str(count), *written]
+
+    def generate_argv(self, subset: str = "test") -> list[str]:
+        """The command that measures the model on a test set."""
+        return [sys.executable, *self.measure.argv(self, self.folder / GENERATING, subset)]
+
+    def argv(self, step: Step) -> list[str]:
+        """The command of a step."""
+        if step == TRAIN:
+            return self.train_argv()
+        return self.average_argv() if step == AVERAGE else self.generate_argv(step.subset)
 
     def advance(self) -> bool:
         """Starts what is next or looks after what runs; True when all is finished. Raises JobFailed, or Busy."""
@@ -237,40 +297,51 @@ class Run:
     def _start(self) -> None:
         if not self.facts() and self.begun() >= self.updates:
             # Killed after the last checkpoint: fairseq would make one update more before it looks at their number.
-            write_stamp(self.folder / "trained.json", {**training_facts(self.folder), "seed": self.seed})
-        self._step = "generate" if self.facts() else "train"
+            write_stamp(self.folder / TRAIN.stamp, {**training_facts(self.folder), "seed": self.seed})
+        self._step = next(step for step in self.steps() if not (self.folder / step.stamp).exists())
         self._note_code()
-        if self._step == "train":
+        environment = self.launch.environment()
+        if self._step == TRAIN:
             log = self.folder / "train.json.log"
             self._log_size, self._first = log.stat().st_size if log.exists() else 0, None
-            self._job = Job(self.train_argv(), self.folder / "train.log", threads=self.threads, held=self._held)
-        else:
+        elif self._step != AVERAGE:
             if self.model.exists() and not whole(self.model):
                 raise JobFailed(f"{self.model}: half a file; remove {self.folder} and train this run again")
             shutil.rmtree(self.folder / GENERATING, ignore_errors=True)
             (self.folder / GENERATING).mkdir()
-            (self.folder / "generate.log").unlink(missing_ok=True)  # what is measured may stand in it
-            self._job = Job(self.generate_argv(), self.folder / "generate.log", threads=self.threads, held=self._held)
+            (self.folder / self._step.log).unlink(missing_ok=True)  # what is measured may stand in it
+            environment = self.launch.decoding_environment()
+        self._job = Job(
+            self.argv(self._step),
+            self.folder / self._step.log,
+            threads=self.threads,
+            held=self._held,
+            environment=environment,
+        )
 
     def _stamp(self) -> None:
         self._note_code()
-        if self._step == "train":
-            write_stamp(self.folder / "trained.json", {**training_facts(self.folder), "seed": self.seed})
+        step, facts = self._step, {}
+        if step == TRAIN:
+            facts = {**training_facts(self.folder), "seed": self.seed}
+        elif step == AVERAGE:
+            facts = {"average": self.recipe.get("average")}
         else:
             try:
-                found = self.measure.collect(self.folder / GENERATING, self.folder / "generate.log")
+                found = self.measure.collect(self.folder / GENERATING, self.folder / step.log, step.subset)
             except ScoreError as error:
                 raise JobFailed(str(error)) from None
-            os.replace(found, self.output)
+            os.replace(found, self.folder / found.name)
             shutil.rmtree(self.folder / GENERATING, ignore_errors=True)
-            write_stamp(self.folder / "generated.json", {"output": self.output.name})
+            facts = {"output": found.name}
+        write_stamp(self.folder / step.stamp, facts)
 
     # --- where it stands
 
     def status(self) -> str:
         """For the progress line."""
-        if self._step == "generate":
-            return f"{self.system} is measured on the test set"
+        if self._step != TRAIN:
+            return f"{self.system} {self._step.doing}"
         log = train_log(self.folder, self._log_size)
         if not log:
             return f"{self.system} starts"
@@ -284,7 +355,7 @@ class Run:
         expected = 60 * float(self.recipe.get("expect_minutes", 10))
         if self.done():
             return 0.0
-        if self._step == "generate" or (self._job is None and (self.folder / "trained.json").exists()):
+        if self._step != TRAIN or (self._job is None and (self.folder / TRAIN.stamp).exists()):
             return max(3.0, generate - (time.time() - self._job.started if self._job else 0.0))
         at = max(train_log(self.folder, self._log_size if self._job else 0), default=0)
         remaining = max(0, self.updates - at)

@@ -24,19 +24,26 @@ def run_all(
     after: float = 0.0,
     finished: Callable[[Run], None] = lambda run: None,
     failed: Callable[[Run, Exception], None] | None = None,
+    started: Callable[[Run, int], None] = lambda run, lane: None,
 ) -> None:
     """Brings all runs to their end, `lanes` at a time, in order.
 
-    `after`: seconds expected for what follows. `finished` is called for each run that ends well; `failed` for one that
-    does not, and the others go on: without it the first failure ends all and is raised. Ctrl-C ends the children.
+    `after`: seconds expected for what follows. `started` is called with a run and its lane, from 0; `finished` for each
+    run that ends well; `failed` for one that does not, and the others go on: without it the first failure ends all and
+    is raised. Ctrl-C ends the children.
     """
     waiting = list(runs)
     active: list[Run] = []
+    free = list(range(lanes))
+    lane_of: dict[int, int] = {}
     count = 0
     try:
         while waiting or active:
             while waiting and len(active) < lanes:
-                active.append(waiting.pop(0))
+                run = waiting.pop(0)
+                lane_of[id(run)] = free.pop(0)
+                started(run, lane_of[id(run)])
+                active.append(run)
             for run in list(active):
                 try:
                     if not run.advance():
@@ -47,6 +54,7 @@ def run_all(
                         raise
                     failed(run, error)
                 active.remove(run)
+                free.append(lane_of.pop(id(run)))
                 count += 1
             if not active:
                 continue

@@ -94,18 +94,19 @@ def training_facts(folder: Path) -> dict[str, Any]:
     """What checkpoint and logs say of a finished training.
 
     words_per_second: target tokens (sub-words and end of sentence) by seconds, fairseq's wps of each logging interval
-    averaged over the whole run by time. train_minutes: these intervals together (validation and saving included, start
-    not), so that an interrupted run counts as a whole one: fairseq's own wall time begins again at a resume. Both are
-    None where the training was shorter than one interval.
+    averaged over the whole run by time; steps_per_second: updates, likewise. train_minutes: these intervals together
+    (validation and saving included, start not), so that an interrupted run counts as a whole one: fairseq's own wall
+    time begins again at a resume. All three are None where the training was shorter than one interval.
     """
     words = seconds = 0.0
-    before = 0
+    timed = before = 0
     for at, entry in train_log(folder).items():
         speed = float(entry["wps"])
         if speed > 0:
             amount = float(entry["wpb"]) * (at - before)
             words += amount
             seconds += amount / speed
+            timed += at - before
         before = at
     parameters = None
     for line in (folder / "train.log").read_text(encoding="utf-8", errors="replace").splitlines():
@@ -115,5 +116,6 @@ def training_facts(folder: Path) -> dict[str, Any]:
         "updates": checkpoint_updates(folder),
         "parameters": parameters,
         "words_per_second": round(words / seconds) if seconds else None,
+        "steps_per_second": round(timed / seconds, 3) if seconds else None,
         "train_minutes": round(seconds / 60, 2) if seconds else None,
     }

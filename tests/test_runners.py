@@ -45,7 +45,7 @@ class FakeRun(runs.Run):
     def train_argv(self) -> list[str]:
         return [sys.executable, "-c", self.train_code.replace("{log}", str(self.folder / "train.json.log"))]
 
-    def generate_argv(self) -> list[str]:
+    def generate_argv(self, subset: str = "test") -> list[str]:
         return [sys.executable, "-c", self.generate_code.replace("{folder}", str(self.folder))]
 
 

@@ -1,0 +1,306 @@
+"""What a table's run consists of: its corpora, its runs, and the lines that they add to the results."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from corpus import local_folder, prepare, prepare_argv, row_data
+from jobs import Job, JobFailed
+from launch import Launch
+from progress import Progress, clock
+from recipe import Recipe, RecipeError, load_recipe
+from results import Table
+from row_measures import row_measure
+from row_nodes import announce_end
+from rows import RowRun, check_row, lines_of
+from runs import Prepared, settings_hash
+from score import ScoreError
+from smoke import mini_commands, mini_corpus_argv, small
+
+TREES_VARIABLE = "PROBING_TREES"  # a folder with {train,valid,test}.mrg or .mrg.gz
+Lines = list[dict[str, str]]
+
+
+@dataclass
+class Corpus:
+    """The data of one or more rows. `mini` is the folder of the mini corpus of a smoke run."""
+
+    recipe: Recipe
+    data: Prepared
+    local: Path | None
+    mini: Path | None
+
+    @property
+    def name(self) -> str:
+        return self.recipe.get("data")["name"]
+
+    def commands(self) -> list[list[str]]:
+        """What prepares them, in order."""
+        last = prepare_argv(self.recipe, self.data, self.mini or self.local)
+        return [*mini_commands(self.recipe, self.data, self.mini), last] if self.mini else [last]
+
+    def prepare(self, progress: Progress, after: float) -> None:
+        """Prepares the data; what is done is skipped. Raises JobFailed."""
+        for argv in self.commands()[:-1] if self.mini and not self.data.complete() else []:
+            job = Job(argv, self.mini.with_suffix(".log"), threads=1)
+            while not job.finished():
+                time.sleep(0.1)
+        prepare(self.recipe, self.data, self.mini or self.local, progress, after=after, threads=1)
+
+
+@dataclass
+class Plan:
+    """All runs of a table. `rows` are the recipes as they stand in configs/, by name."""
+
+    paper: str
+    rows: dict[str, Recipe]
+    seeds: list[int] | None
+    launch: Launch
+    out: Path
+    table: Table
+    smoke: bool
+    with_baselines: bool
+    corpora: list[Corpus]
+    runs: list[RowRun] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def here(self, stated: Recipe) -> Recipe:
+        """The recipe as it runs on this machine."""
+        recipe = self.basis(stated)
+        return recipe if recipe.get("lead") else self.launch.adapt(recipe)
+
+    def basis(self, stated: Recipe) -> Recipe:
+        """The recipe that names the settings: the row's own, in a smoke run made small."""
+        return small(stated) if self.smoke else stated
+
+    def make_runs(self) -> None:
+        """Makes the runs; rows that are one training and one measure share theirs. The data must be there."""
+        found: dict[tuple[Path, str], RowRun] = {}
+        for name, stated in self.rows.items():
+            if name in self.failures:
+                continue
+            for seed in self._seeds_of(stated):
+                run = self._run(name, stated, seed)
+                found.setdefault((run.folder, stated.get("metric")), run).rows.append(name)
+        self.runs = list(found.values())
+
+    def _seeds_of(self, stated: Recipe) -> list[int]:
+        seeds = self.seeds or stated.get("seeds", [1])
+        return seeds[:1] if stated.get("lead") else seeds
+
+    def _run(self, name: str, stated: Recipe, seed: int) -> RowRun:
+        recipe = self.here(stated)
+        data = row_data(recipe, self.out)
+        arch = recipe.get("architecture", "")
+        basis = self.basis(stated)
+        settings = settings_hash(basis, data.fingerprint_for(recipe))
+        folder = self.out / self.paper / f"{arch or name}.{settings}.seed{seed}"
+        threads = recipe.get("threads", 1)
+        run = RowRun(recipe, arch, seed, data, folder, threads, name, self.launch, stated=basis, narrow=self.smoke)
+        run.trees = self._trees() if recipe.get("probing") else None
+        run.leader = self.out / self.paper / ".training.json"
+        return run
+
+    def _trees(self) -> Path | None:
+        if self.smoke:
+            return self.out / "mini" / "probing"
+        return Path(os.environ[TREES_VARIABLE]).resolve() if os.environ.get(TREES_VARIABLE) else None
+
+    def baseline_run(self, row: str, run: RowRun) -> RowRun | None:
+        """The run of a row's baseline with the same seed, of this table or another."""
+        name = self.rows[row].get("baseline")
+        return self._run(name, baseline_recipe(self.rows[row]), run.seed) if name else None
+
+    # --- what is there, what is to be done
+
+    def lines(self, row: str, run: RowRun) -> Lines:
+        """The lines of the results that a row has with a run's seed and settings."""
+        wanted = (row, str(run.seed), run.settings)
+        return [line for line in self.table.rows() if (line["row"], line["seed"], line["settings"]) == wanted]
+
+    def to_do(self) -> list[RowRun]:
+        """The runs without lines, and where all rows are wanted the baselines of other tables, first."""
+        missing = [run for run in self.runs if not all(self.lines(row, run) for row in run.rows)]
+        if not self.with_baselines:
+            return missing
+        own = {run.folder for run in self.runs}
+        further: dict[Path, RowRun] = {}
+        for run in missing:
+            for row in run.rows:
+                other = self.baseline_run(row, run)
+                if other is not None and other.folder not in own and not other.done():
+                    other.rows = other.rows or [self.rows[row].get("baseline")]
+                    further.setdefault(other.folder, other)
+        return [*further.values(), *missing]
+
+    def notes(self) -> list[str]:
+        """What a user may want to know before it begins."""
+        if self.with_baselines:
+            return []
+        absent = set()
+        for run in self.to_do():
+            for row in run.rows:
+                other = self.baseline_run(row, run)
+                if other is not None and not other.done() and self.rows[row].get("baseline") not in self.rows:
+                    absent.add(self.rows[row].get("baseline"))
+        return [f"{name} is not trained: its difference is added when it is" for name in sorted(absent)]
+
+    # --- what is finished
+
+    def record(self, run: RowRun) -> str:
+        """Scores a finished run, and those that waited for it as their baseline. Returns a line for reading."""
+        for row in run.rows:
+            if row in self.rows:
+                self._append(row, run)
+        for other in self.runs:
+            for row in other.rows:
+                waits = self.rows[row].get("baseline") in run.rows and other.seed == run.seed and other is not run
+                if waits and other.done():
+                    self._append(row, other)
+        return f"{', '.join(run.rows)} (seed {run.seed}): {self._headline(run)}"
+
+    def record_all(self) -> None:
+        """The lines of what was trained and decoded before, and differences to baselines that are there by now."""
+        for run in self.runs:
+            for row in run.rows if run.done() else []:
+                self._append(row, run)
+
+    def _append(self, row: str, run: RowRun) -> None:
+        baseline = self.baseline_run(row, run)
+        if baseline is not None and not (baseline.done() and run.row_measure.compares):
+            baseline = None
+        lines = self.lines(row, run)
+        if lines and (baseline is None or any(line["difference"] for line in lines)):
+            return
+        try:
+            self.table.put(lines_of(row, self.basis(self.rows[row]), run, self.launch, baseline))
+        except ScoreError as error:
+            self.failures[row] = str(error)
+
+    def _headline(self, run: RowRun) -> str:
+        row = next((row for row in run.rows if row in self.rows), None)
+        if row is None:
+            return "trained and decoded, as a baseline"
+        found = {line["metric"]: line["score"] for line in self.lines(row, run)}
+        metric = self.rows[row].get("metric")
+        shown = {metric: found[metric]} if metric in found else dict(list(found.items())[:3])
+        return ", ".join(f"{name} {score}" for name, score in shown.items()) or "not scored"
+
+    def failed(self, run: RowRun, error: Exception) -> None:
+        """Keeps what went wrong for the end."""
+        for row in run.rows:
+            self.failures[row] = str(error)
+
+    def report(self, progress: Progress) -> int:
+        """Says how it ended; returns the exit status."""
+        progress.say(f"finished in {clock(progress.elapsed())}")
+        announce_end(self.launch, self.out / self.paper / ".training.json")
+        for run in self.runs:
+            for row in run.rows:
+                if row not in self.failures:
+                    print(f"{row} (seed {run.seed}): {self._headline(run)}")
+        for row, error in self.failures.items():
+            print(f"table: failed: {row}: {error}", file=sys.stderr)
+        return 1 if self.failures else 0
+
+
+def baseline_recipe(stated: Recipe) -> Recipe:
+    """The recipe of a row's baseline."""
+    recipe = load_recipe(stated.path.with_name(f"{stated.get('baseline')}.yaml"))
+    check_row(recipe.name, recipe)
+    # Measured as the row is: the baseline of a row of another table may be known there for another number.
+    return recipe if type(row_measure(recipe)) is type(row_measure(stated)) else _measured_as(recipe, stated)
+
+
+def _measured_as(recipe: Recipe, stated: Recipe) -> Recipe:
+    return replace(recipe, meta={**recipe.meta, "metric": stated.get("metric")})
+
+
+def make_plan(
+    paper: str,
+    rows: dict[str, Recipe],
+    seeds: list[int] | None,
+    launch: Launch,
+    out: Path,
+    table: Table,
+    local: list[str],
+    smoke: bool,
+    with_baselines: bool,
+) -> Plan:
+    """The plan, and every flag of every row checked before anything starts. Raises RecipeError."""
+    plan = Plan(paper, rows, seeds, launch, out, table, smoke, with_baselines, [])
+    given = _folders(local, rows)
+    corpora: dict[Path, Corpus] = {}
+    for stated in rows.values():
+        recipe = plan.here(stated)
+        data = row_data(recipe, out)
+        if data.folder in corpora:
+            continue
+        name = recipe.get("data")["name"]
+        mini = out / "mini" / name if smoke else None
+        corpora[data.folder] = Corpus(recipe, data, None if smoke else local_folder(recipe, given.get(name)), mini)
+    plan.corpora = list(corpora.values())
+    plan.make_runs()
+    for run in plan.runs:
+        for step in run.steps():
+            run.argv(step)
+    plan.runs = []
+    return plan
+
+
+def _folders(local: list[str], rows: dict[str, Recipe]) -> dict[str, str]:
+    """Corpus → the folder given for it."""
+    names = list(dict.fromkeys(recipe.get("data")["name"] for recipe in rows.values()))
+    found = {}
+    for value in local:
+        name, equals, folder = value.partition("=")
+        if not equals:
+            if len(names) > 1:
+                raise RecipeError(
+                    f"--local {value}: these rows have several corpora: give NAME=DIR, of {', '.join(names)}"
+                )
+            name, folder = names[0], value
+        if name not in names:
+            raise RecipeError(f"--local {value}: these rows have no corpus {name}: there are {', '.join(names)}")
+        found[name] = folder
+    return found
+
+
+def prepare_all(plan: Plan, progress: Progress) -> None:
+    """Prepares the corpora; rows whose corpus cannot be prepared have failed. Raises JobFailed where none can."""
+    minutes = sum(recipe.get("expect_minutes", 10) for recipe in map(plan.here, plan.rows.values()))
+    for corpus in plan.corpora:
+        try:
+            corpus.prepare(progress, 60.0 * minutes)
+        except (JobFailed, RecipeError) as error:
+            for name, stated in plan.rows.items():
+                if row_data(plan.here(stated), plan.out).folder == corpus.data.folder:
+                    plan.failures[name] = str(error)
+            progress.say(f"data {corpus.name}: {error}")
+    _mini_trees(plan)
+
+
+def _mini_trees(plan: Plan) -> None:
+    """The trees that a smoke run of probing takes."""
+    wants = any(recipe.get("probing") for recipe in plan.rows.values())
+    folder = plan.out / "mini" / "probing"
+    if plan.smoke and wants and not folder.is_dir():
+        job = Job(mini_corpus_argv("probing", folder), folder.with_suffix(".log"), threads=1)
+        while not job.finished():
+            time.sleep(0.1)
+
+
+def start_anew(runs: list[RowRun], progress: Progress) -> None:
+    """Puts aside what unfinished runs have trained so far."""
+    for run in runs:
+        if run.folder.is_dir() and not run.done():
+            number = 1
+            while (aside := run.folder.with_name(f"{run.folder.name}.aside{number}")).exists():
+                number += 1
+            shutil.move(run.folder, aside)
+            progress.say(f"{', '.join(run.rows)}: begins anew; the old training is in {aside}")

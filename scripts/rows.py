@@ -1,0 +1,165 @@
+"""The rows of a paper's table: configs/<paper>/<table>_<row>.yaml, and the runs that measure them."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+from collections.abc import Container
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from checkout import commit
+from launch import Launch, batch_of
+from recipe import ROOT, SIZE_KEY, Recipe, RecipeError, load_recipe, nearest
+from row_measures import OF_TRAINING, Measurement, Probing, RowMeasure, row_measure
+from row_nodes import announce
+from runs import TRAIN, Run, Step, settings_hash
+from smoke import narrow_flags
+from summary import PACKAGE, hardware, versions
+
+CONFIGS = ROOT / "configs"
+KEY = ("row", "seed", "settings", "metric")
+COLUMNS = (
+    "row", "architecture", "baseline", "seed", "metric", "score", "difference", "p_value", "signature",
+    "updates", "parameters", "averaged", "gpus", "batch_tokens", "precision",
+    "words_per_second", "steps_per_second", "train_minutes", "settings", "commit", "hardware",
+    "torch", "fairseq", "package", "date",
+)  # fmt: skip
+
+
+def tables(paper: str) -> list[str]:
+    """The tables and figures of a paper that have rows."""
+    return sorted({path.stem.split("_", 1)[0] for path in (CONFIGS / paper).glob("*_*.yaml")})
+
+
+def load_rows(paper: str, table: str, chosen: list[str] | None) -> dict[str, Recipe]:
+    """Name → recipe of the rows of a table, or of the `chosen` ones; baselines first. Raises RecipeError.
+
+    A name is that of the file, with or without the table's.
+    """
+    if table not in tables(paper):
+        raise RecipeError(f"{paper} {table}: no such table; {paper} has {', '.join(tables(paper)) or 'none'}")
+    paths = sorted((CONFIGS / paper).glob(f"{table}_*.yaml"))
+    found = {path.stem: load_recipe(path) for path in paths}
+    for name, recipe in found.items():
+        check_row(name, recipe)
+    ordered = dict(sorted(found.items(), key=lambda item: item[1].get("baseline") is not None))
+    if chosen is None:
+        return ordered
+    full = [name if name in found else f"{table}_{name}" for name in chosen]
+    for name, given in zip(full, chosen, strict=True):
+        if name not in found:
+            raise RecipeError(f"--rows {given}: {paper} {table} has {', '.join(found)}{nearest(name, found)}")
+    return {name: recipe for name, recipe in ordered.items() if name in full}
+
+
+def check_row(name: str, recipe: Recipe) -> None:
+    """Raise RecipeError where a row lacks what every row has, or names a baseline that is not there."""
+    needed = ("label", "metric", "data", *(() if recipe.get("lead") else ("architecture", "gpus")))
+    for key in needed:
+        if recipe.get(key) is None:
+            raise RecipeError(f"{recipe.path}: a row of a table needs the key {key!r}")
+    baseline = recipe.get("baseline")
+    if baseline is not None and not recipe.path.with_name(f"{baseline}.yaml").is_file():
+        raise RecipeError(f"{recipe.path}: baseline {baseline}: there is no {baseline}.yaml beside it")
+    row_measure(recipe)
+
+
+@dataclass
+class RowRun(Run):
+    """The run of a row with one seed. `recipe` is what runs here; `stated` is the row's own, which names the settings.
+
+    A row of probing from scratch has no training of its own, and one of leading sentences no step at all.
+    """
+
+    stated: Recipe | None = None
+    narrow: bool = False  # of a smoke run
+    trees: Path | None = None  # of probing
+    leader: Path | None = None  # where machine 0 of several says what it trains
+    rows: list[str] = field(default_factory=list)  # that this run measures
+
+    @property
+    def settings(self) -> str:
+        return settings_hash(self.stated or self.recipe, self.data.fingerprint_for(self.recipe))
+
+    @functools.cached_property
+    def row_measure(self) -> RowMeasure:
+        return row_measure(self.recipe)
+
+    @property
+    def measure(self) -> RowMeasure:  # type: ignore[override]
+        return self.row_measure
+
+    def steps(self) -> list[Step]:
+        if self.recipe.get("lead"):
+            return []
+        steps = super().steps()
+        scratch = self.recipe.get("probing", {}).get("training") == "scratch"
+        return [step for step in steps if step.name == Probing.step] if scratch else steps
+
+    def _start(self) -> None:
+        super()._start()
+        if self._step == TRAIN and self.leader is not None:
+            announce(self.launch, self.leader, self.folder)
+
+    def train_argv(self) -> list[str]:
+        return super().train_argv() + (narrow_flags(self.arch) if self.narrow else [])
+
+    def encoder_flags(self) -> list[str]:
+        """The flags of the variant, as probing from scratch takes them."""
+        variant = self.arch.removeprefix("transformer_").split("_")[0] + "_"
+        flags = self.recipe.sections["train"].items()
+        words = [(f"--{key.replace('_', '-')}", entry.value) for key, entry in flags if key.startswith(variant)]
+        found = [word for option, value in words for word in ([option] if value is True else [option, str(value)])]
+        narrow = narrow_flags(self.arch) if self.narrow else []
+        return found + [word for word in narrow if not SIZE_KEY.match(word.lstrip("-")) or "decoder" not in word]
+
+    def measurements(self, baseline: Run | None, wanted: Container[str] = ()) -> list[Measurement]:
+        """What the row's measure finds, and of the training what is `wanted`."""
+        found = self.row_measure.measurements(self, baseline)
+        facts = self.facts()
+        for metric in OF_TRAINING:
+            if metric in wanted and facts.get(metric) is not None:
+                found.append(Measurement(metric, float(facts[metric])))
+        return found
+
+
+def lines_of(row: str, recipe: Recipe, run: RowRun, launch: Launch, baseline: RowRun | None) -> list[dict[str, str]]:
+    """The lines of the results file for a finished run: one a metric."""
+    trained: dict[str, Any] = run.facts()
+    found = versions()
+    kind = "cpu" if launch.cpu else "gpu"
+    same: dict[str, Any] = {
+        "row": row,
+        "architecture": recipe.get("architecture", ""),
+        "baseline": recipe.get("baseline") or "",
+        "seed": run.seed,
+        **{key: trained.get(key) for key in ("updates", "parameters", "words_per_second", "steps_per_second")},
+        "train_minutes": trained.get("train_minutes"),
+        "averaged": " ".join(f"{which} {count}" for which, count in (recipe.get("average") or {}).items()),
+        "gpus": 0 if launch.cpu else launch.world,
+        "batch_tokens": batch_of(recipe, launch).total if trained else "",
+        "precision": launch.precision,
+        "settings": run.settings,
+        "commit": run.commit() or commit(),
+        "hardware": hardware(kind, run.threads),
+        "torch": found["torch"],
+        "fairseq": found["fairseq"],
+        "package": found[PACKAGE],
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+    }
+    lines = []
+    for m in run.measurements(baseline, recipe.get("paper", {})):
+        own = {"metric": m.metric, "score": _number(m.score), "signature": m.signature}
+        own |= {"difference": _number(m.difference), "p_value": _number(m.p_value, 4)}
+        lines.append({name: _text({**same, **own}.get(name)) for name in COLUMNS})
+    return lines
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)

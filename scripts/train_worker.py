@@ -1,0 +1,51 @@
+#!/usr/bin/env python
+"""One process of a fairseq training that torchrun has started.
+
+    torchrun --nproc-per-node N scripts/train_worker.py DATA … (arguments of fairseq-train)
+
+fairseq alone takes torchrun's variables only where it sees GPUs, and where it sees one on each of several machines it
+trains on each of them by itself. Here they become flags, so that a CPU works as well.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+
+def worker_argv(argv: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """The arguments of this process: its place among the others; all but the first write no log file.
+
+    Raises KeyError where torchrun's variables are missing.
+    """
+    rank = environment["RANK"]
+    places = {
+        "--distributed-init-method": "env://",
+        "--distributed-world-size": environment["WORLD_SIZE"],
+        "--distributed-rank": rank,
+        "--device-id": environment["LOCAL_RANK"],
+    }
+    if "--cpu" in argv:
+        places |= {"--distributed-backend": "gloo", "--ddp-backend": "legacy_ddp"}
+    own = list(argv)
+    if rank != "0" and "--log-file" in own:
+        at = own.index("--log-file")
+        del own[at : at + 2]
+    return [*own, *(word for pair in places.items() for word in pair), "--distributed-no-spawn"]
+
+
+def main() -> int:
+    try:
+        sys.argv[1:] = worker_argv(sys.argv[1:], os.environ)
+    except KeyError as missing:
+        print(f"train_worker: error: ${missing.args[0]} is not set: start it with torchrun", file=sys.stderr)
+        return 2
+    from fairseq_cli.train import cli_main  # first of fairseq's, or its log loses its format
+
+    cli_main()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
