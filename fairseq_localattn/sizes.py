@@ -53,6 +53,20 @@ def transformer_localattn_summarization(args: Any) -> None:
     _set_sizes(args, dim=768, ffn=3072, heads=12, layers=6)
 
 
+def _register_deeper(layers: int) -> None:
+    """fairseq's transformer_wmt_en_de with more layers in both stacks: systems of Table 4 of Nguyen et al. 2020."""
+
+    def deeper(args: Any) -> None:
+        set_missing(args, encoder_layers=layers, decoder_layers=layers)
+        ARCH_CONFIG_REGISTRY["transformer_wmt_en_de"](args)
+
+    register_model_architecture("transformer", f"transformer_localattn_wmt_en_de_{layers}_layers")(deeper)
+
+
+_register_deeper(7)
+_register_deeper(8)
+
+
 def _set_lm_sizes(args: Any, dim: int, ffn: int, heads: int, layers: int) -> None:
     """Sizes of a language model, where the command line has not set them; then fairseq's defaults for the rest."""
     sizes = {"embed_dim": dim, "ffn_embed_dim": ffn, "attention_heads": heads, "layers": layers}

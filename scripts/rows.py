@@ -11,7 +11,7 @@ from typing import Any
 
 from checkout import commit
 from launch import Launch, batch_of
-from recipe import ROOT, SIZE_KEY, Recipe, RecipeError, load_recipe, nearest
+from recipe import ROOT, Recipe, RecipeError, load_recipe, nearest
 from row_measures import OF_TRAINING, Measurement, Probing, RowMeasure, row_measure
 from row_nodes import announce
 from runs import TRAIN, Run, Step, settings_hash
@@ -107,13 +107,14 @@ class RowRun(Run):
         return super().train_argv() + (narrow_flags(self.arch) if self.narrow else [])
 
     def encoder_flags(self) -> list[str]:
-        """The flags of the variant, as probing from scratch takes them."""
+        """The flags of the variant and dropout, as probing from scratch takes them."""
         variant = self.arch.removeprefix("transformer_").split("_")[0] + "_"
         flags = self.recipe.sections["train"].items()
-        words = [(f"--{key.replace('_', '-')}", entry.value) for key, entry in flags if key.startswith(variant)]
+        own = [(key, entry.value) for key, entry in flags if key.startswith(variant) or key == "dropout"]
+        words = [(f"--{key.replace('_', '-')}", value) for key, value in own]
         found = [word for option, value in words for word in ([option] if value is True else [option, str(value)])]
-        narrow = narrow_flags(self.arch) if self.narrow else []
-        return found + [word for word in narrow if not SIZE_KEY.match(word.lstrip("-")) or "decoder" not in word]
+        narrow = narrow_flags(self.arch, ("encoder",)) if self.narrow else []
+        return found + narrow
 
     def measurements(self, baseline: Run | None, wanted: Container[str] = ()) -> list[Measurement]:
         """What the row's measure finds, and of the training what is `wanted`."""

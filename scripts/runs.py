@@ -116,6 +116,8 @@ def settings_hash(recipe: Recipe, data: str) -> str:
         sections["checkpoint"] = {"": "best"}
     if gpus := recipe.get("gpus"):
         sections["gpus"] = {"": str(gpus)}
+    if recipe.get("probing", {}).get("training") == "scratch":  # its encoder is that of no translation model
+        sections["probing"] = {"": "scratch"}
     if average:
         sections["average"] = {which: str(count) for which, count in average.items()}
     facts = json.dumps([sections, data], sort_keys=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def small(recipe: Recipe) -> Recipe:
     return replace(recipe, meta=meta)
 
 
-def narrow_flags(architecture: str) -> list[str]:
+def narrow_flags(architecture: str, sides: Sequence[str] = ("encoder", "decoder")) -> list[str]:
     """Flags that make an architecture narrow: its heads and layers stay, a head has 8 channels, the FFN is 2·d."""
     sys.path.insert(0, str(ROOT))
     from fairseq.models import ARCH_CONFIG_REGISTRY
@@ -51,7 +52,7 @@ def narrow_flags(architecture: str) -> list[str]:
     args = Namespace()
     ARCH_CONFIG_REGISTRY[architecture](args)
     flags: list[str] = []
-    for side in ("encoder", "decoder"):
+    for side in sides:
         heads = getattr(args, f"{side}_attention_heads", None)
         if heads is not None:
             dim = HEAD_DIM * heads

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Figure 2 of Yang et al. 2019, BLEU by window and by number of heads: prepares the data, trains, decodes and scores its rows, configs/csan/fig2_*.yaml.
+#
+#   scripts/csan/fig2.sh [--rows a,b] [--seeds 1,2] [--gpus N] [--smoke] [--dry-run] ...    (--help: all options)
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+[[ -x $PY ]] || die "no Python at $PY: run scripts/setup.sh first"
+exec "$PY" "$REPO/scripts/table.py" csan fig2 "$@"

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Table 5 of Nguyen et al. 2020, classification, SST, IMDB and SVA: prepares the data, trains, decodes and scores its rows, configs/diffwin/table5_*.yaml.
+#
+#   scripts/diffwin/table5.sh [--rows a,b] [--seeds 1,2] [--gpus N] [--smoke] [--dry-run] ...    (--help: all options)
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+[[ -x $PY ]] || die "no Python at $PY: run scripts/setup.sh first"
+exec "$PY" "$REPO/scripts/table.py" diffwin table5 "$@"
