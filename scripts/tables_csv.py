@@ -1,0 +1,144 @@
+"""What the tables of the READMEs share: CSV files read with their line numbers, numbers as text, Markdown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+NOTHING = "—"  # there is no such number
+NOT_MEASURED = "not measured"
+
+
+class TableError(ValueError):
+    """A table that cannot be made; the message names the file, and the line where there is one."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a CSV file. `where` is 'file:line'."""
+
+    where: str
+    values: Mapping[str, str]
+
+    def __getitem__(self, column: str) -> str:
+        return self.values.get(column, "")
+
+    def number(self, column: str) -> float:
+        """The number in a column. TableError where there is none."""
+        try:
+            value = float(self[column])
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise TableError(f"{self.where}: {column} must be a number, not {self[column]!r}")
+        return value
+
+    def number_or_none(self, column: str) -> float | None:
+        """The same, or None where the column is empty."""
+        return self.number(column) if self[column] else None
+
+
+def read_lines(path: Path, needed: Sequence[str], key: Sequence[str]) -> list[Line]:
+    """The lines of a CSV file with at least the columns `needed`, in which no `key` comes twice. Raises TableError."""
+    try:
+        reader = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError) as error:
+        raise TableError(f"{path}: cannot be read: {error}") from None
+    header = next(reader, [])
+    missing = [name for name in needed if name not in header]
+    if missing:
+        raise TableError(f"{path}:1: lacks the column(s) {', '.join(missing)}")
+    lines: list[Line] = []
+    seen: dict[tuple[str, ...], int] = {}
+    for cells in reader:
+        where = f"{path}:{reader.line_num}"
+        if len(cells) != len(header):
+            raise TableError(f"{where}: {len(cells)} columns, where the first line has {len(header)}")
+        line = Line(where, dict(zip(header, cells, strict=True)))
+        values = tuple(line[name] for name in key)
+        if values in seen:
+            said = ", ".join(f"{name} {value}" for name, value in zip(key, values, strict=True))
+            raise TableError(f"{where}: {said}: is on line {seen[values]} already")
+        seen[values] = reader.line_num
+        lines.append(line)
+    return lines
+
+
+def groups(lines: Iterable[Line], *columns: str) -> dict[tuple[str, ...], list[Line]]:
+    """The lines by the values of some columns, in the order of their first line; within each by seed."""
+    found: dict[tuple[str, ...], list[Line]] = {}
+    for line in lines:
+        found.setdefault(tuple(line[name] for name in columns), []).append(line)
+    return {key: sorted(group, key=lambda line: natural(line["seed"])) for key, group in found.items()}
+
+
+def distinct(lines: Iterable[Line], column: str) -> list[str]:
+    """The values of a column, each once, in the lines' order, without the empty one."""
+    return [value for value in dict.fromkeys(line[column] for line in lines) if value]
+
+
+def seeds_of(lines: Iterable[Line]) -> list[str]:
+    """The seeds of these lines, in order."""
+    return sorted(distinct(lines, "seed"), key=natural)
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """A key that sorts names as one reads them: window_3 before window_11."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name) if part]
+
+
+# --- numbers as text
+
+
+def mean_and_sd(values: Sequence[float], digits: int = 2) -> str:
+    """'38.04 ± 0.27': mean and standard deviation of a sample; of one value nothing but itself."""
+    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.{digits}f}{spread}"
+
+
+def mean_change(values: Sequence[float]) -> str:
+    """'+1.22': the mean with its sign; nothing of no values."""
+    return f"{statistics.mean(values):+.2f}" if values else ""
+
+
+def p_value(line: Line) -> str:
+    """'0.012' from the column p_value; '<0.001' for less; nothing where it is empty."""
+    value = line.number_or_none("p_value")
+    if value is None:
+        return ""
+    return f"{value:.3f}" if value >= 0.0005 else "<0.001"
+
+
+def millions(parameters: float, digits: int | None = None) -> str:
+    """'36.8M', and '1.91M' below ten."""
+    digits = (1 if parameters >= 1e7 else 2) if digits is None else digits
+    return f"{parameters / 1e6:.{digits}f}M"
+
+
+def decimals(values: Iterable[float]) -> int:
+    """How many decimals numbers have as they are written, at most: 1 for 36.3 and 27."""
+    return max((len(f"{value:.10f}".rstrip("0").partition(".")[2]) for value in values), default=0)
+
+
+def by_seed(lines: Sequence[Line], seeds: Sequence[str], text: Mapping[str, str]) -> str:
+    """One value a seed, '38.23, 37.85', with a dash for a seed that is missing; nothing where all are."""
+    of = {line["seed"]: text.get(line.where, "") for line in lines}
+    values = [of.get(seed, "") for seed in seeds]
+    return ", ".join(value or NOTHING for value in values) if any(values) else ""
+
+
+# --- Markdown
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table without the columns that are empty in every row."""
+    kept = [i for i in range(len(header)) if any(row[i] for row in rows)]
+    lines = [[header[i] for i in kept], *([row[i].replace("|", "\\|") for i in kept] for row in rows)]
+    text = [("| " + " | ".join(cells) + " |").replace("|  |", "| |").replace("|  |", "| |") for cells in lines]
+    return "\n".join([text[0], "|" + "---|" * len(kept), *text[1:]])
