@@ -4,7 +4,9 @@
 # complete: a folder without .part is finished work, and a killed preparation continues with the first step that is missing.
 #
 #   OUT/raw  {train,valid,test}.{src,tgt}: checked raw text (lower-cased on request; then raw/cased holds the original)
-#   OUT/tok  Moses-tokenised        OUT/bpe  joint BPE, with its codes        OUT/bin  for fairseq, joined dictionary
+#   OUT/tok  tokenised        OUT/bpe  in subwords, with their codes        OUT/bin  for fairseq
+#
+# Further test sets are test1, test2, …: a preparation that has some names them in SPLITS.
 
 PREP_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$PREP_DIR/../scripts/lib.sh"
@@ -74,6 +76,8 @@ open_out() {
   fi
   for step in $STEPS; do if [[ -d $out/$step ]]; then complete=1; fi; done
   if [[ -z $complete ]]; then
+    # What a stopped step with other options has left is of no use.
+    if [[ -e $out/options.txt && $(cat "$out/options.txt") != "$options" ]]; then rm -rf "$out"/*.part; fi
     printf '%s\n' "$options" >"$out/options.txt.part"
     mv "$out/options.txt.part" "$out/options.txt"
   elif [[ $(cat "$out/options.txt") != "$options" ]]; then
@@ -83,12 +87,17 @@ open_out() {
 
 # step OUT NAME TITLE COMMAND…: run COMMAND… OUT/NAME.part unless OUT/NAME is complete.
 step() {
+  [[ -d $1/$2 ]] || rm -rf "$1/$2.part"
+  long_step "$@"
+}
+
+# long_step OUT NAME TITLE COMMAND…: a step whose command goes on with what a stopped run has left in OUT/NAME.part.
+long_step() {
   local out=$1 name=$2 title=$3 begin=$SECONDS
   shift 3
   [[ -d $out/$name ]] && return
   say "$title"
-  rm -rf "$out/$name.part"
-  mkdir "$out/$name.part"
+  mkdir -p "$out/$name.part"
   "$@" "$out/$name.part"
   mv "$out/$name.part" "$out/$name"
   say "$title: done in $((SECONDS - begin)) s"
@@ -106,29 +115,49 @@ tokenize_all() {
   done
 }
 
-# joint_bpe TOK SRC TGT MERGES PART: learn on the training text of both languages, apply to every split.
+# learn_codes MERGES CODES TEXT…: BPE of all texts together; CODES appears when it is complete.
+learn_codes() {
+  local merges=$1 codes=$2
+  shift 2
+  [[ -e $codes ]] || "$PYTHON" "$PREP_DIR/subwords.py" learn "$codes" --merges "$merges" "$@"
+}
+
+# apply_codes CODES TEXT OUT WORKERS: goes on where a stopped run of the same long_step was.
+apply_codes() {
+  "$PYTHON" "$PREP_DIR/subwords.py" apply "$1" "$2" "$3" --workers "$4" --resume
+}
+
+# joint_bpe TOK SRC TGT MERGES [WORKERS] PART: learn on the training text of both languages, apply to every split.
 joint_bpe() {
-  local tok=$1 src=$2 tgt=$3 merges=$4 part=$5 split lang
-  # learn_bpe and apply_bpe, not subword_nmt.subword_nmt: run with -m, that one does nothing and succeeds.
-  cat "$tok/train.$src" "$tok/train.$tgt" >"$part/train.joint"
-  "$PYTHON" -W ignore -m subword_nmt.learn_bpe -s "$merges" <"$part/train.joint" >"$part/codes" 2>"$part/learn.log" ||
-    die "learning BPE failed: $(tail -n 1 "$part/learn.log")"
-  rm "$part/train.joint" "$part/learn.log"
+  local tok=$1 src=$2 tgt=$3 merges=$4 workers=1 part=${*: -1} split lang
+  if [[ $# == 6 ]]; then workers=$5; fi
+  learn_codes "$merges" "$part/codes" "$tok/train.$src" "$tok/train.$tgt"
   for split in $SPLITS; do
     for lang in "$src" "$tgt"; do
-      "$PYTHON" -W ignore -m subword_nmt.apply_bpe -c "$part/codes" <"$tok/$split.$lang" >"$part/$split.$lang"
+      apply_codes "$part/codes" "$tok/$split.$lang" "$part/$split.$lang" "$workers"
       [[ $(wc -l <"$part/$split.$lang") == $(wc -l <"$tok/$split.$lang") ]] ||
         die "BPE changed the number of lines of $tok/$split.$lang"
     done
   done
 }
 
-# binarize BPE SRC TGT WORKERS PART: fairseq-preprocess with one dictionary; serves both directions of translation.
+# binarize BPE SRC TGT WORKERS [OPTION…] PART: fairseq-preprocess of every split. With one dictionary, which serves both
+# directions of translation; with OPTIONs of its own instead: `separate` for two dictionaries, others go to fairseq.
 binarize() {
-  local bpe=$1 src=$2 tgt=$3 workers=$4 part=$5
-  "$PYTHON" -m fairseq_cli.preprocess --source-lang "$src" --target-lang "$tgt" --joined-dictionary \
-    --trainpref "$bpe/train" --validpref "$bpe/valid" --testpref "$bpe/test" \
-    --destdir "$part" --workers "$workers" >"$part/console.log" 2>&1 ||
+  local bpe=$1 src=$2 tgt=$3 workers=$4 part=${*: -1} options=("${@:5:$#-5}") tests="" split lang lines
+  if [[ ${#options[@]} == 0 ]]; then options=(--joined-dictionary); fi
+  if [[ ${options[0]} == separate ]]; then options=("${options[@]:1}"); fi
+  for split in $SPLITS; do if [[ $split == test* ]]; then tests+=${tests:+,}$bpe/$split; fi; done
+  "$PYTHON" "$PREP_DIR/watch.py" "binarise" "$part" "$part/console.log" \
+    "$PYTHON" -m fairseq_cli.preprocess --source-lang "$src" --target-lang "$tgt" ${options[@]+"${options[@]}"} \
+    --trainpref "$bpe/train" --validpref "$bpe/valid" --testpref "$tests" --destdir "$part" --workers "$workers" ||
     die "fairseq-preprocess failed: $(tail -n 1 "$part/console.log")"
+  for split in $SPLITS; do
+    for lang in "$src" "$tgt"; do
+      lines=$(($(wc -l <"$bpe/$split.$lang")))
+      grep -qF "$bpe/$split.$lang: $lines sents" "$part/console.log" ||
+        die "fairseq-preprocess has not made $lines sentences of $bpe/$split.$lang: see $part/console.log"
+    done
+  done
   rm "$part/console.log" # preprocess.log holds the same
 }

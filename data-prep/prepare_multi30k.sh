@@ -2,6 +2,7 @@
 # Prepares Multi30k task 1, German-English: get, check, tokenise, joint BPE, binarise. Run again, it continues or does nothing.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$PREP_DIR/lib_fetch.sh"
 . "$PREP_DIR/lib_trees.sh"
 
 usage() {
@@ -20,43 +21,18 @@ Python: $PYTHON, else that of scripts/setup.sh, else python3.
 EOF
 }
 
-url=${MULTI30K_URL:-https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw}
+url=https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw mirror=${MULTI30K_URL:-}
 out="" local_dir=${MULTI30K_DIR:-} lowercase=0 no_checksums=0 bpe=4000 workers=$(nproc 2>/dev/null || echo 1)
 trees="" parser="" tree_files=""
 declare -A official=([train]=train [valid]=val [test]=test_2016_flickr)
 
-# download FOLDER: the six files, each under its name only when complete; an interrupted one is continued.
-download() {
-  local folder=$1 split lang name
-  command -v curl >/dev/null || die "curl is missing: install it, or give the files with --local DIR"
-  mkdir -p "$folder"
-  for split in $SPLITS; do
-    for lang in de en; do
-      name=${official[$split]}.$lang.gz
-      [[ -e $folder/$name ]] && continue
-      say "download $name"
-      # A server that refuses to continue (a complete or foreign .part) gets one attempt from the start.
-      fetch "$name" "$folder" || { rm -f "$folder/$name.part" && fetch "$name" "$folder"; } ||
-        die "download of $url/$name failed ($(tail -n 1 "$folder/curl.log")); run again to continue, or use --local DIR"
-      gzip -t "$folder/$name.part" 2>/dev/null || {
-        rm -f "$folder/$name.part" "$folder/curl.log"
-        die "$url/$name is not a whole gzip file; run again"
-      }
-      mv "$folder/$name.part" "$folder/$name"
-      rm -f "$folder/curl.log"
-    done
-  done
-}
-
-fetch() {
-  curl -fsSL --retry 3 --connect-timeout 20 --continue-at - --output "$2/$1.part" "$url/$1" 2>"$2/curl.log"
-}
-
 read_raw() {
-  local part=$1 folder=$local_dir cased=$1 split name manifest=()
+  local part=$1 folder=$local_dir cased=$1 split lang name manifest=()
   if [[ -z $folder ]]; then
     folder=$out/download
-    download "$folder"
+    for split in $SPLITS; do
+      for lang in de en; do obtain "$url/${official[$split]}.$lang.gz"; done
+    done
   fi
   [[ $checksums == 1 ]] && manifest=(--manifest "$PREP_DIR/multi30k.manifest")
   [[ $lowercase == 1 ]] && cased=$part/cased
@@ -86,7 +62,7 @@ step "$out" raw "read and check the raw text" read_raw
 cased=$out/raw
 if [[ $lowercase == 1 ]]; then cased=$out/raw/cased; fi
 step "$out" tok "tokenise" tokenize_all "$cased" de en "$lowercase" "$workers"
-step "$out" bpe "joint BPE, $bpe merges" joint_bpe "$out/tok" de en "$bpe"
+long_step "$out" bpe "joint BPE, $bpe merges" joint_bpe "$out/tok" de en "$bpe" "$workers"
 step "$out" bin "binarise" binarize "$out/bpe" de en "$workers"
 if [[ -n $trees ]]; then add_phrases "$out" "$trees" "$parser" "$tree_files" "$cased" "$lowercase" "$workers"; fi
 say "ready: $out/bin"

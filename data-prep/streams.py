@@ -35,9 +35,10 @@ class Count:
     odd: int = 0
 
 
-def read_bytes(path: Path) -> Iterator[tuple[int, bytes]]:
+def read_bytes(path: Path, open_end: bool = False) -> Iterator[tuple[int, bytes]]:
     """Yield (number from 1, line without newline) of a plain or gzip file; one line is in memory at a time.
 
+    open_end: the last line may have no newline; without it, that is a file that was cut off.
     Raises DataError for a file that is missing, empty or cut off, when it gets there.
     """
     number = 0
@@ -45,9 +46,9 @@ def read_bytes(path: Path) -> Iterator[tuple[int, bytes]]:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
             for line in stream:
                 number += 1
-                if not line.endswith(b"\n"):
+                if not line.endswith(b"\n") and not open_end:
                     raise DataError(f"{path}:{number}: no newline at the end: the file was cut off; get it again")
-                yield number, line[:-1]
+                yield number, line.removesuffix(b"\n")
     except (EOFError, gzip.BadGzipFile, zlib.error):
         raise DataError(f"{path}:{number + 1}: damaged or cut-off gzip file; get it again") from None
     except OSError as error:
@@ -56,12 +57,12 @@ def read_bytes(path: Path) -> Iterator[tuple[int, bytes]]:
         raise DataError(f"{path}: is empty")
 
 
-def decode(path: Path, number: int, line: bytes) -> str:
-    """Return the text of a line; raises DataError for invalid UTF-8, naming file, line and byte."""
+def decode(path: Path, number: int, line: bytes, encoding: str = "utf-8") -> str:
+    """Return the text of a line; raises DataError for invalid UTF-8 (…), naming file, line and byte."""
     try:
-        return line.decode("utf-8")
+        return line.decode(encoding)
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}:{number}: invalid UTF-8 at byte {error.start + 1} of the line") from None
+        raise DataError(f"{path}:{number}: invalid {encoding.upper()} at byte {error.start + 1} of the line") from None
 
 
 def read_text(path: Path) -> Iterator[tuple[int, str]]:
