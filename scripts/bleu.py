@@ -96,6 +96,14 @@ def paired_bootstrap(
     return Significance(float(p_value if p_value is not None else 1.0), float(difference), signature)
 
 
+def join_dashes(line: str) -> str:
+    """Words that Moses' -a has split at their dashes, as it leaves them without: X @-@ Y is X-Y.
+
+    WMT's training text is split so; papers' BLEU is on tokens that are not (and split_compounds() on these).
+    """
+    return line.replace(" @-@ ", "-")
+
+
 def split_compounds(line: str) -> str:
     """Parts of compounds as tokens of their own, as Perl's s{(\\S)-(\\S)}{$1 ##AT##-##AT## $2}g has them.
 

@@ -36,13 +36,18 @@ def row_data(recipe: Recipe, out: Path) -> Prepared:
 
     Here the folder's name changes with the options alone: a corpus of millions of lines is not prepared again because a
     comment of a script was mended. The preparation refuses other options for a folder, and the runs' settings know the
-    data by what is in them.
+    data by what is in them. Trees are added to data that are there, so their options do not count.
     """
     spec = recipe.get("data", {})
     for key in ("name", "prepare", *measure_of(recipe).data_keys):
         if key not in spec:
             raise RecipeError(f"{recipe.path}: data needs the key {key!r}")
-    digest = hashlib.sha256(repr(spec.get("options", [])).encode()).hexdigest()[:8]
+    options = [str(option) for option in spec.get("options", [])]
+    for option in ("--trees", "--tree-files"):
+        if option in options:
+            at = options.index(option)
+            del options[at : at + 2]
+    digest = hashlib.sha256(repr(options).encode()).hexdigest()[:8]
     return _prepared(spec, out / "data" / f"{spec['name']}.{digest}")
 
 
@@ -61,12 +66,8 @@ def _preparation(spec: dict[str, Any]) -> str:
     script = ROOT / spec["prepare"]
     digest = hashlib.sha256(repr([script.name, spec.get("options", [])]).encode())
     for path in sorted(script.parent.iterdir()):
-        if path.suffix in (".py", ".manifest") or path.name in (
-            script.name,
-            "lib.sh",
-            "lib_labelled.sh",
-            "lib_trees.sh",
-        ):
+        shared = path.suffix in (".py", ".manifest") or path.name == "checksums.txt" or path.name.startswith("lib")
+        if path == script or shared and not path.name.startswith("mini_"):
             digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:8]
 

@@ -65,6 +65,9 @@ class Launch:
             flags[self.precision] = True
         batch = batch_of(recipe, self)
         flags |= {"update_freq": [batch.update_freq], batch.key: batch.size}
+        if batch.size < recipe.flag("train", batch.key):
+            # fairseq rounds the sentences of a batch down to a multiple of 8: of small batches a large part.
+            flags["required_batch_size_multiple"] = 1
         recipe = recipe.with_flags("train", flags, f"{recipe.path}: on {self.world} process(es)")
         for section in ("generate", "eval_lm"):
             if self.cpu and section in recipe.sections:

@@ -2,7 +2,7 @@
 """Probes the encoder of a row of Table 5 of Hao et al. 2019, on tasks in the encoder's own subwords.
 
     python scripts/probe.py --data FOLDER --lang en (--encoder CHECKPOINT | --arch ARCH [--flag=…]) --trees DIR
-                            --work DIR --out DIR [--seed N] [--cpu]
+                            --work DIR --out DIR [--seed N] [--epochs N] [--cpu]
 
 FOLDER holds what the data preparation of the encoder wrote (bpe/codes, bin/dict.LANG.txt); DIR of --trees has
 {train,valid,test}.mrg, plain or .gz, one constituency tree a line. Writes OUT/probing.csv. Both steps continue where
@@ -34,6 +34,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", default="1")
+    parser.add_argument("--epochs", help="of a classifier; default: that of the analysis")
     parser.add_argument("--cpu", action="store_true")
     return parser.parse_args()
 
@@ -64,8 +65,9 @@ def probing(args: argparse.Namespace) -> list[str]:
         words += ["--encoder", str(args.encoder), "--encoder-data", str(args.data / "bin")]
     else:
         words += ["--arch", args.arch, *args.flag]
-    cpu = ["--cpu"] if args.cpu else []
-    return [*words, "--balance", "--seed", args.seed, "--out", str(args.work / "probing.csv"), *cpu]
+    words += ["--epochs", args.epochs] if args.epochs else []
+    words += ["--cpu"] if args.cpu else []
+    return [*words, "--balance", "--seed", args.seed, "--out", str(args.work / "probing.csv")]
 
 
 def main() -> int:

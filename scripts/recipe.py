@@ -46,15 +46,16 @@ META_KEYS = {
     "label": str,  # what the table calls it
     "architecture": str,
     "baseline": str,  # another row, beside this file, that it is tested against
-    "metric": str,  # the paper's: see table_measures.py
+    "metric": str,  # the paper's: see row_measures.py
     "paper": dict,  # what the paper reports: metric → number. In a comparison: system → {label, score}
     "gpus": int,  # the paper's: gpus x max_tokens x update_freq tokens make a batch, on any number of GPUs
     "average": dict,  # {last: N} or {best: N} checkpoints that are averaged; else `checkpoint`
     "sizes": dict,  # of the model as it is built, for reading; tests hold it to that
     "lead": int,  # no model: the first sentences of the article are its summary
-    "probing": dict,  # see table_measures.Probing
+    "probing": dict,  # see row_measures.Probing
 }
-MERGED = ("paper", "sizes")  # key by key with those of the recipe that is extended
+# Key by key with those of the recipe that is extended; data only as long as they are the same corpus.
+MERGED = ("data", "paper", "sizes")
 KIND_NAMES: dict[Any, str] = {
     str: "text", dict: "a mapping", list: "a list", int: "a whole number", float: "a number",
 }  # fmt: skip
@@ -170,8 +171,9 @@ def _load(path: Path, extended_by: tuple[Path, ...]) -> tuple[dict[str, Any], di
                 raise RecipeError(f"{path}:{line}: {key} has no value, and there is none to remove")
         elif key in META_KEYS:
             value = _meta_value(path, key, node, line)
-            if key in MERGED:  # null removes a key
-                value = {name: v for name, v in {**meta.get(key, {}), **value}.items() if v is not None}
+            old = meta.get(key, {}) if key in MERGED else {}
+            if key in MERGED and not ("name" in value and value["name"] != old.get("name")):
+                value = {name: v for name, v in {**old, **value}.items() if v is not None}  # null removes a key
             meta[key] = value
         else:
             raise RecipeError(f"{path}:{line}: unknown key {key!r}{nearest(key, [*META_KEYS, *SECTIONS, 'extends'])}")

@@ -46,7 +46,9 @@ class Corpus:
 
     def prepare(self, progress: Progress, after: float) -> None:
         """Prepares the data; what is done is skipped. Raises JobFailed."""
-        for argv in self.commands()[:-1] if self.mini and not self.data.complete() else []:
+        commands = self.commands()
+        done = self.data.complete(phrases="--trees" in commands[-1])
+        for argv in commands[:-1] if self.mini and not done else []:
             job = Job(argv, self.mini.with_suffix(".log"), threads=1)
             while not job.finished():
                 time.sleep(0.1)
@@ -235,22 +237,29 @@ def make_plan(
     """The plan, and every flag of every row checked before anything starts. Raises RecipeError."""
     plan = Plan(paper, rows, seeds, launch, out, table, smoke, with_baselines, [])
     given = _folders(local, rows)
-    corpora: dict[Path, Corpus] = {}
+    corpora: dict[str, Corpus] = {}
     for stated in rows.values():
         recipe = plan.here(stated)
         data = row_data(recipe, out)
-        if data.folder in corpora:
+        name, key = recipe.get("data")["name"], _preparation(recipe)
+        if key in corpora:
             continue
-        name = recipe.get("data")["name"]
         mini = out / "mini" / name if smoke else None
-        corpora[data.folder] = Corpus(recipe, data, None if smoke else local_folder(recipe, given.get(name)), mini)
-    plan.corpora = list(corpora.values())
+        corpora[key] = Corpus(recipe, data, None if smoke else local_folder(recipe, given.get(name)), mini)
+    # Trees are added to data that are there.
+    plan.corpora = sorted(corpora.values(), key=lambda corpus: "--trees" in corpus.commands()[-1])
     plan.make_runs()
     for run in plan.runs:
         for step in run.steps():
             run.argv(step)
     plan.runs = []
     return plan
+
+
+def _preparation(recipe: Recipe) -> str:
+    """What tells preparations apart: of one folder there may be one without trees, and one that adds them."""
+    spec = recipe.get("data")
+    return repr((spec["prepare"], spec.get("options", [])))
 
 
 def _folders(local: list[str], rows: dict[str, Recipe]) -> dict[str, str]:
@@ -273,13 +282,17 @@ def _folders(local: list[str], rows: dict[str, Recipe]) -> dict[str, str]:
 
 def prepare_all(plan: Plan, progress: Progress) -> None:
     """Prepares the corpora; rows whose corpus cannot be prepared have failed. Raises JobFailed where none can."""
+    no_trees = f"no trees to probe with: set ${TREES_VARIABLE} to a folder with {{train,valid,test}}.mrg"
+    for name, stated in plan.rows.items():
+        if stated.get("probing") and not plan.smoke and not os.environ.get(TREES_VARIABLE):
+            plan.failures[name] = no_trees
     minutes = sum(recipe.get("expect_minutes", 10) for recipe in map(plan.here, plan.rows.values()))
     for corpus in plan.corpora:
         try:
             corpus.prepare(progress, 60.0 * minutes)
         except (JobFailed, RecipeError) as error:
             for name, stated in plan.rows.items():
-                if row_data(plan.here(stated), plan.out).folder == corpus.data.folder:
+                if _preparation(plan.here(stated)) == _preparation(corpus.recipe):
                     plan.failures[name] = str(error)
             progress.say(f"data {corpus.name}: {error}")
     _mini_trees(plan)

@@ -58,9 +58,9 @@ class Prepared:
     def bin(self) -> Path:
         return self.folder / "bin"
 
-    def complete(self) -> bool:
-        """Whether all that the preparation may have to do is done: phrases come after the binarised data."""
-        return self.bin.is_dir() and (not (self.folder / "trees.txt").exists() or (self.folder / "phrases").is_dir())
+    def complete(self, phrases: bool) -> bool:
+        """Whether the preparation has nothing to do; `phrases`: with those of trees, which come after the others."""
+        return self.bin.is_dir() and (not phrases or (self.folder / "phrases").is_dir())
 
     def test_set(self, subset: str = "test") -> TestSet:
         """What translations of a test set are scored against: {subset}.TARGET, or its .ref0, .ref1, …"""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import rouge
-from bleu import LENGTHS, Bleu, of_length, paired_bootstrap, sacre_bleu, split_compounds, tokeniser_of
+from bleu import LENGTHS, Bleu, join_dashes, of_length, paired_bootstrap, sacre_bleu, split_compounds, tokeniser_of
 from bootstrap import Significance
 from bootstrap import paired_bootstrap as bootstrap_of_statistics
 from generated import ScoreError, detokenise, read_as_long, read_generated, read_lines, remove_bpe
@@ -62,13 +62,16 @@ class TestSet:
         return [self.raw(), *self._beside(*self.others)]
 
     def tokenised_references(self) -> list[list[str]]:
-        """All tokenised references; none without `tokenised`. ScoreError where they are not as long as the raw."""
+        """All tokenised references, as words() has them; none without `tokenised`.
+
+        ScoreError where they are not as long as the raw.
+        """
         if self.tokenised is None:
             return []
         if len(self.others_tokenised) != len(self.others):
             given = f"{1 + len(self.others_tokenised)} tokenised references, but {1 + len(self.others)} raw ones"
             raise ScoreError(f"{self.tokenised}: {given}: the same ones are needed of both kinds")
-        return self._beside(self.tokenised, *self.others_tokenised)
+        return [list(map(join_dashes, lines)) for lines in self._beside(self.tokenised, *self.others_tokenised)]
 
     def _beside(self, *paths: Path) -> list[list[str]]:
         size = len(self.raw())
@@ -81,6 +84,10 @@ class TestSet:
     def tokens(self, path: str | Path) -> list[str]:
         """The tokenised hypotheses, sub-words joined."""
         return [remove_bpe(line, self.bpe) for line in read_generated(path, len(self.raw()))]
+
+    def words(self, path: str | Path) -> list[str]:
+        """The same with dashes joined that the tokenisation has split: what tokenised BLEU is counted on."""
+        return list(map(join_dashes, self.tokens(path)))
 
     def sources(self, output: str | Path) -> list[str]:
         """The source sentences in words: from `source`, or from fairseq-generate's `output`, sub-words joined."""
@@ -139,7 +146,7 @@ class _View:
 
 def _views(output: str | Path, test: TestSet, baseline: str | Path | None) -> list[_View]:
     """One for each metric that applies; of those that are not by length the first is the paper's kind."""
-    system, other = test.tokens(output), None if baseline is None else test.tokens(baseline)
+    system, other = test.words(output), None if baseline is None else test.words(baseline)
     found = []
     if references := test.tokenised_references():
         name = "multi_bleu" if len(references) > 1 else "tokenised_bleu"
@@ -181,7 +188,7 @@ def score_output(output: str | Path, test: TestSet, baseline: str | Path | None 
     hypotheses = test.hypotheses(output)
     tokenised = None
     if references := test.tokenised_references():
-        tokenised = sacre_bleu(test.tokens(output), references, **test.rules("none"))
+        tokenised = sacre_bleu(test.words(output), references, **test.rules("none"))
     report = Report(str(output), len(raw[0]), sacre_bleu(hypotheses, raw, **rules), tokenised)
     if baseline is None:
         return report

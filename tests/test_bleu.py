@@ -172,6 +172,23 @@ def test_compound_bleu_of_german_alone(tmp_path: Path, test_set: scoring.TestSet
     assert set(english) == {"tokenised_bleu", "sacrebleu"}
 
 
+def test_dashes_that_the_tokenisation_has_split(tmp_path: Path) -> None:
+    """With Moses' -a on both sides BLEU is that of the same text without it, where it would have further matches."""
+    references = ["ein Rock-Sänger singt im Park .", "das CDU-Mitglied ist sehr alt heute ."] * 5
+    hypotheses = ["ein Pop-Sänger singt im Park .", "das SPD-Mitglied ist alt heute ."] * 5
+    found = {}
+    for name, dash in (("split", " @-@ "), ("whole", "-")):
+        lines = [[line.replace("-", dash) for line in side] for side in (references, hypotheses)]
+        path, raw = write_lines(tmp_path / f"{name}.de", lines[0]), write_lines(tmp_path / "raw.de", references)
+        output = write_output(tmp_path / name, lines[1])
+        test = scoring.TestSet(raw, "de", "none", tokenised=path)
+        found[name] = scoring.translation(output, test)
+        assert [m.score for m in found[name][:1]] == [score.score_output(output, test).tokenised.score]
+    assert found["split"] == found["whole"]
+    as_they_are = [[line.replace("-", " @-@ ") for line in side] for side in (hypotheses, references)]
+    assert reference_bleu(as_they_are[0], [as_they_are[1]], False) > found["split"][0].score + 5
+
+
 # --- by language
 
 JAPANESE = ["彼は本を読んでいる。", "2017年にOpen MRI装置を用いた。"] * 4
