@@ -134,7 +134,7 @@ class Plan:
         further: dict[Path, RowRun] = {}
         for run in missing:
             for row in run.rows:
-                other = self.baseline_run(row, run)
+                other = self.baseline_run(row, run) if run.row_measure.compares else None
                 if other is not None and other.folder not in own and not other.done():
                     other.rows = other.rows or [self.rows[row].get("baseline")]
                     further.setdefault(other.folder, other)
@@ -147,7 +147,7 @@ class Plan:
         absent = set()
         for run in self.to_do():
             for row in run.rows:
-                other = self.baseline_run(row, run)
+                other = self.baseline_run(row, run) if run.row_measure.compares else None
                 if other is not None and not other.done() and self.rows[row].get("baseline") not in self.rows:
                     absent.add(self.rows[row].get("baseline"))
         return [f"{name} is not trained: its difference is added when it is" for name in sorted(absent)]

@@ -64,9 +64,11 @@ class Prepared:
 
     def test_set(self, subset: str = "test") -> TestSet:
         """What translations of a test set are scored against: {subset}.TARGET, or its .ref0, .ref1, …"""
-        raw, tok = (self._references(kind, subset) for kind in ("raw", "tok"))
-        tokenised = (tok[0], tuple(tok[1:])) if len(tok) == len(raw) else (None, ())
-        return TestSet(raw[0], self.target, self.bpe, self.lowercase, tokenised[0], tuple(raw[1:]), tokenised[1])
+        raw = self._references("raw", subset)
+        # Pieces of raw text have no tokens.
+        tok = self._references("tok", subset) if (self.folder / "tok").is_dir() else []
+        first, others = (tok[0], tok[1:]) if tok else (None, [])
+        return TestSet(raw[0], self.target, self.bpe, self.lowercase, first, tuple(raw[1:]), tuple(others))
 
     def _references(self, kind: str, subset: str) -> list[Path]:
         one = self.folder / kind / f"{subset}.{self.target}"

@@ -36,7 +36,7 @@ COLUMNS = (
 KEY = ("row", "seed", "settings", "metric")
 FAMILIES = ("bleu_by_length", "locality", "probing")  # a row's `metric` that stands for several
 OF_THE_RUN = ("parameters", "steps_per_second")  # columns of every line; the papers report them like a metric
-NOT_PAPERS = ("compare", "quickstart")
+NOT_PAPERS = ("base", "compare", "quickstart")
 NAMES = {
     "tokenised_bleu": "BLEU, tokenised",
     "compound_bleu": "BLEU, compounds split",

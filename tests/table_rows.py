@@ -35,8 +35,10 @@ import recipe  # noqa: E402
 
 CONFIGS = ROOT / "configs"
 PAPERS = ("man", "diffwin", "csan", "mma", "mgsa")
-BASES = {
-    path.relative_to(CONFIGS).with_suffix("").as_posix(): path for p in PAPERS for path in CONFIGS.glob(f"{p}/base/*")
+BASES = {  # of one paper, and of several
+    path.relative_to(CONFIGS).with_suffix("").as_posix(): path
+    for folder in ("base", *(f"{p}/base" for p in PAPERS))
+    for path in CONFIGS.glob(f"{folder}/*.yaml")
 }
 ROWS = {
     path.relative_to(CONFIGS).with_suffix("").as_posix(): path for p in PAPERS for path in CONFIGS.glob(f"{p}/*.yaml")

@@ -254,7 +254,8 @@ def test_facts_of_an_interrupted_training(tmp_path: Path) -> None:
     (tmp_path / "train.json.log").write_text("\n".join(lines))
     (tmp_path / "train.log").write_text("x | num. shared model params: 1,234 (num. trained: 1,234)\n")
     facts = training.training_facts(tmp_path)
-    assert facts == {"updates": 30, "parameters": 1234, "words_per_second": 75, "train_minutes": 0.67}
+    speeds = {"words_per_second": 75, "steps_per_second": 0.75, "train_minutes": 0.67}
+    assert facts == {"updates": 30, "parameters": 1234, **speeds}
 
 
 # --- results and progress
