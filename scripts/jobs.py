@@ -62,8 +62,8 @@ def lock(folder: Path) -> IO[str]:
     return stream
 
 
-def _die_with_parent() -> None:
-    """Linux: the kernel kills the child when the runner dies, also by SIGKILL: a second run meets no first one."""
+def die_with_parent() -> None:
+    """Linux: the kernel kills this process when its parent dies, also by SIGKILL: a second run meets no first one."""
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
@@ -105,7 +105,7 @@ class Job:
                 cwd=cwd,
                 start_new_session=True,
                 pass_fds=[held.fileno()] if held else [],
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
         _alive.append(self)
 
@@ -130,6 +130,8 @@ class Job:
 
     def stop(self) -> None:
         """Ends the child and all that it has started."""
+        if self in _alive:
+            _alive.remove(self)
         for sign in (signal.SIGTERM, signal.SIGKILL):
             try:
                 os.killpg(self.process.pid, sign)

@@ -36,21 +36,23 @@ class Launch:
         return self.gpus * self.nodes
 
     def environment(self) -> dict[str, str]:
-        """What the training's environment has besides: the GPUs that it may use."""
+        """What the training's environment has besides: the GPUs that it may use; none on a CPU."""
+        if self.cpu:
+            return {"CUDA_VISIBLE_DEVICES": ""}
         return {} if self.devices is None else {"CUDA_VISIBLE_DEVICES": ",".join(self.devices)}
 
-    def command(self, name: str) -> list[str]:
-        """The beginning of the command, before fairseq-train's arguments. `name` is that of the run."""
+    def command(self) -> list[str]:
+        """The beginning of the command, before fairseq-train's arguments."""
         if self.world == 1:
             return [sys.executable, "-m", "fairseq_cli.train"]
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(self.gpus)]
         if self.nodes == 1:
             return [*torchrun, "--standalone", str(WORKER)]
-        # The machines begin a run minutes apart: one of them decodes the run before, the others wait for it.
-        meet = ["--rdzv-backend", "c10d", "--rdzv-endpoint", self.rendezvous, "--rdzv-id", name]
-        wait = ["--rdzv-conf", "join_timeout=604800"]
+        # The static rendezvous: with the other one torchrun numbers the machines itself, and the first, whose log is
+        # read, may be another than machine 0.
+        host, _, port = self.rendezvous.rpartition(":")
         where = ["--nnodes", str(self.nodes), "--node-rank", str(self.node_rank)]
-        return [*torchrun, *where, *meet, *wait, str(WORKER)]
+        return [*torchrun, *where, "--master-addr", host, "--master-port", port, str(WORKER)]
 
     def adapt(self, recipe: Recipe) -> Recipe:
         """The recipe with the flags of this machine: precision, device, and the same effective batch.
@@ -70,13 +72,16 @@ class Launch:
             flags["required_batch_size_multiple"] = 1
         recipe = recipe.with_flags("train", flags, f"{recipe.path}: on {self.world} process(es)")
         for section in ("generate", "eval_lm"):
-            if self.cpu and section in recipe.sections:
-                recipe = recipe.with_flags(section, {"cpu": True}, f"{recipe.path}: {section} on a CPU")
+            if section in recipe.sections:
+                own = {"cpu": True} if self.cpu else {}
+                # fairseq-eval-lm would give each GPU a part of the test set.
+                own |= {"distributed_world_size": 1} if section == "eval_lm" else {}
+                recipe = recipe.with_flags(section, own, f"{recipe.path}: {section} on this machine")
         return recipe
 
     def decoding_environment(self) -> dict[str, str]:
         """The same for decoding and evaluation, in which one process works, on the first GPU."""
-        return {} if not self.devices else {"CUDA_VISIBLE_DEVICES": self.devices[0]}
+        return {"CUDA_VISIBLE_DEVICES": self.devices[0]} if self.devices else self.environment()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import fcntl
 import io
 import os
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,11 +101,10 @@ class Table:
             self._write([*rows, dict(row)])
             return True
 
-    def put(self, new: Sequence[Mapping[str, Any]]) -> None:
-        """Appends rows, each in place of one with its key where there is one."""
+    def put(self, new: Sequence[Mapping[str, Any]], instead: Callable[[Mapping[str, str]], bool]) -> None:
+        """Appends rows in place of those of which `instead` is true."""
         with self._alone():
-            by_key = {self._key(row): dict(row) for row in [*self.rows(), *new]}
-            self._write(list(by_key.values()))
+            self._write([*(row for row in self.rows() if not instead(row)), *map(dict, new)])
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:

@@ -6,6 +6,7 @@ down which, and the others start the same command, which meets the first at the 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,29 +22,51 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.5
 
 
-def announce(launch: Launch, leader: Path, folder: Path) -> None:
-    """Tells the other machines that the run of this folder is trained now."""
-    if launch.nodes > 1 and launch.node_rank == 0:
-        write_stamp(leader, {"train": folder.name, "at": time.time_ns(), "rendezvous": launch.rendezvous})
+class Leader:
+    """What machine 0 of one rendezvous says, in a file under `folder` that the others read."""
 
+    def __init__(self, launch: Launch, folder: Path) -> None:
+        self.launch = launch
+        self.path = folder / f".training.{re.sub(r'[^A-Za-z0-9.]', '_', launch.rendezvous)}.json"
 
-def announce_end(launch: Launch, leader: Path) -> None:
-    """Tells the other machines that there is nothing more to do."""
-    if launch.nodes > 1 and launch.node_rank == 0:
-        write_stamp(leader, {"end": True, "at": time.time_ns(), "rendezvous": launch.rendezvous})
+    def begin(self) -> None:
+        """Takes back what was said before this start."""
+        if self._speaks():
+            self.path.unlink(missing_ok=True)
+
+    def announce(self, folder: Path) -> None:
+        """Tells the other machines that the run of this folder is trained now."""
+        if self._speaks():
+            write_stamp(self.path, {"train": folder.name, "at": time.time_ns()})
+
+    def end(self) -> None:
+        """Tells the other machines that there is nothing more to do."""
+        if self._speaks():
+            write_stamp(self.path, {"end": True, "at": time.time_ns()})
+
+    def _speaks(self) -> bool:
+        return self.launch.nodes > 1 and self.launch.node_rank == 0
+
+    def said(self) -> Mapping[str, Any]:
+        """What was said last: `train` (a folder's name) or `end`, and `at`; empty where nothing was."""
+        return read_stamp(self.path) or {}
+
+    def written(self) -> float:
+        """When, by the clock of the file system."""
+        return self.path.stat().st_mtime if self.path.exists() else 0.0
 
 
 def follow(plan: Plan, progress: Progress) -> int:
     """Takes part in the trainings of machine 0 until it is done; returns the exit status."""
-    leader = plan.out / plan.paper / ".training.json"
-    mine = leader.with_name(f".machine{plan.launch.node_rank}")
+    leader = plan.leader
+    mine = leader.path.with_name(f"{leader.path.stem}.machine{plan.launch.node_rank}")
     mine.parent.mkdir(parents=True, exist_ok=True)
     mine.write_text("", encoding="utf-8")
-    begun = mine.stat().st_mtime  # by the clock of the file system, as the announcements are
+    begun = mine.stat().st_mtime  # by the clock of the file system, as what the leader has said
     seen, status = -1, 0
     while True:
-        said = _said(leader, plan.launch)
-        if said.get("at", -1) == seen or "at" not in said or ("end" in said and leader.stat().st_mtime < begun):
+        said = leader.said()
+        if said.get("at", -1) == seen or "at" not in said or ("end" in said and leader.written() < begun):
             progress.update(f"waiting for {plan.launch.rendezvous}", 0.0)
             time.sleep(POLL_SECONDS)
             continue
@@ -52,27 +75,28 @@ def follow(plan: Plan, progress: Progress) -> int:
             progress.say("machine 0 is done")
             return status
         try:
-            _take_part(plan, said["train"], progress)
+            _take_part(plan, said, progress)
         except JobFailed as error:
             progress.say(f"{said['train']}: {error}")
             status = 1
 
 
-def _said(leader: Path, launch: Launch) -> Mapping[str, Any]:
-    """What machine 0 of this rendezvous has announced last."""
-    said = read_stamp(leader) or {}
-    return said if said.get("rendezvous") == launch.rendezvous else {}
-
-
-def _take_part(plan: Plan, name: str, progress: Progress) -> None:
+def _take_part(plan: Plan, said: Mapping[str, Any], progress: Progress) -> None:
+    """Trains with the others, until the training ends or machine 0 is at something else. Raises JobFailed."""
     plan.make_runs()  # here, as by now the data are prepared
+    name = said["train"]
     runs = {run.folder.name: run for run in [*plan.runs, *plan.to_do()]}
     if name not in runs:
         raise JobFailed("machine 0 trains what this one does not know: start the same command on all")
     run = runs[name]
+    if run.facts():  # said before machine 0 was stopped
+        return
     progress.say(f"{name}: trains with the others")
     log = run.folder / f"train.machine{plan.launch.node_rank}.log"
     job = Job(run.train_argv(), log, threads=run.threads, environment=run.launch.environment())
     while not job.finished():
+        if plan.leader.said().get("at") != said["at"]:
+            job.stop()
+            return
         progress.update(run.status(), run.seconds_left())
         time.sleep(POLL_SECONDS)

@@ -6,19 +6,20 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from corpus import local_folder, prepare, prepare_argv, row_data
-from jobs import Job, JobFailed
+from jobs import Job, JobFailed, lock
 from launch import Launch
 from progress import Progress, clock
 from recipe import Recipe, RecipeError, load_recipe
 from results import Table
 from row_measures import row_measure
-from row_nodes import announce_end
-from rows import RowRun, check_row, lines_of
-from runs import Prepared, settings_hash
+from row_nodes import Leader
+from rows import RowRun, check_row, lines_of, row_settings, scoring_of
+from runs import Prepared, forget_fingerprints
 from score import ScoreError
 from smoke import mini_commands, mini_corpus_argv, small
 
@@ -71,6 +72,11 @@ class Plan:
     runs: list[RowRun] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def leader(self) -> Leader:
+        """Of the machines that train together."""
+        return Leader(self.launch, self.out / self.paper)
+
     def here(self, stated: Recipe) -> Recipe:
         """The recipe as it runs on this machine."""
         recipe = self.basis(stated)
@@ -82,6 +88,7 @@ class Plan:
 
     def make_runs(self) -> None:
         """Makes the runs; rows that are one training and one measure share theirs. The data must be there."""
+        forget_fingerprints()
         found: dict[tuple[Path, str], RowRun] = {}
         for name, stated in self.rows.items():
             if name in self.failures:
@@ -100,12 +107,12 @@ class Plan:
         data = row_data(recipe, self.out)
         arch = recipe.get("architecture", "")
         basis = self.basis(stated)
-        settings = settings_hash(basis, data.fingerprint_for(recipe))
+        settings = row_settings(basis, data)
         folder = self.out / self.paper / f"{arch or name}.{settings}.seed{seed}"
         threads = recipe.get("threads", 1)
         run = RowRun(recipe, arch, seed, data, folder, threads, name, self.launch, stated=basis, narrow=self.smoke)
         run.trees = self._trees() if recipe.get("probing") else None
-        run.leader = self.out / self.paper / ".training.json"
+        run.leader = self.leader
         return run
 
     def _trees(self) -> Path | None:
@@ -121,35 +128,36 @@ class Plan:
     # --- what is there, what is to be done
 
     def lines(self, row: str, run: RowRun) -> Lines:
-        """The lines of the results that a row has with a run's seed and settings."""
-        wanted = (row, str(run.seed), run.settings)
-        return [line for line in self.table.rows() if (line["row"], line["seed"], line["settings"]) == wanted]
+        """The lines of the results that a row has with a run's seed and settings, scored as it would be now."""
+        scoring = self._scoring(row, run)
+        return [line for line in self.table.rows() if _same(line, row, run) and line["scoring"] == scoring]
+
+    def _scoring(self, row: str, run: RowRun) -> str:
+        return scoring_of(self.rows[row], self.baseline_run(row, run))
 
     def to_do(self) -> list[RowRun]:
         """The runs without lines, and where all rows are wanted the baselines of other tables, first."""
         missing = [run for run in self.runs if not all(self.lines(row, run) for row in run.rows)]
-        if not self.with_baselines:
-            return missing
-        own = {run.folder for run in self.runs}
         further: dict[Path, RowRun] = {}
-        for run in missing:
+        for row, other in self._absent_baselines() if self.with_baselines else []:
+            other.rows = [self.rows[row].get("baseline")]
+            further.setdefault(other.folder, other)
+        return [*further.values(), *missing]
+
+    def _absent_baselines(self) -> Iterator[tuple[str, RowRun]]:
+        """(row, run of its baseline) where that is of another table, or not among the chosen rows, and not finished."""
+        own = {run.folder for run in self.runs}
+        for run in self.runs:
             for row in run.rows:
                 other = self.baseline_run(row, run) if run.row_measure.compares else None
                 if other is not None and other.folder not in own and not other.done():
-                    other.rows = other.rows or [self.rows[row].get("baseline")]
-                    further.setdefault(other.folder, other)
-        return [*further.values(), *missing]
+                    yield row, other
 
     def notes(self) -> list[str]:
         """What a user may want to know before it begins."""
         if self.with_baselines:
             return []
-        absent = set()
-        for run in self.to_do():
-            for row in run.rows:
-                other = self.baseline_run(row, run) if run.row_measure.compares else None
-                if other is not None and not other.done() and self.rows[row].get("baseline") not in self.rows:
-                    absent.add(self.rows[row].get("baseline"))
+        absent = {self.rows[row].get("baseline") for row, _ in self._absent_baselines()}
         return [f"{name} is not trained: its difference is added when it is" for name in sorted(absent)]
 
     # --- what is finished
@@ -180,9 +188,10 @@ class Plan:
         if lines and (baseline is None or any(line["difference"] for line in lines)):
             return
         try:
-            self.table.put(lines_of(row, self.basis(self.rows[row]), run, self.launch, baseline))
+            new = lines_of(row, self.basis(self.rows[row]), run, self._scoring(row, run), baseline)
+            self.table.put(new, instead=lambda line: _same(line, row, run))
         except ScoreError as error:
-            self.failures[row] = str(error)
+            self.failures[f"{row} (seed {run.seed})"] = str(error)
 
     def _headline(self, run: RowRun) -> str:
         row = next((row for row in run.rows if row in self.rows), None)
@@ -196,19 +205,23 @@ class Plan:
     def failed(self, run: RowRun, error: Exception) -> None:
         """Keeps what went wrong for the end."""
         for row in run.rows:
-            self.failures[row] = str(error)
+            self.failures[f"{row} (seed {run.seed})"] = str(error)
 
     def report(self, progress: Progress) -> int:
         """Says how it ended; returns the exit status."""
         progress.say(f"finished in {clock(progress.elapsed())}")
-        announce_end(self.launch, self.out / self.paper / ".training.json")
         for run in self.runs:
             for row in run.rows:
-                if row not in self.failures:
+                if f"{row} (seed {run.seed})" not in self.failures:
                     print(f"{row} (seed {run.seed}): {self._headline(run)}")
         for row, error in self.failures.items():
             print(f"table: failed: {row}: {error}", file=sys.stderr)
         return 1 if self.failures else 0
+
+
+def _same(line: Mapping[str, str], row: str, run: RowRun) -> bool:
+    """Whether a line of the results is of this row, seed and settings."""
+    return (line["row"], line["seed"], line["settings"]) == (row, str(run.seed), run.settings)
 
 
 def baseline_recipe(stated: Recipe) -> Recipe:
@@ -281,7 +294,7 @@ def _folders(local: list[str], rows: dict[str, Recipe]) -> dict[str, str]:
 
 
 def prepare_all(plan: Plan, progress: Progress) -> None:
-    """Prepares the corpora; rows whose corpus cannot be prepared have failed. Raises JobFailed where none can."""
+    """Prepares the corpora; rows whose corpus cannot be prepared have failed."""
     no_trees = f"no trees to probe with: set ${TREES_VARIABLE} to a folder with {{train,valid,test}}.mrg"
     for name, stated in plan.rows.items():
         if stated.get("probing") and not plan.smoke and not os.environ.get(TREES_VARIABLE):
@@ -309,11 +322,12 @@ def _mini_trees(plan: Plan) -> None:
 
 
 def start_anew(runs: list[RowRun], progress: Progress) -> None:
-    """Puts aside what unfinished runs have trained so far."""
+    """Puts aside what unfinished runs have trained so far. Raises Busy where one is being trained."""
     for run in runs:
         if run.folder.is_dir() and not run.done():
             number = 1
             while (aside := run.folder.with_name(f"{run.folder.name}.aside{number}")).exists():
                 number += 1
-            shutil.move(run.folder, aside)
+            with lock(run.folder):
+                shutil.move(run.folder, aside)
             progress.say(f"{', '.join(run.rows)}: begins anew; the old training is in {aside}")

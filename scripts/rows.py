@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import datetime
 import functools
+import hashlib
 from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from checkout import commit
-from launch import Launch, batch_of
+from launch import Launch
 from recipe import ROOT, Recipe, RecipeError, load_recipe, nearest
 from row_measures import OF_TRAINING, Measurement, Probing, RowMeasure, row_measure
-from row_nodes import announce
-from runs import TRAIN, Run, Step, settings_hash
+from row_nodes import Leader
+from runs import TRAIN, Prepared, Run, Step, settings_hash
 from smoke import narrow_flags
 from summary import PACKAGE, hardware, versions
 
@@ -23,7 +24,7 @@ KEY = ("row", "seed", "settings", "metric")
 COLUMNS = (
     "row", "architecture", "baseline", "seed", "metric", "score", "difference", "p_value", "signature",
     "updates", "parameters", "averaged", "gpus", "batch_tokens", "precision",
-    "words_per_second", "steps_per_second", "train_minutes", "settings", "commit", "hardware",
+    "words_per_second", "steps_per_second", "train_minutes", "settings", "scoring", "commit", "hardware",
     "torch", "fairseq", "package", "date",
 )  # fmt: skip
 
@@ -60,6 +61,14 @@ def check_row(name: str, recipe: Recipe) -> None:
     for key in needed:
         if recipe.get(key) is None:
             raise RecipeError(f"{recipe.path}: a row of a table needs the key {key!r}")
+    for key in ("name", "prepare"):
+        if key not in recipe.get("data"):
+            raise RecipeError(f"{recipe.path}: data needs the key {key!r}")
+    tests = recipe.get("data").get("tests", {"test": "test"})
+    if not isinstance(tests, dict) or not tests:
+        raise RecipeError(f"{recipe.path}: tests must be a mapping, {{name: fairseq's subset}}, not {tests!r}")
+    if not isinstance(recipe.flag("train", "max_update"), int):
+        raise RecipeError(f"{recipe.path}: train needs max_update (beside max_epoch: for the time left)")
     baseline = recipe.get("baseline")
     if baseline is not None and not recipe.path.with_name(f"{baseline}.yaml").is_file():
         raise RecipeError(f"{recipe.path}: baseline {baseline}: there is no {baseline}.yaml beside it")
@@ -76,12 +85,12 @@ class RowRun(Run):
     stated: Recipe | None = None
     narrow: bool = False  # of a smoke run
     trees: Path | None = None  # of probing
-    leader: Path | None = None  # where machine 0 of several says what it trains
+    leader: Leader | None = None  # of several machines
     rows: list[str] = field(default_factory=list)  # that this run measures
 
     @property
     def settings(self) -> str:
-        return settings_hash(self.stated or self.recipe, self.data.fingerprint_for(self.recipe))
+        return row_settings(self.stated or self.recipe, self.data)
 
     @functools.cached_property
     def row_measure(self) -> RowMeasure:
@@ -101,7 +110,15 @@ class RowRun(Run):
     def _start(self) -> None:
         super()._start()
         if self._step == TRAIN and self.leader is not None:
-            announce(self.launch, self.leader, self.folder)
+            self.leader.announce(self.folder)
+
+    def _trained(self) -> dict[str, Any]:
+        return {**super()._trained(), "machine": machine(self.recipe, self.launch, self.threads)}
+
+    def plan(self) -> str:
+        if TRAIN in self.steps() or self.done():
+            return super().plan()
+        return f"{self.label}: no training before it is measured, in {self.folder}"
 
     def train_argv(self) -> list[str]:
         return super().train_argv() + (narrow_flags(self.arch) if self.narrow else [])
@@ -126,11 +143,45 @@ class RowRun(Run):
         return found
 
 
-def lines_of(row: str, recipe: Recipe, run: RowRun, launch: Launch, baseline: RowRun | None) -> list[dict[str, str]]:
-    """The lines of the results file for a finished run: one a metric."""
-    trained: dict[str, Any] = run.facts()
+def row_settings(stated: Recipe, data: Prepared) -> str:
+    """settings_hash() of a row: how many sentences are decoded at once changes nothing."""
+    aside = dict.fromkeys(("max_tokens", "batch_size", "num_workers"))
+    for section in ("generate", "eval_lm"):
+        if section in stated.sections:
+            stated = stated.with_flags(section, aside, "")
+    return settings_hash(stated, data.fingerprint_for(stated))
+
+
+def machine(recipe: Recipe, launch: Launch, threads: int) -> dict[str, Any]:
+    """Where a training runs, and with what: columns of its lines. `recipe`: as it runs there."""
     found = versions()
-    kind = "cpu" if launch.cpu else "gpu"
+    batch = {"batch_tokens": ""}
+    if not recipe.get("lead"):
+        size = recipe.flag("train", "max_tokens") or recipe.flag("train", "batch_size")
+        batch = {"batch_tokens": launch.world * size * recipe.flag("train", "update_freq")[0]}
+    return {
+        "gpus": 0 if launch.cpu else launch.world,
+        **batch,
+        "precision": launch.precision,
+        "hardware": hardware("cpu" if launch.cpu else "gpu", threads),
+        "torch": found["torch"],
+        "fairseq": found["fairseq"],
+        "package": found[PACKAGE],
+    }
+
+
+def scoring_of(recipe: Recipe, baseline: RowRun | None) -> str:
+    """Eight hex digits that change with how a row is scored, and against what: it is scored again then, not trained."""
+    spec = recipe.get("data")
+    facts = [recipe.get("architecture"), recipe.get("baseline"), baseline and baseline.folder.name]
+    facts += [type(row_measure(recipe)).__name__, sorted(set(recipe.get("paper", {})) & set(OF_TRAINING))]
+    facts += [spec.get(key) for key in ("source", "target", "lowercase", "bpe", "tests")]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:8]
+
+
+def lines_of(row: str, recipe: Recipe, run: RowRun, scoring: str, baseline: RowRun | None) -> list[dict[str, str]]:
+    """The lines of the results file for a finished run: one a metric. Raises ScoreError."""
+    trained: dict[str, Any] = run.facts()
     same: dict[str, Any] = {
         "row": row,
         "architecture": recipe.get("architecture", ""),
@@ -139,15 +190,11 @@ def lines_of(row: str, recipe: Recipe, run: RowRun, launch: Launch, baseline: Ro
         **{key: trained.get(key) for key in ("updates", "parameters", "words_per_second", "steps_per_second")},
         "train_minutes": trained.get("train_minutes"),
         "averaged": " ".join(f"{which} {count}" for which, count in (recipe.get("average") or {}).items()),
-        "gpus": 0 if launch.cpu else launch.world,
-        "batch_tokens": batch_of(recipe, launch).total if trained else "",
-        "precision": launch.precision,
+        # Of the training; what is only measured has this machine.
+        **(trained.get("machine") or machine(run.recipe, run.launch, run.threads)),
         "settings": run.settings,
+        "scoring": scoring,
         "commit": run.commit() or commit(),
-        "hardware": hardware(kind, run.threads),
-        "torch": found["torch"],
-        "fairseq": found["fairseq"],
-        "package": found[PACKAGE],
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }
     lines = []

@@ -19,7 +19,16 @@ from launch import Launch
 from measures import Measure, measure_of
 from recipe import ROOT, USER_DIR, Recipe, expand
 from score import ScoreError, TestSet
-from training import BEST, LAST, checkpoint_updates, mend_last_checkpoint, train_log, training_facts, whole
+from training import (
+    BEST,
+    LAST,
+    checkpoint_updates,
+    mend_last_checkpoint,
+    train_log,
+    training_facts,
+    updates_of_names,
+    whole,
+)
 
 # Flags that change neither the model nor its output: a run that differs only in these is the same run. (Where the best
 # checkpoint or an average is measured, that of save_interval_updates does: it says which checkpoints there are.)
@@ -58,6 +67,11 @@ class Prepared:
     def bin(self) -> Path:
         return self.folder / "bin"
 
+    def _has_phrases(self) -> bool:
+        """Whether the phrases are there; a preparation that was killed among them has written some."""
+        begun = (self.folder / "trees.txt").exists()
+        return any(self.bin.glob("*.phrases.*")) and (not begun or (self.folder / "phrases").is_dir())
+
     def complete(self, phrases: bool) -> bool:
         """Whether the preparation has nothing to do; `phrases`: with those of trees, which come after the others."""
         return self.bin.is_dir() and (not phrases or (self.folder / "phrases").is_dir())
@@ -85,9 +99,10 @@ class Prepared:
         Data that are read against the direction of their name, as en-de from train.de-en, are others than those read
         along with it.
         """
-        if not self.bin.is_dir():
-            return "not prepared"
-        found = self.fingerprint(measure_of(recipe).reads_phrases)
+        phrases = measure_of(recipe).reads_phrases
+        if not self.bin.is_dir() or phrases and not self._has_phrases():
+            return f"not prepared {self.folder.name} {self.source}-{self.target}"
+        found = self.fingerprint(phrases)
         reverse = f"{self.target}-{self.source}"
         return f"{found} from {reverse}" if self.source and any(self.bin.glob(f"train.{reverse}.*")) else found
 
@@ -99,8 +114,15 @@ def _fingerprint(folder: Path, phrases: bool) -> str:
         if not phrases and ".phrases." in path.name:
             continue
         digest.update(str(path.relative_to(folder)).encode())
-        digest.update(path.read_bytes())
+        with path.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
     return digest.hexdigest()
+
+
+def forget_fingerprints() -> None:
+    """To be called after a preparation: the data are read once in a process."""
+    _fingerprint.cache_clear()
 
 
 def settings_hash(recipe: Recipe, data: str) -> str:
@@ -205,9 +227,8 @@ class Run:
         return found
 
     def begun(self) -> int:
-        """Updates that the last whole checkpoint has, from which fairseq will continue; 0 without one."""
-        mend_last_checkpoint((self.folder / LAST).parent)
-        return checkpoint_updates(self.folder)
+        """Updates of the checkpoint from which the training will continue; 0 without one. Changes nothing."""
+        return checkpoint_updates(self.folder) or updates_of_names(self.folder)
 
     def plan(self) -> str:
         """What is still to be done, for reading."""
@@ -246,7 +267,7 @@ class Run:
     def train_argv(self) -> list[str]:
         """The command that trains."""
         return [
-            *self.launch.command(self.folder.name), str(self.data.bin),
+            *self.launch.command(), str(self.data.bin),
             "--user-dir", str(USER_DIR), "--arch", self.arch, "--seed", str(self.seed),
             *self.measure.train_flags(self),
             "--save-dir", str((self.folder / LAST).parent),
@@ -299,12 +320,13 @@ class Run:
             self._held = None
 
     def _start(self) -> None:
-        if not self.facts() and self.begun() >= self.updates:
-            # Killed after the last checkpoint: fairseq would make one update more before it looks at their number.
-            write_stamp(self.folder / TRAIN.stamp, {**training_facts(self.folder), "seed": self.seed})
+        if not self.facts():
+            mend_last_checkpoint((self.folder / LAST).parent)
+            if self.begun() >= self.updates:
+                # Killed after the last checkpoint: fairseq would make one update more before it looks at their number.
+                write_stamp(self.folder / TRAIN.stamp, self._trained())
         self._step = next(step for step in self.steps() if not (self.folder / step.stamp).exists())
         self._note_code()
-        environment = self.launch.environment()
         if self._step == TRAIN:
             log = self.folder / "train.json.log"
             self._log_size, self._first = log.stat().st_size if log.exists() else 0, None
@@ -314,20 +336,23 @@ class Run:
             shutil.rmtree(self.folder / GENERATING, ignore_errors=True)
             (self.folder / GENERATING).mkdir()
             (self.folder / self._step.log).unlink(missing_ok=True)  # what is measured may stand in it
-            environment = self.launch.decoding_environment()
         self._job = Job(
             self.argv(self._step),
             self.folder / self._step.log,
             threads=self.threads,
             held=self._held,
-            environment=environment,
+            environment=self.environment(self._step),
         )
+
+    def _trained(self) -> dict[str, Any]:
+        """The facts of the training that has ended."""
+        return {**training_facts(self.folder), "seed": self.seed}
 
     def _stamp(self) -> None:
         self._note_code()
         step, facts = self._step, {}
         if step == TRAIN:
-            facts = {**training_facts(self.folder), "seed": self.seed}
+            facts = self._trained()
         elif step == AVERAGE:
             facts = {"average": self.recipe.get("average")}
         else:
@@ -339,6 +364,10 @@ class Run:
             shutil.rmtree(self.folder / GENERATING, ignore_errors=True)
             facts = {"output": found.name}
         write_stamp(self.folder / step.stamp, facts)
+
+    def environment(self, step: Step) -> dict[str, str]:
+        """What the environment of a step has besides: the GPUs that it may use."""
+        return self.launch.environment() if step == TRAIN else self.launch.decoding_environment()
 
     # --- where it stands
 

@@ -49,7 +49,7 @@ def run_all(
                     if not run.advance():
                         continue
                     finished(run)
-                except (JobFailed, Busy) as error:
+                except (JobFailed, Busy, OSError) as error:
                     if failed is None:
                         raise
                     failed(run, error)

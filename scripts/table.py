@@ -108,11 +108,10 @@ def show_commands(plan: Plan) -> None:
         print(f"# data: {corpus.name}")
         for argv in corpus.commands():
             print(shlex.join(argv))
-    for run in plan.runs:
+    for run in plan.to_do():
         print(f"# {', '.join(run.rows)} (seed {run.seed}): {run.plan().split(': ', 1)[1]}")
-        devices = run.launch.environment()
         for step in run.steps():
-            before = [f"{key}={value}" for key, value in devices.items()] if step.name == "train" else []
+            before = [f"{name}={shlex.quote(value)}" for name, value in run.environment(step).items()]
             print(" ".join([*before, shlex.join(run.argv(step))]))
         print(f"# scored into {plan.table.path}")
 
@@ -133,12 +132,21 @@ def run_table(args: argparse.Namespace) -> int:
     progress = Progress()
     if args.node_rank > 0:
         return follow(plan, progress)
+    try:
+        plan.leader.begin()
+        return carry_out(plan, lanes, args.resume, progress)
+    finally:
+        plan.leader.end()
+
+
+def carry_out(plan: Plan, lanes: list[Launch], resume: bool, progress: Progress) -> int:
+    """Prepares, trains, measures and scores; returns the exit status."""
     prepare_all(plan, progress)
     plan.make_runs()
-    if not args.resume:
+    if not resume:
         start_anew(plan.to_do(), progress)
     to_do = plan.to_do()
-    progress.say(f"{len(to_do)} of {len(plan.runs)} runs to do; numbers go to {table.path}")
+    progress.say(f"{len(to_do)} of {len(plan.runs)} runs to do; numbers go to {plan.table.path}")
     for note in [*plan.notes(), *(run.plan() for run in to_do)]:
         progress.say(note)
     run_all(
@@ -172,7 +180,7 @@ def main() -> int:
     except (RecipeError, Busy, ScoreError) as error:
         print(f"table: error: {error}", file=sys.stderr)
         return 2
-    except JobFailed as error:
+    except (JobFailed, OSError) as error:
         print(f"table: error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

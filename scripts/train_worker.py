@@ -4,7 +4,8 @@
     torchrun --nproc-per-node N scripts/train_worker.py DATA … (arguments of fairseq-train)
 
 fairseq alone takes torchrun's variables only where it sees GPUs, and where it sees one on each of several machines it
-trains on each of them by itself. Here they become flags, so that a CPU works as well.
+trains on each of them by itself. Here they become flags, so that a CPU works as well. A worker dies with torchrun,
+which by itself leaves its workers training when it is killed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+
+from torch.distributed.elastic.multiprocessing.errors import record  # torchrun then names the error
+
+from jobs import die_with_parent
 
 
 def worker_argv(argv: Sequence[str], environment: Mapping[str, str]) -> list[str]:
@@ -41,9 +46,12 @@ def main() -> int:
     except KeyError as missing:
         print(f"train_worker: error: ${missing.args[0]} is not set: start it with torchrun", file=sys.stderr)
         return 2
+    die_with_parent()
+    if os.getppid() == 1:  # torchrun was killed before that
+        return 1
     from fairseq_cli.train import cli_main  # first of fairseq's, or its log loses its format
 
-    cli_main()
+    record(cli_main)()
     return 0
 
 

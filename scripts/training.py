@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import zipfile
 from pathlib import Path
@@ -54,6 +55,13 @@ def checkpoint_updates(folder: Path) -> int:
         return int(state["optimizer_history"][-1]["num_updates"])
     except Exception:  # damaged in whatever way: the training that is to continue from it will say so
         return 0
+
+
+def updates_of_names(folder: Path) -> int:
+    """Updates of the newest checkpoint_EPOCH_UPDATES.pt, which takes the place of half a last one; 0 without one."""
+    others = sorted((folder / LAST).parent.glob("checkpoint_*_*.pt"), key=lambda path: path.stat().st_mtime)
+    numbers = [re.fullmatch(r"checkpoint_\d+_(\d+)", path.stem) for path in others]
+    return int(numbers[-1][1]) if numbers and numbers[-1] else 0
 
 
 def train_log(folder: Path, start: int = 0) -> dict[int, dict[str, str]]:

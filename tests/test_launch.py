@@ -72,14 +72,20 @@ def test_flags_of_the_machine(paper: recipe.Recipe) -> None:
     assert not {"fp16", "bf16"} & set(one.sections["train"])
 
 
+def test_small_batches_are_not_rounded_down_to_eight_sentences(paper: recipe.Recipe) -> None:
+    for gpus, multiple in ((8, None), (4, None), (48, 1), (5, 1)):
+        adapted = launch.Launch(gpus=gpus).adapt(paper)
+        assert adapted.flag("train", "required_batch_size_multiple") == multiple, gpus
+
+
 def test_commands() -> None:
-    assert launch.Launch().command("x")[1:] == ["-m", "fairseq_cli.train"]
-    several = launch.Launch(gpus=4).command("x")
+    assert launch.Launch().command()[1:] == ["-m", "fairseq_cli.train"]
+    several = launch.Launch(gpus=4).command()
     assert several[1:6] == ["-m", "torch.distributed.run", "--nproc-per-node", "4", "--standalone"]
-    nodes = launch.Launch(gpus=8, nodes=2, node_rank=1, rendezvous="first:29500").command("run7")
+    nodes = launch.Launch(gpus=8, nodes=2, node_rank=1, rendezvous="first:29500").command()
     for option, value in (
         ("--nproc-per-node", "8"), ("--nnodes", "2"), ("--node-rank", "1"),
-        ("--rdzv-endpoint", "first:29500"), ("--rdzv-id", "run7"),
+        ("--master-addr", "first"), ("--master-port", "29500"),
     ):  # fmt: skip
         assert nodes[nodes.index(option) + 1] == value
     assert several[-1] == nodes[-1] == str(ROOT / "scripts" / "train_worker.py")
@@ -89,7 +95,15 @@ def test_gpus_of_a_lane() -> None:
     lane = launch.Launch(gpus=2, devices=("2", "3"))
     assert lane.environment() == {"CUDA_VISIBLE_DEVICES": "2,3"}
     assert lane.decoding_environment() == {"CUDA_VISIBLE_DEVICES": "2"}
-    assert launch.Launch().environment() == {}
+    assert launch.Launch().environment() == launch.Launch().decoding_environment() == {}
+    cpu = launch.Launch(cpu=True)  # fairseq would count GPUs all the same
+    assert cpu.environment() == cpu.decoding_environment() == {"CUDA_VISIBLE_DEVICES": ""}
+
+
+def test_perplexity_is_measured_by_one_process(tmp_path: Path) -> None:
+    text = PAPER.replace("generate:\n  beam: 5", "eval_lm:\n  sample_break_mode: eos")
+    adapted = launch.Launch(gpus=8, precision="fp16").adapt(recipe.load_recipe(write(tmp_path, text)))
+    assert adapted.flag("eval_lm", "distributed_world_size") == 1 and adapted.flag("eval_lm", "cpu") is None
 
 
 @pytest.mark.parametrize(

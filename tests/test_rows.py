@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,14 +18,18 @@ from test_table import Bench, bench, prepared  # noqa: F401  fixtures
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
+import jobs  # noqa: E402
 import launch  # noqa: E402
 import probe  # noqa: E402
 import recipe  # noqa: E402
 import row_measures  # noqa: E402
 import row_nodes  # noqa: E402
+import row_plan  # noqa: E402
 import rows  # noqa: E402
 import runs  # noqa: E402
 import smoke  # noqa: E402
+from progress import Progress  # noqa: E402
+from results import Table  # noqa: E402
 from scoring import Measurement  # noqa: E402
 
 # --- smoke
@@ -172,15 +176,55 @@ def test_settings_know_what_changes_a_result(tmp_path: Path) -> None:
 
 
 def test_what_machine_0_announces(tmp_path: Path) -> None:
-    leader = tmp_path / ".training.json"
-    first = launch.Launch(nodes=2, rendezvous="a:1")
-    row_nodes.announce(first, leader, tmp_path / "run")
-    assert json.loads(leader.read_text())["train"] == "run"
-    assert row_nodes._said(leader, launch.Launch(nodes=2, node_rank=1, rendezvous="b:1")) == {}
-    row_nodes.announce(launch.Launch(nodes=2, node_rank=1, rendezvous="a:1"), leader, tmp_path / "other")
-    assert row_nodes._said(leader, first)["train"] == "run"  # only machine 0 says
-    row_nodes.announce_end(first, leader)
-    assert "end" in row_nodes._said(leader, first)
+    def machine(rank: int, rendezvous: str = "a:1") -> row_nodes.Leader:
+        return row_nodes.Leader(launch.Launch(nodes=2, node_rank=rank, rendezvous=rendezvous), tmp_path)
+
+    machine(0).announce(tmp_path / "run")
+    assert machine(1).said()["train"] == "run"
+    assert machine(1, "b:1").said() == {}  # another table's, at the same time
+    machine(1).announce(tmp_path / "other")
+    machine(1).begin()
+    assert machine(1).said()["train"] == "run"  # only machine 0 says
+    machine(0).end()
+    assert "end" in machine(1).said()
+    machine(0).begin()
+    assert machine(1).said() == {}
+    alone = row_nodes.Leader(launch.Launch(), tmp_path / "alone")
+    alone.announce(tmp_path)
+    assert alone.said() == {} and not (tmp_path / "alone").exists()
+
+
+@pytest.mark.parametrize("said", ["finished", "gone"])
+def test_what_was_said_before_a_stop_is_not_obeyed(
+    said: str,
+    bench: Bench,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A machine that begins first may read what machine 0 said before it was stopped; they must not wait for each other."""
+    bench.data()
+    bench.fake()
+    one = launch.Launch(cpu=True, nodes=2, node_rank=1, rendezvous="localhost:1")
+    table = Table(bench.results / "t.csv", rows.COLUMNS, rows.KEY)
+    plan = row_plan.make_plan(
+        "mma", rows.load_rows("mma", "table1", ["mma"]), [1], one, bench.out, table, [], False, False
+    )
+    plan.make_runs()
+    run = plan.runs[0]
+    leader = row_nodes.Leader(launch.Launch(nodes=2, rendezvous="localhost:1"), bench.out / "mma")
+    leader.announce(run.folder)
+    started: list[str] = []
+    if said == "finished":
+        jobs.write_stamp(run.folder / "trained.json", {"updates": 4})
+    else:
+        sleeps = [sys.executable, "-c", "import time; time.sleep(60)"]
+        monkeypatch.setattr(rows.RowRun, "train_argv", lambda run: started.append(run.label) or sleeps)
+    before = leader.said()
+    threading.Timer(2.0, leader.end).start()
+    begin = time.monotonic()
+    row_nodes._take_part(plan, before, Progress())
+    assert started == ([] if said == "finished" else ["table1_mma (seed 1)"])
+    assert time.monotonic() - begin < 30
 
 
 @pytest.mark.slow

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -196,6 +198,79 @@ def test_a_difference_is_filled_in_when_the_baseline_is_there(bench: Bench, caps
     assert len(bench.lines("table1")) == 4  # in place, not beside
 
 
+def test_what_changes_the_score_alone_is_scored_again(bench: Bench) -> None:
+    """Another metric, baseline or case: no new training, and the old lines go."""
+    bench.fake()
+    bench.data()
+    assert bench.run("table1") == 0
+    before = of_metric(bench.lines("table1"), "tokenised_bleu")
+    mma = bench.configs / "table1_mma.yaml"
+    mma.write_text(MMA.replace("baseline: table1_plain\n", ""))
+    assert bench.run("table1") == 0
+    after = of_metric(bench.lines("table1"), "tokenised_bleu")
+    assert before["table1_mma"]["difference"] != "" == after["table1_mma"]["difference"]
+    mma.write_text(MMA + "data: {lowercase: true}\n")
+    assert bench.run("table1") == 0
+    found = of_metric(bench.lines("table1"), "tokenised_bleu")["table1_mma"]
+    assert "case:lc" in found["signature"] and found["difference"] != ""
+    assert bench.trainings() == 2 and len(bench.lines("table1")) == 4
+    mma.write_text(MMA.replace("transformer_mma_tiny", "transformer_csan_tiny"))
+    assert bench.run("table1") == 0
+    assert of_metric(bench.lines("table1"), "tokenised_bleu")["table1_mma"]["architecture"] == "transformer_csan_tiny"
+    assert bench.trainings() == 3
+
+
+def test_lines_name_the_machine_of_the_training(bench: Bench) -> None:
+    bench.fake()
+    bench.data()
+    assert bench.run("table1", "--rows", "plain") == 0
+    stamp = next((bench.out / "mma").glob("*")) / "trained.json"
+    facts = json.loads(stamp.read_text())
+    facts["machine"] |= {"gpus": 8, "hardware": "another machine", "precision": "fp16", "torch": "1.0"}
+    stamp.write_text(json.dumps(facts))
+    (bench.results / "mma" / "table1.csv").unlink()
+    assert bench.run("table1", "--rows", "plain") == 0
+    line = bench.lines("table1")[0]
+    assert (line["gpus"], line["hardware"], line["precision"], line["torch"]) == ("8", "another machine", "fp16", "1.0")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
+@pytest.mark.slow
+def test_killed_torchrun_leaves_no_worker(tmp_path: Path) -> None:
+    """A second start would meet workers that still train into the same folder."""
+    worker = ROOT / "scripts" / "train_worker.py"
+    module = tmp_path / "fairseq_cli"
+    module.mkdir()
+    (module / "__init__.py").write_text("")
+    (module / "train.py").write_text(
+        "import os, time\n"
+        "def cli_main():\n"
+        f"    open({str(tmp_path)!r} + '/worker' + os.environ['RANK'], 'w').write(str(os.getpid()))\n"
+        "    time.sleep(120)\n"
+    )
+    words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", str(worker)]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    torchrun = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    files = [tmp_path / f"worker{rank}" for rank in (0, 1)]
+    deadline = time.monotonic() + 120
+    while not all(path.exists() and path.read_text() for path in files) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    pids = [int(path.read_text()) for path in files]
+    torchrun.kill()
+    torchrun.wait()
+    while any(_alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(_alive(pid) for pid in pids)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
 def test_a_failing_row_does_not_lose_the_others(bench: Bench, capsys: pytest.CaptureFixture) -> None:
     bench.fake()
     bench.data()
@@ -235,6 +310,14 @@ def test_dry_run_shows_each_command_and_does_nothing(bench: Bench, capsys: pytes
     assert re.search(r"--arch transformer_mma_tiny --seed 1 .*--max-update 4", text)
 
 
+def test_a_folder_that_cannot_be_written(bench: Bench, tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
+    bench.out = tmp_path / "file" / "out"
+    (tmp_path / "file").write_text("")
+    assert bench.run("table1") == 1
+    error = capfd.readouterr().err
+    assert "Traceback" not in error and "Not a directory" in error
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -264,6 +347,8 @@ def test_mistakes_end_in_one_line(options: list[str], message: str, bench: Bench
         ("baseline: table1_none\n", "baseline table1_none: there is no table1_none.yaml"),
         ("average: {last: 0}\n", "average must be"),
         ("gpus: none\n", "gpus must be a whole number"),
+        ("data: {tests: [test]}\n", "tests must be a mapping"),
+        ("train: {max_update: null, max_epoch: 3}\n", "train needs max_update"),
     ],
 )
 def test_a_wrong_row_is_named(text: str, message: str, bench: Bench, capfd: pytest.CaptureFixture) -> None:
