@@ -201,7 +201,7 @@ def test_what_was_said_before_a_stop_is_not_obeyed(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A machine that begins first may read what machine 0 said before it was stopped; they must not wait for each other."""
+    """A machine that begins first may read what machine 0 said before it was stopped. Neither may wait."""
     bench.data()
     bench.fake()
     one = launch.Launch(cpu=True, nodes=2, node_rank=1, rendezvous="localhost:1")

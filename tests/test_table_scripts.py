@@ -54,7 +54,7 @@ SMOKE = [
     ("man", "table2", ["cnndm_man", "cnndm_lead3", "cnndm_transformer"]),
     ("man", "table5", ["man"]),
     ("diffwin", "table3", ["cross_segment"]),
-    ("diffwin", "table5", ["sst_aw"]),
+    ("diffwin", "table5", ["sst_aw", "imdb_mw", "sva_aw"]),
     ("diffwin", "table6", ["mw"]),
     ("csan", "table2", ["base_zh_en_2d"]),
     ("mma", "table1", ["en_ja_mma"]),
