@@ -46,7 +46,10 @@ MAX_WORD = 1000  # characters, as in Moses' clean-corpus-n.perl
 
 @dataclass(frozen=True)
 class Limits:
-    """Which pairs Moses' clean-corpus-n.perl keeps: by the tokens of a side, and how often one has the other's."""
+    """Which pairs Moses' clean-corpus-n.perl keeps: by the tokens of a side, and how often one has the other's.
+
+    With `least` 0 a word may be as long as it likes as well: nothing is left out that the other limits let pass.
+    """
 
     least: int = 1
     most: int | None = None
@@ -61,7 +64,7 @@ class Limits:
             return False
         if one > self.ratio * two or two > self.ratio * one:
             return False
-        return all(len(text) <= MAX_WORD or max(map(len, side)) <= MAX_WORD
+        return self.least == 0 or all(len(text) <= MAX_WORD or max(map(len, side)) <= MAX_WORD
                    for text, side in zip((first, second), sides, strict=True))  # fmt: skip
 
 

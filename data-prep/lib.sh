@@ -21,6 +21,12 @@ find_python() {
   command -v "$PYTHON" >/dev/null || die "no Python at '$PYTHON': set PYTHON, or run scripts/setup.sh first"
 }
 
+# need_decimal OPTION VALUE LEAST: a number of at least LEAST.
+need_decimal() {
+  [[ $2 =~ ^-?[0-9]+(\.[0-9]+)?$ ]] && awk -v value="$2" -v least="$3" 'BEGIN { exit !(value + 0 >= least + 0) }' ||
+    die "$1 needs a number from $3, got '$2'"
+}
+
 need_number() { [[ $2 =~ ^[1-9][0-9]*$ ]] || die "$1 needs a number from 1, got '$2'"; }
 
 # find_file FOLDER NAME: the plain or the compressed file.
@@ -77,7 +83,9 @@ open_out() {
   for step in $STEPS; do if [[ -d $out/$step ]]; then complete=1; fi; done
   if [[ -z $complete ]]; then
     # What a stopped step with other options has left is of no use.
-    if [[ -e $out/options.txt && $(cat "$out/options.txt") != "$options" ]]; then rm -rf "$out"/*.part; fi
+    if [[ -e $out/options.txt && $(cat "$out/options.txt") != "$options" ]]; then
+      rm -rf "$out"/*.part "$out/download/unpacked"
+    fi
     printf '%s\n' "$options" >"$out/options.txt.part"
     mv "$out/options.txt.part" "$out/options.txt"
   elif [[ $(cat "$out/options.txt") != "$options" ]]; then

@@ -18,11 +18,12 @@ add_pair() {
 }
 
 # join_pairs PREFIX SRC TGT [OPTION…]: write what add_pair has collected to PREFIX.SRC and PREFIX.TGT. Text of the official
-# archives is what it is; the lengths of other text are checked by --min-correlation (the preparation's min_correlation).
+# archives is what it is; the lengths of other text are checked by --min-correlation (the preparation's min_correlation),
+# and a last line without a newline is taken for the end of a file that was cut off, unless that is -1.
 join_pairs() {
   local prefix=$1 src=$2 tgt=$3 check=(--min-correlation "$min_correlation")
   shift 3
-  if [[ $all_verified == 1 ]]; then check=(--min-correlation -1 --open-end); fi
+  if [[ $all_verified == 1 || $min_correlation == -1 ]]; then check=(--min-correlation -1 --open-end); fi
   "$PYTHON" "$PREP_DIR/bitext.py" join "$prefix.$src" "$prefix.$tgt" "${pairs[@]}" "${check[@]}" "$@"
 }
 

@@ -8,7 +8,8 @@ has_md5() { [[ $(md5sum <"$2" | cut -d ' ' -f 1) == "$1" ]]; }
 
 gzip_is_whole() { gzip -t <"$1"; } # gzip itself wants the ending .gz
 
-zip_is_whole() { "$PYTHON" -m zipfile -t "$1"; }
+# (python -m zipfile -t succeeds on a damaged member.)
+zip_is_whole() { "$PYTHON" -c 'import sys, zipfile; sys.exit(zipfile.ZipFile(sys.argv[1]).testzip() is not None)' "$1"; }
 
 # need_folder DIR OUT WHAT: DIR, where it is given, must exist as long as OUT/raw is not complete.
 need_folder() { [[ -z $1 || -d $1 || -d $2/raw ]] || die "no folder $1: give the folder with $3 with --local DIR"; }
@@ -87,6 +88,8 @@ obtain() {
   named "$url" >/dev/null || die "checksums.txt does not name $url"
   if [[ -z $local_dir ]]; then
     file=$out/download/$name
+    # It may have been downloaded when checks were off.
+    if [[ $checked == 1 && -e $file ]]; then is_official "$url" 1 "$file" >/dev/null 2>&1 || rm -f "$file"; fi
     download "$(if [[ -n $mirror ]]; then echo "${mirror%/}/$name"; else echo "$url"; fi)" "$file" is_official "$url" "$checked"
     return
   fi
@@ -104,7 +107,7 @@ obtain_members() {
   local url=$1 member found=1
   shift
   verified=0
-  for member in "$@"; do [[ -n $local_dir && -e $(find_file "$local_dir" "$member") ]] || found=0; done
+  for member in "$@"; do [[ -n $local_dir && -e $(find_file "$local_dir" "${member%.gz}") ]] || found=0; done
   if [[ $found == 1 ]]; then
     folder=$local_dir
     return
@@ -122,13 +125,14 @@ remove_unpacked() {
   rmdir "$1/download" 2>/dev/null || true
 }
 
-# unpack ARCHIVE FOLDER MEMBER…: unpack these members of an archive; FOLDER has its name only when it is complete.
+# unpack ARCHIVE FOLDER MEMBER…: unpack these members of an archive; FOLDER has its name only when it is complete. Another
+# archive is unpacked anew.
 unpack() {
   local archive=$1 folder=$2
   shift 2
-  [[ -d $folder ]] && return
+  [[ -d $folder && ! $archive -nt $folder ]] && return
   say "unpack $(basename "$archive")"
-  rm -rf "$folder.part"
+  rm -rf "$folder" "$folder.part"
   mkdir "$folder.part"
   "$PYTHON" "$PREP_DIR/watch.py" "unpack" "$folder.part" "$folder.log" \
     "$PYTHON" "$PREP_DIR/unpack.py" "$archive" "$folder.part" "$@" ||

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from pathlib import Path
 
@@ -24,14 +26,32 @@ def _start_worker(make: Callable[[], Change]) -> None:
     _change = make()
 
 
-def _apply(line: str) -> str:
+def _apply(lines: list[str]) -> list[str]:
     assert _change is not None
-    return _change(line)
+    return [_change(line) for line in lines]
 
 
 def _lines(source: Path, skip: int) -> Iterator[str]:
     for number, line in islice(read_bytes(source, open_end=True), skip, None):
         yield decode(source, number, line)
+
+
+def _changed(lines: Iterator[str], make: Callable[[], Change], workers: int) -> Iterator[str]:
+    """The changed lines, in order; a few chunks a worker are under way. Raises DataError where a worker is killed."""
+    under_way: deque[Future[list[str]]] = deque()
+    try:
+        with ProcessPoolExecutor(workers, initializer=_start_worker, initargs=(make,)) as pool:
+            try:
+                while chunk := list(islice(lines, _CHUNK)):
+                    under_way.append(pool.submit(_apply, chunk))
+                    if len(under_way) >= 4 * workers:
+                        yield from under_way.popleft().result()
+                while under_way:
+                    yield from under_way.popleft().result()
+            finally:
+                pool.shutdown(cancel_futures=True)
+    except BrokenProcessPool:
+        raise DataError("a process was killed, probably for lack of memory: give fewer --workers, run again") from None
 
 
 def _complete_lines(path: Path) -> int:
@@ -69,11 +89,8 @@ def change_file(
     done = _complete_lines(part) if part.exists() else 0
     told = time.monotonic()
     try:
-        with (
-            part.open("a", encoding="utf-8", newline="\n") as out,
-            multiprocessing.Pool(workers, _start_worker, (make,)) as pool,
-        ):
-            for number, text in enumerate(pool.imap(_apply, _lines(source, done), _CHUNK), done + 1):
+        with part.open("a", encoding="utf-8", newline="\n") as out:
+            for number, text in enumerate(_changed(_lines(source, done), make, workers), done + 1):
                 if not allow_empty and not text.strip():
                     raise DataError(f"{source}:{number}: no token left after normalisation; remove the pair")
                 out.write(text + "\n")

@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bitext import check_lengths, compare, is_marked_up, pairs, tell, texts, whole_files
+from bitext import MIN_CORRELATION, check_lengths, compare, is_marked_up, pairs, tell, texts, whole_files
 from parallel import DataError, as_status
 from sgm import read_set, write_set
 
@@ -123,25 +123,27 @@ def training_pairs(folder: Path) -> list[tuple[Path, Path]]:
     return [(found["zh"], found["en"]) for found in sides.values()]
 
 
-def read_training(chinese: Path, english: Path, encoding: str) -> Iterator[tuple[str, str]]:
+def read_training(
+    chinese: Path, english: Path, encoding: str, minimum: float = MIN_CORRELATION
+) -> Iterator[tuple[str, str]]:
     """Yield the pairs of two files, empty sides included; raises DataError where they do not belong together."""
     if is_marked_up(chinese) and is_marked_up(english):
         lines, references = read_set(chinese, english, 1, encoding)
         yield from zip(lines, references[0], strict=True)
     else:
         sides = [texts(path, encoding) for path in (chinese, english)]
-        for one, two in check_lengths(chinese, english, pairs(chinese, english, sides)):
+        for one, two in check_lengths(chinese, english, pairs(chinese, english, sides), minimum):
             yield one[1], two[1]
 
 
-def write_training(folder: Path, raw: Path, encoding: str) -> None:
+def write_training(folder: Path, raw: Path, encoding: str, minimum: float = MIN_CORRELATION) -> None:
     """Check and join the training text, without pairs of which a side is empty; raises DataError."""
     total = empty = 0
     told = time.monotonic()
     with whole_files([raw / "train.zh", raw / "train.en"]) as out:
         for chinese, english in training_pairs(folder):
             before = total
-            for pair in read_training(chinese, english, encoding):
+            for pair in read_training(chinese, english, encoding, minimum):
                 sides = [" ".join(text.split()) for text in pair]
                 if all(sides):
                     for stream, text in zip(out, sides, strict=True):
@@ -162,6 +164,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("raw", type=Path)
     parser.add_argument("--encoding", default="utf-8", help="of all files (default: %(default)s)")
+    parser.add_argument("--min-correlation", type=float, default=MIN_CORRELATION, help="of lengths; -1: not checked")
     args = parser.parse_args()
     try:
         "".encode(args.encoding)
@@ -169,7 +172,7 @@ def main() -> None:
         reason = "there is no such encoding; utf-8, gb18030 or big5, for example"
         raise DataError(f"--encoding {args.encoding}: {reason}") from None
     write_test_sets(args.folder, args.raw, args.encoding)
-    write_training(args.folder, args.raw, args.encoding)
+    write_training(args.folder, args.raw, args.encoding, args.min_correlation)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ usage: prepare_aspec.sh OUT --local DIR [options]
                         download: its licence asks for an application to https://jipsti.jst.go.jp/aspec/
   --sections N          training files, the best aligned first: 1, 2 or 3 (2: 2,000,000 pairs)
   --pairs DIR           not ASPEC: {train,dev or valid,test}.{en,ja}, plain or .gz
+  --min-correlation X   with --pairs: of the lengths of the two sides, by blocks of lines; -1: not checked (0.3)
   --join-ja             with --pairs: the Japanese is in words there; join them to raw text
   --pieces N            SentencePiece: N pieces for each language, from raw text (16000, Cui et al. 2019)
   --bpe N               instead: words by Moses and MeCab, then BPE with N merges (Yang et al. 2019: 32000)
@@ -22,7 +23,7 @@ OUT/tok. --bpe needs pip install -e '.[ja]'. Python: $PYTHON, else that of scrip
 EOF
 }
 
-out="" local_dir=${ASPEC_DIR:-} pairs="" sections=2 join_ja=0 pieces="" bpe="" joined_dictionary=0
+out="" local_dir=${ASPEC_DIR:-} pairs="" min_correlation=0.3 sections=2 join_ja=0 pieces="" bpe="" joined_dictionary=0
 workers=$(nproc 2>/dev/null || echo 1)
 # https://jipsti.jst.go.jp/aspec/ counts 1,000,000, 1,000,000 and 1,008,500 pairs, dev 1,790 and test 1,812.
 train_pairs=(0 1000000 2000000 3008500)
@@ -43,7 +44,7 @@ read_pairs() {
     japanese=$part/$split.ja
     if [[ $join_ja == 1 ]]; then japanese+=.words; fi
     "$PYTHON" "$PREP_DIR/bitext.py" join "$part/$split.en" "$japanese" \
-      --pair "$(find_file "$pairs" "$name.en")" "$(find_file "$pairs" "$name.ja")"
+      --pair "$(find_file "$pairs" "$name.en")" "$(find_file "$pairs" "$name.ja")" --min-correlation "$min_correlation"
     if [[ $join_ja == 1 ]]; then
       "$PYTHON" "$PREP_DIR/segment.py" join "$japanese" "$part/$split.ja" --workers "$workers"
       rm "$japanese"
@@ -51,7 +52,8 @@ read_pairs() {
   done
 }
 
-parse_arguments "sections pieces bpe workers" "local pairs" "join-ja joined-dictionary" "$@"
+parse_arguments "sections pieces bpe workers" "local pairs min-correlation" "join-ja joined-dictionary" "$@"
+need_decimal --min-correlation "$min_correlation" -1
 [[ -z $pieces || -z $bpe ]] || die "--pieces or --bpe, please, not both"
 [[ $joined_dictionary == 0 || -n $bpe ]] || die "--joined-dictionary goes with --bpe"
 [[ $join_ja == 0 || -n $pairs ]] || die "--join-ja goes with --pairs: the text of ASPEC is raw"

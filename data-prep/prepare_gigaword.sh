@@ -25,9 +25,9 @@ mirror=${GIGAWORD_URL:-}
 out="" local_dir=${GIGAWORD_DIR:-} vocab="" train_vocab="" no_checksums=0 workers=$(nproc 2>/dev/null || echo 1)
 
 read_raw() {
-  local part=$1 folder=$local_dir file verified # the last two are set by obtain_members
+  local part=$1 folder=$local_dir file verified=0 # the last two are set by obtain_members
   if [[ -z $local_dir || -e $local_dir/ggw_data.zip ]]; then obtain_members "$archive" org_data; fi
-  if [[ $no_checksums == 1 ]]; then set -- "$part" --any-pairs; fi
+  if [[ $no_checksums == 1 || $verified == 1 ]]; then set -- "$part" --any-pairs; fi
   "$PYTHON" "$PREP_DIR/summaries.py" gigaword "$folder" "$@"
 }
 

@@ -92,8 +92,9 @@ prepare_source() {
 copy_tokenised() {
   local part=$1 split check
   for split in $SPLITS; do
-    check=()
-    [[ $split == test ]] && check=(--min-correlation 0.3)
+    check=(--min-correlation "$min_correlation")
+    # Of train and valid nothing else is known: parallel.py's own bound, unless it is turned off.
+    [[ $split == test || $min_correlation == -1 ]] || check=()
     "$PYTHON" "$PREP_DIR/parallel.py" pair "$(find_file "$local_dir" "$split.de")" "$(find_file "$local_dir" "$split.en")" \
       ${check[@]+"${check[@]}"} --write "$part/$split.de" "$part/$split.en"
   done
@@ -117,13 +118,14 @@ with open(sys.argv[3], "w", encoding="utf-8", newline="\n") as text:
 
 # OUT/tok is the text as it is; OUT/raw is that text detokenised by sacremoses, since no other raw text is at hand.
 prepare_tokenised() {
-  [[ -d $out/tok || -n $local_dir ]] || die "--tokenised needs --local DIR, with {train,valid,test}.{de,en}"
-  open_out "$out" "iwslt14 tokenised bpe=$bpe"
+  [[ -n $local_dir ]] || die "--tokenised needs --local DIR, with {train,valid,test}.{de,en}"
+  open_out "$out" "iwslt14 tokenised bpe=$bpe local=$(source_of "$local_dir")"
   step "$out" tok "read and check the tokenised text" copy_tokenised
   step "$out" raw "detokenise" detokenize
 }
 
 parse_arguments "bpe workers" "local test min-correlation" "tokenised no-checksums" "$@"
+need_decimal --min-correlation "$min_correlation" -1
 [[ $test == fairseq || $test == mma ]] || die "--test is fairseq or mma, got '$test'"
 [[ $tokenised == 0 || $test == fairseq ]] || die "--test cannot choose the test set of tokenised text"
 [[ -z $local_dir || -d $local_dir || -d $out/tok ]] || die "no folder $local_dir: give the IWSLT14 folder with --local DIR"

@@ -10,6 +10,7 @@ usage() {
 usage: prepare_nist.sh OUT --local DIR [options]
   --local DIR           the licensed text ($NIST_DIR): see below; there is no download
   --encoding NAME       of its files (utf-8; older LDC corpora: gb18030, big5)
+  --min-correlation X   of the lengths of the two sides of the training text, by blocks of lines; -1: not checked (0.3)
   --segmented           the Chinese is in words already, separated by spaces
   --bpe N               merges of the BPE of both languages (32000)
   --joined-dictionary   one dictionary for both languages; else there are two
@@ -28,18 +29,20 @@ EOF
 }
 
 SPLITS="train valid test test1 test2 test3"
-out="" local_dir=${NIST_DIR:-} encoding=utf-8 segmented=0 bpe=32000 joined_dictionary=0 trees="" parser="" tree_files=""
+out="" local_dir=${NIST_DIR:-} encoding=utf-8 segmented=0 min_correlation=0.3 bpe=32000 joined_dictionary=0 trees="" parser="" tree_files=""
 workers=$(nproc 2>/dev/null || echo 1)
 
-parse_arguments "bpe workers" "local encoding trees parser tree-files" "segmented joined-dictionary" "$@"
+parse_arguments "bpe workers" "local encoding min-correlation trees parser tree-files" "segmented joined-dictionary" "$@"
+need_decimal --min-correlation "$min_correlation" -1
 check_trees_options "$trees" "$parser" "$tree_files" zh
-[[ -n $local_dir || -d $out/raw ]] || die "no NIST folder: give the licensed text with --local DIR (see --help)"
+[[ -n $local_dir ]] || die "no NIST folder: give the licensed text with --local DIR (see --help)"
 [[ -d $local_dir || -d $out/raw ]] || die "no folder $local_dir: give the licensed text with --local DIR (see --help)"
 find_python
 
 options="nist encoding=$encoding segmented=$segmented bpe=$bpe joined=$joined_dictionary local=$(realpath -m "${local_dir:-.}")"
 open_out "$out" "$options"
-in_words "$out" zh en "$segmented" 0 0 "$workers" "$PYTHON" "$PREP_DIR/nist.py" --encoding "$encoding" "$local_dir"
+in_words "$out" zh en "$segmented" 0 0 "$workers" "$PYTHON" "$PREP_DIR/nist.py" --encoding "$encoding" \
+  --min-correlation "$min_correlation" "$local_dir"
 bpe_and_binarize "$out" zh en "$bpe" "$joined_dictionary" "$workers"
 if [[ -n $trees ]]; then add_phrases "$out" zh "$parser" "$tree_files" "$out/raw" 0 "$workers"; fi
 say "ready: $out/bin"

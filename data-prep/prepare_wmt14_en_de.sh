@@ -59,6 +59,8 @@ read_text() {
 }
 
 parse_arguments "max bpe workers" "local data ratio min-correlation trees parser tree-files" "no-checksums separate-dictionaries" "$@"
+need_decimal --ratio "$ratio" 1
+need_decimal --min-correlation "$min_correlation" -1
 [[ $data == wmt14 || $data == wmt16 || $data == wmt17 ]] || die "--data is wmt14, wmt16 or wmt17, got '$data'"
 if [[ -n $trees && -z $parser$tree_files ]]; then
   tree_files=${WMT14_EN_DE_TREES:-}

@@ -72,6 +72,8 @@ clean() {
 }
 
 parse_arguments "every max bpe workers" "local valid ratio min-correlation" "no-checksums" "$@"
+need_decimal --ratio "$ratio" 1
+need_decimal --min-correlation "$min_correlation" -1
 [[ $valid == split || $valid == newstest2013 ]] || die "--valid is split or newstest2013, got '$valid'"
 [[ -z $local_dir || -d $local_dir || -d $out/bpe ]] || die "no folder $local_dir: give the one with the archives with --local DIR"
 find_python

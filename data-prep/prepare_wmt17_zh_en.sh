@@ -50,8 +50,9 @@ add_cwmt() {
     obtain_members "$cwmt/$name.zip" "$name/*_c[hn].txt" "$name/*_en.txt"
   fi
   [[ $verified == 1 ]] || all_verified=0
-  for chinese in "$folder/$name"/*_c[hn].txt*; do
-    [[ -e $chinese ]] || continue
+  for chinese in "$folder/$name"/*_c[hn].txt "$folder/$name"/*_c[hn].txt.gz; do
+    # Not the archive of what is beside it.
+    [[ -e $chinese && ! ($chinese == *.gz && -e ${chinese%.gz}) ]] || continue
     english=${chinese/%_c[hn].txt/_en.txt}
     english=${english/%_c[hn].txt.gz/_en.txt.gz}
     [[ -e $english ]] || die "$chinese: there is no $(basename "$english") beside it"
@@ -67,6 +68,7 @@ test_set() {
   files=("$archive/$name-zhen-src.zh.sgm" "$archive/$name-zhen-ref.en.sgm")
   obtain_members "$wmt/$archive.tgz" "${files[@]}"
   "$PYTHON" "$PREP_DIR/bitext.py" join "$part/$split.zh" "$part/$split.en" --official "$segments" \
+    --min-correlation "$min_correlation" \
     --pair "$(find_file "$folder" "${files[0]}")" "$(find_file "$folder" "${files[1]}")"
 }
 
@@ -86,7 +88,7 @@ read_wmt17() {
 
 parse_arguments "bpe workers" "local max-words min-correlation" "joined-dictionary segmented no-checksums" "$@"
 [[ $max_words =~ ^(0|[1-9][0-9]*)$ ]] || die "--max-words needs a number from 0, got '$max_words'"
-[[ $min_correlation =~ ^-?[0-9.]+$ ]] || die "--min-correlation needs a number, got '$min_correlation'"
+need_decimal --min-correlation "$min_correlation" -1
 need_folder "$local_dir" "$out" "the archives"
 find_python
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import re
+import signal
 import sys
 import tarfile
+import time
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -54,6 +57,7 @@ def test_limits_are_those_of_clean_corpus(one, two, fits):
 def test_a_word_of_more_than_a_thousand_characters_is_left_out():
     assert bitext.Limits().fit("a" * 1000, "b")
     assert not bitext.Limits().fit("a b", "b " + "a" * 1001)
+    assert bitext.Limits(0).fit("a b", "b " + "a" * 1001)  # where nothing is to be left out: every n-th of all lines
 
 
 def test_segments_of_test_sets(tmp_path):
@@ -154,6 +158,22 @@ def test_stopped_work_goes_on_in_the_file(tmp_path, workers):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 
 
+class Dies:
+    """What the operating system does to a process when memory is short."""
+
+    def __call__(self, line: str) -> str:
+        if line.endswith(" 1700"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return line
+
+
+def test_a_killed_worker_ends_the_work(tmp_path):
+    source = write(tmp_path / "in", [f"line {number}" for number in range(2000)])
+    with pytest.raises(DataError, match="a process was killed.*fewer --workers"):
+        linewise.change_file(source, tmp_path / "out", Dies, 2, resume=True)
+    assert not (tmp_path / "out").exists() and (tmp_path / "out.part").exists()
+
+
 class Upper:
     def __call__(self, line: str) -> str:
         return line.upper()
@@ -249,3 +269,23 @@ def test_checksums_name_every_file_once():
     for url, size, checksum in rows:
         assert re.match(r"(https?|ftp)://", url) and re.fullmatch(r"-|\d+", size), url
         assert re.fullmatch(r"-|[0-9a-f]{64}|md5:[0-9a-f]{32}", checksum), url
+
+
+def test_another_archive_is_unpacked_anew(tmp_path):
+    """What was unpacked of an archive that was not the official one must not stand for the official one."""
+    archive, folder = tmp_path / "a.tgz", tmp_path / "unpacked"
+    begin = 'set -euo pipefail; . "$1/lib.sh"; . "$1/lib_fetch.sh"; find_python; '
+    for text in (b"first\n", b"second\n"):
+        mini_translation.archive(archive, {"text": text})
+        if folder.exists():  # file systems have coarse clocks
+            os.utime(archive, (time.time() + 5, time.time() + 5))
+        done = call("bash", "-c", begin + 'unpack "$2" "$3" text', "unpack", DATA_PREP, archive, folder)
+        assert done.returncode == 0, done.stderr
+        assert (folder / "text").read_bytes() == text
+
+
+def test_members_that_are_gunzipped_are_found(tmp_path):
+    (tmp_path / "giga.en").write_text("one\n")
+    begin = 'set -euo pipefail; . "$1/lib.sh"; . "$1/lib_fetch.sh"; find_python; out=$2 local_dir=$2 no_checksums=0; '
+    done = call("bash", "-c", begin + 'obtain_members x giga.en.gz; echo "$folder $verified"', "x", DATA_PREP, tmp_path)
+    assert done.stdout.split() == [str(tmp_path), "0"], done.stderr

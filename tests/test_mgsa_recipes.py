@@ -109,7 +109,11 @@ def test_what_a_task_does_not_read_is_not_in_its_settings(tmp_path: Path) -> Non
     (folder / "dict.en.phrases.txt").write_text("NP 1")
     after = found()
     assert before[0] == after[0] and before[1] != after[1]
-    assert before[0] == before[1], "without phrases there is no difference"
+    assert before[1].startswith("not prepared"), "what reads phrases has no data without them"
+    (tmp_path / "trees.txt").write_text("trees=en")
+    assert found() == before, "a preparation that was stopped among its phrases has not prepared them"
+    (tmp_path / "phrases").mkdir()
+    assert found() == after
     assert set(found("de", "en")).isdisjoint(after)
 
 

@@ -367,6 +367,9 @@ def test_local_archives_are_checked(sources, tmp_path):
         ("wmt14_en_de", ["--trees", "fr"], "--trees fr: no such language here"),
         ("wmt14_en_fr", ["--valid", "newstest2012"], "--valid is split or newstest2013"),
         ("wmt14_en_fr", ["--every", "0"], "--every needs a number from 1"),
+        ("wmt14_en_fr", ["--ratio", "1,5"], "--ratio needs a number from 1, got '1,5'"),
+        ("wmt14_en_de", ["--ratio", "0.5"], "--ratio needs a number from 1, got '0.5'"),
+        ("iwslt14", ["--min-correlation", "none"], "--min-correlation needs a number from -1, got 'none'"),
     ],
 )
 def test_bad_options(tmp_path, name, options, message):
