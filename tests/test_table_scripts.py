@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 import row_measures  # noqa: E402
 import rows  # noqa: E402
+from recipe import load_recipe  # noqa: E402
 from table import PAPERS  # noqa: E402
 
 SCRIPTS = sorted(path for paper in PAPERS for path in (ROOT / "scripts" / paper).glob("*.sh"))
@@ -37,15 +39,20 @@ def test_dry_run_shows_the_commands_of_each_row(script: Path, tmp_path: Path) ->
     done = run(script, "--dry-run", "--gpus", "2", "--out", tmp_path / "out", "--results", tmp_path / "results")
     assert done.returncode == 0, done.stderr
     assert list(tmp_path.iterdir()) == []
+    blocks = dict(re.findall(r"^# (.+) \(seed 1\): .*\n((?:[^#].*\n)*)", done.stdout, re.MULTILINE))
+    shown = {name: commands for names, commands in blocks.items() for name in names.split(", ")}
     found = rows.load_rows(script.parent.name, script.stem, None)
-    headings = [line for line in done.stdout.splitlines() if line.startswith("# ")]
-    for name in found:
-        assert any(name in line.split(" (seed ")[0].removeprefix("# ").split(", ") for line in headings), name
-    trained = [recipe for recipe in found.values() if not recipe.get("lead")]
-    scratch = [recipe for recipe in trained if recipe.get("probing", {}).get("training") == "scratch"]
-    assert done.stdout.count("scripts/train_worker.py") == len(trained) - len(scratch)
-    averaged = [recipe for recipe in trained if recipe.get("average") and recipe not in scratch]
-    assert done.stdout.count("scripts/average.py") == len(averaged)
+    baselines = {recipe.get("baseline") for recipe in found.values()}
+    assert set(found) <= set(shown) <= set(found) | baselines
+    for name, commands in shown.items():
+        recipe = load_recipe(ROOT / "configs" / script.parent.name / f"{name}.yaml")
+        lead, scratch = recipe.get("lead"), recipe.get("probing", {}).get("training") == "scratch"
+        trains = not lead and not scratch
+        assert commands.count("scripts/train_worker.py") == trains, name
+        assert commands.count("scripts/average.py") == bool(trains and recipe.get("average")), name
+        measures = len(recipe.get("data").get("tests", {"test": 0}))
+        assert commands.count("\n") == (0 if lead else trains + bool(trains and recipe.get("average")) + measures), name
+        assert lead or f"--arch {recipe.get('architecture')} " in commands
     scripts = {recipe.get("data")["prepare"] for recipe in found.values()}
     assert all(script in done.stdout for script in scripts)
 
