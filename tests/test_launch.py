@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -131,3 +134,40 @@ def test_worker_outside_torchrun(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     monkeypatch.setattr(sys, "argv", ["train_worker.py", "data"])
     assert train_worker.main() == 2
     assert capsys.readouterr().err == "train_worker: error: $RANK is not set: start it with torchrun\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
+@pytest.mark.slow
+def test_killed_torchrun_leaves_no_worker(tmp_path: Path) -> None:
+    """A second start would meet workers that still train into the same folder."""
+    worker = ROOT / "scripts" / "train_worker.py"
+    module = tmp_path / "fairseq_cli"
+    module.mkdir()
+    (module / "__init__.py").write_text("")
+    (module / "train.py").write_text(
+        "import os, time\n"
+        "def cli_main():\n"
+        f"    open({str(tmp_path)!r} + '/worker' + os.environ['RANK'], 'w').write(str(os.getpid()))\n"
+        "    time.sleep(120)\n"
+    )
+    words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", str(worker)]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    torchrun = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    files = [tmp_path / f"worker{rank}" for rank in (0, 1)]
+    deadline = time.monotonic() + 120
+    while not all(path.exists() and path.read_text() for path in files) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    pids = [int(path.read_text()) for path in files]
+    torchrun.kill()
+    torchrun.wait()
+    while any(_alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(_alive(pid) for pid in pids)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -232,43 +230,6 @@ def test_lines_name_the_machine_of_the_training(bench: Bench) -> None:
     assert bench.run("table1", "--rows", "plain") == 0
     line = bench.lines("table1")[0]
     assert (line["gpus"], line["hardware"], line["precision"], line["torch"]) == ("8", "another machine", "fp16", "1.0")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
-@pytest.mark.slow
-def test_killed_torchrun_leaves_no_worker(tmp_path: Path) -> None:
-    """A second start would meet workers that still train into the same folder."""
-    worker = ROOT / "scripts" / "train_worker.py"
-    module = tmp_path / "fairseq_cli"
-    module.mkdir()
-    (module / "__init__.py").write_text("")
-    (module / "train.py").write_text(
-        "import os, time\n"
-        "def cli_main():\n"
-        f"    open({str(tmp_path)!r} + '/worker' + os.environ['RANK'], 'w').write(str(os.getpid()))\n"
-        "    time.sleep(120)\n"
-    )
-    words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", str(worker)]
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"}
-    torchrun = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    files = [tmp_path / f"worker{rank}" for rank in (0, 1)]
-    deadline = time.monotonic() + 120
-    while not all(path.exists() and path.read_text() for path in files) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    pids = [int(path.read_text()) for path in files]
-    torchrun.kill()
-    torchrun.wait()
-    while any(_alive(pid) for pid in pids) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not any(_alive(pid) for pid in pids)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 def test_a_failing_row_does_not_lose_the_others(bench: Bench, capsys: pytest.CaptureFixture) -> None:
