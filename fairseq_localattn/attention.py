@@ -5,13 +5,15 @@ Shapes: T queries, S keys, B sentences, H heads, D = C / H channels a head.
 Steps that a variant may override, in the order in which they run:
 
 ===============  ======================================================================================================
-``key_side``     further projections of the keys, by name; cached in incremental decoding like keys and values
 ``hidden_keys``  a hard window: H×T×S or 1×T×S (B×H×T×S if it differs by sentence), True = hidden
 ``score_bias``   what is added to the scaled logits: log-masks, relative terms; broadcastable to B×H×T×S
 ``reweight``     what becomes of the normalised weights B×H×T×S
 ``attend``       all of it: bands, neighbouring heads, phrase memories
 ``activate``     what becomes of the concatenated heads before the output projection
 ===============  ======================================================================================================
+
+Projections beside those of queries, keys and values are named in ``further_queries`` and ``further_keys``. What they
+give reaches the steps as ``side``, by name; that of the keys is cached in incremental decoding like keys and values.
 
 With none overridden the module equals fairseq's ``MultiheadAttention``: same state-dict keys, same initialisation from
 the same random state, same outputs and gradients.
@@ -21,41 +23,20 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .dropout import dropout
+from .frame import Frame, combine_masks, normalise
+from .products import attention_by_products, products_suit, scaled_scores, weighted_sum
+
 Buffer = dict[str, Tensor | None]
 IncrementalState = dict[str, Buffer]
-
-
-@dataclass(frozen=True)
-class Frame:
-    """Where the queries and the keys of one call stand.
-
-    ``offset`` is the position of the first query among the keys (self-attention only; 0 in the full pass).
-    ``key_padding_mask``: B×S, True = padding. ``attn_mask``: T×S, boolean (True = hidden) or added to the logits.
-    """
-
-    query_length: int
-    key_length: int
-    offset: int = 0
-    key_padding_mask: Tensor | None = None
-    attn_mask: Tensor | None = None
-
-
-def lowest_score(dtype: torch.dtype) -> float:
-    """What a hidden key's logit is set to: far below any score, and finite.
-
-    With -inf a row that has every key hidden (a padded query, an empty sentence) becomes NaN; with half of the lowest
-    number it becomes uniform, stays finite when a score is added in fp16, and in every other row the hidden keys'
-    weight underflows to an exact zero.
-    """
-    return torch.finfo(dtype).min / 2
 
 
 class LocalAttention(nn.Module):
@@ -71,6 +52,9 @@ class LocalAttention(nn.Module):
     """
 
     kind: ClassVar[str] = "san"  # the papers' short name of the mechanism, for tables and figures
+    # The names of further linear layers of the queries and of the keys, each embed_dim wide.
+    further_queries: tuple[str, ...] = ()
+    further_keys: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -112,19 +96,15 @@ class LocalAttention(nn.Module):
 
     # ------------------------------------------------------------------ steps that a variant may override
 
-    def key_side(self, key: Tensor) -> dict[str, Tensor]:
-        """Further projections of the keys S×B×C, by name, each B×(n·H)×S×D; cached in incremental decoding."""
-        return {}
-
     def hidden_keys(self, frame: Frame, device: torch.device) -> Tensor | None:
         """The hard window, 1×T×S or H×T×S (or with B before), True = hidden; None hides nothing."""
         return None
 
-    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, key_side: Mapping[str, Tensor]) -> Tensor | None:
+    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, side: Mapping[str, Tensor]) -> Tensor | None:
         """Added to the scaled logits, broadcastable to B×H×T×S. ``query``: T×B×C, before projection; ``q``: B×H×T×D."""
         return None
 
-    def reweight(self, weights: Tensor, frame: Frame, query: Tensor, key_side: Mapping[str, Tensor]) -> Tensor:
+    def reweight(self, weights: Tensor, frame: Frame, query: Tensor, side: Mapping[str, Tensor]) -> Tensor:
         """What the normalised weights B×H×T×S (fp32) become before dropout. Override to leave the fused path."""
         return weights
 
@@ -135,23 +115,23 @@ class LocalAttention(nn.Module):
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        key_side: Mapping[str, Tensor],
+        side: Mapping[str, Tensor],
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
         """Weights and their sum of values: B×H×T×D, and the weights B×H×T×S when ``need_weights``.
 
-        ``query``: T×B×C, the module's input; ``q``: B×H×T×D, not scaled; ``k``, ``v``: B×H×S×D.
+        ``query``: T×B×C, the module's input; ``q``: B×H×T×D, not scaled; ``k``, ``v``: B×H×S×D; ``side``: what the
+        further projections gave, by name, in the shapes of q and k.
         """
-        bias = self.score_bias(frame, query, q, key_side)
+        bias = self.score_bias(frame, query, q, side)
         mask = combine_masks(frame, self.hidden_keys(frame, q.device), bias, q.dtype)
         if not need_weights and type(self).reweight is LocalAttention.reweight:
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=self.dropout_rate), None
-        scores = torch.matmul(q * self.scaling, k.transpose(-1, -2))
+            return fused_attention(q, k, v, mask, self.scaling, self.dropout_rate), None
+        scores = scaled_scores(q, k, self.scaling)
         if mask is not None:
             scores = scores + mask
-        weights = self.reweight(normalise(scores), frame, query, key_side)
-        dropped = F.dropout(weights, self.dropout_rate).to(v.dtype)
-        return torch.matmul(dropped, v), weights
+        weights = self.reweight(normalise(scores), frame, query, side)
+        return weighted_sum(dropout(weights, self.dropout_rate).to(v.dtype), v), weights
 
     def activate(self, heads: Tensor) -> Tensor:
         """What the concatenated heads, T×B×C, become before the output projection."""
@@ -187,8 +167,10 @@ class LocalAttention(nn.Module):
         length, batch, _ = query.shape
         saved = self._get_input_buffer(incremental_state)
         if static_kv and "prev_key" in saved:
-            q, k, v = self._split_heads(self.q_proj(query)), cached(saved, "prev_key"), cached(saved, "prev_value")
-            extra = {name[len("side_") :]: cached(saved, name) for name in saved if name.startswith("side_")}
+            q, *rest = self.project_heads(query, ("q_proj", *self.further_queries))
+            k, v = cached(saved, "prev_key"), cached(saved, "prev_value")
+            query_side = dict(zip(self.further_queries, rest, strict=True))
+            key_side = {name[len("side_") :]: cached(saved, name) for name in saved if name.startswith("side_")}
             key_padding_mask = saved.get("prev_key_padding_mask")
         else:
             if self.self_attention:
@@ -196,10 +178,13 @@ class LocalAttention(nn.Module):
             assert key is not None and value is not None
             if static_kv and incremental_state is not None:
                 key, value, key_padding_mask = self._one_copy_per_sentence(key, value, key_padding_mask, batch)
-            q, k, v = self.project(query, key, value, fuse=incremental_state is None)
-            extra = self.key_side(key)
+            q, k, v, side = self.project(query, key, value)
+            query_side = {name: side[name] for name in self.further_queries}
+            key_side = {name: side[name] for name in self.further_keys}
             if incremental_state is not None:
-                k, v, extra, key_padding_mask = self._remember(incremental_state, saved, k, v, extra, key_padding_mask)
+                k, v, key_side, key_padding_mask = self._remember(
+                    incremental_state, saved, k, v, key_side, key_padding_mask
+                )
         frame = Frame(
             query_length=length,
             key_length=k.size(2),
@@ -208,7 +193,7 @@ class LocalAttention(nn.Module):
             attn_mask=attn_mask,
         )
         need = need_weights or need_head_weights
-        attended, weights = self._attend_beams(frame, query, q, k, v, extra, need)
+        attended, weights = self._attend_beams(frame, query, q, k, v, query_side, key_side, need)
         output = self.out_proj(self.activate(attended.permute(2, 0, 1, 3).reshape(length, batch, self.embed_dim)))
         if not need or weights is None:
             return output, None
@@ -226,18 +211,23 @@ class LocalAttention(nn.Module):
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        extra: Mapping[str, Tensor],
+        query_side: Mapping[str, Tensor],
+        key_side: Mapping[str, Tensor],
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
         """``attend``, with the hypotheses of a beam as further queries of their sentence where the keys are shared."""
         sentences, rows = k.size(0), q.size(0)
         if sentences == rows:
-            return self.attend(frame, query, q, k, v, extra, need_weights)
+            return self.attend(frame, query, q, k, v, {**query_side, **key_side}, need_weights)
         beam, length = rows // sentences, frame.query_length
-        folded = q.view(sentences, beam, *q.shape[1:]).transpose(1, 2).flatten(2, 3)  # B×H×(beam·T)×D
+
+        def fold(x: Tensor) -> Tensor:
+            return x.unflatten(0, (sentences, beam)).transpose(1, 2).flatten(2, 3)  # B×H×(beam·T)×D
+
         queries = query.view(length, sentences, beam, -1).permute(2, 0, 1, 3).flatten(0, 1)  # (beam·T)×B×C
         frame = replace(frame, query_length=beam * length)
-        attended, weights = self.attend(frame, queries, folded, k, v, extra, need_weights)
+        side = {name: fold(x) for name, x in query_side.items()} | dict(key_side)
+        attended, weights = self.attend(frame, queries, fold(q), k, v, side, need_weights)
 
         def unfold(x: Tensor) -> Tensor:
             return x.unflatten(2, (beam, length)).transpose(1, 2).flatten(0, 1)
@@ -246,31 +236,41 @@ class LocalAttention(nn.Module):
 
     # ------------------------------------------------------------------ projections
 
-    def _split_heads(self, x: Tensor) -> Tensor:
-        """T×B×(n·C) → B×(n·H)×T×D, a view."""
-        return x.view(x.size(0), x.size(1), -1, self.head_dim).permute(1, 2, 0, 3)
-
-    def project(self, query: Tensor, key: Tensor, value: Tensor, fuse: bool) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k, v as B×H×·×D; those with the same input in one matrix product when ``fuse``.
-
-        The parameters stay three, so that checkpoints are fairseq's; joining them costs 3·C² copies, which pays on
-        whole sentences and not in a decoding step of a few tokens.
-        """
-        if fuse and query is key and key is value:
-            q, k, v = self._fused(query, self.q_proj, self.k_proj, self.v_proj).chunk(3, dim=-1)
-        elif fuse and key is value:
-            q = self.q_proj(query)
-            k, v = self._fused(key, self.k_proj, self.v_proj).chunk(2, dim=-1)
+    def project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
+        """q, k and v as B×H×·×D, and the further projections by name; those of the same input in one product."""
+        queries, keys = ("q_proj", *self.further_queries), ("k_proj", *self.further_keys)
+        if query is key and key is value:
+            found = self.project_heads(query, (*queries, *keys, "v_proj"))
+        elif key is value:
+            found = self.project_heads(query, queries) + self.project_heads(key, (*keys, "v_proj"))
         else:
-            q, k, v = self.q_proj(query), self.k_proj(key), self.v_proj(value)
-        return self._split_heads(q), self._split_heads(k), self._split_heads(v)
+            found = [
+                x
+                for y, names in ((query, queries), (key, keys), (value, ("v_proj",)))
+                for x in self.project_heads(y, names)
+            ]
+        side = dict(zip((*queries, *keys, "v_proj"), found, strict=True))
+        return side.pop("q_proj"), side.pop("k_proj"), side.pop("v_proj"), side
 
-    @staticmethod
-    def _fused(x: Tensor, *projections: nn.Linear) -> Tensor:
-        """Several projections of one input in one matrix product, their channels side by side."""
-        weight = torch.cat([p.weight for p in projections])
-        bias = None if projections[0].bias is None else torch.cat([p.bias for p in projections])
-        return F.linear(x, weight, bias)
+    def project_heads(self, x: Tensor, names: Sequence[str]) -> list[Tensor]:
+        """Projections of x, ·×B×C, each as B×H×·×D, views of one matrix product.
+
+        The parameters stay apart, so that checkpoints are fairseq's. Joining them is a copy of each, which pays on
+        whole sentences, and not in a decoding step of one word.
+
+        They are joined head by head, and a head's channels of all projections are neighbours in the product. So in
+        each result sentences and heads are one dimension of equal steps, and a product over them needs no copy.
+        """
+        projections: list[nn.Linear] = [getattr(self, name) for name in names]
+        if x.size(0) == 1 or len(names) == 1:
+            return [p(x).unflatten(-1, (-1, self.head_dim)).permute(1, 2, 0, 3) for p in projections]
+        parts = (len(names), self.num_heads, self.head_dim)
+        weight = torch.stack([p.weight.unflatten(0, parts[1:]) for p in projections], dim=1).flatten(0, 2)
+        bias = None
+        if projections[0].bias is not None:
+            bias = torch.stack([p.bias.view(parts[1:]) for p in projections], dim=1).flatten()
+        joined = F.linear(x, weight, bias).unflatten(-1, (self.num_heads, len(names), self.head_dim))
+        return [part.permute(1, 2, 0, 3) for part in joined.unbind(3)]
 
     # ------------------------------------------------------------------ incremental decoding
 
@@ -290,7 +290,7 @@ class LocalAttention(nn.Module):
         saved: Buffer,
         k: Tensor,
         v: Tensor,
-        extra: dict[str, Tensor],
+        key_side: dict[str, Tensor],
         padding: Tensor | None,
     ) -> tuple[Tensor, Tensor, dict[str, Tensor], Tensor | None]:
         """Append this step's keys, values, key sides and padding to those of the steps before, and keep all."""
@@ -298,10 +298,10 @@ class LocalAttention(nn.Module):
         if before is not None:
             padding = _append_padding(saved.get("prev_key_padding_mask"), padding, before, k)
             k, v = torch.cat([before, k], dim=2), torch.cat([cached(saved, "prev_value"), v], dim=2)
-            extra = {name: torch.cat([cached(saved, f"side_{name}"), x], dim=2) for name, x in extra.items()}
-        sides = {f"side_{name}": x for name, x in extra.items()}
+            key_side = {name: torch.cat([cached(saved, f"side_{name}"), x], dim=2) for name, x in key_side.items()}
+        sides = {f"side_{name}": x for name, x in key_side.items()}
         self._set_input_buffer(state, {"prev_key": k, "prev_value": v, "prev_key_padding_mask": padding, **sides})
-        return k, v, extra, padding
+        return k, v, key_side, padding
 
     def _get_input_buffer(self, incremental_state: IncrementalState | None) -> Buffer:
         return (incremental_state or {}).get(self._state_key, {})
@@ -338,40 +338,13 @@ class LocalAttention(nn.Module):
         return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, dropout={self.dropout}"
 
 
-def combine_masks(frame: Frame, window: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """Padding, window, ``attn_mask`` and bias as one term added to the logits; None when there is nothing to add.
-
-    ``window``: True = hidden, (B×)H×T×S; ``bias``: finite, broadcastable to B×H×T×S. Hidden keys get
-    :func:`lowest_score`.
-    """
-    lowest = lowest_score(dtype)
-    hidden: Tensor | None = None
-    if frame.key_padding_mask is not None:
-        hidden = frame.key_padding_mask[:, None, None, :].to(torch.bool)
-    if window is not None:
-        window = window if window.dim() == 4 else window[None]  # the fused kernels take masks of 2 or 4 dimensions
-        hidden = window if hidden is None else hidden | window
-    if frame.attn_mask is not None:
-        if frame.attn_mask.dtype == torch.bool:
-            hidden = frame.attn_mask if hidden is None else hidden | frame.attn_mask
-        else:
-            added = frame.attn_mask.clamp(min=lowest)  # fairseq's causal mask has -inf
-            bias = added if bias is None else bias + added
-    if bias is not None:
-        bias = bias if hidden is None else bias.masked_fill(hidden, lowest)
-        if bias.dtype != dtype:
-            # In half precision numbers far from 0 are coarse. What the visible keys of a query have in common goes: the
-            # softmax does not see it.
-            bias = bias - bias.detach().amax(-1, keepdim=True)
-        return bias.to(dtype)
-    if hidden is None:
-        return None
-    return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, lowest)
-
-
-def normalise(scores: Tensor) -> Tensor:
-    """Softmax over the keys, in fp32 or better whatever the scores are in."""
-    return torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+def fused_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scaling: float, dropout_rate: float
+) -> Tensor:
+    """Attention of which nobody asks the weights: B×H×T×D; arguments as :func:`products.attention_by_products`."""
+    if products_suit(q, k, mask, dropout_rate):
+        return attention_by_products(q, k, v, mask, scaling, dropout_rate)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_rate, scale=scaling)
 
 
 def cached(buffer: Buffer, name: str) -> Tensor:

@@ -17,7 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .attention import Frame, LocalAttention, lowest_score, normalise
+from .attention import LocalAttention, fused_attention
+from .frame import Frame, lowest_score, normalise
 from .windows import local_window
 
 # Queries in a block. Measured on a CPU at window 11, d=512, 8 heads: up to 60 tokens one block is fastest (blocks of 32
@@ -54,7 +55,7 @@ class BandedAttention(LocalAttention):
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        key_side: Mapping[str, Tensor],
+        side: Mapping[str, Tensor],
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
         half_width, width_of_query = self.band(frame, q.device)
@@ -212,7 +213,7 @@ def _attend_stretches(
         missing = missing_heads(heads, head_span, q.device)[:, None, :, None]  # H×1×(N+1)×1
         mask = mask[:, :, :, None, :].masked_fill(missing, lowest).flatten(3, 4)  # (B·n)×H×s×((N+1)·r)
     if not need_weights:
-        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
+        attended = fused_attention(q, k, v, mask, width**-0.5, dropout)
         return attended.unflatten(0, (batch, blocks)).transpose(1, 2), None
     scores = torch.matmul(q * width**-0.5, k.transpose(-1, -2)) + mask
     weights = normalise(scores)

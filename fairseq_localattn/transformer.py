@@ -23,12 +23,13 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, Trans
 from torch import nn
 
 from .attention import LocalAttention
+from .efficient import ResidualInPlace, make_efficient
 from .model import Attentions, LocalModel
 from .options import fill_defaults
 from .placement import layer_numbers
 
 
-class LocalEncoderLayer(TransformerEncoderLayerBase):
+class LocalEncoderLayer(ResidualInPlace, TransformerEncoderLayerBase):
     """fairseq's encoder layer; its attention comes from ``attentions``."""
 
     def __init__(self, cfg: TransformerConfig, attentions: Attentions, layer: int, return_fc: bool = False) -> None:
@@ -39,7 +40,7 @@ class LocalEncoderLayer(TransformerEncoderLayerBase):
         return self.build_attention("encoder", embed_dim=embed_dim, self_attention=True)
 
 
-class LocalDecoderLayer(TransformerDecoderLayerBase):
+class LocalDecoderLayer(ResidualInPlace, TransformerDecoderLayerBase):
     """fairseq's decoder layer; its attentions come from ``attentions``."""
 
     def __init__(self, cfg: TransformerConfig, attentions: Attentions, layer: int, no_encoder_attn: bool) -> None:
@@ -117,7 +118,9 @@ class LocalTransformerModel(LocalModel, TransformerModel):
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> LocalTransformerModel:
         fill_defaults(args, cls.options)  # a checkpoint of an older version may lack an option
-        return super().build_model(args, task)
+        model = super().build_model(args, task)
+        make_efficient(model)
+        return model
 
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Dictionary, embed_tokens: nn.Module) -> LocalEncoder:

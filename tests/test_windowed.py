@@ -247,7 +247,7 @@ def test_weights_of_mw_are_diminished_and_those_of_aw_sum_to_one() -> None:
 def test_each_head_has_a_window_of_its_own() -> None:
     module = make("mw").double()
     x, _ = random_case([9], True)
-    scores = module.window_scores(x, module.key_side(x))
+    scores = module.window_scores(module.project(x, x, x)[3])
     mask = module.soft_mask(Frame(9, 9), *scores)
     assert mask.shape == (1, HEADS, 9, 9)
     assert all((mask[:, g] - mask[:, h]).abs().max() > 0.01 for g, h in ((0, 1), (1, 2), (2, 3)))

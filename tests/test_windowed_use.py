@@ -65,7 +65,7 @@ def test_a_small_mask_keeps_its_relative_precision() -> None:
     pointer[..., 0], scores[..., -1] = 18, 18
     found = {}
     for dtype in (torch.float32, torch.float64):
-        module.window_scores = lambda query, key_side, dtype=dtype: (pointer.to(dtype), pointer.to(dtype))
+        module.window_scores = lambda side, dtype=dtype: (pointer.to(dtype), pointer.to(dtype))
         found[dtype] = module.reweight(scores.to(dtype).softmax(-1), Frame(1, 10), torch.zeros(1, 1, DIM), {})
     assert found[torch.float64][..., 1:].max() > 1e-3, "nothing small is left to compare"
     torch.testing.assert_close(found[torch.float32].double(), found[torch.float64], rtol=1e-5, atol=0)
@@ -105,7 +105,7 @@ def test_a_mask_that_closes_what_is_attended_to_stays_finite(name: str) -> None:
     last[..., -1] = 0
     weights = torch.zeros(1, HEADS, 6, 6)
     weights[..., 0] = 1
-    module.window_scores = lambda query, key_side: (last, last, torch.zeros_like(last))[: len(module.pairs)]
+    module.window_scores = lambda side: (last, last, torch.zeros_like(last))[: len(module.pairs)]
     if name == "aw":
         return_value = module.score_bias(Frame(6, 6), x, x, {})
         assert return_value.isfinite().all()
@@ -169,8 +169,8 @@ def test_the_encoder_side_is_projected_once_a_sentence(name: str, size: int) -> 
     x, _ = random_case([3] * 4, left=True, seed=3)
     wanted, _ = run(module, x, keys, padding, False)
     projected: list[int] = []
-    once = module.key_side
-    module.key_side = lambda key: projected.append(key.size(1)) or once(key)
+    once = module.project
+    module.project = lambda query, key, value: projected.append(key.size(1)) or once(query, key, value)
     state: dict = {}
     for t in range(3):
         step, _ = module(

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import torch
 
-from ..attention import Frame
 from ..banded import BandedAttention
+from ..frame import Frame
 
 
 class ConvolutionalAttention(BandedAttention):

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
-from ..attention import Frame, LocalAttention
+from ..attention import LocalAttention
 from ..banded import BandedAttention
+from ..frame import Frame
 
 # F of Eq. 5. The paper's self-attention has the identity (Eq. 7).
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor] | None] = {"none": None, "relu": F.relu, "gelu": F.gelu}
@@ -46,6 +49,22 @@ class MaskAttention(LocalAttention):
 
     def extra_repr(self) -> str:
         return super().extra_repr() + ("" if self.activation == "none" else f", activation={self.activation}")
+
+
+class _LogMask(torch.autograd.Function):
+    """``max(log σ(z), LOWEST_LOG_MASK)``, which keeps nothing but its result: ``(log σ)' = 1 - σ = -expm1(log σ)``."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor) -> Tensor:
+        result = F.logsigmoid(z).clamp_(min=LOWEST_LOG_MASK)
+        ctx.save_for_backward(result)
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (result,) = ctx.saved_tensors
+        return gradient * result.expm1().neg_().masked_fill_(result <= LOWEST_LOG_MASK, 0.0)
 
 
 class DynamicMaskAttention(MaskAttention):
@@ -80,14 +99,14 @@ class DynamicMaskAttention(MaskAttention):
         nn.init.normal_(self.distance_mask)
         nn.init.normal_(self.head_mask)
 
-    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, key_side: Mapping[str, Tensor]) -> Tensor:
+    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, side: Mapping[str, Tensor]) -> Tensor:
         """``log M``, B×H×T×S, in fp32 or better: in half precision z would lose small differences of P."""
         precision = torch.promote_types(query.dtype, torch.float32)
-        # A product and a sum: autocast would take a matrix product back to half precision.
-        by_query = (query.to(precision) * self.query_mask.weight.to(precision)[0]).sum(-1).T[:, None, :]  # B×1×T
+        with torch.autocast(query.device.type, enabled=False):  # it would take the product back to half precision
+            by_query = F.linear(query.to(precision), self.query_mask.weight.to(precision))[..., 0].T  # B×T
         by_head = self.head_mask.to(precision)[:, None, None]
-        z = by_query[..., None] + (self._distances(frame, precision) + by_head)
-        return F.logsigmoid(z).clamp(min=LOWEST_LOG_MASK)
+        z = by_query[:, None, :, None] + (self._distances(frame, precision) + by_head)
+        return _LogMask.apply(z)
 
     def _distances(self, frame: Frame, dtype: torch.dtype) -> Tensor:
         """P_{t-s}, T×S. There are T+S-1 distances, and a row is a stretch of them.

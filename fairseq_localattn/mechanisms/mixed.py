@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from ..attention import Frame, LocalAttention, combine_masks
+from ..attention import LocalAttention, fused_attention
 from ..banded import banded_attention
+from ..frame import Frame, combine_masks
 from ..windows import HEAD_KINDS, relative_positions, window_of_kind
 
 # From this many keys on, local heads are computed in their band instead of being masked in the full product.
@@ -84,12 +84,12 @@ class MixedAttention(LocalAttention):
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        key_side: Mapping[str, Tensor],
+        side: Mapping[str, Tensor],
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
         """Masked heads together; from BANDED_FROM keys on the local ones in their band, at T·w and not T·S."""
         if need_weights or frame.key_length < BANDED_FROM or "local" not in self.head_kinds:
-            return super().attend(frame, query, q, k, v, key_side, need_weights)
+            return super().attend(frame, query, q, k, v, side, need_weights)
         parts = []
         for first, last in _runs(self.head_kinds):
             heads = (slice(None), slice(first, last))
@@ -98,9 +98,7 @@ class MixedAttention(LocalAttention):
             else:
                 windows = self._windows(self.head_kinds[first:last], frame, q.device)
                 mask = combine_masks(frame, windows, None, q.dtype)
-                part = F.scaled_dot_product_attention(
-                    q[heads], k[heads], v[heads], attn_mask=mask, dropout_p=self.dropout_rate
-                )
+                part = fused_attention(q[heads], k[heads], v[heads], mask, self.scaling, self.dropout_rate)
             parts.append(part)
         return torch.cat(parts, dim=1), None
 

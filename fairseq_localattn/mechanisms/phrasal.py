@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..attention import Frame, LocalAttention, lowest_score, normalise
+from ..attention import LocalAttention, fused_attention
+from ..frame import Frame, lowest_score, normalise
 from ..phrases.compose import make_composition, make_interaction
 from ..phrases.partition import Partition, project_heads
 
@@ -92,7 +93,7 @@ class MultiGranularityAttention(LocalAttention):
         self.partition: Partition | None = None
         self.composed: Tensor | None = None
 
-    def project(self, query: Tensor, key: Tensor, value: Tensor, fuse: bool) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
         """q of all heads; k and v of the heads of words alone: those of phrases are projections of other vectors."""
         width = self.word_heads * self.head_dim
         weight = torch.cat([self.q_proj.weight, self.k_proj.weight[:width], self.v_proj.weight[:width]])
@@ -100,8 +101,8 @@ class MultiGranularityAttention(LocalAttention):
         if self.q_proj.bias is not None:
             bias = torch.cat([self.q_proj.bias, self.k_proj.bias[:width], self.v_proj.bias[:width]])
         parts = F.linear(query, weight, bias).split([self.embed_dim, width, width], dim=-1)
-        q, k, v = (self._split_heads(part) for part in parts)
-        return q, k, v
+        q, k, v = (part.unflatten(-1, (-1, self.head_dim)).permute(1, 2, 0, 3) for part in parts)
+        return q, k, v, {}
 
     def attend(
         self,
@@ -110,7 +111,7 @@ class MultiGranularityAttention(LocalAttention):
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        key_side: Mapping[str, Tensor],
+        side: Mapping[str, Tensor],
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
         """Heads of words as ever; heads of phrases over their memory. A phrase's weight is shared by its words equally.
@@ -123,13 +124,11 @@ class MultiGranularityAttention(LocalAttention):
         partition = self.partition.of(self.granularities)
         hidden = partition.hidden[:, :, None]  # B×H×1×P
         word_queries, phrase_queries = q.split([self.word_heads, len(self.granularities)], dim=1)
-        words, weights = super().attend(frame, query, word_queries, k, v, key_side, need_weights)
+        words, weights = super().attend(frame, query, word_queries, k, v, side, need_weights)
         if not need_weights:
             mask = torch.zeros(hidden.shape, dtype=q.dtype, device=q.device)
             mask = mask.masked_fill_(hidden, lowest_score(q.dtype))
-            phrases = F.scaled_dot_product_attention(
-                phrase_queries, k_phrases, v_phrases, attn_mask=mask, dropout_p=self.dropout_rate
-            )
+            phrases = fused_attention(phrase_queries, k_phrases, v_phrases, mask, self.scaling, self.dropout_rate)
             return torch.cat([words, phrases], dim=1), None
         scores = torch.matmul(phrase_queries * self.scaling, k_phrases.transpose(-1, -2))
         by_phrase = normalise(scores.masked_fill(hidden, lowest_score(scores.dtype)))

@@ -13,13 +13,16 @@ multiplies the weights (MW, Eq. 12, 13), or a second set of scores that is added
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
-from ..attention import Frame, LocalAttention, combine_masks, normalise
+from ..attention import LocalAttention
+from ..frame import Frame, combine_masks, normalise
+from ..products import scaled_scores
 
 
 def soft_window(left: Tensor, right: Tensor) -> Tensor:
@@ -29,14 +32,33 @@ def soft_window(left: Tensor, right: Tensor) -> Tensor:
         left, right: …×S, each a distribution over the keys.
 
     Returns …×S, P(key i lies between the ends); a key where both ends may meet is counted twice, as in Eq. 9, so that
-    values reach 2. One-hot pointers l ≠ r give the discrete window of Eq. 3.
+    values reach 2. One-hot pointers l ≠ r give the discrete window of Eq. 3. Differentiable once.
     """
-    return left.cumsum(-1) * _from_the_end(right) + right.cumsum(-1) * _from_the_end(left)
+    return _SoftWindow.apply(left, right)
 
 
 def _from_the_end(pointer: Tensor) -> Tensor:
     """P(end ≥ i) of each key i. (1 - P(end < i) would be all rounding where it is small.)"""
     return pointer.flip(-1).cumsum(-1).flip(-1)
+
+
+class _SoftWindow(torch.autograd.Function):
+    """The gradient of a sum from the front is a sum from the end, and the other way round."""
+
+    @staticmethod
+    def forward(ctx: Any, left: Tensor, right: Tensor) -> Tensor:
+        sums = left.cumsum(-1), _from_the_end(left), right.cumsum(-1), _from_the_end(right)
+        ctx.save_for_backward(*sums)
+        left_before, left_after, right_before, right_after = sums
+        return (left_before * right_after).addcmul_(right_before, left_after)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        left_before, left_after, right_before, right_after = ctx.saved_tensors
+        by_left = _from_the_end(gradient * right_after).add_((gradient * right_before).cumsum_(-1))
+        by_right = _from_the_end(gradient * left_after).add_((gradient * left_before).cumsum_(-1))
+        return by_left, by_right
 
 
 def segment_sums(pointer: Tensor, size: int) -> Tensor:
@@ -47,6 +69,21 @@ def segment_sums(pointer: Tensor, size: int) -> Tensor:
 def spread_segments(mask: Tensor, size: int, keys: int) -> Tensor:
     """…×⌈S/size⌉ → …×S: the value of a segment at each of its keys."""
     return mask[..., None].expand(*mask.shape, size).flatten(-2)[..., :keys]
+
+
+def _turns(frame: Frame, device: torch.device) -> tuple[Tensor | None, Tensor | None]:
+    """Two orders of the keys, B×S: that in which each sentence begins with a real one, and the one back; or None."""
+    if frame.key_padding_mask is None:
+        return None, None
+    padding = frame.key_padding_mask.to(torch.bool)
+    first = padding.long().cumprod(dim=1).sum(dim=1, keepdim=True)  # of the real keys, B×1
+    position = torch.arange(frame.key_length, device=device)
+    return (position + first) % frame.key_length, (position - first) % frame.key_length
+
+
+def _turned(x: Tensor, order: Tensor | None) -> Tensor:
+    """x, B×H×T×S, with the keys of each sentence in this order."""
+    return x if order is None else x.gather(3, order[:, None, None, :].expand_as(x))
 
 
 class WindowAttention(LocalAttention):
@@ -64,7 +101,7 @@ class WindowAttention(LocalAttention):
     incremental self-attention: a segment that is not finished cannot be pointed to.
     """
 
-    # Projections of queries and keys beside the ordinary ones, in the order in which their heads stand in `windows`.
+    # What there are projections of queries and keys for, beside the ordinary ones.
     pairs: tuple[str, ...] = ("left", "right")
 
     def __init__(self, embed_dim: int, num_heads: int, *, segment_size: int = 1, **kwargs: object) -> None:
@@ -74,29 +111,20 @@ class WindowAttention(LocalAttention):
         self.segment_size = segment_size
         bias = self.q_proj.bias is not None
         gain = 2**-0.5 if self.kdim == self.embed_dim else 1.0  # as q_proj and k_proj have it
+        self.further_queries = tuple(f"{name}_q_proj" for name in self.pairs)
+        self.further_keys = tuple(f"{name}_k_proj" for name in self.pairs)
         for name in self.pairs:
             for side, channels in (("q", embed_dim), ("k", self.kdim)):
                 projection = nn.Linear(channels, embed_dim, bias=bias)
                 nn.init.xavier_uniform_(projection.weight, gain=gain)
                 self.add_module(f"{name}_{side}_proj", projection)
 
-    def key_side(self, key: Tensor) -> dict[str, Tensor]:
-        """``windows``: B×(n·H)×S×D, the keys of each of ``pairs``."""
-        return {"windows": self._windows(key, "k")}
-
-    def _windows(self, x: Tensor, side: str) -> Tensor:
-        """The projections of queries (``q``) or keys (``k``) of all ``pairs``: ·×B×C → B×(n·H)×·×D."""
-        projections = [self.get_submodule(f"{name}_{side}_proj") for name in self.pairs]
-        if x.size(0) > 1:
-            joined = self._fused(x, *projections)  # type: ignore[arg-type]
-        else:  # a decoding step: joining the parameters would cost more than the products
-            joined = torch.cat([projection(x) for projection in projections], dim=-1)
-        return self._split_heads(joined)
-
-    def window_scores(self, query: Tensor, key_side: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
-        """Scaled scores of each of ``pairs``, each B×H×T×S, from queries T×B×C."""
-        q = self._windows(query, "q") * self.scaling
-        return torch.matmul(q, key_side["windows"].transpose(-1, -2)).split(self.num_heads, dim=1)
+    def window_scores(self, side: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        """Scaled scores of each of ``pairs``, each B×H×T×S."""
+        return tuple(
+            scaled_scores(side[q], side[k], self.scaling)
+            for q, k in zip(self.further_queries, self.further_keys, strict=True)
+        )
 
     def soft_mask(self, frame: Frame, left: Tensor, right: Tensor) -> Tensor:
         """The mask m of Eq. 9 or 11 from the pointers' scores, all B×H×T×S; in fp32 or better.
@@ -107,8 +135,9 @@ class WindowAttention(LocalAttention):
         pointers = [normalise(scores if hidden is None else scores + hidden) for scores in (left, right)]
         if self.segment_size == 1:
             return soft_window(*pointers)
-        mask = soft_window(*(segment_sums(pointer, self.segment_size) for pointer in pointers))
-        return spread_segments(mask, self.segment_size, frame.key_length)
+        turn, back = _turns(frame, left.device)
+        sums = (segment_sums(_turned(pointer, turn), self.segment_size) for pointer in pointers)
+        return _turned(spread_segments(soft_window(*sums), self.segment_size, frame.key_length), back)
 
     def attend(
         self,
@@ -117,31 +146,13 @@ class WindowAttention(LocalAttention):
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        key_side: Mapping[str, Tensor],
+        side: Mapping[str, Tensor],
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        """As ever; with segments, the keys of each sentence are first turned so that they begin with a real one."""
-        if self.segment_size == 1:
-            return super().attend(frame, query, q, k, v, key_side, need_weights)
-        if frame.attn_mask is not None or frame.offset:
+        """As ever, after a look whether there may be segments."""
+        if self.segment_size > 1 and (frame.attn_mask is not None or frame.offset):
             raise ValueError("segments need all keys at once: without attn_mask, and not word by word")
-        if frame.key_padding_mask is None:
-            return super().attend(frame, query, q, k, v, key_side, need_weights)
-        padding = frame.key_padding_mask.to(torch.bool)
-        first = padding.long().cumprod(dim=1).sum(dim=1, keepdim=True)  # of the real keys, B×1
-        position = torch.arange(frame.key_length, device=padding.device)
-        order = (position + first) % frame.key_length  # B×S
-        frame = replace(frame, key_padding_mask=padding.gather(1, order))
-
-        def turned(x: Tensor) -> Tensor:
-            return x.gather(2, order[:, None, :, None].expand_as(x))
-
-        side = {name: turned(x) for name, x in key_side.items()}
-        attended, weights = super().attend(frame, query, q, turned(k), turned(v), side, need_weights)
-        if weights is not None:
-            back = (position - first) % frame.key_length
-            weights = weights.gather(3, back[:, None, None, :].expand_as(weights))
-        return attended, weights
+        return super().attend(frame, query, q, k, v, side, need_weights)
 
     def extra_repr(self) -> str:
         return super().extra_repr() + ("" if self.segment_size == 1 else f", segment_size={self.segment_size}")
@@ -161,8 +172,8 @@ class MultiplicativeWindowAttention(WindowAttention):
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
         self.renormalise = renormalise
 
-    def reweight(self, weights: Tensor, frame: Frame, query: Tensor, key_side: Mapping[str, Tensor]) -> Tensor:
-        mask = self.soft_mask(frame, *self.window_scores(query, key_side))
+    def reweight(self, weights: Tensor, frame: Frame, query: Tensor, side: Mapping[str, Tensor]) -> Tensor:
+        mask = self.soft_mask(frame, *self.window_scores(side))
         if not self.renormalise:
             return weights * mask
         masked = weights * mask
@@ -182,6 +193,6 @@ class AdditiveWindowAttention(WindowAttention):
     kind = "aw"
     pairs = ("left", "right", "local")
 
-    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, key_side: Mapping[str, Tensor]) -> Tensor:
-        left, right, local = self.window_scores(query, key_side)
+    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, side: Mapping[str, Tensor]) -> Tensor:
+        left, right, local = self.window_scores(side)
         return local * self.soft_mask(frame, left, right)
