@@ -18,12 +18,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .attention import LocalAttention, fused_attention
+from .banded_products import Line, banded_products
 from .frame import Frame, lowest_score, normalise
+from .products import products_suit
 from .windows import local_window
 
-# Queries in a block. Measured on a CPU at window 11, d=512, 8 heads: up to 60 tokens one block is fastest (blocks of 32
-# cost 6 to 18 % more); beyond, 32 and 64 are within 6 %. A narrow window pays: 11 keys take 74 scores a query and head.
-MIN_BLOCK = 64
+# Queries in a block. Measured on a CPU at window 11, d=512, 8 heads, 128 to 8192 tokens: blocks of 8 to 32 take as long
+# or up to 8 % longer. A narrow window pays: 11 keys take 26 scores a query and head.
+MIN_BLOCK = 16
+# Up to so many scores a query and head all queries make one block, which is the fastest there: of 1D windows up to 192
+# tokens, of those over three heads up to 64.
+ONE_BLOCK_SCORES = 192
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ def banded_attention(
     """
     half_width = min(half_width, k.size(2) - 1)
     block = max(MIN_BLOCK, half_width)
-    if q.size(2) <= block:
+    if q.size(2) <= max(block, ONE_BLOCK_SCORES // head_span):
         return _one_block(q, k, v, frame, half_width, head_span, dropout, need_weights, width_of_query)
     # Empty queries in front give queries and keys one origin, which the blocks rely on. A full pass adds none.
     length, lead = q.size(2), frame.offset
@@ -99,6 +104,10 @@ def banded_attention(
     blocks = -(-k.size(2) // block)
     room = blocks * block - k.size(2)
     band = _band(frame, half_width, block, blocks, room, q.device, width_of_query)
+    if not need_weights and products_suit(q, k, None, 1.0):
+        line = Line(q.size(0), q.size(1), blocks, block, half_width, head_span)
+        attended = banded_products(q, k, v, _mask(band, q.dtype), line, q.size(3) ** -0.5, dropout)
+        return attended[:, :, lead : lead + length], None
     q, k, v = (F.pad(x, (0, 0, 0, room)) for x in (q, k, v))
     attended, weights = _attend_stretches(
         q.unflatten(2, (blocks, block)),
@@ -140,6 +149,9 @@ def _one_block(
     if frame.attn_mask is not None:
         hidden, bias = _with_mask(hidden, frame.attn_mask[:, first:last])
     band = _Band(key_index[None], hidden[:, None], None if bias is None else bias[None])
+    if head_span > 1 and not need_weights and q.size(2) == k.size(2) and products_suit(q, k, None, 1.0):
+        line = Line(q.size(0), q.size(1), blocks=1, block=q.size(2), half_width=0, head_span=head_span)
+        return banded_products(q, k, v, _mask(band, q.dtype), line, q.size(3) ** -0.5, dropout), None
     k, v = k[:, :, None, first:last], v[:, :, None, first:last]
     attended, weights = _attend_stretches(q[:, :, None], k, v, band, head_span, dropout, need_weights)
     return attended[:, :, 0], None if weights is None else _dense(weights, band.key_index, frame.key_length)
@@ -195,23 +207,25 @@ def stretches(x: Tensor, block: int, half_width: int, fill: float = 0.0) -> Tens
     return torch.cat([left, blocks, right], dim=-2)
 
 
+def _mask(band: _Band, dtype: torch.dtype) -> Tensor:
+    """What is added to the scores: (B or 1)×n×s×r."""
+    lowest = lowest_score(dtype)
+    if band.bias is None:
+        return torch.zeros(band.hidden.shape, dtype=dtype, device=band.hidden.device).masked_fill_(band.hidden, lowest)
+    return band.bias.to(dtype).clamp(min=lowest).masked_fill(band.hidden, lowest)
+
+
 def _attend_stretches(
     q: Tensor, k: Tensor, v: Tensor, band: _Band, head_span: int, dropout: float, need_weights: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Queries B×H×n×s×D over stretches B×H×n×r×D: B×H×n×s×D, and the weights B×H×n×s×r summed over the heads seen."""
     batch, heads, blocks, _, width = q.shape
     q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, v))  # (B·n)×H×·×D
-    lowest = lowest_score(q.dtype)
-    hidden = band.hidden.expand(batch, -1, -1, -1).flatten(0, 1)[:, None]  # (B·n)×1×s×r
-    if band.bias is None:
-        mask = torch.zeros(hidden.shape, dtype=q.dtype, device=q.device).masked_fill_(hidden, lowest)
-    else:
-        bias = band.bias.to(q.dtype).clamp(min=lowest).repeat(batch, 1, 1)[:, None]
-        mask = bias.masked_fill(hidden, lowest)
+    mask = _mask(band, q.dtype).expand(batch, -1, -1, -1).flatten(0, 1)[:, None]  # (B·n)×1×s×r
     if head_span > 1:
         k, v = neighbouring_heads(k, head_span), neighbouring_heads(v, head_span)
         missing = missing_heads(heads, head_span, q.device)[:, None, :, None]  # H×1×(N+1)×1
-        mask = mask[:, :, :, None, :].masked_fill(missing, lowest).flatten(3, 4)  # (B·n)×H×s×((N+1)·r)
+        mask = mask[:, :, :, None, :].masked_fill(missing, lowest_score(q.dtype)).flatten(3, 4)  # (B·n)×H×s×((N+1)·r)
     if not need_weights:
         attended = fused_attention(q, k, v, mask, width**-0.5, dropout)
         return attended.unflatten(0, (batch, blocks)).transpose(1, 2), None

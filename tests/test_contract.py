@@ -47,6 +47,7 @@ def every_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     """Run a test also on the path that long sentences take: bands in blocks, of three queries to reach it here."""
     if request.param == "long":
         monkeypatch.setattr(banded, "MIN_BLOCK", 3)
+        monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", 3)
         monkeypatch.setattr(mixed, "BANDED_FROM", 1)
 
 

@@ -124,6 +124,7 @@ def test_sman_equals_equations(
     with pytest.MonkeyPatch.context() as patch:
         if long:
             patch.setattr(banded, "MIN_BLOCK", 3)
+            patch.setattr(banded, "ONE_BLOCK_SCORES", 3)
         check(module, *random_case(lengths, left), causal)
 
 
@@ -142,6 +143,7 @@ def test_sman_by_length_equals_equations(lengths: list[int], left: bool, causal:
     with pytest.MonkeyPatch.context() as patch:
         if long:
             patch.setattr(banded, "MIN_BLOCK", 3)
+            patch.setattr(banded, "ONE_BLOCK_SCORES", 3)
         check(module, *random_case(lengths, left), causal)
 
 
@@ -212,6 +214,7 @@ def test_eq_9_a_mask_that_is_the_identity_is_the_feed_forward_network(
 ) -> None:
     """One head, ReLU, M = I: fc2(relu(fc1(x))) with W_V and W_H, whatever queries and keys are."""
     monkeypatch.setattr(banded, "MIN_BLOCK", block)
+    monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", block)
     module = make("sman", heads=1, boundary=0, activation="relu", bias=bias).double()
     with torch.no_grad():
         for parameter in module.parameters():
@@ -238,6 +241,7 @@ def test_eq_9_a_mask_that_is_the_identity_is_the_feed_forward_network(
 def test_gradcheck(name: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Numerical against analytical gradients of the input and of the mask's parameters, with padding."""
     monkeypatch.setattr(banded, "MIN_BLOCK", block)
+    monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", block)
     module = make(name, activation="gelu").double()
     masks = {key: p for key, p in module.named_parameters() if "_mask" in key}
     x, padding = random_case([7, 4], left=True)
@@ -257,6 +261,7 @@ def test_gradcheck(name: str, block: int, monkeypatch: pytest.MonkeyPatch) -> No
 def test_half_precision(name: str, block: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     """Masks of z = ±100 and a sentence that is all padding: finite, and near fp32 with the same weights."""
     monkeypatch.setattr(banded, "MIN_BLOCK", block)
+    monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", block)
     name, _, part = name.partition(" ")
     module = make(name).to(dtype)
     x, padding = random_case([9, 5, 1, 9], left=True)

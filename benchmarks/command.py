@@ -1,0 +1,160 @@
+"""The command line of run.py, and what it does."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import shlex
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import torch
+
+from fairseq_localattn.errors import UsageError
+from progress import Progress, clock
+
+from .allocator import SYSTEM, keep_freed_memory
+from .batches import LONGEST
+from .generation import run_generation
+from .modules import ATTENTIONS, run_modules, run_scaling
+from .pace import Pace
+from .plot import draw_scaling, require_matplotlib
+from .report import LEGEND, Row, Run, as_text, commit_of, write_csv
+from .settings import PARTS, PRECISIONS, SIZES, Settings, device_of, names_of, numbers_of
+from .steps import run_steps
+from .systems import SYSTEMS, parse, systems_of
+
+ROOT = Path(__file__).resolve().parent.parent
+RUN: dict[str, Callable[[Settings, Pace], list[Row]]] = {
+    "module": run_modules,
+    "step": run_steps,
+    "generation": run_generation,
+    "scaling": run_scaling,
+}
+LEAST_ROUNDS = 3
+
+
+class Parser(argparse.ArgumentParser):
+    """Tells a mistake in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+def make_parser() -> Parser:
+    parser = Parser(prog="run", description="Times this package's models against fairseq's own; see benchmarks/run.py")
+    add = parser.add_argument
+    models, attentions = (", ".join(tuple(names)[1:]) for names in (SYSTEMS, ATTENTIONS))
+    add("--parts", default=",".join(PARTS), help="comma-separated; default: all (%(default)s)")
+    add("--systems", help=f"comma-separated; default: all. Models: {models}. Attentions: {attentions}")
+    add("--device", choices=("cpu", "cuda"), help="default: a GPU where there is one")
+    add("--precision", choices=PRECISIONS, default="fp32", help="bf16: autocast on a CPU, --bf16's on a GPU")
+    add("--size", choices=tuple(SIZES), default="base", help="of the models (default: %(default)s: d=512, 6+6 layers)")
+    add("--rounds", type=int, default=7, help=f"that count, at least {LEAST_ROUNDS} (default: %(default)s)")
+    add("--warm-up", type=int, default=2, help="rounds before them, at least 1 (default: %(default)s)")
+    add("--tokens", type=int, default=4096, help="of a training batch, padding included (default: %(default)s)")
+    add("--words", type=int, default=10152, help="symbols of the dictionary (default: %(default)s)")
+    add("--dropout", type=float, default=0.1, help="fairseq's --dropout (default: %(default)s)")
+    add("--lengths", help="tokens of a sentence in module and scaling, comma-separated; default: the part's own")
+    add("--flags", default="", help="further flags of fairseq-train for this package's models, in one word")
+    add("--largest-scores", type=float, default=1.0, metavar="GIB", help="attentions that make heads×T×T fp32 numbers "
+        "are left out where these are more GiB, and FLOPs are not counted there (default: %(default)s)")  # fmt: skip
+    add("--threads", type=int, help="of the CPU (default: torch's choice)")
+    add("--system-allocator", action="store_true", help="leave the CPU's memory allocator as it is")
+    add("--out", type=Path, default=ROOT / "results" / "benchmarks", help="folder (default: results/benchmarks)")
+    add("--commit", help="what the rows name as the commit where there is no git")
+    return parser
+
+
+def settings_of(args: argparse.Namespace, parts: Sequence[str]) -> Settings:
+    """Checked. Raises UsageError."""
+    least = {"rounds": LEAST_ROUNDS, "warm_up": 1, "tokens": LONGEST, "words": 10, "largest_scores": 0}
+    for name, bound in least.items():
+        if getattr(args, name) < bound:
+            raise UsageError(f"--{name.replace('_', '-')} {getattr(args, name)}: at least {bound}")
+    if not 0 <= args.dropout < 1:
+        raise UsageError(f"--dropout {args.dropout}: from 0 to less than 1")
+    known = tuple(dict.fromkeys([name for part in parts for name in systems_in(part)]))
+    try:
+        flags = tuple(shlex.split(args.flags))
+    except ValueError as error:
+        raise UsageError(f"--flags {args.flags}: {error}") from None
+    return Settings(
+        device=device_of(args.device, args.precision),
+        precision=args.precision,
+        size=args.size,
+        systems=names_of(args.systems, "--systems", known) if args.systems is not None else None,
+        lengths=numbers_of(args.lengths, "--lengths") if args.lengths is not None else None,
+        tokens=args.tokens,
+        words=args.words,
+        dropout=args.dropout,
+        flags=flags,
+        rounds=args.rounds,
+        warm_up=args.warm_up,
+        largest_scores=int(args.largest_scores * 2**30),
+    )
+
+
+def systems_in(part: str) -> tuple[str, ...]:
+    """The names of a part's systems, without the baseline."""
+    return tuple(SYSTEMS if part in ("step", "generation") else ATTENTIONS)[1:]
+
+
+def run(args: argparse.Namespace) -> None:
+    parts = names_of(args.parts, "--parts", PARTS)
+    settings = settings_of(args, parts)
+    if args.threads is not None:
+        if args.threads < 1:
+            raise UsageError(f"--threads {args.threads}: at least 1")
+        torch.set_num_threads(args.threads)
+    if "scaling" in parts:
+        require_matplotlib()
+    if {"step", "generation"} & set(parts):
+        for system in systems_of(settings):
+            parse(system, settings)  # a flag that is wrong ends here, not after the first part
+    args.out.mkdir(parents=True, exist_ok=True)  # a folder that cannot be made ends here as well
+    allocator = SYSTEM if args.system_allocator else keep_freed_memory()
+    facts = Run(settings, torch.get_num_threads(), allocator, commit_of(args.commit))
+    progress = Progress(stream=sys.stderr)
+    print(facts.header(), LEGEND, sep="\n", flush=True)
+    for part in [part for part in PARTS if part in parts]:
+        if not settings.chosen(systems_in(part)):
+            progress.say(f"{part}: left out: it has none of the systems {','.join(settings.systems or ())}")
+            continue
+        measure_part(part, facts, args.out, progress)
+    progress.say(f"finished in {clock(progress.elapsed())}")
+
+
+def measure_part(part: str, facts: Run, out: Path, progress: Progress) -> None:
+    """Runs a part, prints its table and writes its files."""
+    settings = facts.settings
+    rows = RUN[part](settings, Pace(part, progress))
+    progress.close()
+    path = out / f"{part}_{settings.device.type}_{settings.precision}.csv"
+    written = [path]
+    write_csv(path, part, rows, facts.facts())
+    if part == "scaling":
+        plot = out / f"scaling_{settings.device.type}.png"
+        draw_scaling(rows, facts.header(), plot)
+        written.append(plot)
+    print(f"\n{as_text(part, rows)}\n\nwritten: {', '.join(map(str, written))}", flush=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    logging.disable(logging.INFO)
+    warnings.filterwarnings("ignore", message=r"\s*.config. is validated against ConfigStore")  # fairseq's own use
+    try:
+        run(make_parser().parse_args(argv))
+    except UsageError as error:
+        print(f"run: error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"run: error: {error.strerror}: {error.filename}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nrun: stopped; the parts that were finished are written", file=sys.stderr)
+        return 130
+    return 0

@@ -1,0 +1,235 @@
+"""Parts ``module`` and ``scaling``: one attention, forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from fairseq.modules import MultiheadAttention
+from torch import Tensor, nn
+
+from fairseq_localattn.attention import LocalAttention
+from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
+from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, StaticMaskAttention
+from fairseq_localattn.mechanisms.mixed import MixedAttention, parse_head_mix
+from fairseq_localattn.mechanisms.phrasal import MultiGranularityAttention, parse_granularities
+from fairseq_localattn.mechanisms.windowed import AdditiveWindowAttention, MultiplicativeWindowAttention
+from fairseq_localattn.phrases.partition import ngram_lengths, partition_of
+
+from .flops import count_flops, flops_of_many
+from .memory import peak_bytes
+from .pace import Pace
+from .report import MIB, NOT_MEASURED, Row, flop_columns, speed_columns
+from .settings import SEED, Settings
+from .timing import interleave
+
+FAIRSEQ = "fairseq"  # its MultiheadAttention, the baseline
+MODULE_LENGTHS = (16, 30, 60, 128, 512, 2048, 8192)
+SCALING_LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
+MODULE_TOKENS, SCALING_TOKENS = 4096, 1024  # of all sentences, unless one alone has more
+PADDING = 2  # tokens on the left of each second sentence
+LONG, LONG_ROUNDS = 2048, 3  # from this length on there are fewer rounds
+LEAST_SECONDS = 0.02  # of a measurement; shorter calls are repeated
+NGRAMS = "word,2,3,4"
+
+
+def _mma(channels: int, heads: int) -> nn.Module:
+    kinds = parse_head_mix("global,local,forward,backward", heads)
+    return MixedAttention(channels, heads, head_kinds=kinds, self_attention=True)
+
+
+class NgramAttention(MultiGranularityAttention):
+    """MG-SA over n-grams, which makes the partition that the encoder would make once a batch."""
+
+    def __init__(self, channels: int, heads: int) -> None:
+        granularities, _ = parse_granularities(NGRAMS, heads)
+        self.sizes = sorted(set(granularities))
+        places = [self.sizes.index(size) for size in granularities]
+        super().__init__(channels, heads, granularities=places, interaction="none", self_attention=True)
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor, **kwargs: bool) -> object:
+        lengths = ngram_lengths(key_padding_mask, self.sizes)
+        self.partition = partition_of(lengths, key_padding_mask, longest=max(self.sizes))
+        try:
+            return super().forward(query, key, value, key_padding_mask, **kwargs)
+        finally:
+            self.partition = self.composed = None
+
+
+# Attention of C channels and H heads; windows of 11 where there is one width to choose. The first is the baseline.
+ATTENTIONS: dict[str, Callable[[int, int], nn.Module]] = {
+    FAIRSEQ: lambda c, h: MultiheadAttention(c, h, self_attention=True),
+    "san": lambda c, h: LocalAttention(c, h, self_attention=True),
+    "mma": _mma,
+    "csan_1d": lambda c, h: ConvolutionalAttention(c, h, window=11, head_span=1, self_attention=True),
+    "csan_2d": lambda c, h: ConvolutionalAttention(c, h, window=11, head_span=3, self_attention=True),
+    "sman": lambda c, h: StaticMaskAttention(c, h, boundary=5, self_attention=True),
+    "dman": lambda c, h: DynamicMaskAttention(c, h, self_attention=True),
+    "diffwin_aw": lambda c, h: AdditiveWindowAttention(c, h, self_attention=True),
+    "diffwin_mw": lambda c, h: MultiplicativeWindowAttention(c, h, self_attention=True),
+    "mgsa_ngram": NgramAttention,
+}
+# Those that may hold a number for each head, query and key: more than fairseq's, whose product is fused.
+QUADRATIC = ("mma", "dman", "diffwin_aw", "diffwin_mw")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """``x``, ``gradient`` (of the output): T×B×C. ``padding``: B×T, True = padding."""
+
+    x: Tensor
+    gradient: Tensor
+    padding: Tensor
+
+
+def make_inputs(length: int, sentences: int, settings: Settings, seed: int) -> Inputs:
+    """Random ones; each second sentence, and a single one, has padding on the left."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = length, sentences, settings.sizes.channels
+    dtype = torch.bfloat16 if settings.halves else torch.float32
+    x, gradient = (torch.randn(shape, generator=generator).to(settings.device, dtype) for _ in range(2))
+    padding = torch.zeros(sentences, length, dtype=torch.bool)
+    padding[::2, :PADDING] = True
+    return Inputs(x.requires_grad_(), gradient, padding.to(settings.device))
+
+
+class AttentionCall:
+    """Forward and backward of an attention, to its input and its parameters."""
+
+    def __init__(self, name: str, settings: Settings) -> None:
+        torch.manual_seed(SEED)
+        self.settings = settings
+        made = ATTENTIONS[name](settings.sizes.channels, settings.sizes.heads)
+        self.attention = settings.place(made).train()
+        self.inputs: Inputs | None = None
+
+    def prepare(self, item: Inputs) -> None:
+        self.inputs = item
+
+    def run(self) -> None:
+        inputs = self.inputs
+        assert inputs is not None
+        self._clear()  # a run that is repeated adds nothing up
+        x = inputs.x
+        with self.settings.autocast():
+            out, _ = self.attention(x, x, x, key_padding_mask=inputs.padding, need_weights=False)
+        out.backward(inputs.gradient.to(out.dtype))
+
+    def finish(self) -> None:
+        self._clear()
+        self.inputs = None
+
+    def _clear(self) -> None:
+        assert self.inputs is not None
+        for tensor in (self.inputs.x, *self.attention.parameters()):
+            tensor.grad = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Of one attention at one length: seconds a round, bytes, and FLOPs where they were counted."""
+
+    seconds: list[float]
+    peak: int
+    flops: int | None
+
+
+def names_for(settings: Settings) -> list[str]:
+    """The baseline, and the attentions that are asked for."""
+    return [FAIRSEQ, *settings.chosen(tuple(ATTENTIONS)[1:])]
+
+
+def too_large(name: str, length: int, settings: Settings) -> bool:
+    """True where an attention would make a tensor of H×T×T fp32 numbers that is larger than ``largest_scores``."""
+    return name in QUADRATIC and _scores(length, settings) > settings.largest_scores
+
+
+def _scores(length: int, settings: Settings) -> int:
+    return 4 * settings.sizes.heads * length**2  # bytes
+
+
+def rounds_at(length: int, settings: Settings) -> int:
+    """Fewer for long sentences."""
+    return settings.rounds if length < LONG else min(settings.rounds, LONG_ROUNDS)
+
+
+def measure(
+    names: Sequence[str], length: int, sentences: int, settings: Settings, pace: Pace, count: bool
+) -> dict[str, Measured]:
+    """Attentions at one length, the first of them the baseline. ``count``: the FLOPs as well."""
+    rounds = rounds_at(length, settings)
+    items = [make_inputs(length, sentences, settings, seed) for seed in range(settings.warm_up + rounds)]
+    calls = {name: AttentionCall(name, settings) for name in names}
+    where = f"{length} tokens: "
+    told = pace.rounds(rounds, _units(length, sentences), where)
+    seconds = interleave(
+        calls, items, settings.warm_up, synchronize=settings.synchronize, least=LEAST_SECONDS, told=told
+    )
+    found = {}
+    for name, call in calls.items():
+        pace.say(f"{where}{name}, memory and FLOPs")
+        call.prepare(items[-1])
+        peak = peak_bytes(call.run, settings.device)
+        call.finish()
+        found[name] = Measured(seconds[name], peak, _flops(name, length, sentences, settings) if count else None)
+    return found
+
+
+def _flops(name: str, length: int, sentences: int, settings: Settings) -> int | None:
+    """Those on the CPU in fp32, from one and two sentences; None where the products would not fit."""
+    if _scores(length, settings) > settings.largest_scores:
+        return None
+    on_cpu = replace(settings, device=torch.device("cpu"), precision="fp32")
+    call = AttentionCall(name, on_cpu)
+
+    def count(number: int) -> int:
+        call.prepare(make_inputs(length, number, on_cpu, SEED))
+        return count_flops(call.run)
+
+    return flops_of_many(count, sentences, 2)
+
+
+def _units(length: int, sentences: int) -> float:
+    """About proportional to a measurement's time, between an attention that is linear and a quadratic one."""
+    return length * sentences * (1 + length / 2048)
+
+
+def sweep(settings: Settings, pace: Pace, own_lengths: Sequence[int], tokens: int, count: bool) -> list[Row]:
+    """One row for each length and attention; ``tokens`` of all sentences together."""
+    lengths = settings.lengths or own_lengths
+    todo = []
+    for length in lengths:
+        names = [name for name in names_for(settings) if not too_large(name, length, settings)]
+        todo.append((length, max(1, tokens // length), names))
+    rounds = {length: settings.warm_up + rounds_at(length, settings) for length in lengths}
+    pace.expect(sum(_units(length, number) * rounds[length] * len(names) for length, number, names in todo))
+    rows = []
+    for length, sentences, names in todo:
+        found = measure(names, length, sentences, settings, pace, count)
+        for name in names_for(settings):
+            row: Row = {"system": name, "tokens": length, "sentences": sentences}
+            if name in found:
+                row |= _columns(found[FAIRSEQ], found[name], length * sentences)
+            rows.append(row | {"note": "" if name in found else NOT_MEASURED})
+    return rows
+
+
+def _columns(baseline: Measured, own: Measured, tokens: int) -> Row:
+    row = speed_columns(baseline.seconds, own.seconds)
+    row |= {"us_per_token": 1000 * row["time_ms"] / tokens}
+    row |= {"peak_mib": own.peak / MIB, "kib_per_token": own.peak / 1024 / tokens}
+    if baseline.flops and own.flops:
+        row |= flop_columns(baseline.seconds, own.seconds, baseline.flops, own.flops)
+    return row
+
+
+def run_modules(settings: Settings, pace: Pace) -> list[Row]:
+    """The rows of the part ``module``."""
+    rows = sweep(settings, pace, MODULE_LENGTHS, MODULE_TOKENS, count=True)
+    return [{name: value for name, value in row.items() if not name.endswith("_per_token")} for row in rows]
+
+
+def run_scaling(settings: Settings, pace: Pace) -> list[Row]:
+    """The rows of the part ``scaling``."""
+    return sweep(settings, pace, SCALING_LENGTHS, SCALING_TOKENS, count=False)

@@ -1,0 +1,152 @@
+"""What was measured, as tables and CSV files: columns, the machine, and how a number is written."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from checkout import commit
+from jobs import write_atomic
+from summary import hardware, versions
+
+from .settings import Settings
+from .timing import ratio_of
+
+Row = dict[str, Any]
+MIB = 1 << 20
+NOT_MEASURED = "not measured: too large"
+
+_SPEED = ("rounds", "time_ms", "ratio_median", "ratio_lowest", "ratio_highest")
+_FLOPS = ("gflops", "flops_ratio", "efficiency")
+# Of each part's table; in the file those of _MACHINE follow.
+COLUMNS = {
+    "module": ("system", "tokens", "sentences", *_SPEED, *_FLOPS, "peak_mib", "note"),
+    "step": (
+        "system", "architecture", "parameters", "sentences", "target_tokens", *_SPEED, "target_tokens_per_s", *_FLOPS,
+        "peak_mib",
+    ),
+    "generation": ("system", "architecture", "sentences", "beam", "tokens", *_SPEED, "tokens_per_s"),
+    "scaling": ("system", "tokens", "sentences", *_SPEED, "us_per_token", "peak_mib", "kib_per_token", "note"),
+}  # fmt: skip
+_MACHINE = (
+    "device", "precision", "size", "allocator", "commit", "date", "hardware", "python", "torch", "fairseq",
+)  # fmt: skip
+
+# What stands below the tables.
+NOTES = {
+    "module": "forward and backward of one attention, input gradient too, half of the sentences with padding; tokens: "
+    "of a sentence",
+    "step": "forward, backward, Adam; sentences and target tokens: of the mean batch; peak: of the largest batch",
+    "generation": "beam search; tokens: written in a batch, </s> included",
+    "scaling": "one attention, forward and backward; tokens: of a sentence; per token: of all sentences",
+}
+LEGEND = (
+    "time: median of the rounds. ratio: time of fairseq's own / time of the system in the same round (median, lowest, "
+    "highest).\nGFLOPs: matrix products, forward and backward, counted on the CPU. "
+    "efficiency: ratio / (fairseq's FLOPs / the system's)."
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What all rows of a run have in common."""
+
+    settings: Settings
+    threads: int
+    allocator: str
+    commit: str
+
+    def facts(self) -> dict[str, str]:
+        """The columns of _MACHINE."""
+        kind = "gpu" if self.settings.device.type == "cuda" else "cpu"
+        found = versions()
+        return {
+            "device": self.settings.device.type,
+            "precision": self.settings.precision,
+            "size": self.settings.size,
+            "allocator": self.allocator,
+            "commit": self.commit,
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "hardware": hardware(kind, self.threads),
+            **{name: found[name] for name in ("python", "torch", "fairseq")},
+        }
+
+    def header(self) -> str:
+        """The machine, the versions and how it is measured, for reading."""
+        facts, settings = self.facts(), self.settings
+        return "\n".join(
+            [
+                f"{facts['hardware']}; python {facts['python']}, torch {facts['torch']}, fairseq {facts['fairseq']}; "
+                f"commit {facts['commit']}",
+                f"{settings.precision}, size {settings.size}; {settings.rounds} rounds after {settings.warm_up} to "
+                f"warm up; allocator of the CPU: {self.allocator}",
+            ]
+        )
+
+
+def commit_of(given: str | None) -> str:
+    """The commit that the rows name: this checkout's, or what is ``given`` where there is no git."""
+    found = commit()
+    return given or found if found == "none" else found
+
+
+def speed_columns(baseline: Sequence[float], own: Sequence[float]) -> Row:
+    """From the seconds of each round."""
+    ratio = ratio_of(baseline, own)
+    return {
+        "rounds": len(own),
+        "time_ms": 1000 * statistics.median(own),
+        "ratio_median": ratio.median,
+        "ratio_lowest": ratio.lowest,
+        "ratio_highest": ratio.highest,
+    }
+
+
+def flop_columns(baseline: Sequence[float], own: Sequence[float], baseline_flops: int, own_flops: int) -> Row:
+    """From the seconds of each round, and the FLOPs of the same work."""
+    flops_ratio = baseline_flops / own_flops
+    efficiency = ratio_of(baseline, own).median / flops_ratio
+    return {"gflops": own_flops / 1e9, "flops_ratio": flops_ratio, "efficiency": efficiency}
+
+
+def write_csv(path: Path, part: str, rows: Sequence[Row], facts: Mapping[str, str]) -> None:
+    """The table of a part, in place of what was there; numbers with six digits, nothing where nothing was measured."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, [*COLUMNS[part], *_MACHINE], lineterminator="\n", restval="")
+    writer.writeheader()
+    writer.writerows({name: _in_file(value) for name, value in {**row, **facts}.items()} for row in rows)
+    write_atomic(path, stream.getvalue())
+
+
+def _in_file(value: Any) -> Any:
+    return f"{value:.6g}" if isinstance(value, float) else value
+
+
+def as_text(part: str, rows: Sequence[Row]) -> str:
+    """The table of a part, aligned: words to the left, numbers to the right; columns without any value are left out."""
+    names = [name for name in COLUMNS[part] if any(row.get(name, "") != "" for row in rows)]
+    lines = [names, *([_to_read(row.get(name, "")) for name in names] for row in rows)]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(names))]
+    words = {"system", "architecture", "note"}
+    aligned = [
+        "  ".join(
+            cell.ljust(width) if name in words else cell.rjust(width)
+            for name, cell, width in zip(names, line, widths, strict=True)
+        ).rstrip()
+        for line in lines
+    ]
+    return "\n".join([f"{part}: {NOTES[part]}", "", *aligned])
+
+
+def _to_read(value: Any) -> str:
+    """At least three digits, and never a power of ten."""
+    if isinstance(value, float):
+        decimals = 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3
+        return f"{value:,.{decimals}f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

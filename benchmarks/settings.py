@@ -1,0 +1,110 @@
+"""What a run of the benchmarks is asked to do."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from fairseq_localattn.errors import UsageError
+
+PARTS = ("module", "step", "generation", "scaling")
+PRECISIONS = ("fp32", "bf16")
+SEED = 1
+
+
+class Size(NamedTuple):
+    """Of the models: the plain architecture, what the names of the variants end in, channels and heads."""
+
+    plain: str
+    suffix: str
+    channels: int
+    heads: int
+
+
+SIZES = {
+    "base": Size("transformer", "", 512, 8),
+    "small": Size("transformer_localattn_small", "_small", 128, 4),
+    "tiny": Size("transformer_localattn_tiny", "_tiny", 64, 4),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``systems``, ``lengths``: None for all of a part. ``largest_scores``: bytes. ``flags``: fairseq's, for ours."""
+
+    device: torch.device
+    precision: str = "fp32"
+    size: str = "base"
+    systems: tuple[str, ...] | None = None
+    lengths: tuple[int, ...] | None = None
+    tokens: int = 4096
+    words: int = 10152
+    dropout: float = 0.1
+    flags: tuple[str, ...] = ()
+    rounds: int = 7
+    warm_up: int = 2
+    largest_scores: int = 1 << 30
+
+    @property
+    def sizes(self) -> Size:
+        return SIZES[self.size]
+
+    @property
+    def halves(self) -> bool:
+        """True where the parameters are in bf16, as with fairseq's --bf16; a CPU has autocast instead."""
+        return self.precision == "bf16" and self.device.type == "cuda"
+
+    def place(self, module: nn.Module) -> nn.Module:
+        """The module on the device, in the precision of the run."""
+        module = module.to(self.device)
+        return module.bfloat16() if self.halves else module
+
+    def autocast(self) -> Any:
+        """What a forward pass runs in."""
+        if self.precision == "bf16" and not self.halves:
+            return torch.autocast(self.device.type, torch.bfloat16)
+        return contextlib.nullcontext()
+
+    def synchronize(self) -> None:
+        """Waits until the device has done all that was asked of it."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def chosen(self, known: tuple[str, ...]) -> list[str]:
+        """Those of a part's systems that are asked for: all without --systems."""
+        return [name for name in known if self.systems is None or name in self.systems]
+
+
+def names_of(text: str, option: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    """A comma-separated list of some of the ``known`` names, each once. Raises UsageError."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        raise UsageError(f"{option} {text}: {unknown[0] if unknown else 'no name'}: choose from {', '.join(known)}")
+    return names
+
+
+def numbers_of(text: str, option: str) -> tuple[int, ...]:
+    """A comma-separated list of whole numbers from 4, ascending. Raises UsageError."""
+    try:
+        numbers = tuple(sorted({int(part) for part in text.split(",")}))
+    except ValueError:
+        numbers = ()
+    if not numbers or numbers[0] < 4:
+        raise UsageError(f"{option} {text}: give numbers of tokens from 4, separated by commas, as in 64,512")
+    return numbers
+
+
+def device_of(name: str | None, precision: str) -> torch.device:
+    """The device that is asked for, or a GPU where there is one. Raises UsageError where it cannot do the precision."""
+    there = torch.cuda.is_available()
+    if name == "cuda" and not there:
+        raise UsageError(f"--device cuda: torch {torch.__version__} sees no GPU: give --device cpu")
+    device = torch.device(name or ("cuda" if there else "cpu"))
+    if device.type == "cuda" and precision == "bf16" and not torch.cuda.is_bf16_supported():
+        raise UsageError(f"--precision bf16: {torch.cuda.get_device_name(device)} has no bf16: give fp32")
+    return device

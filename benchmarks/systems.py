@@ -1,0 +1,123 @@
+"""The models that are compared, by name, and how they are built: through fairseq's parser and registry."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import torch
+from fairseq import criterions, options
+from fairseq.data import Dictionary
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from torch import nn
+
+import fairseq_localattn  # noqa: F401  registers the architectures
+from fairseq_localattn.criterions.phrase_tags import NAME as TAGGING
+from fairseq_localattn.errors import UsageError
+
+from .batches import LEVELS
+from .settings import SEED, Settings
+
+PLAIN = "transformer"  # the baseline: fairseq's own, of the same size
+_TAGS = 28  # types of constituents: about as many as the Penn Treebank has
+
+
+@dataclass(frozen=True)
+class System:
+    """``architecture``: without the ending for its size. ``trees``: the model takes phrases of trees, with tags."""
+
+    name: str
+    architecture: str
+    flags: tuple[str, ...] = ()
+    trees: bool = False
+
+    def architecture_of(self, settings: Settings) -> str:
+        """The architecture in the size of the run."""
+        if self.name == PLAIN:
+            return settings.sizes.plain
+        return self.architecture + settings.sizes.suffix
+
+
+SYSTEMS = {
+    system.name: system
+    for system in (
+        System(PLAIN, "transformer"),
+        System("mma", "transformer_mma"),
+        System("csan_1d", "transformer_csan_1d"),
+        System("csan_2d", "transformer_csan"),
+        System("diffwin", "transformer_diffwin"),
+        System("mgsa_ngram", "transformer_mgsa_ngram"),
+        System("mgsa_syntactic", "transformer_mgsa", ("--mgsa-tags",), trees=True),
+        System("man_encoder", "transformer_man", ("--man-decoder-layers", "none")),
+        System("man", "transformer_man"),
+    )
+}
+
+
+def systems_of(settings: Settings) -> list[System]:
+    """The baseline, and those that are asked for."""
+    return [SYSTEMS[name] for name in (PLAIN, *settings.chosen(tuple(SYSTEMS)[1:]))]
+
+
+def make_task(words: int) -> TranslationTask:
+    """fairseq's translation task with a joined dictionary of ``words`` symbols; with what models with trees ask for."""
+    dictionary, tags = Dictionary(), Dictionary()
+    for number in range(words - len(dictionary)):
+        dictionary.add_symbol(f"w{number}")
+    for number in range(_TAGS):
+        tags.add_symbol(f"T{number}")
+    task = TranslationTask(TranslationConfig(), dictionary, dictionary)
+    task.tag_dictionary, task.phrase_levels = tags, LEVELS
+    return task
+
+
+@dataclass(frozen=True)
+class Built:
+    """A model with its criterion, on the device; ``cfg``: fairseq's configuration of the training."""
+
+    model: Any
+    criterion: nn.Module
+    cfg: Any
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the model has to learn."""
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+
+def build(system: System, settings: Settings, task: TranslationTask) -> Built:
+    """A model as fairseq-train would build it. Raises UsageError for flags that fairseq or the model refuses."""
+    args = parse(system, settings)
+    cfg = convert_namespace_to_omegaconf(args)
+    torch.manual_seed(SEED)
+    try:
+        model = ARCH_MODEL_REGISTRY[args.arch].build_model(args, task)
+        criterion = criterions.build_criterion(cfg.criterion, task)
+    except UsageError as error:
+        raise UsageError(f"system {system.name}: {error}") from None
+    return Built(settings.place(model), settings.place(criterion), cfg)
+
+
+def parse(system: System, settings: Settings) -> Any:
+    """The arguments that fairseq-train would have. Raises UsageError."""
+    words = ["data", "--arch", system.architecture_of(settings), "--share-all-embeddings"]
+    words += ["--task", "translation_with_phrases" if system.trees else "translation"]
+    words += ["--criterion", TAGGING if system.trees else "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
+    words += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--lr", "1e-4", "--dropout", str(settings.dropout)]
+    words += ["--bf16"] if settings.halves else []
+    words += [*system.flags, *(settings.flags if system.name != PLAIN else ())]
+    parser = options.get_training_parser()
+
+    def refuse(message: str) -> NoReturn:
+        raise UsageError(message)
+
+    parser.error = refuse
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            return options.parse_args_and_arch(parser, words)
+    except UsageError as error:
+        raise UsageError(f"--flags {' '.join(settings.flags)}: system {system.name}: {error}") from None
