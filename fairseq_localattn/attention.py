@@ -32,7 +32,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .dropout import dropout
-from .frame import Frame, combine_masks, normalise
+from .frame import Frame, hidden_and_bias, join_masks, normalise
 from .products import attention_by_products, products_suit, scaled_scores, weighted_sum
 
 Buffer = dict[str, Tensor | None]
@@ -124,9 +124,10 @@ class LocalAttention(nn.Module):
         further projections gave, by name, in the shapes of q and k.
         """
         bias = self.score_bias(frame, query, q, side)
-        mask = combine_masks(frame, self.hidden_keys(frame, q.device), bias, q.dtype)
+        hidden, bias = hidden_and_bias(frame, self.hidden_keys(frame, q.device), bias, q.dtype)
         if not need_weights and type(self).reweight is LocalAttention.reweight:
-            return fused_attention(q, k, v, mask, self.scaling, self.dropout_rate), None
+            return fused_attention(q, k, v, hidden, bias, self.scaling, self.dropout_rate), None
+        mask = join_masks(hidden, bias, q.dtype)
         scores = scaled_scores(q, k, self.scaling)
         if mask is not None:
             scores = scores + mask
@@ -339,11 +340,18 @@ class LocalAttention(nn.Module):
 
 
 def fused_attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scaling: float, dropout_rate: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    hidden: Tensor | None,
+    bias: Tensor | None,
+    scaling: float,
+    dropout_rate: float,
 ) -> Tensor:
     """Attention of which nobody asks the weights: B×H×T×D; arguments as :func:`products.attention_by_products`."""
-    if products_suit(q, k, mask, dropout_rate):
-        return attention_by_products(q, k, v, mask, scaling, dropout_rate)
+    if products_suit(q, k, bias, dropout_rate):
+        return attention_by_products(q, k, v, hidden, bias, scaling, dropout_rate)
+    mask = join_masks(hidden, bias, q.dtype)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_rate, scale=scaling)
 
 

@@ -227,7 +227,7 @@ def _attend_stretches(
         missing = missing_heads(heads, head_span, q.device)[:, None, :, None]  # H×1×(N+1)×1
         mask = mask[:, :, :, None, :].masked_fill(missing, lowest_score(q.dtype)).flatten(3, 4)  # (B·n)×H×s×((N+1)·r)
     if not need_weights:
-        attended = fused_attention(q, k, v, mask, width**-0.5, dropout)
+        attended = fused_attention(q, k, v, None, mask, width**-0.5, dropout)
         return attended.unflatten(0, (batch, blocks)).transpose(1, 2), None
     scores = torch.matmul(q * width**-0.5, k.transpose(-1, -2)) + mask
     weights = normalise(scores)

@@ -5,11 +5,14 @@ Nothing with parameters is exchanged, so a state dict stays what it is.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from fairseq.modules.fairseq_dropout import FairseqDropout
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from .dropout import dropout
 
@@ -23,16 +26,39 @@ class Dropout(FairseqDropout):
         return dropout(x, self.p)
 
 
-class ResidualInPlace:
-    """Mixed into fairseq's layers: the residual is added to the sublayer's output, which nothing else needs.
+class _ReLU(torch.autograd.Function):
+    """ReLU that writes into its input, which must be needed by nothing else.
 
-    That output has the layout of a linear layer, so the sum has it too; a sum that is made anew would take that of the
+    ``relu_`` does so too; but a linear layer gives what to autograd is a view, whose gradient is then copied thrice.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        result = x.detach().relu_()
+        ctx.save_for_backward(result)
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return torch.ops.aten.threshold_backward(gradient, *ctx.saved_tensors, 0)
+
+
+def relu_of_linear(x: Tensor) -> Tensor:
+    """ReLU of the output of a linear layer, in its place: that layer's gradients do not need it."""
+    return _ReLU.apply(x)
+
+
+class ResidualInPlace:
+    """Mixed into fairseq's layers: the residual is added to what dropout gave, which nothing else needs.
+
+    That has the layout of a linear layer, so the sum has it too; a sum that is made anew would take that of the
     residual, and in an encoder with layer norm before its sublayers every layer would copy the transposed embedding.
     """
 
     def residual_connection(self, x: Tensor, residual: Tensor) -> Tensor:
         """``residual + x``. Under autocast they may differ in precision: then the sum has the higher one."""
-        if x.dtype != residual.dtype or getattr(self, "return_fc", False):
+        if x.dtype != residual.dtype or x._is_view() or getattr(self, "return_fc", False):
             return residual + x
         return x.add_(residual)
 
@@ -44,6 +70,5 @@ def make_efficient(model: nn.Module) -> None:
             if type(child) is FairseqDropout:
                 setattr(module, name, Dropout(child.p, child.module_name))
         if isinstance(module, TransformerEncoderLayerBase | TransformerDecoderLayerBase):
-            # It stands behind a linear layer, whose gradients do not need its output.
             if module.activation_fn is F.relu:
-                module.activation_fn = torch.relu_
+                module.activation_fn = relu_of_linear

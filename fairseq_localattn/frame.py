@@ -33,13 +33,13 @@ def lowest_score(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).min / 2
 
 
-def combine_masks(frame: Frame, window: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """Padding, window, ``attn_mask`` and bias as one term added to the logits; None when there is nothing to add.
+def hidden_and_bias(
+    frame: Frame, window: Tensor | None, bias: Tensor | None, dtype: torch.dtype
+) -> tuple[Tensor | None, Tensor | None]:
+    """Padding, window, ``attn_mask`` and bias as what is hidden (boolean, True = hidden) and what is added.
 
-    ``window``: True = hidden, (B×)H×T×S; ``bias``: finite, broadcastable to B×H×T×S. Hidden keys get
-    :func:`lowest_score`.
+    ``window``: True = hidden, (B×)H×T×S; ``bias``: finite. Both results are broadcastable to B×H×T×S, or None.
     """
-    lowest = lowest_score(dtype)
     hidden: Tensor | None = None
     if frame.key_padding_mask is not None:
         hidden = frame.key_padding_mask[:, None, None, :].to(torch.bool)
@@ -50,8 +50,17 @@ def combine_masks(frame: Frame, window: Tensor | None, bias: Tensor | None, dtyp
         if frame.attn_mask.dtype == torch.bool:
             hidden = frame.attn_mask if hidden is None else hidden | frame.attn_mask
         else:
-            added = frame.attn_mask.clamp(min=lowest)  # fairseq's causal mask has -inf
+            added = frame.attn_mask.clamp(min=lowest_score(dtype))  # fairseq's causal mask has -inf
             bias = added if bias is None else bias + added
+    return hidden, bias
+
+
+def join_masks(hidden: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """:func:`hidden_and_bias` as one term added to the logits; None when there is nothing to add.
+
+    Hidden keys get :func:`lowest_score`.
+    """
+    lowest = lowest_score(dtype)
     if bias is not None:
         bias = bias if hidden is None else bias.masked_fill(hidden, lowest)
         if bias.dtype != dtype:
@@ -62,6 +71,14 @@ def combine_masks(frame: Frame, window: Tensor | None, bias: Tensor | None, dtyp
     if hidden is None:
         return None
     return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, lowest)
+
+
+def combine_masks(frame: Frame, window: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """Padding, window, ``attn_mask`` and bias as one term added to the logits, broadcastable to B×H×T×S, or None.
+
+    ``window``: True = hidden, (B×)H×T×S; ``bias``: finite. Hidden keys get :func:`lowest_score`.
+    """
+    return join_masks(*hidden_and_bias(frame, window, bias, dtype), dtype)
 
 
 def normalise(scores: Tensor) -> Tensor:

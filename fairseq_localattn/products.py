@@ -14,27 +14,38 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .dropout import dropout_factors
+from .frame import lowest_score
 
 # One attention, d=512, 8 heads, two cores: products take .92 of the fused kernel's time at 28 and 120 keys, 1.03 of it
 # at 200, 1.12 at 300.
 PRODUCTS_UP_TO = 160
 
 
-def products_suit(q: Tensor, k: Tensor, mask: Tensor | None, dropout: float) -> bool:
+def products_suit(q: Tensor, k: Tensor, bias: Tensor | None, dropout: float) -> bool:
     """Whether :func:`attention_by_products` is the faster one, and computes in the precision that is asked for."""
     if q.device.type != "cpu" or q.dtype not in (torch.float32, torch.float64) or torch.is_autocast_enabled("cpu"):
         return False
-    return k.size(2) <= PRODUCTS_UP_TO or dropout > 0 or (mask is not None and mask.requires_grad)
+    return k.size(2) <= PRODUCTS_UP_TO or dropout > 0 or (bias is not None and bias.requires_grad)
 
 
 def attention_by_products(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scaling: float, dropout: float = 0.0
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    hidden: Tensor | None,
+    bias: Tensor | None,
+    scaling: float,
+    dropout: float = 0.0,
 ) -> Tensor:
-    """``dropout(softmax(scaling · QKᵀ + mask)) V``: B×H×T×D from q B×H×T×D, and k and v B×H×S×D.
+    """``dropout(softmax(scaling · QKᵀ + bias)) V``: B×H×T×D from q B×H×T×D, and k and v B×H×S×D.
 
-    ``mask``: added, broadcastable to B×H×T×S; may need a gradient. Differentiable once.
+    Args:
+        hidden: True = hidden; its logit is :func:`frame.lowest_score`, and its gradient 0.
+        bias: added; may need a gradient. Both broadcastable to B×H×T×S. dropout: the rate.
+
+    Differentiable once.
     """
-    return _Attention.apply(q, k, v, mask, scaling, dropout)
+    return _Attention.apply(q, k, v, hidden, bias, scaling, dropout)
 
 
 def scaled_scores(q: Tensor, k: Tensor, scaling: float) -> Tensor:
@@ -77,26 +88,35 @@ class _Scores(torch.autograd.Function):
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scaling: float, dropout: float
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        hidden: Tensor | None,
+        bias: Tensor | None,
+        scaling: float,
+        dropout: float,
     ) -> Tensor:
         groups = q.shape[:2]
         # Heads are views of what the projections gave: flattening copies nothing.
         q, k, v = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
         scores = _scores(q, k, scaling)
-        if mask is not None:
-            scores.unflatten(0, groups).add_(mask)
+        if bias is not None:
+            scores.unflatten(0, groups).add_(bias)
+        if hidden is not None:
+            scores.unflatten(0, groups).masked_fill_(hidden, lowest_score(scores.dtype))
         weights = torch.softmax(scores, dim=-1)
         factors = dropout_factors(weights, dropout) if dropout else None
-        ctx.save_for_backward(q, k, v, weights, factors)
+        ctx.save_for_backward(q, k, v, weights, factors, hidden)
         ctx.scaling, ctx.groups = scaling, groups
-        ctx.mask_shape = mask.shape if mask is not None and mask.requires_grad else None
+        ctx.bias = (bias.shape, bias.dtype) if bias is not None and bias.requires_grad else None
         kept = weights if factors is None else weights * factors
         return torch.bmm(kept, v).unflatten(0, groups)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, weights, factors = ctx.saved_tensors
+        q, k, v, weights, factors, hidden = ctx.saved_tensors
         gradient = gradient.flatten(0, 1)
         kept = weights if factors is None else weights * factors
         by_v = torch.bmm(kept.transpose(1, 2), gradient)
@@ -104,8 +124,11 @@ class _Attention(torch.autograd.Function):
         if factors is not None:
             by_weights *= factors
         by_scores = torch._softmax_backward_data(by_weights, weights, -1, weights.dtype)
+        if hidden is not None:  # 0 already, but for a query that has all its keys hidden
+            by_scores.unflatten(0, ctx.groups).masked_fill_(hidden, 0.0)
         by_q, by_k = _score_gradients(by_scores, q, k, ctx.scaling)
-        by_mask = None
-        if ctx.mask_shape is not None:
-            by_mask = by_scores.unflatten(0, ctx.groups).sum_to_size(ctx.mask_shape)
-        return *(x.unflatten(0, ctx.groups) for x in (by_q, by_k, by_v)), by_mask, None, None
+        by_bias = None
+        if ctx.bias is not None:
+            shape, dtype = ctx.bias
+            by_bias = by_scores.unflatten(0, ctx.groups).sum_to_size(shape).to(dtype)
+        return *(x.unflatten(0, ctx.groups) for x in (by_q, by_k, by_v)), None, by_bias, None, None

@@ -52,19 +52,19 @@ class MaskAttention(LocalAttention):
 
 
 class _LogMask(torch.autograd.Function):
-    """``max(log σ(z), LOWEST_LOG_MASK)``, which keeps nothing but its result: ``(log σ)' = 1 - σ = -expm1(log σ)``."""
+    """``max(log σ(z), LOWEST_LOG_MASK)``; its derivative is σ(-z), and 0 where the lowest was taken."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor) -> Tensor:
-        result = F.logsigmoid(z).clamp_(min=LOWEST_LOG_MASK)
-        ctx.save_for_backward(result)
-        return result
+        ctx.save_for_backward(z)
+        return F.logsigmoid(z).clamp_(min=LOWEST_LOG_MASK)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        (result,) = ctx.saved_tensors
-        return gradient * result.expm1().neg_().masked_fill_(result <= LOWEST_LOG_MASK, 0.0)
+        (z,) = ctx.saved_tensors
+        # So far down log σ(z) is z.
+        return z.neg().sigmoid_().mul_(gradient).masked_fill_(z < LOWEST_LOG_MASK, 0.0)
 
 
 class DynamicMaskAttention(MaskAttention):

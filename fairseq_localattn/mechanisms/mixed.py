@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..attention import LocalAttention, fused_attention
 from ..banded import banded_attention
-from ..frame import Frame, combine_masks
+from ..frame import Frame, hidden_and_bias
 from ..windows import HEAD_KINDS, relative_positions, window_of_kind
 
 # From this many keys on, local heads are computed in their band instead of being masked in the full product.
@@ -97,8 +97,8 @@ class MixedAttention(LocalAttention):
                 part, _ = banded_attention(q[heads], k[heads], v[heads], frame, self.window, dropout=self.dropout_rate)
             else:
                 windows = self._windows(self.head_kinds[first:last], frame, q.device)
-                mask = combine_masks(frame, windows, None, q.dtype)
-                part = fused_attention(q[heads], k[heads], v[heads], mask, self.scaling, self.dropout_rate)
+                hidden, bias = hidden_and_bias(frame, windows, None, q.dtype)
+                part = fused_attention(q[heads], k[heads], v[heads], hidden, bias, self.scaling, self.dropout_rate)
             parts.append(part)
         return torch.cat(parts, dim=1), None
 

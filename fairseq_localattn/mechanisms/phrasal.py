@@ -126,9 +126,9 @@ class MultiGranularityAttention(LocalAttention):
         word_queries, phrase_queries = q.split([self.word_heads, len(self.granularities)], dim=1)
         words, weights = super().attend(frame, query, word_queries, k, v, side, need_weights)
         if not need_weights:
-            mask = torch.zeros(hidden.shape, dtype=q.dtype, device=q.device)
-            mask = mask.masked_fill_(hidden, lowest_score(q.dtype))
-            phrases = fused_attention(phrase_queries, k_phrases, v_phrases, mask, self.scaling, self.dropout_rate)
+            phrases = fused_attention(
+                phrase_queries, k_phrases, v_phrases, hidden, None, self.scaling, self.dropout_rate
+            )
             return torch.cat([words, phrases], dim=1), None
         scores = torch.matmul(phrase_queries * self.scaling, k_phrases.transpose(-1, -2))
         by_phrase = normalise(scores.masked_fill(hidden, lowest_score(scores.dtype)))
