@@ -40,8 +40,9 @@ def attention_by_products(
     """``dropout(softmax(scaling · QKᵀ + bias)) V``: B×H×T×D from q B×H×T×D, and k and v B×H×S×D.
 
     Args:
-        hidden: True = hidden; its logit is :func:`frame.lowest_score`, and its gradient 0.
-        bias: added; may need a gradient. Both broadcastable to B×H×T×S. dropout: the rate.
+        hidden: True = hidden; its logit is :func:`frame.lowest_score`.
+        bias: added; may need a gradient, which is 0 at what is hidden. Both broadcastable to B×H×T×S.
+        dropout: the rate.
 
     Differentiable once.
     """
@@ -124,7 +125,7 @@ class _Attention(torch.autograd.Function):
         if factors is not None:
             by_weights *= factors
         by_scores = torch._softmax_backward_data(by_weights, weights, -1, weights.dtype)
-        if hidden is not None:  # 0 already, but for a query that has all its keys hidden
+        if hidden is not None and ctx.bias is not None:  # 0 already, but for a query that has all its keys hidden
             by_scores.unflatten(0, ctx.groups).masked_fill_(hidden, 0.0)
         by_q, by_k = _score_gradients(by_scores, q, k, ctx.scaling)
         by_bias = None
