@@ -31,8 +31,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .cache import Room
 from .dropout import dropout
 from .frame import Frame, hidden_and_bias, join_masks, normalise
+from .joined import JoinedProjections
 from .products import attention_by_products, products_suit, scaled_scores, weighted_sum
 
 Buffer = dict[str, Tensor | None]
@@ -82,8 +84,9 @@ class LocalAttention(nn.Module):
         self.q_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
         self.reset_parameters()
-        self.beam_size = 1
+        self.beam_size = self._copies = 1
         self.dropout_in_inference = False
+        self._room, self._joined = Room(), JoinedProjections()
         self._state_key = f"{uuid.uuid4()}.attn_state"
 
     def reset_parameters(self) -> None:
@@ -254,35 +257,33 @@ class LocalAttention(nn.Module):
         return side.pop("q_proj"), side.pop("k_proj"), side.pop("v_proj"), side
 
     def project_heads(self, x: Tensor, names: Sequence[str]) -> list[Tensor]:
-        """Projections of x, ·×B×C, each as B×H×·×D, views of one matrix product.
-
-        The parameters stay apart, so that checkpoints are fairseq's. Joining them is a copy of each, which pays on
-        whole sentences, and not in a decoding step of one word.
-
-        They are joined head by head, and a head's channels of all projections are neighbours in the product. So in
-        each result sentences and heads are one dimension of equal steps, and a product over them needs no copy.
-        """
+        """Projections of x, ·×B×C, each as B×H×·×D, views of one matrix product."""
         projections: list[nn.Linear] = [getattr(self, name) for name in names]
-        if x.size(0) == 1 or len(names) == 1:
+        if len(names) == 1 or (x.size(0) == 1 and torch.is_grad_enabled()):  # joining costs more than it saves
             return [p(x).unflatten(-1, (-1, self.head_dim)).permute(1, 2, 0, 3) for p in projections]
-        parts = (len(names), self.num_heads, self.head_dim)
-        weight = torch.stack([p.weight.unflatten(0, parts[1:]) for p in projections], dim=1).flatten(0, 2)
-        bias = None
-        if projections[0].bias is not None:
-            bias = torch.stack([p.bias.view(parts[1:]) for p in projections], dim=1).flatten()
+        weight, bias = self._joined.of(tuple(names), projections, self.num_heads)
         joined = F.linear(x, weight, bias).unflatten(-1, (self.num_heads, len(names), self.head_dim))
         return [part.permute(1, 2, 0, 3) for part in joined.unbind(3)]
+
+    def train(self, mode: bool = True) -> LocalAttention:
+        self._joined.forget()
+        return super().train(mode)
 
     # ------------------------------------------------------------------ incremental decoding
 
     def _one_copy_per_sentence(
         self, key: Tensor, value: Tensor, key_padding_mask: Tensor | None, batch: int
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Beam search repeats each sentence's encoder output ``beam_size`` times: keep one of each."""
-        if self.beam_size > 1 and batch == key.size(1):
-            key, value = key[:, :: self.beam_size], value[:, :: self.beam_size]
+        """Beam search repeats each sentence's encoder output ``beam_size`` times: keep one of each.
+
+        fairseq's generator says its beam when it is made, and says nothing if that is 1; so a look at the copies.
+        """
+        beam = self.beam_size if batch == key.size(1) and batch % self.beam_size == 0 else 1
+        self._copies = beam if beam > 1 and torch.equal(key[:, ::beam], key[:, 1::beam]) else 1
+        if self._copies > 1:
+            key, value = key[:, ::beam], value[:, ::beam]
             if key_padding_mask is not None:
-                key_padding_mask = key_padding_mask[:: self.beam_size]
+                key_padding_mask = key_padding_mask[::beam]
         return key, value, key_padding_mask
 
     def _remember(
@@ -298,10 +299,13 @@ class LocalAttention(nn.Module):
         before = saved.get("prev_key")
         if before is not None:
             padding = _append_padding(saved.get("prev_key_padding_mask"), padding, before, k)
-            k, v = torch.cat([before, k], dim=2), torch.cat([cached(saved, "prev_value"), v], dim=2)
-            key_side = {name: torch.cat([cached(saved, f"side_{name}"), x], dim=2) for name, x in key_side.items()}
-        sides = {f"side_{name}": x for name, x in key_side.items()}
-        self._set_input_buffer(state, {"prev_key": k, "prev_value": v, "prev_key_padding_mask": padding, **sides})
+            k, v, *sides = (
+                self._room.append(name, cached(saved, name), x)
+                for name, x in (("prev_key", k), ("prev_value", v), *((f"side_{n}", x) for n, x in key_side.items()))
+            )
+            key_side = dict(zip(key_side, sides, strict=True))
+        further = {f"side_{name}": x for name, x in key_side.items()}
+        self._set_input_buffer(state, {"prev_key": k, "prev_value": v, "prev_key_padding_mask": padding, **further})
         return k, v, key_side, padding
 
     def _get_input_buffer(self, incremental_state: IncrementalState | None) -> Buffer:
@@ -317,11 +321,14 @@ class LocalAttention(nn.Module):
             if tensor is None:
                 continue
             order = new_order
-            if self.encoder_decoder_attention and self.beam_size > 1:
-                if tensor.size(0) * self.beam_size == new_order.size(0):
+            if self.encoder_decoder_attention and self._copies > 1:
+                if tensor.size(0) * self._copies == new_order.size(0):
                     return incremental_state  # hypotheses moved within their sentences: the encoder side stays
-                order = new_order.view(-1, self.beam_size)[:, 0] // self.beam_size
-            buffer[name] = tensor.index_select(0, order)
+                order = new_order.view(-1, self._copies)[:, 0] // self._copies
+            if self.self_attention and tensor.dim() == 4 and not tensor.requires_grad:
+                buffer[name] = self._room.reorder(name, tensor, order)
+            else:
+                buffer[name] = tensor.index_select(0, order)
         return incremental_state
 
     def set_beam_size(self, beam_size: int) -> None:

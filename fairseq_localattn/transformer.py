@@ -122,6 +122,10 @@ class LocalTransformerModel(LocalModel, TransformerModel):
         make_efficient(model)
         return model
 
+    def set_beam_size(self, beam_size: int) -> None:
+        """Called by fairseq's generator, whose own Transformer lacks it: one copy of the encoder's side a sentence."""
+        self.decoder.set_beam_size(beam_size)
+
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Dictionary, embed_tokens: nn.Module) -> LocalEncoder:
         cfg = TransformerConfig.from_namespace(args)
