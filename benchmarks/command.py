@@ -13,10 +13,10 @@ from typing import NoReturn
 
 import torch
 
+from fairseq_localattn.allocator import keep_freed_memory
 from fairseq_localattn.errors import UsageError
 from progress import Progress, clock
 
-from .allocator import SYSTEM, keep_freed_memory
 from .batches import LONGEST
 from .generation import run_generation
 from .modules import ATTENTIONS, run_modules, run_scaling
@@ -63,7 +63,6 @@ def make_parser() -> Parser:
     add("--largest-scores", type=float, default=1.0, metavar="GIB", help="attentions that make heads×T×T fp32 numbers "
         "are left out where these are more GiB, and FLOPs are not counted there (default: %(default)s)")  # fmt: skip
     add("--threads", type=int, help="of the CPU (default: torch's choice)")
-    add("--system-allocator", action="store_true", help="leave the CPU's memory allocator as it is")
     add("--out", type=Path, default=ROOT / "results" / "benchmarks", help="folder (default: results/benchmarks)")
     add("--commit", help="what the rows name as the commit where there is no git")
     return parser
@@ -116,7 +115,7 @@ def run(args: argparse.Namespace) -> None:
         for system in systems_of(settings):
             parse(system, settings)  # a flag that is wrong ends here, not after the first part
     args.out.mkdir(parents=True, exist_ok=True)  # a folder that cannot be made ends here as well
-    allocator = SYSTEM if args.system_allocator else keep_freed_memory()
+    allocator = keep_freed_memory()
     facts = Run(settings, torch.get_num_threads(), allocator, commit_of(args.commit))
     progress = Progress(stream=sys.stderr)
     print(facts.header(), LEGEND, sep="\n", flush=True)

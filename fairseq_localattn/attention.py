@@ -85,6 +85,7 @@ class LocalAttention(nn.Module):
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
         self.reset_parameters()
         self.beam_size = self._copies = 1
+        self.implementation = "auto"
         self.dropout_in_inference = False
         self._room, self._joined = Room(), JoinedProjections()
         self._state_key = f"{uuid.uuid4()}.attn_state"
@@ -129,13 +130,17 @@ class LocalAttention(nn.Module):
         bias = self.score_bias(frame, query, q, side)
         hidden, bias = hidden_and_bias(frame, self.hidden_keys(frame, q.device), bias, q.dtype)
         if not need_weights and type(self).reweight is LocalAttention.reweight:
-            return fused_attention(q, k, v, hidden, bias, self.scaling, self.dropout_rate), None
+            return self.fused(q, k, v, hidden, bias), None
         mask = join_masks(hidden, bias, q.dtype)
         scores = scaled_scores(q, k, self.scaling)
         if mask is not None:
             scores = scores + mask
         weights = self.reweight(normalise(scores), frame, query, side)
         return weighted_sum(dropout(weights, self.dropout_rate).to(v.dtype), v), weights
+
+    def fused(self, q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None, bias: Tensor | None) -> Tensor:
+        """:func:`fused_attention` with this module's scaling, dropout and implementation."""
+        return fused_attention(q, k, v, hidden, bias, self.scaling, self.dropout_rate, self.implementation)
 
     def activate(self, heads: Tensor) -> Tensor:
         """What the concatenated heads, T×B×C, become before the output projection."""
@@ -354,9 +359,13 @@ def fused_attention(
     bias: Tensor | None,
     scaling: float,
     dropout_rate: float,
+    implementation: str = "auto",
 ) -> Tensor:
-    """Attention of which nobody asks the weights: B×H×T×D; arguments as :func:`products.attention_by_products`."""
-    if products_suit(q, k, bias, dropout_rate):
+    """Attention of which nobody asks the weights: B×H×T×D; arguments as :func:`products.attention_by_products`.
+
+    ``implementation``: one of products.IMPLEMENTATIONS.
+    """
+    if products_suit(q, k, bias, dropout_rate, implementation):
         return attention_by_products(q, k, v, hidden, bias, scaling, dropout_rate)
     mask = join_masks(hidden, bias, q.dtype)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_rate, scale=scaling)

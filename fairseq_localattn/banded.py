@@ -65,7 +65,16 @@ class BandedAttention(LocalAttention):
     ) -> tuple[Tensor, Tensor | None]:
         half_width, width_of_query = self.band(frame, q.device)
         return banded_attention(
-            q, k, v, frame, half_width, self.head_span, self.dropout_rate, need_weights, width_of_query
+            q,
+            k,
+            v,
+            frame,
+            half_width,
+            self.head_span,
+            self.dropout_rate,
+            need_weights,
+            width_of_query,
+            self.implementation,
         )
 
 
@@ -79,6 +88,7 @@ def banded_attention(
     dropout: float = 0.0,
     need_weights: bool = False,
     width_of_query: Tensor | None = None,
+    implementation: str = "auto",
 ) -> tuple[Tensor, Tensor | None]:
     """Scaled dot-product attention of queries B×H×T×D over the band of keys and values B×H×S×D.
 
@@ -91,20 +101,21 @@ def banded_attention(
         need_weights: also return the weights B×H×T×S, summed over the heads seen. This does make a T×S tensor.
         width_of_query: (B or 1)×S, the half width for a query at each key position, where they differ; at most
             ``half_width``.
+        implementation: one of products.IMPLEMENTATIONS.
 
     Positions outside the sentence, padding, and heads before the first or after the last get no weight.
     """
     half_width = min(half_width, k.size(2) - 1)
     block = max(MIN_BLOCK, half_width)
     if q.size(2) <= max(block, ONE_BLOCK_SCORES // head_span):
-        return _one_block(q, k, v, frame, half_width, head_span, dropout, need_weights, width_of_query)
+        return _one_block(q, k, v, frame, half_width, head_span, dropout, need_weights, width_of_query, implementation)
     # Empty queries in front give queries and keys one origin, which the blocks rely on. A full pass adds none.
     length, lead = q.size(2), frame.offset
     q = F.pad(q, (0, 0, lead, k.size(2) - lead - length))
     blocks = -(-k.size(2) // block)
     room = blocks * block - k.size(2)
     band = _band(frame, half_width, block, blocks, room, q.device, width_of_query)
-    if not need_weights and products_suit(q, k, None, 1.0):
+    if not need_weights and products_suit(q, k, None, dropout, implementation, banded=True):
         line = Line(q.size(0), q.size(1), blocks, block, half_width, head_span)
         attended = banded_products(q, k, v, _mask(band, q.dtype), line, q.size(3) ** -0.5, dropout)
         return attended[:, :, lead : lead + length], None
@@ -117,6 +128,7 @@ def banded_attention(
         head_span,
         dropout,
         need_weights,
+        implementation,
     )
     attended = attended.flatten(2, 3)[:, :, lead : lead + length]
     if weights is not None:
@@ -134,6 +146,7 @@ def _one_block(
     dropout: float,
     need_weights: bool,
     width_of_query: Tensor | None,
+    implementation: str,
 ) -> tuple[Tensor, Tensor | None]:
     """All queries in one block, over the keys that any of them reaches: in a decoding step the last half_width + 1."""
     first = max(0, frame.offset - half_width)
@@ -149,11 +162,16 @@ def _one_block(
     if frame.attn_mask is not None:
         hidden, bias = _with_mask(hidden, frame.attn_mask[:, first:last])
     band = _Band(key_index[None], hidden[:, None], None if bias is None else bias[None])
-    if head_span > 1 and not need_weights and q.size(2) == k.size(2) and products_suit(q, k, None, 1.0):
+    if (
+        head_span > 1
+        and not need_weights
+        and q.size(2) == k.size(2)
+        and products_suit(q, k, None, dropout, implementation, banded=True)
+    ):
         line = Line(q.size(0), q.size(1), blocks=1, block=q.size(2), half_width=0, head_span=head_span)
         return banded_products(q, k, v, _mask(band, q.dtype), line, q.size(3) ** -0.5, dropout), None
     k, v = k[:, :, None, first:last], v[:, :, None, first:last]
-    attended, weights = _attend_stretches(q[:, :, None], k, v, band, head_span, dropout, need_weights)
+    attended, weights = _attend_stretches(q[:, :, None], k, v, band, head_span, dropout, need_weights, implementation)
     return attended[:, :, 0], None if weights is None else _dense(weights, band.key_index, frame.key_length)
 
 
@@ -216,7 +234,14 @@ def _mask(band: _Band, dtype: torch.dtype) -> Tensor:
 
 
 def _attend_stretches(
-    q: Tensor, k: Tensor, v: Tensor, band: _Band, head_span: int, dropout: float, need_weights: bool
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    band: _Band,
+    head_span: int,
+    dropout: float,
+    need_weights: bool,
+    implementation: str,
 ) -> tuple[Tensor, Tensor | None]:
     """Queries B×H×n×s×D over stretches B×H×n×r×D: B×H×n×s×D, and the weights B×H×n×s×r summed over the heads seen."""
     batch, heads, blocks, _, width = q.shape
@@ -227,7 +252,7 @@ def _attend_stretches(
         missing = missing_heads(heads, head_span, q.device)[:, None, :, None]  # H×1×(N+1)×1
         mask = mask[:, :, :, None, :].masked_fill(missing, lowest_score(q.dtype)).flatten(3, 4)  # (B·n)×H×s×((N+1)·r)
     if not need_weights:
-        attended = fused_attention(q, k, v, None, mask, width**-0.5, dropout)
+        attended = fused_attention(q, k, v, None, mask, width**-0.5, dropout, implementation)
         return attended.unflatten(0, (batch, blocks)).transpose(1, 2), None
     scores = torch.matmul(q * width**-0.5, k.transpose(-1, -2)) + mask
     weights = normalise(scores)

@@ -21,6 +21,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerEncoderBase
 from fairseq.models.transformer.transformer_config import EncDecBaseConfig
 from torch import Tensor, nn
 
+from .implementation import prepare
 from .model import LocalModel
 from .options import add_flags, fill_defaults, set_missing
 from .transformer import LocalEncoder
@@ -125,7 +126,9 @@ class LocalClassifier(LocalModel, PlainClassifier):
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> PlainClassifier:
         fill_defaults(args, cls.options)
-        return super().build_model(args, task)
+        model = super().build_model(args, task)
+        prepare(model, args)
+        return model
 
     @classmethod
     def build_encoder(cls, cfg: TransformerConfig, words: Dictionary, embed_tokens: nn.Module) -> FairseqEncoder:

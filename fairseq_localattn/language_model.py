@@ -9,6 +9,7 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
 
+from .implementation import ImplementationOptions, prepare
 from .model import LocalModel
 from .options import add_flags, fill_defaults, set_missing
 from .transformer import LocalDecoder
@@ -24,6 +25,7 @@ class LocalLanguageModel(LocalModel, TransformerLanguageModel):
     def add_args(cls, parser: ArgumentParser) -> None:
         gen_parser_from_dataclass(parser, TransformerLanguageModelConfig(), delete_default=True)
         add_flags(parser, cls.options)
+        add_flags(parser, ImplementationOptions)
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> LocalLanguageModel:
@@ -38,4 +40,6 @@ class LocalLanguageModel(LocalModel, TransformerLanguageModel):
         embed_tokens = super().build_model(bare, task).decoder.embed_tokens
         args.max_target_positions = bare.max_target_positions
         cfg = TransformerConfig.from_namespace(args)
-        return cls(LocalDecoder(cfg, task.target_dictionary, embed_tokens, cls.attentions(cfg), no_encoder_attn=True))
+        model = cls(LocalDecoder(cfg, task.target_dictionary, embed_tokens, cls.attentions(cfg), no_encoder_attn=True))
+        prepare(model, args)
+        return model

@@ -13,6 +13,7 @@ from fairseq.models.transformer import TransformerConfig
 
 from .attention import LocalAttention
 from .errors import UsageError
+from .implementation import ImplementationOptions
 from .options import add_flags, check_names, read_options
 from .placement import SITES, Placement, layer_numbers, parse_layers
 
@@ -67,6 +68,7 @@ class LocalModel:
     def add_args(cls, parser: ArgumentParser) -> None:
         super().add_args(parser)  # type: ignore[misc]
         add_flags(parser, cls.options)
+        add_flags(parser, ImplementationOptions)
 
     @classmethod
     def check(cls, args: Namespace) -> None:

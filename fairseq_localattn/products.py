@@ -21,11 +21,22 @@ from .frame import lowest_score
 PRODUCTS_UP_TO = 160
 
 
-def products_suit(q: Tensor, k: Tensor, bias: Tensor | None, dropout: float) -> bool:
-    """Whether :func:`attention_by_products` is the faster one, and computes in the precision that is asked for."""
+IMPLEMENTATIONS = ("auto", "products", "sdpa")
+
+
+def products_suit(
+    q: Tensor, k: Tensor, bias: Tensor | None, dropout: float, implementation: str = "auto", banded: bool = False
+) -> bool:
+    """Whether attention is computed by products: always, never, or where they are faster (see IMPLEMENTATIONS).
+
+    In half precision ``auto`` takes torch's kernel, whose softmax is in fp32. ``banded``: inside of a band, where torch
+    has no kernel.
+    """
+    if implementation != "auto":
+        return implementation == "products"
     if q.device.type != "cpu" or q.dtype not in (torch.float32, torch.float64) or torch.is_autocast_enabled("cpu"):
         return False
-    return k.size(2) <= PRODUCTS_UP_TO or dropout > 0 or (bias is not None and bias.requires_grad)
+    return banded or k.size(2) <= PRODUCTS_UP_TO or dropout > 0 or (bias is not None and bias.requires_grad)
 
 
 def attention_by_products(
@@ -82,7 +93,8 @@ class _Scores(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        by_q, by_k = _score_gradients(gradient.flatten(0, 1), *ctx.saved_tensors, ctx.scaling)
+        q, k = ctx.saved_tensors
+        by_q, by_k = _score_gradients(gradient.flatten(0, 1), q, k, ctx.scaling)
         return by_q.unflatten(0, ctx.groups), by_k.unflatten(0, ctx.groups), None
 
 

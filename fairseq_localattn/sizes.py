@@ -20,6 +20,7 @@ from fairseq.models import (
 from fairseq.models.transformer_lm import base_lm_architecture
 
 from .errors import UsageError
+from .implementation import ImplementationOptions
 from .options import fill_defaults, set_missing
 
 _BASELINES: dict[str, str] = {}
@@ -107,6 +108,7 @@ def register_architecture(
 
     def architecture(args: Any) -> None:
         fill_defaults(args, options, **defaults)
+        fill_defaults(args, ImplementationOptions)
         if differs is not None:
             differs(args)
         ARCH_CONFIG_REGISTRY[baseline](args)

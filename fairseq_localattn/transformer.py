@@ -23,7 +23,8 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, Trans
 from torch import nn
 
 from .attention import LocalAttention
-from .efficient import ResidualInPlace, make_efficient
+from .efficient import ResidualInPlace
+from .implementation import prepare
 from .model import Attentions, LocalModel
 from .options import fill_defaults
 from .placement import layer_numbers
@@ -119,7 +120,7 @@ class LocalTransformerModel(LocalModel, TransformerModel):
     def build_model(cls, args: Namespace, task: Any) -> LocalTransformerModel:
         fill_defaults(args, cls.options)  # a checkpoint of an older version may lack an option
         model = super().build_model(args, task)
-        make_efficient(model)
+        prepare(model, args)
         return model
 
     def set_beam_size(self, beam_size: int) -> None:

@@ -27,7 +27,7 @@ from benchmarks.timing import interleave, ratio_of  # noqa: E402
 
 CPU = torch.device("cpu")
 TINY = Settings(CPU, size="tiny", tokens=200, words=50, rounds=3, warm_up=1)
-TINY_FLAGS = "--device cpu --size tiny --tokens 200 --words 50 --rounds 3 --warm-up 1 --system-allocator".split()
+TINY_FLAGS = "--device cpu --size tiny --tokens 200 --words 50 --rounds 3 --warm-up 1".split()
 
 
 @pytest.fixture(scope="module")
@@ -338,7 +338,7 @@ def test_the_script_starts() -> None:
 FAULTS = """
 import resource, sys
 sys.path.insert(0, sys.argv[1])
-from benchmarks.allocator import keep_freed_memory
+from fairseq_localattn.allocator import keep_freed_memory
 print(keep_freed_memory() if sys.argv[2] == "keep" else "system's")
 for _ in range(3):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

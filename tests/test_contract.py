@@ -94,7 +94,7 @@ def test_placed_nowhere_it_is_fairseqs_transformer(arch: str, flags: list[str], 
     ours_loss.backward()
     theirs_loss.backward()
     real = sample["target"].ne(dictionary().pad())
-    torch.testing.assert_close(logits(ours, sample)[real], logits(theirs, sample)[real], rtol=0, atol=1e-6)
+    torch.testing.assert_close(logits(ours, sample)[real], logits(theirs, sample)[real], rtol=1e-6, atol=3e-6)
     for (key, got), wanted in zip(ours.named_parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(got.grad, wanted.grad, rtol=0, atol=1e-6, msg=lambda m, key=key: f"{key}: {m}")
 

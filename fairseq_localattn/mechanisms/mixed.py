@@ -12,7 +12,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from ..attention import LocalAttention, fused_attention
+from ..attention import LocalAttention
 from ..banded import banded_attention
 from ..frame import Frame, hidden_and_bias
 from ..windows import HEAD_KINDS, relative_positions, window_of_kind
@@ -94,11 +94,19 @@ class MixedAttention(LocalAttention):
         for first, last in _runs(self.head_kinds):
             heads = (slice(None), slice(first, last))
             if self.head_kinds[first] == "local":
-                part, _ = banded_attention(q[heads], k[heads], v[heads], frame, self.window, dropout=self.dropout_rate)
+                part, _ = banded_attention(
+                    q[heads],
+                    k[heads],
+                    v[heads],
+                    frame,
+                    self.window,
+                    dropout=self.dropout_rate,
+                    implementation=self.implementation,
+                )
             else:
                 windows = self._windows(self.head_kinds[first:last], frame, q.device)
                 hidden, bias = hidden_and_bias(frame, windows, None, q.dtype)
-                part = fused_attention(q[heads], k[heads], v[heads], hidden, bias, self.scaling, self.dropout_rate)
+                part = self.fused(q[heads], k[heads], v[heads], hidden, bias)
             parts.append(part)
         return torch.cat(parts, dim=1), None
 

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..attention import LocalAttention, fused_attention
+from ..attention import LocalAttention
 from ..frame import Frame, lowest_score, normalise
 from ..phrases.compose import make_composition, make_interaction
 from ..phrases.partition import Partition, project_heads
@@ -126,9 +126,7 @@ class MultiGranularityAttention(LocalAttention):
         word_queries, phrase_queries = q.split([self.word_heads, len(self.granularities)], dim=1)
         words, weights = super().attend(frame, query, word_queries, k, v, side, need_weights)
         if not need_weights:
-            phrases = fused_attention(
-                phrase_queries, k_phrases, v_phrases, hidden, None, self.scaling, self.dropout_rate
-            )
+            phrases = self.fused(phrase_queries, k_phrases, v_phrases, hidden, None)
             return torch.cat([words, phrases], dim=1), None
         scores = torch.matmul(phrase_queries * self.scaling, k_phrases.transpose(-1, -2))
         by_phrase = normalise(scores.masked_fill(hidden, lowest_score(scores.dtype)))

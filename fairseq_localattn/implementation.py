@@ -1,0 +1,65 @@
+"""Which implementation a model runs on: two flags of every architecture, and a log line that says it."""
+
+import logging
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from torch import nn
+
+from .allocator import keep_freed_memory
+from .attention import LocalAttention
+from .efficient import make_efficient
+from .options import fill_defaults
+from .products import IMPLEMENTATIONS, PRODUCTS_UP_TO
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class ImplementationOptions(FairseqDataclass):
+    localattn_attention: ChoiceEnum(IMPLEMENTATIONS) = field(  # type: ignore[valid-type]
+        default="auto",
+        metadata={
+            "help": "how attention is computed: products (matrix products with a backward pass of their own), sdpa "
+            f"(torch's scaled_dot_product_attention), or auto: on a CPU products up to {PRODUCTS_UP_TO} keys, inside "
+            "of bands, with dropout and with learned masks; else sdpa"
+        },
+    )
+    localattn_cpu_matmul: ChoiceEnum(("fp32", "bf16")) = field(  # type: ignore[valid-type]
+        default="fp32",
+        metadata={
+            "help": "matrix products of fp32 on a CPU: bf16 rounds their factors to bfloat16 where the CPU has "
+            "products of it, and sums in fp32; for the whole process"
+        },
+    )
+
+
+def prepare(model: nn.Module, args: Any) -> None:
+    """Make a model run as its flags in ``args`` say, and say in the log how it does."""
+    fill_defaults(args, ImplementationOptions)  # a checkpoint of an older version lacks them
+    make_efficient(model)
+    attentions = [module for module in model.modules() if isinstance(module, LocalAttention)]
+    for attention in attentions:
+        attention.implementation = str(args.localattn_attention)
+    kinds = Counter(attention.kind for attention in attentions)
+    found = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    cpu = f"; on a CPU: {_products_of_cpu(str(args.localattn_cpu_matmul))} matrix products"
+    memory = "" if torch.cuda.is_available() else f", allocator: {keep_freed_memory()}"
+    logger.info(f"attention: {found}; implementation: {args.localattn_attention}{cpu}{memory}")
+
+
+def _products_of_cpu(asked: str) -> str:
+    """Set their precision. Returns what is in force: a CPU without bf16 takes fp32, the more exact one."""
+    if asked == "fp32":
+        return asked
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        logger.warning("--localattn-cpu-matmul bf16: this CPU has no products of bfloat16, so they are in fp32")
+        return "fp32"
+    if hasattr(torch.backends.mkldnn, "matmul"):
+        torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+    else:
+        torch.set_float32_matmul_precision("medium")  # torch before 2.9
+    return asked
