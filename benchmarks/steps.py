@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from functools import partial
 
 import torch
@@ -37,6 +38,7 @@ class TrainingStep:
         else:
             self.optimizer = optim.build_optimizer(self.built.cfg.optimizer, parameters)
         self.sample: Sample = {}
+        self.update_seconds: list[float] = []  # of the optimizer's part of each run
 
     def prepare(self, item: Sample) -> None:
         self.sample = for_model(item, self.system.trees, self.settings.device)
@@ -46,8 +48,12 @@ class TrainingStep:
         with self.settings.autocast():
             loss, words, _ = self.built.criterion(self.built.model, self.sample)
         self.optimizer.backward(loss)
+        self.settings.synchronize()
+        started = time.perf_counter()
         self.optimizer.multiply_grads(1 / words)
         self.optimizer.step()
+        self.settings.synchronize()
+        self.update_seconds.append(time.perf_counter() - started)
 
     def finish(self) -> None:
         self.optimizer.zero_grad()  # in fairseq it makes the gradients None
@@ -91,6 +97,11 @@ def run_steps(settings: Settings, pace: Pace) -> list[Row]:
     seconds = interleave(
         steps, samples, settings.warm_up, synchronize=settings.synchronize, told=pace.rounds(settings.rounds)
     )
+    # What FLOPs are counted of: forward and backward.
+    passes = {
+        name: [whole - part for whole, part in zip(seconds[name], step.update_seconds[settings.warm_up :], strict=True)]
+        for name, step in steps.items()
+    }
     largest = max(timed, key=lambda sample: sample["net_input"]["src_tokens"].numel() + sample["target"].numel())
     sentences, words = ([sample[key] for sample in timed] for key in ("nsentences", "ntokens"))
     rows = []
@@ -105,7 +116,8 @@ def run_steps(settings: Settings, pace: Pace) -> list[Row]:
                 "target_tokens": statistics.mean(words),
                 **speed_columns(seconds[PLAIN], seconds[name]),
                 "target_tokens_per_s": sum(words) / sum(seconds[name]),
-                **flop_columns(seconds[PLAIN], seconds[name], flops[PLAIN], flops[name]),
+                "update_ms": 1e3 * statistics.median(step.update_seconds[settings.warm_up :]),
+                **flop_columns(passes[PLAIN], passes[name], flops[PLAIN], flops[name]),
                 "gflops": flops[name] / len(timed) / 1e9,
                 "peak_mib": _peak(step, largest) / MIB,
             }
