@@ -28,7 +28,8 @@ _FLOPS = ("gflops", "flops_ratio", "efficiency")
 COLUMNS = {
     "module": ("system", "tokens", "sentences", *_SPEED, *_FLOPS, "peak_mib", "note"),
     "step": (
-        "system", "architecture", "parameters", "sentences", "target_tokens", *_SPEED, "target_tokens_per_s", *_FLOPS,
+        "system", "architecture", "parameters", "sentences", "target_tokens", *_SPEED, "target_tokens_per_s",
+        "update_ms", *_FLOPS,
         "peak_mib",
     ),
     "generation": ("system", "architecture", "sentences", "beam", "tokens", *_SPEED, "tokens_per_s"),
@@ -49,7 +50,7 @@ NOTES = {
 LEGEND = (
     "time: median of the rounds. ratio: time of fairseq's own / time of the system in the same round (median, lowest, "
     "highest).\nGFLOPs: matrix products, forward and backward, counted on the CPU. "
-    "efficiency: ratio / (fairseq's FLOPs / the system's)."
+    "efficiency: ratio of forward and backward / (fairseq's FLOPs / the system's). update: the optimizer's part."
 )
 
 

@@ -271,9 +271,9 @@ def test_each_part_end_to_end(part: str, tmp_path: Path, capsys: pytest.CaptureF
             assert numbers["ratio_lowest"] == numbers["ratio_highest"] == 1
     if part == "step":
         for row in rows:
-            assert float(row["efficiency"]) == pytest.approx(
-                float(row["ratio_median"]) / float(row["flops_ratio"]), 1e-4
-            )
+            # The ratio without the update lies near that with it, which is the greater part of the time even here.
+            assert 0.5 < float(row["efficiency"]) * float(row["flops_ratio"]) / float(row["ratio_median"]) < 2
+            assert 0 < float(row["update_ms"]) < float(row["time_ms"])
     if part == "scaling":
         assert (tmp_path / "scaling_cpu.png").read_bytes().startswith(b"\x89PNG")
     printed = capsys.readouterr()
