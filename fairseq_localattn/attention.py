@@ -284,7 +284,8 @@ class LocalAttention(nn.Module):
         fairseq's generator says its beam when it is made, and says nothing if that is 1; so a look at the copies.
         """
         beam = self.beam_size if batch == key.size(1) and batch % self.beam_size == 0 else 1
-        self._copies = beam if beam > 1 and torch.equal(key[:, ::beam], key[:, 1::beam]) else 1
+        groups = key.unflatten(1, (-1, beam))
+        self._copies = beam if torch.equal(groups, groups[:, :, :1].expand_as(groups)) else 1
         if self._copies > 1:
             key, value = key[:, ::beam], value[:, ::beam]
             if key_padding_mask is not None:

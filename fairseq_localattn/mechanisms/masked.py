@@ -8,7 +8,6 @@ and head dynamic mask attention (DMAN, Eq. 12).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,7 +23,7 @@ from ..frame import Frame
 # F of Eq. 5. The paper's self-attention has the identity (Eq. 7).
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor] | None] = {"none": None, "relu": F.relu, "gelu": F.gelu}
 # The least value of a dynamic mask is 1e-10: no key is ever quite closed, and the mask's gradient ends there.
-LOWEST_LOG_MASK = math.log(1e-10)
+LOWEST_MASK = 1e-10
 
 
 class MaskAttention(LocalAttention):
@@ -52,19 +51,19 @@ class MaskAttention(LocalAttention):
 
 
 class _LogMask(torch.autograd.Function):
-    """``max(log σ(z), LOWEST_LOG_MASK)``; its derivative is σ(-z), and 0 where the lowest was taken."""
+    """``log max(σ(z), LOWEST_MASK)``; its derivative is 1 - σ(z), and 0 where the lowest was taken."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor) -> Tensor:
-        ctx.save_for_backward(z)
-        return F.logsigmoid(z).clamp_(min=LOWEST_LOG_MASK)
+        mask = z.sigmoid()
+        ctx.save_for_backward(mask)
+        return mask.clamp(min=LOWEST_MASK).log_()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        (z,) = ctx.saved_tensors
-        # So far down log σ(z) is z.
-        return z.neg().sigmoid_().mul_(gradient).masked_fill_(z < LOWEST_LOG_MASK, 0.0)
+        (mask,) = ctx.saved_tensors
+        return torch.addcmul(gradient, gradient, mask, value=-1).masked_fill_(mask < LOWEST_MASK, 0.0)
 
 
 class DynamicMaskAttention(MaskAttention):
