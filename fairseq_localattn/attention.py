@@ -31,13 +31,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .cache import Room
+from .cache import Buffer, Room, append_padding, cached
 from .dropout import dropout
 from .frame import Frame, hidden_and_bias, join_masks, normalise
-from .joined import JoinedProjections
+from .joined import JoinedProjections, join
 from .products import attention_by_products, products_suit, scaled_scores, weighted_sum
 
-Buffer = dict[str, Tensor | None]
 IncrementalState = dict[str, Buffer]
 
 
@@ -84,7 +83,7 @@ class LocalAttention(nn.Module):
         self.q_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
         self.reset_parameters()
-        self.beam_size = self._copies = 1
+        self.beam_size = 1
         self.implementation = "auto"
         self.dropout_in_inference = False
         self._room, self._joined = Room(), JoinedProjections()
@@ -185,14 +184,18 @@ class LocalAttention(nn.Module):
             if self.self_attention:
                 key = value = query
             assert key is not None and value is not None
+            copies = 1
             if static_kv and incremental_state is not None:
-                key, value, key_padding_mask = self._one_copy_per_sentence(key, value, key_padding_mask, batch)
+                copies = self._copies_of_sentences(key, batch)
+            if copies > 1:  # one of each is kept
+                key, value = key[:, ::copies], value[:, ::copies]
+                key_padding_mask = None if key_padding_mask is None else key_padding_mask[::copies]
             q, k, v, side = self.project(query, key, value)
             query_side = {name: side[name] for name in self.further_queries}
             key_side = {name: side[name] for name in self.further_keys}
             if incremental_state is not None:
                 k, v, key_side, key_padding_mask = self._remember(
-                    incremental_state, saved, k, v, key_side, key_padding_mask
+                    incremental_state, saved, k, v, key_side, key_padding_mask, copies
                 )
         frame = Frame(
             query_length=length,
@@ -266,7 +269,10 @@ class LocalAttention(nn.Module):
         projections: list[nn.Linear] = [getattr(self, name) for name in names]
         if len(names) == 1 or (x.size(0) == 1 and torch.is_grad_enabled()):  # joining costs more than it saves
             return [p(x).unflatten(-1, (-1, self.head_dim)).permute(1, 2, 0, 3) for p in projections]
-        weight, bias = self._joined.of(tuple(names), projections, self.num_heads)
+        if self.training:  # with activation checkpointing without gradients too: parameters are about to change
+            weight, bias = join(projections, self.num_heads)
+        else:
+            weight, bias = self._joined.of(tuple(names), projections, self.num_heads)
         joined = F.linear(x, weight, bias).unflatten(-1, (self.num_heads, len(names), self.head_dim))
         return [part.permute(1, 2, 0, 3) for part in joined.unbind(3)]
 
@@ -276,21 +282,15 @@ class LocalAttention(nn.Module):
 
     # ------------------------------------------------------------------ incremental decoding
 
-    def _one_copy_per_sentence(
-        self, key: Tensor, value: Tensor, key_padding_mask: Tensor | None, batch: int
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Beam search repeats each sentence's encoder output ``beam_size`` times: keep one of each.
+    def _copies_of_sentences(self, key: Tensor, batch: int) -> int:
+        """How often beam search has repeated each sentence's encoder output, S×B×C: ``beam_size`` times, or once.
 
         fairseq's generator says its beam when it is made, and says nothing if that is 1; so a look at the copies.
         """
-        beam = self.beam_size if batch == key.size(1) and batch % self.beam_size == 0 else 1
-        groups = key.unflatten(1, (-1, beam))
-        self._copies = beam if torch.equal(groups, groups[:, :, :1].expand_as(groups)) else 1
-        if self._copies > 1:
-            key, value = key[:, ::beam], value[:, ::beam]
-            if key_padding_mask is not None:
-                key_padding_mask = key_padding_mask[::beam]
-        return key, value, key_padding_mask
+        if self.beam_size == 1 or batch != key.size(1) or batch % self.beam_size:
+            return 1
+        sentences = key.unflatten(1, (-1, self.beam_size))
+        return self.beam_size if torch.equal(sentences, sentences[:, :, :1].expand_as(sentences)) else 1
 
     def _remember(
         self,
@@ -300,17 +300,20 @@ class LocalAttention(nn.Module):
         v: Tensor,
         key_side: dict[str, Tensor],
         padding: Tensor | None,
+        copies: int,
     ) -> tuple[Tensor, Tensor, dict[str, Tensor], Tensor | None]:
         """Append this step's keys, values, key sides and padding to those of the steps before, and keep all."""
         before = saved.get("prev_key")
         if before is not None:
-            padding = _append_padding(saved.get("prev_key_padding_mask"), padding, before, k)
+            padding = append_padding(saved.get("prev_key_padding_mask"), padding, before, k)
             k, v, *sides = (
                 self._room.append(name, cached(saved, name), x)
                 for name, x in (("prev_key", k), ("prev_value", v), *((f"side_{n}", x) for n, x in key_side.items()))
             )
             key_side = dict(zip(key_side, sides, strict=True))
         further = {f"side_{name}": x for name, x in key_side.items()}
+        if copies > 1:
+            further["copies"] = torch.tensor(copies)  # of each sentence, made one
         self._set_input_buffer(state, {"prev_key": k, "prev_value": v, "prev_key_padding_mask": padding, **further})
         return k, v, key_side, padding
 
@@ -323,18 +326,25 @@ class LocalAttention(nn.Module):
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> IncrementalState:
         """Follow a beam: row r of every cached tensor becomes row ``new_order[r]``."""
         buffer = self._get_input_buffer(incremental_state)
+        copies = buffer.pop("copies", None)
+        if copies is not None:
+            count = int(copies)
+            sentences = new_order // count
+            if new_order.numel() == cached(buffer, "prev_key").size(0) * count:
+                buffer["copies"] = copies
+                return incremental_state  # hypotheses moved within their sentences: the encoder side stays
+            whole = sentences.numel() % count == 0 and sentences.view(-1, count)
+            if whole is not False and torch.equal(whole, whole[:, :1].expand_as(whole)):
+                buffer["copies"], new_order = copies, whole[:, 0]
+            else:  # equal sentences, and no beam: from now on a row of keys for each query's
+                new_order = sentences
         for name, tensor in buffer.items():
-            if tensor is None:
+            if tensor is None or name == "copies":
                 continue
-            order = new_order
-            if self.encoder_decoder_attention and self._copies > 1:
-                if tensor.size(0) * self._copies == new_order.size(0):
-                    return incremental_state  # hypotheses moved within their sentences: the encoder side stays
-                order = new_order.view(-1, self._copies)[:, 0] // self._copies
             if self.self_attention and tensor.dim() == 4 and not tensor.requires_grad:
-                buffer[name] = self._room.reorder(name, tensor, order)
+                buffer[name] = self._room.reorder(name, tensor, new_order)
             else:
-                buffer[name] = tensor.index_select(0, order)
+                buffer[name] = tensor.index_select(0, new_order)
         return incremental_state
 
     def set_beam_size(self, beam_size: int) -> None:
@@ -370,21 +380,3 @@ def fused_attention(
         return attention_by_products(q, k, v, hidden, bias, scaling, dropout_rate)
     mask = join_masks(hidden, bias, q.dtype)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_rate, scale=scaling)
-
-
-def cached(buffer: Buffer, name: str) -> Tensor:
-    """An entry of the decoding state that must be there."""
-    tensor = buffer[name]
-    assert tensor is not None, f"{name} is missing from the decoding state"
-    return tensor
-
-
-def _append_padding(before: Tensor | None, now: Tensor | None, old: Tensor, new: Tensor) -> Tensor | None:
-    """Padding of cached keys ``old`` and this step's ``new`` (B×H×·×D), where either may be unknown (= none)."""
-    if before is None and now is None:
-        return None
-    if before is None:
-        before = torch.zeros(old.size(0), old.size(2), dtype=torch.bool, device=old.device)
-    if now is None:
-        now = torch.zeros(new.size(0), new.size(2), dtype=torch.bool, device=new.device)
-    return torch.cat([before.to(torch.bool), now.to(torch.bool)], dim=1)

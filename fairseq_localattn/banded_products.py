@@ -63,7 +63,7 @@ class Line:
     def sentences(self, line: Tensor, length: int) -> Tensor:
         """The first ``length`` rows of each sentence and head: a view, B×H×length×D."""
         rows = line[self.room : line.size(0) - self.room]
-        return rows.view(self.batch, self.heads, self.run, -1)[:, :, :length]
+        return rows.view(self.batch, self.heads, self.run, line.size(1))[:, :, :length]
 
     def laid_out(self, x: Tensor) -> Tensor:
         """x, B×H×T×D, as a line."""
@@ -73,7 +73,7 @@ class Line:
 
     def all_blocks(self, line: Tensor) -> Tensor:
         """The blocks of a line: a view, m×s×D."""
-        return line[self.room : line.size(0) - self.room].view(self.count, self.block, -1)
+        return line[self.room : line.size(0) - self.room].view(self.count, self.block, line.size(1))
 
     def distances(self) -> Iterator[tuple[int, int]]:
         """Place (0 … N-1) and distance of each head seen."""
@@ -96,7 +96,9 @@ class Line:
             first = self._first(distance) + start
             # The last of these blocks may reach beyond the line's end; of the others each has a place of its own.
             whole = min(self.count, (line.size(0) - first) // self.block)
-            line[first : first + whole * self.block].view(whole, self.block, -1)[:, : part.size(1)] += part[:whole]
+            line[first : first + whole * self.block].view(whole, self.block, line.size(1))[:, : part.size(1)] += part[
+                :whole
+            ]
             if whole < self.count:
                 last = first + whole * self.block
                 line[last : last + part.size(1)] += part[whole]
@@ -142,7 +144,7 @@ class _BandedProducts(torch.autograd.Function):
         attended = q.new_zeros(line.count, line.block, v.size(-1))
         for place, distance in line.distances():
             attended.baddbmm_(kept[:, :, place], line.stretches(lines[2], distance))
-        return attended.view(line.batch, line.heads, line.run, -1)[:, :, : q.size(2)]
+        return attended.view(line.batch, line.heads, line.run, v.size(-1))[:, :, : q.size(2)]
 
     @staticmethod
     @once_differentiable

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+Buffer = dict[str, Tensor | None]
+
 
 class Room:
     """Room for the next word behind what is cached, made when it is reordered: so both take one copy, not two.
@@ -31,3 +33,21 @@ class Room:
             return torch.cat([before, now], dim=2)
         whole[:, :, -1:] = now
         return whole
+
+
+def cached(buffer: Buffer, name: str) -> Tensor:
+    """An entry of the decoding state that must be there."""
+    tensor = buffer[name]
+    assert tensor is not None, f"{name} is missing from the decoding state"
+    return tensor
+
+
+def append_padding(before: Tensor | None, now: Tensor | None, old: Tensor, new: Tensor) -> Tensor | None:
+    """Padding of cached keys ``old`` and this step's ``new`` (B×H×·×D), where either may be unknown (= none)."""
+    if before is None and now is None:
+        return None
+    if before is None:
+        before = torch.zeros(old.size(0), old.size(2), dtype=torch.bool, device=old.device)
+    if now is None:
+        now = torch.zeros(new.size(0), new.size(2), dtype=torch.bool, device=new.device)
+    return torch.cat([before.to(torch.bool), now.to(torch.bool)], dim=1)

@@ -21,7 +21,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerEncoderBase
 from fairseq.models.transformer.transformer_config import EncDecBaseConfig
 from torch import Tensor, nn
 
-from .implementation import prepare
+from .implementation import ImplementationOptions, prepare
 from .model import LocalModel
 from .options import add_flags, fill_defaults, set_missing
 from .transformer import LocalEncoder
@@ -122,6 +122,7 @@ class LocalClassifier(LocalModel, PlainClassifier):
     def add_args(cls, parser: ArgumentParser) -> None:
         PlainClassifier.add_args(parser)
         add_flags(parser, cls.options)
+        add_flags(parser, ImplementationOptions)
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> PlainClassifier:

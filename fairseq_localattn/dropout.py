@@ -30,9 +30,9 @@ def dropout_factors(x: Tensor, p: float) -> Tensor:
     if x.device.type != "cpu" or not 0 < level < _LEVELS:
         return F.dropout(torch.ones_like(x), p)
     # The whole range of 64 bits: without bounds torch leaves out the sign, and with it a quarter of the masks is wrong.
-    words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(1 << 63), None)
+    words = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device).random_(-(1 << 63), None)
     numbers = words.view(torch.int16)[: x.numel()].view(x.shape)
-    factors = torch.empty(x.shape, dtype=x.dtype)
+    factors = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     torch.ge(numbers, level - _LEVELS // 2, out=factors)
     return factors.mul_(_LEVELS / (_LEVELS - level))
 

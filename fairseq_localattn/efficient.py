@@ -29,7 +29,8 @@ class Dropout(FairseqDropout):
 class _ReLU(torch.autograd.Function):
     """ReLU that writes into its input, which must be needed by nothing else.
 
-    ``relu_`` does so too; but a linear layer gives what to autograd is a view, whose gradient is then copied thrice.
+    ``relu_`` does so too; but a linear layer gives what to autograd is a view, whose gradient is then copied thrice. (A
+    hook on that layer which keeps the output finds the result in it.)
     """
 
     @staticmethod

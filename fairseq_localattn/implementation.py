@@ -2,6 +2,7 @@
 
 import logging
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,8 @@ from .options import fill_defaults
 from .products import IMPLEMENTATIONS, PRODUCTS_UP_TO
 
 logger = logging.getLogger(__name__)
+# What undoes the setting of bf16 products, once a model has asked for it.
+_set_back: list[Callable[[], object]] = []
 
 
 @dataclass
@@ -54,12 +57,20 @@ def prepare(model: nn.Module, args: Any) -> None:
 def _products_of_cpu(asked: str) -> str:
     """Set their precision. Returns what is in force: a CPU without bf16 takes fp32, the more exact one."""
     if asked == "fp32":
+        while _set_back:  # what another model of this process has asked for
+            _set_back.pop()()
         return asked
     if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         logger.warning("--localattn-cpu-matmul bf16: this CPU has no products of bfloat16, so they are in fp32")
         return "fp32"
+    if _set_back:
+        return asked
     if hasattr(torch.backends.mkldnn, "matmul"):
-        torch.backends.mkldnn.matmul.fp32_precision = "bf16"
-    else:
-        torch.set_float32_matmul_precision("medium")  # torch before 2.9
+        products, before = torch.backends.mkldnn.matmul, torch._C._get_fp32_precision_getter("mkldnn", "matmul")
+        _set_back.append(lambda: setattr(products, "fp32_precision", before))
+        products.fp32_precision = "bf16"
+    else:  # torch before 2.9
+        precision = torch.get_float32_matmul_precision()
+        _set_back.append(lambda: torch.set_float32_matmul_precision(precision))
+        torch.set_float32_matmul_precision("medium")
     return asked

@@ -33,9 +33,10 @@ class JoinedProjections:
 
     def of(self, names: tuple[str, ...], projections: Sequence[nn.Linear], heads: int) -> tuple[Tensor, Tensor | None]:
         """:func:`join` of the projections with these names."""
-        if torch.is_grad_enabled():
+        parameters = [p for each in projections for p in (each.weight, each.bias) if p is not None]
+        if torch.is_grad_enabled() or any(p.is_inference() for p in parameters):  # those have no count of their changes
             return join(projections, heads)
-        state = tuple((p._version, p.data_ptr(), p.dtype) for each in projections for p in each.parameters())
+        state = tuple((p._version, p.data_ptr(), p.dtype) for p in parameters)
         if names not in self._kept or self._kept[names][0] != state:
             self._kept[names] = state, join(projections, heads)
         return self._kept[names][1]

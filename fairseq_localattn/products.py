@@ -29,12 +29,14 @@ def products_suit(
 ) -> bool:
     """Whether attention is computed by products: always, never, or where they are faster (see IMPLEMENTATIONS).
 
-    In half precision ``auto`` takes torch's kernel, whose softmax is in fp32. ``banded``: inside of a band, where torch
-    has no kernel.
+    In half precision it is never: torch's kernels have their softmax in fp32. ``banded``: inside of a band, where
+    torch has no kernel.
     """
+    if q.dtype not in (torch.float32, torch.float64) or torch.is_autocast_enabled(q.device.type):
+        return False
     if implementation != "auto":
         return implementation == "products"
-    if q.device.type != "cpu" or q.dtype not in (torch.float32, torch.float64) or torch.is_autocast_enabled("cpu"):
+    if q.device.type != "cpu":
         return False
     return banded or k.size(2) <= PRODUCTS_UP_TO or dropout > 0 or (bias is not None and bias.requires_grad)
 

@@ -123,7 +123,7 @@ def test_which_implementation_suits() -> None:
     assert not products_suit(q.half(), short.half(), None, 0.0)
     assert products_suit(q, long, None, 0.0, "products") and not products_suit(q, short, None, 0.1, "sdpa")
     with torch.autocast("cpu", torch.bfloat16):
-        assert not products_suit(q, short, None, 0.0)
+        assert not products_suit(q, short, None, 0.0) and not products_suit(q, short, None, 0.0, "products")
 
 
 MAKES = [
@@ -279,6 +279,25 @@ def test_a_narrower_beam_after_a_wide_one(arch: str) -> None:
     assert search(1, model) == wanted
 
 
+def test_equal_sentences_are_no_beam() -> None:
+    """Rows of one sentence, and told a beam: they may end apart from each other, which those of a beam do not."""
+    model = build("transformer_mma_tiny").eval()
+    attention = model.decoder.layers[0].encoder_attn
+    attention.set_beam_size(2)
+    keys = torch.randn(5, 2, 64).repeat_interleave(2, dim=1)  # A A B B
+    x = torch.randn(1, 4, 64)
+    state: dict[str, Any] = {}
+    options = {"incremental_state": state, "static_kv": True, "need_weights": False}
+    with torch.no_grad():
+        attention(x, keys, keys, **options)
+        for order in ([1, 2, 3], [0, 2]):  # the first row ends, then the second of B
+            attention.reorder_incremental_state(state, torch.tensor(order))
+            x, keys = x[:, order], keys[:, order]
+            got, _ = attention(x, keys, keys, **options)
+            wanted, _ = attention(x, keys, keys, need_weights=False)
+            torch.testing.assert_close(got, wanted)
+
+
 # ---------------------------------------------------------------------------------------------- flags
 
 
@@ -326,6 +345,9 @@ def test_bf16_products(fp32_products: Callable[[], str]) -> None:
     exact = x.double() @ x.double()
     build("transformer_mma_tiny")
     assert ((x @ x - exact).norm() / exact.norm()).item() < 1e-5
+    before = fp32_products()
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "bf16"])
     assert fp32_products() == "bf16"
     assert 1e-4 < ((x @ x - exact).norm() / exact.norm()).item() < 1e-2
+    build("transformer_mma_tiny")  # a model that does not ask for it does not get it
+    assert fp32_products() == before
