@@ -60,7 +60,7 @@ def make_parser() -> Parser:
     add("--dropout", type=float, default=0.1, help="fairseq's --dropout (default: %(default)s)")
     add("--lengths", help="tokens of a sentence in module and scaling, comma-separated; default: the part's own")
     add("--flags", default="", help="further flags of fairseq-train for this package's models, in one word")
-    add("--largest-scores", type=float, default=1.0, metavar="GIB", help="attentions that make heads×T×T fp32 numbers "
+    add("--largest-scores", type=float, default=0.25, metavar="GIB", help="attentions that make heads×T×T fp32 numbers "
         "are left out where these are more GiB, and FLOPs are not counted there (default: %(default)s)")  # fmt: skip
     add("--threads", type=int, help="of the CPU (default: torch's choice)")
     add("--out", type=Path, default=ROOT / "results" / "benchmarks", help="folder (default: results/benchmarks)")
