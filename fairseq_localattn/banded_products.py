@@ -1,12 +1,13 @@
-"""Attention inside a band, and to neighbouring heads, as matrix products on overlapping views of the keys.
+"""Attention inside a band, and to neighbouring heads, as matrix products on overlapping views of blocks.
 
-All sentences and heads stand in one line of rows, each padded to whole blocks. The keys that a block of queries can
-reach are a stretch of that line, and so are those of the head beside it, a sentence's length further: each is a view
-with equal steps from block to block, which a product takes as it is. Where a stretch leaves its sentence, the mask of
-the band hides what it meets; where there is no neighbouring head, the score is -∞.
+Queries are cut into blocks; of keys and values there is, for each block, the stretch that its queries can reach, so
+neighbouring stretches share rows. Blocks stand in one line in the order of sentence, block and head: what a block sees
+of the heads beside its own are the stretches before and behind its own, so all that it sees is a view of the line with
+equal steps, which a product takes as it is. At the first and last head that view shows a stretch of another block: the
+score there is -∞.
 
 Letters in shapes: B sentences, H heads, T positions, D channels a head; n blocks of s queries, r keys a stretch, N
-heads seen; m = B·H·n blocks in all.
+heads seen; m = B·n·H blocks in all.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from .dropout import dropout_factors
 
 @dataclass(frozen=True)
 class Line:
-    """Where rows stand: ``batch`` × ``heads`` runs of ``blocks`` × ``block`` rows, and room before and behind.
+    """How ``batch`` sentences of ``heads`` heads stand in a line: each in ``blocks`` blocks of ``block`` positions.
 
-    ``half_width``: rows of a stretch before and behind its block. ``head_span``: N, odd.
+    A stretch is a block with ``half_width`` rows before and behind it, at most ``block``. ``head_span``: N, odd.
+    N // 2 empty places stand before the first block and behind the last.
     """
 
     batch: int
@@ -37,77 +39,100 @@ class Line:
     head_span: int
 
     @property
-    def run(self) -> int:
-        """Rows of a sentence and head."""
-        return self.blocks * self.block
-
-    @property
     def count(self) -> int:
         """m, the number of blocks."""
-        return self.batch * self.heads * self.blocks
+        return self.batch * self.blocks * self.heads
 
     @property
-    def room(self) -> int:
-        """Rows before the first and behind the last."""
-        return self.half_width + self.head_span // 2 * self.run
+    def side(self) -> int:
+        """Heads seen on either side, and places before the first block and behind the last."""
+        return self.head_span // 2
 
     @property
     def reach(self) -> int:
         """r, the rows of a stretch."""
         return self.block + 2 * self.half_width
 
-    def empty(self, x: Tensor) -> Tensor:
-        """A line of zeros, as long as it takes, with the channels of x."""
-        return x.new_zeros(2 * self.room + self.count * self.block, x.size(-1))
-
-    def sentences(self, line: Tensor, length: int) -> Tensor:
-        """The first ``length`` rows of each sentence and head: a view, B×H×length×D."""
-        rows = line[self.room : line.size(0) - self.room]
-        return rows.view(self.batch, self.heads, self.run, line.size(1))[:, :, :length]
-
-    def laid_out(self, x: Tensor) -> Tensor:
-        """x, B×H×T×D, as a line."""
-        line = self.empty(x)
-        self.sentences(line, x.size(2)).copy_(x)
+    def empty(self, like: Tensor, *shape: int) -> Tensor:
+        """A line of m places of this shape, with zeros in the places at its ends."""
+        line = like.new_empty(self.count + 2 * self.side, *shape)
+        if self.side:
+            line[: self.side].zero_()
+            line[-self.side :].zero_()
         return line
 
-    def all_blocks(self, line: Tensor) -> Tensor:
-        """The blocks of a line: a view, m×s×D."""
-        return line[self.room : line.size(0) - self.room].view(self.count, self.block, line.size(1))
+    def places(self, line: Tensor) -> Tensor:
+        """The line without its ends: a view, m×…"""
+        return line[self.side : self.side + self.count]
 
-    def distances(self) -> Iterator[tuple[int, int]]:
-        """Place (0 … N-1) and distance of each head seen."""
-        return ((place, place - self.head_span // 2) for place in range(self.head_span))
+    def by_block(self, line: Tensor) -> Tensor:
+        """Of a line without its ends, m×…, by sentence, block and head: a view, B×n×H×…"""
+        return line.unflatten(0, (self.batch, self.blocks, self.heads))
 
-    def _first(self, distance: int) -> int:
-        """The first row of the first stretch in the head at this distance."""
-        return self.room + distance * self.run - self.half_width
+    def cut(self, x: Tensor, half_width: int = 0) -> Tensor:
+        """The blocks of x, B×H×T×D, each with ``half_width`` rows of its neighbours on either side, and zeros beyond.
 
-    def stretches(self, line: Tensor, distance: int) -> Tensor:
-        """Of each block, the rows that it reaches in the head at this distance: a view with overlaps, m×r×D."""
-        channels = line.size(-1)
-        steps = self.block * channels, channels, 1
-        return line.as_strided((self.count, self.reach, channels), steps, self._first(distance) * channels)
+        A line of places s×D, or r×D.
+        """
+        length, rows = x.size(2), self.block + 2 * half_width
+        line = self.empty(x, rows, x.size(3))
+        by_block = self.by_block(self.places(line))
+        # Blocks whose rows are all there are windows of x at equal steps.
+        first = 1 if half_width else 0
+        start = first * self.block - half_width
+        whole = max(0, (length - start - rows) // self.block + 1)
+        if whole:
+            windows = x[:, :, start:].unfold(2, rows, self.block)  # B×H×whole×D×rows
+            by_block[:, first : first + whole] = windows.permute(0, 2, 1, 4, 3)
+        for at in (*range(min(first, self.blocks)), *range(first + whole, self.blocks)):  # the first, and the last few
+            before = at * self.block - half_width
+            there = slice(max(0, before), max(0, min(length, before + rows)))
+            place = by_block[:, at]
+            place[:, :, : there.start - before] = 0
+            place[:, :, there.start - before : there.stop - before] = x[:, :, there]
+            place[:, :, max(0, there.stop - before) :] = 0
+        return line
 
-    def add_stretches(self, line: Tensor, rows: Tensor, distance: int) -> None:
-        """Add m×r×D to the rows that :meth:`stretches` shows, where they overlap to each its sum."""
-        for start in range(0, self.reach, self.block):
-            part = rows[:, start : start + self.block]
-            first = self._first(distance) + start
-            # The last of these blocks may reach beyond the line's end; of the others each has a place of its own.
-            whole = min(self.count, (line.size(0) - first) // self.block)
-            line[first : first + whole * self.block].view(whole, self.block, line.size(1))[:, : part.size(1)] += part[
-                :whole
-            ]
-            if whole < self.count:
-                last = first + whole * self.block
-                line[last : last + part.size(1)] += part[whole]
+    def joined(self, blocks: Tensor, length: int, half_width: int = 0) -> Tensor:
+        """The inverse of :meth:`cut` for places m×…×D, where rows in several places are summed: B×H×``length``×D.
 
-    def fill_missing(self, x: Tensor, distance: int, value: float) -> None:
-        """Fill the rows of x, m×s×r, whose head has no neighbour at this distance."""
-        by_head = x.unflatten(0, (self.batch, self.heads, self.blocks))
-        missing = slice(0, -distance) if distance < 0 else slice(self.heads - distance, self.heads)
-        by_head[:, missing].fill_(value)
+        In memory it is T×B×H×D, which the projections of its gradient, or of itself, need not copy.
+        """
+        rows = self.by_block(blocks).permute(1, 3, 0, 2, 4)  # n×…×B×H×D
+        whole = rows.new_empty(self.blocks, self.block, self.batch, self.heads, blocks.size(-1))
+        whole.copy_(rows[:, half_width : half_width + self.block])
+        if half_width:
+            whole[:-1, self.block - half_width :] += rows[1:, :half_width]
+            whole[1:, :half_width] += rows[:-1, self.block + half_width :]
+        return whole.flatten(0, 1)[:length].permute(1, 2, 0, 3)
+
+    def seen(self, line: Tensor) -> Tensor:
+        """Of each block the places of all heads that it sees, one after the other: a view with overlaps, m×(N·…)×D."""
+        rows, channels = line.shape[1:]
+        return line.as_strided((self.count, self.head_span * rows, channels), (rows * channels, channels, 1))
+
+    def by_key(self, line: Tensor) -> Tensor:
+        """What queries have for keys, by the keys' place: m×(N·s)×r from a line of places s×(N·r).
+
+        The queries are those of the places that see this one: those that it sees, in the same order.
+        """
+        if self.head_span == 1:
+            return line
+        row = self.head_span * self.reach
+        # One place further on, these keys are those of the head before.
+        steps = self.block * row, self.block * row - self.reach, row, 1
+        shape = self.count, self.head_span, self.block, self.reach
+        return line.as_strided(shape, steps, (self.head_span - 1) * self.reach).flatten(1, 2)
+
+    def missing(self, scores: Tensor) -> Iterator[Tensor]:
+        """The parts of scores, m×s×(N·r), whose head does not exist: views."""
+        by_head = self.by_block(scores).unflatten(-1, (self.head_span, self.reach))
+        for place in range(self.head_span):
+            distance = place - self.side
+            if distance < 0:
+                yield by_head[:, :, :-distance, :, place]
+            elif distance > 0:
+                yield by_head[:, :, max(0, self.heads - distance) :, :, place]
 
 
 def banded_products(
@@ -126,47 +151,39 @@ class _BandedProducts(torch.autograd.Function):
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, line: Line, scaling: float, dropout: float
     ) -> Tensor:
-        lines = line.laid_out(q), line.laid_out(k), line.laid_out(v)
-        blocks = line.all_blocks(lines[0])
-        scores = q.new_empty(line.count, line.block, line.head_span, line.reach)
-        for place, distance in line.distances():
-            keys = line.stretches(lines[1], distance).transpose(1, 2)
-            product = torch.baddbmm(q.new_empty(()), blocks, keys, beta=0, alpha=scaling)
-            by_head = (line.batch, line.heads, line.blocks)
-            torch.add(product.unflatten(0, by_head), mask[:, None], out=scores[:, :, place].unflatten(0, by_head))
-            if distance:
-                line.fill_missing(scores[:, :, place], distance, float("-inf"))
-        weights = torch.softmax(scores.flatten(2), dim=-1)
+        queries, keys, values = line.cut(q), line.cut(k, line.half_width), line.cut(v, line.half_width)
+        scores = torch.baddbmm(
+            q.new_empty(()), line.places(queries), line.seen(keys).transpose(1, 2), beta=0, alpha=scaling
+        )
+        by_head = line.by_block(scores).unflatten(-1, (line.head_span, line.reach))  # B×n×H×s×N×r
+        by_head += mask[:, :, None, :, None]
+        for part in line.missing(scores):
+            part.fill_(float("-inf"))
+        weights = line.empty(scores, *scores.shape[1:])
+        torch.softmax(scores, dim=-1, out=line.places(weights))
         factors = dropout_factors(weights, dropout) if dropout else None
-        ctx.save_for_backward(*lines, weights, factors)
+        ctx.save_for_backward(queries, keys, values, weights, factors)
         ctx.line, ctx.scaling, ctx.length = line, scaling, q.size(2)
-        kept = (weights if factors is None else weights * factors).view_as(scores)
-        attended = q.new_zeros(line.count, line.block, v.size(-1))
-        for place, distance in line.distances():
-            attended.baddbmm_(kept[:, :, place], line.stretches(lines[2], distance))
-        return attended.view(line.batch, line.heads, line.run, v.size(-1))[:, :, : q.size(2)]
+        kept = weights if factors is None else weights * factors
+        return line.joined(torch.bmm(line.places(kept), line.seen(values)), q.size(2))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         line: Line = ctx.line
-        q_line, k_line, v_line, weights, factors = ctx.saved_tensors
-        blocks = line.all_blocks(line.laid_out(gradient))
-        shape = line.count, line.block, line.head_span, line.reach
-        kept = (weights if factors is None else weights * factors).view(shape)
-        by_kept = weights.new_empty(shape)
-        by_q, by_k, by_v = (line.empty(gradient) for _ in range(3))
-        for place, distance in line.distances():
-            by_kept[:, :, place] = torch.bmm(blocks, line.stretches(v_line, distance).transpose(1, 2))
-            line.add_stretches(by_v, torch.bmm(kept[:, :, place].transpose(1, 2), blocks), distance)
-        by_weights = by_kept.flatten(2)
+        queries, keys, values, weights, factors = ctx.saved_tensors
+        blocks = line.cut(gradient)
+        kept = weights if factors is None else weights * factors
+        by_values = torch.bmm(line.by_key(kept).transpose(1, 2), line.seen(blocks))
+        by_weights = torch.bmm(line.places(blocks), line.seen(values).transpose(1, 2))
         if factors is not None:
-            by_weights *= factors
-        by_scores = torch._softmax_backward_data(by_weights, weights, -1, weights.dtype).view(shape)
-        queries, nothing = line.all_blocks(q_line), gradient.new_empty(())
-        for place, distance in line.distances():
-            scores = by_scores[:, :, place]
-            line.all_blocks(by_q).baddbmm_(scores, line.stretches(k_line, distance), alpha=ctx.scaling)
-            by_keys = torch.baddbmm(nothing, scores.transpose(1, 2), queries, beta=0, alpha=ctx.scaling)
-            line.add_stretches(by_k, by_keys, distance)
-        return *(line.sentences(x, ctx.length) for x in (by_q, by_k, by_v)), None, None, None, None
+            by_weights *= line.places(factors)
+        by_scores, places = line.empty(weights, *weights.shape[1:]), line.places(weights)
+        torch._softmax_backward_data(by_weights, places, -1, weights.dtype, grad_input=line.places(by_scores))
+        scaled = {"beta": 0, "alpha": ctx.scaling}
+        nothing = gradient.new_empty(())
+        by_queries = torch.baddbmm(nothing, line.places(by_scores), line.seen(keys), **scaled)
+        by_keys = torch.baddbmm(nothing, line.by_key(by_scores).transpose(1, 2), line.seen(queries), **scaled)
+        by_q = line.joined(by_queries, ctx.length)
+        by_k, by_v = (line.joined(x, ctx.length, line.half_width) for x in (by_keys, by_values))
+        return by_q, by_k, by_v, None, None, None, None
