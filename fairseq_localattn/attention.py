@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from .cache import Buffer, Room, append_padding, cached
 from .dropout import dropout
 from .frame import Frame, hidden_and_bias, join_masks, normalise
-from .joined import JoinedProjections, join
+from .joined import JoinedProjections, project_jointly
 from .products import attention_by_products, products_suit, scaled_scores, weighted_sum
 
 IncrementalState = dict[str, Buffer]
@@ -270,11 +270,11 @@ class LocalAttention(nn.Module):
         if len(names) == 1 or (x.size(0) == 1 and torch.is_grad_enabled()):  # joining costs more than it saves
             return [p(x).unflatten(-1, (-1, self.head_dim)).permute(1, 2, 0, 3) for p in projections]
         if self.training:  # with activation checkpointing without gradients too: parameters are about to change
-            weight, bias = join(projections, self.num_heads)
+            parts = project_jointly(x, projections, self.num_heads)
         else:
             weight, bias = self._joined.of(tuple(names), projections, self.num_heads)
-        joined = F.linear(x, weight, bias).unflatten(-1, (self.num_heads, len(names), self.head_dim))
-        return [part.permute(1, 2, 0, 3) for part in joined.unbind(3)]
+            parts = F.linear(x, weight, bias).unflatten(-1, (self.num_heads, len(names), self.head_dim)).unbind(3)
+        return [part.permute(1, 2, 0, 3) for part in parts]
 
     def train(self, mode: bool = True) -> LocalAttention:
         self._joined.forget()

@@ -111,7 +111,8 @@ def banded_attention(
         return _one_block(q, k, v, frame, half_width, head_span, dropout, need_weights, width_of_query, implementation)
     # Empty queries in front give queries and keys one origin, which the blocks rely on. A full pass adds none.
     length, lead = q.size(2), frame.offset
-    q = F.pad(q, (0, 0, lead, k.size(2) - lead - length))
+    if length != k.size(2):
+        q = F.pad(q, (0, 0, lead, k.size(2) - lead - length))
     blocks = -(-k.size(2) // block)
     room = blocks * block - k.size(2)
     band = _band(frame, half_width, block, blocks, room, q.device, width_of_query)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 
 def join(projections: Sequence[nn.Linear], heads: int) -> tuple[Tensor, Tensor | None]:
@@ -15,10 +18,57 @@ def join(projections: Sequence[nn.Linear], heads: int) -> tuple[Tensor, Tensor |
     sentences and heads are one dimension of equal steps, and a product over them needs no copy. The parameters stay
     apart, so that checkpoints are fairseq's; joining them is a copy of each.
     """
-    weight = torch.stack([p.weight.unflatten(0, (heads, -1)) for p in projections], dim=1).flatten(0, 2)
-    if projections[0].bias is None:
-        return weight, None
-    return weight, torch.stack([p.bias.view(heads, -1) for p in projections], dim=1).flatten()
+    biases = [] if projections[0].bias is None else [p.bias for p in projections]
+    return join_parameters([p.weight for p in projections], biases, heads)
+
+
+def join_parameters(weights: Sequence[Tensor], biases: Sequence[Tensor], heads: int) -> tuple[Tensor, Tensor | None]:
+    """:func:`join` of weights (heads·D)×C and biases, of which there may be none."""
+    weight = torch.stack([w.unflatten(0, (heads, -1)) for w in weights], dim=1).flatten(0, 2)
+    return weight, torch.stack([b.view(heads, -1) for b in biases], dim=1).flatten() if biases else None
+
+
+def project_jointly(x: Tensor, projections: Sequence[nn.Linear], heads: int) -> Sequence[Tensor]:
+    """Each projection of x, T×B×C, as T×B×heads×D: views of one product with weights joined head by head.
+
+    On a CPU, in single or double precision, the gradients are products by projection: joined ones would first have to
+    be laid out side by side, and then cut apart for the parameters. There it is differentiable once.
+    """
+    bias = projections[0].bias is not None
+    if x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu"):
+        weights, biases = [p.weight for p in projections], [p.bias for p in projections] if bias else []
+        return _Jointly.apply(x, heads, len(projections), *weights, *biases)
+    joined = F.linear(x, *join(projections, heads)).unflatten(-1, (heads, len(projections), -1))
+    return joined.unbind(3)
+
+
+class _Jointly(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, heads: int, count: int, *parameters: Tensor) -> tuple[Tensor, ...]:
+        weights, biases = parameters[:count], parameters[count:]
+        ctx.save_for_backward(x, *weights)
+        joined = F.linear(x, *join_parameters(weights, biases, heads))
+        return joined.unflatten(-1, (heads, count, -1)).unbind(3)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, *weights = ctx.saved_tensors
+        rows = x.reshape(-1, x.size(-1))
+        wanted = ctx.needs_input_grad[3:]
+        by_x: Tensor | None = None
+        by_weights: list[Tensor | None] = []
+        by_biases: list[Tensor | None] = []
+        for at, weight in enumerate(weights):
+            gradient = gradients[at].reshape(-1, weight.size(0))
+            if by_x is not None:
+                torch.addmm(by_x, gradient, weight, out=by_x)
+            elif ctx.needs_input_grad[0]:
+                by_x = torch.mm(gradient, weight)
+            by_weights.append(torch.mm(gradient.T, rows) if wanted[at] else None)
+            if len(wanted) > len(weights):
+                by_biases.append(gradient.sum(0) if wanted[len(weights) + at] else None)
+        return (None if by_x is None else by_x.view(x.shape)), None, None, *by_weights, *by_biases
 
 
 class JoinedProjections:
