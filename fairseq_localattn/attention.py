@@ -1,4 +1,4 @@
-"""LocalAttention: one forward that every variant shares. Needs torch alone, so it can be used outside fairseq.
+"""LocalAttention: one forward that every variant shares. Without fairseq it needs torch and NumPy alone.
 
 Shapes: T queries, S keys, B sentences, H heads, D = C / H channels a head.
 

@@ -14,7 +14,7 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, Trans
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from .dropout import dropout
+from .dropout import dropout, dropout_and_residual
 
 
 class Dropout(FairseqDropout):
@@ -24,6 +24,18 @@ class Dropout(FairseqDropout):
         if inplace or not (self.training or self.apply_during_inference):
             return super().forward(x, inplace)
         return dropout(x, self.p)
+
+
+class ResidualDropout(Dropout):
+    """The dropout of a layer's sublayers: what it does is left to :class:`ResidualInPlace`, which comes next."""
+
+    def forward(self, x: Tensor, inplace: bool = False) -> Tensor:
+        return x
+
+    @property
+    def rate(self) -> float:
+        """The rate in force."""
+        return self.p if self.training or self.apply_during_inference else 0.0
 
 
 class _ReLU(torch.autograd.Function):
@@ -51,25 +63,33 @@ def relu_of_linear(x: Tensor) -> Tensor:
 
 
 class ResidualInPlace:
-    """Mixed into fairseq's layers: the residual is added to what dropout gave, which nothing else needs.
+    """Mixed into fairseq's layers: dropout and residual connection in one pass, in the place of the sublayer's output.
 
     That has the layout of a linear layer, so the sum has it too; a sum that is made anew would take that of the
     residual, and in an encoder with layer norm before its sublayers every layer would copy the transposed embedding.
     """
 
+    dropout_module: nn.Module
+
     def residual_connection(self, x: Tensor, residual: Tensor) -> Tensor:
-        """``residual + x``. Under autocast they may differ in precision: then the sum has the higher one."""
-        if x.dtype != residual.dtype or x._is_view() or getattr(self, "return_fc", False):
-            return residual + x
-        return x.add_(residual)
+        """``residual + dropout(x)``. Under autocast they may differ in precision: then the sum has the higher one."""
+        rate = self.dropout_module.rate if isinstance(self.dropout_module, ResidualDropout) else 0.0
+        alone = x.dtype == residual.dtype and not getattr(self, "return_fc", False)
+        if rate and alone and x.device.type == "cpu":
+            return dropout_and_residual(x, residual, rate)
+        if rate:
+            x = dropout(x, rate)
+        return residual + x if x._is_view() or not alone else x.add_(residual)
 
 
 def make_efficient(model: nn.Module) -> None:
     """Exchange dropout, and ReLU for ReLU in place, in all of a model's layers."""
     for module in list(model.modules()):
+        layer = isinstance(module, ResidualInPlace)
         for name, child in module.named_children():
             if type(child) is FairseqDropout:
-                setattr(module, name, Dropout(child.p, child.module_name))
+                kind = ResidualDropout if layer and name == "dropout_module" else Dropout
+                setattr(module, name, kind(child.p, child.module_name))
         if isinstance(module, TransformerEncoderLayerBase | TransformerDecoderLayerBase):
             if module.activation_fn is F.relu:
                 module.activation_fn = relu_of_linear

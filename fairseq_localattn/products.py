@@ -117,7 +117,9 @@ class _Attention(torch.autograd.Function):
         if bias is not None:
             scores.unflatten(0, groups).add_(bias)
         if hidden is not None:
-            scores.unflatten(0, groups).masked_fill_(hidden, lowest_score(scores.dtype))
+            # Next to the lowest score any other is rounded away, so to add it is to set it; and adding is faster.
+            lowest = torch.zeros(hidden.shape, dtype=scores.dtype, device=scores.device)
+            scores.unflatten(0, groups).add_(lowest.masked_fill_(hidden, lowest_score(scores.dtype)))
         weights = torch.softmax(scores, dim=-1)
         factors = dropout_factors(weights, dropout) if dropout else None
         ctx.save_for_backward(q, k, v, weights, factors, hidden)
@@ -138,7 +140,7 @@ class _Attention(torch.autograd.Function):
             by_weights *= factors
         by_scores = torch._softmax_backward_data(by_weights, weights, -1, weights.dtype)
         if hidden is not None and ctx.bias is not None:  # 0 already, but for a query that has all its keys hidden
-            by_scores.unflatten(0, ctx.groups).masked_fill_(hidden, 0.0)
+            by_scores.unflatten(0, ctx.groups).mul_(~hidden)
         by_q, by_k = _score_gradients(by_scores, q, k, ctx.scaling)
         by_bias = None
         if ctx.bias is not None:

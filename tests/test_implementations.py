@@ -19,7 +19,7 @@ from fairseq_localattn.attention import LocalAttention
 from fairseq_localattn.banded_products import Line, banded_products
 from fairseq_localattn.cache import Room
 from fairseq_localattn.dropout import dropout, dropout_factors
-from fairseq_localattn.efficient import Dropout, relu_of_linear
+from fairseq_localattn.efficient import Dropout, ResidualDropout, relu_of_linear
 from fairseq_localattn.frame import lowest_score
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention
@@ -189,11 +189,15 @@ def test_dropout_follows_the_seed_and_its_rates_ends() -> None:
 def test_every_dropout_of_a_model_is_exchanged() -> None:
     model = build("transformer_mma_tiny", ["--activation-dropout", "0.2"])
     kinds = [type(module) for module in model.modules() if "ropout" in type(module).__name__]
-    assert len(kinds) > 6 and set(kinds) == {Dropout}
+    assert len(kinds) > 6 and set(kinds) == {Dropout, ResidualDropout}
     model.make_generation_fast_(retain_dropout=True)
     drop = model.encoder.dropout_module.eval()
     x = torch.ones(1000)
     assert drop.apply_during_inference and (drop(x) == 0).any()
+    layer = model.encoder.layers[0].eval()
+    assert (layer.residual_connection(torch.ones(1000), torch.zeros(1000)) == 0).any()
+    layer.dropout_module.apply_during_inference = False
+    assert (layer.residual_connection(torch.ones(1000), torch.zeros(1000)) == 1).all()
 
 
 def test_relu_in_place_of_a_linear_layer() -> None:
@@ -211,7 +215,8 @@ def test_the_residual_is_the_one_of_fairseq(norm: list[str]) -> None:
         model = build("transformer_csan_tiny", norm).train()
         if anew:
             for layer in [*model.encoder.layers, *model.decoder.layers]:
-                layer.residual_connection = lambda x, residual: residual + x
+                rate = layer.dropout_module.rate
+                layer.residual_connection = lambda x, residual, rate=rate: residual + dropout(x, rate)
         torch.manual_seed(4)
         value = loss(model, sample)
         value.backward()

@@ -63,7 +63,8 @@ class _LogMask(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (mask,) = ctx.saved_tensors
-        return torch.addcmul(gradient, gradient, mask, value=-1).masked_fill_(mask < LOWEST_MASK, 0.0)
+        open_ = torch.ops.aten.threshold_backward(gradient, mask, LOWEST_MASK)  # 0 where the mask is not above it
+        return open_.addcmul_(open_, mask, value=-1)
 
 
 class DynamicMaskAttention(MaskAttention):
