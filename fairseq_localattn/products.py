@@ -120,7 +120,7 @@ class _Attention(torch.autograd.Function):
             # Next to the lowest score any other is rounded away, so to add it is to set it; and adding is faster.
             lowest = torch.zeros(hidden.shape, dtype=scores.dtype, device=scores.device)
             scores.unflatten(0, groups).add_(lowest.masked_fill_(hidden, lowest_score(scores.dtype)))
-        weights = torch.softmax(scores, dim=-1)
+        weights = torch.softmax(scores, dim=-1, out=scores)
         factors = dropout_factors(weights, dropout) if dropout else None
         ctx.save_for_backward(q, k, v, weights, factors, hidden)
         ctx.scaling, ctx.groups = scaling, groups
@@ -138,7 +138,7 @@ class _Attention(torch.autograd.Function):
         by_weights = torch.bmm(gradient, v.transpose(1, 2))
         if factors is not None:
             by_weights *= factors
-        by_scores = torch._softmax_backward_data(by_weights, weights, -1, weights.dtype)
+        by_scores = torch._softmax_backward_data(by_weights, weights, -1, weights.dtype, grad_input=by_weights)
         if hidden is not None and ctx.bias is not None:  # 0 already, but for a query that has all its keys hidden
             by_scores.unflatten(0, ctx.groups).mul_(~hidden)
         by_q, by_k = _score_gradients(by_scores, q, k, ctx.scaling)

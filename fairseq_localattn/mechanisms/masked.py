@@ -8,6 +8,7 @@ and head dynamic mask attention (DMAN, Eq. 12).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,6 +25,7 @@ from ..frame import Frame
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor] | None] = {"none": None, "relu": F.relu, "gelu": F.gelu}
 # The least value of a dynamic mask is 1e-10: no key is ever quite closed, and the mask's gradient ends there.
 LOWEST_MASK = 1e-10
+_LOWEST_Z = math.log(LOWEST_MASK)  # of which it is the sigmoid
 
 
 class MaskAttention(LocalAttention):
@@ -51,20 +53,24 @@ class MaskAttention(LocalAttention):
 
 
 class _LogMask(torch.autograd.Function):
-    """``log max(σ(z), LOWEST_MASK)``; its derivative is 1 - σ(z), and 0 where the lowest was taken."""
+    """``log max(σ(z), LOWEST_MASK)``; its derivative is 1 - σ(z), and 0 where the lowest was taken.
+
+    Writes into z, which must be needed by nothing else.
+    """
 
     @staticmethod
     def forward(ctx: Any, z: Tensor) -> Tensor:
-        mask = z.sigmoid()
+        mask = z.detach().clamp_(min=_LOWEST_Z).sigmoid_()
         ctx.save_for_backward(mask)
-        return mask.clamp(min=LOWEST_MASK).log_()
+        return mask.log()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (mask,) = ctx.saved_tensors
-        open_ = torch.ops.aten.threshold_backward(gradient, mask, LOWEST_MASK)  # 0 where the mask is not above it
-        return open_.addcmul_(open_, mask, value=-1)
+        # What was clamped is the lowest mask but for rounding.
+        above = torch.ops.aten.threshold_backward(gradient, mask, LOWEST_MASK * (1 + 1e-5))
+        return above.addcmul_(above, mask, value=-1)
 
 
 class DynamicMaskAttention(MaskAttention):
