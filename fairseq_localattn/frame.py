@@ -47,12 +47,26 @@ def hidden_and_bias(
         window = window if window.dim() == 4 else window[None]  # the fused kernels take masks of 2 or 4 dimensions
         hidden = window if hidden is None else hidden | window
     if frame.attn_mask is not None:
-        if frame.attn_mask.dtype == torch.bool:
-            hidden = frame.attn_mask if hidden is None else hidden | frame.attn_mask
+        closed = _closed_keys(frame.attn_mask, dtype)
+        if closed is not None:
+            hidden = closed if hidden is None else hidden | closed
         else:
-            added = frame.attn_mask.clamp(min=lowest_score(dtype))  # fairseq's causal mask has -inf
+            added = frame.attn_mask.clamp(min=lowest_score(dtype))
             bias = added if bias is None else bias + added
     return hidden, bias
+
+
+def _closed_keys(mask: Tensor, dtype: torch.dtype) -> Tensor | None:
+    """What a mask T×S hides (True = hidden) if it does nothing else; fairseq's causal mask has 0 and -∞.
+
+    None if it adds something besides, or if a look at it would make a GPU wait.
+    """
+    if mask.dtype == torch.bool:
+        return mask
+    if mask.device.type != "cpu":
+        return None
+    closed = mask <= lowest_score(dtype)
+    return None if bool(mask.masked_fill(closed, 0).any()) else closed
 
 
 def join_masks(hidden: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:

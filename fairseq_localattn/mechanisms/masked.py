@@ -55,22 +55,26 @@ class MaskAttention(LocalAttention):
 class _LogMask(torch.autograd.Function):
     """``log max(σ(z), LOWEST_MASK)``; its derivative is 1 - σ(z), and 0 where the lowest was taken.
 
-    Writes into z, which must be needed by nothing else.
+    Writes into z, which must be needed by nothing else. ``may_close``: whether the lowest may have to be taken.
     """
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor) -> Tensor:
-        mask = z.detach().clamp_(min=_LOWEST_Z).sigmoid_()
+    def forward(ctx: Any, z: Tensor, may_close: bool) -> Tensor:
+        mask = z.detach()
+        if may_close:
+            mask.clamp_(min=_LOWEST_Z)
+        mask.sigmoid_()
         ctx.save_for_backward(mask)
+        ctx.may_close = may_close
         return mask.log()
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (mask,) = ctx.saved_tensors
-        # What was clamped is the lowest mask but for rounding.
-        above = torch.ops.aten.threshold_backward(gradient, mask, LOWEST_MASK * (1 + 1e-5))
-        return above.addcmul_(above, mask, value=-1)
+        if ctx.may_close:  # what was clamped is the lowest mask but for rounding
+            gradient = torch.ops.aten.threshold_backward(gradient, mask, LOWEST_MASK * (1 + 1e-5))
+        return torch.addcmul(gradient, gradient, mask, value=-1), None
 
 
 class DynamicMaskAttention(MaskAttention):
@@ -111,8 +115,10 @@ class DynamicMaskAttention(MaskAttention):
         with torch.autocast(query.device.type, enabled=False):  # it would take the product back to half precision
             by_query = F.linear(query.to(precision), self.query_mask.weight.to(precision))[..., 0].T  # B×T
         by_head = self.head_mask.to(precision)[:, None, None]
-        z = by_query[:, None, :, None] + (self._distances(frame, precision) + by_head)
-        return _LogMask.apply(z)
+        by_place = self._distances(frame, precision) + by_head
+        # Nothing is closed as a rule. On a CPU a look at both terms costs less than to go through all of z.
+        may_close = by_query.device.type != "cpu" or bool(by_query.amin() + by_place.amin() < _LOWEST_Z)
+        return _LogMask.apply(by_query[:, None, :, None] + by_place, may_close)
 
     def _distances(self, frame: Frame, dtype: torch.dtype) -> Tensor:
         """P_{t-s}, T×S. There are T+S-1 distances, and a row is a stretch of them.
