@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from .dropout import dropout, dropout_and_residual
+from .joined import by_column
 
 
 class Dropout(FairseqDropout):
@@ -93,3 +94,14 @@ def make_efficient(model: nn.Module) -> None:
         if isinstance(module, TransformerEncoderLayerBase | TransformerDecoderLayerBase):
             if module.activation_fn is F.relu:
                 module.activation_fn = relu_of_linear
+
+
+def lay_out_for_decoding(model: nn.Module) -> None:
+    """Lay the weights of linear layers on a CPU out by column (see :func:`joined.by_column`).
+
+    Those that are an embedding's too stay, for its rows are looked up.
+    """
+    looked_up = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    for module in model.modules():
+        if isinstance(module, nn.Linear) and module.weight.device.type == "cpu" and id(module.weight) not in looked_up:
+            module.weight.data = by_column(module.weight.data)

@@ -12,6 +12,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.models.transformer import TransformerConfig
 
 from .attention import LocalAttention
+from .efficient import lay_out_for_decoding
 from .errors import UsageError
 from .implementation import ImplementationOptions
 from .options import add_flags, check_names, read_options
@@ -69,6 +70,11 @@ class LocalModel:
         super().add_args(parser)  # type: ignore[misc]
         add_flags(parser, cls.options)
         add_flags(parser, ImplementationOptions)
+
+    def prepare_for_inference_(self, cfg: Any) -> None:
+        """fairseq-generate and its like call it, once the model is where it will run."""
+        super().prepare_for_inference_(cfg)  # type: ignore[misc]
+        lay_out_for_decoding(self)  # type: ignore[arg-type]
 
     @classmethod
     def check(cls, args: Namespace) -> None:
