@@ -152,15 +152,15 @@ class _BandedProducts(torch.autograd.Function):
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, line: Line, scaling: float, dropout: float
     ) -> Tensor:
         queries, keys, values = line.cut(q), line.cut(k, line.half_width), line.cut(v, line.half_width)
-        scores = torch.baddbmm(
-            q.new_empty(()), line.places(queries), line.seen(keys).transpose(1, 2), beta=0, alpha=scaling
-        )
+        weights = line.empty(q, line.block, line.head_span * line.reach)
+        scores = line.places(weights)
+        keys_seen = line.seen(keys).transpose(1, 2)
+        torch.baddbmm(q.new_empty(()), line.places(queries), keys_seen, beta=0, alpha=scaling, out=scores)
         by_head = line.by_block(scores).unflatten(-1, (line.head_span, line.reach))  # B×n×H×s×N×r
         by_head += mask[:, :, None, :, None]
         for part in line.missing(scores):
             part.fill_(float("-inf"))
-        weights = line.empty(scores, *scores.shape[1:])
-        torch.softmax(scores, dim=-1, out=line.places(weights))
+        torch.softmax(scores, dim=-1, out=scores)
         factors = dropout_factors(weights, dropout) if dropout else None
         ctx.save_for_backward(queries, keys, values, weights, factors)
         ctx.line, ctx.scaling, ctx.length = line, scaling, q.size(2)
@@ -175,11 +175,12 @@ class _BandedProducts(torch.autograd.Function):
         blocks = line.cut(gradient)
         kept = weights if factors is None else weights * factors
         by_values = torch.bmm(line.by_key(kept).transpose(1, 2), line.seen(blocks))
-        by_weights = torch.bmm(line.places(blocks), line.seen(values).transpose(1, 2))
+        by_scores = line.empty(weights, *weights.shape[1:])
+        inner = line.places(by_scores)
+        torch.bmm(line.places(blocks), line.seen(values).transpose(1, 2), out=inner)
         if factors is not None:
-            by_weights *= line.places(factors)
-        by_scores, places = line.empty(weights, *weights.shape[1:]), line.places(weights)
-        torch._softmax_backward_data(by_weights, places, -1, weights.dtype, grad_input=line.places(by_scores))
+            inner *= line.places(factors)
+        torch._softmax_backward_data(inner, line.places(weights), -1, weights.dtype, grad_input=inner)
         scaled = {"beta": 0, "alpha": ctx.scaling}
         nothing = gradient.new_empty(())
         by_queries = torch.baddbmm(nothing, line.places(by_scores), line.seen(keys), **scaled)
