@@ -51,7 +51,8 @@ def hidden_and_bias(
         if closed is not None:
             hidden = closed if hidden is None else hidden | closed
         else:
-            added = frame.attn_mask.clamp(min=lowest_score(dtype))
+            added = frame.attn_mask.to(torch.promote_types(frame.attn_mask.dtype, dtype))
+            added = added.clamp(min=lowest_score(dtype))
             bias = added if bias is None else bias + added
     return hidden, bias
 
@@ -65,7 +66,7 @@ def _closed_keys(mask: Tensor, dtype: torch.dtype) -> Tensor | None:
         return mask
     if mask.device.type != "cpu":
         return None
-    closed = mask <= lowest_score(dtype)
+    closed = mask <= max(lowest_score(dtype), lowest_score(mask.dtype))
     return None if bool(mask.masked_fill(closed, 0).any()) else closed
 
 

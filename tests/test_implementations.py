@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,9 +19,10 @@ from fairseq_localattn import implementation
 from fairseq_localattn.attention import LocalAttention
 from fairseq_localattn.banded_products import Line, banded_products
 from fairseq_localattn.cache import Room
-from fairseq_localattn.dropout import dropout, dropout_factors
+from fairseq_localattn.dropout import dropout, dropout_and_residual, dropout_factors
 from fairseq_localattn.efficient import Dropout, ResidualDropout, relu_of_linear
-from fairseq_localattn.frame import lowest_score
+from fairseq_localattn.frame import Frame, hidden_and_bias, lowest_score
+from fairseq_localattn.joined import project_jointly
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention
 from fairseq_localattn.products import PRODUCTS_UP_TO, attention_by_products, products_suit, scaled_scores
@@ -200,6 +202,30 @@ def test_every_dropout_of_a_model_is_exchanged() -> None:
     assert (layer.residual_connection(torch.ones(1000), torch.zeros(1000)) == 1).all()
 
 
+def test_dropout_and_residual_in_one_pass() -> None:
+    """What it drops it drops in the gradient too, and it leaves x's layer its gradients."""
+    layer, x = nn.Linear(3, 4).double(), torch.randn(5, 2, 3, dtype=torch.double, requires_grad=True)
+    residual = torch.randn(5, 2, 4, dtype=torch.double, requires_grad=True)
+
+    def run(x: Tensor, residual: Tensor) -> Tensor:
+        torch.manual_seed(3)
+        return dropout_and_residual(layer(x), residual, 0.4)
+
+    torch.manual_seed(3)
+    torch.testing.assert_close(run(x, residual), residual + layer(x) * _kept_as(layer(x), 0.4))
+    assert gradcheck(run, (x, residual))
+    run(x, residual).sum().backward()
+    kept = _kept_as(layer(x), 0.4)
+    torch.testing.assert_close(layer.bias.grad, kept.sum((0, 1)))
+    assert torch.equal(dropout_and_residual(layer(x), residual, 1.0), residual)
+
+
+def _kept_as(x: Tensor, p: float) -> Tensor:
+    """The factors of a dropout just after this seed."""
+    torch.manual_seed(3)
+    return dropout_factors(x, p)
+
+
 def test_relu_in_place_of_a_linear_layer() -> None:
     layer, x = nn.Linear(3, 4).double(), torch.randn(5, 2, 3, dtype=torch.double, requires_grad=True)
     torch.testing.assert_close(relu_of_linear(layer(x)), F.relu(layer(x)))
@@ -223,6 +249,52 @@ def test_the_residual_is_the_one_of_fairseq(norm: list[str]) -> None:
         found.append([value, *(p.grad for p in model.parameters())])
     for got, wanted in zip(*found, strict=True):
         torch.testing.assert_close(got, wanted)
+
+
+# ---------------------------------------------------------------------------------------------- masks, projections
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_mask_that_only_hides_is_taken_as_boolean(dtype: torch.dtype) -> None:
+    causal = torch.full((3, 3), -torch.inf).triu(1)
+    hidden, bias = hidden_and_bias(Frame(3, 3, attn_mask=causal), None, None, dtype)
+    assert bias is None and torch.equal(hidden, causal.isinf())
+    slopes = causal - torch.arange(3.0)  # as ALiBi's
+    hidden, bias = hidden_and_bias(Frame(3, 3, attn_mask=slopes), None, None, dtype)
+    assert hidden is None and torch.equal(bias.isfinite(), torch.ones(3, 3).bool())
+    assert torch.equal(bias[2], -torch.arange(3.0)) and (bias[0, 1:] <= lowest_score(dtype)).all()
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("frozen", [None, "weight", "bias", "input"])
+def test_joint_projections_have_the_gradients_of_single_ones(bias: bool, frozen: str | None) -> None:
+    projections = [nn.Linear(6, 8, bias=bias).double() for _ in range(3)]
+    x = torch.randn(4, 3, 6, dtype=torch.double, requires_grad=frozen != "input")
+    if frozen in ("weight", "bias") and (bias or frozen == "weight"):
+        getattr(projections[1], frozen).requires_grad_(False)
+    parameters = [p for each in projections for p in each.parameters() if p.requires_grad]
+    wanted = [each(x).unflatten(-1, (2, 4)) for each in projections]
+    factors = [torch.randn_like(y) for y in wanted]
+    inputs = [*parameters, x] if x.requires_grad else parameters
+    expected = torch.autograd.grad(wanted, inputs, factors)
+    got = project_jointly(x, projections, 2)
+    for one, other in zip(got, wanted, strict=True):
+        torch.testing.assert_close(one, other)
+    for one, other in zip(torch.autograd.grad(got, inputs, factors), expected, strict=True):
+        torch.testing.assert_close(one, other)
+    # An output that nobody uses has a gradient of 0.
+    (by_unused,) = torch.autograd.grad(project_jointly(x, projections, 2)[0].sum(), [projections[2].weight])
+    assert (by_unused == 0).all()
+
+
+def test_weights_are_laid_out_for_decoding_and_stay_what_they_are() -> None:
+    model, sample = build("transformer_mma_tiny").eval(), batch([5, 3], [4, 6])
+    before, state = loss(model, sample), {name: x.clone() for name, x in model.state_dict().items()}
+    model.prepare_for_inference_(SimpleNamespace(generation=SimpleNamespace()))
+    assert model.decoder.layers[0].fc1.weight.stride() == (1, 128)
+    assert model.decoder.output_projection.weight.is_contiguous(), "the embedding's rows are looked up"
+    torch.testing.assert_close(loss(model, sample), before)
+    assert all(torch.equal(x, state[name]) for name, x in model.state_dict().items())
 
 
 # ---------------------------------------------------------------------------------------------- decoding
