@@ -122,7 +122,8 @@ class Line:
         # One place further on, these keys are those of the head before.
         steps = self.block * row, self.block * row - self.reach, row, 1
         shape = self.count, self.head_span, self.block, self.reach
-        return line.as_strided(shape, steps, (self.head_span - 1) * self.reach).flatten(1, 2)
+        first = line.storage_offset() + (self.head_span - 1) * self.reach
+        return line.as_strided(shape, steps, first).flatten(1, 2)
 
     def missing(self, scores: Tensor) -> Iterator[Tensor]:
         """The parts of scores, m×s×(N·r), whose head does not exist: views."""

@@ -22,9 +22,9 @@ _RUN = 512  # elements that share a level
 def dropout(x: Tensor, p: float) -> Tensor:
     """``x`` with each element 0 with probability p, and the others scaled so that the expectation stays.
 
-    On a CPU p is rounded to 1/65536, and the scale belongs to the rounded p. The random numbers are seeded
-    by torch's default generator, and are not those of ``torch.nn.functional.dropout``. Elsewhere it is that function.
-    Raises ValueError unless 0 ≤ p ≤ 1.
+    On a CPU p is rounded to 1/65536, and the scale belongs to the rounded p. The random numbers are seeded by torch's
+    default generator, and are not those of ``torch.nn.functional.dropout``. Elsewhere, and for p from 255/256, it is
+    that function. Raises ValueError unless 0 ≤ p ≤ 1.
     """
     if x.device.type != "cpu" or not 0 < _level(p) < _HIGHEST:
         return F.dropout(x, p)
@@ -71,12 +71,12 @@ def _kept(x: Tensor, p: float) -> Tensor:
     """
     rows = x.numel() // _RUN + 1
     # Seeded by torch's generator: who seeds that one, or sets it back, has the same numbers again.
-    seed = int(torch.empty((), dtype=torch.int64).random_())
+    seed = int(torch.empty((), dtype=torch.int64, device=x.device).random_())
     words = np.random.SFC64(seed).random_raw(rows * (_RUN + 1) // 8 + 1)
     numbers = torch.from_numpy(words).view(torch.int8)  # from -128
     lower, rest = divmod(_level(p), 256)
     levels = (numbers[rows * _RUN : rows * (_RUN + 1), None] < rest - 128).to(torch.int8) + (lower - 128)
-    kept = torch.empty(rows, _RUN, dtype=x.dtype)
+    kept = torch.empty(rows, _RUN, dtype=x.dtype, device=x.device)
     torch.ge(numbers[: rows * _RUN].view(rows, _RUN), levels, out=kept)
     return kept.flatten()[: x.numel()].view(x.shape)
 

@@ -64,16 +64,19 @@ def relu_of_linear(x: Tensor) -> Tensor:
 
 
 class ResidualInPlace:
-    """Mixed into fairseq's layers: dropout and residual connection in one pass, in the place of the sublayer's output.
+    """Mixed into fairseq's layers: dropout and residual connection, on a CPU in one pass, written over x.
 
-    That has the layout of a linear layer, so the sum has it too; a sum that is made anew would take that of the
+    x has the layout of a linear layer, so the sum has it too; a sum that is made anew would take that of the
     residual, and in an encoder with layer norm before its sublayers every layer would copy the transposed embedding.
     """
 
     dropout_module: nn.Module
 
     def residual_connection(self, x: Tensor, residual: Tensor) -> Tensor:
-        """``residual + dropout(x)``. Under autocast they may differ in precision: then the sum has the higher one."""
+        """``residual + dropout(x)``. Under autocast they may differ in precision: then the sum has the higher one.
+
+        (A hook on the sublayer's last linear layer that keeps its output finds the sum in it.)
+        """
         rate = self.dropout_module.rate if isinstance(self.dropout_module, ResidualDropout) else 0.0
         alone = x.dtype == residual.dtype and not getattr(self, "return_fc", False)
         if rate and alone and x.device.type == "cpu":
@@ -86,7 +89,8 @@ class ResidualInPlace:
 def make_efficient(model: nn.Module) -> None:
     """Exchange dropout, and ReLU for ReLU in place, in all of a model's layers."""
     for module in list(model.modules()):
-        layer = isinstance(module, ResidualInPlace)
+        # A layer that adds residuals in another way has its dropout where fairseq has it.
+        layer = getattr(type(module), "residual_connection", None) is ResidualInPlace.residual_connection
         for name, child in module.named_children():
             if type(child) is FairseqDropout:
                 kind = ResidualDropout if layer and name == "dropout_module" else Dropout

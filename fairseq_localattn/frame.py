@@ -60,11 +60,11 @@ def hidden_and_bias(
 def _closed_keys(mask: Tensor, dtype: torch.dtype) -> Tensor | None:
     """What a mask T×S hides (True = hidden) if it does nothing else; fairseq's causal mask has 0 and -∞.
 
-    None if it adds something besides, or if a look at it would make a GPU wait.
+    None if it adds something besides, may learn to, or if a look at it would make a GPU wait.
     """
     if mask.dtype == torch.bool:
         return mask
-    if mask.device.type != "cpu":
+    if mask.device.type != "cpu" or mask.requires_grad or not mask.is_floating_point():
         return None
     closed = mask <= max(lowest_score(dtype), lowest_score(mask.dtype))
     return None if bool(mask.masked_fill(closed, 0).any()) else closed

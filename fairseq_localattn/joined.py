@@ -56,7 +56,6 @@ class _Jointly(torch.autograd.Function):
         x, *weights = ctx.saved_tensors
         rows = x.reshape(-1, x.size(-1))
         wanted = ctx.needs_input_grad[3:]
-        ones = rows.new_ones(rows.size(0))  # a product sums faster than ``sum``
         by_x: Tensor | None = None
         by_weights: list[Tensor | None] = []
         by_biases: list[Tensor | None] = []
@@ -68,7 +67,7 @@ class _Jointly(torch.autograd.Function):
                 by_x = torch.mm(gradient, weight)
             by_weights.append(torch.mm(gradient.T, rows) if wanted[at] else None)
             if len(wanted) > len(weights):
-                by_biases.append(torch.mv(gradient.T, ones) if wanted[len(weights) + at] else None)
+                by_biases.append(gradient.sum(0) if wanted[len(weights) + at] else None)
         return (None if by_x is None else by_x.view(x.shape)), None, None, *by_weights, *by_biases
 
 
@@ -95,7 +94,7 @@ class JoinedProjections:
         state = tuple((p._version, p.data_ptr(), p.dtype) for p in parameters)
         if names not in self._kept or self._kept[names][0] != state:
             weight, bias = join(projections, heads)
-            self._kept[names] = state, (by_column(weight), bias)
+            self._kept[names] = state, (by_column(weight) if weight.device.type == "cpu" else weight, bias)
         return self._kept[names][1]
 
     def forget(self) -> None:

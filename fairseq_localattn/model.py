@@ -72,7 +72,7 @@ class LocalModel:
         add_flags(parser, ImplementationOptions)
 
     def prepare_for_inference_(self, cfg: Any) -> None:
-        """fairseq-generate and its like call it, once the model is where it will run."""
+        """fairseq-generate and its like call it before they decode."""
         super().prepare_for_inference_(cfg)  # type: ignore[misc]
         lay_out_for_decoding(self)  # type: ignore[arg-type]
 

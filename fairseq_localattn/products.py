@@ -117,9 +117,11 @@ class _Attention(torch.autograd.Function):
         if bias is not None:
             scores.unflatten(0, groups).add_(bias)
         if hidden is not None:
-            # Next to the lowest score any other is rounded away, so to add it is to set it; and adding is faster.
+            # Next to the lowest score a usual one is rounded away, so to add it is to set it; and adding is faster.
             lowest = torch.zeros(hidden.shape, dtype=scores.dtype, device=scores.device)
             scores.unflatten(0, groups).add_(lowest.masked_fill_(hidden, lowest_score(scores.dtype)))
+            if bias is not None and not bias.requires_grad:  # a mask's, which may hide as well
+                scores.clamp_(min=lowest_score(scores.dtype))
         weights = torch.softmax(scores, dim=-1, out=scores)
         factors = dropout_factors(weights, dropout) if dropout else None
         ctx.save_for_backward(q, k, v, weights, factors, hidden)

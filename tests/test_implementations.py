@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from fairseq.modules.fairseq_dropout import FairseqDropout
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor, nn
 from torch.autograd import gradcheck
@@ -20,12 +21,13 @@ from fairseq_localattn.attention import LocalAttention
 from fairseq_localattn.banded_products import Line, banded_products
 from fairseq_localattn.cache import Room
 from fairseq_localattn.dropout import dropout, dropout_and_residual, dropout_factors
-from fairseq_localattn.efficient import Dropout, ResidualDropout, relu_of_linear
+from fairseq_localattn.efficient import Dropout, ResidualDropout, make_efficient, relu_of_linear
 from fairseq_localattn.frame import Frame, hidden_and_bias, lowest_score
 from fairseq_localattn.joined import project_jointly
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention
 from fairseq_localattn.products import PRODUCTS_UP_TO, attention_by_products, products_suit, scaled_scores
+from fairseq_localattn.transformer import LocalEncoderLayer
 from models import batch, build, dictionary, loss
 
 
@@ -259,6 +261,8 @@ def test_a_mask_that_only_hides_is_taken_as_boolean(dtype: torch.dtype) -> None:
     causal = torch.full((3, 3), -torch.inf).triu(1)
     hidden, bias = hidden_and_bias(Frame(3, 3, attn_mask=causal), None, None, dtype)
     assert bias is None and torch.equal(hidden, causal.isinf())
+    learned = nn.Parameter(causal.clone())  # and has learnt nothing yet
+    assert hidden_and_bias(Frame(3, 3, attn_mask=learned), None, None, dtype)[1].requires_grad
     slopes = causal - torch.arange(3.0)  # as ALiBi's
     hidden, bias = hidden_and_bias(Frame(3, 3, attn_mask=slopes), None, None, dtype)
     assert hidden is None and torch.equal(bias.isfinite(), torch.ones(3, 3).bool())
@@ -310,6 +314,17 @@ def test_room_behind_cached_keys_is_used_once() -> None:
     assert torch.equal(one, torch.cat([keys[order], first], dim=2))
     assert torch.equal(two, torch.cat([keys[order], second], dim=2))
     assert torch.equal(room.append("k", keys, keys), torch.cat([keys, keys], dim=2))
+
+
+def test_a_layer_with_residuals_of_its_own_keeps_fairseqs_dropout() -> None:
+    class Gated(LocalEncoderLayer):
+        def residual_connection(self, x: Tensor, residual: Tensor) -> Tensor:
+            return residual + 0.5 * x
+
+    layer = build("transformer_mma_tiny").encoder.layers[0]
+    layer.__class__, layer.dropout_module = Gated, FairseqDropout(0.3)
+    make_efficient(nn.ModuleList([layer]))
+    assert type(layer.dropout_module) is Dropout
 
 
 def test_joined_projections_follow_the_parameters() -> None:

@@ -1,1 +1,1 @@
-"""The papers' attention mechanisms, in torch alone: usable without fairseq."""
+"""The papers' attention mechanisms, usable without fairseq."""

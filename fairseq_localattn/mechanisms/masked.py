@@ -117,7 +117,8 @@ class DynamicMaskAttention(MaskAttention):
         by_head = self.head_mask.to(precision)[:, None, None]
         by_place = self._distances(frame, precision) + by_head
         # Nothing is closed as a rule. On a CPU a look at both terms costs less than to go through all of z.
-        may_close = by_query.device.type != "cpu" or bool(by_query.amin() + by_place.amin() < _LOWEST_Z)
+        may_close = by_query.device.type != "cpu" or by_query.numel() == 0 or by_place.numel() == 0
+        may_close = may_close or bool(by_query.detach().amin() + by_place.detach().amin() < _LOWEST_Z)
         return _LogMask.apply(by_query[:, None, :, None] + by_place, may_close)
 
     def _distances(self, frame: Frame, dtype: torch.dtype) -> Tensor:
