@@ -10,6 +10,7 @@ Letters in shapes: B sentences, H heads, T queries, S keys, D channels a head; n
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -44,14 +45,14 @@ class _Band:
     bias: Tensor | None
 
 
-class BandedAttention(LocalAttention):
+class BandedAttention(LocalAttention, ABC):
     """Attention inside a band, whose width a subclass gives by ``band``."""
 
     head_span = 1
 
+    @abstractmethod
     def band(self, frame: Frame, device: torch.device) -> tuple[int, Tensor | None]:
         """``half_width`` and ``width_of_query`` of :func:`banded_attention`."""
-        raise NotImplementedError
 
     def attend(
         self,
