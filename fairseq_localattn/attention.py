@@ -35,7 +35,7 @@ from .cache import Buffer, Room, append_padding, cached
 from .dropout import dropout
 from .frame import Frame, hidden_and_bias, join_masks, normalise
 from .joined import JoinedProjections, project_jointly
-from .products import attention_by_products, products_suit, scaled_scores, weighted_sum
+from .products import attention_by_products, by_channel, is_by_channel, products_suit, scaled_scores, weighted_sum
 
 IncrementalState = dict[str, Buffer]
 
@@ -267,6 +267,7 @@ class LocalAttention(nn.Module):
     def project_heads(self, x: Tensor, names: Sequence[str]) -> list[Tensor]:
         """Projections of x, ·×B×C, each as B×H×·×D, views of one matrix product."""
         projections: list[nn.Linear] = [getattr(self, name) for name in names]
+        x = x.contiguous()  # the embedding of a first layer is not, and would be multiplied sentence by sentence
         if len(names) == 1 or (x.size(0) == 1 and torch.is_grad_enabled()):  # joining costs more than it saves
             return [p(x).unflatten(-1, (-1, self.head_dim)).permute(1, 2, 0, 3) for p in projections]
         if self.training:  # with activation checkpointing without gradients too: parameters are about to change
@@ -290,7 +291,7 @@ class LocalAttention(nn.Module):
         if self.beam_size == 1 or batch != key.size(1) or batch % self.beam_size:
             return 1
         sentences = key.unflatten(1, (-1, self.beam_size))
-        return self.beam_size if torch.equal(sentences, sentences[:, :, :1].expand_as(sentences)) else 1
+        return self.beam_size if torch.equal(sentences[:, :, 1:], sentences[:, :, :-1]) else 1
 
     def _remember(
         self,
@@ -310,6 +311,10 @@ class LocalAttention(nn.Module):
                 self._room.append(name, cached(saved, name), x)
                 for name, x in (("prev_key", k), ("prev_value", v), *((f"side_{n}", x) for n, x in key_side.items()))
             )
+            key_side = dict(zip(key_side, sides, strict=True))
+        elif not self.self_attention:  # every word reads them, as they lie
+            v, fast = v.contiguous(), products_suit(k, k, None, self.dropout_rate, self.implementation)
+            k, *sides = (by_channel(x) if fast else x.contiguous() for x in (k, *key_side.values()))
             key_side = dict(zip(key_side, sides, strict=True))
         further = {f"side_{name}": x for name, x in key_side.items()}
         if copies > 1:
@@ -344,7 +349,8 @@ class LocalAttention(nn.Module):
             if self.self_attention and tensor.dim() == 4 and not tensor.requires_grad:
                 buffer[name] = self._room.reorder(name, tensor, new_order)
             else:
-                buffer[name] = tensor.index_select(0, new_order)
+                moved = tensor.index_select(0, new_order)
+                buffer[name] = by_channel(moved) if is_by_channel(tensor) else moved
         return incremental_state
 
     def set_beam_size(self, beam_size: int) -> None:

@@ -65,14 +65,29 @@ def scaled_scores(q: Tensor, k: Tensor, scaling: float) -> Tensor:
     return _Scores.apply(q, k, scaling)
 
 
+def paired_scores(q: Tensor, other_q: Tensor, k: Tensor, other_k: Tensor, scaling: float) -> Tensor:
+    """:func:`scaled_scores` of both pairs of queries and keys in one tensor: 2×B×H×T×S. Differentiable once."""
+    return _PairedScores.apply(q, other_q, k, other_k, scaling)
+
+
+def by_channel(k: Tensor) -> Tensor:
+    """The same keys, …×S×D, laid out as …×D×S: their product with few queries takes a third of the time."""
+    return k.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
+def is_by_channel(k: Tensor) -> bool:
+    """Whether keys are laid out by :func:`by_channel`."""
+    return k.dim() > 2 and k.size(-2) > 1 and k.stride(-2) == 1 and k.stride(-1) == k.size(-2)
+
+
 def weighted_sum(weights: Tensor, v: Tensor) -> Tensor:
     """Weights B×H×T×S times values B×H×S×D: B×H×T×D."""
     return torch.bmm(weights.flatten(0, 1), v.flatten(0, 1)).unflatten(0, weights.shape[:2])
 
 
-def _scores(q: Tensor, k: Tensor, scaling: float) -> Tensor:
+def _scores(q: Tensor, k: Tensor, scaling: float, out: Tensor | None = None) -> Tensor:
     """G×T×S from G×T×D and G×S×D, with the scaling inside of the product."""
-    return torch.baddbmm(q.new_empty(()), q, k.transpose(1, 2), beta=0, alpha=scaling)
+    return torch.baddbmm(q.new_empty(()), q, k.transpose(1, 2), beta=0, alpha=scaling, out=out)
 
 
 def _score_gradients(gradient: Tensor, q: Tensor, k: Tensor, scaling: float) -> tuple[Tensor, Tensor]:
@@ -96,6 +111,28 @@ class _Scores(torch.autograd.Function):
         q, k = ctx.saved_tensors
         by_q, by_k = _score_gradients(gradient.flatten(0, 1), q, k, ctx.scaling)
         return by_q.unflatten(0, ctx.groups), by_k.unflatten(0, ctx.groups), None
+
+
+class _PairedScores(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, other_q: Tensor, k: Tensor, other_k: Tensor, scaling: float) -> Tensor:
+        flat = [x.flatten(0, 1) for x in (q, other_q, k, other_k)]
+        ctx.save_for_backward(*flat)
+        ctx.scaling, ctx.groups = scaling, q.shape[:2]
+        pair = q.new_empty(2, *q.shape[:3], k.size(2))
+        for at, scores in enumerate(pair.flatten(1, 2)):
+            _scores(flat[at], flat[2 + at], scaling, out=scores)
+        return pair
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        q, other_q, k, other_k = ctx.saved_tensors
+        gradients = [
+            _score_gradients(by_scores.flatten(0, 1), *sides, ctx.scaling)
+            for by_scores, sides in zip(gradient, ((q, k), (other_q, other_k)), strict=True)
+        ]
+        return *(x.unflatten(0, ctx.groups) for sides in zip(*gradients, strict=True) for x in sides), None
 
 
 class _Attention(torch.autograd.Function):

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.nn.functional as F
+from fairseq.models.transformer import TransformerEncoderBase
 from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor, nn
 from torch.autograd import gradcheck
@@ -129,3 +130,25 @@ def test_weights_are_laid_out_for_decoding_and_stay_what_they_are() -> None:
     assert model.decoder.output_projection.weight.is_contiguous(), "the embedding's rows are looked up"
     torch.testing.assert_close(loss(model, sample), before)
     assert all(torch.equal(x, state[name]) for name, x in model.state_dict().items())
+
+
+def test_the_encoders_output_is_copied_only_where_rows_change_their_sentence() -> None:
+    """As fairseq's reordering, whose copies of equal rows are left out: beam of 2, then sentences that finish."""
+    model = build("transformer_diffwin_tiny").eval()
+    with torch.no_grad():
+        once = model.encoder.forward_torchscript(batch([5, 3, 4], [2, 2, 2])["net_input"])
+    plain = TransformerEncoderBase.reorder_encoder_out
+    got, wanted = once, once
+    orders = [[0, 0, 1, 1, 2, 2], [1, 0, 2, 2, 5, 5], [0, 1, 4, 5], [1, 1, 2, 3], [2, 3, 0, 1], [3, 3]]
+    copied = []
+    for order in orders:
+        new, wanted = (
+            model.encoder.reorder_encoder_out(got, torch.tensor(order)),
+            plain(model.encoder, wanted, torch.tensor(order)),
+        )
+        copied.append(new is not got)
+        got = new
+        for name in wanted:
+            assert len(got[name]) == len(wanted[name])
+            assert all(torch.equal(a, b) for a, b in zip(got[name], wanted[name], strict=True)), name
+    assert copied == [True, False, True, False, True, True]

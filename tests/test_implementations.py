@@ -22,7 +22,14 @@ from fairseq_localattn.frame import Frame, hidden_and_bias, lowest_score
 from fairseq_localattn.joined import project_jointly
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention
-from fairseq_localattn.products import PRODUCTS_UP_TO, attention_by_products, products_suit, scaled_scores
+from fairseq_localattn.products import (
+    PRODUCTS_UP_TO,
+    attention_by_products,
+    is_by_channel,
+    paired_scores,
+    products_suit,
+    scaled_scores,
+)
 from models import batch, build, dictionary
 
 
@@ -82,6 +89,43 @@ def test_scaled_scores() -> None:
     q, k, _ = heads(2, 3, 4, 5, 2)
     torch.testing.assert_close(scaled_scores(q, k, 0.3), 0.3 * torch.einsum("bhtd,bhsd->bhts", q, k))
     assert gradcheck(lambda q, k: scaled_scores(q, k, 0.3), (q, k))
+    other_q, other_k, _ = heads(2, 3, 4, 5, 2, seed=1)
+    pair = paired_scores(q, other_q, k, other_k, 0.3)
+    wanted = scaled_scores(q, k, 0.3), scaled_scores(other_q, other_k, 0.3)
+    torch.testing.assert_close(pair, torch.stack(wanted), rtol=0, atol=0)
+    assert gradcheck(lambda *x: paired_scores(*x, 0.3), (q, other_q, k, other_k))
+
+
+def test_keys_of_an_encoder_are_laid_out_for_single_queries() -> None:
+    """By channel where products are used, also after beams have finished; values, and keys elsewhere, by key."""
+    torch.manual_seed(1)
+    keys, x = torch.randn(7, 4, 8), torch.randn(1, 4, 8)
+    outputs = []
+    for forced, fast in (("auto", True), ("sdpa", False)):
+        torch.manual_seed(1)
+        module = LocalAttention(8, 2, encoder_decoder_attention=True).eval()
+        module.implementation, state = forced, {}
+        with torch.no_grad():
+            out = [module(x, keys, keys, incremental_state=state, static_kv=True, need_weights=False)[0]]
+            module.reorder_incremental_state(state, torch.tensor([2, 0]))
+            (buffer,) = state.values()
+            assert is_by_channel(buffer["prev_key"]) == fast and buffer["prev_value"].is_contiguous()
+            rows = x[:, [2, 0]], keys[:, [2, 0]]
+            step = {"incremental_state": state, "static_kv": True, "need_weights": False}
+            out.append(module(rows[0], rows[1], rows[1], **step)[0])
+        torch.testing.assert_close(out[1], out[0][:, [2, 0]])
+        outputs.append(torch.cat(out, dim=1))
+    torch.testing.assert_close(*outputs)
+
+
+def test_a_transposed_input_is_not_multiplied_sentence_by_sentence() -> None:
+    module = LocalAttention(8, 2, self_attention=True)
+    x = torch.randn(5, 3, 8).transpose(0, 1)  # what the first layer of a stack gets
+    for mode in (module.train(), module.eval()):
+        with torch.profiler.profile() as profile:
+            mode.project(x, x, x)
+        called = {event.key for event in profile.key_averages()}
+        assert "aten::addmm" in called and not called & {"aten::bmm", "aten::baddbmm", "aten::matmul"}
 
 
 @pytest.mark.parametrize(("head_span", "half_width", "block", "length"), [(1, 2, 3, 8), (3, 1, 4, 4), (5, 3, 3, 7)])

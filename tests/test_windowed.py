@@ -16,10 +16,10 @@ from fairseq_localattn.attention import Frame, LocalAttention
 from fairseq_localattn.mechanisms.windowed import (
     AdditiveWindowAttention,
     MultiplicativeWindowAttention,
+    Segments,
     WindowAttention,
-    segment_sums,
+    segment_window,
     soft_window,
-    spread_segments,
 )
 from test_mechanisms import DIM, HEADS, LENGTHS, future, random_case
 
@@ -55,29 +55,37 @@ def one_hot(position: int, length: int) -> Tensor:
     return torch.eye(length, dtype=torch.float64)[position - 1]
 
 
+def window(left: Tensor, right: Tensor, size: int = 1) -> Tensor:
+    """The soft mask of two pointers, both S; of segments where ``size`` is more than 1."""
+    pointers = torch.stack([left, right])
+    if size == 1:
+        return soft_window(pointers)
+    return segment_window(pointers[:, None, None, None], Segments.of(None, left.size(0), size, left.device))[0, 0, 0]
+
+
 # ---------------------------------------------------------------------------------------------- Eq. 3-6, Figure 1
 
 
 def test_figure_1() -> None:
     """l = 3, r = 8 among n = 10: keys 3 to 8, and so if the ends change places (Eq. 9)."""
     wanted = torch.tensor([0, 0, 1, 1, 1, 1, 1, 1, 0, 0], dtype=torch.float64)
-    assert torch.equal(soft_window(one_hot(3, 10), one_hot(8, 10)), wanted)
-    assert torch.equal(soft_window(one_hot(8, 10), one_hot(3, 10)), wanted)
+    assert torch.equal(window(one_hot(3, 10), one_hot(8, 10)), wanted)
+    assert torch.equal(window(one_hot(8, 10), one_hot(3, 10)), wanted)
 
 
 def test_one_hot_pointers_give_the_discrete_window() -> None:
     """Eq. 3 for all l ≠ r; where both ends meet, the one key is counted twice."""
     for l, r in product(range(1, 8), repeat=2):  # noqa: E741
         wanted = torch.tensor([float(min(l, r) <= i <= max(l, r)) for i in range(1, 8)], dtype=torch.float64)
-        assert torch.equal(soft_window(one_hot(l, 7), one_hot(r, 7)), wanted * (2 if l == r else 1))
+        assert torch.equal(window(one_hot(l, 7), one_hot(r, 7)), wanted * (2 if l == r else 1))
 
 
 def test_sharper_pointers_come_nearer_to_the_discrete_window() -> None:
     scores = torch.zeros(10, dtype=torch.float64)
     scores[2], other = 1, scores.roll(5)
     other[7] = 1
-    wanted = soft_window(one_hot(3, 10), one_hot(8, 10))
-    gaps = [(soft_window((c * scores).softmax(0), (c * other).softmax(0)) - wanted).abs().max() for c in (1, 5, 20, 40)]
+    wanted = window(one_hot(3, 10), one_hot(8, 10))
+    gaps = [(window((c * scores).softmax(0), (c * other).softmax(0)) - wanted).abs().max() for c in (1, 5, 20, 40)]
     assert gaps == sorted(gaps, reverse=True) and gaps[-1] < 1e-12
 
 
@@ -92,14 +100,14 @@ def test_eq_9_is_the_expected_window(length: int, seed: int) -> None:
     expected = torch.zeros(length, dtype=torch.float64)
     for l, r, i in product(range(length), repeat=3):  # noqa: E741
         expected[i] += left[l] * right[r] * ((l <= i <= r) + (r <= i <= l))
-    torch.testing.assert_close(soft_window(left, right), expected)
+    torch.testing.assert_close(window(left, right), expected)
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 12), st.integers(0, 100))
 def test_eq_9_equals_the_triangular_products(length: int, seed: int) -> None:
     left, right = distribution(length, seed), distribution(length, seed + 1)
-    mask = soft_window(left, right)
+    mask = window(left, right)
     torch.testing.assert_close(mask, references.window_mask(left, right, 1))
     assert mask.min() >= -1e-12
     assert (mask <= 1 + left * right + 1e-12).all(), "above 1 by more than both ends meeting at the key"
@@ -109,13 +117,13 @@ def test_eq_9_equals_the_triangular_products(length: int, seed: int) -> None:
 
 
 def test_figure_2() -> None:
-    """b = 2: φ_l J sums to the end of a segment, φ_l Jᵀ from its start; the last segment is short."""
+    """b = 2: a key has the mask of its segment; what is left of the window's end is summed to the end of a segment."""
     a = torch.tensor([0.1, 0.2, 0.3, 0.15, 0.25], dtype=torch.float64)
-    sums = segment_sums(a, 2)
-    to_the_end = spread_segments(sums.cumsum(-1), 2, 5)
-    from_the_start = spread_segments(sums.flip(-1).cumsum(-1).flip(-1), 2, 5)
-    torch.testing.assert_close(to_the_end, torch.tensor([0.3, 0.3, 0.75, 0.75, 1.0], dtype=torch.float64))
-    torch.testing.assert_close(from_the_start, torch.tensor([1.0, 1.0, 0.7, 0.7, 0.25], dtype=torch.float64))
+    to_the_end = torch.tensor([0.3, 0.3, 0.75, 0.75, 1.0], dtype=torch.float64)  # φ J
+    from_the_start = torch.tensor([1.0, 1.0, 0.7, 0.7, 0.25], dtype=torch.float64)  # φ Jᵀ
+    first, last = one_hot(1, 5), one_hot(5, 5)
+    torch.testing.assert_close(window(first, a, 2), from_the_start + torch.tensor([a[:2].sum(), a[:2].sum(), 0, 0, 0]))
+    torch.testing.assert_close(window(a, last, 2), to_the_end + torch.tensor([0, 0, 0, 0, a[4]]))
 
 
 @settings(max_examples=40, deadline=None)
@@ -125,10 +133,27 @@ def test_figure_2() -> None:
 @example(4, 5, 0)
 def test_eq_11_equals_the_products_with_j(length: int, size: int, seed: int) -> None:
     left, right = distribution(length, seed), distribution(length, seed + 1)
-    got = spread_segments(soft_window(segment_sums(left, size), segment_sums(right, size)), size, length)
+    got = window(left, right, size)
     torch.testing.assert_close(got, references.window_mask(left, right, size))
     for start in range(0, length, size):
         assert got[start : start + size].unique().numel() == 1, "keys of one segment differ"
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(0, 7), min_size=1, max_size=3), st.booleans(), st.integers(1, 9), st.integers(0, 100))
+def test_gradients_of_both_windows(lengths: list[int], left: bool, size: int, seed: int) -> None:
+    """gradcheck in double precision; keys that are padding have no part in a pointer, nor in the loss."""
+    keys = max(1, *lengths)
+    padding = torch.tensor([[j < keys - n if left else j >= n for j in range(keys)] for n in lengths])
+    scores = torch.randn(2, len(lengths), 2, 3, keys, generator=torch.Generator().manual_seed(seed)).double()
+    real = ~padding[:, None, None, :]
+    segments = Segments.of(padding, keys, size, padding.device)
+
+    def masks(scores: Tensor) -> tuple[Tensor, Tensor]:
+        pointers = scores.masked_fill(~real, -1e9).softmax(-1) * real
+        return soft_window(pointers) * real, segment_window(pointers, segments) * real
+
+    assert torch.autograd.gradcheck(masks, scores.requires_grad_())
 
 
 # ---------------------------------------------------------------------------------------------- Eq. 13, 16, 17
@@ -247,7 +272,6 @@ def test_weights_of_mw_are_diminished_and_those_of_aw_sum_to_one() -> None:
 def test_each_head_has_a_window_of_its_own() -> None:
     module = make("mw").double()
     x, _ = random_case([9], True)
-    scores = module.window_scores(module.project(x, x, x)[3])
-    mask = module.soft_mask(Frame(9, 9), *scores)
+    mask = module.soft_mask(Frame(9, 9), module.pointer_scores(module.project(x, x, x)[3]))
     assert mask.shape == (1, HEADS, 9, 9)
     assert all((mask[:, g] - mask[:, h]).abs().max() > 0.01 for g, h in ((0, 1), (1, 2), (2, 3)))

@@ -65,7 +65,7 @@ def test_a_small_mask_keeps_its_relative_precision() -> None:
     pointer[..., 0], scores[..., -1] = 18, 18
     found = {}
     for dtype in (torch.float32, torch.float64):
-        module.window_scores = lambda side, dtype=dtype: (pointer.to(dtype), pointer.to(dtype))
+        module.pointer_scores = lambda side, dtype=dtype: torch.stack([pointer, pointer]).to(dtype)
         found[dtype] = module.reweight(scores.to(dtype).softmax(-1), Frame(1, 10), torch.zeros(1, 1, DIM), {})
     assert found[torch.float64][..., 1:].max() > 1e-3, "nothing small is left to compare"
     torch.testing.assert_close(found[torch.float32].double(), found[torch.float64], rtol=1e-5, atol=0)
@@ -76,8 +76,7 @@ def test_a_small_mask_keeps_its_relative_precision() -> None:
 def test_the_soft_mask_is_computed_in_fp32(size: int, dtype: torch.dtype) -> None:
     """A flat pointer over 600 keys: running sums in half precision would stand still."""
     module = make("aw", size)
-    flat = torch.zeros(1, HEADS, 1, 600, dtype=dtype)
-    mask = module.soft_mask(Frame(1, 600), flat, flat)
+    mask = module.soft_mask(Frame(1, 600), torch.zeros(2, 1, HEADS, 1, 600, dtype=dtype))
     assert mask.dtype == torch.float32
     wanted = references.window_mask(torch.full((600,), 1 / 600).double(), torch.full((600,), 1 / 600).double(), size)
     torch.testing.assert_close(mask[0, 0, 0].double(), wanted, rtol=1e-4, atol=1e-4)
@@ -105,9 +104,10 @@ def test_a_mask_that_closes_what_is_attended_to_stays_finite(name: str) -> None:
     last[..., -1] = 0
     weights = torch.zeros(1, HEADS, 6, 6)
     weights[..., 0] = 1
-    module.window_scores = lambda side: (last, last, torch.zeros_like(last))[: len(module.pairs)]
+    module.pointer_scores = lambda side: torch.stack([last, last])
     if name == "aw":
-        return_value = module.score_bias(Frame(6, 6), x, x, {})
+        local = torch.zeros(1, HEADS, 6, 1)
+        return_value = module.score_bias(Frame(6, 6), x, x, {"local_q_proj": local, "local_k_proj": local})
         assert return_value.isfinite().all()
     else:
         masked = module.reweight(weights, Frame(6, 6), x, {})
@@ -137,10 +137,10 @@ def test_the_mask_takes_no_product_with_a_matrix_of_keys() -> None:
         module(x, x, x, need_weights=False)[0].sum().backward()
     assert mode.size <= 3 * HEADS * 256 * 256
     calls = []
-    left = torch.randn(1, HEADS, 2, 500)
+    pointers = torch.randn(2, 1, HEADS, 2, 500)
     with LargestTensor() as mode:
-        calls.append(module.soft_mask(Frame(2, 500), left, left))
-    assert mode.size <= HEADS * 2 * 500, "something of the size of keys × keys was made"
+        calls.append(module.soft_mask(Frame(2, 500), pointers))
+    assert mode.size <= 2 * HEADS * 2 * 500, "something of the size of keys × keys was made"
 
 
 @every_module
@@ -179,6 +179,20 @@ def test_the_encoder_side_is_projected_once_a_sentence(name: str, size: int) -> 
         )  # fmt: skip
         torch.testing.assert_close(step[0], wanted[t])
     assert projected == [2]
+
+
+def test_segments_are_those_of_the_batch_at_hand() -> None:
+    """What is kept of one batch is not used for the next, whose padding is another, or none."""
+    module = make("aw", 3, self_attention=False, encoder_decoder_attention=True).double()
+    x, _ = random_case([2] * 2, left=True, seed=3)
+    for lengths in ([8, 5], [8, 4], [8, 8], [5, 8], [6, 5], [8, 5]):
+        keys, padding = random_case(lengths, left=True)
+        fresh = make("aw", 3, self_attention=False, encoder_decoder_attention=True).double()
+        for _ in range(2):
+            assert torch.equal(run(module, x, keys, padding, False)[0], run(fresh, x, keys, padding, False)[0])
+    padding[0, :2] = True  # the same tensor, another batch
+    fresh = make("aw", 3, self_attention=False, encoder_decoder_attention=True).double()
+    assert torch.equal(run(module, x, keys, padding, False)[0], run(fresh, x, keys, padding, False)[0])
 
 
 def test_bad_segments() -> None:

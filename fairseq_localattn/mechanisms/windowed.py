@@ -13,6 +13,7 @@ multiplies the weights (MW, Eq. 12, 13), or a second set of scores that is added
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,68 +23,124 @@ from torch.autograd.function import once_differentiable
 
 from ..attention import LocalAttention
 from ..frame import Frame, combine_masks, normalise
-from ..products import scaled_scores
+from ..products import paired_scores, scaled_scores
 
 
-def soft_window(left: Tensor, right: Tensor) -> Tensor:
+def soft_window(pointers: Tensor) -> Tensor:
     """The soft mask of two pointers, in time and memory linear in the keys (Eq. 9).
 
     Args:
-        left, right: …×S, each a distribution over the keys.
+        pointers: 2×…×S, the left one and the right one, each a distribution over the keys.
 
     Returns …×S, P(key i lies between the ends); a key where both ends may meet is counted twice, as in Eq. 9, so that
     values reach 2. One-hot pointers l ≠ r give the discrete window of Eq. 3. Differentiable once.
     """
-    return _SoftWindow.apply(left, right)
+    return _SoftWindow.apply(pointers)
 
 
 def _from_the_end(pointer: Tensor) -> Tensor:
     """P(end ≥ i) of each key i. (1 - P(end < i) would be all rounding where it is small.)"""
-    return pointer.flip(-1).cumsum(-1).flip(-1)
+    return pointer.flip(-1).cumsum_(-1).flip(-1)
+
+
+def _between(before: Tensor, after: Tensor) -> Tensor:
+    """Eq. 9 from P(end ≤ i) and P(end ≥ i) of both ends, 2×…×S."""
+    return (before[0] * after[1]).addcmul_(before[1], after[0])
+
+
+def _between_gradients(gradient: Tensor, before: Tensor, after: Tensor) -> Tensor:
+    """That of the pointers. The gradient of a sum from the front is a sum from the end, and the other way round."""
+    other = torch.empty_like(before)  # gradients of the sums: that of the mask times the other pointer's sum
+    for pointer in (0, 1):
+        torch.mul(gradient, after[1 - pointer], out=other[pointer])
+    by_pointers = _from_the_end(other)
+    for pointer in (0, 1):
+        torch.mul(gradient, before[1 - pointer], out=other[pointer])
+    return by_pointers.add_(other.cumsum_(-1))
 
 
 class _SoftWindow(torch.autograd.Function):
-    """The gradient of a sum from the front is a sum from the end, and the other way round."""
-
     @staticmethod
-    def forward(ctx: Any, left: Tensor, right: Tensor) -> Tensor:
-        sums = left.cumsum(-1), _from_the_end(left), right.cumsum(-1), _from_the_end(right)
-        ctx.save_for_backward(*sums)
-        left_before, left_after, right_before, right_after = sums
-        return (left_before * right_after).addcmul_(right_before, left_after)
+    def forward(ctx: Any, pointers: Tensor) -> Tensor:
+        before, after = pointers.cumsum(-1), _from_the_end(pointers)
+        ctx.save_for_backward(before, after)
+        return _between(before, after)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        left_before, left_after, right_before, right_after = ctx.saved_tensors
-        by_left = _from_the_end(gradient * right_after).add_((gradient * right_before).cumsum_(-1))
-        by_right = _from_the_end(gradient * left_after).add_((gradient * left_before).cumsum_(-1))
-        return by_left, by_right
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return _between_gradients(gradient, *ctx.saved_tensors)
 
 
-def segment_sums(pointer: Tensor, size: int) -> Tensor:
-    """…×S → …×⌈S/size⌉: what a pointer gives to each segment of ``size`` keys; the last one may be shorter."""
-    return F.pad(pointer, (0, -pointer.size(-1) % size)).unflatten(-1, (-1, size)).sum(-1)
+def segment_window(pointers: Tensor, segments: Segments) -> Tensor:
+    """The soft mask of two pointers whose ends are those of segments (Eq. 10, 11).
+
+    Args:
+        pointers: 2×B×H×T×S, the left one and the right one, each a distribution over the keys that are no padding.
+
+    Returns B×H×T×S, for each key the mask of its segment. Differentiable once.
+    """
+    return _SegmentWindow.apply(pointers, segments)
 
 
-def spread_segments(mask: Tensor, size: int, keys: int) -> Tensor:
-    """…×⌈S/size⌉ → …×S: the value of a segment at each of its keys."""
-    return mask[..., None].expand(*mask.shape, size).flatten(-2)[..., :keys]
+@dataclass(frozen=True)
+class Segments:
+    """Keys in segments of ``size``, which begin at a sentence's first key that is no padding; the last may be shorter.
+
+    All are positions of keys, for n = ⌈S/size⌉ segments, or 1×… where no key is padding. ``order``: B×S, in which
+    segments follow each other, None if as they stand; ``of_key``: B×S, the segment of each key; ``first``, ``last``:
+    B×n, the keys at the ends of each segment, ``first`` counted from the last key.
+    """
+
+    size: int
+    order: Tensor | None
+    of_key: Tensor
+    first: Tensor
+    last: Tensor
+
+    @classmethod
+    def of(cls, padding: Tensor | None, keys: int, size: int, device: torch.device) -> Segments:
+        """Those of keys with ``padding``, B×S (True = padding) or None."""
+        position = torch.arange(keys, device=device)
+        start = position.new_zeros(1, 1)  # of each sentence
+        if padding is not None:
+            start = padding.long().cumprod(dim=1).sum(dim=1, keepdim=True)
+        first = start + position[::size]
+        return cls(
+            size=size,
+            order=None if padding is None else (position + start) % keys,
+            of_key=(position - start) % keys // size,
+            first=(keys - 1 - first).clamp(min=0),
+            last=(first + size - 1).clamp(max=keys - 1),
+        )
+
+    def sums(self, x: Tensor) -> Tensor:
+        """B×H×T×S → B×H×T×n: the sum over each segment."""
+        x = x if self.order is None else _take(x, self.order)
+        return F.pad(x, (0, -x.size(-1) % self.size)).unflatten(-1, (-1, self.size)).sum(-1)
 
 
-def _turns(frame: Frame, device: torch.device) -> tuple[Tensor | None, Tensor | None]:
-    """Two orders of the keys, B×S: that in which each sentence begins with a real one, and the one back; or None."""
-    if frame.key_padding_mask is None:
-        return None, None
-    padding = frame.key_padding_mask.to(torch.bool)
-    first = padding.long().cumprod(dim=1).sum(dim=1, keepdim=True)  # of the real keys, B×1
-    position = torch.arange(frame.key_length, device=device)
-    return (position + first) % frame.key_length, (position - first) % frame.key_length
+def _take(x: Tensor, places: Tensor) -> Tensor:
+    """Of x, …×B×H×T×S, the entries at ``places``, (B or 1)×N, of each sentence: …×B×H×T×N."""
+    return x.gather(-1, places[:, None, None, :].expand(*x.shape[:-1], -1))
 
 
-def _turned(x: Tensor, order: Tensor | None) -> Tensor:
-    """x, B×H×T×S, with the keys of each sentence in this order."""
-    return x if order is None else x.gather(3, order[:, None, None, :].expand_as(x))
+class _SegmentWindow(torch.autograd.Function):
+    """:class:`_SoftWindow` of the segments' sums. What is up to a segment's end is the sum up to its last key."""
+
+    @staticmethod
+    def forward(ctx: Any, pointers: Tensor, segments: Segments) -> Tensor:
+        before = _take(pointers.cumsum(-1), segments.last)
+        after = _take(pointers.flip(-1).cumsum_(-1), segments.first)
+        ctx.save_for_backward(before, after)
+        ctx.segments = segments
+        return _take(_between(before, after), segments.of_key)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        by_pointers = _between_gradients(ctx.segments.sums(gradient), *ctx.saved_tensors)
+        return _take(by_pointers, ctx.segments.of_key), None
 
 
 class WindowAttention(LocalAttention):
@@ -109,6 +166,7 @@ class WindowAttention(LocalAttention):
         if segment_size < 1:
             raise ValueError(f"the size of a segment must be 1 or more, not {segment_size}")
         self.segment_size = segment_size
+        self._kept: tuple[Tensor, Segments] | None = None  # the last padding, and what follows from it
         bias = self.q_proj.bias is not None
         gain = 2**-0.5 if self.kdim == self.embed_dim else 1.0  # as q_proj and k_proj have it
         self.further_queries = tuple(f"{name}_q_proj" for name in self.pairs)
@@ -119,25 +177,32 @@ class WindowAttention(LocalAttention):
                 nn.init.xavier_uniform_(projection.weight, gain=gain)
                 self.add_module(f"{name}_{side}_proj", projection)
 
-    def window_scores(self, side: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
-        """Scaled scores of each of ``pairs``, each B×H×T×S."""
-        return tuple(
-            scaled_scores(side[q], side[k], self.scaling)
-            for q, k in zip(self.further_queries, self.further_keys, strict=True)
-        )
+    def pointer_scores(self, side: Mapping[str, Tensor]) -> Tensor:
+        """Scaled scores of the left and the right pointer: 2×B×H×T×S."""
+        queries = side["left_q_proj"], side["right_q_proj"]
+        return paired_scores(*queries, side["left_k_proj"], side["right_k_proj"], self.scaling)
 
-    def soft_mask(self, frame: Frame, left: Tensor, right: Tensor) -> Tensor:
-        """The mask m of Eq. 9 or 11 from the pointers' scores, all B×H×T×S; in fp32 or better.
+    def soft_mask(self, frame: Frame, scores: Tensor) -> Tensor:
+        """The mask m of Eq. 9 or 11, B×H×T×S, from the pointers' scores, 2×B×H×T×S; in fp32 or better.
 
-        Only keys that the query may see are pointed to: padding and the future have no part in it.
+        Only keys that the query may see are pointed to: padding and the future have no part in it. Writes into scores.
         """
-        hidden = combine_masks(frame, None, None, left.dtype)
-        pointers = [normalise(scores if hidden is None else scores + hidden) for scores in (left, right)]
+        hidden = combine_masks(frame, None, None, scores.dtype)
+        if hidden is not None:
+            scores = scores + hidden if hidden.requires_grad else scores.add_(hidden)
+        pointers = normalise(scores)
         if self.segment_size == 1:
-            return soft_window(*pointers)
-        turn, back = _turns(frame, left.device)
-        sums = (segment_sums(_turned(pointer, turn), self.segment_size) for pointer in pointers)
-        return _turned(spread_segments(soft_window(*sums), self.segment_size, frame.key_length), back)
+            return soft_window(pointers)
+        return segment_window(pointers, self._segments(frame, scores.device))
+
+    def _segments(self, frame: Frame, device: torch.device) -> Segments:
+        """Those of a call; in decoding the keys are an encoder's, the same for every word, and so are they."""
+        padding = None if frame.key_padding_mask is None else frame.key_padding_mask.to(torch.bool)
+        if padding is None or padding.device.type != "cpu":
+            return Segments.of(padding, frame.key_length, self.segment_size, device)
+        if self._kept is None or not torch.equal(self._kept[0], padding):
+            self._kept = padding.clone(), Segments.of(padding, frame.key_length, self.segment_size, padding.device)
+        return self._kept[1]
 
     def attend(
         self,
@@ -173,7 +238,7 @@ class MultiplicativeWindowAttention(WindowAttention):
         self.renormalise = renormalise
 
     def reweight(self, weights: Tensor, frame: Frame, query: Tensor, side: Mapping[str, Tensor]) -> Tensor:
-        mask = self.soft_mask(frame, *self.window_scores(side))
+        mask = self.soft_mask(frame, self.pointer_scores(side))
         if not self.renormalise:
             return weights * mask
         masked = weights * mask
@@ -194,5 +259,5 @@ class AdditiveWindowAttention(WindowAttention):
     pairs = ("left", "right", "local")
 
     def score_bias(self, frame: Frame, query: Tensor, q: Tensor, side: Mapping[str, Tensor]) -> Tensor:
-        left, right, local = self.window_scores(side)
-        return local * self.soft_mask(frame, left, right)
+        local = scaled_scores(side["local_q_proj"], side["local_k_proj"], self.scaling)
+        return local * self.soft_mask(frame, self.pointer_scores(side))
