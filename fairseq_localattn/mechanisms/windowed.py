@@ -50,13 +50,11 @@ def _between(before: Tensor, after: Tensor) -> Tensor:
 
 def _between_gradients(gradient: Tensor, before: Tensor, after: Tensor) -> Tensor:
     """That of the pointers. The gradient of a sum from the front is a sum from the end, and the other way round."""
-    other = torch.empty_like(before)  # gradients of the sums: that of the mask times the other pointer's sum
-    for pointer in (0, 1):
-        torch.mul(gradient, after[1 - pointer], out=other[pointer])
-    by_pointers = _from_the_end(other)
-    for pointer in (0, 1):
-        torch.mul(gradient, before[1 - pointer], out=other[pointer])
-    return by_pointers.add_(other.cumsum_(-1))
+    by_pointers = torch.empty_like(before)
+    for pointer, by_pointer in enumerate(by_pointers):  # that of a sum is the mask's times the other pointer's sum
+        torch.cumsum(gradient * before[1 - pointer], -1, out=by_pointer)
+        by_pointer += _from_the_end(gradient * after[1 - pointer])
+    return by_pointers
 
 
 class _SoftWindow(torch.autograd.Function):
