@@ -34,8 +34,8 @@ from torch import Tensor, nn
 from .cache import Buffer, Room, append_padding, cached
 from .dropout import dropout
 from .frame import Frame, hidden_and_bias, join_masks, normalise
-from .joined import JoinedProjections, project_jointly
-from .products import attention_by_products, by_channel, is_by_channel, products_suit, scaled_scores, weighted_sum
+from .joined import JoinedProjections, by_column, is_by_column, project_jointly
+from .products import attention_by_products, products_suit, scaled_scores, weighted_sum
 
 IncrementalState = dict[str, Buffer]
 
@@ -314,7 +314,7 @@ class LocalAttention(nn.Module):
             key_side = dict(zip(key_side, sides, strict=True))
         elif not self.self_attention:  # every word reads them, as they lie
             v, fast = v.contiguous(), products_suit(k, k, None, self.dropout_rate, self.implementation)
-            k, *sides = (by_channel(x) if fast else x.contiguous() for x in (k, *key_side.values()))
+            k, *sides = (by_column(x) if fast else x.contiguous() for x in (k, *key_side.values()))
             key_side = dict(zip(key_side, sides, strict=True))
         further = {f"side_{name}": x for name, x in key_side.items()}
         if copies > 1:
@@ -350,7 +350,7 @@ class LocalAttention(nn.Module):
                 buffer[name] = self._room.reorder(name, tensor, new_order)
             else:
                 moved = tensor.index_select(0, new_order)
-                buffer[name] = by_channel(moved) if is_by_channel(tensor) else moved
+                buffer[name] = by_column(moved) if is_by_column(tensor) else moved
         return incremental_state
 
     def set_beam_size(self, beam_size: int) -> None:

@@ -71,9 +71,17 @@ class _Jointly(torch.autograd.Function):
         return (None if by_x is None else by_x.view(x.shape)), None, None, *by_weights, *by_biases
 
 
-def by_column(weight: Tensor) -> Tensor:
-    """The same matrix, laid out by column: a product of few rows with a linear layer's weight is faster so."""
-    return weight.t().contiguous().t()
+def by_column(x: Tensor) -> Tensor:
+    """The same matrices, laid out by column: products of few rows with a layer's weight, or with keys, are faster so.
+
+    ``x``: a weight, or keys …×S×D, whose product with five queries takes a third of the time.
+    """
+    return x.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
+def is_by_column(keys: Tensor) -> bool:
+    """Whether keys …×S×D are laid out by :func:`by_column`."""
+    return keys.dim() > 2 and keys.size(-2) > 1 and keys.stride(-2) == 1 and keys.stride(-1) == keys.size(-2)
 
 
 class JoinedProjections:

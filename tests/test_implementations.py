@@ -19,13 +19,12 @@ from fairseq_localattn.banded_products import Line, banded_products
 from fairseq_localattn.cache import Room
 from fairseq_localattn.dropout import dropout_factors
 from fairseq_localattn.frame import Frame, hidden_and_bias, lowest_score
-from fairseq_localattn.joined import project_jointly
+from fairseq_localattn.joined import is_by_column, project_jointly
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention
 from fairseq_localattn.products import (
     PRODUCTS_UP_TO,
     attention_by_products,
-    is_by_channel,
     paired_scores,
     products_suit,
     scaled_scores,
@@ -109,7 +108,7 @@ def test_keys_of_an_encoder_are_laid_out_for_single_queries() -> None:
             out = [module(x, keys, keys, incremental_state=state, static_kv=True, need_weights=False)[0]]
             module.reorder_incremental_state(state, torch.tensor([2, 0]))
             (buffer,) = state.values()
-            assert is_by_channel(buffer["prev_key"]) == fast and buffer["prev_value"].is_contiguous()
+            assert is_by_column(buffer["prev_key"]) == fast and buffer["prev_value"].is_contiguous()
             rows = x[:, [2, 0]], keys[:, [2, 0]]
             step = {"incremental_state": state, "static_kv": True, "need_weights": False}
             out.append(module(rows[0], rows[1], rows[1], **step)[0])
