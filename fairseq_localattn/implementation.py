@@ -1,4 +1,4 @@
-"""Which implementation a model runs on: two flags of every architecture, and a log line that says it."""
+"""Which implementation a model runs on: three flags of every architecture, and a log line that says it."""
 
 import logging
 from collections import Counter
@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.modules import AdaptiveSoftmax
 from torch import nn
 
 from .allocator import keep_freed_memory
@@ -38,6 +39,13 @@ class ImplementationOptions(FairseqDataclass):
             "products of it, and sums in fp32; for the whole process"
         },
     )
+    localattn_loss: ChoiceEnum(("auto", "fairseq")) = field(  # type: ignore[valid-type]
+        default="auto",
+        metadata={
+            "help": "how label-smoothed cross-entropy is computed: fairseq (as there), or auto: in training on a CPU "
+            "in fp32 in the place of the logits; else as in fairseq"
+        },
+    )
 
 
 def prepare(model: nn.Module, args: Any) -> None:
@@ -47,9 +55,12 @@ def prepare(model: nn.Module, args: Any) -> None:
     attentions = [module for module in model.modules() if isinstance(module, LocalAttention)]
     for attention in attentions:
         attention.implementation = str(args.localattn_attention)
+    adaptive = any(isinstance(module, AdaptiveSoftmax) for module in model.modules())  # it has no logits of all words
+    model.loss_in_place = str(args.localattn_loss) == "auto" and not adaptive  # type: ignore[assignment]
     kinds = Counter(attention.kind for attention in attentions)
     found = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     cpu = f"; on a CPU: {_products_of_cpu(str(args.localattn_cpu_matmul))} matrix products"
+    cpu += ", loss in the place of logits" if model.loss_in_place else ", loss as in fairseq"
     memory = "" if torch.cuda.is_available() else f", allocator: {keep_freed_memory()}"
     logger.info(f"attention: {found}; implementation: {args.localattn_attention}{cpu}{memory}")
 

@@ -319,13 +319,14 @@ def test_the_log_says_how_attention_is_computed(caplog: pytest.LogCaptureFixture
         model = build("transformer_csan_tiny", ["--localattn-attention", "sdpa"])
     line = next(record.message for record in caplog.records if record.name == implementation.__name__)
     assert "1 csan" in line and "5 san" in line and "implementation: sdpa" in line and "fp32 matrix products" in line
+    assert "loss in the place of logits" in line
     chosen = {module.implementation for module in model.modules() if isinstance(module, LocalAttention)}
     assert chosen == {"sdpa"}
 
 
 def test_a_checkpoint_from_before_the_flags_builds() -> None:
-    model = build("transformer_mma_tiny", localattn_attention=None, localattn_cpu_matmul=None)
-    assert model.encoder.layers[0].self_attn.implementation == "auto"
+    model = build("transformer_mma_tiny", localattn_attention=None, localattn_cpu_matmul=None, localattn_loss=None)
+    assert model.encoder.layers[0].self_attn.implementation == "auto" and model.loss_in_place
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
 """fairseq's criterions that the plugin adds. Importing this registers them."""
 
-from . import phrase_tags
+from . import label_smoothed, phrase_tags
 
-__all__ = ["phrase_tags"]
+__all__ = ["label_smoothed", "phrase_tags"]

@@ -8,15 +8,13 @@ import torch
 import torch.nn.functional as F
 from fairseq import utils
 from fairseq.criterions import register_criterion
-from fairseq.criterions.label_smoothed_cross_entropy import (
-    LabelSmoothedCrossEntropyCriterion,
-    LabelSmoothedCrossEntropyCriterionConfig,
-)
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterionConfig
 from fairseq.logging import metrics
 from torch import Tensor
 
 from ..errors import UsageError
 from ..phrases.partition import choose
+from .label_smoothed import LabelSmoothedCrossEntropyInPlace
 
 NAME = "label_smoothed_cross_entropy_with_phrase_tags"
 
@@ -27,7 +25,7 @@ class PhraseTagsConfig(LabelSmoothedCrossEntropyCriterionConfig):
 
 
 @register_criterion(NAME, dataclass=PhraseTagsConfig)
-class LabelSmoothedCrossEntropyWithPhraseTags(LabelSmoothedCrossEntropyCriterion):
+class LabelSmoothedCrossEntropyWithPhraseTags(LabelSmoothedCrossEntropyInPlace):
     """fairseq's label-smoothed cross-entropy plus ``λ L_tag``, ``L_tag = - Σ_i log p(t_i)`` over phrases (Eq. 10, 12).
 
     Both are sums over the batch and divided by the same number of target tokens, as in Eq. 12. Where several heads hold
