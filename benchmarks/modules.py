@@ -29,7 +29,6 @@ MODULE_LENGTHS = (16, 30, 60, 128, 512, 2048, 8192)
 SCALING_LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 MODULE_TOKENS, SCALING_TOKENS = 4096, 1024  # of all sentences, unless one alone has more
 PADDING = 2  # tokens on the left of each second sentence
-LONG, LONG_ROUNDS = 2048, 3  # from this length on there are fewer rounds
 LEAST_SECONDS = 0.02  # of a measurement; shorter calls are repeated
 NGRAMS = "word,2,3,4"
 
@@ -149,20 +148,14 @@ def _scores(length: int, settings: Settings) -> int:
     return 4 * settings.sizes.heads * length**2  # bytes
 
 
-def rounds_at(length: int, settings: Settings) -> int:
-    """Fewer for long sentences."""
-    return settings.rounds if length < LONG else min(settings.rounds, LONG_ROUNDS)
-
-
 def measure(
     names: Sequence[str], length: int, sentences: int, settings: Settings, pace: Pace, count: bool
 ) -> dict[str, Measured]:
     """Attentions at one length, the first of them the baseline. ``count``: the FLOPs as well."""
-    rounds = rounds_at(length, settings)
-    items = [make_inputs(length, sentences, settings, seed) for seed in range(settings.warm_up + rounds)]
+    items = [make_inputs(length, sentences, settings, seed) for seed in range(settings.warm_up + settings.rounds)]
     calls = {name: AttentionCall(name, settings) for name in names}
     where = f"{length} tokens: "
-    told = pace.rounds(rounds, _units(length, sentences), where)
+    told = pace.rounds(settings.rounds, _units(length, sentences), where)
     seconds = interleave(
         calls, items, settings.warm_up, synchronize=settings.synchronize, least=LEAST_SECONDS, told=told
     )
@@ -202,8 +195,8 @@ def sweep(settings: Settings, pace: Pace, own_lengths: Sequence[int], tokens: in
     for length in lengths:
         names = [name for name in names_for(settings) if not too_large(name, length, settings)]
         todo.append((length, max(1, tokens // length), names))
-    rounds = {length: settings.warm_up + rounds_at(length, settings) for length in lengths}
-    pace.expect(sum(_units(length, number) * rounds[length] * len(names) for length, number, names in todo))
+    rounds = settings.warm_up + settings.rounds
+    pace.expect(rounds * sum(_units(length, number) * len(names) for length, number, names in todo))
     rows = []
     for length, sentences, names in todo:
         found = measure(names, length, sentences, settings, pace, count)

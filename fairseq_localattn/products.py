@@ -87,6 +87,11 @@ def _score_gradients(gradient: Tensor, q: Tensor, k: Tensor, scaling: float) -> 
     return by_q, torch.baddbmm(nothing, gradient.transpose(1, 2), q, beta=0, alpha=scaling)
 
 
+def _any_row(hidden: Tensor) -> bool:
+    """Whether a query may have all of its keys hidden. On a GPU, which would have to wait for the answer: yes."""
+    return hidden.device.type != "cpu" or bool(hidden.all(-1).any())
+
+
 class _Scores(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, scaling: float) -> Tensor:
@@ -154,6 +159,8 @@ class _Attention(torch.autograd.Function):
         ctx.save_for_backward(q, k, v, weights, factors, hidden)
         ctx.scaling, ctx.groups = scaling, groups
         ctx.bias = (bias.shape, bias.dtype) if bias is not None and bias.requires_grad else None
+        # Where a query has all of its keys hidden the softmax's gradient is not 0 at them, as it is elsewhere.
+        ctx.blind = ctx.bias is not None and hidden is not None and _any_row(hidden)
         kept = weights if factors is None else weights * factors
         return torch.bmm(kept, v).unflatten(0, groups)
 
@@ -168,7 +175,7 @@ class _Attention(torch.autograd.Function):
         if factors is not None:
             by_weights *= factors
         by_scores = torch._softmax_backward_data(by_weights, weights, -1, weights.dtype, grad_input=by_weights)
-        if hidden is not None and ctx.bias is not None:  # 0 already, but for a query that has all its keys hidden
+        if ctx.blind:
             by_scores.unflatten(0, ctx.groups).mul_(~hidden)
         by_q, by_k = _score_gradients(by_scores, q, k, ctx.scaling)
         by_bias = None
