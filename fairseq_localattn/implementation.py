@@ -55,14 +55,26 @@ def prepare(model: nn.Module, args: Any) -> None:
     attentions = [module for module in model.modules() if isinstance(module, LocalAttention)]
     for attention in attentions:
         attention.implementation = str(args.localattn_attention)
-    adaptive = any(isinstance(module, AdaptiveSoftmax) for module in model.modules())  # it has no logits of all words
-    model.loss_in_place = str(args.localattn_loss) == "auto" and not adaptive  # type: ignore[assignment]
+    in_place = str(args.localattn_loss) == "auto" and _softmax_is_fairseqs(model)
+    model.loss_in_place = in_place  # type: ignore[assignment]  # read by criterions/label_smoothed.py
     kinds = Counter(attention.kind for attention in attentions)
     found = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     cpu = f"; on a CPU: {_products_of_cpu(str(args.localattn_cpu_matmul))} matrix products"
-    cpu += ", loss in the place of logits" if model.loss_in_place else ", loss as in fairseq"
+    cpu += f", label-smoothed loss {'of fp32 in the place of logits' if in_place else 'as in fairseq'}"
     memory = "" if torch.cuda.is_available() else f", allocator: {keep_freed_memory()}"
     logger.info(f"attention: {found}; implementation: {args.localattn_attention}{cpu}{memory}")
+
+
+def _softmax_is_fairseqs(model: nn.Module) -> bool:
+    """Whether a model's probabilities are the softmax of its logits: not with an adaptive one, or one of its own."""
+    if any(isinstance(module, AdaptiveSoftmax) for module in model.modules()):
+        return False
+    methods = (
+        getattr(type(part), name, None)
+        for part in (model, getattr(model, "decoder", model))
+        for name in ("get_normalized_probs", "get_normalized_probs_scriptable")
+    )
+    return all(method is not None and method.__module__.startswith("fairseq.models.") for method in methods)
 
 
 def _products_of_cpu(asked: str) -> str:

@@ -319,7 +319,7 @@ def test_the_log_says_how_attention_is_computed(caplog: pytest.LogCaptureFixture
         model = build("transformer_csan_tiny", ["--localattn-attention", "sdpa"])
     line = next(record.message for record in caplog.records if record.name == implementation.__name__)
     assert "1 csan" in line and "5 san" in line and "implementation: sdpa" in line and "fp32 matrix products" in line
-    assert "loss in the place of logits" in line
+    assert "label-smoothed loss of fp32 in the place of logits" in line
     chosen = {module.implementation for module in model.modules() if isinstance(module, LocalAttention)}
     assert chosen == {"sdpa"}
 

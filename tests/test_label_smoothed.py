@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import math
+from argparse import Namespace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from fairseq.criterions import CRITERION_REGISTRY
-from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.criterions import build_criterion
+from fairseq.criterions import label_smoothed_cross_entropy as theirs
 from fairseq.distributed import ModuleProxyWrapper
 from torch import Tensor
 
 from fairseq_localattn.criterions import label_smoothed
-from fairseq_localattn.criterions.label_smoothed import LabelSmoothedCrossEntropyInPlace, smoothed_loss
-from models import CASES, LM_CASES, batch, build, build_lm, case, dictionary, tags, with_phrases
+from fairseq_localattn.criterions.label_smoothed import NAME, LabelSmoothedCrossEntropyCriterion, smoothed_loss
+from fairseq_localattn.criterions.phrase_tags import LabelSmoothedCrossEntropyWithPhraseTags
+from fairseq_localattn.implementation import prepare
+from fairseq_localattn.language_model import LocalLanguageModel
+from fairseq_localattn.variants.mma import MMATransformerModel
+from models import CASES, LM_CASES, batch, build, build_lm, case, dictionary, parse, tags, with_phrases
 
 PADDING = 1
 
@@ -83,7 +87,7 @@ def test_what_else_would_need_the_logits_is_told() -> None:
 # ---------------------------------------------------------------------------------------------- the criterion
 
 
-def criterion(kind: type = LabelSmoothedCrossEntropyInPlace, **more: Any) -> Any:
+def criterion(kind: type = LabelSmoothedCrossEntropyCriterion, **more: Any) -> Any:
     task = SimpleNamespace(target_dictionary=dictionary(), tag_dictionary=tags())
     return kind(task, sentence_avg=False, **{"label_smoothing": 0.1, **more})
 
@@ -113,8 +117,8 @@ def run(model: Any, sample: dict[str, Any], kind: type, **more: Any) -> tuple[An
 
 def compare(model: Any, sample: dict[str, Any], **more: Any) -> None:
     """The criterion of this name and fairseq's own give the same, for logs and gradients."""
-    logged, got = run(model, sample, LabelSmoothedCrossEntropyInPlace, **more)
-    wanted_logged, wanted = run(model, sample, LabelSmoothedCrossEntropyCriterion, **more)
+    logged, got = run(model, sample, LabelSmoothedCrossEntropyCriterion, **more)
+    wanted_logged, wanted = run(model, sample, theirs.LabelSmoothedCrossEntropyCriterion, **more)
     assert logged.keys() == wanted_logged.keys() and len(got) == len(wanted) > 0
     for name, value in logged.items():
         torch.testing.assert_close(torch.as_tensor(value), torch.as_tensor(wanted_logged[name]))
@@ -140,7 +144,7 @@ def test_every_language_model_too(name: str, calls: list[Tensor]) -> None:
     sample = batch([5], [5, 7, 3])
     sample["net_input"] = {"src_tokens": sample["net_input"]["prev_output_tokens"]}
     compare(model, sample)
-    assert len(calls) == (1 if hasattr(model, "loss_in_place") else 0)
+    assert len(calls) == (1 if isinstance(model, LocalLanguageModel) else 0)
 
 
 @pytest.mark.parametrize("more", [{"report_accuracy": True}, {"label_smoothing": 0.0}, {"ignore_prefix_size": 2}])
@@ -159,7 +163,7 @@ def test_where_it_is_as_in_fairseq(calls: list[Tensor]) -> None:
     loss, _ = criterion().compute_loss(ours, ours(**sample["net_input"]), sample, reduce=False)
     assert loss.shape == (3 * 7, 1)
     with torch.autocast("cpu", torch.bfloat16):
-        run(ours, sample, LabelSmoothedCrossEntropyInPlace)
+        run(ours, sample, LabelSmoothedCrossEntropyCriterion)
     compare(build("transformer_mma_tiny", ["--localattn-loss", "fairseq"]).train(), sample)
     compare(build("transformer").train(), sample)
     assert calls == []
@@ -178,16 +182,49 @@ class Wrapped(torch.nn.Module):
         return self.module(**kwargs)
 
 
-def test_an_adaptive_softmax_has_no_logits_to_write_over() -> None:
-    flags = ["--adaptive-softmax-cutoff", "10,20"]
-    model = build("transformer_mma_tiny", flags, share=False)
-    assert not model.loss_in_place and build("transformer_mma_tiny").loss_in_place
+def test_models_whose_probabilities_are_no_softmax_of_logits() -> None:
+    class Sharpened(MMATransformerModel):
+        def get_normalized_probs(self, net_output: Any, log_probs: bool, sample: Any = None) -> Tensor:
+            return super().get_normalized_probs((net_output[0] / 2, None), log_probs, sample)
+
+    model = build("transformer_mma_tiny")
+    assert model.loss_in_place
+    assert not build("transformer_mma_tiny", ["--adaptive-softmax-cutoff", "10,20"], share=False).loss_in_place
+    model.__class__ = Sharpened
+    prepare(model, parse("transformer_mma_tiny"))
+    assert not model.loss_in_place
+    compare(model.train(), sample_of(model))
 
 
-def test_the_names_criterion_is_built_by_fairseq() -> None:
-    assert CRITERION_REGISTRY["label_smoothed_cross_entropy"] is LabelSmoothedCrossEntropyInPlace
-    built = LabelSmoothedCrossEntropyInPlace.build_criterion(
-        SimpleNamespace(label_smoothing=0.1, sentence_avg=False, report_accuracy=True, ignore_prefix_size=0),
-        SimpleNamespace(target_dictionary=dictionary()),
-    )
-    assert built.eps == 0.1 and built.report_accuracy and math.isclose(built.padding_idx, PADDING)
+def test_other_criterions_outputs_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models of fairseq's that give no tuple, and take their probabilities from what they give."""
+    monkeypatch.setattr(theirs.LabelSmoothedCrossEntropyCriterion, "compute_loss", lambda *_, **__: ("theirs", None))
+    assert criterion().compute_loss(SimpleNamespace(), {"logits": 1}, {})[0] == "theirs"
+
+
+def test_tags_have_their_loss_beside_it(calls: list[Tensor]) -> None:
+    """The criterion with phrase tags, in place and with fairseq's loss."""
+    found = []
+    for flag in ("auto", "fairseq"):
+        model = build("transformer_mgsa_tiny", ["--mgsa-tags", "--localattn-loss", flag]).train()
+        sample = sample_of(model)
+        phrases = sample["net_input"]["src_phrases"]
+        generator = torch.Generator().manual_seed(2)
+        marks = torch.randint(tags().nspecial, len(tags()), phrases.shape, generator=generator)
+        sample["phrase_tags"] = marks.masked_fill(phrases == 0, tags().pad())
+        found.append(run(model, sample, LabelSmoothedCrossEntropyWithPhraseTags, tag_loss_weight=0.5))
+    assert len(calls) == 1
+    (logged, got), (wanted_logged, wanted) = found
+    for name, value in wanted_logged.items():
+        torch.testing.assert_close(torch.as_tensor(logged[name]), torch.as_tensor(value))
+    for a, b in zip(got, wanted, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_fairseq_builds_it_by_its_own_name() -> None:
+    args = Namespace(criterion=NAME, label_smoothing=0.1, sentence_avg=False, report_accuracy=True)
+    built = build_criterion(args, SimpleNamespace(target_dictionary=dictionary()))
+    assert type(built) is LabelSmoothedCrossEntropyCriterion and built.padding_idx == PADDING
+    assert built.eps == 0.1 and built.report_accuracy
+    # A checkpoint has the class's name, and training with another is not resumed.
+    assert type(built).__name__ == theirs.LabelSmoothedCrossEntropyCriterion.__name__

@@ -1,4 +1,4 @@
-"""fairseq's criterions that the plugin adds. Importing this registers them."""
+"""Criterions that the plugin adds to fairseq's, or puts in the place of one. Importing this registers them."""
 
 from . import label_smoothed, phrase_tags
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..errors import UsageError
 from ..phrases.partition import choose
-from .label_smoothed import LabelSmoothedCrossEntropyInPlace
+from .label_smoothed import LabelSmoothedCrossEntropyCriterion
 
 NAME = "label_smoothed_cross_entropy_with_phrase_tags"
 
@@ -25,7 +25,7 @@ class PhraseTagsConfig(LabelSmoothedCrossEntropyCriterionConfig):
 
 
 @register_criterion(NAME, dataclass=PhraseTagsConfig)
-class LabelSmoothedCrossEntropyWithPhraseTags(LabelSmoothedCrossEntropyInPlace):
+class LabelSmoothedCrossEntropyWithPhraseTags(LabelSmoothedCrossEntropyCriterion):
     """fairseq's label-smoothed cross-entropy plus ``λ L_tag``, ``L_tag = - Σ_i log p(t_i)`` over phrases (Eq. 10, 12).
 
     Both are sums over the batch and divided by the same number of target tokens, as in Eq. 12. Where several heads hold
