@@ -3,6 +3,9 @@
 Lengths, </s> included: a source has a log-normal number of tokens with mean 27 (σ of the logarithm 0.6), from 4 to 100;
 its target 15 % more or fewer (normal), within the same bounds. Words are uniform. Trees have three levels of
 constituents at random: of 1 to 3 words; of 1 to 3 of those; of 1 to 3 of those.
+
+Batches are cut from a whole corpus, sorted by both lengths as fairseq sorts it. Its size matters: the more pairs there
+are, the more of them have the same lengths, and the less of a batch is padding.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import torch
 from fairseq.data import Dictionary, LanguagePairDataset, data_utils
 from torch import Tensor
 
+from fairseq_localattn.errors import UsageError
 from fairseq_localattn.phrases.dataset import Levels, PhrasePairDataset
 
 from .settings import SEED
@@ -72,10 +76,15 @@ class Batches:
     def __init__(self, words: Dictionary, tags: Dictionary) -> None:
         self.words, self.tags = words, tags
 
-    def training(self, tokens: int, warm_up: int, rounds: int) -> list[Sample]:
-        """One batch a round, of at most ``tokens`` padded tokens a side."""
-        lengths = draw_lengths(math.ceil(4 * (warm_up + rounds) * tokens / MEAN))
+    def training(self, tokens: int, pairs: int, warm_up: int, rounds: int) -> list[Sample]:
+        """One batch a round, of at most ``tokens`` padded tokens a side, from a corpus of ``pairs`` sentence pairs.
+
+        Raises UsageError where there are fewer batches than rounds.
+        """
+        lengths = draw_lengths(pairs)
         stretches = cut(lengths, tokens)
+        if len(stretches) < rounds:
+            raise UsageError(f"--pairs {pairs}: {len(stretches)} batches for {rounds} rounds: give more pairs")
         return [self._collate(lengths[stretches[at]], at) for at in spread(len(stretches), warm_up, rounds)]
 
     def sentences(self, sentences: int, warm_up: int, rounds: int) -> list[Sample]:

@@ -56,6 +56,8 @@ def make_parser() -> Parser:
     add("--rounds", type=int, default=7, help=f"that count, at least {LEAST_ROUNDS} (default: %(default)s)")
     add("--warm-up", type=int, default=2, help="rounds before them, at least 1 (default: %(default)s)")
     add("--tokens", type=int, default=4096, help="of a training batch, padding included (default: %(default)s)")
+    add("--pairs", type=int, default=160_000, help="sentence pairs of the corpus that training batches are cut from "
+        "(default: %(default)s, as many as IWSLT14 has)")  # fmt: skip
     add("--words", type=int, default=10152, help="symbols of the dictionary (default: %(default)s)")
     add("--dropout", type=float, default=0.1, help="fairseq's --dropout (default: %(default)s)")
     add("--lengths", help="tokens of a sentence in module and scaling, comma-separated; default: the part's own")
@@ -70,7 +72,7 @@ def make_parser() -> Parser:
 
 def settings_of(args: argparse.Namespace, parts: Sequence[str]) -> Settings:
     """Checked. Raises UsageError."""
-    least = {"rounds": LEAST_ROUNDS, "warm_up": 1, "tokens": LONGEST, "words": 10, "largest_scores": 0}
+    least = {"rounds": LEAST_ROUNDS, "warm_up": 1, "tokens": LONGEST, "pairs": 1, "words": 10, "largest_scores": 0}
     for name, bound in least.items():
         if getattr(args, name) < bound:
             raise UsageError(f"--{name.replace('_', '-')} {getattr(args, name)}: at least {bound}")
@@ -88,6 +90,7 @@ def settings_of(args: argparse.Namespace, parts: Sequence[str]) -> Settings:
         systems=names_of(args.systems, "--systems", known) if args.systems is not None else None,
         lengths=numbers_of(args.lengths, "--lengths") if args.lengths is not None else None,
         tokens=args.tokens,
+        pairs=args.pairs,
         words=args.words,
         dropout=args.dropout,
         flags=flags,

@@ -28,9 +28,8 @@ _FLOPS = ("gflops", "flops_ratio", "efficiency")
 COLUMNS = {
     "module": ("system", "tokens", "sentences", *_SPEED, *_FLOPS, "peak_mib", "note"),
     "step": (
-        "system", "architecture", "parameters", "sentences", "target_tokens", *_SPEED, "target_tokens_per_s",
-        "update_ms", *_FLOPS,
-        "peak_mib",
+        "system", "architecture", "parameters", "sentences", "target_tokens", "target_padding", *_SPEED,
+        "target_tokens_per_s", "update_ms", *_FLOPS, "peak_mib",
     ),
     "generation": ("system", "architecture", "sentences", "beam", "tokens", *_SPEED, "tokens_per_s"),
     "scaling": ("system", "tokens", "sentences", *_SPEED, "us_per_token", "peak_mib", "kib_per_token", "note"),
@@ -43,7 +42,8 @@ _MACHINE = (
 NOTES = {
     "module": "forward and backward of one attention, input gradient too, half of the sentences with padding; tokens: "
     "of a sentence",
-    "step": "forward, backward, Adam; sentences and target tokens: of the mean batch; peak: of the largest batch",
+    "step": "forward, backward, Adam; sentences and target tokens: of the mean batch; target padding: share of the "
+    "targets' positions; peak: of the largest batch",
     "generation": "beam search; tokens: written in a batch, </s> included",
     "scaling": "one attention, forward and backward; tokens: of a sentence; per token: of all sentences",
 }

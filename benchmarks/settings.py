@@ -42,6 +42,7 @@ class Settings:
     systems: tuple[str, ...] | None = None
     lengths: tuple[int, ...] | None = None
     tokens: int = 4096
+    pairs: int = 160_000
     words: int = 10152
     dropout: float = 0.1
     flags: tuple[str, ...] = ()

@@ -81,7 +81,7 @@ def run_steps(settings: Settings, pace: Pace) -> list[Row]:
     task = make_task(settings.words)
     systems = systems_of(settings)
     samples = Batches(task.source_dictionary, task.tag_dictionary).training(
-        settings.tokens, settings.warm_up, settings.rounds
+        settings.tokens, settings.pairs, settings.warm_up, settings.rounds
     )
     timed = samples[settings.warm_up :]
     on_cpu = Settings(torch.device("cpu"), size=settings.size, dropout=settings.dropout, flags=settings.flags)
@@ -104,6 +104,7 @@ def run_steps(settings: Settings, pace: Pace) -> list[Row]:
     }
     largest = max(timed, key=lambda sample: sample["net_input"]["src_tokens"].numel() + sample["target"].numel())
     sentences, words = ([sample[key] for sample in timed] for key in ("nsentences", "ntokens"))
+    positions = sum(sample["target"].numel() for sample in timed)
     rows = []
     for name, step in steps.items():
         pace.say(f"{name}: peak memory")
@@ -114,6 +115,7 @@ def run_steps(settings: Settings, pace: Pace) -> list[Row]:
                 "parameters": step.built.parameters,
                 "sentences": statistics.mean(sentences),
                 "target_tokens": statistics.mean(words),
+                "target_padding": 1 - sum(words) / positions,
                 **speed_columns(seconds[PLAIN], seconds[name]),
                 "target_tokens_per_s": sum(words) / sum(seconds[name]),
                 "update_ms": 1e3 * statistics.median(step.update_seconds[settings.warm_up :]),

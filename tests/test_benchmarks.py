@@ -24,10 +24,11 @@ from benchmarks.memory import peak_bytes  # noqa: E402
 from benchmarks.settings import Settings  # noqa: E402
 from benchmarks.systems import PLAIN, SYSTEMS, build, make_task  # noqa: E402
 from benchmarks.timing import interleave, ratio_of  # noqa: E402
+from fairseq_localattn.errors import UsageError  # noqa: E402
 
 CPU = torch.device("cpu")
-TINY = Settings(CPU, size="tiny", tokens=200, words=50, rounds=3, warm_up=1)
-TINY_FLAGS = "--device cpu --size tiny --tokens 200 --words 50 --rounds 3 --warm-up 1".split()
+TINY = Settings(CPU, size="tiny", tokens=200, pairs=400, words=50, rounds=3, warm_up=1)
+TINY_FLAGS = "--device cpu --size tiny --tokens 200 --pairs 400 --words 50 --rounds 3 --warm-up 1".split()
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def task() -> Any:
 
 
 def samples(task: Any, tokens: int = 200, rounds: int = 3) -> list[batches.Sample]:
-    return batches.Batches(task.source_dictionary, task.tag_dictionary).training(tokens, 1, rounds)
+    return batches.Batches(task.source_dictionary, task.tag_dictionary).training(tokens, 400, 1, rounds)
 
 
 # --- timing
@@ -184,6 +185,18 @@ def test_batches_are_fairseqs(task: Any) -> None:
         assert "src_phrases" not in plain["net_input"] and "phrase_tags" not in plain
 
 
+def test_a_larger_corpus_has_less_padding(task: Any) -> None:
+    """Among many pairs more have the same lengths, and fairseq sorts by both."""
+
+    def padding(pairs: int) -> float:
+        made = batches.Batches(task.source_dictionary, task.tag_dictionary).training(1000, pairs, 1, 7)[1:]
+        return 1 - sum(each["ntokens"] for each in made) / sum(each["target"].numel() for each in made)
+
+    assert 0 < padding(40_000) < 0.06 < 0.12 < padding(1000)
+    with pytest.raises(UsageError, match="--pairs 100: . batches for 7 rounds: give more pairs"):
+        padding(100)
+
+
 def test_rounds_are_spread_over_the_lengths() -> None:
     chosen = batches.spread(70, 2, 7)
     assert chosen[0] == 69 and sorted(chosen[2:]) == [5, 15, 25, 35, 45, 55, 65]
@@ -314,6 +327,7 @@ def test_finished_parts_stay_when_stopped(
         (["--parts", "module,nope"], "choose from module, step, generation, scaling"),
         (["--precision", "fp8"], "invalid choice"),
         (["--rounds", "2"], "--rounds 2: at least 3"),
+        (["--pairs", "0"], "--pairs 0: at least 1"),
         (["--lengths", "16,x"], "--lengths 16,x"),
         (["--flags=--nope 3"], "unrecognized arguments: --nope 3"),
         (["--flags=--mma-window 0", "--systems", "mma"], "the window of the local heads must be 1 or more"),
