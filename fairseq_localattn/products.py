@@ -87,7 +87,7 @@ def _score_gradients(gradient: Tensor, q: Tensor, k: Tensor, scaling: float) -> 
     return by_q, torch.baddbmm(nothing, gradient.transpose(1, 2), q, beta=0, alpha=scaling)
 
 
-def _any_row(hidden: Tensor) -> bool:
+def _may_see_nothing(hidden: Tensor) -> bool:
     """Whether a query may have all of its keys hidden. On a GPU, which would have to wait for the answer: yes."""
     return hidden.device.type != "cpu" or bool(hidden.all(-1).any())
 
@@ -160,7 +160,7 @@ class _Attention(torch.autograd.Function):
         ctx.scaling, ctx.groups = scaling, groups
         ctx.bias = (bias.shape, bias.dtype) if bias is not None and bias.requires_grad else None
         # Where a query has all of its keys hidden the softmax's gradient is not 0 at them, as it is elsewhere.
-        ctx.blind = ctx.bias is not None and hidden is not None and _any_row(hidden)
+        ctx.blind = ctx.bias is not None and hidden is not None and _may_see_nothing(hidden)
         kept = weights if factors is None else weights * factors
         return torch.bmm(kept, v).unflatten(0, groups)
 
