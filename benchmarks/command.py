@@ -13,9 +13,9 @@ from typing import NoReturn
 
 import torch
 
-from fairseq_localattn.allocator import keep_freed_memory
+from experiments.runs.progress import Progress, clock
 from fairseq_localattn.errors import UsageError
-from progress import Progress, clock
+from fairseq_localattn.speed.memory import keep_freed_memory
 
 from .batches import LONGEST
 from .generation import run_generation

@@ -9,13 +9,13 @@ import torch
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
-from fairseq_localattn.attention import LocalAttention
+from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, StaticMaskAttention
 from fairseq_localattn.mechanisms.mixed import MixedAttention, parse_head_mix
 from fairseq_localattn.mechanisms.phrasal import MultiGranularityAttention, parse_granularities
+from fairseq_localattn.mechanisms.phrase_memory.partition import ngram_lengths, partition_of
 from fairseq_localattn.mechanisms.windowed import AdditiveWindowAttention, MultiplicativeWindowAttention
-from fairseq_localattn.phrases.partition import ngram_lengths, partition_of
 
 from .flops import count_flops, flops_of_many
 from .memory import peak_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from progress import Progress
+from experiments.runs.progress import Progress
 
 
 class Pace:

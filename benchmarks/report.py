@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkout import commit
-from jobs import write_atomic
-from summary import hardware, versions
+from experiments.report.summary import hardware, versions
+from experiments.runs.checkout import commit
+from experiments.runs.processes import write_atomic
 
 from .settings import Settings
 from .timing import ratio_of

@@ -31,7 +31,8 @@ def start() -> int:
         )
         return 2
     logging.disable(logging.INFO)  # of fairseq, which tells what it would like to import
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    root = Path(__file__).resolve().parent.parent
+    sys.path[:0] = [str(root), str(root / "scripts")]
     from benchmarks.command import main
 
     return main()

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Prepares the One Billion Word benchmark: get, check, count the words, binarise. Run again, it continues or does nothing.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-. "$PREP_DIR/lib_labelled.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
+. "$PREP_DIR/lib/labelled.sh"
 
 usage() {
   cat <<'EOF'
@@ -43,9 +43,9 @@ read_raw() {
   for number in 00001 00000; do files+=("$(find_file "$folder/$heldout" "news.en.heldout-$number-of-00050")"); done
   for file in "${files[@]}"; do [[ -e $file ]] || die "no file ${file%.gz}, plain or .gz: the corpus is not complete"; done
   if [[ -z $local_dir && -z ${ONE_BILLION_URL:-} ]]; then given+=(--exact); fi
-  "$PYTHON" "$PREP_DIR/streams.py" "$part/train.en" "${files[@]:0:99}" --lenient --official "${official[@]}" ${given[@]+"${given[@]}"}
-  "$PYTHON" "$PREP_DIR/streams.py" "$part/valid.en" "${files[99]}" --lenient
-  "$PYTHON" "$PREP_DIR/streams.py" "$part/test.en" "${files[100]}" --lenient
+  "$PYTHON" -m corpora.text.streams "$part/train.en" "${files[@]:0:99}" --lenient --official "${official[@]}" ${given[@]+"${given[@]}"}
+  "$PYTHON" -m corpora.text.streams "$part/valid.en" "${files[99]}" --lenient
+  "$PYTHON" -m corpora.text.streams "$part/test.en" "${files[100]}" --lenient
 }
 
 parse_arguments "workers" "local words" "" "$@"

@@ -2,8 +2,8 @@
 # Prepares WAT17 English-Japanese (ASPEC), or other parallel text of these languages: read, check, part into subwords,
 # binarise. Run again, it continues or does nothing.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-. "$PREP_DIR/lib_asian.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
+. "$PREP_DIR/lib/asian.sh"
 
 usage() {
   cat <<'EOF'
@@ -31,9 +31,9 @@ train_pairs=(0 1000000 2000000 3008500)
 read_aspec() {
   local part=$1 number files=()
   for number in $(seq "$sections"); do files+=("$(find_file "$local_dir" "train/train-$number.txt")"); done
-  "$PYTHON" "$PREP_DIR/aspec.py" "$part/valid.ja" "$part/valid.en" "$(find_file "$local_dir" dev/dev.txt)" --official 1790
-  "$PYTHON" "$PREP_DIR/aspec.py" "$part/test.ja" "$part/test.en" "$(find_file "$local_dir" test/test.txt)" --official 1812
-  "$PYTHON" "$PREP_DIR/aspec.py" "$part/train.ja" "$part/train.en" "${files[@]}" --scored --official "${train_pairs[sections]}"
+  "$PYTHON" -m corpora.sources.aspec "$part/valid.ja" "$part/valid.en" "$(find_file "$local_dir" dev/dev.txt)" --official 1790
+  "$PYTHON" -m corpora.sources.aspec "$part/test.ja" "$part/test.en" "$(find_file "$local_dir" test/test.txt)" --official 1812
+  "$PYTHON" -m corpora.sources.aspec "$part/train.ja" "$part/train.en" "${files[@]}" --scored --official "${train_pairs[sections]}"
 }
 
 read_pairs() {
@@ -43,10 +43,10 @@ read_pairs() {
     if [[ $split == valid && ! -e $(find_file "$pairs" valid.ja) ]]; then name=dev; fi
     japanese=$part/$split.ja
     if [[ $join_ja == 1 ]]; then japanese+=.words; fi
-    "$PYTHON" "$PREP_DIR/bitext.py" join "$part/$split.en" "$japanese" \
+    "$PYTHON" -m corpora.text.bitext join "$part/$split.en" "$japanese" \
       --pair "$(find_file "$pairs" "$name.en")" "$(find_file "$pairs" "$name.ja")" --min-correlation "$min_correlation"
     if [[ $join_ja == 1 ]]; then
-      "$PYTHON" "$PREP_DIR/segment.py" join "$japanese" "$part/$split.ja" --workers "$workers"
+      "$PYTHON" -m corpora.tokens.segment join "$japanese" "$part/$split.ja" --workers "$workers"
       rm "$japanese"
     fi
   done

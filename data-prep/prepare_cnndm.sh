@@ -2,8 +2,8 @@
 # Prepares CNN/DailyMail, not anonymised (See et al. 2017): get, check, WordPieces, binarise. Run again, it continues or does
 # nothing.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-. "$PREP_DIR/lib_summaries.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
+. "$PREP_DIR/lib/summaries.sh"
 
 usage() {
   cat <<'EOF'
@@ -39,7 +39,7 @@ read_raw() {
     set -- "$part" --stories "${folders[@]}"
   fi
   if [[ $no_checksums == 1 ]]; then set -- "$@" --any-pairs; fi
-  "$PYTHON" "$PREP_DIR/summaries.py" cnndm "$(dirname "$file")" "$@"
+  "$PYTHON" -m corpora.text.summaries cnndm "$(dirname "$file")" "$@"
 }
 
 parse_arguments "train-vocab workers" "local vocab summary-words" "no-checksums" "$@"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Prepares Gigaword's headlines (Rush et al. 2015): get, check, WordPieces, binarise. Run again, it continues or does nothing.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-. "$PREP_DIR/lib_summaries.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
+. "$PREP_DIR/lib/summaries.sh"
 
 usage() {
   cat <<'EOF'
@@ -28,7 +28,7 @@ read_raw() {
   local part=$1 folder=$local_dir file verified=0 # the last two are set by obtain_members
   if [[ -z $local_dir || -e $local_dir/ggw_data.zip ]]; then obtain_members "$archive" org_data; fi
   if [[ $no_checksums == 1 || $verified == 1 ]]; then set -- "$part" --any-pairs; fi
-  "$PYTHON" "$PREP_DIR/summaries.py" gigaword "$folder" "$@"
+  "$PYTHON" -m corpora.text.summaries gigaword "$folder" "$@"
 }
 
 parse_arguments "train-vocab workers" "local vocab" "no-checksums" "$@"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Prepares the IMDB film reviews: get, check, tokenise, count the words, binarise. Run again, it continues or does nothing.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-. "$PREP_DIR/lib_labelled.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
+. "$PREP_DIR/lib/labelled.sh"
 
 usage() {
   cat <<'EOF'
@@ -31,13 +31,13 @@ read_raw() {
     unpack "$out/download/aclImdb_v1.tar.gz" "$folder" aclImdb/{train,test}/{pos,neg}
     [[ -n ${IMDB_URL:-} ]] || given+=(--exact)
   fi
-  "$PYTHON" "$PREP_DIR/labelled.py" imdb "$folder" "$part" --valid "$valid" ${given[@]+"${given[@]}"}
+  "$PYTHON" -m corpora.text.labelled imdb "$folder" "$part" --valid "$valid" ${given[@]+"${given[@]}"}
 }
 
 tokenize_reviews() {
   local part=$1 split
   for split in $SPLITS; do
-    "$PYTHON" "$PREP_DIR/moses_tokenize.py" --lang en --workers "$workers" "$out/raw/$split.text" "$part/$split.text"
+    "$PYTHON" -m corpora.tokens.moses_tokenize --lang en --workers "$workers" "$out/raw/$split.text" "$part/$split.text"
     say "$split is tokenised"
   done
 }

@@ -2,8 +2,8 @@
 # Prepares IWSLT14 German-English as fairseq's recipe does: get, check, tokenise, clean, divide, joint BPE, binarise. Run again,
 # it continues or does nothing.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-. "$PREP_DIR/lib_bitext.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
+. "$PREP_DIR/lib/bitext.sh"
 
 usage() {
   cat <<'EOF'
@@ -95,7 +95,7 @@ copy_tokenised() {
     check=(--min-correlation "$min_correlation")
     # Of train and valid nothing else is known: parallel.py's own bound, unless it is turned off.
     [[ $split == test || $min_correlation == -1 ]] || check=()
-    "$PYTHON" "$PREP_DIR/parallel.py" pair "$(find_file "$local_dir" "$split.de")" "$(find_file "$local_dir" "$split.en")" \
+    "$PYTHON" -m corpora.text.parallel pair "$(find_file "$local_dir" "$split.de")" "$(find_file "$local_dir" "$split.en")" \
       ${check[@]+"${check[@]}"} --write "$part/$split.de" "$part/$split.en"
   done
 }

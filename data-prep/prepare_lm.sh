@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Prepares a corpus for language models: check, count the words, binarise. Run again, it continues or does nothing.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-. "$PREP_DIR/lib_labelled.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
+. "$PREP_DIR/lib/labelled.sh"
 
 usage() {
   cat <<'EOF'
@@ -21,7 +21,7 @@ out="" local_dir="" lang=en words=0 min_count=1 workers=$(nproc 2>/dev/null || e
 read_raw() {
   local part=$1 split
   for split in $SPLITS; do
-    "$PYTHON" "$PREP_DIR/streams.py" "$part/$split.$lang" "$(find_file "$local_dir" "$split.$lang")"
+    "$PYTHON" -m corpora.text.streams "$part/$split.$lang" "$(find_file "$local_dir" "$split.$lang")"
   done
 }
 

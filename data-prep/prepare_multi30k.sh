@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Prepares Multi30k task 1, German-English: get, check, tokenise, joint BPE, binarise. Run again, it continues or does nothing.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-. "$PREP_DIR/lib_fetch.sh"
-. "$PREP_DIR/lib_trees.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
+. "$PREP_DIR/lib/fetch.sh"
+. "$PREP_DIR/lib/trees.sh"
 
 usage() {
   cat <<'EOF'
@@ -38,10 +38,10 @@ read_raw() {
   [[ $lowercase == 1 ]] && cased=$part/cased
   for split in $SPLITS; do
     name=${official[$split]}
-    "$PYTHON" "$PREP_DIR/parallel.py" pair "$(find_file "$folder" "$name.de")" "$(find_file "$folder" "$name.en")" \
+    "$PYTHON" -m corpora.text.parallel pair "$(find_file "$folder" "$name.de")" "$(find_file "$folder" "$name.en")" \
       ${manifest[@]+"${manifest[@]}"} --write "$cased/$split.de" "$cased/$split.en"
     if [[ $lowercase == 1 ]]; then
-      "$PYTHON" "$PREP_DIR/parallel.py" pair "$cased/$split.de" "$cased/$split.en" \
+      "$PYTHON" -m corpora.text.parallel pair "$cased/$split.de" "$cased/$split.en" \
         --lowercase --write "$part/$split.de" "$part/$split.en"
     fi
   done

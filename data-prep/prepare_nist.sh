@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Prepares NIST Chinese-English: read, check, part into words, BPE, binarise. Run again, it continues or does nothing.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-. "$PREP_DIR/lib_asian.sh"
-. "$PREP_DIR/lib_trees.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
+. "$PREP_DIR/lib/asian.sh"
+. "$PREP_DIR/lib/trees.sh"
 
 usage() {
   cat <<'EOF'
@@ -41,7 +41,7 @@ find_python
 
 options="nist encoding=$encoding segmented=$segmented bpe=$bpe joined=$joined_dictionary local=$(realpath -m "${local_dir:-.}")"
 open_out "$out" "$options"
-in_words "$out" zh en "$segmented" 0 0 "$workers" "$PYTHON" "$PREP_DIR/nist.py" --encoding "$encoding" \
+in_words "$out" zh en "$segmented" 0 0 "$workers" "$PYTHON" -m corpora.sources.nist --encoding "$encoding" \
   --min-correlation "$min_correlation" "$local_dir"
 bpe_and_binarize "$out" zh en "$bpe" "$joined_dictionary" "$workers"
 if [[ -n $trees ]]; then add_phrases "$out" zh "$parser" "$tree_files" "$out/raw" 0 "$workers"; fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prepares the probing tasks from constituency trees: labels, BPE, binarise, phrases. Run again, it continues or does nothing.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
 
 usage() {
   cat <<'EOT'
@@ -29,7 +29,7 @@ label_trees() {
   local part=$1 options=()
   if [[ $escape == 1 ]]; then options+=(--escape); fi
   if [[ $lowercase == 1 ]]; then options+=(--lowercase); fi
-  "$PYTHON" "$PREP_DIR/probing.py" "$part" --lang "$lang" --train "$train" --valid "$valid" --test "$test" \
+  "$PYTHON" -m corpora.sources.probing "$part" --lang "$lang" --train "$train" --valid "$valid" --test "$test" \
     ${options[@]+"${options[@]}"}
 }
 
@@ -61,7 +61,7 @@ count_subwords() {
 binarize_probing() {
   local part=$1 given=() split
   if [[ -n $dict ]]; then given+=(--srcdict "$dict"); fi
-  "$PYTHON" "$PREP_DIR/watch.py" "binarise" "$part" "$part/console.log" \
+  "$PYTHON" -m corpora.text.watch "binarise" "$part" "$part/console.log" \
     "$PYTHON" -m fairseq_cli.preprocess --only-source --source-lang "$lang" ${given[@]+"${given[@]}"} \
     --trainpref "$out/bpe/train" --validpref "$out/bpe/valid" --testpref "$out/bpe/test" \
     --destdir "$part" --workers "$workers" || die "fairseq-preprocess failed: $(tail -n 1 "$part/console.log")"

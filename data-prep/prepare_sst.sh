@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Prepares the Stanford Sentiment Treebank: get, check, count the words, binarise. Run again, it continues or does nothing.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-. "$PREP_DIR/lib_labelled.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
+. "$PREP_DIR/lib/labelled.sh"
 
 usage() {
   cat <<'EOF'
@@ -31,7 +31,7 @@ read_raw() {
     [[ -n ${SST_URL:-} ]] || given+=(--exact)
   fi
   [[ $phrases == 0 ]] || given+=(--phrases)
-  "$PYTHON" "$PREP_DIR/labelled.py" sst "$folder" "$part" --classes "$classes" ${given[@]+"${given[@]}"}
+  "$PYTHON" -m corpora.text.labelled sst "$folder" "$part" --classes "$classes" ${given[@]+"${given[@]}"}
 }
 
 parse_arguments "classes min-count workers" "local" "phrases" "$@"

@@ -2,8 +2,8 @@
 # Prepares the subject-verb agreement of Linzen et al. (2016): get, check, divide, count the words, binarise. Run again, it continues
 # or does nothing.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-. "$PREP_DIR/lib_labelled.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
+. "$PREP_DIR/lib/labelled.sh"
 
 usage() {
   cat <<'EOF'
@@ -29,7 +29,7 @@ read_raw() {
     folder=$out/download
     download "$url" "$folder/$table.gz" gzip_is_whole
   fi
-  "$PYTHON" "$PREP_DIR/labelled.py" sva "$(find_file "$folder" "$table")" "$part" --seed "$seed"
+  "$PYTHON" -m corpora.text.labelled sva "$(find_file "$folder" "$table")" "$part" --seed "$seed"
 }
 
 parse_arguments "seed min-count workers" "local" "" "$@"

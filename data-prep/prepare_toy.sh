@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Prepares the toy corpus: generate, check, tokenise, joint BPE, binarise. Run again, it continues or does nothing.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-. "$PREP_DIR/lib_trees.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
+. "$PREP_DIR/lib/trees.sh"
 
 usage() {
   cat <<'EOF'
@@ -21,9 +21,9 @@ EOF
 
 generate() {
   local part=$1 split
-  "$PYTHON" "$PREP_DIR/toy_grammar.py" "$part" --seed "$seed" --train "$train" --valid "$valid" --test "$test"
+  "$PYTHON" -m corpora.toy.grammar "$part" --seed "$seed" --train "$train" --valid "$valid" --test "$test"
   for split in $SPLITS; do
-    "$PYTHON" "$PREP_DIR/parallel.py" pair "$part/$split.de" "$part/$split.en"
+    "$PYTHON" -m corpora.text.parallel pair "$part/$split.de" "$part/$split.en"
   done
 }
 
@@ -31,7 +31,7 @@ tokenize_and_check_trees() {
   local part=$1 split
   tokenize_all "$out/raw" de en 0 "$workers" "$part"
   for split in $SPLITS; do
-    "$PYTHON" "$PREP_DIR/parallel.py" trees "$part/$split.en" "$out/raw/$split.en.tree"
+    "$PYTHON" -m corpora.text.parallel trees "$part/$split.en" "$out/raw/$split.en.tree"
   done
 }
 
@@ -41,7 +41,7 @@ check_trees_options "$trees" "" "" en
 find_python
 
 # The grammar is part of the options: data from an older grammar are not taken for new ones.
-grammar=$(cat "$PREP_DIR"/toy_*.py | sha256sum | cut -c 1-12)
+grammar=$(cat "$PREP_DIR"/corpora/toy/*.py | sha256sum | cut -c 1-12)
 open_out "$out" "toy seed=$seed train=$train valid=$valid test=$test bpe=$bpe grammar=$grammar"
 step "$out" raw "generate $train + $valid + $test pairs" generate
 step "$out" tok "tokenise" tokenize_and_check_trees

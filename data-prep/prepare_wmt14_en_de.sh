@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Prepares WMT14 English-German: get, check, tokenise, clean, joint BPE, binarise. Run again, it continues or does nothing.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-. "$PREP_DIR/lib_bitext.sh"
-. "$PREP_DIR/lib_trees.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
+. "$PREP_DIR/lib/bitext.sh"
+. "$PREP_DIR/lib/trees.sh"
 
 usage() {
   cat <<'EOF'

@@ -2,8 +2,8 @@
 # Prepares WMT14 English-French as fairseq's recipe does: get, check, tokenise, joint BPE, clean, binarise. Run again, it
 # continues or does nothing.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-. "$PREP_DIR/lib_bitext.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
+. "$PREP_DIR/lib/bitext.sh"
 
 usage() {
   cat <<'EOF'
@@ -54,7 +54,7 @@ read_text() {
 divide() {
   local part=$1 lang
   if [[ $valid == split ]]; then
-    "$PYTHON" "$PREP_DIR/bitext.py" select "$part" en fr --measure "$part/all" --take "$part/all" --min 0 --every "$every"
+    "$PYTHON" -m corpora.text.bitext select "$part" en fr --measure "$part/all" --take "$part/all" --min 0 --every "$every"
     rm "$part"/all.*
   else
     for lang in en fr; do mv "$part/all.$lang" "$part/train.$lang"; done
@@ -65,7 +65,7 @@ divide() {
 clean() {
   local from=$1 part=$2 limits=(--max "$max" --ratio "$ratio") taken=$1
   if [[ $valid == split ]]; then
-    "$PYTHON" "$PREP_DIR/bitext.py" select "$part" en fr --measure "$out/subwords/valid" --take "$taken/valid" --name valid "${limits[@]}"
+    "$PYTHON" -m corpora.text.bitext select "$part" en fr --measure "$out/subwords/valid" --take "$taken/valid" --name valid "${limits[@]}"
   fi
   take_pairs "$from" "$out/subwords" en fr "${limits[@]}" "$part"
   if [[ -e $from/codes ]]; then cp "$from/codes" "$part/"; fi

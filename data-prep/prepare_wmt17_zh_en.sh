@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Prepares WMT17 Chinese-English: get, check, part into words, clean, BPE, binarise. Run again, it continues or does nothing.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-. "$PREP_DIR/lib_fetch.sh"
-. "$PREP_DIR/lib_asian.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
+. "$PREP_DIR/lib/fetch.sh"
+. "$PREP_DIR/lib/asian.sh"
 
 usage() {
   cat <<'EOF'
@@ -67,7 +67,7 @@ test_set() {
   local split=$1 archive=$2 name=$3 segments=$4 part=$5 files=()
   files=("$archive/$name-zhen-src.zh.sgm" "$archive/$name-zhen-ref.en.sgm")
   obtain_members "$wmt/$archive.tgz" "${files[@]}"
-  "$PYTHON" "$PREP_DIR/bitext.py" join "$part/$split.zh" "$part/$split.en" --official "$segments" \
+  "$PYTHON" -m corpora.text.bitext join "$part/$split.zh" "$part/$split.en" --official "$segments" \
     --min-correlation "$min_correlation" \
     --pair "$(find_file "$folder" "${files[0]}")" "$(find_file "$folder" "${files[1]}")"
 }
@@ -81,7 +81,7 @@ read_wmt17() {
   for name in "${corpora[@]}"; do add_cwmt "$name"; done
   # Text of the official archives is what it is.
   if [[ $all_verified == 1 ]]; then min_correlation=-1; fi
-  "$PYTHON" "$PREP_DIR/bitext.py" join "$part/train.zh" "$part/train.en" "${pairs[@]}" --open-end \
+  "$PYTHON" -m corpora.text.bitext join "$part/train.zh" "$part/train.en" "${pairs[@]}" --open-end \
     --min-correlation "$min_correlation"
   rm -rf "$out/download/unpacked"
 }

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 __version__ = "0.1.0"
 
 if find_spec("fairseq") is not None:
-    from . import compat
+    from .compat import repairs
 
-    compat.apply()
+    repairs.apply()
     from . import criterions, tasks, variants  # noqa: F401

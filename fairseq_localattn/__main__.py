@@ -15,7 +15,7 @@ def architectures() -> list[tuple[str, str, str]]:
     """(architecture, model, paper) of each variant; a variant's module names its paper in its first line."""
     from fairseq.models import MODEL_REGISTRY
 
-    from .sizes import localattn_architectures
+    from .models.architectures import localattn_architectures
 
     def paper(model: str) -> str:
         return (sys.modules[MODEL_REGISTRY[model].__module__].__doc__ or "").split("\n")[0]

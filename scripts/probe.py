@@ -1,85 +1,12 @@
 #!/usr/bin/env python
-"""Probes the encoder of a row of Table 5 of Hao et al. 2019, on tasks in the encoder's own subwords.
+"""The command of experiments/runs/probe.py."""
 
-    python scripts/probe.py --data FOLDER --lang en (--encoder CHECKPOINT | --arch ARCH [--flag=…]) --trees DIR
-                            --work DIR --out DIR [--seed N] [--epochs N] [--cpu]
-
-FOLDER holds what the data preparation of the encoder wrote (bpe/codes, bin/dict.LANG.txt); DIR of --trees has
-{train,valid,test}.mrg, plain or .gz, one constituency tree a line. Writes OUT/probing.csv. Both steps continue where
-they were stopped.
-"""
-
-from __future__ import annotations
-
-import argparse
-import os
-import shutil
-import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-SPLITS = ("train", "valid", "test")
+from experiments import needs  # noqa: F401  first: the other imports need what it looks for
 
-
-def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="probe", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--lang", required=True)
-    kind = parser.add_mutually_exclusive_group(required=True)
-    kind.add_argument("--encoder", type=Path)
-    kind.add_argument("--arch")
-    parser.add_argument("--flag", action="append", default=[], help="of the new encoder, a word each")
-    parser.add_argument("--trees", type=Path)
-    parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seed", default="1")
-    parser.add_argument("--epochs", help="of a classifier; default: that of the analysis")
-    parser.add_argument("--cpu", action="store_true")
-    return parser.parse_args()
-
-
-def tree_file(folder: Path | None, split: str) -> Path:
-    """The trees of a split. Ends the program where there are none."""
-    if folder is None:
-        sys.exit("probe: error: no trees: set $PROBING_TREES to a folder with {train,valid,test}.mrg, plain or .gz")
-    for name in (f"{split}.mrg", f"{split}.mrg.gz"):
-        if (folder / name).is_file():
-            return folder / name
-    sys.exit(f"probe: error: {folder}: no {split}.mrg and no {split}.mrg.gz")
-
-
-def preparation(args: argparse.Namespace) -> list[str]:
-    """The command that prepares the tasks in the subwords of the encoder's data."""
-    words = ["bash", str(ROOT / "data-prep" / "prepare_probing.sh"), str(args.work / "data"), "--lang", args.lang]
-    for split in SPLITS:
-        words += [f"--{split}", str(tree_file(args.trees, split))]
-    own = ["--codes", str(args.data / "bpe" / "codes"), "--dict", str(args.data / "bin" / f"dict.{args.lang}.txt")]
-    return [*words, *own, "--escape"]  # the translation data have Moses' entities
-
-
-def probing(args: argparse.Namespace) -> list[str]:
-    """The command that probes; rows that are there are not made again."""
-    words = [sys.executable, "-m", "fairseq_localattn.analysis.probing", str(args.work / "data" / "bin")]
-    if args.encoder:
-        words += ["--encoder", str(args.encoder), "--encoder-data", str(args.data / "bin")]
-    else:
-        words += ["--arch", args.arch, *args.flag]
-    words += ["--epochs", args.epochs] if args.epochs else []
-    words += ["--cpu"] if args.cpu else []
-    return [*words, "--balance", "--seed", args.seed, "--out", str(args.work / "probing.csv")]
-
-
-def main() -> int:
-    args = parse_args()
-    args.work.mkdir(parents=True, exist_ok=True)
-    for command in (preparation(args), probing(args)):
-        status = subprocess.run(command, env={**os.environ, "PYTHON": sys.executable}).returncode
-        if status != 0:
-            return status
-    shutil.copyfile(args.work / "probing.csv", args.out / "probing.csv")
-    return 0
-
+# isort: split
+from experiments.runs.probe import main
 
 if __name__ == "__main__":
     sys.exit(main())

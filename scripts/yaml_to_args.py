@@ -1,44 +1,12 @@
 #!/usr/bin/env python
-"""Expands one section of a recipe into fairseq's argv.
+"""The command of experiments/recipes/command.py."""
 
-    python scripts/yaml_to_args.py RECIPE [--section train|generate] [--arch ARCH]
-
-Prints the arguments on one line, quoted for a shell. A wrong key or value is one line on stderr with file and line, and
-exit status 2.
-"""
-
-from __future__ import annotations
-
-import needs  # noqa: F401  first: the other imports need what it looks for
-
-# isort: split
-import argparse
-import logging
-import shlex
 import sys
 
-from recipe import SECTIONS, RecipeError, expand, load_recipe
+from experiments import needs  # noqa: F401  first: the other imports need what it looks for
 
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("recipe")
-    parser.add_argument("--section", choices=SECTIONS, default="train")
-    parser.add_argument("--arch", help="architecture; default: the recipe's first")
-    args = parser.parse_args()
-    logging.disable(logging.INFO)  # of fairseq
-    try:
-        recipe = load_recipe(args.recipe)
-        arch = args.arch or next(iter(recipe.get("architectures", [])), None)
-        if arch is None:
-            raise RecipeError(f"{recipe.path}: names no architecture; give --arch")
-        argv = expand(recipe, args.section, arch=arch)
-    except RecipeError as error:
-        print(f"yaml_to_args: {error}", file=sys.stderr)
-        return 2
-    print(shlex.join(argv))
-    return 0
-
+# isort: split
+from experiments.recipes.command import main
 
 if __name__ == "__main__":
     sys.exit(main())

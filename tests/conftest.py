@@ -1,15 +1,17 @@
 """Settings for all tests: one thread a process (two processes share two cores), and quiet third-party loggers."""
 
 import logging
-import sys
-from pathlib import Path
+import os
 
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))  # models.py and references.py, which the tests share
+from support.paths import DATA_PREP, SCRIPTS
+
 torch.set_num_threads(1)
 logging.getLogger("hydra").setLevel(logging.WARNING)
+# For the modules of corpora and experiments that tests start by ``python -m``.
+os.environ["PYTHONPATH"] = f"{DATA_PREP}{os.pathsep}{SCRIPTS}"
 
 
 @pytest.fixture(autouse=True)

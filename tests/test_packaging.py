@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 
 import fairseq_localattn
 from fairseq_localattn.__main__ import architectures, main
-from fairseq_localattn.sizes import localattn_architectures
+from fairseq_localattn.models.architectures import localattn_architectures
 
 PACKAGE = Path(fairseq_localattn.__file__).parent
 REPO = PACKAGE.parent

@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 from fairseq import utils
 
-from ..classifier import PlainClassifier
 from ..errors import UsageError
+from ..models.classifier import PlainClassifier
 from .command import check_files, show_progress_alone
 from .evaluation import Split, Trained, load_trained, to_device, with_progress
 

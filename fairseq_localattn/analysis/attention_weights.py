@@ -17,7 +17,7 @@ from typing import Any
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
-from ..attention import LocalAttention
+from ..core.attention import LocalAttention
 from ..errors import UsageError
 from ..mechanisms.windowed import WindowAttention
 

@@ -24,8 +24,8 @@ from torch import Tensor, nn
 
 from ..errors import UsageError
 from ..mechanisms.windowed import WindowAttention
+from ..models.placement import SITES
 from ..phrases.dataset import collate_phrases
-from ..placement import SITES
 from .attention_weights import Sublayer, collect_masks, collect_weights, cross_attentions, self_attentions
 from .command import check_files, checkpoint_names, show_progress_alone
 from .evaluation import Trained, load_trained

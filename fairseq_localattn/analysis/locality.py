@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UsageError
-from ..placement import parse_layers
+from ..models.placement import parse_layers
 from .attention_weights import STACKS, Sublayer, collect_weights, self_attentions
 from .command import check_files, checkpoint_names, show_progress_alone
 from .evaluation import Split, Trained, load_trained, padding_masks, read_split, to_device, with_progress

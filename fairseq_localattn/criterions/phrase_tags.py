@@ -13,7 +13,7 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from ..errors import UsageError
-from ..phrases.partition import choose
+from ..mechanisms.phrase_memory.partition import choose
 from .label_smoothed import LabelSmoothedCrossEntropyCriterion
 
 NAME = "label_smoothed_cross_entropy_with_phrase_tags"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import torch
 
-from ..banded import BandedAttention
-from ..frame import Frame
+from ..core.banded import BandedAttention
+from ..kernels.masks import Frame
 
 
 class ConvolutionalAttention(BandedAttention):

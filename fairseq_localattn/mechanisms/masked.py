@@ -17,9 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..attention import LocalAttention
-from ..banded import BandedAttention
-from ..frame import Frame
+from ..core.attention import LocalAttention
+from ..core.banded import BandedAttention
+from ..kernels.masks import Frame
 
 # F of Eq. 5. The paper's self-attention has the identity (Eq. 7).
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor] | None] = {"none": None, "relu": F.relu, "gelu": F.gelu}

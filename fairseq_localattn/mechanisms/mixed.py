@@ -12,10 +12,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from ..attention import LocalAttention
-from ..banded import banded_attention
-from ..frame import Frame, hidden_and_bias
-from ..windows import HEAD_KINDS, relative_positions, window_of_kind
+from ..core.attention import LocalAttention
+from ..core.banded import banded_attention
+from ..kernels.masks import Frame, hidden_and_bias
+from ..kernels.windows import HEAD_KINDS, relative_positions, window_of_kind
 
 # From this many keys on, local heads are computed in their band instead of being masked in the full product.
 BANDED_FROM = 512

@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..attention import LocalAttention
-from ..frame import Frame, lowest_score, normalise
-from ..phrases.compose import make_composition, make_interaction
-from ..phrases.partition import Partition, project_heads
+from ..core.attention import LocalAttention
+from ..kernels.masks import Frame, lowest_score, normalise
+from .phrase_memory.compose import make_composition, make_interaction
+from .phrase_memory.partition import Partition, project_heads
 
 WORD = "word"
 

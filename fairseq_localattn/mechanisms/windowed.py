@@ -21,9 +21,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..attention import LocalAttention
-from ..frame import Frame, combine_masks, normalise
-from ..products import paired_scores, scaled_scores
+from ..core.attention import LocalAttention
+from ..kernels.dense import paired_scores, scaled_scores
+from ..kernels.masks import Frame, combine_masks, normalise
 
 
 def soft_window(pointers: Tensor) -> Tensor:

@@ -6,10 +6,10 @@ from typing import Any
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models import register_model
 
-from ..attention import LocalAttention
+from ..core.attention import LocalAttention
 from ..mechanisms.convolutional import ConvolutionalAttention
-from ..sizes import register_architecture
-from ..transformer import LocalTransformerModel
+from ..models.architectures import register_architecture
+from ..models.transformer import LocalTransformerModel
 
 
 @dataclass

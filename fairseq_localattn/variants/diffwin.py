@@ -8,15 +8,15 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import MODEL_REGISTRY, register_model
 from fairseq.models.transformer import TransformerConfig
 
-from ..attention import LocalAttention
-from ..classifier import LocalClassifier
+from ..core.attention import LocalAttention
 from ..errors import UsageError
-from ..language_model import LocalLanguageModel
 from ..mechanisms.windowed import AdditiveWindowAttention, MultiplicativeWindowAttention
-from ..model import LocalModel
-from ..placement import Placement
-from ..sizes import register_architecture
-from ..transformer import LocalTransformerModel
+from ..models.architectures import register_architecture
+from ..models.base import LocalModel
+from ..models.classifier import LocalClassifier
+from ..models.language_model import LocalLanguageModel
+from ..models.placement import Placement
+from ..models.transformer import LocalTransformerModel
 
 WINDOWS = ChoiceEnum(("none", "mw", "aw"))
 FORMS = ChoiceEnum(("token", "segment"))

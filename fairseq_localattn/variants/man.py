@@ -9,13 +9,13 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 
-from ..attention import LocalAttention
+from ..core.attention import LocalAttention
 from ..errors import UsageError
 from ..mechanisms.masked import ACTIVATIONS, DynamicMaskAttention, MaskAttention, StaticMaskAttention
+from ..models.architectures import register_architecture
+from ..models.layers.sublayers import OrderedAttentions, OrderedDecoderLayer, OrderedEncoderLayer, parse_order
+from ..models.transformer import LocalTransformerModel
 from ..options import read_options, set_missing
-from ..sizes import register_architecture
-from ..sublayers import OrderedAttentions, OrderedDecoderLayer, OrderedEncoderLayer, parse_order
-from ..transformer import LocalTransformerModel
 
 DEFAULT_ORDER = "dman,san,ffn"
 MOST_DISTANCES = 1_000_000  # a table of parameters in every layer; longer ones are a slip of the hand

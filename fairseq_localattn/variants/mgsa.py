@@ -11,13 +11,13 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
-from ..attention import LocalAttention
+from ..core.attention import LocalAttention
 from ..errors import UsageError
 from ..mechanisms.phrasal import MultiGranularityAttention, parse_granularities
-from ..phrase_encoder import PhraseEncoder
-from ..phrases.compose import COMPOSITIONS, INTERACTIONS
-from ..sizes import register_architecture
-from ..transformer import LocalTransformerModel
+from ..mechanisms.phrase_memory.compose import COMPOSITIONS, INTERACTIONS
+from ..models.architectures import register_architecture
+from ..models.layers.phrase_encoder import PhraseEncoder
+from ..models.transformer import LocalTransformerModel
 
 PARTITIONS = ("ngram", "syntactic")
 NEEDS_TREES = "--mgsa-partition syntactic takes phrases from trees: give --task translation_with_phrases, or take ngram"

@@ -8,10 +8,10 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.models import register_model
 from torch import nn
 
-from ..attention import LocalAttention
+from ..core.attention import LocalAttention
 from ..mechanisms.mixed import MixedAttention, parse_head_mix
-from ..sizes import register_architecture
-from ..transformer import LocalEncoder, LocalTransformerModel
+from ..models.architectures import register_architecture
+from ..models.transformer import LocalEncoder, LocalTransformerModel
 
 
 @dataclass

@@ -1,0 +1,1 @@
+"""Corpora: read from their sources, checked, tokenised, split into subwords, parsed, generated."""

@@ -1,0 +1,42 @@
+"""Writes a small corpus in the format of a real one's source, to try its preparation and a whole table on.
+
+    python data-prep/mini_corpus.py NAME FOLDER
+
+NAME is that of a recipe's data. The files have the names and the raw format that the preparation's --local takes; their
+text is made by code. The other modules of this package have such corpora.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import corpora.mini
+from corpora.text.parallel import as_status
+
+
+def known_corpora() -> dict[str, Callable[[Path], None]]:
+    """Name → function that writes that corpus into a folder, of all modules of this package."""
+    found: dict[str, Callable[[Path], None]] = {}
+    for module in pkgutil.iter_modules(corpora.mini.__path__):
+        found.update(getattr(importlib.import_module(f"corpora.mini.{module.name}"), "CORPORA", {}))
+    return found
+
+
+@as_status
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    known = known_corpora()
+    parser.add_argument("name", choices=sorted(known))
+    parser.add_argument("folder", type=Path)
+    args = parser.parse_args()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    known[args.name](args.folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Readers of published corpora, one a file."""

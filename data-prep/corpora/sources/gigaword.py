@@ -1,0 +1,60 @@
+"""First sentences of news and their headlines, of the annotated Gigaword corpus, as Rush et al. (2015) prepare them.
+
+Lower-cased tokens; digits are # and rare words <unk>, in the test set UNK; all that stays. They are read as
+github.com/harvardnlp/sent-summary gives them, sumdata/{train,Giga}, or as github.com/microsoft/unilm does, org_data, in
+which the same text has other names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from corpora.text.overlap import aligned
+from corpora.text.parallel import DataError
+
+# Pairs as TensorFlow Datasets counts them in org_data.
+OFFICIAL = {"train": 3_803_957, "valid": 189_651, "test": 1_951}
+# Name of a form: split → (texts, headlines), below one of the folders.
+FORMS = {
+    "sumdata": {
+        "train": ("train.article.txt", "train.title.txt"),
+        "valid": ("valid.article.filter.txt", "valid.title.filter.txt"),
+        "test": ("input.txt", "task1_ref0.txt"),
+    },
+    "org_data": {split: (f"{name}.src.txt", f"{name}.tgt.txt")
+                 for split, name in (("train", "train"), ("valid", "dev"), ("test", "test"))},
+}  # fmt: skip
+BELOW = ("", "train", "Giga")
+
+
+def find(folder: Path, name: str) -> Path | None:
+    """Return a file of this name, plain or .gz, in `folder` or where it is in the release; None: there is none."""
+    for below in BELOW:
+        for path in (folder / below / name, folder / below / f"{name}.gz"):
+            if path.exists():
+                return path
+    return None
+
+
+def files(folder: Path) -> dict[str, tuple[Path, Path]]:
+    """Return the two files of each split; raises DataError where one is missing."""
+    missing = ""
+    for form, names in FORMS.items():
+        root = folder / form if (folder / form).is_dir() else folder
+        found = {split: [find(root, name) for name in pair] for split, pair in names.items()}
+        if all(path for pair in found.values() for path in pair):
+            return {split: (first, second) for split, (first, second) in found.items() if first and second}
+        lost = [
+            name for split, pair in found.items() for name, path in zip(names[split], pair, strict=True) if not path
+        ]
+        if len(lost) < 6 or not missing:
+            missing = f"no {lost[0]}, plain or .gz"
+    raise DataError(f"{folder}: {missing}; give the folder sumdata of sent-summary, or org_data, or the one it is in")
+
+
+def read(folder: Path, judge: bool = True) -> Iterator[tuple[str, str, str, str]]:
+    """Yield (split, text, headline, "") of all splits; judge: see aligned(). Raises DataError with file and line."""
+    for split, pair in files(folder).items():
+        for article, title in aligned(*pair, OFFICIAL[split], judge):
+            yield split, article, title, ""

@@ -1,0 +1,179 @@
+"""Finds NIST's Chinese-English test sets and the training text in a folder, checks them, and writes them as lines.
+
+    python -m corpora.sources.nist FOLDER RAW [--encoding gb18030]
+
+A test set MT02 to MT06 is one of
+    mt03.zh, mt03.en.ref0 … mt03.en.ref3         plain, one segment a line, or .gz
+    mt03_chinese_evlset_v0-src.xml, …-ref.xml    NIST's .xml or .sgm, anywhere below FOLDER: names that begin with mt03
+                                                 or nist03, that of the references with `ref`, the other one without
+Training text is FOLDER/train.{zh,en} or all of FOLDER/train/*.{zh,en}, plain, .gz, .sgm or .xml (NAME.zh.sgm and
+NAME.en.sgm). MT02 becomes RAW/valid, MT03 RAW/test, MT04 to MT06 RAW/test1 to test3: .zh, .en.ref0 to .ref3, and .en,
+which is the first reference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from corpora.sources.sgm import read_set, write_set
+from corpora.text.bitext import MIN_CORRELATION, check_lengths, compare, is_marked_up, pairs, tell, texts, whole_files
+from corpora.text.parallel import DataError, as_status
+
+# Segments: LDC2010T10, T11 and T14 give those of MT02, MT03 and MT05. For MT04 (LDC2010T12) and the NIST part of MT06
+# (LDC2010T17) no official number was at hand: none is printed beside.
+TEST_SETS: dict[str, tuple[str, int | None]] = {
+    "02": ("valid", 878), "03": ("test", 919), "04": ("test1", None), "05": ("test2", 1082), "06": ("test3", None),
+}  # fmt: skip
+REFERENCES = 4
+TRAINING = 1_250_000  # "about 1.25M", the paper
+OTHERS = ("arabic", "urdu", "english-to", "gale", "progress", "current")  # sets that NIST's packages have besides
+
+
+def plain_or_gz(folder: Path, name: str) -> Path | None:
+    """The file, or the compressed one, where there is one; names are compared without regard to case."""
+    for path in sorted(folder.iterdir()):
+        if path.name.lower() in (name, f"{name}.gz"):
+            return path
+    return None
+
+
+def marked_up_set(folder: Path, year: str) -> tuple[Path, Path] | None:
+    """The files of source and references of MT`year` below the folder, XML before SGML; None where there is none.
+
+    Raises DataError where there are several.
+    """
+    begins = re.compile(rf"(?:mt|nist)[-_]?(?:20)?{year}(?!\d)", re.IGNORECASE)
+    found = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and is_marked_up(path) and begins.match(path.name)
+        if not any(word in path.name.lower() for word in OTHERS)
+    ]
+    for kind in (".xml", ".sgm"):
+        of_kind = [path for path in found if path.name.lower().removesuffix(".gz").endswith(kind)]
+        references = [path for path in of_kind if "ref" in path.name.lower()]
+        sides = [path for path in of_kind if path not in references], references
+        for side, name in zip(sides, ("source", "references"), strict=True):
+            if len(side) > 1:
+                raise DataError(f"{side[0]} and {side[1]}: which has the {name} of MT{year}? Move the other one away")
+            if of_kind and not side:
+                raise DataError(f"{of_kind[0]}: the {name} of MT{year} should be below {folder} too, and are not")
+        if of_kind:
+            return sides[0][0], sides[1][0]
+    return None
+
+
+def plain_set(folder: Path, source: Path, year: str, encoding: str) -> tuple[list[str], list[list[str]]]:
+    """The lines of a plain test set and its references; raises DataError."""
+    names = [f"mt{year}.en.ref{number}" for number in range(REFERENCES)]
+    files = [plain_or_gz(folder, name) for name in names]
+    for name, file in zip(names, files, strict=True):
+        if file is None:
+            found = sum(one is not None for one in files)
+            raise DataError(f"{source}: has {found} references, {REFERENCES} wanted: there is no {folder / name}")
+    sides: list[list[str]] = []
+    for path in (source, *(file for file in files if file)):
+        lines = [" ".join(text.split()) for _, text in texts(path, encoding)]
+        if "" in lines:
+            raise DataError(f"{path}:{lines.index('') + 1}: empty line")
+        if sides and len(lines) != len(sides[0]):
+            place = f"{path}:{min(len(lines), len(sides[0])) + 1}"
+            raise DataError(f"{place}: misaligned: {len(lines)} lines here, {len(sides[0])} in {source}")
+        sides.append(lines)
+    return sides[0], sides[1:]
+
+
+def write_test_sets(folder: Path, raw: Path, encoding: str) -> None:
+    """Check and write all test sets; raises DataError."""
+    for year, (split, official) in TEST_SETS.items():
+        source = plain_or_gz(folder, f"mt{year}.zh")
+        if source is not None:
+            lines, references = plain_set(folder, source, year, encoding)
+        else:
+            files = marked_up_set(folder, year)
+            if files is None:
+                raise DataError(f"{folder}: no MT{year}, neither mt{year}.zh nor a mt{year}….xml or .sgm")
+            lines, references = read_set(*files, REFERENCES, encoding)
+        write_set((raw / f"{split}.zh", raw / f"{split}.en"), lines, references)
+        count = f"{len(lines):,} segments, {REFERENCES} references"
+        print(f"{split}: MT{year}, {count}" + (f" (published: {official:,})" if official else ""), flush=True)
+
+
+def training_pairs(folder: Path) -> list[tuple[Path, Path]]:
+    """The pairs of training files, by name; raises DataError where there is none or one has no other side."""
+    form = re.compile(r"(.+)\.(zh|en)((?:\.sgm|\.xml)?(?:\.gz)?)")
+    below = folder / "train"
+    files = sorted(below.iterdir()) if below.is_dir() else sorted(folder.glob("train.*"))
+    sides: dict[str, dict[str, Path]] = {}
+    for path in files:
+        if match := form.fullmatch(path.name):
+            sides.setdefault(match[1], {})[match[2]] = path
+    for found in sides.values():
+        if len(found) < 2:
+            path = next(iter(found.values()))
+            other = "English" if "zh" in found else "Chinese"
+            raise DataError(f"{path}: its {other} side is missing")
+    if not sides:
+        raise DataError(f"{folder}: no training text, neither train.zh and train.en nor train/*.zh and train/*.en")
+    return [(found["zh"], found["en"]) for found in sides.values()]
+
+
+def read_training(
+    chinese: Path, english: Path, encoding: str, minimum: float = MIN_CORRELATION
+) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of two files, empty sides included; raises DataError where they do not belong together."""
+    if is_marked_up(chinese) and is_marked_up(english):
+        lines, references = read_set(chinese, english, 1, encoding)
+        yield from zip(lines, references[0], strict=True)
+    else:
+        sides = [texts(path, encoding) for path in (chinese, english)]
+        for one, two in check_lengths(chinese, english, pairs(chinese, english, sides), minimum):
+            yield one[1], two[1]
+
+
+def write_training(folder: Path, raw: Path, encoding: str, minimum: float = MIN_CORRELATION) -> None:
+    """Check and join the training text, without pairs of which a side is empty; raises DataError."""
+    total = empty = 0
+    told = time.monotonic()
+    with whole_files([raw / "train.zh", raw / "train.en"]) as out:
+        for chinese, english in training_pairs(folder):
+            before = total
+            for pair in read_training(chinese, english, encoding, minimum):
+                sides = [" ".join(text.split()) for text in pair]
+                if all(sides):
+                    for stream, text in zip(out, sides, strict=True):
+                        stream.write(text + "\n")
+                    total += 1
+                    told = tell(chinese.name, total, told)
+                else:
+                    empty += 1
+            compare(chinese.name, total - before, None)
+    compare("train", total, TRAINING)
+    if empty:
+        print(f"train: {empty:,} more pairs have an empty side and are left out", flush=True)
+
+
+@as_status
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("raw", type=Path)
+    parser.add_argument("--encoding", default="utf-8", help="of all files (default: %(default)s)")
+    parser.add_argument("--min-correlation", type=float, default=MIN_CORRELATION, help="of lengths; -1: not checked")
+    args = parser.parse_args()
+    try:
+        "".encode(args.encoding)
+    except LookupError:
+        reason = "there is no such encoding; utf-8, gb18030 or big5, for example"
+        raise DataError(f"--encoding {args.encoding}: {reason}") from None
+    write_test_sets(args.folder, args.raw, args.encoding)
+    write_training(args.folder, args.raw, args.encoding, args.min_correlation)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

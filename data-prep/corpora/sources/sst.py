@@ -1,0 +1,110 @@
+"""Trees of the Stanford Sentiment Treebank (Socher et al., 2013).
+
+One tree a line: (LABEL TREE TREE) or (LABEL WORD), labels from 0, very negative, to 4, very positive.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from corpora.text.parallel import DataError
+from corpora.text.streams import read_text, refuse_symbols
+
+FILES = {"train": "train.txt", "valid": "dev.txt", "test": "test.txt"}
+LABELS = 5
+NEUTRAL = 2
+# Sentences: classes to splits to their number in the release.
+OFFICIAL = {
+    5: {"train": 8544, "valid": 1101, "test": 2210},
+    2: {"train": 6920, "valid": 872, "test": 1821},
+}
+
+# A word may have a no-break space in it ("2 1\/2"), which is not where it ends.
+_TOKEN = re.compile(r"[()]|[^ \t()]+")
+_BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]"}
+
+
+def unescape(word: str) -> str:
+    """Return the word without the escapes of the Penn Treebank: -LRB- and its like, `\\/` and `\\*`."""
+    for escape, bracket in _BRACKETS.items():
+        word = word.replace(escape, bracket)
+    return word.replace("\\/", "/").replace("\\*", "*")
+
+
+def subtrees(tree: str) -> list[tuple[str, int]]:
+    """Return (text, label) of every subtree, children before their parent: the last is the whole sentence.
+
+    Raises ValueError with what is wrong with the tree.
+    """
+    found: list[tuple[str, int]] = []
+    # Of the open brackets: label, words that stand directly in them, texts of the subtrees.
+    stack: list[tuple[int, list[str], list[str]]] = []
+    tokens = iter(_TOKEN.findall(tree))
+    for token in tokens:
+        if found and not stack:
+            raise ValueError("unbalanced brackets: more follows after the tree")
+        if token == "(":
+            label = next(tokens, "the end of the line")
+            if label not in ("0", "1", "2", "3", "4"):
+                raise ValueError(f"a label from 0 to 4 must follow each bracket, found {label}")
+            stack.append((int(label), [], []))
+        elif not stack:
+            raise ValueError(f"a tree begins with a bracket, found {token}")
+        elif token != ")":
+            stack[-1][1].append(token)
+        else:
+            found.append(_close(*stack.pop()))
+            if stack:
+                stack[-1][2].append(found[-1][0])
+    if stack:
+        raise ValueError(f"unbalanced brackets: {len(stack)} not closed")
+    return found
+
+
+def _close(label: int, words: list[str], children: list[str]) -> tuple[str, int]:
+    """Return (text, label) of a subtree, which must be a leaf with one word or have two children."""
+    if len(words) == 1 and not children:
+        return " ".join(unescape(words[0]).split()), label
+    if len(children) == 2 and not words:
+        return " ".join(children), label
+    if not children:
+        raise ValueError(f"a leaf has one word, found {len(words)}: ({label} {' '.join(words)})".replace(" )", ")"))
+    raise ValueError(f"a node has two subtrees or one word, found {len(children)} subtrees and {len(words)} words")
+
+
+def to_class(label: int, classes: int) -> int | None:
+    """Return the class of a label: itself of 5; of 2, negative 0 and positive 1, and None for a neutral text."""
+    if classes == LABELS:
+        return label
+    return None if label == NEUTRAL else int(label > NEUTRAL)
+
+
+def read(folder: Path, classes: int, phrases: bool) -> Iterator[tuple[str, str, int]]:
+    """Yield (split, text, class) of all splits; texts without class are left out.
+
+    phrases: the training split is every distinct phrase of the training trees; their sentences come as the split
+    "sentences", of which the dictionary is made: by its phrases, a rare word would count once for each that it is in.
+    Raises DataError with file and line.
+    """
+    for split, name in FILES.items():
+        path = folder / name
+        if not path.exists() and (folder / f"{name}.gz").exists():
+            path = folder / f"{name}.gz"
+        seen: set[tuple[str, int]] = set()
+        for number, line in read_text(path):
+            try:
+                trees = subtrees(line)
+            except ValueError as error:
+                raise DataError(f"{path}:{number}: {error}") from None
+            refuse_symbols(path, number, trees[-1][0])
+            whole = to_class(trees[-1][1], classes)
+            extended = phrases and split == "train"
+            if whole is not None:
+                yield "sentences" if extended else split, trees[-1][0], whole
+            for text, label in trees if extended else []:
+                chosen = to_class(label, classes)
+                if chosen is not None and (text, chosen) not in seen:
+                    seen.add((text, chosen))
+                    yield split, text, chosen

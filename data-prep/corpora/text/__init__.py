@@ -1,0 +1,1 @@
+"""Text files of any size: read, checked, joined, counted, unpacked."""

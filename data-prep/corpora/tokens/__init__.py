@@ -1,0 +1,1 @@
+"""Words and subwords: Moses, BPE, SentencePiece, WordPiece, words of Japanese and Chinese, dictionaries."""

@@ -1,0 +1,115 @@
+"""Parts text into words, in several processes, and joins the words of Japanese or Chinese.
+
+    python -m corpora.tokens.segment words SOURCE OUT [--segmented] [--workers 2]
+    python -m corpora.tokens.segment join train.ja.words train.ja
+
+`words` goes over a folder of files NAME.LANG (or NAME.LANG.ref0, …) and continues where a stopped run was. English goes
+through Moses' tokenizer; Japanese through MeCab with the IPA dictionary, as in sacreBLEU's ja-mecab; Chinese through
+jieba. Spaces between two Chinese characters are not trusted: some corpora come in words, others do not. A line without
+words is an error but for training text, NAME train, where it stays empty. `join` keeps spaces between words of Latin
+letters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import logging
+import re
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+from corpora.text.linewise import change_file
+from corpora.text.parallel import DataError, as_status
+from corpora.tokens.moses_tokenize import Tokenizer
+
+LANGUAGES = ("ja", "zh")
+
+# Chinese and Japanese characters and their punctuation, full-width forms included.
+_WIDE = "\u2e80-\u312f\u31a0-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff"
+_INNER_SPACE = re.compile(rf"(?<=[{_WIDE}])\s+(?=[{_WIDE}])")
+_OUTER_SPACE = re.compile(rf"(?<=[{_WIDE}])\s+|\s+(?=[{_WIDE}])")
+
+
+def one_space(text: str) -> str:
+    """`text` with single spaces for any white space, full-width ones too: fairseq splits at all of them."""
+    return " ".join(text.split())
+
+
+def join(text: str) -> str:
+    """Words to raw text: no spaces but those between words of other than Chinese and Japanese characters."""
+    return _OUTER_SPACE.sub("", one_space(text))
+
+
+def japanese() -> Callable[[str], str]:
+    """Return a function from raw text to words with spaces between them; raises DataError where MeCab is missing."""
+    try:
+        import ipadic  # type: ignore[import-untyped]
+        import MeCab  # type: ignore[import-untyped]
+    except ImportError:
+        raise DataError("Japanese needs MeCab: pip install -e '.[ja]'") from None
+    tagger = MeCab.Tagger(ipadic.MECAB_ARGS + " -Owakati")
+    return lambda text: one_space(tagger.parse(text))
+
+
+def chinese() -> Callable[[str], str]:
+    """Return a function from raw text to words with spaces between them; raises DataError where jieba is missing."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # jieba imports pkg_resources, which tells that it is old
+            import jieba  # type: ignore[import-untyped]
+    except ImportError:
+        raise DataError("Chinese needs jieba: pip install -e '.[zh]'; or give words, with --segmented") from None
+    jieba.setLogLevel(logging.WARNING)
+    jieba.initialize()
+    return lambda text: one_space(" ".join(jieba.cut(_INNER_SPACE.sub("", text))))
+
+
+def segmenter(lang: str) -> Callable[[str], str]:
+    """Return the function for a language of LANGUAGES."""
+    return {"ja": japanese, "zh": chinese}[lang]()
+
+
+def changer(lang: str, kind: str) -> Callable[[str], str]:
+    """Return what is done to each line: kind is words (part it), join (join its words) or copy (it is in words)."""
+    if kind == "words":
+        return segmenter(lang)
+    return join if kind == "join" else one_space
+
+
+def words_of_folder(source: Path, out: Path, segmented: bool, workers: int) -> None:
+    """Part every file of a folder into words; raises DataError."""
+    for file in sorted(source.iterdir()):
+        name, lang = file.name.split(".")[:2]
+        make: Callable[[], Callable[[str], str]]
+        if lang in LANGUAGES:
+            make = functools.partial(changer, lang, "copy" if segmented else "words")
+            make()  # what is missing is said once, and jieba's table is loaded before the workers start
+        else:
+            make = functools.partial(Tokenizer, lang)
+        change_file(file, out / file.name, make, workers, allow_empty=name == "train", resume=True)
+
+
+@as_status
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("words", help="the files of a folder in words")
+    one.add_argument("--segmented", action="store_true", help="Japanese and Chinese are in words already")
+    two = commands.add_parser("join", help="join the words of Japanese or Chinese to raw text")
+    for command in (one, two):
+        command.add_argument("source", type=Path)
+        command.add_argument("target", type=Path)
+        command.add_argument("--workers", type=int, default=1, help="processes (default: %(default)s)")
+    args = parser.parse_args()
+    workers = max(args.workers, 1)
+    if args.command == "words":
+        words_of_folder(args.source, args.target, args.segmented, workers)
+    else:
+        change_file(args.source, args.target, functools.partial(changer, "", "join"), workers)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

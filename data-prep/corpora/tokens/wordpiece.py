@@ -1,0 +1,195 @@
+"""BERT's uncased WordPiece tokenizer on lines of text: its vocabulary as fairseq's dictionary, pieces, words.
+
+    python -m corpora.tokens.wordpiece check  VOCAB PART          (or: learn N PART TEXT …)
+    python -m corpora.tokens.wordpiece encode VOCAB IN OUT [--max-words 120] [--workers 2]
+    python -m corpora.tokens.wordpiece words  VOCAB IN OUT [--workers 2]
+
+PART gets vocab.txt, one entry a line as in BERT's, and dict.txt: fairseq's dictionary, which has exactly as many
+symbols. BERT's four special entries become fairseq's four ([CLS] <s>, [PAD] <pad>, [SEP] </s>, [UNK] <unk>), the others
+follow in their order, none is dropped. A stopped `encode` goes on where it was. Each error is one line, with exit
+status 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from corpora.text.bitext import plain_lines
+from corpora.text.linewise import Change, change_file
+from corpora.text.parallel import DataError, as_status
+from corpora.text.streams import SYMBOLS, read_bytes
+
+if TYPE_CHECKING:
+    from tokenizers import BertWordPieceTokenizer
+
+SPECIAL = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<unk>"}
+LEARNED_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+PREFIX = "##"
+MAX_ALPHABET = 1000  # characters of a learned vocabulary, as in the tokenizers package
+MOST_UNKNOWN = 0.1  # of the pieces, beyond which the vocabulary is not that of this text
+
+
+def read_vocabulary(path: Path) -> list[str]:
+    """Return the entries of a vocabulary file, one a line, in order.
+
+    Raises DataError for entries that cannot be words of fairseq's, for doubles, for capital letters (the uncased
+    tokenizer never makes any: it is the cased vocabulary), and where special entries or pieces with ## are missing.
+    """
+    seen: dict[str, int] = {}
+    for number, text in plain_lines(path, open_end=True):
+        entry = text.rstrip("\r")
+        where = f"{path}:{number}"
+        if not entry or entry.split() != [entry]:
+            raise DataError(f"{where}: a vocabulary has one entry without spaces a line, found '{entry}'")
+        if entry in seen:
+            raise DataError(f"{where}: {entry} stands in line {seen[entry]} already")
+        if entry in (*SYMBOLS, "<unk>"):
+            raise DataError(f"{where}: {entry} is a symbol of fairseq's; remove the entry")
+        if re.search("[A-Z]", entry) and not re.fullmatch(r"\[\w+\]", entry):
+            raise DataError(f"{where}: {entry} has capital letters: give the vocabulary of an uncased model")
+        seen[entry] = number
+    for special in SPECIAL:
+        if special not in seen:
+            raise DataError(f"{path}: has no {special}: this is no vocabulary of BERT's WordPiece tokenizer")
+    if not any(entry.startswith(PREFIX) and entry != PREFIX for entry in seen):
+        raise DataError(f"{path}: has no entry with {PREFIX}: this is no vocabulary of BERT's WordPiece tokenizer")
+    return list(seen)
+
+
+def write_vocabulary(entries: Sequence[str], part: Path) -> None:
+    """Write vocab.txt and dict.txt. The counts of the dictionary are all 1: nothing is sorted or cut by them."""
+    (part / "vocab.txt").write_text("".join(f"{entry}\n" for entry in entries), "utf-8")
+    # fairseq's four symbols are in each of its dictionaries, and not in the file
+    (part / "dict.txt").write_text("".join(f"{entry} 1\n" for entry in entries if entry not in SPECIAL), "utf-8")
+    print(f"vocabulary: {len(entries):,} entries", flush=True)
+
+
+def load(vocabulary: Path) -> BertWordPieceTokenizer:
+    """Return the tokenizer. Text that looks like a special entry, such as "[SEP]", is text to it."""
+    from tokenizers import BertWordPieceTokenizer
+
+    tokenizer = BertWordPieceTokenizer(str(vocabulary))
+    tokenizer._tokenizer.encode_special_tokens = True  # the wrapper does not hand it on
+    return tokenizer
+
+
+def learn(size: int, texts: Sequence[Path]) -> list[str]:
+    """Return a vocabulary of at most `size` entries, learned on all lines; the same text gives the same one.
+
+    Raises DataError where not even the characters fit in.
+    """
+    from tokenizers import BertWordPieceTokenizer
+
+    def lines() -> Iterator[str]:
+        for path in texts:
+            yield from (text for _, text in plain_lines(path))
+
+    tokenizer = BertWordPieceTokenizer()
+    characters: Counter[str] = Counter()
+    for line in lines():
+        characters.update(tokenizer.normalize(line))
+    kept = sorted(char for char, _ in characters.most_common(MAX_ALPHABET) if not char.isspace())
+    # Given as special entries, the pieces of one character have their places. Else they come in the order of a hash
+    # table, another in each run, and that order decides between pairs of pieces that are equally frequent.
+    given = [*LEARNED_SPECIAL, *(PREFIX + char for char in kept)]
+    if size < len(given) + len(kept):
+        raise DataError(f"{texts[0]}: a vocabulary of {size} has no room for its {len(kept)} characters; "
+                        f"give at least {len(given) + len(kept)}")  # fmt: skip
+    tokenizer.train_from_iterator(
+        lines(), vocab_size=size, limit_alphabet=MAX_ALPHABET, special_tokens=given, show_progress=False
+    )
+    numbers = tokenizer.get_vocab()
+    return sorted(numbers, key=lambda entry: numbers[entry])
+
+
+class Encoder:
+    """Gives the pieces of a line as words of fairseq's dictionary; max_words: of so many words, 0 for all."""
+
+    def __init__(self, vocabulary: Path, max_words: int = 0) -> None:
+        self._tokenizer, self._max_words = load(vocabulary), max_words
+
+    def __call__(self, line: str) -> str:
+        encoding = self._tokenizer.encode(line, add_special_tokens=False)
+        tokens = encoding.tokens
+        if self._max_words:
+            numbered = zip(tokens, encoding.word_ids, strict=True)
+            tokens = [token for token, word in numbered if word < self._max_words]
+        return " ".join("<unk>" if token == "[UNK]" else token for token in tokens)
+
+
+class Words:
+    """Gives the words of a line that would be cut into pieces: lower-cased, without accents, signs by themselves."""
+
+    def __init__(self, vocabulary: Path) -> None:
+        inner = load(vocabulary)._tokenizer  # the wrapper has no such methods
+        self._normalizer, self._splitter = inner.normalizer, inner.pre_tokenizer
+
+    def __call__(self, line: str) -> str:
+        return " ".join(word for word, _ in self._splitter.pre_tokenize_str(self._normalizer.normalize_str(line)))
+
+
+def check_known(source: Path, encoded: Path) -> None:
+    """Print how many pieces a file has, and raise DataError where too many of them are unknown."""
+    lines = total = unknown = 0
+    for _, line in read_bytes(encoded):
+        pieces = line.split(b" ")
+        lines, total, unknown = lines + 1, total + len(pieces), unknown + pieces.count(b"<unk>")
+    told = f"{source.name}: {lines:,} lines, {total:,} pieces, {unknown / total:.2%} of them unknown"
+    if unknown > MOST_UNKNOWN * total:
+        raise DataError(f"{source}: {told}: the vocabulary is not that of this text; give another with --vocab")
+    print(told, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    check = commands.add_parser("check", help="a vocabulary that is there, and its dictionary")
+    check.add_argument("vocabulary", type=Path)
+    check.add_argument("part", type=Path, help="an existing folder")
+    made = commands.add_parser("learn", help="a vocabulary learned on text, and its dictionary")
+    made.add_argument("size", type=int)
+    made.add_argument("part", type=Path, help="an existing folder")
+    made.add_argument("texts", type=Path, nargs="+")
+    for name in ("encode", "words"):
+        command = commands.add_parser(name)
+        command.add_argument("vocabulary", type=Path)
+        command.add_argument("source", type=Path)
+        command.add_argument("target", type=Path)
+        command.add_argument("--workers", type=int, default=1, help="processes (default: %(default)s)")
+        if name == "encode":
+            command.add_argument("--max-words", type=int, default=0, help="cut each line to so many words (0: do not)")
+    return parser
+
+
+def _vocabulary(args: argparse.Namespace) -> Iterable[str]:
+    if args.command == "check":
+        return read_vocabulary(args.vocabulary)
+    entries = learn(args.size, args.texts)
+    if len(entries) < args.size:
+        print(f"vocabulary: the text has no more than {len(entries):,} of {args.size:,} entries", flush=True)
+    return entries
+
+
+@as_status
+def main() -> None:
+    args = _parser().parse_args()
+    if args.command in ("check", "learn"):
+        write_vocabulary(list(_vocabulary(args)), args.part)
+        return
+    make: Callable[[], Change] = partial(Words, args.vocabulary)
+    if args.command == "encode":
+        make = partial(Encoder, args.vocabulary, args.max_words)
+    change_file(args.source, args.target, make, max(args.workers, 1), allow_empty=True, resume=True)
+    if args.command == "encode":
+        check_known(args.source, args.target)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

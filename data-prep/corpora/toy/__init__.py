@@ -1,0 +1,1 @@
+"""The toy corpus: a synchronous grammar of German and English."""

@@ -1,0 +1,1 @@
+"""Constituency trees: a parser that is applied or trained, treebanks."""

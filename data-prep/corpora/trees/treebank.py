@@ -1,0 +1,104 @@
+"""Treebanks for training a parser: read and cleaned, as text for a tagger, and the score of one against another."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from stanza.models.constituency import tree_reader
+from stanza.models.constituency.parse_tree import Tree
+
+from corpora.text.parallel import DataError
+
+ROOT = "ROOT"
+PUNCTUATION = {",", ".", ":", "``", "''"}  # the tags that COLLINS.prm of evalb leaves out
+_SAME = {"PRT": "ADVP"}  # that it does not tell apart
+
+
+def read_treebank(path: Path) -> list[Tree]:
+    """Return the trees of a file of bracketings, plain or .gz, under one root each.
+
+    A tree's function labels go (`NP-SBJ` -> `NP`), and its empty elements (`-NONE-`); blank lines are passed over.
+    Raises DataError with the file, and the line of the first tree that cannot be read.
+    """
+    try:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}:{data[: error.start].count(10) + 1}: invalid UTF-8") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise DataError(f"{path}: damaged or cut-off gzip file; get it again") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        trees = tree_reader.read_trees(text, use_tqdm=False)
+    except ValueError as error:
+        raise DataError(f"{path}:{getattr(error, 'line_num', 0) + 1}: {error}") from None
+    if not trees:
+        raise DataError(f"{path}: no tree in it; give bracketings such as (ROOT (NP (DT The) (NN end)))")
+    return [_clean(tree) for tree in trees]
+
+
+def _clean(tree: Tree) -> Tree:
+    tree = tree.prune_none().simplify_labels()
+    return tree if tree.label == ROOT else Tree(ROOT, [tree])
+
+
+def to_conllu(trees: Iterable[Tree]) -> str:
+    """Return the words with their tags in CoNLL-U, the tag in both columns (UPOS, XPOS); heads are of no meaning."""
+    blocks = []
+    for tree in trees:
+        rows = [
+            f"{number}\t{node.children[0].label}\t_\t{node.label}\t{node.label}\t_\t{number - 1}\tdep\t_\t_\n"
+            for number, node in enumerate(tree.yield_preterminals(), 1)
+        ]
+        blocks.append("".join(rows) + "\n")
+    return "".join(blocks)
+
+
+def brackets(tree: Tree, tags: Sequence[str]) -> Counter[tuple[str, int, int]]:
+    """Return the labelled spans of the constituents as evalb counts them by COLLINS.prm.
+
+    tags: of the words, which say what is punctuation. The root, the tags and punctuation do not count; PRT is ADVP. A
+    span is counted in words without punctuation.
+    """
+    found: Counter[tuple[str, int, int]] = Counter()
+    position = 0
+    words = iter(tags)
+    stack: list[tuple[Tree, int | None]] = [(tree, None)]
+    while stack:
+        node, start = stack.pop()
+        if start is not None:
+            if position > start:
+                found[_SAME.get(node.label, node.label), start, position] += 1
+        elif node.is_preterminal():
+            position += next(words) not in PUNCTUATION
+        else:
+            if node.label != ROOT:
+                stack.append((node, position))
+            stack.extend((child, None) for child in reversed(node.children))
+    return found
+
+
+def bracket_f1(gold: Sequence[Tree], predicted: Sequence[Tree]) -> float:
+    """Return F1 of the labelled brackets of a whole treebank, from 0 to 1; the gold tags say what is punctuation."""
+    matched = total = 0
+    for one, other in zip(gold, predicted, strict=True):
+        tags = [node.label for node in one.yield_preterminals()]
+        expected, found = brackets(one, tags), brackets(other, tags)
+        matched += (expected & found).total()
+        total += expected.total() + found.total()
+    return 2 * matched / total if total else 0.0
+
+
+def tag_accuracy(gold: Sequence[Tree], predicted: Sequence[Tree]) -> float:
+    """Return the share of the words with the gold tag, from 0 to 1."""
+    pairs = [
+        (one.label, other.label)
+        for trees in zip(gold, predicted, strict=True)
+        for one, other in zip(*(tree.yield_preterminals() for tree in trees), strict=True)
+    ]
+    return sum(one == other for one, other in pairs) / len(pairs)

@@ -1,0 +1,142 @@
+# Shell functions that get a corpus's files and check them; source it after lib/base.sh.
+#
+# checksums.txt names the official files, with their sizes and checksums. Each preparation lets an environment variable
+# replace where they come from (a mirror; file:// in tests): its files have the same names, and are checked all the same.
+
+# has_md5 HEX FILE, gzip_is_whole FILE, zip_is_whole FILE: tests for `download`.
+has_md5() { [[ $(md5sum <"$2" | cut -d ' ' -f 1) == "$1" ]]; }
+
+gzip_is_whole() { gzip -t <"$1"; } # gzip itself wants the ending .gz
+
+# (python -m zipfile -t succeeds on a damaged member.)
+zip_is_whole() { "$PYTHON" -c 'import sys, zipfile; sys.exit(zipfile.ZipFile(sys.argv[1]).testzip() is not None)' "$1"; }
+
+# need_folder DIR OUT WHAT: DIR, where it is given, must exist as long as OUT/raw is not complete.
+need_folder() { [[ -z $1 || -d $1 || -d $2/raw ]] || die "no folder $1: give the folder with $3 with --local DIR"; }
+
+# source_of DIR: where the text comes from, for the options of OUT.
+source_of() { if [[ -n $1 ]]; then realpath -m "$1"; else echo download; fi; }
+
+# download URL FILE TEST…: get FILE, which has its name only when it is complete and `TEST… FILE` succeeds on it. What a
+# stopped download left is continued.
+download() {
+  local url=$1 file=$2 status=0 reason
+  shift 2
+  [[ -e $file ]] && return
+  command -v curl >/dev/null || die "curl is missing: install it, or give the data with --local DIR"
+  mkdir -p "$(dirname "$file")"
+  say "download $url"
+  fetch "$url" "$file" || status=$?
+  # The server refuses to continue: what is there is complete, or it is something else; then one attempt from the start.
+  if [[ $status == 33 || $status == 36 ]] || { [[ $status == 22 ]] && grep -q 416 "$file.log"; }; then
+    status=0
+    "$@" "$file.part" >/dev/null 2>&1 || { rm -f "$file.part" && fetch "$url" "$file"; } || status=$?
+  fi
+  if [[ $status != 0 ]]; then
+    die "download of $url failed ($(tail -n 1 "$file.log")); run again to continue, or use --local DIR"
+  fi
+  rm -f "$file.log"
+  reason=$("$@" "$file.part" 2>&1 >/dev/null) || {
+    rm -f "$file.part"
+    reason=${reason##*$'\n'}
+    die "$url is not the whole file that it should be${reason:+ ($reason)}; run again"
+  }
+  mv "$file.part" "$file"
+}
+
+fetch() {
+  "$PYTHON" -m corpora.text.watch "download" "$2.part" "$2.log" \
+    curl -fsSL --retry 3 --connect-timeout 20 --continue-at - --output "$2.part" "$1"
+}
+
+# named URL: size and checksum of a file that checksums.txt names.
+named() { awk -v url="$1" '$1 == url { print $2, $3; found = 1 } END { exit !found }' "$PREP_DIR/checksums.txt"; }
+
+# is_official URL CHECKED(0|1) FILE: FILE has the size and the checksum of URL in checksums.txt (not asked for with CHECKED
+# 0), and is whole as far as its format tells. Says on stderr what is wrong.
+is_official() {
+  local url=$1 checked=$2 file=$3 bytes="" sum="" found
+  read -r bytes sum < <(named "$url")
+  if [[ $checked == 1 ]]; then
+    found=$(($(wc -c <"$file")))
+    [[ $bytes == - || $found == "$bytes" ]] || { echo "expected $bytes bytes, found $found" >&2 && return 1; }
+    found=$(sum_of "$sum" "$file")
+    [[ $found == "$sum" ]] || { echo "expected checksum $sum, found $found" >&2 && return 1; }
+  fi
+  case $url in
+    *.gz | *.tgz) gzip_is_whole "$file" ;;
+    *.zip) zip_is_whole "$file" ;;
+    *.tar) tar -tf "$file" ;;
+    *) [[ -s $file ]] || { echo "it is empty" >&2 && return 1; } ;;
+  esac
+}
+
+# sum_of SUM FILE: the checksum of FILE, of the kind of SUM.
+sum_of() {
+  case $1 in
+    -) echo - ;;
+    md5:*) echo "md5:$(md5sum <"$2" | cut -d ' ' -f 1)" ;;
+    *) sha256sum <"$2" | cut -d ' ' -f 1 ;;
+  esac
+}
+
+# obtain URL: set `file` to the checked official file: that of --local, or else OUT/download/NAME, downloaded. Uses the
+# variables of the preparation: out, local_dir, no_checksums, and mirror (the folder that replaces the file's address).
+obtain() {
+  local url=$1 name checked=$((1 - no_checksums)) reason
+  name=$(basename "$url")
+  named "$url" >/dev/null || die "checksums.txt does not name $url"
+  if [[ -z $local_dir ]]; then
+    file=$out/download/$name
+    # It may have been downloaded when checks were off.
+    if [[ $checked == 1 && -e $file ]]; then is_official "$url" 1 "$file" >/dev/null 2>&1 || rm -f "$file"; fi
+    download "$(if [[ -n $mirror ]]; then echo "${mirror%/}/$name"; else echo "$url"; fi)" "$file" is_official "$url" "$checked"
+    return
+  fi
+  file=$local_dir/$name
+  [[ -e $file ]] || die "$local_dir has no $name: get it from $url"
+  say "check $name"
+  reason=$(is_official "$url" "$checked" "$file" 2>&1 >/dev/null) ||
+    die "$file is not the official file (${reason##*$'\n'}); get it again, or give --no-checksums to take it as it is"
+}
+
+# obtain_members URL MEMBER…: set `folder` to a folder with these members of the archive URL: --local, where they lie there
+# unpacked, plain or .gz; else the archive is obtained, and they are unpacked into OUT/download/unpacked. A member's name
+# may be a pattern in the archive only. `verified` becomes 1 where the archive was checked, 0 elsewhere.
+obtain_members() {
+  local url=$1 member found=1
+  shift
+  verified=0
+  for member in "$@"; do [[ -n $local_dir && -e $(find_file "$local_dir" "${member%.gz}") ]] || found=0; done
+  if [[ $found == 1 ]]; then
+    folder=$local_dir
+    return
+  fi
+  obtain "$url"
+  verified=$((1 - no_checksums))
+  folder=$out/download/unpacked/$(basename "$url")
+  mkdir -p "$out/download/unpacked"
+  unpack "$file" "$folder" "$@"
+}
+
+# remove_unpacked OUT: what obtain_members has unpacked; downloaded archives stay.
+remove_unpacked() {
+  rm -rf "$1/download/unpacked"
+  rmdir "$1/download" 2>/dev/null || true
+}
+
+# unpack ARCHIVE FOLDER MEMBER…: unpack these members of an archive; FOLDER has its name only when it is complete. Another
+# archive is unpacked anew.
+unpack() {
+  local archive=$1 folder=$2
+  shift 2
+  [[ -d $folder && ! $archive -nt $folder ]] && return
+  say "unpack $(basename "$archive")"
+  rm -rf "$folder" "$folder.part"
+  mkdir "$folder.part"
+  "$PYTHON" -m corpora.text.watch "unpack" "$folder.part" "$folder.log" \
+    "$PYTHON" -m corpora.text.unpack "$archive" "$folder.part" "$@" ||
+    die "$archive cannot be unpacked: $(tail -n 1 "$folder.log")"
+  rm "$folder.log"
+  mv "$folder.part" "$folder"
+}

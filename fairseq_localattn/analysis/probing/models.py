@@ -1,0 +1,177 @@
+"""What is probed: a trained model's encoder or a new one, the vectors that it gives, and the classifier on them.
+
+A task of sentences reads the mean over the tokens, </s> included (as classifier.py does); a task of words reads the
+last subword of each word, which in English and German has the ending.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from fairseq import options
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_MODEL_REGISTRY
+from torch import Tensor, nn
+
+from ...errors import UsageError
+from ..evaluation import load_trained
+from .data import Batch, ProbingData, Sentences, batches
+from .labels import WORD_TASKS
+
+PAPER_LAYERS = 3  # of the encoders that are trained from scratch
+
+
+def trained_encoder(checkpoint: Path, training_data: Path, data: ProbingData, cpu: bool) -> tuple[nn.Module, str]:
+    """The encoder of a trained translation model, without gradients, and its architecture.
+
+    training_data: the folder that it was trained on, for its dictionaries. Raises UsageError where they are not there,
+    or the probing data were prepared with another dictionary.
+    """
+    trained = load_trained(checkpoint, training_data, cpu)
+    words = trained.task.source_dictionary
+    if words.symbols != data.dictionary.symbols:
+        raise UsageError(
+            f"{data.folder}: its dictionary is not that of {checkpoint}'s source: prepare it with --codes and --dict "
+            "of the model's training data"
+        )
+    encoder = trained.model.encoder.requires_grad_(False)
+    check_levels(encoder, data)
+    return encoder, trained.architecture
+
+
+def check_levels(encoder: Any, data: ProbingData) -> None:
+    """Raise UsageError where the encoder needs phrases, and the data have none, or too few levels of them."""
+    if not needs_phrases(encoder):
+        return
+    needed, there = max(getattr(encoder, "granularities", (1,))), data.phrase_levels
+    if needed > there:
+        raise UsageError(
+            f"{data.folder}: phrases of {there} levels, and the encoder reads level {needed}: prepare with --levels"
+            if there
+            else f"{data.folder}: no phrases there, which the encoder reads; data-prep/prepare_probing.sh writes them"
+        )
+
+
+def needs_phrases(encoder: nn.Module) -> bool:
+    return bool(getattr(encoder, "needs_phrases", False))
+
+
+class _Refusing(argparse.ArgumentParser):
+    """Takes the place of fairseq's parser's error message, which is preceded by hundreds of lines of usage."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"--arch and the model's flags: {message}")
+
+
+def architecture_options(architecture: str, flags: Sequence[str]) -> Namespace:
+    """The options of a translation model, with three encoder layers unless ``flags`` say otherwise.
+    Raises UsageError for an unknown architecture or flag, and for flags that make no sense together.
+    """
+    if architecture not in ARCH_MODEL_REGISTRY:
+        raise UsageError(f"--arch {architecture}: unknown; python -m fairseq_localattn lists this package's")
+    parser = options.get_training_parser()
+    parser.__class__ = _Refusing
+    task = "translation_with_phrases"  # serves models without phrases as well
+    given = ["data", "--task", task, "--arch", architecture, "--encoder-layers", str(PAPER_LAYERS), *flags]
+    return options.parse_args_and_arch(parser, given)
+
+
+def new_encoder(args: Namespace, data: ProbingData) -> nn.Module:
+    """An encoder with new weights. Raises UsageError where it cannot be built for these data.
+
+    It is that of a translation model, whose decoder is built as well, and dropped.
+    """
+    task = Namespace(
+        source_dictionary=data.dictionary,
+        target_dictionary=data.dictionary,
+        phrase_levels=sys.maxsize,  # that the data have enough is checked below, in terms of this command
+        tag_dictionary=Dictionary(),  # no tag supervision here, as in the paper
+    )
+    model: Any = ARCH_MODEL_REGISTRY[args.arch].build_model(args, task)
+    check_levels(model.encoder, data)
+    return model.encoder
+
+
+class Classifier(nn.Sequential):
+    """A multi-layer perceptron with one hidden layer."""
+
+    def __init__(self, channels: int, hidden: int, classes: int, dropout: float) -> None:
+        super().__init__(nn.Linear(channels, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, classes))
+
+
+def encode(encoder: nn.Module, batch: Batch) -> Tensor:
+    """The encoder's output B×T×C."""
+    more = {} if batch.phrases is None else {"src_phrases": batch.phrases}
+    states: Tensor = encoder(batch.tokens, src_lengths=batch.lengths, **more)["encoder_out"][0]
+    return states.transpose(0, 1)
+
+
+def sentence_vectors(states: Tensor, batch: Batch, padding: int) -> Tensor:
+    """B×C: the mean over the tokens, </s> included."""
+    real = batch.tokens.ne(padding)[..., None]
+    return (states * real).sum(dim=1) / real.sum(dim=1)
+
+
+def word_vectors(states: Tensor, batch: Batch) -> Tensor:
+    """W×C, sentence by sentence: the state of each word's last subword."""
+    return states.flatten(0, 1)[batch.word_ends]
+
+
+class Probed(nn.Module):
+    """An encoder and its classifier, trained together. ``padding``: the index of the padding symbol."""
+
+    def __init__(self, encoder: nn.Module, classifier: nn.Module, task: str, padding: int) -> None:
+        super().__init__()
+        self.encoder, self.classifier = encoder, classifier
+        self.of_words, self.padding = task in WORD_TASKS, padding
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Scores of the classes, N×K: a row a sentence of the batch, or a row a word."""
+        states = encode(self.encoder, batch)
+        vectors = word_vectors(states, batch) if self.of_words else sentence_vectors(states, batch, self.padding)
+        return self.classifier(vectors)
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """What a frozen encoder makes of a split, on the CPU: of sentences N×C, and of the words of each, W×C."""
+
+    sentences: Tensor
+    words: list[Tensor]
+
+
+@torch.inference_mode()
+def vectors_of(
+    encoder: nn.Module,
+    sentences: Sentences,
+    dictionary: Dictionary,
+    max_tokens: int,
+    device: torch.device,
+    progress: Callable[[int, str], None],
+) -> Vectors:
+    """Run the encoder over a split, once. progress: called after each batch with 0 and what to say."""
+    encoder.eval()
+    means: list[Tensor | None] = [None] * len(sentences)
+    words: list[Tensor | None] = [None] * len(sentences)
+    done = 0
+    for batch in batches(sentences, range(len(sentences)), dictionary, max_tokens):
+        moved = batch.to(device)
+        states = encode(encoder, moved)
+        of_words = word_vectors(states, moved).cpu()
+        counts = [len(sentences.word_ends[row]) for row in batch.rows]
+        for row, mean, found in zip(
+            batch.rows, sentence_vectors(states, moved, dictionary.pad()).cpu(), of_words.split(counts), strict=True
+        ):
+            means[row], words[row] = mean, found
+        done += len(batch.rows)
+        progress(0, f"states of {sentences.split}: {done:,} of {len(sentences):,} sentences")
+    return Vectors(
+        torch.stack([mean for mean in means if mean is not None]), [found for found in words if found is not None]
+    )

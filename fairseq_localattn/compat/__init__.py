@@ -1,0 +1,1 @@
+"""Repairs of fairseq for today's PyTorch and NumPy, and checkpoints that are read without running code."""

@@ -1,0 +1,177 @@
+"""Checkpoints are data: reading one never runs code from it, and a file that holds more than data is refused.
+
+Two doors are shut. torch unpickles only the classes listed here (``weights_only=True``, torch's default since 2.6).
+And fairseq calls ``eval`` on options that it finds in a checkpoint (``adaptive_softmax_cutoff``, the layers of wav2vec,
+``wer_args`` of a criterion): all of its modules get an ``eval`` that knows literals only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import collections
+import functools
+import logging
+import operator
+import os
+import pickle
+import re
+import sys
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from fairseq import checkpoint_utils
+from fairseq.distributed import utils as distributed_utils
+from omegaconf.base import ContainerMetadata, Metadata
+from omegaconf.dictconfig import DictConfig
+from omegaconf.listconfig import ListConfig
+from omegaconf.nodes import AnyNode
+
+from ..errors import UsageError
+
+logger = logging.getLogger(__name__)
+
+_reconstruct = np.zeros(0).__reduce__()[0]  # at numpy.core.multiarray in numpy 1, at numpy._core.multiarray in numpy 2
+
+# What fairseq-train writes to a file, beyond what torch allows of itself (tensors, OrderedDict, numbers, strings).
+FILE_CLASSES: list[Any] = [
+    # cfg.model of a model that is configured by flags, as the Transformer is.
+    argparse.Namespace,
+    # The n-gram counts that --eval-bleu keeps in its meters: arrays ...
+    np.ndarray,
+    (_reconstruct, "numpy.core.multiarray._reconstruct"),
+    (_reconstruct, "numpy._core.multiarray._reconstruct"),
+    np.dtype,
+    # ... of integers, or of floats once they have been summed over processes.
+    np.dtypes.Int64DType,
+    np.dtypes.Float64DType,
+]
+
+# What rank 0 sends to the other processes on a resume: the same, with cfg made into an omegaconf object by then and the
+# tensors replaced by placeholders. Allowed during the broadcast only; in a file these classes are refused.
+BROADCAST_CLASSES: list[Any] = [
+    distributed_utils._TensorPlaceholder,
+    DictConfig,
+    ListConfig,
+    AnyNode,
+    # The bookkeeping of omegaconf's nodes, and what its fields refer to: the types of keys and elements, and a cache.
+    ContainerMetadata,
+    Metadata,
+    typing.Any,
+    dict,
+    list,
+    int,
+    collections.defaultdict,
+]
+
+OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+
+
+class CheckpointError(UsageError):
+    """A checkpoint was not loaded. The message is one line: which file, what is wrong with it, what to do."""
+
+
+def literal_eval(expression: str) -> Any:
+    """Value of a Python literal, or of literals joined by + - * / as in fconv's ``[(512, 3)] * 20``.
+
+    Raises TypeError for what is not a string, as ``eval`` does, and CheckpointError for any other expression.
+    """
+    if not isinstance(expression, str):
+        raise TypeError(f"eval() arg 1 must be a string, not {type(expression).__name__}")
+
+    def value(node: ast.expr) -> Any:
+        if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
+            return OPERATORS[type(node.op)](value(node.left), value(node.right))
+        return ast.literal_eval(node)
+
+    try:
+        return value(ast.parse(expression.strip(), mode="eval").body)
+    except (ValueError, SyntaxError, TypeError, ArithmeticError, RecursionError, MemoryError) as error:
+        raise CheckpointError(
+            f"fairseq_localattn: refused to evaluate the option {expression[:200]!r}: it is not a number, a list or "
+            "another literal. If it is from a checkpoint, fairseq-train did not write that file; else correct it"
+        ) from error
+
+
+def forbid_unsafe_loading() -> None:
+    """Make sure that torch.load keeps its safe default: drop the variable that would turn it off for all of fairseq."""
+    if os.environ.pop("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", None) is not None:
+        logger.warning("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD is ignored: checkpoints are data, and are read as data")
+
+
+def forbid_code_in_options() -> None:
+    """Replace ``eval`` in all of fairseq. Importing fairseq imports every module of it that calls eval, wherever an
+    option ends up (models, criterions, optimizers, data), so that none needs to be named; the tests check that.
+    """
+    for name, module in list(sys.modules.items()):
+        if name.startswith("fairseq."):
+            vars(module)["eval"] = literal_eval
+
+
+def foreign_classes(path: str, error: Exception) -> list[str]:
+    """Names of the classes and functions in the checkpoint at ``path`` that are not allowed; empty if there are none.
+
+    ``error`` is what torch.load said: it names the first one only, but does so for torch's older file format too.
+    """
+    try:
+        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+    except Exception:  # not a zip file, or a damaged one
+        names = []
+    return sorted(names) or re.findall(r"(?:GLOBAL |got <class ')([\w.]+)", str(error))[:1]
+
+
+def _explain(path: str, error: Exception) -> CheckpointError:
+    foreign = foreign_classes(path, error) if isinstance(error, pickle.UnpicklingError) else []
+    if foreign:
+        return CheckpointError(
+            f"fairseq_localattn: refused to load {path}: it holds {', '.join(foreign)}, which fairseq's checkpoints do "
+            "not; nothing of it was run. Use a checkpoint that fairseq-train wrote"
+        )
+    detail = " ".join(str(error).split())[:160] or "no more is known"
+    return CheckpointError(
+        f"fairseq_localattn: cannot load {path}: the file is damaged, cut short or no checkpoint of fairseq's "
+        f"({type(error).__name__}: {detail}). Use another checkpoint of the same run, or train again"
+    )
+
+
+def _guarded(load: Callable[..., Any]) -> Callable[..., Any]:
+    """``load(path, ...)`` of fairseq's that raises CheckpointError, with one clear line, for an unusable file."""
+
+    @functools.wraps(load)
+    def guarded(path: str, *args: Any, **kwargs: Any) -> Any:
+        forbid_unsafe_loading()
+        try:
+            return load(path, *args, **kwargs)
+        except (OSError, MemoryError, UsageError):
+            raise  # says itself what is wrong, and it is not what the file holds
+        except Exception as error:
+            raise _explain(path, error) from error
+
+    return guarded
+
+
+def _allowing_broadcast(broadcast: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(broadcast)
+    def allowing(*args: Any, **kwargs: Any) -> Any:
+        with torch.serialization.safe_globals(BROADCAST_CLASSES):
+            return broadcast(*args, **kwargs)
+
+    return allowing
+
+
+def protect() -> None:
+    """Install all of the above in torch and fairseq. To be called once."""
+    forbid_unsafe_loading()
+    torch.serialization.add_safe_globals(FILE_CLASSES)
+    checkpoint_utils.load_checkpoint_to_cpu = _guarded(checkpoint_utils.load_checkpoint_to_cpu)
+    checkpoint_utils.load_ema_from_checkpoint = _guarded(checkpoint_utils.load_ema_from_checkpoint)
+    distributed_utils._broadcast_object_slow = _allowing_broadcast(distributed_utils._broadcast_object_slow)
+    forbid_code_in_options()

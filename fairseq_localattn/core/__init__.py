@@ -1,0 +1,1 @@
+"""LocalAttention, the forward pass that every mechanism shares; attention in bands; the state of decoding."""

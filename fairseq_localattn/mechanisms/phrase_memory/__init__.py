@@ -1,0 +1,1 @@
+"""From the words of a sentence to vectors of its phrases: partitions, composition, recurrent networks."""

@@ -1,0 +1,1 @@
+"""Layers and encoders that differ from fairseq's in more than their attention."""

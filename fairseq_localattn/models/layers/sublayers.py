@@ -1,0 +1,230 @@
+"""Layers of sublayers in a chosen order, such as ``dman,san,ffn`` (MAN, Fan et al. 2021, Section 2.5 and Table 3).
+
+Each sublayer has its own residual connection, dropout and layer norm, before or after as fairseq's
+``--{encoder,decoder}-normalize-before`` says. In a decoder, cross-attention follows the last self-attention sublayer.
+
+The modules that fairseq's layers have keep their names, so that weights of a plain Transformer find their place: the
+last ``san`` (the last attention, in an order without ``san``) is ``self_attn``, and the last ``ffn`` is ``fc1``,
+``fc2`` and ``final_layer_norm``. Further sublayers are named by their kind, from the second on with a number (``dman``,
+``dman2``, ``ffn``), each with its ``…_layer_norm``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from fairseq.models.transformer import TransformerConfig
+from fairseq.modules import LayerNorm
+from torch import Tensor, nn
+
+from ...core.attention import IncrementalState, LocalAttention
+from ...errors import UsageError
+from ..base import Attentions, MakeAttention
+from ..placement import Placement
+from ..transformer import LocalDecoderLayer, LocalEncoderLayer
+
+ATTENTIONS = ("dman", "sman", "san")
+ORDINARY = ("san", "ffn")
+Order = tuple[str, ...]
+
+
+class NamedSublayer(NamedTuple):
+    """One sublayer: its kind, and the names of its module and of its layer norm in the layer."""
+
+    kind: str
+    name: str
+    norm: str
+
+
+def parse_order(text: str, flag: str) -> Order:
+    """The sublayers of a layer from ``dman,san,ffn``.
+
+    Raises UsageError, naming ``flag``, for an unknown sublayer, and for an order without self-attention or without ffn.
+    """
+    order = tuple(part.strip().lower() for part in text.split(","))
+    for kind in order:
+        if kind not in (*ATTENTIONS, "ffn"):
+            raise UsageError(f"{flag} {text}: unknown sublayer {kind!r}; choose from {', '.join(ATTENTIONS)}, ffn")
+    if not set(order) & set(ATTENTIONS):
+        raise UsageError(f"{flag} {text}: no word would see another; the order needs san, dman or sman")
+    if "ffn" not in order:
+        raise UsageError(f"{flag} {text}: the order needs ffn, the feed-forward network, at least once")
+    return order
+
+
+def core_index(order: Order) -> tuple[int, int]:
+    """The places in ``order`` of the sublayers with fairseq's names: self-attention, and feed-forward network."""
+    wanted = ("san",) if "san" in order else ATTENTIONS
+    attention = max(place for place, kind in enumerate(order) if kind in wanted)
+    return attention, max(place for place, kind in enumerate(order) if kind == "ffn")
+
+
+def named_sublayers(order: Order) -> list[NamedSublayer]:
+    """The sublayers with the names of their modules."""
+    attention, ffn = core_index(order)
+    found: list[NamedSublayer] = []
+    for place, kind in enumerate(order):
+        if place == attention:
+            found.append(NamedSublayer(kind, "self_attn", "self_attn_layer_norm"))
+        elif place == ffn:
+            found.append(NamedSublayer(kind, "", "final_layer_norm"))  # fc1 and fc2 of the layer itself
+        else:
+            number = 1 + sum(other.name.rstrip("0123456789") == kind for other in found)
+            name = kind if number == 1 else f"{kind}{number}"
+            found.append(NamedSublayer(kind, name, f"{name}_layer_norm"))
+    return found
+
+
+class OrderedAttentions(Attentions):
+    """Attentions of layers whose sublayers stand in the order of their stack where the variant is placed."""
+
+    def __init__(self, make_variant: MakeAttention, placement: Placement, orders: Mapping[str, Order]) -> None:
+        super().__init__(make_variant, placement)
+        self.orders = orders
+
+    def order(self, site: str, layer: int) -> Order:
+        """The sublayers of a layer; those of fairseq where the variant is not placed."""
+        return self.orders[site] if self.placement.has(site, layer) else ORDINARY
+
+    def make(self, site: str, layer: int, kind: str | None = None, **kwargs: Any) -> LocalAttention:
+        """``kind``: of a further sublayer; without it, the one that is ``self_attn``, or cross-attention."""
+        if kind is None:
+            order = ORDINARY if site == "cross" else self.order(site, layer)
+            kind = order[core_index(order)[0]]
+        return self.make_variant(site, kind=kind, **kwargs)
+
+
+class _OrderedLayer(nn.Module):
+    """What the layers of both stacks share; mixed in before fairseq's layer."""
+
+    def add_sublayers(self: Any, order: Order, site: str, ffn_dim: int, cfg: TransformerConfig) -> None:
+        """Make the modules that fairseq's layer lacks."""
+        self.order, self.sublayers = order, named_sublayers(order)
+        quantize = (self.quant_noise, self.quant_noise_block_size)
+        for sublayer in self.sublayers:
+            if hasattr(self, sublayer.norm):
+                continue
+            if sublayer.kind == "ffn":
+                first = self.build_fc1(self.embed_dim, ffn_dim, *quantize)
+                second = self.build_fc2(ffn_dim, self.embed_dim, *quantize)
+                module: nn.Module = nn.ModuleDict({"fc1": first, "fc2": second})
+            else:
+                module = self.build_attention(site, kind=sublayer.kind, embed_dim=self.embed_dim, self_attention=True)
+            self.add_module(sublayer.name, module)
+            self.add_module(sublayer.norm, LayerNorm(self.embed_dim, export=cfg.export))
+
+    def run_sublayer(
+        self: Any,
+        sublayer: NamedSublayer,
+        x: Tensor,
+        attend: Callable[[nn.Module, Tensor], tuple[Tensor, Tensor | None]],
+    ) -> Tensor:
+        """One self-attention or feed-forward sublayer of x, T×B×C; ``attend(module, x)`` calls an attention."""
+        if sublayer.kind != "ffn":
+            attention = getattr(self, sublayer.name)
+            return self.residual(sublayer.norm, x, lambda y: attend(attention, y)[0])
+        networks = getattr(self, sublayer.name) if sublayer.name else {"fc1": self.fc1, "fc2": self.fc2}
+
+        def feed_forward(y: Tensor) -> Tensor:
+            y = self.activation_dropout_module(self.activation_fn(networks["fc1"](y)))
+            return networks["fc2"](y)
+
+        return self.residual(sublayer.norm, x, feed_forward)
+
+    def residual(self: Any, norm_name: str, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """``function`` of x (T×B×C) with dropout, residual connection, and layer norm before or after."""
+        norm = getattr(self, norm_name)
+        y = function(norm(x) if self.normalize_before else x)
+        y = self.residual_connection(self.dropout_module(y), x)
+        return y if self.normalize_before else norm(y)
+
+
+class OrderedEncoderLayer(_OrderedLayer, LocalEncoderLayer):
+    """fairseq's encoder layer with sublayers in any order; in fairseq's own order it runs fairseq's forward."""
+
+    def __init__(
+        self, cfg: TransformerConfig, attentions: OrderedAttentions, layer: int, return_fc: bool = False
+    ) -> None:
+        super().__init__(cfg, attentions, layer, return_fc)
+        if return_fc and attentions.order("encoder", layer) != ORDINARY:
+            raise UsageError("return_fc asks for the output of the one feed-forward network of fairseq's own order")
+        self.add_sublayers(attentions.order("encoder", layer), "encoder", cfg.encoder.ffn_embed_dim, cfg)
+
+    def forward(self, x: Tensor, encoder_padding_mask: Tensor | None, attn_mask: Tensor | None = None) -> Any:
+        """x: T×B×C; ``encoder_padding_mask``: B×T, True = padding; ``attn_mask``: T×T, true or 1 = hidden."""
+        if self.order == ORDINARY:
+            return super().forward(x, encoder_padding_mask, attn_mask)
+        mask = None if attn_mask is None else attn_mask.to(torch.bool)
+
+        def attend(module: nn.Module, y: Tensor) -> tuple[Tensor, Tensor | None]:
+            return module(y, y, y, key_padding_mask=encoder_padding_mask, need_weights=False, attn_mask=mask)
+
+        for sublayer in self.sublayers:
+            x = self.run_sublayer(sublayer, x, attend)
+        return x
+
+
+class OrderedDecoderLayer(_OrderedLayer, LocalDecoderLayer):
+    """fairseq's decoder layer with sublayers in any order; in fairseq's own order it runs fairseq's forward."""
+
+    def __init__(
+        self, cfg: TransformerConfig, attentions: OrderedAttentions, layer: int, no_encoder_attn: bool
+    ) -> None:
+        super().__init__(cfg, attentions, layer, no_encoder_attn)
+        self.add_sublayers(attentions.order("decoder", layer), "decoder", cfg.decoder.ffn_embed_dim, cfg)
+        self.last_attention = max(i for i, sublayer in enumerate(self.sublayers) if sublayer.kind != "ffn")
+
+    def forward(
+        self,
+        x: Tensor,
+        encoder_out: Tensor | None = None,
+        encoder_padding_mask: Tensor | None = None,
+        incremental_state: IncrementalState | None = None,
+        self_attn_mask: Tensor | None = None,
+        self_attn_padding_mask: Tensor | None = None,
+        need_attn: bool = False,
+        need_head_weights: bool = False,
+        **more: Any,
+    ) -> tuple[Tensor, Tensor | None, None]:
+        """As fairseq's: x is T×B×C, the padding masks B×S and B×T with True = padding, ``self_attn_mask`` T×T.
+
+        Returns x and, when asked for, the cross-attention's weights: B×T×S, or H×B×T×S with ``need_head_weights``. What
+        fairseq's export to ONNX passes in besides (``more``) is refused with UsageError.
+        """
+        if self.order == ORDINARY:
+            masks = {"self_attn_mask": self_attn_mask, "self_attn_padding_mask": self_attn_padding_mask}
+            need = {"need_attn": need_attn, "need_head_weights": need_head_weights}
+            return super().forward(x, encoder_out, encoder_padding_mask, incremental_state, **masks, **need, **more)
+        if any(state is not None for state in more.values()):
+            raise UsageError(
+                f"export to ONNX needs fairseq's own order of sublayers, san,ffn, not {','.join(self.order)}"
+            )
+
+        def attend(module: nn.Module, y: Tensor) -> tuple[Tensor, Tensor | None]:
+            masks = {"key_padding_mask": self_attn_padding_mask, "attn_mask": self_attn_mask}
+            return module(y, y, y, incremental_state=incremental_state, need_weights=False, **masks)
+
+        cross: Any = self.encoder_attn
+        weights: Tensor | None = None
+
+        def attend_encoder(y: Tensor) -> Tensor:
+            nonlocal weights
+            y, weights = cross(
+                query=y,
+                key=encoder_out,
+                value=encoder_out,
+                key_padding_mask=encoder_padding_mask,
+                incremental_state=incremental_state,
+                static_kv=True,
+                need_weights=need_attn or need_head_weights or (not self.training and self.need_attn),
+                need_head_weights=need_head_weights,
+            )
+            return y
+
+        for place, sublayer in enumerate(self.sublayers):
+            x = self.run_sublayer(sublayer, x, attend)
+            if place == self.last_attention and cross is not None and encoder_out is not None:
+                x = self.residual("encoder_attn_layer_norm", x, attend_encoder)
+        return x, weights, None

@@ -1,0 +1,99 @@
+"""Which implementation a model runs on: three flags of every architecture, and a log line that says it."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.modules import AdaptiveSoftmax
+from torch import nn
+
+from ..core.attention import LocalAttention
+from ..kernels.dense import IMPLEMENTATIONS, PRODUCTS_UP_TO
+from ..options import fill_defaults
+from .layers import make_efficient
+from .memory import keep_freed_memory
+
+logger = logging.getLogger(__name__)
+# What undoes the setting of bf16 products, once a model has asked for it.
+_set_back: list[Callable[[], object]] = []
+
+
+@dataclass
+class ImplementationOptions(FairseqDataclass):
+    localattn_attention: ChoiceEnum(IMPLEMENTATIONS) = field(  # type: ignore[valid-type]
+        default="auto",
+        metadata={
+            "help": "how attention is computed: products (matrix products with a backward pass of their own), sdpa "
+            f"(torch's scaled_dot_product_attention), or auto: on a CPU products up to {PRODUCTS_UP_TO} keys, inside "
+            "of bands, with dropout and with learned masks; else sdpa"
+        },
+    )
+    localattn_cpu_matmul: ChoiceEnum(("fp32", "bf16")) = field(  # type: ignore[valid-type]
+        default="fp32",
+        metadata={
+            "help": "matrix products of fp32 on a CPU: bf16 rounds their factors to bfloat16 where the CPU has "
+            "products of it, and sums in fp32; for the whole process"
+        },
+    )
+    localattn_loss: ChoiceEnum(("auto", "fairseq")) = field(  # type: ignore[valid-type]
+        default="auto",
+        metadata={
+            "help": "how label-smoothed cross-entropy is computed: fairseq (as there), or auto: in training on a CPU "
+            "in fp32 in the place of the logits; else as in fairseq"
+        },
+    )
+
+
+def prepare(model: nn.Module, args: Any) -> None:
+    """Make a model run as its flags in ``args`` say, and say in the log how it does."""
+    fill_defaults(args, ImplementationOptions)  # a checkpoint of an older version lacks them
+    make_efficient(model)
+    attentions = [module for module in model.modules() if isinstance(module, LocalAttention)]
+    for attention in attentions:
+        attention.implementation = str(args.localattn_attention)
+    in_place = str(args.localattn_loss) == "auto" and _softmax_is_fairseqs(model)
+    model.loss_in_place = in_place  # type: ignore[assignment]  # read by criterions/label_smoothed.py
+    kinds = Counter(attention.kind for attention in attentions)
+    found = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    cpu = f"; on a CPU: {_products_of_cpu(str(args.localattn_cpu_matmul))} matrix products"
+    cpu += f", label-smoothed loss {'of fp32 in the place of logits' if in_place else 'as in fairseq'}"
+    memory = "" if torch.cuda.is_available() else f", allocator: {keep_freed_memory()}"
+    logger.info(f"attention: {found}; implementation: {args.localattn_attention}{cpu}{memory}")
+
+
+def _softmax_is_fairseqs(model: nn.Module) -> bool:
+    """Whether a model's probabilities are the softmax of its logits: not with an adaptive one, or one of its own."""
+    if any(isinstance(module, AdaptiveSoftmax) for module in model.modules()):
+        return False
+    methods = (
+        getattr(type(part), name, None)
+        for part in (model, getattr(model, "decoder", model))
+        for name in ("get_normalized_probs", "get_normalized_probs_scriptable")
+    )
+    return all(method is not None and method.__module__.startswith("fairseq.models.") for method in methods)
+
+
+def _products_of_cpu(asked: str) -> str:
+    """Set their precision. Returns what is in force: a CPU without bf16 takes fp32, the more exact one."""
+    if asked == "fp32":
+        while _set_back:  # what another model of this process has asked for
+            _set_back.pop()()
+        return asked
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        logger.warning("--localattn-cpu-matmul bf16: this CPU has no products of bfloat16, so they are in fp32")
+        return "fp32"
+    if _set_back:
+        return asked
+    if hasattr(torch.backends.mkldnn, "matmul"):
+        products, before = torch.backends.mkldnn.matmul, torch._C._get_fp32_precision_getter("mkldnn", "matmul")
+        _set_back.append(lambda: setattr(products, "fp32_precision", before))
+        products.fp32_precision = "bf16"
+    else:  # torch before 2.9
+        precision = torch.get_float32_matmul_precision()
+        _set_back.append(lambda: torch.set_float32_matmul_precision(precision))
+        torch.set_float32_matmul_precision("medium")
+    return asked

@@ -1,0 +1,1 @@
+"""The engine behind the commands of scripts/: recipes, data, runs, measures, plans and reports."""

@@ -1,0 +1,1 @@
+"""Corpora of recipes, prepared by the scripts of data-prep/."""

@@ -1,0 +1,1 @@
+"""Tables planned and carried out."""

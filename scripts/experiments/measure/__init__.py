@@ -1,0 +1,1 @@
+"""Scores of outputs: BLEU, ROUGE, accuracy, perplexity, significance."""

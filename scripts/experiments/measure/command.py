@@ -1,0 +1,189 @@
+"""Scores what a model has written: BLEU, ROUGE, accuracy, perplexity; against a baseline's output too.
+
+    python scripts/score.py GENERATE.txt --reference raw/test.en [--target en] [--tokenised tok/test.en]
+                            [--bpe subword_nmt|sentencepiece|wordpiece|none] [--lowercase] [--by-length [--source FILE]]
+    python scripts/score.py GENERATE.txt --reference raw/test.en.ref0 --reference raw/test.en.ref1 ... \\
+                            [--tokenised tok/test.en.ref0 ...] [--reference-length closest|shortest]
+    python scripts/score.py GENERATE.txt --metric rouge --reference tok/test.summary --bpe wordpiece [--scorer python]
+    python scripts/score.py --metric lead3 --source raw/test.article.sentences --reference tok/test.summary
+    python scripts/score.py PREDICTIONS --metric accuracy        what analysis/accuracy.py --predictions has written
+    python scripts/score.py LOG --metric perplexity              the log of fairseq-eval-lm
+
+BLEU is sacreBLEU on detokenised text against the raw reference, with its signature (tokeniser 13a; zh, ja: their own).
+With --tokenised comes BLEU on the tokens as they are (as multi-bleu.perl counts), with --target de also after compound
+splitting. --by-length: BLEU by the words of the source. --baseline tests against another system: BLEU and ROUGE by
+paired bootstrap, accuracy by McNemar's test. An output in which a sentence is missing or comes twice is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from experiments.measure.bleu import REFERENCE_LENGTHS, Bleu, paired_bootstrap, sacre_bleu
+from experiments.measure.bootstrap import SAMPLES, Significance, seed
+from experiments.measure.generated import BPE_KINDS, ScoreError, detokenise, read_generated, read_lines, remove_bpe
+from experiments.measure.predictions import accuracy, perplexity, read_perplexity
+from experiments.measure.rouge import SCORERS
+from experiments.measure.scoring import Measurement, Report, TestSet, lead3, score_output, summarization, translation
+
+# What other scripts may ask this one for.
+__all__ = [
+    "BPE_KINDS", "Bleu", "Measurement", "Report", "ScoreError", "Significance", "TestSet", "detokenise", "lead3",
+    "paired_bootstrap", "read_generated", "read_lines", "remove_bpe", "sacre_bleu", "score_output", "summarization",
+    "translation",
+]  # fmt: skip
+
+NAMES = {
+    "sacrebleu": "BLEU",
+    "tokenised_bleu": "tokenised BLEU",
+    "multi_bleu": "tokenised BLEU",
+    "compound_bleu": "tokenised BLEU, compounds split",
+    "rouge1": "ROUGE-1",
+    "rouge2": "ROUGE-2",
+    "rougeL": "ROUGE-L",
+    "rouge_avg": "ROUGE, mean of the three",
+}
+Facts = dict[str, Any]  # for JSON; "measurements" is what as_text() shows
+
+
+def _bleu(args: argparse.Namespace) -> Facts:
+    tokenised = args.tokenised or [None]
+    test = TestSet(
+        args.reference[0], args.target, args.bpe, args.lowercase, tokenised[0],
+        tuple(args.reference[1:]), tuple(tokenised[1:]), args.reference_length, args.source,
+    )  # fmt: skip
+    found = translation(args.output, test, args.baseline, args.by_length)
+    by_name = {measured.metric: measured for measured in found}
+    first, tokens = by_name["sacrebleu"], by_name.get("tokenised_bleu") or by_name.get("multi_bleu")
+    facts: Facts = {"output": args.output, "sentences": len(test.raw()), "bleu": _as_bleu(first)}
+    facts["tokenised"] = tokens and _as_bleu(tokens)
+    facts["baseline"] = facts["significance"] = None
+    if first.difference is not None:
+        facts["baseline"] = {"score": first.score - first.difference, "signature": first.signature}
+        signature = f"{first.signature}|{_drawn()}"
+        facts["significance"] = asdict(Significance(first.p_value or 0.0, first.difference, signature))
+    return {**facts, "measurements": found}
+
+
+def _as_bleu(measured: Measurement) -> dict[str, Any]:
+    return {"score": measured.score, "signature": measured.signature}
+
+
+def _rouge(args: argparse.Namespace) -> Facts:
+    found = summarization(args.output, args.reference[0], args.bpe, args.baseline, args.scorer)
+    return {"output": args.output, "measurements": found}
+
+
+def _lead3(args: argparse.Namespace) -> Facts:
+    return {"output": str(args.source), "measurements": lead3(args.source, args.reference[0], args.scorer)}
+
+
+def _accuracy(args: argparse.Namespace) -> Facts:
+    found = accuracy(Path(args.output), args.baseline and Path(args.baseline))
+    signature = f"95% interval {found.low:.2f} to {found.high:.2f}, {found.sentences} sentences"
+    measured = Measurement("accuracy", found.score, signature, found.difference, found.p_value)
+    return {"output": args.output, **asdict(found), "measurements": [measured]}
+
+
+def _perplexity(args: argparse.Namespace) -> Facts:
+    facts = read_perplexity(Path(args.output))
+    difference = args.baseline and perplexity(facts) - perplexity(read_perplexity(Path(args.baseline)))
+    signature = f"loss {facts['loss']:.4f} bits, {facts['tokens']} tokens"
+    measured = Measurement("perplexity", perplexity(facts), signature, difference)
+    return {"output": args.output, **facts, "measurements": [measured]}
+
+
+OF_BLEU = {"target", "tokenised", "bpe", "lowercase", "by_length", "source", "reference_length", "baseline"}
+# Metric -> what counts, the arguments that it needs, and those that it may have beside these.
+METRICS: dict[str, tuple[Callable[[argparse.Namespace], Facts], set[str], set[str]]] = {
+    "bleu": (_bleu, {"output", "reference"}, OF_BLEU),
+    "rouge": (_rouge, {"output", "reference"}, {"bpe", "scorer", "baseline"}),
+    "lead3": (_lead3, {"source", "reference"}, {"scorer"}),
+    "accuracy": (_accuracy, {"output"}, {"baseline"}),
+    "perplexity": (_perplexity, {"output"}, {"baseline"}),
+}
+
+
+def check(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Raise ScoreError where an argument is missing, or would change nothing."""
+    _, needed, allowed = METRICS[args.metric]
+    given = {name for name, value in vars(args).items() if value != parser.get_default(name)} - {"metric", "json"}
+    for name in sorted(needed - given):
+        raise ScoreError(f"--metric {args.metric} needs {_flag(name)}")
+    for name in sorted(given - needed - allowed):
+        raise ScoreError(f"{_flag(name)} changes nothing with --metric {args.metric}")
+    if args.metric != "bleu" and len(args.reference or []) > 1:
+        raise ScoreError(f"--metric {args.metric} takes one --reference")
+    if args.source and args.metric == "bleu" and not args.by_length:
+        raise ScoreError("--source changes nothing without --by-length")
+
+
+def _flag(name: str) -> str:
+    return "OUTPUT, the file to score" if name == "output" else f"--{name.replace('_', '-')}"
+
+
+def as_text(facts: Facts) -> str:
+    """The measurements as lines for reading."""
+    lines = [facts["output"] + (f": {facts['sentences']} sentences" if "sentences" in facts else "")]
+    for measured in facts["measurements"]:
+        name = NAMES.get(measured.metric, measured.metric)
+        lines.append(f"{name} {measured.score:.2f}  {measured.signature}")
+        if measured.difference is not None:
+            tested = "" if measured.p_value is None else f", p = {measured.p_value:.4f} by {_test_of(measured.metric)}"
+            lines.append(f"    against the baseline: {measured.difference:+.2f}{tested}")
+    return "\n".join(lines)
+
+
+def _test_of(metric: str) -> str:
+    return "McNemar's test" if metric == "accuracy" else f"paired bootstrap ({_drawn()})"
+
+
+def _drawn() -> str:
+    """How the bootstrap drew, in sacreBLEU's words."""
+    return f"bs:{SAMPLES}|seed:{str(seed()).lower()}"
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Scores what a model has written")
+    parser.add_argument(
+        "output", nargs="?", help="fairseq-generate's output; accuracy: predictions; perplexity: the log"
+    )
+    parser.add_argument("--metric", choices=METRICS, default="bleu", help="default: bleu")
+    parser.add_argument(
+        "--reference", type=Path, action="append", help="raw reference, one sentence a line; or several"
+    )
+    parser.add_argument("--target", default="en", help="language of the reference, for detokenisation (default: en)")
+    parser.add_argument("--baseline", help="output of the system to test against")
+    parser.add_argument("--tokenised", type=Path, action="append", help="tokenised references: tokenised BLEU as well")
+    parser.add_argument("--reference-length", choices=REFERENCE_LENGTHS, default="closest",
+                        help="which of several references the brevity penalty looks at (default: closest)")  # fmt: skip
+    parser.add_argument("--bpe", choices=BPE_KINDS, default="subword_nmt", help="default: subword_nmt")
+    parser.add_argument("--lowercase", action="store_true", help="compare without case")
+    parser.add_argument("--by-length", action="store_true", help="BLEU by the number of source words as well")
+    parser.add_argument("--source", type=Path, help="lead3: the articles; by length: sources with words apart")
+    parser.add_argument("--scorer", choices=SCORERS, default="python", help="of ROUGE (default: python)")
+    parser.add_argument("--json", action="store_true")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = make_parser()
+    args = parser.parse_args(argv)
+    logging.disable(logging.INFO)  # of fairseq
+    try:
+        check(args, parser)
+        facts = METRICS[args.metric][0](args)
+    except ScoreError as error:
+        print(f"score: {error}", file=sys.stderr)
+        return 2
+    if args.json:
+        facts["measurements"] = [asdict(measured) for measured in facts["measurements"]]
+    print(json.dumps(facts, indent=2) if args.json else as_text(facts))
+    return 0

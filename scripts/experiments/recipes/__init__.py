@@ -1,0 +1,1 @@
+"""Recipes: YAML files read, checked and expanded into flags of fairseq."""

@@ -1,0 +1,1 @@
+"""Results as CSV files and as Markdown pages."""

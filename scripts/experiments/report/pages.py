@@ -1,0 +1,173 @@
+"""Makes the tables of README.md and results/*.md from the CSV files of results/ and the recipes of configs/.
+
+    python results/make_tables.py            # rewrites the tables in place
+    python results/make_tables.py --check    # says which differ, and exits with 1
+
+A table stands between two lines, and nothing else of a page is touched:
+
+    <!-- table NAME -->
+    <!-- end of table NAME -->
+
+NAME is that of a comparison (multi30k_cpu: results/multi30k_cpu.csv), `summary` (all comparisons), a paper (man: all
+its tables, measured or not), one of its tables (man/table1), probing/NAME or locality/NAME.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.recipes.recipe import ROOT, RecipeError, nearest
+from experiments.report.analysis import locality_table, probing_table
+from experiments.report.comparisons import comparison_table, measured_comparisons, recipe_path, summary_table
+from experiments.report.csv_lines import TableError
+from experiments.report.papers import all_tables, papers, table_of_paper, tables_of
+
+MARKER = re.compile(r"<!-- (?P<end>end of )?table (?P<name>\S+) -->")
+ANALYSES = {"probing": probing_table, "locality": locality_table}
+
+
+@dataclass(frozen=True)
+class Block:
+    """A table on a page: its text is that of the lines between `first` and `last`, counted from 0, its markers'."""
+
+    name: str
+    first: int
+    last: int
+
+
+def pages(root: Path) -> list[Path]:
+    """The pages that may have tables."""
+    return [path for path in (root / "README.md", *sorted((root / "results").glob("*.md"))) if path.is_file()]
+
+
+def blocks_of(page: Path, lines: list[str]) -> list[Block]:
+    """The tables of a page. TableError where a marker lacks its other half, or looks like one and is none."""
+    blocks: list[Block] = []
+    begun: tuple[str, int] | None = None
+    for i, line in enumerate(lines):
+        found = MARKER.fullmatch(line.rstrip())
+        if found is None:
+            if re.match(r"\s*<!--.*\btable\b", line):
+                raise TableError(
+                    f"{page}:{i + 1}: not a marker: write '<!-- table NAME -->', from the line's beginning"
+                )
+            continue
+        name = found["name"]
+        if not found["end"]:
+            if begun is not None:
+                raise TableError(f"{page}:{i + 1}: table {name} begins before '<!-- end of table {begun[0]} -->'")
+            begun = (name, i)
+        elif begun is None or begun[0] != name:
+            raise TableError(f"{page}:{i + 1}: table {name} ends here, but does not begin before")
+        else:
+            blocks.append(Block(name, begun[1], i))
+            begun = None
+    if begun is not None:
+        raise TableError(f"{page}:{begun[1] + 1}: table {begun[0]} has no line '<!-- end of table {begun[0]} -->'")
+    return blocks
+
+
+def table(root: Path, name: str, where: str) -> str:
+    """The text of a table. TableError where there is none of that name, at `where`."""
+    known = names(root)
+    if name not in known:
+        raise TableError(f"{where}: there is no table {name!r}{nearest(name, known)}")
+    kind, _, rest = name.partition("/")
+    if name == "summary":
+        return summary_table(root)
+    if kind in ANALYSES:
+        return ANALYSES[kind](root, rest)
+    if recipe_path(root, name).is_file():
+        return comparison_table(root, name)
+    return table_of_paper(root, kind, rest) if rest else all_tables(root, kind)
+
+
+def names(root: Path) -> list[str]:
+    """All tables that can be asked for. (A comparison without a CSV is one too: its error says what is missing.)"""
+    found = ["summary", *(path.stem for path in recipe_path(root, "x").parent.glob("*.yaml"))]
+    for paper in papers(root):
+        found += [paper, *(f"{paper}/{table}" for table in tables_of(root, paper))]
+    for kind in ANALYSES:
+        found += [f"{kind}/{path.stem}" for path in (root / "results" / kind).glob("*.csv")]
+    return found
+
+
+def needed(root: Path) -> dict[str, str]:
+    """The tables that must stand on some page, and where their rows are. TableError for results without recipes.
+
+    They are those of the papers, and of what else has been measured.
+    """
+    found = {name: f"{root / 'results' / name}.csv" for name in measured_comparisons(root)}
+    for paper in papers(root):
+        for path in sorted((root / "results" / paper).glob("*.csv")):
+            if path.stem not in tables_of(root, paper):
+                raise TableError(f"{path}: configs/{paper} has no rows of {path.stem}")
+        for table in tables_of(root, paper):
+            found[f"{paper}/{table}"] = f"{root / 'configs' / paper / table}_*.yaml"
+    for kind in ANALYSES:
+        found |= {f"{kind}/{path.stem}": str(path) for path in sorted((root / "results" / kind).glob("*.csv"))}
+    return found
+
+
+def renew(root: Path, page: Path) -> tuple[str, list[str], list[str]]:
+    """A page's text with its tables as they should be, the names of its tables, and 'file:line: table' that differ."""
+    lines = page.read_text(encoding="utf-8").split("\n")
+    blocks, renewed, differ, at = blocks_of(page, lines), [], [], 0
+    for block in blocks:
+        where = f"{page}:{block.first + 1}"
+        new = ["", *table(root, block.name, where).split("\n"), ""]  # blank lines: else Markdown takes it for text
+        old = lines[block.first + 1 : block.last]
+        if old != new:
+            line = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+            differ.append(f"{page}:{block.first + 2 + line}: table {block.name}")
+        renewed += [*lines[at : block.first + 1], *new]
+        at = block.last
+    return "\n".join([*renewed, *lines[at:]]), [block.name for block in blocks], differ
+
+
+def make(root: Path, check: bool) -> int:
+    """Renews all pages, or says what differs. All tables are made before the first page is written."""
+    texts: dict[Path, str] = {}
+    shown: list[str] = []
+    differ: list[str] = []
+    for page in pages(root):
+        text, found, wrong = renew(root, page)
+        shown += found
+        differ += wrong
+        if wrong:
+            texts[page] = text
+    for name, where in needed(root).items():
+        if name not in shown and name.partition("/")[0] not in shown:
+            raise TableError(f"{where}: no page has it: put its two markers, table {name}, into results/README.md")
+    if check:
+        for place in differ:
+            print(f"make_tables: {place} is not what the results say: python results/make_tables.py", file=sys.stderr)
+        return 1 if differ else 0
+    for page, text in texts.items():
+        _write(page, text)
+    renewed = ", ".join(place.rpartition(": table ")[2] for place in differ)
+    print(f"{len(differ)} of {len(shown)} tables renewed{renewed and ': '}{renewed}")
+    return 0
+
+
+def _write(page: Path, text: str) -> None:
+    """Replaces a page as a whole."""
+    half = page.with_name(page.name + ".part")
+    half.write_text(text, encoding="utf-8")
+    os.replace(half, page)
+
+
+def main(argv: list[str] | None = None, root: Path = ROOT) -> int:
+    parser = argparse.ArgumentParser(prog="make_tables", description="Makes the READMEs' tables from results/*.csv")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where a table differs")
+    args = parser.parse_args(argv)
+    try:
+        return make(root, args.check)
+    except (TableError, RecipeError, OSError) as error:
+        print(f"make_tables: error: {error}", file=sys.stderr)
+        return 2

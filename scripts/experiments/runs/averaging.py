@@ -1,0 +1,244 @@
+"""Averages the parameters of checkpoints of one training into a checkpoint that fairseq-generate reads.
+
+    python scripts/average.py FOLDER --last 5 --output averaged.pt           the last by updates: checkpoint_E_U.pt
+    python scripts/average.py FOLDER --last-epochs 5 --output averaged.pt    the last by epochs: checkpointE.pt
+    python scripts/average.py FOLDER --best 5 --output averaged.pt           those of --keep-best-checkpoints
+    python scripts/average.py ONE.pt OTHER.pt ... --output averaged.pt
+
+The mean is taken in double precision and written in the parameters' own. All else is as in the last of the checkpoints
+(of the best: the very best), without the optimizer's state. Checkpoints are read as data: one that holds code is
+refused. The file is there whole or not at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import pickle
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.runs.checkpoints import whole
+
+if TYPE_CHECKING:
+    import torch
+
+# What fairseq calls them. Groups: epoch, updates; epoch; metric, value (with a digit that tells equal ones apart).
+BY_UPDATES = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")
+BY_EPOCHS = re.compile(r"checkpoint(\d+)\.pt")
+LAST = "checkpoint_last.pt"
+BEST = re.compile(r"checkpoint\.best_(.+)_(\d+\.?\d*)\.pt")
+KEPT_BY = {
+    BY_UPDATES: ("by updates (checkpoint_EPOCH_UPDATES.pt)", "--keep-interval-updates"),
+    BY_EPOCHS: ("by epochs (checkpointEPOCH.pt)", "--keep-last-epochs"),
+    BEST: ("that were the best (checkpoint.best_METRIC_VALUE.pt)", "--keep-best-checkpoints"),
+}
+
+
+class AverageError(ValueError):
+    """Checkpoints that cannot be averaged; the message is one line that names the file and what is wrong with it."""
+
+
+def select(
+    folder: Path, *, last: int | None = None, last_epochs: int | None = None, best: int | None = None
+) -> list[Path]:
+    """The checkpoints of a folder that are to be averaged: the last by updates or epochs, or the best.
+
+    One of the three numbers is given. The newest, or the very best, comes last. By updates, checkpoint_last.pt is one
+    of them where it is the newest: fairseq writes no other at the end of an epoch. Raises AverageError where there are
+    fewer.
+    """
+    if not folder.is_dir():
+        raise AverageError(f"{folder}: no such folder")
+    if best is not None:
+        return _best(folder, best)
+    if last_epochs is not None:
+        epochs = sorted((int(match[1]), match.string) for match in _matches(folder, BY_EPOCHS))
+        return _enough(folder, [name for _, name in epochs], BY_EPOCHS, last_epochs)
+    updates = sorted((int(match[2]), match.string) for match in _matches(folder, BY_UPDATES))
+    newest = folder / LAST
+    if newest.exists() and _updates(newest) > max((number for number, _ in updates), default=0):
+        updates.append((0, LAST))
+    return _enough(folder, [name for _, name in updates], BY_UPDATES, last or 0)
+
+
+def _updates(path: Path) -> int:
+    try:
+        return int(_load(path)["optimizer_history"][-1]["num_updates"])
+    except (KeyError, IndexError, TypeError):
+        raise AverageError(f"{path}: does not say after how many updates it was written") from None
+
+
+def _best(folder: Path, count: int) -> list[Path]:
+    found = [(match[1], float(match[2]), match.string) for match in _matches(folder, BEST)]
+    metrics = sorted({metric for metric, _, _ in found})
+    if len(metrics) > 1:
+        raise AverageError(f"{folder}: best checkpoints by {' and by '.join(metrics)}; name the files themselves")
+    if not found:
+        return _enough(folder, [], BEST, count)
+    cfg = _load(folder / found[0][2]).get("cfg") or {}
+    more_is_better = bool(cfg.get("checkpoint", {}).get("maximize_best_checkpoint_metric", False))
+    ranked = sorted(found, key=lambda entry: entry[1], reverse=not more_is_better)
+    return _enough(folder, [name for _, _, name in ranked], BEST, count)
+
+
+def _matches(folder: Path, pattern: re.Pattern[str]) -> list[re.Match[str]]:
+    return [match for path in sorted(folder.iterdir()) if (match := pattern.fullmatch(path.name))]
+
+
+def _enough(folder: Path, found: list[str], kind: re.Pattern[str], count: int) -> list[Path]:
+    if count < 1:
+        raise AverageError(f"{count} checkpoints cannot be averaged: at least 1")
+    if len(found) < count:
+        what, keep = KEPT_BY[kind]
+        raise AverageError(
+            f"{folder}: {len(found)} checkpoints {what}, {count} are needed; {keep} says how many are kept"
+        )
+    return [folder / name for name in found[-count:]]
+
+
+def average(paths: Sequence[Path], target: Path, say: Callable[[str], None] = lambda line: None) -> None:
+    """Writes the mean of checkpoints to `target`; `say` is told how far it is, and what was not averaged.
+
+    One checkpoint at a time is read. Integers and booleans are taken from the last checkpoint. Raises AverageError for
+    files that are missing, half, not fairseq's, or of different models.
+    """
+    _check_files(paths, target)
+    mean = _Mean()
+    for number, path in enumerate(paths, start=1):
+        state = _load(path)
+        mean.add(path, state["model"])
+        say(f"{path.name} ({number} of {len(paths)})")
+    if mean.changed:
+        say(f"not the same in all, taken from {paths[-1].name}: {', '.join(sorted(mean.changed))}")
+    mean.put_into(state["model"])
+    state.pop("last_optimizer_state", None)
+    state["extra_state"] = {**(state.get("extra_state") or {}), "averaged": [path.name for path in paths]}
+    _write(state, target)
+
+
+def _check_files(paths: Sequence[Path], target: Path) -> None:
+    real = [path.resolve() for path in paths]
+    if not real:
+        raise AverageError("no checkpoints to average")
+    if twice := [path for path, name in zip(paths, real, strict=True) if real.count(name) > 1]:
+        raise AverageError(f"{twice[0]}: is named twice")
+    if target.resolve() in real:
+        raise AverageError(f"{target}: is one of the checkpoints; write the mean to another file")
+    if not target.parent.is_dir():
+        raise AverageError(f"{target.parent}: no such folder to write to")
+    for path in paths:
+        if not path.is_file():
+            raise AverageError(f"{path}: no such file")
+
+
+class _Mean:
+    """The running sum of models, by name of the parameter, in double precision."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.sums: dict[str, torch.Tensor] = {}  # of the floating ones
+        self.others: dict[str, torch.Tensor] = {}  # the last ones
+        self.changed: set[str] = set()  # names of others that are not the same in all models
+        self.first: tuple[Path, dict[str, Any]] | None = None  # where from, and shape and kind of each parameter
+
+    def add(self, path: Path, model: dict[str, torch.Tensor]) -> None:
+        """Raises AverageError for parameters that another model does not have so, or that are no numbers."""
+        import torch
+
+        self._compare(path, {name: (tuple(value.shape), value.dtype) for name, value in model.items()})
+        self.count += 1
+        for name, value in model.items():
+            if not value.is_floating_point():
+                if name in self.others and not torch.equal(value, self.others[name]):
+                    self.changed.add(name)
+                self.others[name] = value.clone()
+            elif bool(value.isnan().any()):
+                raise AverageError(f"{path}: {name} is not a number: the training has diverged")
+            elif name in self.sums:
+                self.sums[name] += value
+            else:
+                self.sums[name] = value.double() if value.dtype != torch.double else value.clone()
+
+    def _compare(self, path: Path, parameters: dict[str, Any]) -> None:
+        if self.first is None:
+            self.first = path, parameters
+        other, expected = self.first
+        for name in sorted(expected.keys() | parameters.keys()):
+            here, there = parameters.get(name, "not there"), expected.get(name, "not there")
+            if here != there:
+                raise AverageError(f"{path}: {name} is {here}, but {there} in {other}: another model")
+
+    def put_into(self, model: dict[str, torch.Tensor]) -> None:
+        """The means in place of the parameters, in their precision. What one tensor had been stays one."""
+        import torch
+
+        one: dict[tuple[object, ...], torch.Tensor] = {}
+        for name, sum_ in self.sums.items():
+            old, new = model[name], (sum_ / self.count).to(model[name].dtype)
+            place = (old.untyped_storage().data_ptr(), old.storage_offset(), old.shape, old.stride(), old.dtype)
+            same = one.setdefault(place, new)
+            model[name] = same if torch.equal(same, new) else new
+
+
+def _load(path: Path) -> dict[str, Any]:
+    """A checkpoint of fairseq's, mapped into memory, read as data by the package's list of what it may hold."""
+    import torch
+
+    from fairseq_localattn.compat.checkpoints import foreign_classes
+
+    if not whole(path):
+        raise AverageError(f"{path}: half a file, or no checkpoint of fairseq's")
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as error:
+        names = foreign_classes(str(path), error) if isinstance(error, pickle.UnpicklingError) else []
+        if names:
+            raise AverageError(f"{path}: refused: it holds {', '.join(names)}, which no checkpoint does") from None
+        raise AverageError(f"{path}: cannot be read: {' '.join(str(error).split())[:160]}") from None
+    model = state.get("model") if isinstance(state, dict) else None
+    if not isinstance(model, dict) or not all(isinstance(value, torch.Tensor) for value in model.values()):
+        raise AverageError(f"{path}: has no model of fairseq's in it")
+    return state
+
+
+def _write(state: dict[str, Any], target: Path) -> None:
+    import torch
+
+    new = target.with_name(target.name + ".new")
+    try:
+        torch.save(state, new)
+        os.replace(new, target)
+    except (OSError, RuntimeError) as error:  # RuntimeError: torch's, for a full disk
+        raise AverageError(f"{target}: cannot be written: {' '.join(str(error).split())[:160]}") from None
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Averages the parameters of checkpoints")
+    parser.add_argument("inputs", nargs="+", type=Path, metavar="FOLDER|FILE", help="a folder, or the files themselves")
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--last", type=int, metavar="N", help="the last of the folder, by updates")
+    group.add_argument("--last-epochs", type=int, metavar="N", help="the last of the folder, by epochs")
+    group.add_argument("--best", type=int, metavar="N", help="the best of the folder, of --keep-best-checkpoints")
+    parser.add_argument("--output", required=True, type=Path, help="the file to write")
+    args = parser.parse_args(argv)
+    logging.disable(logging.INFO)  # of fairseq
+    how = {name: getattr(args, name) for name in ("last", "last_epochs", "best") if getattr(args, name) is not None}
+    try:
+        if how and len(args.inputs) > 1:
+            raise AverageError("--last, --last-epochs and --best take one folder")
+        if not how and args.inputs[0].is_dir():
+            raise AverageError(f"{args.inputs[0]}: is a folder: give --last, --last-epochs or --best")
+        paths = select(args.inputs[0], **how) if how else args.inputs
+        average(paths, args.output, lambda line: print(f"average: {line}", flush=True))
+    except AverageError as error:
+        print(f"average: error: {error}", file=sys.stderr)
+        return 2
+    print(f"average: written to {args.output}")
+    return 0

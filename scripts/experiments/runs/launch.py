@@ -1,0 +1,122 @@
+"""How a training is started: on one GPU or by torchrun on several, on one machine or more, with the recipe's batch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from experiments.recipes.recipe import ROOT, Recipe, RecipeError
+
+WORKER = ROOT / "scripts" / "train_worker.py"
+PRECISIONS = ("fp32", "fp16", "bf16")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Where one training runs.
+
+    `gpus` processes on each of `nodes` machines, of which this is number `node_rank`, that meet at `rendezvous`
+    (HOST:PORT of the first). `devices`: the GPUs of this machine that it may use (None: as the environment says).
+    `max_tokens`: the most tokens (batch_size: sentences) that a GPU holds, where that is less than the recipe's.
+    """
+
+    gpus: int = 1
+    nodes: int = 1
+    node_rank: int = 0
+    rendezvous: str = ""
+    precision: str = "fp32"
+    cpu: bool = False
+    devices: tuple[str, ...] | None = None
+    max_tokens: int | None = None
+
+    @property
+    def world(self) -> int:
+        """Processes in all."""
+        return self.gpus * self.nodes
+
+    def environment(self) -> dict[str, str]:
+        """What the training's environment has besides: the GPUs that it may use; none on a CPU."""
+        if self.cpu:
+            return {"CUDA_VISIBLE_DEVICES": ""}
+        return {} if self.devices is None else {"CUDA_VISIBLE_DEVICES": ",".join(self.devices)}
+
+    def command(self) -> list[str]:
+        """The beginning of the command, before fairseq-train's arguments."""
+        if self.world == 1:
+            return [sys.executable, "-m", "fairseq_cli.train"]
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(self.gpus)]
+        if self.nodes == 1:
+            return [*torchrun, "--standalone", str(WORKER)]
+        # The static rendezvous: with the other one torchrun numbers the machines itself, and the first, whose log is
+        # read, may be another than machine 0.
+        host, _, port = self.rendezvous.rpartition(":")
+        where = ["--nnodes", str(self.nodes), "--node-rank", str(self.node_rank)]
+        return [*torchrun, *where, "--master-addr", host, "--master-port", port, str(WORKER)]
+
+    def adapt(self, recipe: Recipe) -> Recipe:
+        """The recipe with the flags of this machine: precision, device, and the same effective batch.
+
+        gpus × max_tokens × update_freq stays what the recipe says (rounded down to whole tokens a process). Raises
+        RecipeError where the batch is smaller than the number of processes.
+        """
+        flags: dict[str, object] = {"distributed_world_size": 1} if self.world == 1 else {}
+        if self.cpu:
+            flags["cpu"] = True
+        elif self.precision != "fp32":
+            flags[self.precision] = True
+        batch = batch_of(recipe, self)
+        flags |= {"update_freq": [batch.update_freq], batch.key: batch.size}
+        if batch.size < recipe.flag("train", batch.key):
+            # fairseq rounds the sentences of a batch down to a multiple of 8: of small batches a large part.
+            flags["required_batch_size_multiple"] = 1
+        recipe = recipe.with_flags("train", flags, f"{recipe.path}: on {self.world} process(es)")
+        for section in ("generate", "eval_lm"):
+            if section in recipe.sections:
+                own = {"cpu": True} if self.cpu else {}
+                # fairseq-eval-lm would give each GPU a part of the test set.
+                own |= {"distributed_world_size": 1} if section == "eval_lm" else {}
+                recipe = recipe.with_flags(section, own, f"{recipe.path}: {section} on this machine")
+        return recipe
+
+    def decoding_environment(self) -> dict[str, str]:
+        """The same for decoding and evaluation, in which one process works, on the first GPU."""
+        return {"CUDA_VISIBLE_DEVICES": self.devices[0]} if self.devices else self.environment()
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one update sees: `key` is max_tokens or batch_size, `size` that of one process, `total` of all together."""
+
+    key: str
+    size: int
+    update_freq: int
+    total: int
+
+
+def batch_of(recipe: Recipe, launch: Launch) -> Batch:
+    """The batch on this machine. Raises RecipeError where recipe and machine do not go together."""
+    key = "max_tokens" if recipe.flag("train", "max_tokens") is not None else "batch_size"
+    size = recipe.flag("train", key)
+    if not isinstance(size, int):
+        raise RecipeError(f"{recipe.path}: train needs max_tokens (or batch_size): they make the effective batch")
+    total = paper_batch(recipe)
+    if launch.world > total:
+        raise RecipeError(f"{recipe.path}: {launch.world} processes, but a batch has {total} {key.split('_')[-1]}")
+    most = min(size, launch.max_tokens or size)
+    update_freq = max(1, -(-total // (launch.world * most)))
+    return Batch(key, total // (launch.world * update_freq), update_freq, total)
+
+
+def paper_batch(recipe: Recipe) -> int:
+    """gpus × max_tokens (or batch_size) × update_freq of the recipe."""
+    size = recipe.flag("train", "max_tokens") or recipe.flag("train", "batch_size")
+    freq = recipe.flag("train", "update_freq", [1])
+    freq = freq[0] if isinstance(freq, list) else freq
+    return int(recipe.get("gpus", 1)) * int(size) * int(freq)
+
+
+def best_precision(capabilities: Sequence[tuple[int, int]]) -> str:
+    """The precision for GPUs with these compute capabilities: bf16 from 8.0 on (A100), fp16 from 7.0 on (V100)."""
+    least = min(capabilities, default=(0, 0))
+    return "bf16" if least >= (8, 0) else "fp16" if least >= (7, 0) else "fp32"

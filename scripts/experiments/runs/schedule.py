@@ -1,0 +1,67 @@
+"""Runs several runs side by side and shows how far they are."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+
+from experiments.runs.processes import Busy, JobFailed, stop_all
+from experiments.runs.progress import Progress, time_left
+from experiments.runs.run import Run
+
+
+def cores() -> int:
+    """CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run_all(
+    runs: Sequence[Run],
+    lanes: int,
+    progress: Progress,
+    *,
+    after: float = 0.0,
+    finished: Callable[[Run], None] = lambda run: None,
+    failed: Callable[[Run, Exception], None] | None = None,
+    started: Callable[[Run, int], None] = lambda run, lane: None,
+) -> None:
+    """Brings all runs to their end, `lanes` at a time, in order.
+
+    `after`: seconds expected for what follows. `started` is called with a run and its lane, from 0; `finished` for each
+    run that ends well; `failed` for one that does not, and the others go on: without it the first failure ends all and
+    is raised. Ctrl-C ends the children.
+    """
+    waiting = list(runs)
+    active: list[Run] = []
+    free = list(range(lanes))
+    lane_of: dict[int, int] = {}
+    count = 0
+    try:
+        while waiting or active:
+            while waiting and len(active) < lanes:
+                run = waiting.pop(0)
+                lane_of[id(run)] = free.pop(0)
+                started(run, lane_of[id(run)])
+                active.append(run)
+            for run in list(active):
+                try:
+                    if not run.advance():
+                        continue
+                    finished(run)
+                except (JobFailed, Busy, OSError) as error:
+                    if failed is None:
+                        raise
+                    failed(run, error)
+                active.remove(run)
+                free.append(lane_of.pop(id(run)))
+                count += 1
+            if not active:
+                continue
+            where = f"{count}/{len(runs)} runs done; " if len(runs) > 2 else ""
+            left = time_left([r.seconds_left() for r in active], [r.seconds_left() for r in waiting], lanes)
+            progress.update(where + "; ".join(run.status() for run in active), left + after)
+            time.sleep(0.3)
+    finally:
+        stop_all()
+        progress.close()

@@ -1,0 +1,152 @@
+"""Soft masks and attention weights as they are read from running models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fairseq_localattn.analysis.attention_weights import (
+    Sublayer,
+    collect_masks,
+    collect_weights,
+    cross_attentions,
+    self_attentions,
+)
+from fairseq_localattn.mechanisms.windowed import WindowAttention
+from support.models import batch, build, case, dictionary
+from support.references import window_mask
+
+SAMPLE = batch([9, 4, 13, 1], [7, 11, 3, 5])["net_input"]
+ONE = batch([12], [7])["net_input"]
+# diffwin-segments: mw everywhere, segments of 3 in encoder and cross-attention, so that the last one is not full
+WINDOWED = ["transformer_diffwin_tiny", "diffwin-segments"]
+
+
+def all_attentions(model: nn.Module) -> dict[Sublayer, nn.Module]:
+    return {**self_attentions(model), **cross_attentions(model)}
+
+
+def changes_of(model: nn.Module) -> int:
+    """Hooks, and attributes that hide a method of a window."""
+    hooks = sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules())
+    return hooks + sum("soft_mask" in vars(module) for module in model.modules())
+
+
+def inputs_of(model: nn.Module, sample: dict[str, Tensor]) -> dict[nn.Module, tuple[Tensor, Tensor, dict[str, Any]]]:
+    """Query, key and further arguments of every attention in a forward pass."""
+    calls: dict[nn.Module, tuple[Tensor, Tensor, dict[str, Any]]] = {}
+
+    def record(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given = {**dict(zip(("query", "key", "value"), args, strict=False)), **kwargs}
+        query, key, _ = (given.pop(name) for name in ("query", "key", "value"))
+        calls[module] = (query, key, given)
+
+    handles = [at.register_forward_pre_hook(record, with_kwargs=True) for at in all_attentions(model).values()]
+    with torch.no_grad():
+        model(**sample)
+    for handle in handles:
+        handle.remove()
+    return calls
+
+
+def mask_by_hand(module: WindowAttention, query: Tensor, key: Tensor, causal: bool) -> Tensor:
+    """H×T×S from the module's projections, for one sentence; query and key T×1×C."""
+
+    def heads(name: str, x: Tensor) -> Tensor:
+        return getattr(module, name)(x[:, 0]).view(len(x), module.num_heads, -1).transpose(0, 1)
+
+    pointers = []
+    for side in ("left", "right"):
+        scores = heads(f"{side}_q_proj", query) @ heads(f"{side}_k_proj", key).transpose(1, 2) * module.head_dim**-0.5
+        if causal:
+            scores = scores.masked_fill(torch.ones_like(scores[0], dtype=torch.bool).triu(1), -torch.inf)
+        pointers.append(scores.softmax(-1))
+    rows = [window_mask(*row, module.segment_size) for row in zip(*(p.flatten(0, 1) for p in pointers), strict=True)]
+    return torch.stack(rows).view_as(pointers[0])
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+def test_masks_are_those_of_the_equations(name: str) -> None:
+    """Eq. 9 and 11 by loops over the projections, in all three sites, and nothing for attentions without windows."""
+    model = case(name)
+    calls = inputs_of(model, ONE)
+    attentions = all_attentions(model)
+    with torch.no_grad(), collect_masks(attentions) as masks:
+        model(**ONE)
+    assert set(masks) == {at for at, module in attentions.items() if isinstance(module, WindowAttention)}
+    assert len(masks) == 3 and {at.layer for at in masks} == {1}
+    for at, mask in masks.items():
+        query, key, _ = calls[attentions[at]]
+        wanted = mask_by_hand(attentions[at], query, key, causal=(at.stack, at.name) == ("decoder", "self_attn"))
+        assert mask.shape == (1, 4, len(query), len(key))
+        torch.testing.assert_close(mask[0], wanted, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [*WINDOWED, "transformer_localattn_tiny", "transformer_man_tiny"])
+def test_weights_are_those_that_the_attention_returns(name: str) -> None:
+    """Self- and cross-attention, averaged and by head, against calls of each module alone."""
+    model = case(name) if name in WINDOWED else build(name).eval()
+    calls, attentions = inputs_of(model, SAMPLE), all_attentions(model)
+    with torch.no_grad(), collect_weights(attentions) as means:
+        model(**SAMPLE)
+    with torch.no_grad(), collect_weights(attentions, by_head=True) as heads:
+        model(**SAMPLE)
+    assert set(means) == set(heads) == set(attentions) and sum(at.name == "encoder_attn" for at in means) == 2
+    for at, module in attentions.items():
+        query, key, more = calls[module]
+
+        def told(by_head: bool, module: Any = module, call: Any = (query, key, key), more: Any = more) -> Tensor:
+            with torch.no_grad():
+                return module(*call, **{**more, "need_weights": True, "need_head_weights": by_head})[1]
+
+        assert heads[at].shape == (4, 4, len(query), len(key))
+        torch.testing.assert_close(means[at], told(False), rtol=0, atol=1e-6)
+        torch.testing.assert_close(heads[at].mean(dim=1), told(False), rtol=0, atol=1e-6)
+        if told(True).dim() == 4:  # fairseq's self-attention returns the mean even so
+            torch.testing.assert_close(heads[at], told(True).transpose(0, 1), rtol=0, atol=1e-6)
+            assert not torch.allclose(heads[at][:, 0], heads[at][:, 1], atol=1e-3)
+
+
+def test_fairseqs_heads_and_ours_are_the_same() -> None:
+    """Two implementations of the same model, with the same weights: the heads of fairseq's self-attention too."""
+    nowhere = [word for site in ("encoder", "decoder", "cross") for word in (f"--diffwin-{site}-layers", "none")]
+    theirs, ours = build("transformer_localattn_tiny").eval(), build("transformer_diffwin_tiny", nowhere).eval()
+    found = []
+    for model in (theirs, ours):
+        with torch.no_grad(), collect_weights(all_attentions(model), by_head=True) as weights:
+            model(**ONE)
+        found.append(weights)
+    assert len(found[0]) == 6 and list(found[0]) == list(found[1])
+    for at, weights in found[0].items():
+        assert weights.std(dim=1).max() > 1e-3, "the heads differ"
+        torch.testing.assert_close(found[1][at], weights, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [*WINDOWED, "transformer_localattn_tiny", "transformer_man_tiny"])
+@pytest.mark.parametrize("by_head", [True, False])
+def test_collecting_changes_nothing(name: str, by_head: bool) -> None:
+    """Logits, and the cross-attention that the decoder returns, are the same during and after; nothing is left."""
+    model = case(name) if name in WINDOWED else build(name).eval()
+    attentions = all_attentions(model)
+    with torch.no_grad():
+        before, more = model(**SAMPLE)
+        with collect_weights(attentions, by_head), collect_masks(attentions) as masks:
+            with collect_masks(attentions) as inner:
+                during, more_during = model(**SAMPLE)
+            assert list(inner) == list(masks) and all(torch.equal(inner[at], masks[at]) for at in masks)
+            inner.clear()
+            model(**SAMPLE)
+            assert not inner, "closed"
+            assert changes_of(model) == 2 * len(attentions) + len(masks)
+        after, _ = model(**SAMPLE)
+    assert changes_of(model) == 0
+    real = ~SAMPLE["prev_output_tokens"].eq(dictionary().pad())
+    torch.testing.assert_close(during[real], before[real], rtol=0, atol=1e-5)
+    torch.testing.assert_close(more_during["attn"][0][real], more["attn"][0][real], rtol=0, atol=1e-6)
+    assert torch.equal(after[real], before[real])
+    with pytest.raises(ZeroDivisionError), collect_weights(attentions, by_head), collect_masks(attentions):
+        raise ZeroDivisionError
+    assert changes_of(model) == 0

@@ -1,0 +1,396 @@
+"""Probing (Table 5 of Hao et al. 2019): preparation, the vectors that are read, and the command from data to row."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import ARCH_MODEL_REGISTRY
+from omegaconf import OmegaConf
+
+from corpora.sources import probing as preparation
+from fairseq_localattn.analysis.probing import command as probing
+from fairseq_localattn.analysis.probing import models as probing_models
+from fairseq_localattn.analysis.probing import report as probing_report
+from fairseq_localattn.analysis.probing.data import ProbingData, batches
+from fairseq_localattn.analysis.probing.labels import TASKS
+from fairseq_localattn.analysis.probing.models import encode, sentence_vectors, vectors_of, word_vectors
+from fairseq_localattn.analysis.probing.report import Progress, read_rows
+from fairseq_localattn.analysis.probing.train import Trainer
+from fairseq_localattn.errors import UsageError
+from support.models import parse
+from support.prep import assert_refused, files_of, lines_of, prepare
+from tests.analysis.test_probing_labels import make_trees
+
+# The preparation takes a while, and serves all of these tests.
+pytestmark = pytest.mark.xdist_group("probing")
+
+# --- preparation
+
+
+@pytest.fixture(scope="module")
+def treebank(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("treebank")
+    for number, (split, count) in enumerate((("train", 120), ("valid", 30), ("test", 40))):
+        trees = make_trees(count, number)
+        trees.insert(3, "")  # without a tree
+        (folder / f"{split}.mrg").write_text("".join(tree + "\n" for tree in trees), "utf-8")
+    return folder
+
+
+def given(folder: Path) -> list[object]:
+    return [word for split in ("train", "valid", "test") for word in (f"--{split}", folder / f"{split}.mrg")]
+
+
+@pytest.fixture(scope="module")
+def prepared(treebank, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("probing") / "out"
+    done = prepare("probing", out, *given(treebank), "--bpe", 30, "--escape")
+    assert done.returncode == 0, done.stderr
+    assert "train: 122 sentences; with a label: voice 121, tense 120, tss 121, spc 122, pos 122" in done.stdout
+    assert "1 more lines have no tree" in done.stdout and "words differ" not in done.stdout
+    assert done.stdout.endswith(f"ready: {out}/bin\n")
+    return out
+
+
+def test_prepared_text_and_labels(prepared):
+    text = lines_of(prepared / "raw/test.en")
+    assert text[-1] == "Go &quot; A&amp;B &quot;" and text[-2] == "mountain" and len(text) == 42
+    labels = {task: lines_of(prepared / f"bin/test.{task}.labels") for task in TASKS}
+    assert [labels[task][-1] for task in TASKS] == ["active", "", "VP_NP", "VP S NP S", "VB `` NN ''"]
+    assert [labels[task][-2] for task in TASKS] == ["", "", "", "NP", "NN"]
+    for number, sentence in enumerate(text):
+        assert len(labels["pos"][number].split()) == len(sentence.split())
+    words = [list(map(int, line.split())) for line in lines_of(prepared / "bin/test.words")]
+    pieces = [line.split() for line in lines_of(prepared / "bpe/test.en")]
+    assert [sum(counts) for counts in words] == [len(line) for line in pieces]
+    assert [len(counts) for counts in words] == [len(sentence.split()) for sentence in text]
+    assert any(max(counts) > 1 for counts in words), "some word is split"
+
+
+def test_prepared_data_are_read(prepared):
+    data = ProbingData(prepared / "bin")
+    sentences = data.sentences("test", 100, phrases=True)
+    assert len(sentences) == 42 and data.phrase_levels == 3 and data.lang == "en"
+    pieces = [line.split() for line in lines_of(prepared / "bpe/test.en")]
+    for number, line in enumerate(pieces):
+        assert data.dictionary.string(sentences.tokens[number]) == " ".join(line)
+        ends = [place for place, piece in enumerate(line) if not piece.endswith("@@")]
+        assert sentences.word_ends[number].tolist() == ends
+
+
+def test_second_preparation_does_nothing_and_mistakes_are_told(prepared, treebank, tmp_path):
+    before = files_of(prepared)
+    assert prepare("probing", prepared, *given(treebank), "--bpe", 30, "--escape").returncode == 0
+    assert files_of(prepared) == before
+    assert_refused(prepare("probing", prepared, *given(treebank), "--bpe", 31, "--escape"), "bpe=31", "another folder")
+    out = tmp_path / "out"
+    assert_refused(prepare("probing", out, *given(treebank)[:4]), "--test is missing")
+    assert_refused(prepare("probing", out, *given(treebank), "--codes", "x"), "--codes and --dict belong together")
+    assert_refused(prepare("probing", out, *given(tmp_path)), "train.mrg: give the trees with --train FILE")
+    (tmp_path / "dict.txt").write_text("Go 5\n&quot; 3\n")
+    words = ["--codes", prepared / "bpe/codes", "--dict", tmp_path / "dict.txt"]
+    assert_refused(prepare("probing", out, *given(treebank), *words), "has Moses' entities", "give --escape")
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ("(S (NP (NN a)) (VP (VB b))", "train.mrg:2: unbalanced brackets"),
+        ("(S (NP (NN <s>)))", "train.mrg:2: the word <s> is a symbol of fairseq's"),
+    ],
+)
+def test_bad_trees_are_told_with_their_line(treebank, tmp_path, monkeypatch, capsys, tree, message):
+    shutil.copytree(treebank, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "train.mrg").write_text(f"(NN a)\n{tree}\n")
+    monkeypatch.setattr(sys, "argv", ["probing.py", str(tmp_path), "--lang", "en", *map(str, given(tmp_path))])
+    assert preparation.main() == 1
+    told = capsys.readouterr().err
+    assert told.startswith("data error: ") and message in told and told.count("\n") == 1
+    assert not list(tmp_path.glob("*.labels*"))
+
+
+# --- vectors
+
+
+def test_words_are_read_at_their_last_subword_and_sentences_as_means(prepared):
+    """A stand-in encoder whose state is the token itself, so that what is picked can be seen."""
+    data = ProbingData(prepared / "bin")
+    sentences = data.sentences("test", 100, phrases=True)
+
+    class Echo(torch.nn.Module):
+        def forward(self, tokens, src_lengths, src_phrases):
+            assert src_phrases.shape[:2] == (len(tokens), 3) and bool((src_phrases.sum(2).T == src_lengths).all())
+            return {"encoder_out": [tokens.T[..., None].double()]}
+
+    echo = Echo()
+    vectors = vectors_of(echo, sentences, data.dictionary, 60, torch.device("cpu"), lambda *_: None)
+    for number in range(len(sentences)):
+        tokens = sentences.tokens[number].double()
+        assert vectors.words[number][:, 0].tolist() == tokens[sentences.word_ends[number]].tolist()
+        assert float(vectors.sentences[number]) == pytest.approx(float(tokens.mean()))
+    whole = next(batches(sentences, range(5), data.dictionary, 10_000))
+    states = encode(echo, whole)
+    words = torch.cat([vectors.words[row] for row in whole.rows])
+    assert torch.equal(word_vectors(states, whole), words)
+    assert torch.allclose(sentence_vectors(states, whole, data.dictionary.pad()), vectors.sentences[whole.rows])
+
+
+def test_batches_hold_each_sentence_once_and_follow_from_the_generator(prepared):
+    data = ProbingData(prepared / "bin")
+    sentences = data.sentences("train", 100, phrases=False)
+    numbers = list(range(1, 120, 2))
+
+    def rows(seed: int | None) -> list[list[int]]:
+        generator = None if seed is None else torch.Generator().manual_seed(seed)
+        return [batch.rows for batch in batches(sentences, numbers, data.dictionary, 60, generator)]
+
+    for seed in (None, 1):
+        assert sorted(row for group in rows(seed) for row in group) == list(range(len(numbers)))
+        assert rows(seed) == rows(seed)
+    assert rows(1) != rows(2)
+    assert all(batch.tokens.numel() <= 60 for batch in batches(sentences, numbers, data.dictionary, 60))
+
+
+# --- the command
+
+
+@pytest.fixture
+def quiet(monkeypatch) -> None:
+    """The command sets the levels of loggers, which belong to all tests here."""
+    monkeypatch.setattr(probing, "show_progress_alone", lambda: None)
+
+
+@pytest.fixture
+def command(prepared, tmp_path, quiet):
+    """Runs the command in this process; returns the rows of its file."""
+
+    def run(*words: object, data: Path = prepared / "bin", out: Path = tmp_path / "rows.csv") -> list[dict[str, str]]:
+        probing.main([str(word) for word in (data, "--out", out, "--cpu", *words)])
+        return read_rows(out)
+
+    return run
+
+
+SCRATCH = ["--arch", "transformer_localattn_tiny", "--encoder-layers", 1, "--dropout", 0, "--epochs", 3, "--warmup", 10]
+QUICK = ["--max-tokens", 200, "--lr", 0.01]
+
+
+def test_from_scratch_learns_and_adds_rows(command, prepared, tmp_path, capsys):
+    rows = command(*SCRATCH, *QUICK, "--tasks", "tense,pos", "--name", "mine")
+    assert [row["task"] for row in rows] == ["tense", "pos"]
+    tense, pos = rows
+    assert tense["training"] == "scratch" and tense["name"] == "mine" and tense["classes"] == "2"
+    assert int(tense["total"]) == 40 and int(tense["left_out"]) == 6 and int(tense["train_sentences"]) == 120
+    for row in rows:
+        assert float(row["accuracy"]) > float(row["majority"]) + 20
+        assert float(row["low"]) < float(row["accuracy"]) <= float(row["high"])
+        assert int(row["correct"]) / int(row["total"]) == pytest.approx(float(row["accuracy"]) / 100, abs=1e-4)
+    assert int(pos["total"]) == sum(len(line.split()) for line in lines_of(prepared / "raw/test.en"))
+    told = capsys.readouterr().out
+    assert "mine, tense, seed 1: accuracy" in told and "majority" in told
+    again = command(*SCRATCH, *QUICK, "--tasks", "tense,pos")
+    assert again == rows and "rows.csv has its row" in capsys.readouterr().out
+    assert not (tmp_path / "rows.csv.parts").exists()
+
+
+def test_new_encoders_with_phrases(command):
+    """N-grams, and a tree's phrases, which come with the data."""
+    more = ["--tasks", "tss", "--epochs", 1, "--max-tokens", 400]
+    plain = command("--arch", "transformer_localattn_tiny", *more)
+    grams = command("--arch", "transformer_mgsa_ngram_tiny", *more)[-1]
+    trees = command("--arch", "transformer_mgsa_tiny", "--mgsa-interaction", "none", *more)[-1]
+    assert plain[0]["architecture"] == "transformer_localattn_tiny" and len({grams["settings"], trees["settings"]}) == 2
+    assert int(plain[0]["parameters"]) < int(trees["parameters"]) == int(grams["parameters"])
+
+
+@pytest.fixture(scope="module")
+def trained(prepared, tmp_path_factory) -> tuple[Path, Path]:
+    """A translation model of the probing text into itself, saved as fairseq saves it, and its data's folder."""
+    folder = tmp_path_factory.mktemp("trained")
+    words = prepared / "bin/dict.en.txt"
+    for lang in ("en", "xx"):
+        shutil.copy(words, folder / f"dict.{lang}.txt")
+    args = parse("transformer_localattn_tiny", ["--source-lang", "en", "--target-lang", "xx"])
+    args.data = str(folder)
+
+    names = Dictionary.load(str(words))
+    torch.manual_seed(3)
+    task = SimpleNamespace(source_dictionary=names, target_dictionary=names)
+    model = ARCH_MODEL_REGISTRY[args.arch].build_model(args, task)
+    cfg = OmegaConf.to_container(convert_namespace_to_omegaconf(args), resolve=True, enum_to_str=True)
+    state = {
+        "cfg": cfg,
+        "args": None,
+        "model": model.state_dict(),
+        "optimizer_history": [{"optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0}],
+        "extra_state": {},
+    }
+    torch.save(state, folder / "model.pt")
+    return folder / "model.pt", folder
+
+
+def test_trained_encoder_is_frozen_and_read_once(command, trained, monkeypatch):
+    checkpoint, folder = trained
+    loaded, read = [], []
+    load, vectors = probing.trained_encoder, probing.vectors_of
+
+    def remember(*args):
+        found = load(*args)
+        loaded.append((found[0], {name: value.clone() for name, value in found[0].state_dict().items()}))
+        return found
+
+    monkeypatch.setattr(probing, "trained_encoder", remember)
+    monkeypatch.setattr(probing, "vectors_of", lambda *args: read.append(args[1].split) or vectors(*args))
+    more = ["--encoder", checkpoint, "--encoder-data", folder, "--epochs", 8, "--max-tokens", 32, "--lr", 0.01]
+    rows = command(*more, "--tasks", "all")
+    assert [row["task"] for row in rows] == list(TASKS) and read == ["train", "valid", "test"]
+    assert {row["training"] for row in rows} == {"pre-trained"}
+    encoder, before = loaded[0]
+    assert all(torch.equal(value, before[name]) for name, value in encoder.state_dict().items())
+    by_task = {row["task"]: row for row in rows}
+    for task in ("tense", "pos"):  # which random states of the words still tell
+        assert float(by_task[task]["accuracy"]) > float(by_task[task]["majority"]) + 15
+
+
+def test_killed_training_ends_as_if_it_had_not_been(command, trained, tmp_path, monkeypatch):
+    """Stopped after its second epoch of three: the same row, dropout included, and no file is left."""
+    more = [*SCRATCH, *QUICK, "--dropout", 0.1, "--tasks", "tense"]
+    whole = command(*more, out=tmp_path / "whole.csv")[0]
+    save, saved = Trainer._save, []
+
+    def save_and_stop(self):
+        save(self)
+        saved.append(self.epoch)
+        if self.epoch == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_save", save_and_stop)
+        with pytest.raises(KeyboardInterrupt):
+            command(*more, out=tmp_path / "killed.csv")
+    assert saved == [1, 2] and not (tmp_path / "killed.csv").exists()
+    assert len(list((tmp_path / "killed.csv.parts").iterdir())) == 1
+    trained_epochs = []
+    train = Trainer._train_epoch
+    monkeypatch.setattr(
+        Trainer, "_train_epoch", lambda self, epoch, tell: trained_epochs.append(epoch) or train(self, epoch, tell)
+    )
+    resumed = command(*more, out=tmp_path / "killed.csv")[0]
+    assert trained_epochs == [3]
+    assert {**resumed, "seconds": ""} == {**whole, "seconds": ""}
+    assert not (tmp_path / "killed.csv.parts").exists()
+
+
+def test_damaged_state_is_told(command, tmp_path, monkeypatch):
+    more = [*SCRATCH, *QUICK, "--tasks", "tense"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "run", lambda self, tell: self._save() or (_ for _ in ()).throw(KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            command(*more)
+    (state,) = (tmp_path / "rows.csv.parts").iterdir()
+    state.write_bytes(state.read_bytes()[:100])
+    with pytest.raises(UsageError, match=r"\.pt: cannot be continued .*remove it, and run again"):
+        command(*more)
+
+
+def test_balance_is_another_row(command):
+    more = [*SCRATCH, *QUICK, "--tasks", "voice", "--epochs", 1]
+    first = command(*more)[0]
+    rows = command(*more, "--balance")
+    assert [row["balanced"] for row in rows] == ["False", "True"]
+    assert int(rows[1]["train_sentences"]) < int(first["train_sentences"]) and float(rows[1]["majority"]) == 50
+
+
+# --- errors
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "text", "message"),
+    [
+        ("test.pos.labels", 2, "NN", r"test\.pos\.labels:2: 1 labels, expected \d+, one a word, or none"),
+        ("train.tense.labels", 1, "past past", r"train\.tense\.labels:1: 2 labels, expected 1, or none"),
+        ("train.words", 1, "1 x", r"train\.words:1: not numbers of subwords: '1 x'"),
+        ("train.words", 1, "99", r"train\.words:1: 99 subwords, the sentence has \d+"),
+        ("valid.words", 32, None, r"valid\.words:32: 31 lines for 32 sentences"),
+        ("valid.spc.labels", 32, None, r"valid\.spc\.labels:32: 31 lines for 32 sentences"),
+    ],
+)
+def test_bad_data_are_told_with_file_and_line(prepared, tmp_path, command, name, line, text, message):
+    folder = tmp_path / "bin"
+    shutil.copytree(prepared / "bin", folder)
+    lines = lines_of(folder / name)
+    lines[line - 1 : line] = [] if text is None else [text]
+    (folder / name).write_text("".join(one + "\n" for one in lines))
+    with pytest.raises(UsageError, match=message):
+        command(*SCRATCH, "--tasks", name.split(".")[1] if "labels" in name else "tense", data=folder)
+
+
+def test_missing_files_are_told(prepared, tmp_path, command):
+    with pytest.raises(UsageError, match=r"no binarised train.*prepare_probing\.sh"):
+        command(*SCRATCH, data=tmp_path)
+    folder = tmp_path / "bin"
+    shutil.copytree(prepared / "bin", folder)
+    for path in folder.glob("*.phrases.*"):
+        path.unlink()
+    with pytest.raises(UsageError, match="no phrases there, which the encoder reads; data-prep/prepare_probing.sh"):
+        command("--arch", "transformer_mgsa_tiny", data=folder)
+    (folder / "valid.voice.labels").unlink()
+    with pytest.raises(UsageError, match=r"valid\.voice\.labels: cannot be read: No such file"):
+        command(*SCRATCH, data=folder)
+
+
+def test_wrong_use_is_told(command, trained, prepared, tmp_path, capsys):
+    checkpoint, folder = trained
+    with pytest.raises(UsageError, match="'tens' is none of voice, tense, tss, spc, pos"):
+        command(*SCRATCH, "--tasks", "tens")
+    with pytest.raises(UsageError, match="--arch transformer_nothing: unknown"):
+        command("--arch", "transformer_nothing")
+    with pytest.raises(UsageError, match="model's flags: unrecognized arguments: --mgsa-head word"):
+        command("--arch", "transformer_localattn_tiny", "--mgsa-head", "word")
+    with pytest.raises(UsageError, match="missing.pt: no such file"):
+        command("--encoder", tmp_path / "missing.pt", "--encoder-data", folder)
+    for words in (
+        ["--encoder", checkpoint],
+        ["--encoder", checkpoint, "--encoder-data", folder, "--mgsa-heads", "word"],
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            command(*words)
+        assert stopped.value.code == 2
+    assert "belong together" in (told := capsys.readouterr().err) and "unknown: --mgsa-heads word" in told
+    other = tmp_path / "bin"
+    shutil.copytree(prepared / "bin", other)
+    symbols = lines_of(other / "dict.en.txt")
+    (other / "dict.en.txt").write_text("".join(line + "\n" for line in symbols[::-1]))
+    with pytest.raises(UsageError, match="its dictionary is not that of .*prepare it with --codes and --dict"):
+        command("--encoder", checkpoint, "--encoder-data", folder, data=other)
+    (tmp_path / "foreign.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(UsageError, match=r"foreign\.csv:1: not the columns"):
+        command(*SCRATCH, out=tmp_path / "foreign.csv")
+
+
+def test_fairseqs_parser_says_its_mistakes_in_one_line():
+    with pytest.raises(UsageError, match="invalid"):
+        probing_models.architecture_options("transformer_localattn_tiny", ["--encoder-embed-dim", "many"])
+    assert probing_models.architecture_options("transformer_localattn_tiny", []).encoder_layers == 3
+    given = probing_models.architecture_options("transformer_localattn_tiny", ["--encoder-layers", "2"])
+    assert given.encoder_layers == 2
+
+
+def test_progress_estimates_from_the_work_alone(monkeypatch):
+    times = iter([0.0, 50.0, 80.0, 90.0])
+    monkeypatch.setattr(probing_report.time, "monotonic", lambda: next(times))
+    stream = io.StringIO()
+    progress = Progress(450, stream, every=0)
+    progress.update(0, "states")
+    progress.skip(100)
+    progress.update(50, "first batch")
+    progress.update(100, "epoch 1")
+    assert stream.getvalue() == "[0:50] states\n[1:20] first batch\n[1:30, about 0:20 left] epoch 1\n"

@@ -1,0 +1,150 @@
+"""Labels of the probing tasks (Shi et al. 2016): from trees, and their classes."""
+
+from __future__ import annotations
+
+import gzip
+import random
+
+import pytest
+
+from fairseq_localattn.analysis.probing.data import number_labels
+from fairseq_localattn.analysis.probing.labels import balanced, classes_of, labels_of, main_clause, verb_chain
+from fairseq_localattn.phrases.trees import read_tree
+from support.prep import ROOT
+
+GUM = ROOT / "../shared/data/constituency"
+needs_gum = pytest.mark.skipif(not GUM.is_dir(), reason="no ../shared/data/constituency here")
+
+# What is wanted of each tree: voice, tense, tss; "" is none.
+SENTENCES = {
+    "simple past": ("(ROOT (S (NP (NNP Bush)) (VP (VBD held) (NP (NNS talks))) (. .)))", "active", "past", "NP_VP"),
+    "functions go": ("(ROOT (S (NP-SBJ (PRP It)) (VP (VBZ rains)) (. .)))", "active", "non-past", "NP_VP"),
+    "passive": (
+        "(ROOT (S (NP (PRP It)) (VP (VBD was) (VP (VBN held) (PP (IN in) (NP (NNP May))))) (. .)))",
+        "passive", "past", "NP_VP",
+    ),
+    "perfect passive": (
+        "(S (NP (PRP It)) (VP (VBZ has) (VP (VBN been) (VP (VBN held)))))", "passive", "non-past", "NP_VP",
+    ),
+    "progressive passive": (
+        "(S (NP (PRP It)) (VP (VBD was) (VP (VBG being) (VP (VBN held)))))", "passive", "past", "NP_VP",
+    ),
+    "perfect": ("(S (NP (PRP It)) (VP (VBZ has) (VP (VBN ended))))", "active", "non-past", "NP_VP"),
+    "progressive": ("(S (NP (PRP It)) (VP (VBZ is) (VP (VBG ending))))", "active", "non-past", "NP_VP"),
+    "short for is": ("(S (NP (PRP It)) (VP (VBZ 's) (VP (VBN made))))", "passive", "non-past", "NP_VP"),
+    "short for has": ("(S (NP (PRP It)) (VP (VBZ ’s) (VP (VBN been) (NP (NN May)))))", "active", "non-past", "NP_VP"),
+    "modal": ("(S (NP (PRP It)) (VP (MD will) (VP (VB be) (VP (VBN held)))))", "passive", "non-past", "NP_VP"),
+    "adverb between": (
+        "(S (NP (PRP He)) (VP (VBD was) (RB not) (VP (ADVP (RB ever)) (VBN seen))))", "passive", "past", "NP_VP",
+    ),
+    "not the main clause's passive": (
+        "(S (NP (PRP He)) (VP (VBZ says) (SBAR (S (NP (PRP it)) (VP (VBD was) (VP (VBN held)))))))",
+        "active", "non-past", "NP_VP",
+    ),
+    "first of coordinated clauses": (
+        "(ROOT (S (S (NP (PRP He)) (VP (VBD came))) (, ,) (CC and) (S (ADVP (RB now)) (NP (PRP he)) (VP (VBZ goes)))))",
+        "active", "past", "NP_VP",
+    ),
+    "coordinated verb phrases": (
+        "(S (NP (PRP He)) (VP (VP (VBD was) (VP (VBN seen))) (CC and) (VP (VBZ goes))))", "passive", "past", "NP_VP",
+    ),
+    "a subordinate clause in front is not coordinated": (
+        "(S (S (VP (VBG Seeing) (NP (PRP him)))) (, ,) (S (VP (VBN tired))) (NP (PRP she)) (VP (VBD left)) (. .))",
+        "active", "past", "S_S_NP_VP",
+    ),
+    "unary chain below the root": (
+        "(ROOT (S (S (VP (VB Go) (ADVP (RB away))))))", "active", "", "VB_ADVP",
+    ),
+    "imperative is not finite": ("(ROOT (S (VP (VB Go)) (. !)))", "active", "", "VP"),
+    "question": (
+        "(ROOT (SQ (VBD Did) (NP (PRP he)) (VP (VB see) (NP (PRP it))) (. ?)))", "active", "past", "VBD_NP_VP",
+    ),
+    "question word": (
+        "(ROOT (SBARQ (WHADVP (WRB Why)) (SQ (VBZ is) (NP (PRP it)) (VP (VBN held))) (. ?)))",
+        "passive", "non-past", "WHADVP_SQ",
+    ),
+    "no clause": ("(ROOT (NP (NP (DT the) (NN man)) (VP (VBN seen) (ADVP (RB here)))))", "", "", "NP_VP"),
+    "one word": ("(ROOT (NP (NN English)))", "", "", ""),
+    "punctuation is left out": ("(ROOT (NP (-LRB- -LRB-) (NN Song) (. .) (-RRB- -RRB-)))", "", "", "NN"),
+}  # fmt: skip
+
+
+def make_trees(count: int, seed: int) -> list[str]:
+    """Sentences whose tense, voice and top sequence can be learned from their words."""
+    draw = random.Random(seed)
+    trees = []
+    for _ in range(count):
+        subject = draw.choice(["(NP-SBJ (PRP it))", "(NP-SBJ (DT the) (NN house))", "(NP (DT the) (NN mountain))"])
+        front = draw.choice(["", "(ADVP (RB now)) ", "(PP (IN in) (NP (NNP May))) (, ,) "])
+        verb = draw.choice(
+            ["(VP (VBD was) (VP (VBN seen)))", "(VP (VBZ is) (VP (VBN seen)))", "(VP (VBD fell))", "(VP (VBZ falls))"]
+        )
+        trees.append(f"(ROOT (S {front}{subject} {verb} (. .)))")
+    return [*trees, "(ROOT (NP (NN mountain)))", "(ROOT (S (VP (VB Go)) (`` \u201c) (NP (NN A&B)) ('' \u201d)))"]
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_labels_of_sentences(name):
+    text, *wanted = SENTENCES[name]
+    found = labels_of(read_tree(text))
+    assert ["".join(found[task]) for task in ("voice", "tense", "tss")] == wanted
+    assert all(len(found[task]) <= 1 for task in ("voice", "tense", "tss"))
+
+
+def test_labels_of_words():
+    tree = read_tree(
+        "(S (NP-SBJ (NNP Bush)) (VP (VBD held) (NP (NP (DT a) (NN talk)) (PP (IN with) (NP (NNP Sharon))))) (. .))"
+    )
+    found = labels_of(tree)
+    assert found["spc"] == ["NP", "VP", "NP", "NP", "PP", "NP", "S"]
+    assert found["pos"] == ["NNP", "VBD", "DT", "NN", "IN", "NNP", "."]
+    assert labels_of(read_tree("(NN word)"))["spc"] == labels_of(read_tree("((NN word))"))["spc"] == ["ROOT"]
+    empty = labels_of(read_tree("(S (NP (-NONE- *)) (VP (VB Go) (PRT (RP on))))"))
+    assert empty["pos"] == ["VB", "RP"] and empty["spc"] == ["VP", "PRT"]
+
+
+def test_deep_trees_have_labels():
+    depth = 3000
+    chain = "(S " * depth + "(NP (PRP it)) (VP (VBD was) (VP (VBN held)))" + ")" * depth
+    nested = "(S (NP (PRP it)) " + "(VP (VB be) " * depth + "(VP (VBN held))" + ")" * (depth + 1)
+    assert labels_of(read_tree(chain))["tense"] == ["past"]
+    assert len(verb_chain(read_tree(nested))) == depth + 1
+    assert labels_of(read_tree(nested))["voice"] == ["passive"]
+
+
+def test_main_clause_of_coordination_goes_down_again():
+    tree = read_tree("(ROOT (S (S (S (NP (PRP a)) (VP (VBD b)))) (CC or) (S (NP (PRP c)) (VP (VBD d)))))")
+    assert main_clause(tree).words() == ["a", "b"]
+
+
+def test_classes_of_sequences_are_nineteen_and_other():
+    training = [f"X{n:02}" for n in range(25) for _ in range(30 - n)]
+    classes = classes_of("tss", training)
+    assert classes == [f"X{n:02}" for n in range(19)] + ["other"]
+    labels = number_labels([["X00"], [], ["X24"], ["never seen"]], classes)
+    assert labels.numbers == [0, 2, 3] and labels.flat.tolist() == [0, 19, 19] and labels.left_out == 1
+    assert classes_of("tss", ["b", "b", "c", "a"]) == ["b", "a", "c"]
+    assert len(classes_of("pos", training)) == 25
+    unseen = number_labels([["a", "z"]], classes_of("pos", ["a", "b"]))
+    assert unseen.flat.tolist() == [0, 2], "a label that training has not is a class that is never predicted"
+
+
+def test_balanced_keeps_as_many_of_each_class():
+    labels = [["active"], [], ["passive"], ["active"], ["active"], ["passive"], ["active"]]
+    kept = balanced(labels)
+    assert [found for found in kept if found].count(["active"]) == 2 and kept == balanced(labels)
+    assert kept[1] == [] and kept[2] == kept[5] == ["passive"]
+    assert all(found in ([], labels[number]) for number, found in enumerate(kept))
+
+
+@needs_gum
+def test_gum_has_its_labels():
+    found: dict[str, int] = {}
+    with gzip.open(GUM / "gum.test.mrg.gz", "rt", encoding="utf-8") as lines:
+        for line in lines:
+            tree = read_tree(line)
+            labels = labels_of(tree)
+            assert len(labels["pos"]) == len(labels["spc"]) == len(tree.words())
+            for task in ("voice", "tense", "tss"):
+                found[task] = found.get(task, 0) + bool(labels[task])
+    assert found == {"voice": 1240, "tense": 1161, "tss": 1451}

@@ -1,0 +1,379 @@
+"""benchmarks/: what is timed, how it is counted, and the files that come out, at tiny sizes."""
+
+from __future__ import annotations
+
+import csv
+import math
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from benchmarks import batches, command, generation, modules, report, steps
+from benchmarks.flops import count_flops
+from benchmarks.memory import peak_bytes
+from benchmarks.settings import Settings
+from benchmarks.systems import PLAIN, SYSTEMS, build, make_task
+from benchmarks.timing import interleave, ratio_of
+from fairseq_localattn.errors import UsageError
+from support.cli import REPOSITORY, environment
+
+CPU = torch.device("cpu")
+TINY = Settings(CPU, size="tiny", tokens=200, pairs=400, words=50, rounds=3, warm_up=1)
+TINY_FLAGS = "--device cpu --size tiny --tokens 200 --pairs 400 --words 50 --rounds 3 --warm-up 1".split()
+
+
+@pytest.fixture(scope="module")
+def task() -> Any:
+    return make_task(50)
+
+
+def samples(task: Any, tokens: int = 200, rounds: int = 3) -> list[batches.Sample]:
+    return batches.Batches(task.source_dictionary, task.tag_dictionary).training(tokens, 400, 1, rounds)
+
+
+# --- timing
+
+
+def test_ratios_are_taken_round_by_round() -> None:
+    ratio = ratio_of([1.0, 2.0, 9.0], [2.0, 2.0, 3.0])
+    assert (ratio.median, ratio.lowest, ratio.highest) == (1.0, 0.5, 3.0)
+    for wrong in ([], [1.0]):
+        with pytest.raises(ValueError, match="rounds of the baseline"):
+            ratio_of(wrong, [1.0, 2.0] if wrong else [])
+
+
+class Fake:
+    """Takes ``cost`` times its item by the clock; preparing and finishing take long, and must not count."""
+
+    def __init__(self, name: str, cost: float, clock: SimpleNamespace, log: list[tuple[str, float]]) -> None:
+        self.name, self.cost, self.clock, self.log = name, cost, clock, log
+
+    def prepare(self, item: float) -> None:
+        self.item = item
+        self.clock.now += 1000
+        self.log.append((self.name, item))
+
+    def run(self) -> None:
+        self.clock.now += self.cost * self.item
+
+    def finish(self) -> None:
+        self.clock.now += 1000
+
+
+def test_systems_take_turns_on_the_same_work_in_rotating_order() -> None:
+    clock, log, told = SimpleNamespace(now=0.0), [], []
+    runners = {name: Fake(name, cost, clock, log) for name, cost in (("a", 1.0), ("b", 2.0), ("c", 4.0))}
+    seconds = interleave(
+        runners, [1.0, 2.0, 3.0, 5.0], 1, clock=lambda: clock.now, told=lambda name, number: told.append((name, number))
+    )
+    assert seconds == {"a": [2.0, 3.0, 5.0], "b": [4.0, 6.0, 10.0], "c": [8.0, 12.0, 20.0]}
+    assert log == [
+        (name, item) for item, order in zip((1, 2, 3, 5), ("abc", "bca", "cab", "abc"), strict=True) for name in order
+    ]
+    assert [number for _, number in told] == [-1] * 3 + [0] * 3 + [1] * 3 + [2] * 3
+
+
+def test_short_runs_are_repeated() -> None:
+    clock = SimpleNamespace(now=0.0)
+    runners = {name: Fake(name, cost, clock, []) for name, cost in (("a", 1.0), ("b", 3.0))}
+    calls = {name: 0 for name in runners}
+    for name, runner in runners.items():
+
+        def run(name: str = name, once: Any = runner.run) -> None:
+            calls[name] += 1
+            once()
+
+        runner.run = run  # type: ignore[method-assign]
+    seconds = interleave(runners, [1.0, 1.0, 1.0], 1, clock=lambda: clock.now, least=4.5)
+    assert seconds == {"a": [1.0, 1.0], "b": [3.0, 3.0]}, "the mean of the runs"
+    assert calls == {"a": 1 + 5 + 5, "b": 1 + 5 + 5}, "as often for all"
+
+
+def test_a_system_is_as_fast_as_itself() -> None:
+    items = [modules.make_inputs(60, 16, TINY, seed) for seed in range(6)]
+    calls = {name: modules.AttentionCall(modules.FAIRSEQ, TINY) for name in ("one", "other")}
+    seconds = interleave(calls, items, 1)
+    assert 0.6 < ratio_of(seconds["one"], seconds["other"]).median < 1.7
+
+
+# --- counting
+
+
+def test_flops_of_a_linear_layer() -> None:
+    layer, x = nn.Linear(5, 7), torch.randn(3, 5, requires_grad=True)
+    assert count_flops(lambda: layer(x)) == 2 * 3 * 5 * 7
+    assert count_flops(lambda: layer(x).sum().backward()) == 3 * (2 * 3 * 5 * 7), "and to the input, and the weight"
+
+
+@pytest.mark.parametrize("name", [modules.FAIRSEQ, "san"])
+def test_flops_of_an_attention(name: str) -> None:
+    """Four projections and two products of T×T by head; backward is twice as much."""
+    length, channels = 24, 64
+    by_hand = 3 * (4 * 2 * length * channels**2 + 2 * 2 * length**2 * channels)
+    assert modules._flops(name, length, 5, TINY) == 5 * by_hand
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_some_sentences_stand_for_the_flops_of_a_batch(name: str, task: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = next(each for each in samples(task, 400, 9) if each["nsentences"] >= 8)
+    system, found = SYSTEMS[name], []
+    built = build(system, TINY, task)
+    for sentences in (4, sample["nsentences"]):
+        monkeypatch.setattr(steps, "FLOP_SENTENCES", sentences)
+        found.append(steps.flops_of(built, system, [sample]))
+    assert found[0] == found[1] > 0
+
+
+def test_peak_memory_of_known_tensors() -> None:
+    before = torch.empty(1 << 20)
+
+    def run() -> None:
+        first, second = torch.empty(1 << 18), torch.empty(1 << 17)
+        del first
+        torch.empty(1 << 16)
+        del second
+
+    assert peak_bytes(run, CPU) == 4 * ((1 << 18) + (1 << 17))
+    assert peak_bytes(lambda: before.add_(1), CPU) < 1024, "what was live before does not count"
+
+
+# --- batches
+
+
+def test_lengths_are_as_stated() -> None:
+    lengths = batches.draw_lengths(20_000)
+    assert lengths.min() >= 4 and lengths.max() <= 100
+    assert abs(lengths[:, 0].mean() - 27) < 1 and abs(lengths[:, 1].mean() - 27) < 1
+    assert abs(lengths[:, 1] / lengths[:, 0] - 1).mean() < 0.2, "a target is about as long as its source"
+    assert (lengths[1:, 0] >= lengths[:-1, 0]).all()
+
+
+def test_batches_keep_to_the_budget() -> None:
+    lengths = batches.draw_lengths(3000)
+    stretches = batches.cut(lengths, 1000)
+    for rows in stretches:
+        longest = lengths[rows].max()
+        assert len(rows) * longest <= 1000 and len(rows) % 8 == 0
+        more = lengths[rows[0] : rows[0] + len(rows) + 8]
+        assert len(more) * more.max() > 1000, "eight more would not have fitted"
+    assert [int(place) for rows in stretches for place in rows] == list(range(sum(map(len, stretches))))
+
+
+def test_batches_are_fairseqs(task: Any) -> None:
+    words = task.source_dictionary
+    for sample in samples(task):
+        source, target = sample["net_input"]["src_tokens"], sample["target"]
+        assert source.numel() <= 200 and target.numel() <= 200
+        assert (source[:, -1] == words.eos()).all(), "padded on the left"
+        assert (target[:, 0] != words.pad()).all(), "padded on the right"
+        assert sample["ntokens"] == int(target.ne(words.pad()).sum())
+        real = source.ne(words.pad()).sum(dim=1)
+        phrases = sample["net_input"]["src_phrases"]
+        assert phrases.shape[:2] == (len(source), 3) and (phrases.sum(dim=2) == real[:, None]).all()
+        ends = [[set(level.cumsum(0).tolist()) for level in row] for row in phrases]
+        assert all(coarse <= middle <= fine for coarse, middle, fine in ends), "each level within the one before"
+        plain = batches.for_model(sample, False, CPU)
+        assert "src_phrases" not in plain["net_input"] and "phrase_tags" not in plain
+
+
+def test_a_larger_corpus_has_less_padding(task: Any) -> None:
+    """Among many pairs more have the same lengths, and fairseq sorts by both."""
+
+    def padding(pairs: int) -> float:
+        made = batches.Batches(task.source_dictionary, task.tag_dictionary).training(1000, pairs, 1, 7)[1:]
+        return 1 - sum(each["ntokens"] for each in made) / sum(each["target"].numel() for each in made)
+
+    assert 0 < padding(40_000) < 0.06 < 0.12 < padding(1000)
+    with pytest.raises(UsageError, match="--pairs 100: . batches for 7 rounds: give more pairs"):
+        padding(100)
+
+
+def test_rounds_are_spread_over_the_lengths() -> None:
+    chosen = batches.spread(70, 2, 7)
+    assert chosen[0] == 69 and sorted(chosen[2:]) == [5, 15, 25, 35, 45, 55, 65]
+    with pytest.raises(ValueError, match="6 batches for 7 rounds"):
+        batches.spread(6, 2, 7)
+
+
+# --- systems
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_step_of_every_system(name: str, task: Any) -> None:
+    step = steps.TrainingStep(SYSTEMS[name], TINY, task)
+    before = [parameter.detach().clone() for parameter in step.built.model.parameters()]
+    step.prepare(samples(task)[0])
+    step.run()
+    after = list(step.built.model.parameters())
+    assert all(parameter.isfinite().all() for parameter in after)
+    moved = [not torch.equal(old, new) for old, new in zip(before, after, strict=True)]
+    assert sum(moved) > 0.9 * len(moved), "trained"
+    step.finish()
+    assert all(parameter.grad is None for parameter in after)
+
+
+def test_flags_are_for_ours_alone(task: Any) -> None:
+    changed = Settings(CPU, size="tiny", words=50, flags=("--encoder-layers", "1"))
+    assert len(build(SYSTEMS["mma"], changed, task).model.encoder.layers) == 1
+    assert len(build(SYSTEMS[PLAIN], changed, task).model.encoder.layers) == 2
+
+
+def test_beam_search_must_write_what_the_others_write(task: Any) -> None:
+    search = generation.BeamSearch(SYSTEMS["mma"], TINY, task)
+    sample = samples(task)[0]
+    search.prepare(sample)
+    search.run()
+    assert search.written == 30 * sample["nsentences"]
+    search.written -= 1
+    with pytest.raises(RuntimeError, match="mma wrote"):
+        search.finish()
+
+
+def test_bf16_on_a_cpu_is_autocast(task: Any) -> None:
+    step = steps.TrainingStep(SYSTEMS["mma"], Settings(CPU, precision="bf16", size="tiny", words=50), task)
+    seen = []
+    step.built.model.encoder.layers[0].fc1.register_forward_hook(lambda _, __, out: seen.append(out.dtype))
+    step.prepare(samples(task)[0])
+    step.run()
+    assert seen == [torch.bfloat16]
+    assert {parameter.dtype for parameter in step.built.model.parameters()} == {torch.float32}
+
+
+# --- the command
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with open(path, encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+PART_SYSTEMS = {
+    "module": (["fairseq", "csan_1d", "mgsa_ngram"], "csan_1d,mgsa_ngram"),
+    "step": (["transformer", "mma", "mgsa_syntactic"], "mma,mgsa_syntactic"),
+    "generation": (["transformer", "man"], "man"),
+    "scaling": (["fairseq", "dman"], "dman"),
+}
+
+
+@pytest.mark.parametrize("part", PART_SYSTEMS)
+def test_each_part_end_to_end(part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    systems, asked = PART_SYSTEMS[part]
+    flags = ["--parts", part, "--systems", asked, "--lengths", "16,64", "--out", str(tmp_path)]
+    assert command.main([*TINY_FLAGS, *flags]) == 0
+    rows = rows_of(tmp_path / f"{part}_cpu_fp32.csv")
+    lengths = ["16", "64"] if part in ("module", "scaling") else [""]
+    assert [(row.get("tokens", "") if len(lengths) > 1 else "", row["system"]) for row in rows] == [
+        (length, system) for length in lengths for system in systems
+    ]
+    words = {"system", "architecture", "note", *report._MACHINE}
+    for row in rows:
+        numbers = {name: float(value) for name, value in row.items() if name not in words}
+        assert all(math.isfinite(value) and value > 0 for value in numbers.values()), numbers
+        assert row["rounds"] == "3" and all(row[name] for name in report._MACHINE)
+        assert numbers["ratio_lowest"] <= numbers["ratio_median"] <= numbers["ratio_highest"]
+        if row["system"] == systems[0]:
+            assert numbers["ratio_lowest"] == numbers["ratio_highest"] == 1
+    if part == "step":
+        for row in rows:
+            # The ratio without the update lies near that with it, which is the greater part of the time even here.
+            assert 0.5 < float(row["efficiency"]) * float(row["flops_ratio"]) / float(row["ratio_median"]) < 2
+            assert 0 < float(row["update_ms"]) < float(row["time_ms"])
+    if part == "scaling":
+        assert (tmp_path / "scaling_cpu.png").read_bytes().startswith(b"\x89PNG")
+    printed = capsys.readouterr()
+    assert all(name in printed.out for name in (*systems, "torch", "commit", "allocator", "ratio_median"))
+    assert f"{part}: " in printed.err
+
+
+def test_what_would_be_too_large_is_left_out(tmp_path: Path) -> None:
+    flags = ["--parts", "module", "--systems", "dman,san", "--lengths", "16", "--largest-scores", "0"]
+    assert command.main([*TINY_FLAGS, *flags, "--out", str(tmp_path)]) == 0
+    rows = {row["system"]: row for row in rows_of(tmp_path / "module_cpu_fp32.csv")}
+    assert rows["dman"]["note"] == "not measured: too large" and not rows["dman"]["time_ms"]
+    assert not rows["san"]["note"] and float(rows["san"]["time_ms"]) > 0
+    assert not rows["san"]["gflops"], "products of all queries and keys would be too large as well"
+
+
+def test_finished_parts_stay_when_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(command.RUN, "step", stopped)
+    flags = ["--parts", "step,module", "--systems", "san,mma", "--lengths", "16", "--out", str(tmp_path)]
+    old = tmp_path / "module_cpu_fp32.csv"
+    old.write_text("another run\n")
+    assert command.main([*TINY_FLAGS, *flags]) == 130
+    assert [path.name for path in tmp_path.iterdir()] == [old.name]
+    assert [row["system"] for row in rows_of(old)] == ["fairseq", "san", "mma"], "in place of what was there"
+    assert "stopped" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--systems", "mma,nope"], "nope: choose from"),
+        (["--systems", "san", "--parts", "step"], "san: choose from"),
+        (["--parts", "module,nope"], "choose from module, step, generation, scaling"),
+        (["--precision", "fp8"], "invalid choice"),
+        (["--rounds", "2"], "--rounds 2: at least 3"),
+        (["--pairs", "0"], "--pairs 0: at least 1"),
+        (["--lengths", "16,x"], "--lengths 16,x"),
+        (["--flags=--nope 3"], "unrecognized arguments: --nope 3"),
+        (["--flags=--mma-window 0", "--systems", "mma"], "the window of the local heads must be 1 or more"),
+        (["--out", "/proc/version/x"], "/proc/version"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(flags: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(flags if "--out" not in flags else [*flags, "--parts", "module"]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith("run: error: ") and printed.err.count("\n") == 1 and said in printed.err
+    assert not printed.out
+
+
+def test_the_script_starts() -> None:
+    done = subprocess.run(
+        [sys.executable, REPOSITORY / "benchmarks" / "run.py", "--systems", "nope"],
+        env=environment(), capture_output=True, text=True, cwd="/", timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 2 and done.stderr.startswith("run: error: ") and done.stderr.count("\n") == 1
+
+
+FAULTS = """
+import resource, sys
+from fairseq_localattn.speed.memory import keep_freed_memory
+print(keep_freed_memory() if sys.argv[2] == "keep" else "system's")
+for _ in range(3):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    block = bytearray(1 << 26)
+    block[:: 4096] = b"x" * (1 << 14)
+    del block
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def test_freed_memory_is_kept() -> None:
+    """A block of 64 MiB that was there before costs no page fault; by itself it costs one each 4 KiB, or 2 MiB."""
+    found = {}
+    for how in ("keep", "leave"):
+        words = [sys.executable, "-c", FAULTS, str(REPOSITORY), how]
+        said, faults = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+        found[how] = said, int(faults)
+    if "not glibc" in found["keep"][0]:
+        pytest.skip("not glibc")
+    assert found["keep"][0] == "glibc, keeping what is freed"
+    assert found["keep"][1] < 16 < 2 * found["leave"][1]
+
+
+def test_the_commit_can_be_given_without_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "commit", lambda: "none")
+    assert report.commit_of("abc") == "abc" and report.commit_of(None) == "none"
+    monkeypatch.setattr(report, "commit", lambda: "0123456789")
+    assert report.commit_of("abc") == "0123456789", "what git says is right"

@@ -1,0 +1,342 @@
+"""What every registered architecture must keep. A new variant joins through its ``_tiny`` architecture (models.py)."""
+
+from __future__ import annotations
+
+import copy
+import io
+
+import pytest
+import torch
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.sequence_generator import SequenceGenerator
+from torch import Tensor
+
+from fairseq_localattn.core import banded
+from fairseq_localattn.mechanisms import mixed
+from fairseq_localattn.models.architectures import baseline_of
+from fairseq_localattn.models.base import LocalModel
+from support.models import (
+    ARCHITECTURES,
+    CASES,
+    CLASSIFIER_CASES,
+    CLASSIFIERS,
+    LANGUAGE_MODELS,
+    LM_CASES,
+    TINY,
+    batch,
+    build,
+    case,
+    dictionary,
+    encode,
+    loss,
+    pad,
+    parse,
+    sentences,
+    shifted,
+    with_phrases,
+)
+
+PARAMETER_FREE = ["mma", "csan"]
+# Lengths that differ, one of them 1; longer than the windows of the cases, and than the blocks of `every_way`.
+SOURCE, TARGET = [9, 4, 13, 1], [7, 11, 3, 5]
+every_case = pytest.mark.parametrize("name", CASES)
+
+
+@pytest.fixture(params=["short", "long"])
+def every_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a test also on the path that long sentences take: bands in blocks, of three queries to reach it here."""
+    if request.param == "long":
+        monkeypatch.setattr(banded, "MIN_BLOCK", 3)
+        monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", 3)
+        monkeypatch.setattr(mixed, "BANDED_FROM", 1)
+
+
+def logits(model: torch.nn.Module, sample: dict) -> Tensor:
+    with torch.no_grad():
+        return model(**with_phrases(model, sample["net_input"]))[0]
+
+
+# ---------------------------------------------------------------------------------------------- identity
+
+
+# Options of fairseq's that reach into the layers and their attention.
+FAIRSEQ_OPTIONS = [
+    [],
+    ["--encoder-normalize-before", "--decoder-normalize-before", "--layernorm-embedding"],
+    ["--checkpoint-activations", "--encoder-learned-pos", "--decoder-learned-pos"],
+    ["--no-cross-attention", "--cross-self-attention"],
+]
+
+
+def plain_flags(arch: str) -> list[str]:
+    """What gives the plain Transformer the sizes and norms in which an architecture differs from it."""
+    args, flags = parse(arch), []
+    for side in ("encoder", "decoder"):
+        flags += [f"--{side}-ffn-embed-dim", str(getattr(args, f"{side}_ffn_embed_dim"))]
+        flags += [f"--{side}-normalize-before"] if getattr(args, f"{side}_normalize_before") else []
+    return flags
+
+
+@pytest.mark.parametrize("arch", TINY)
+@pytest.mark.parametrize("flags", FAIRSEQ_OPTIONS, ids=" ".join)
+@pytest.mark.parametrize("left", [True, False])
+def test_placed_nowhere_it_is_fairseqs_transformer(arch: str, flags: list[str], left: bool) -> None:
+    """Same state-dict keys, same weights from the same seed, same outputs and gradients."""
+    prefix = ARCH_MODEL_REGISTRY[arch].prefix
+    nowhere = [word for site in ARCH_MODEL_REGISTRY[arch].sites for word in (f"--{prefix}-{site}-layers", "none")]
+    ours, theirs = build(arch, [*flags, *nowhere]).eval(), build(baseline_of(arch), flags + plain_flags(arch)).eval()
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    for key, weight in theirs.state_dict().items():
+        assert torch.equal(ours.state_dict()[key], weight), key
+    sample = batch(SOURCE, TARGET, left)
+    ours_loss, theirs_loss = loss(ours, sample) / sample["ntokens"], loss(theirs, sample) / sample["ntokens"]
+    torch.testing.assert_close(ours_loss, theirs_loss, rtol=0, atol=1e-6)
+    ours_loss.backward()
+    theirs_loss.backward()
+    real = sample["target"].ne(dictionary().pad())
+    torch.testing.assert_close(logits(ours, sample)[real], logits(theirs, sample)[real], rtol=1e-6, atol=3e-6)
+    for (key, got), wanted in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(got.grad, wanted.grad, rtol=0, atol=1e-6, msg=lambda m, key=key: f"{key}: {m}")
+
+
+# Without positions the encoder lacks the buffer of the sinusoids' version, so such a model is no longer the stock one.
+STOCK = [n for n, (arch, flags) in CASES.items() if ARCH_MODEL_REGISTRY[arch].prefix in PARAMETER_FREE
+         and "--mma-no-encoder-positions" not in flags]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STOCK)
+def test_stock_weights_load(name: str) -> None:
+    """Weights of fairseq's own Transformer load, strictly, into the variants that add no parameter."""
+    arch, flags = CASES[name]
+    shared = [flag for flag in flags if "normalize-before" in flag]
+    stock = build(baseline_of(arch), shared, seed=5)
+    buffer = io.BytesIO()
+    torch.save(stock.state_dict(), buffer)
+    buffer.seek(0)
+    ours = build(arch, flags, seed=1)
+    ours.load_state_dict(torch.load(buffer, weights_only=True), strict=True)
+    assert torch.equal(ours.encoder.layers[0].self_attn.q_proj.weight, stock.encoder.layers[0].self_attn.q_proj.weight)
+    assert loss(ours.eval(), batch(SOURCE, TARGET)).isfinite()
+
+
+# ---------------------------------------------------------------------------------------------- padding, causality
+
+
+@pytest.mark.usefixtures("every_way")
+@every_case
+@pytest.mark.parametrize("left", [True, False])
+def test_padding_changes_nothing(name: str, left: bool) -> None:
+    """A sentence pair alone, in a batch with longer ones, and with more padding than needed: the same logits."""
+    model = case(name)
+    src, tgt = sentences(SOURCE), sentences(TARGET, seed=1)
+    wide = {
+        "src_tokens": pad(src, left, to=17),
+        "src_lengths": torch.tensor(SOURCE),
+        "prev_output_tokens": shifted(pad(tgt, False, to=13)),
+    }
+    together = logits(model, {"net_input": wide})
+    for row, (s, t) in enumerate(zip(src, tgt, strict=True)):
+        alone = {"src_tokens": s[None], "src_lengths": torch.tensor([len(s)]), "prev_output_tokens": shifted(t[None])}
+        torch.testing.assert_close(
+            together[row, : len(t)], logits(model, {"net_input": alone})[0], rtol=1e-4, atol=1e-5
+        )
+
+
+@pytest.mark.usefixtures("every_way")
+@every_case
+@pytest.mark.parametrize("length", [4, 6])
+def test_no_position_sees_the_future(name: str, length: int) -> None:
+    """Changing target word p changes nothing before it and something after it; with T == B = 4 as well as T = 6."""
+    model = case(name)
+    sample = batch(SOURCE, [length] * 4)
+    before = logits(model, sample)
+    for p in range(1, length):
+        changed = copy.deepcopy(sample)
+        words = changed["net_input"]["prev_output_tokens"]
+        words[:, p] = torch.where(words[:, p] == 5, 6, 5)
+        after = logits(model, changed)
+        torch.testing.assert_close(after[:, :p], before[:, :p], rtol=0, atol=1e-6)
+        assert (after[:, p:] - before[:, p:]).abs().amax(dim=(1, 2)).gt(1e-3).all(), "the changed word had no effect"
+
+
+@every_case
+def test_the_encoder_uses_every_word(name: str) -> None:
+    model = case(name)
+    sample = batch([6, 6], [4, 4])
+    before = logits(model, sample)
+    for p in range(6):
+        changed = copy.deepcopy(sample)
+        changed["net_input"]["src_tokens"][:, p] = 7
+        if not torch.equal(changed["net_input"]["src_tokens"], sample["net_input"]["src_tokens"]):
+            assert (logits(model, changed) - before).abs().max() > 1e-4
+
+
+# ---------------------------------------------------------------------------------------------- decoding
+
+
+@pytest.mark.usefixtures("every_way")
+@every_case
+@pytest.mark.parametrize("left", [True, False])
+def test_incremental_equals_full(name: str, left: bool) -> None:
+    """Word by word with fairseq's decoding state, and with the rows of the batch reordered on the way."""
+    model = case(name)
+    sample = batch(SOURCE, [9, 9, 9, 9], left)
+    tokens = sample["net_input"]["prev_output_tokens"]
+    full = logits(model, sample)
+    with torch.no_grad():
+        encoder_out = encode(model, sample["net_input"])
+        state: dict = {}
+        order = torch.arange(4)
+        for t in range(tokens.size(1)):
+            if t == 4:
+                order = torch.tensor([2, 0, 3, 1])
+                model.decoder.reorder_incremental_state_scripting(state, order)
+                encoder_out = model.encoder.reorder_encoder_out(encoder_out, order)
+            step, _ = model.decoder(tokens[order, : t + 1], encoder_out=encoder_out, incremental_state=state)
+            torch.testing.assert_close(step[:, 0], full[order, t], rtol=1e-4, atol=1e-5)
+
+
+@every_case
+def test_beam_search_scores_are_the_models(name: str) -> None:
+    """Beam 5 over a padded batch: every hypothesis's score is what a full pass gives it; the best comes first."""
+    model = case(name)
+    words = dictionary()
+    sample = batch(SOURCE, TARGET)
+    generator = SequenceGenerator([model], words, beam_size=5, max_len_b=12, normalize_scores=False)
+    found = generator.generate([model], {**sample, "net_input": with_phrases(model, sample["net_input"])})
+    for row, hypotheses in enumerate(found):
+        assert len(hypotheses) == 5
+        assert [h["score"] for h in hypotheses] == sorted((h["score"] for h in hypotheses), reverse=True)
+        for hypothesis in hypotheses:
+            tokens = hypothesis["tokens"][None]
+            alone = {
+                "src_tokens": sample["net_input"]["src_tokens"][row : row + 1],
+                "src_lengths": sample["net_input"]["src_lengths"][row : row + 1],
+                "prev_output_tokens": shifted(tokens),
+            }
+            lprobs = logits(model, {"net_input": alone}).log_softmax(-1)
+            rescored = lprobs[0].gather(1, tokens.T).sum()
+            torch.testing.assert_close(hypothesis["score"], rescored, rtol=1e-4, atol=1e-4)
+
+
+@every_case
+def test_a_beam_whose_sentences_finish(name: str) -> None:
+    """The encoder's side is kept once a sentence; hypotheses change places, and finished sentences leave the batch."""
+    model, beam = case(name), 3
+    sample = batch(SOURCE, [9] * 4)
+    rows = torch.arange(4).repeat_interleave(beam)  # three hypotheses a sentence, each with words of its own
+    hypotheses = shifted(pad(sentences([9] * 12, seed=3), False))
+    net_input = {key: value[rows] for key, value in sample["net_input"].items()}
+    full = logits(model, {"net_input": {**net_input, "prev_output_tokens": hypotheses}})
+    model.decoder.set_beam_size(beam)
+    with torch.no_grad():
+        encoder_out = encode(model, net_input)
+        state: dict = {}
+        order = torch.arange(12)
+        # From row to row: none; within the sentences; sentence 1 finished and gone, again with moves within the others.
+        moves = {2: [2, 0, 1, 3, 3, 4, 8, 7, 6, 9, 11, 10], 4: [0, 2, 1, 6, 8, 7, 9, 9, 10]}
+        for t in range(6):
+            if t in moves:
+                new = torch.tensor(moves[t])
+                order = order[new]
+                model.decoder.reorder_incremental_state_scripting(state, new)
+                encoder_out = model.encoder.reorder_encoder_out(encoder_out, new)
+            step, _ = model.decoder(hypotheses[order, : t + 1], encoder_out=encoder_out, incremental_state=state)
+            torch.testing.assert_close(step[:, 0], full[order, t], rtol=1e-4, atol=1e-5)
+    cached = [b["prev_key"].size(0) for key, b in state.items() if "attn_state" in key]
+    assert 3 in cached, "no cross-attention kept one copy a sentence"
+
+
+# ---------------------------------------------------------------------------------------------- training, numerics
+
+
+@pytest.mark.usefixtures("every_way")
+@every_case
+def test_every_parameter_gets_a_gradient(name: str) -> None:
+    model = case(name, share=False).train()
+    loss(model, batch(SOURCE, TARGET)).backward()
+    for key, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.isfinite().all(), key
+        # A key's bias adds the same to all the logits of an ordinary head, which the softmax ignores: zero by right.
+        if not key.endswith("k_proj.bias"):
+            assert parameter.grad.abs().max() > 0, key
+
+
+@pytest.mark.usefixtures("every_way")
+@every_case
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("left", [True, False])
+def test_half_precision_stays_finite(name: str, dtype: torch.dtype, left: bool) -> None:
+    """Forward and backward with much padding and a sentence that is all padding; the loss is near fp32's."""
+    model = case(name).train()
+    sample = batch(SOURCE, TARGET, left)
+    wide = pad(sentences(SOURCE), left, to=40)
+    wide[1] = dictionary().pad()
+    sample["net_input"]["src_tokens"] = wide
+    model.eval()
+    wanted = loss(model, sample)
+    half = copy.deepcopy(model).to(dtype)
+    got = loss(half, sample)
+    torch.testing.assert_close(got, wanted.detach(), rtol=0.03, atol=0.1)
+    got.backward()
+    for key, parameter in half.named_parameters():
+        assert parameter.grad.isfinite().all(), key
+
+
+@pytest.mark.usefixtures("every_way")
+@every_case
+def test_large_scores_stay_finite(name: str) -> None:
+    """fp16 with attention logits in the hundreds, padding, and an empty sentence."""
+    model = case(name)
+    with torch.no_grad():
+        for module in model.modules():
+            if hasattr(module, "q_proj"):
+                module.q_proj.weight *= 20
+                module.k_proj.weight *= 20
+    sample = batch(SOURCE, TARGET)
+    sample["net_input"]["src_tokens"][0] = dictionary().pad()
+    assert logits(model.half(), sample).isfinite().all()
+
+
+@every_case
+def test_state_dict_round_trip(name: str) -> None:
+    model, other = case(name, seed=1), case(name, seed=2)
+    sample = batch(SOURCE, TARGET)
+    assert not torch.allclose(logits(model, sample), logits(other, sample))
+    buffer = io.BytesIO()
+    torch.save(model.state_dict(), buffer)
+    buffer.seek(0)
+    other.load_state_dict(torch.load(buffer, weights_only=True), strict=True)
+    assert torch.equal(logits(model, sample), logits(other, sample))
+    assert torch.equal(logits(copy.deepcopy(model), sample), logits(model, sample))
+
+
+# ---------------------------------------------------------------------------------------------- sizes
+
+
+def test_every_model_is_in_this_suite() -> None:
+    """A variant without a ``_tiny`` architecture would escape it; so would one without a plain counterpart."""
+    models = {name: model for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, LocalModel)}
+    assert set(models) == {*ARCHITECTURES, *LANGUAGE_MODELS, *CLASSIFIERS}
+    assert {models[name] for name in (*TINY, *LM_CASES, *CLASSIFIER_CASES) if name in models} == set(models.values())
+    for name in models:
+        assert baseline_of(name) in ARCH_MODEL_REGISTRY
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_sizes_are_those_of_the_plain_transformer(arch: str) -> None:
+    """Built at full size: the stacks that the architecture states, and the plain Transformer's number of parameters."""
+    with torch.device("meta"):
+        model, plain = build(arch), build(baseline_of(arch))
+    args = parse(arch)
+    for side in ("encoder", "decoder"):
+        stack = getattr(model, side)
+        assert len(stack.layers) == getattr(args, f"{side}_layers")
+        assert stack.layers[0].self_attn.num_heads == getattr(args, f"{side}_attention_heads")
+        assert stack.layers[0].fc1.weight.shape == (
+            getattr(args, f"{side}_ffn_embed_dim"),
+            getattr(args, f"{side}_embed_dim"),
+        )
+    if ARCH_MODEL_REGISTRY[arch].prefix in PARAMETER_FREE:
+        shapes = {key: parameter.shape for key, parameter in model.named_parameters()}
+        assert shapes == {key: parameter.shape for key, parameter in plain.named_parameters()}

@@ -1,0 +1,233 @@
+"""English-Japanese corpora, and words of Japanese and Chinese: preparations on mini corpora, and what they refuse."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from corpora.sources import aspec
+from corpora.text.parallel import DataError
+from corpora.tokens import segment
+from corpora.tokens.moses_tokenize import Tokenizer
+from support.asian import NOWHERE, assert_reads, mini, prepare, prepared
+from support.prep import DATA_PREP, ROOT, assert_refused, files_of, lines_of
+
+TANAKA = ROOT / "../shared/data/tanaka_enja"
+SEPARATOR = " ||| "
+
+
+@pytest.fixture(scope="module")
+def aspec_corpus(tmp_path_factory) -> Path:
+    return mini("aspec", tmp_path_factory.mktemp("corpus") / "aspec")
+
+
+def aspec_lines(corpus: Path) -> dict[str, dict[str, list[str]]]:
+    """What the files say, read without the code under test."""
+    files = {"train": ["train/train-1", "train/train-2"], "valid": ["dev/dev"], "test": ["test/test"]}
+    rows = {
+        split: [line.split(SEPARATOR) for name in names for line in lines_of(corpus / f"{name}.txt")]
+        for split, names in files.items()
+    }
+    return {split: {"ja": [row[-2] for row in of], "en": [row[-1] for row in of]} for split, of in rows.items()}
+
+
+# prepare_aspec.sh
+
+
+@pytest.fixture(scope="module")
+def aspec_pieces(aspec_corpus, tmp_path_factory) -> Path:
+    return prepared("aspec", tmp_path_factory.mktemp("aspec") / "pieces", "--local", aspec_corpus, "--pieces", "90")
+
+
+@pytest.fixture(scope="module")
+def aspec_bpe(aspec_corpus, tmp_path_factory) -> Path:
+    return prepared("aspec", tmp_path_factory.mktemp("aspec") / "bpe", "--local", aspec_corpus, "--bpe", "150")
+
+
+def test_aspec_in_pieces(aspec_pieces, aspec_corpus):
+    """The raw text is that of the first two sections, and comes back from the pieces, in both directions."""
+    texts = aspec_lines(aspec_corpus)
+    assert len(texts["train"]["en"]) == 1500
+    for split, sides in texts.items():
+        for lang, lines in sides.items():
+            assert lines_of(aspec_pieces / f"raw/{split}.{lang}") == lines
+            assert any("▁" in line for line in lines_of(aspec_pieces / f"bpe/{split}.{lang}"))
+    assert not (aspec_pieces / "tok").exists() and not list(aspec_pieces.glob("*.part"))
+    english, japanese = (lines_of(aspec_pieces / f"bin/dict.{lang}.txt") for lang in ("en", "ja"))
+    assert "▁book" in {line.split()[0] for line in english} and all(line.replace("▁", "").isascii() for line in english)
+    assert "を" in {line.split()[0] for line in japanese}
+    assert not any(re.search("[A-Za-z]", line) for line in japanese if "madeupword" not in line)
+    for source, target in (("en", "ja"), ("ja", "en")):
+        assert_reads(aspec_pieces, source, target, {"test": texts["test"], "valid": texts["valid"]}, "sentencepiece")
+    said = (aspec_pieces / "said.txt").read_text()
+    for count in ("train: 1,500 pairs (published: 2,000,000)", "valid: 100 pairs (published: 1,790)", "1,812"):
+        assert count in said
+
+
+def test_aspec_in_words_and_bpe(aspec_bpe, aspec_corpus):
+    """English by Moses, Japanese by MeCab as sacreBLEU calls it; the words come back from the BPE both ways."""
+    sacrebleu_mecab = pytest.importorskip("sacrebleu.tokenizers.tokenizer_ja_mecab", reason="needs sacrebleu[ja]")
+    texts, mecab, moses = aspec_lines(aspec_corpus), sacrebleu_mecab.TokenizerJaMecab(), Tokenizer("en")
+    words = {
+        split: {"ja": [mecab(line) for line in sides["ja"]], "en": [moses(line) for line in sides["en"]]}
+        for split, sides in texts.items()
+    }
+    for split, sides in words.items():
+        for lang, lines in sides.items():
+            assert lines_of(aspec_bpe / f"raw/{split}.{lang}") == texts[split][lang]
+            assert lines_of(aspec_bpe / f"tok/{split}.{lang}") == lines
+    assert "公園 で" in "\n".join(words["train"]["ja"])
+    assert "@@ " in (aspec_bpe / "bpe/train.en").read_text("utf-8")
+    for source, target in (("en", "ja"), ("ja", "en")):
+        assert_reads(aspec_bpe, source, target, {"test": words["test"]}, "subword_nmt")
+    assert not (aspec_bpe / "words").exists() and not (aspec_bpe / "source").exists()
+
+
+def test_second_run_changes_nothing(aspec_bpe, aspec_corpus):
+    before = files_of(aspec_bpe)
+    assert prepare("aspec", aspec_bpe, "--local", aspec_corpus, "--bpe", "150").returncode == 0
+    assert files_of(aspec_bpe) == before
+    assert_refused(prepare("aspec", aspec_bpe, "--local", aspec_corpus, "--bpe", "160"), "bpe=150", "bpe=160")
+
+
+@pytest.mark.slow
+def test_killed_run_continues_to_the_same_data(aspec_bpe, aspec_corpus, tmp_path):
+    """Killed while it looks for words, it reads the corpus no second time and makes what an undisturbed run makes."""
+    out = tmp_path / "out"
+    options = ["--workers", "1", "--local", str(aspec_corpus), "--bpe", "150"]
+    process = subprocess.Popen(
+        ["bash", str(DATA_PREP / "prepare_aspec.sh"), str(out), *options], start_new_session=True,
+        env={**os.environ, **NOWHERE, "PYTHON": sys.executable}, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not list(out.glob("words.part/*")) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert (out / "source").is_dir() and (out / "words.part").is_dir() and not (out / "words").exists()
+    done = prepare("aspec", out, *options[2:])
+    assert done.returncode == 0, done.stderr
+    assert "read and check" not in done.stdout and "part the text into words" in done.stdout
+    for folder in ("raw", "tok", "bpe", "bin"):
+        for file in sorted((aspec_bpe / folder).iterdir()):
+            if file.name != "preprocess.log":  # has times in it
+                assert (out / folder / file.name).read_bytes() == file.read_bytes(), file
+
+
+def change_line(path: Path, number: int, change) -> None:
+    lines = path.read_text("utf-8").split("\n")
+    lines[number - 1] = change(lines[number - 1])
+    path.write_text("\n".join(lines), "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "parts"),
+    [
+        ("train/train-2.txt", lambda p: change_line(p, 7, lambda line: line.rsplit(SEPARATOR, 1)[0]),
+         ["train-2.txt:7: 4 fields, 5 wanted", "score ||| id ||| number ||| Japanese ||| English"]),
+        ("dev/dev.txt", lambda p: change_line(p, 9, lambda line: line.split(SEPARATOR)[0]), ["dev.txt:9: 1 fields"]),
+        ("dev/dev.txt", lambda p: change_line(p, 3, lambda line: f"0.5{SEPARATOR}{line}"), ["dev.txt:3: '0.5' is a"]),
+        ("train/train-1.txt", lambda p: change_line(p, 5, lambda line: "x" + line), ["train-1.txt:5: 'x", "no score"]),
+        ("test/test.txt", lambda p: change_line(p, 2, lambda line: SEPARATOR.join([*line.split(SEPARATOR)[:3], ""])),
+         ["test.txt:2: the English is empty"]),
+        ("test/test.txt", lambda p: p.write_bytes(p.read_bytes()[:-20]), ["test.txt:100:", "cut off"]),
+        ("train/train-1.txt", lambda p: p.unlink(), ["train-1.txt.gz: cannot be read: No such file"]),
+    ],
+    ids=["field", "fields", "scored", "no score", "empty", "cut off", "missing"],
+)  # fmt: skip
+def test_bad_aspec_names_file_and_line(aspec_corpus, tmp_path, name, damage, parts):
+    corpus, out = tmp_path / "aspec", tmp_path / "out"
+    shutil.copytree(aspec_corpus, corpus)
+    damage(corpus / name)
+    assert_refused(prepare("aspec", out, "--local", corpus), *parts)
+    assert not (out / "raw").exists()
+
+
+def test_aspec_training_pairs_without_a_side_are_left_out(tmp_path):
+    source = tmp_path / "train-1.txt"
+    source.write_text("0.9 ||| A-1 ||| 1 ||| 日本 ||| Japan ||| or so\n0.8 ||| A-1 ||| 2 |||  ||| Nothing\n", "utf-8")
+    assert aspec.extract([source], (tmp_path / "x.ja", tmp_path / "x.en"), scored=True) == (1, 1)
+    assert lines_of(tmp_path / "x.ja") == ["日本"] and lines_of(tmp_path / "x.en") == ["Japan ||| or so"]
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ([], "no ASPEC folder"),
+        (["--local", "/nowhere"], "no folder /nowhere"),
+        (["--local", ".", "--pieces", "9", "--bpe", "9"], "--pieces or --bpe"),
+        (["--local", ".", "--joined-dictionary"], "goes with --bpe"),
+        (["--local", ".", "--join-ja"], "goes with --pairs"),
+        (["--local", ".", "--sections", "4"], "--sections is 1, 2 or 3"),
+    ],
+)
+def test_bad_options(tmp_path, options, part):
+    assert_refused(prepare("aspec", tmp_path / "out", *options), part)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not TANAKA.is_dir(), reason="no ../shared/data/tanaka_enja here")
+def test_tanaka_goes_the_same_way(tmp_path):
+    """Real text: its Japanese words are joined to raw text, which comes back from the pieces."""
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for name, count in (("train", 3000), ("dev", 200), ("test", 200)):
+        for lang in ("en", "ja"):
+            with gzip.open(TANAKA / f"{name}.{lang}.gz", "rb") as lines:
+                (corpus / f"{name}.{lang}.gz").write_bytes(gzip.compress(b"".join(islice(lines, count))))
+    out = prepared("aspec", tmp_path / "out", "--pairs", corpus, "--join-ja", "--pieces", "1200")
+    raw = {lang: lines_of(out / f"raw/test.{lang}") for lang in ("en", "ja")}
+    words = gzip.decompress((corpus / "test.ja.gz").read_bytes()).decode()
+    assert raw["ja"] == words.replace(" ", "").split("\n")[:-1]
+    assert [len(lines_of(out / f"raw/{split}.ja")) for split in ("train", "valid", "test")] == [3000, 200, 200]
+    lines = [line.replace(" ", "").replace("▁", "") for line in lines_of(out / "bpe/test.ja")]
+    assert sum(line == text for line, text in zip(lines, raw["ja"], strict=True)) > 190
+    assert_reads(out, "en", "ja", {}, "sentencepiece")
+
+
+# segment.py
+
+
+def test_words_of_chinese():
+    pytest.importorskip("jieba", reason="needs the extra zh")
+    cut = segment.chinese()
+    assert cut("我们在北京的公园看书。") == "我们 在 北京 的 公园 看书 。"
+    assert cut("中国 人民　银行") == cut("中国人民银行")  # spaces between Chinese characters are not trusted
+    assert cut("GDP 3.5 percent\r") == "GDP 3.5 percent"
+
+
+def test_words_are_joined():
+    assert segment.join("彼 は New York で 買 っ た 。") == "彼はNew Yorkで買った。"
+    assert segment.join(" 12 歳 　 に ") == "12歳に"
+
+
+@pytest.mark.parametrize(("lang", "module", "part"), [("zh", "jieba", ".[zh]"), ("ja", "MeCab", ".[ja]")])
+def test_missing_library_is_named(monkeypatch, lang, module, part):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(DataError, match=re.escape(part)):
+        segment.segmenter(lang)
+
+
+def test_line_without_words_is_an_error_but_in_training(tmp_path):
+    for name in ("train.ja", "test.ja"):
+        (tmp_path / name).write_text("日本 です\n\u3000\n", "utf-8")
+    (tmp_path / "out").mkdir()
+    folder, one = tmp_path / "in", tmp_path / "train.ja"
+    folder.mkdir()
+    one.rename(folder / "train.ja")
+    segment.words_of_folder(folder, tmp_path / "out", True, 1)
+    assert lines_of(tmp_path / "out/train.ja") == ["日本 です", ""]
+    (tmp_path / "test.ja").rename(folder / "test.ja")
+    with pytest.raises(DataError, match=r"test\.ja:2: "):
+        segment.words_of_folder(folder, tmp_path / "out", True, 1)

@@ -1,0 +1,285 @@
+"""What all preparations of large text share: pairs, lines in several processes, subwords, archives, checksums."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import re
+import signal
+import sys
+import tarfile
+import time
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from corpora.mini import translation as mini_translation
+from corpora.text import bitext, linewise, unpack
+from corpora.text.parallel import DataError
+from corpora.tokens import moses_tokenize, subwords
+from support.prep import DATA_PREP, assert_refused, call, lines_of
+from support.translation_references import encoded
+
+
+@pytest.fixture(scope="module")
+def sentences() -> tuple[list[str], list[str]]:
+    return mini_translation.take(mini_translation.german(3), 600)
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_bytes("".join(line + "\n" for line in lines).encode())
+    return path
+
+
+# bitext.py
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "fits"),
+    [
+        (2, 3, True), (3, 2, True), (2, 4, False), (4, 2, False), (0, 1, False), (1, 0, False), (0, 0, False),
+        (175, 175, True), (176, 175, False), (175, 176, False), (117, 175, True), (116, 175, False),
+    ],
+)  # fmt: skip
+def test_limits_are_those_of_clean_corpus(one, two, fits):
+    assert bitext.Limits(1, 175, 1.5).fit("w " * one, " w" * two) is fits
+
+
+def test_a_word_of_more_than_a_thousand_characters_is_left_out():
+    assert bitext.Limits().fit("a" * 1000, "b")
+    assert not bitext.Limits().fit("a b", "b " + "a" * 1001)
+    assert bitext.Limits(0).fit("a b", "b " + "a" * 1001)  # where nothing is to be left out: every n-th of all lines
+
+
+def test_segments_of_test_sets(tmp_path):
+    path = tmp_path / "test.sgm.gz"
+    text = '<refset>\n<DOC docid="a">\n<hl>\n<seg id="1"> One &amp; two. </seg>\n</hl>\n<SEG id=2>Line\n broken</SEG>\n'
+    path.write_bytes(gzip.compress((text + '<p><seg id="3"></seg></p></DOC></refset>').encode()))
+    assert list(bitext.texts(path)) == [(4, "One &amp; two."), (6, "Line broken"), (8, "")]
+    path.write_bytes(gzip.compress((text + '<seg id="3"> cut').encode()))
+    with pytest.raises(DataError, match="gz:8: a <seg> without its </seg>"):
+        list(bitext.texts(path))
+    path.write_bytes(gzip.compress(b'<seg id="1"> one\n<seg id="2"> two</seg>\n'))
+    with pytest.raises(DataError, match="gz:1: a <seg> without its </seg>"):
+        list(bitext.texts(path))
+
+
+def test_other_encodings(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes("中文\n".encode("gb18030"))
+    assert list(bitext.texts(path, "gb18030")) == [(1, "中文")]
+    with pytest.raises(DataError, match="text:1: invalid UTF-8"):
+        list(bitext.texts(path))
+
+
+def test_markup_of_iwslt(tmp_path):
+    lines = ["<url>http://x</url>", "<talkid>1</talkid>", "<title>A talk</title>", "<keywords>a, b</keywords>",
+             "<description>Of it</description>", "Text < more", "<reviewer>R</reviewer>"]  # fmt: skip
+    found = list(bitext.without_markup(enumerate(lines, 1)))
+    assert found == [(3, "A talk"), (5, "Of it"), (6, "Text < more"), (7, "<reviewer>R</reviewer>")]
+
+
+def test_join_and_select_from_the_command_line(tmp_path):
+    for name, lines in (("a.de", ["eins", "zwei zwei"]), ("b.de", ["drei", "", "vier"])):
+        write(tmp_path / name, lines)
+    for name, lines in (("a.en", ["one", "two two"]), ("b.en", ["three three three", "x", "four"])):
+        write(tmp_path / name, lines)
+    pairs = [["--pair", tmp_path / f"{name}.de", tmp_path / f"{name}.en"] for name in "ab"]
+    targets = [tmp_path / "all.de", tmp_path / "all.en"]
+    command = [sys.executable, "-m", "corpora.text.bitext"]
+    done = call(*command, "join", *targets, *pairs[0], *pairs[1], "--official", 5)
+    assert done.stdout == "a.de: 2 pairs\nb.de: 3 pairs\nall: 5 pairs (published: 5)\n", done.stderr
+    assert_refused(
+        call(*command, "join", *targets, *pairs[0], "--official", 3, "--exact"), "all: 2 pairs (published: 3)"
+    )
+    call(*command, "join", *targets, *pairs[0], *pairs[1])
+    prefix = tmp_path / "all"
+    select = [*command, "select", tmp_path, "de", "en", "--measure", prefix, "--take", prefix]
+    done = call(*select, "--ratio", 1.5, "--every", 2)
+    assert done.stdout.endswith("5 pairs before cleaning\ntrain: 2 pairs\nvalid: 1 pairs\n"), done.stderr
+    assert lines_of(tmp_path / "train.en") == ["one", "four"] and lines_of(tmp_path / "valid.de") == ["zwei zwei"]
+    assert_refused(call(*select, "--min", 4), "all.de: of 5 pairs none is left for train")
+    write(tmp_path / "short.en", ["one"])
+    assert_refused(call(*select[:-1], tmp_path / "short"), "short.de: cannot be read")
+
+
+def test_shifted_text_is_refused(tmp_path, sentences):
+    one, two = mini_translation.odd((list(sentences[0]), list(sentences[1])))
+    first, second = tmp_path / "x.de", tmp_path / "x.en"
+    targets = (tmp_path / "out.de", tmp_path / "out.en")
+    assert bitext.join([(write(first, one), write(second, two))], targets) == [600]
+    write(first, one[1:] + one[:1])
+    with pytest.raises(DataError, match=r"x\.en:1: misaligned with .*x\.de: the lengths of lines 1 to 600"):
+        bitext.join([(first, second)], targets)
+    assert lines_of(targets[0]) == one  # of the first time
+    assert bitext.join([(first, second)], targets, min_correlation=-1) == [600]
+
+
+def test_large_text_is_not_held_in_memory(tmp_path):
+    first, second = tmp_path / "x.de.gz", tmp_path / "x.en"
+    first.write_bytes(gzip.compress(b"ein Satz von sehr vielen in diesem Korpus .\n" * 15_000))
+    second.write_bytes(b"one of very many sentences in this corpus .\n" * 15_000)
+    targets = (tmp_path / "all.de", tmp_path / "all.en")
+    tracemalloc.start()
+    try:
+        assert bitext.join([(first, second)], targets) == [15_000]
+        counts = bitext.select(targets, targets, tmp_path, ("de", "en"), bitext.Limits(1, 80, 9), 1333)
+        assert tracemalloc.get_traced_memory()[1] < 1_500_000
+    finally:
+        tracemalloc.stop()
+    assert counts == {"source": 15_000, "train": 14_989, "valid": 11}
+
+
+# Lines changed in several processes
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_stopped_work_goes_on_in_the_file(tmp_path, workers):
+    lines = [f"Zeile {number}: ein Satz" for number in range(2000)]
+    source, target = write(tmp_path / "in", lines), tmp_path / "out"
+    part = tmp_path / "out.part"
+    part.write_text("".join(f"kept {number}\n" for number in range(1200)) + "Zeile 12")
+    linewise.change_file(source, target, Upper, workers, resume=True)
+    assert lines_of(target) == [f"kept {number}" for number in range(1200)] + [line.upper() for line in lines[1200:]]
+    target.write_text("mine\n")
+    linewise.change_file(source, target, Upper, workers, resume=True)
+    assert target.read_text() == "mine\n"
+    linewise.change_file(source, target, Upper, workers)
+    assert lines_of(target) == [line.upper() for line in lines]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
+class Dies:
+    """What the operating system does to a process when memory is short."""
+
+    def __call__(self, line: str) -> str:
+        if line.endswith(" 1700"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return line
+
+
+def test_a_killed_worker_ends_the_work(tmp_path):
+    source = write(tmp_path / "in", [f"line {number}" for number in range(2000)])
+    with pytest.raises(DataError, match="a process was killed.*fewer --workers"):
+        linewise.change_file(source, tmp_path / "out", Dies, 2, resume=True)
+    assert not (tmp_path / "out").exists() and (tmp_path / "out.part").exists()
+
+
+class Upper:
+    def __call__(self, line: str) -> str:
+        return line.upper()
+
+
+def test_tokenizer_without_normalisation():
+    text = "Er sagte: „Wie geht’s“ – x-y"
+    assert moses_tokenize.Tokenizer("de", normalise=False)(text) == "Er sagte : „ Wie geht ’ s “ – x-y"
+    assert moses_tokenize.Tokenizer("de")(text) == "Er sagte : &quot; Wie geht &apos; s &quot; - x-y"
+    plain = moses_tokenize.Tokenizer("de", aggressive_dash_splits=True, normalise=False, plain_apostrophes=True)
+    assert plain(text) == "Er sagte : „ Wie geht &apos; s “ – x @-@ y"
+
+
+def test_empty_lines_stay_where_they_are_allowed(tmp_path):
+    source = write(tmp_path / "in", ["Ein Satz.", "", "\x01"])
+    command = [sys.executable, "-m", "corpora.tokens.moses_tokenize", "--lang", "de", source, tmp_path / "out"]
+    assert_refused(call(*command), "in:2: no token left")
+    assert call(*command, "--allow-empty").returncode == 0
+    assert lines_of(tmp_path / "out") == ["Ein Satz .", "", ""]
+
+
+def test_the_cache_of_subwords_does_not_grow_and_does_not_matter(tmp_path, monkeypatch, sentences):
+    codes, lines = tmp_path / "codes", sentences[0]
+    subwords.learn([write(tmp_path / "text", lines)], codes, 50)
+    monkeypatch.setattr(subwords, "_CACHED", 5)
+    encoder = subwords.Encoder(codes)
+    assert [encoder(line) for line in lines] == encoded(codes, lines)
+    assert len(encoder.bpe.cache) < 60
+
+
+def test_too_little_text_for_codes(tmp_path):
+    text = write(tmp_path / "text", ["abc abc"])
+    learn = [sys.executable, "-m", "corpora.tokens.subwords", "learn", tmp_path / "codes", "--merges", 9, text]
+    done = call(*learn)
+    assert done.returncode == 0 and "2 merges, not 9" in done.stdout, done.stderr
+    write(text, ["a b c"])
+    assert_refused(call(*learn), "text: no word has two characters")
+
+
+def test_sentencepiece_goes_there_and_back(tmp_path, sentences):
+    import sentencepiece
+
+    german, english = (write(tmp_path / lang, lines) for lang, lines in zip(("de", "en"), sentences, strict=True))
+    model, command = tmp_path / "de.model", [sys.executable, "-m", "corpora.tokens.sentencepieces"]
+    done = call(*command, "train", model, german, english, "--pieces", 150)
+    assert done.returncode == 0, done.stderr
+    assert sentencepiece.SentencePieceProcessor(model_file=str(model)).get_piece_size() == 150
+    done = call(*command, "apply", model, german, tmp_path / "valid", "--workers", 2)
+    assert done.returncode == 0, done.stderr
+    pieces = lines_of(tmp_path / "valid")
+    assert any(len(line.split()) > len(text.split()) for line, text in zip(pieces, sentences[0], strict=True))
+    assert ["".join(line.split()).replace("▁", " ")[1:] for line in pieces] == sentences[0]
+    refused = call(*command, "train", model, german, "--pieces", 30_000)
+    assert_refused(refused, "no model of 30,000 pieces can be trained on it")
+
+
+# Archives and checksums
+
+
+@pytest.mark.parametrize("ending", [".tgz", ".tar", ".zip"])
+def test_unpack(tmp_path, ending):
+    archive, folder = tmp_path / f"a{ending}", tmp_path / "out"
+    members = {"./one/a.txt": b"a", "one/b.txt": b"b" * 3000, "two/c.en": b"c", "two/c.de": b"d", "onetwo": b"e"}
+    if ending == ".zip":
+        with zipfile.ZipFile(archive, "w") as packed:
+            for name, content in members.items():
+                packed.writestr(name, content)
+    else:
+        mini_translation.archive(archive, members)
+    assert unpack.unpack(archive, folder, ["one", "two/*.en"]) == 3
+    files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert files == {"one/a.txt": b"a", "one/b.txt": b"b" * 3000, "two/c.en": b"c"}
+    with pytest.raises(DataError, match="has no three"):
+        unpack.unpack(archive, folder, ["three", "one"])
+    archive.write_bytes(archive.read_bytes()[: 2500 if ending == ".tar" else 40])
+    with pytest.raises(DataError, match=f"a{ending}: damaged"):
+        unpack.unpack(archive, folder, ["one", "two", "onetwo"])
+
+
+def test_unpack_writes_nothing_outside(tmp_path):
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        tar.addfile(tarfile.TarInfo("one/../../evil"))
+    (tmp_path / "a.tar").write_bytes(packed.getvalue())
+    with pytest.raises(DataError, match="would be written outside"):
+        unpack.unpack(tmp_path / "a.tar", tmp_path / "out", ["one"])
+    assert not (tmp_path / "evil").exists()
+
+
+def test_checksums_name_every_file_once():
+    rows = [line.split() for line in lines_of(DATA_PREP / "checksums.txt") if line and not line.startswith("#")]
+    assert len({row[0] for row in rows}) == len(rows)
+    for url, size, checksum in rows:
+        assert re.match(r"(https?|ftp)://", url) and re.fullmatch(r"-|\d+", size), url
+        assert re.fullmatch(r"-|[0-9a-f]{64}|md5:[0-9a-f]{32}", checksum), url
+
+
+def test_another_archive_is_unpacked_anew(tmp_path):
+    """What was unpacked of an archive that was not the official one must not stand for the official one."""
+    archive, folder = tmp_path / "a.tgz", tmp_path / "unpacked"
+    begin = 'set -euo pipefail; . "$1/lib.sh"; . "$1/lib_fetch.sh"; find_python; '
+    for text in (b"first\n", b"second\n"):
+        mini_translation.archive(archive, {"text": text})
+        if folder.exists():  # file systems have coarse clocks
+            os.utime(archive, (time.time() + 5, time.time() + 5))
+        done = call("bash", "-c", begin + 'unpack "$2" "$3" text', "unpack", DATA_PREP, archive, folder)
+        assert done.returncode == 0, done.stderr
+        assert (folder / "text").read_bytes() == text
+
+
+def test_members_that_are_gunzipped_are_found(tmp_path):
+    (tmp_path / "giga.en").write_text("one\n")
+    begin = 'set -euo pipefail; . "$1/lib.sh"; . "$1/lib_fetch.sh"; find_python; out=$2 local_dir=$2 no_checksums=0; '
+    done = call("bash", "-c", begin + 'obtain_members x giga.en.gz; echo "$folder $verified"', "x", DATA_PREP, tmp_path)
+    assert done.stdout.split() == [str(tmp_path), "0"], done.stderr

@@ -1,0 +1,271 @@
+"""Chinese-English corpora: their preparations from end to end, on mini corpora, and what they refuse."""
+
+from __future__ import annotations
+
+import gzip
+import html
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from corpora.sources import sgm
+from corpora.tokens import segment
+from corpora.tokens.moses_tokenize import Tokenizer
+from support.asian import assert_reads, mini, prepare, prepared
+from support.prep import assert_refused, call, lines_of
+
+NIST_SETS = {"valid": "02", "test": "03", "test1": "04", "test2": "05", "test3": "06"}
+
+
+@pytest.fixture(scope="module")
+def nist_corpus(tmp_path_factory) -> Path:
+    return mini("nist", tmp_path_factory.mktemp("corpus") / "nist")
+
+
+@pytest.fixture(scope="module")
+def wmt_corpus(tmp_path_factory) -> Path:
+    return mini("wmt17_zh_en", tmp_path_factory.mktemp("corpus") / "wmt17")
+
+
+# prepare_nist.sh
+
+
+def segments(path: Path) -> list[str]:
+    """The segments of a mini test set, read without the code under test."""
+    return [html.unescape(text.strip()) for text in re.findall(r"<seg [^>]*>(.*?)</seg>", path.read_text("utf-8"))]
+
+
+@pytest.fixture(scope="module")
+def nist_data(nist_corpus, tmp_path_factory) -> Path:
+    pytest.importorskip("jieba", reason="needs the extra zh")
+    return prepared("nist", tmp_path_factory.mktemp("nist") / "out", "--local", nist_corpus, "--bpe", "200")
+
+
+def test_nist_test_sets_and_references(nist_data, nist_corpus):
+    moses = Tokenizer("en")
+    for split, year in NIST_SETS.items():
+        chinese = segments(nist_corpus / f"mt{year}_chinese_evlset_v0-src.sgm")
+        english = segments(nist_corpus / f"mt{year}_chinese_evlset_v0-ref.sgm")
+        count = len(chinese)
+        assert lines_of(nist_data / f"raw/{split}.zh") == chinese and len(english) == 4 * count
+        for number in range(4):
+            reference = english[number * count : (number + 1) * count]
+            assert lines_of(nist_data / f"raw/{split}.en.ref{number}") == reference
+            assert lines_of(nist_data / f"tok/{split}.en.ref{number}") == [moses(line) for line in reference]
+        assert lines_of(nist_data / f"raw/{split}.en") == english[:count]
+        assert [line.replace(" ", "") for line in lines_of(nist_data / f"tok/{split}.zh")] == chinese
+    assert len({line.split()[0] for line in lines_of(nist_data / "tok/test.en")} & {"Today", "In", "This"}) > 1  # cased
+
+
+def test_nist_binarised(nist_data):
+    words = {
+        split: {lang: lines_of(nist_data / f"tok/{split}.{lang}") for lang in ("zh", "en")}
+        for split in ("train", *NIST_SETS)
+    }
+    assert [len(words[split]["zh"]) for split in ("train", *NIST_SETS)] == [1600, 100, 60, 50, 40, 30]
+    assert_reads(nist_data, "zh", "en", words, "subword_nmt")
+    assert (nist_data / "bin/dict.zh.txt").read_bytes() != (nist_data / "bin/dict.en.txt").read_bytes()
+    said = (nist_data / "said.txt").read_text()
+    for part in ("test: MT03, 60 segments, 4 references (published: 919)", "train: 1,600 pairs (published: 1,250,000)"):
+        assert part in said
+
+
+@pytest.mark.slow
+def test_nist_with_trees(nist_data, nist_corpus, tmp_path):
+    """Phrases of every subset, from trees that are given; a folder without one of them is refused."""
+    out, trees = tmp_path / "out", tmp_path / "trees"
+    shutil.copytree(nist_data, out)
+    trees.mkdir()
+    for split in ("train", *NIST_SETS):
+        lines = [line.split() for line in lines_of(out / f"tok/{split}.zh")]
+        made = ["(IP (NP " + " ".join(f"(NN {word})" for word in line[:-1]) + f") (PU {line[-1]}))" for line in lines]
+        (trees / f"{split}.zh.tree").write_text("".join(line + "\n" for line in made), "utf-8")
+    last = (trees / "test3.zh.tree").rename(tmp_path / "kept")
+    options = ["--local", nist_corpus, "--bpe", "200", "--trees", "zh", "--tree-files", trees]
+    assert_refused(prepare("nist", out, *options), "test3.zh.tree")
+    last.rename(trees / "test3.zh.tree")
+    prepared("nist", out, *options)
+    for split in ("train", *NIST_SETS):
+        assert (out / f"bin/{split}.zh-en.zh.phrases.idx").stat().st_size > 0
+    assert {"NP", "PU", "NN"} <= {line.split()[0] for line in lines_of(out / "bin/dict.zh.phrases.txt")}
+
+
+def read_nist(folder: Path, raw: Path, *options: object) -> subprocess.CompletedProcess:
+    raw.mkdir(exist_ok=True)
+    return call(sys.executable, "-m", "corpora.sources.nist", *options, folder, raw)
+
+
+def replace(path: Path, pattern: str, by: str, count: int = 1) -> None:
+    text = path.read_text("utf-8")
+    changed = re.sub(pattern, by, text, count=count, flags=re.DOTALL)
+    assert changed != text
+    path.write_text(changed, "utf-8")
+
+
+SRC, REF = "mt03_chinese_evlset_v0-src.sgm", "mt03_chinese_evlset_v0-ref.sgm"
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "parts"),
+    [
+        (REF, lambda p: replace(p, r'<doc docid="MINI00010" sysid="E04">.*?</doc>\n', ""),
+         [f"{REF}:", "document MINI00010 has 3 references, 4 wanted"]),
+        (REF, lambda p: replace(p, r'docid="MINI00050"', 'docid="OTHER"', 4), [f"{REF}: document MINI00050 has 0 ref"]),
+        (REF, lambda p: replace(p, r'<seg id="4">[^\n]*\n', ""), [f"{REF}:2: misaligned: ", "has no segment 4"]),
+        (REF, lambda p: replace(p, r'id="4"', 'id="3"'), [f"{REF}:7: segment 3 of document MINI00000 is there twice"]),
+        (SRC, lambda p: replace(p, r'(<seg id="2">).*?(</seg>)', r"\1  \2"), [f"{SRC}:5: segment 2", "is empty"]),
+        (SRC, lambda p: replace(p, r'<seg id="10">[^\n]*\n', ""), [f"{REF}:13: misaligned: segment 10", "is not in"]),
+        (SRC, lambda p: p.write_bytes(p.read_bytes()[:-400]), [f"{SRC}:", "the file was cut off"]),
+        (REF, lambda p: replace(p, "</refset>", ""), [f"{REF}:1: <refset> is not closed: the file was cut off"]),
+        (SRC, lambda p: p.write_bytes(p.read_text("utf-8").encode("gb18030")), [f"{SRC}:4: not utf-8", "gb18030"]),
+        (SRC, lambda p: p.unlink(), ["the source of MT03 should be below"]),
+        (SRC, lambda p: shutil.copy(p, p.with_name("mt03.sgm")), ["which has the source of MT03?"]),
+        ("train/news.zh", lambda p: p.write_text(p.read_text("utf-8").split("\n", 1)[1], "utf-8"),
+         ["news.en:900: misaligned: 900 lines here, 899 in"]),
+        ("train/news.zh", lambda p: p.write_text("".join(sorted(p.read_text("utf-8").splitlines(True))), "utf-8"),
+         ["news.en:1: misaligned", "do not go together"]),
+        ("train/news.en", lambda p: p.write_bytes(p.read_bytes()[:-9]), ["news.en:900:", "cut off"]),
+        ("train/news.en", lambda p: p.unlink(), ["news.zh: its English side is missing"]),
+    ],
+    ids=["three", "no document", "segment", "twice", "empty", "too many", "cut off", "open", "encoding", "no source",
+         "two sources", "short", "shuffled", "no newline", "one side"],
+)  # fmt: skip
+def test_bad_nist_names_file_and_line(nist_corpus, tmp_path, name, damage, parts):
+    corpus = tmp_path / "nist"
+    shutil.copytree(nist_corpus, corpus)
+    damage(corpus / name)
+    assert_refused(read_nist(corpus, tmp_path / "raw"), *parts)
+    assert not (tmp_path / "raw/train.zh").exists()
+
+
+@pytest.fixture()
+def plain_nist(nist_corpus, tmp_path) -> Path:
+    """The same corpus as plain files in another encoding, one of them compressed."""
+    folder = tmp_path / "plain"
+    folder.mkdir()
+
+    def write(name: str, lines: list[str]) -> None:
+        data = "".join(line + "\n" for line in lines).encode("gb18030")
+        (folder / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+
+    for year in NIST_SETS.values():
+        stem = nist_corpus / f"mt{year}_chinese_evlset_v0"
+        chinese, english = segments(Path(f"{stem}-src.sgm")), segments(Path(f"{stem}-ref.sgm"))
+        write(f"mt{year}.zh", chinese)
+        for number in range(4):
+            ending = ".gz" if year == "05" else ""
+            write(f"mt{year}.en.ref{number}{ending}", english[number * len(chinese) : (number + 1) * len(chinese)])
+    for lang in ("zh", "en"):
+        write(f"train.{lang}", [*lines_of(nist_corpus / f"train/news.{lang}"), "" if lang == "en" else "空"])
+    return folder
+
+
+def test_plain_nist_in_another_encoding(plain_nist, nist_data, tmp_path):
+    done = read_nist(plain_nist, tmp_path / "raw", "--encoding", "gb18030")
+    assert done.returncode == 0, done.stderr
+    for split in NIST_SETS:
+        for end in ("zh", "en", *(f"en.ref{number}" for number in range(4))):
+            assert lines_of(tmp_path / f"raw/{split}.{end}") == lines_of(nist_data / f"raw/{split}.{end}")
+    assert len(lines_of(tmp_path / "raw/train.zh")) == 900 and "1 more pairs have an empty side" in done.stdout
+    (plain_nist / "mt04.en.ref3").unlink()
+    assert_refused(
+        read_nist(plain_nist, tmp_path / "raw", "--encoding", "gb18030"), "mt04.zh: has 3 references, 4 wanted"
+    )
+    shutil.copy(plain_nist / "mt03.en.ref0", plain_nist / "mt04.en.ref3")
+    done = read_nist(plain_nist, tmp_path / "raw", "--encoding", "gb18030")
+    assert_refused(done, "mt04.en.ref3:51: misaligned: 60 lines here, 50 in")
+    assert_refused(read_nist(plain_nist, tmp_path / "raw", "--encoding", "gb-18"), "--encoding gb-18")
+
+
+def test_sets_as_nist_writes_them(tmp_path):
+    """Upper-case tags, no quotes, a text over two lines, an & as it is, entities, documents in another order."""
+    (tmp_path / "src.sgm").write_text(
+        '<srcset setid="x" srclang=Chinese>\n<DOC docid=A sysid=x>\n<seg id=1>甲\n乙</seg>\n<seg id=2>丙</seg></DOC>\n'
+        "<DOC docid=B><hl><seg id=1> 丁 </seg></hl></DOC></srcset>",
+        "utf-8",
+    )
+    (tmp_path / "ref.xml").write_text(
+        '<?xml version="1.0"?>\n<!DOCTYPE mteval SYSTEM "x.dtd">\n<mteval>\n<refset refid="r1">'
+        '<doc docid="B"><seg id="1">AT&T &amp; a <b</seg></doc>\n'
+        '<doc docid="A"><seg id="2">c</seg><seg id="1">a b</seg></doc></refset>\n<refset refid="r2">'
+        '<doc docid="A"><seg id="1">A B</seg><seg id="2">C</seg></doc>'
+        '<doc docid="B"><seg id="1">D</seg></doc></refset></mteval>\n',
+        "utf-8",
+    )
+    lines, references = sgm.read_set(tmp_path / "src.sgm", tmp_path / "ref.xml", 2)
+    assert lines == ["甲 乙", "丙", "丁"]
+    assert references == [["a b", "c", "AT&T & a <b"], ["A B", "C", "D"]]
+
+
+# prepare_wmt17_zh_en.sh
+
+
+@pytest.fixture(scope="module")
+def wmt_data(wmt_corpus, tmp_path_factory) -> Path:
+    pytest.importorskip("jieba", reason="needs the extra zh")
+    options = ["--no-checksums", "--bpe", "150", "--max-words", "20", "--joined-dictionary"]
+    return prepared("wmt17_zh_en", tmp_path_factory.mktemp("wmt17") / "out", "--local", wmt_corpus, *options)
+
+
+def test_wmt17_reads_every_corpus(wmt_data):
+    said = (wmt_data / "said.txt").read_text()
+    for part in ("UNv1.0.en-zh.zh: 500 pairs", "casict-B_ch.txt: 90 pairs", "Book2_cn.txt: 90 pairs", "NEU_cn.txt: 90"):
+        assert part in said
+    assert "raw: 1,520 pairs before cleaning" in said and "(published: 20,620,000)" in said
+    assert not (wmt_data / "download/unpacked").exists()
+
+
+def test_wmt17_cleaned_and_binarised(wmt_data, wmt_corpus):
+    """Raw text and words stay beside each other, no side is longer than 20 words, and what is dropped is as long."""
+    words = {
+        split: {lang: lines_of(wmt_data / f"tok/{split}.{lang}") for lang in ("zh", "en")}
+        for split in ("train", "valid", "test")
+    }
+    chinese, english = words["train"]["zh"], words["train"]["en"]
+    assert max(len(line.split()) for line in chinese + english) == 20
+    assert [line.replace(" ", "") for line in chinese] == [
+        line.replace(" ", "") for line in lines_of(wmt_data / "raw/train.zh")
+    ]
+    moses = Tokenizer("en")
+    assert english == [moses(line) for line in lines_of(wmt_data / "raw/train.en")]
+    kept = len(english)
+    assert 500 < kept < 1520 and f"train: {kept:,} pairs" in (wmt_data / "said.txt").read_text()
+    assert len(words["valid"]["zh"]) == len(words["test"]["zh"]) == 100
+    assert_reads(wmt_data, "zh", "en", words, "subword_nmt")
+    assert (wmt_data / "bin/dict.zh.txt").read_bytes() == (wmt_data / "bin/dict.en.txt").read_bytes()
+
+
+def test_wmt17_words_in_a_corpus_do_not_count(wmt_data):
+    """datum2017 comes in words, which are joined: its text is parted like that of the others."""
+    raw = lines_of(wmt_data / "raw/train.zh")
+    spaced = [number for number, line in enumerate(raw) if " " in line]
+    cut = segment.chinese()
+    tokens = lines_of(wmt_data / "tok/train.zh")
+    assert spaced and all(tokens[number] == cut(raw[number].replace(" ", "")) for number in spaced)
+
+
+def test_wmt17_other_files_than_the_official_ones_are_refused(wmt_corpus, tmp_path):
+    done = prepare("wmt17_zh_en", tmp_path / "out", "--local", wmt_corpus)
+    assert_refused(done, "dev.tgz is not the official file", "expected checksum md5:9b1aa63c", "--no-checksums")
+
+
+def test_wmt17_missing_and_misaligned(wmt_corpus, tmp_path):
+    """A corpus that lies there unpacked is taken as it is; a piece without its other side or a line is refused."""
+    corpus, out = tmp_path / "corpus", tmp_path / "out"
+    shutil.copytree(wmt_corpus, corpus)
+    shutil.unpack_archive(corpus / "neu2017.zip", corpus)
+    (corpus / "neu2017.zip").unlink()
+    english = corpus / "neu2017/NEU_en.txt"
+    lines = english.read_text("utf-8").splitlines(True)
+    english.write_text("".join(lines[:-1]), "utf-8")
+    options = ["--local", corpus, "--no-checksums", "--bpe", "150"]
+    assert_refused(prepare("wmt17_zh_en", out, *options), "NEU_cn.txt:90: misaligned: 90 lines here, 89 in")
+    english.unlink()
+    assert_refused(prepare("wmt17_zh_en", out, *options), "NEU_cn.txt: there is no NEU_en.txt beside it")
+    shutil.rmtree(corpus / "neu2017")
+    assert_refused(prepare("wmt17_zh_en", out, *options), "has no neu2017.zip: get it from ftp://")
+    assert not (out / "source").exists()

@@ -1,0 +1,347 @@
+"""Trees from stanza: a small tagger and parser are trained, and parse lines of tokens, for real; nothing stands in."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import stanza
+import torch
+
+from corpora.text.parallel import DataError
+from corpora.toy import grammar as toy_grammar
+from corpora.trees import leaves, parse, parser_stanza, parser_training, train_parser, treebank, word_vectors
+from fairseq_localattn.phrases.trees import read_tree
+from support.prep import DATA_PREP, assert_refused, call, clean_environment, lines_of, prepare
+
+pytestmark = pytest.mark.xdist_group("parse")  # one trained parser serves all of this file
+
+TRAINING = ["--size", "tiny", "--steps", "60", "--epochs", "3"]
+# Entities and brackets of every kind as the Moses tokenizer leaves them, a smiley, a hyphen that it split.
+ODD = "the dog &apos;s &quot; ( a &#91; b &#93; &#124; { c } &lt; & &amp; :) well @-@ known ) &quot; ."
+ODD_LEAVES = 'the dog \'s " -LRB- a -LSB- b -RSB- | -LCB- c -RCB- < & & :-RRB- well - known -RRB- " .'
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory) -> dict[str, Path]:
+    """Bracketings of the toy grammar: train, compressed and with function labels, and dev."""
+    folder = tmp_path_factory.mktemp("trees")
+    toy_grammar.write(folder, 1, {"train": 250, "valid": 40, "test": 1})
+    plain = {name: leaves.unescape((folder / f"{name}.en.tree").read_text("utf-8")) for name in ("train", "valid")}
+    (folder / "train.gz").write_bytes(gzip.compress(plain["train"].replace("(NP ", "(NP-SBJ ").encode()))
+    (folder / "dev").write_text("\n" + plain["valid"], "utf-8")
+    return {"train": folder / "train.gz", "dev": folder / "dev", "text": folder / "valid.en"}
+
+
+def train(trees: dict[str, Path], out: Path, *options: str) -> list[str]:
+    return [
+        sys.executable, str(DATA_PREP / "train_parser.py"), "--train", str(trees["train"]), "--dev", str(trees["dev"]),
+        "--out", str(out), *TRAINING, *options,
+    ]  # fmt: skip
+
+
+def kill_when(command: list[str], there) -> None:
+    """Start a command, and kill it and its children as soon as there() is true."""
+    process = subprocess.Popen(command, env=clean_environment(), start_new_session=True, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 240
+    while not there():
+        assert process.poll() is None, "the command ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@pytest.fixture(scope="module")
+def models(trees, tmp_path_factory) -> Path:
+    """Trained by the command, killed once, after the parser's first epoch."""
+    out = tmp_path_factory.mktemp("parser") / "models"
+    log = out / "train/parser.log"
+    kill_when(train(trees, out), lambda: log.exists() and "Starting epoch 2" in log.read_text())
+    assert not (out / "resources.json").exists()
+    done = call(*train(trees, out))
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"\[\d:\d\d, about \d:\d\d left\] parser: epoch \d of 3", done.stdout), done.stdout
+    assert "tagger: step" not in done.stdout, "the tagger was complete when the training was killed"
+    return out
+
+
+@pytest.fixture(scope="module")
+def tokens(trees, tmp_path_factory) -> Path:
+    """Tokenised English; line 3 is blank, line 4 has every kind of escape, line 6 one word."""
+    path = tmp_path_factory.mktemp("text") / "test.en"
+    lines = [" ".join(read_tree(line).words()) for line in lines_of(trees["dev"])[1:25]]
+    lines[2:2] = ["", ODD, lines[0], "word"]
+    path.write_text("".join(line + "\n" for line in lines), "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def parsed(models, tokens, tmp_path_factory) -> Path:
+    """The trees of `tokens`, in small blocks."""
+    out = tmp_path_factory.mktemp("parsed") / "test.en.tree"
+    done = call(*command(models, tokens, out))
+    assert done.returncode == 0, done.stderr
+    assert f"test.en.tree: {len(lines_of(tokens))} sentences, 1 blank, 0 failed; " in done.stdout
+    assert re.search(r"\[\d:\d\d, about \d:\d\d left\] test.en.tree: 4 of \d+ lines", done.stdout)
+    return out
+
+
+def command(models: Path, source: Path, out: Path, *options: str) -> list[str]:
+    program = [sys.executable, str(DATA_PREP / "parse.py"), "--lang", "en", "--models", str(models), "--cpu"]
+    return [*program, "--batch", "1", *options, str(source), str(out)]
+
+
+def run(monkeypatch, *arguments: object) -> int:
+    """parse.py in this process."""
+    monkeypatch.setattr(sys, "argv", ["parse.py", "--lang", "en", "--cpu", *map(str, arguments)])
+    return parse.main()
+
+
+# Training
+
+
+@pytest.mark.slow
+def test_trained_models_are_good_for_what_they_are(models):
+    scores = json.loads((models / "scores.json").read_text())["dev"]
+    assert scores["sentences"] == 40 and scores["tags"] > 0.6 and scores["f1"] > 0.5, scores
+
+
+def test_killed_training_went_on_after_its_last_epoch(models):
+    started = re.findall(r"Starting epoch (\d)", (models / "train/parser.log").read_text())
+    assert started == ["1", "2", "2", "3"]
+
+
+def test_stanza_loads_the_models_without_network(models):
+    pipeline = stanza.Pipeline(
+        "en", dir=str(models), processors="tokenize,pos,constituency", tokenize_pretokenized=True,
+        download_method=None, logging_level="ERROR", use_gpu=False,
+    )  # fmt: skip
+    (sentence,) = pipeline([["the", "dog", "sees", "a", "cat", "."]]).sentences
+    assert sentence.constituency.leaf_labels() == ["the", "dog", "sees", "a", "cat", "."]
+    assert [word.text for word in sentence.words if word.upos == "."] == ["."]
+
+
+def test_second_run_trains_nothing_and_other_options_are_refused(models, trees):
+    before = {path: path.stat().st_mtime_ns for path in models.rglob("trained.pt")}
+    assert len(before) == 3
+    done = call(*train(trees, models))
+    assert done.returncode == 0 and "dev: " in done.stdout and "trained" not in done.stdout
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+    assert_refused(call(*train(trees, models, "--seed", "2")), "was begun with other files or options", "--out")
+
+
+def test_cut_off_checkpoint_does_not_stop_the_training(models, tmp_path):
+    broken = tmp_path / "checkpoint.pt"
+    broken.write_bytes((models / "en/pos/trained.pt").read_bytes()[:500])
+    parser_training._drop_broken(broken)
+    assert not broken.exists()
+    parser_training._drop_broken(broken)
+    parser_training._drop_broken(models / "en/pos/trained.pt")
+    assert (models / "en/pos/trained.pt").exists()
+
+
+def test_treebank_is_cleaned(tmp_path):
+    path = tmp_path / "trees"
+    path.write_text(
+        "\n(ROOT (S (NP-SBJ=2 (-NONE- *)) (VP-PRD (VB Go) (-LRB- -LRB-))))\n(NP (NN word))\n( (NP (NN x)))\n"
+    )
+    found = [str(tree) for tree in treebank.read_treebank(path)]
+    assert found == ["(ROOT (S (VP (VB Go) (-LRB- -LRB-))))", "(ROOT (NP (NN word)))", "(ROOT (NP (NN x)))"]
+    rows = treebank.to_conllu(treebank.read_treebank(path)).split("\n")
+    assert rows[0].split("\t")[:5] == ["1", "Go", "_", "VB", "VB"] and rows[1].split("\t")[1] == "("
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"(ROOT (NP (NN a)))\n\n(ROOT (NP (NN a))\n", "trees:3: Found an unfinished tree"),
+        (b"(ROOT (NP (NN a)))\n(ROOT (NP (NN a))))\n", "trees:2: Found a broken tree"),
+        (b"(ROOT (NP (NN a)))\n(ROOT (NP (NN \xff)))\n", "trees:2: invalid UTF-8"),
+        (b"\n", "trees: no tree in it"),
+        (None, "trees: cannot be read: No such file"),
+    ],
+)
+def test_broken_treebank_is_an_error_with_its_line(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "trees").write_bytes(content)
+    with pytest.raises(DataError) as error:
+        treebank.read_treebank(tmp_path / "trees")
+    assert message in str(error.value)
+
+
+def test_bracket_f1_by_hand():
+    """Punctuation and root do not count, and PRT is ADVP."""
+    read = treebank.tree_reader.read_trees
+    gold = read("(ROOT (S (NP (PRP He)) (VP (VBZ gives) (PRT (RP up))) (. .)))")
+    found = read("(ROOT (S (NP (PRP He)) (VP (VBZ gives) (NP (ADVP (RP up))) (. .))))")
+    assert treebank.bracket_f1(gold, gold) == 1
+    # 4 and 5 brackets; VP is the same with and without the full stop
+    assert treebank.bracket_f1(gold, found) == pytest.approx(2 * 4 / (4 + 5))
+    other = read("(ROOT (FRAG (NP (PRP He) (VBZ gives)) (PRT (RP up)) (. .)))")
+    assert treebank.bracket_f1(gold, other) == pytest.approx(2 * 1 / (4 + 3))
+    assert treebank.bracket_f1(gold * 2, gold + other) == pytest.approx(2 * 5 / (8 + 7))
+    assert treebank.tag_accuracy(gold, read("(ROOT (S (PRP He) (VBZ gives) (IN up) (. .)))")) == 0.75
+
+
+def test_word_vectors_tell_contexts_apart():
+    sentences = [f"{article} {noun} {verb} .".split() for article in ("the", "A") for noun in ("dog", "cat", "cow")
+                 for verb in ("runs", "sleeps", "eats")]  # fmt: skip
+    words, vectors = word_vectors.train_vectors(sentences, 8)
+    assert "a" in words and "A" not in words and vectors.shape == (len(words), 8)
+    index = {word: number for number, word in enumerate(words)}
+
+    def alike(one: str, other: str) -> float:
+        return float(torch.cosine_similarity(vectors[index[one]], vectors[index[other]], dim=0))
+
+    assert alike("dog", "cat") > 0.8 > 0.5 > alike("dog", "runs")
+
+
+# Parsing
+
+
+def test_one_tree_a_line_with_the_lines_own_tokens(parsed, tokens):
+    lines, found = lines_of(tokens), lines_of(parsed)
+    assert len(found) == len(lines)
+    for line, tree in zip(lines, found, strict=True):
+        assert (read_tree(tree).words() if tree else []) == [
+            leaves.to_leaf(leaves.unescape(word)) for word in line.split()
+        ]
+    assert found[2] == "" and read_tree(found[3]).words() == ODD_LEAVES.split()
+    assert read_tree(found[5]).words() == ["word"]
+    assert found[0] == found[4], "the same sentence in another batch"
+    assert len({tree for tree in found if tree.count("(") > 5}) > 10
+
+
+def test_killed_run_continues_to_the_same_bytes(models, tokens, parsed, tmp_path):
+    """In the second block and in the midst of a line."""
+    out = tmp_path / "out.tree"
+    part = tmp_path / "out.tree.part"
+    kill_when(command(models, tokens, out), lambda: part.exists() and part.read_bytes().count(b"\n") >= 4)
+    assert not out.exists()
+    with part.open("ab") as stream:
+        stream.write(b"(ROOT (NP (NN cut")
+    done = call(*command(models, tokens, out))
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"out.tree: goes on after line \d+ of 28", done.stdout)
+    assert out.read_bytes() == parsed.read_bytes()
+    assert [path.name for path in tmp_path.iterdir()] == ["out.tree"]
+
+
+def test_part_of_another_text_is_not_taken(models, tokens, parsed, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "out.tree"
+    (tmp_path / "out.tree.part").write_text("(ROOT (NN foreign))\n" * 8)
+    (tmp_path / "out.tree.part.json").write_text('{"text": "another"}')
+    assert run(monkeypatch, "--models", models, "--batch", 1, tokens, out) == 0
+    assert "goes on" not in capsys.readouterr().out
+    assert out.read_bytes() == parsed.read_bytes()
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_same_bytes(models, tokens, parsed, tmp_path):
+    done = call(*command(models, tokens, tmp_path / "out.tree", "--workers", "2"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out.tree").read_bytes() == parsed.read_bytes()
+
+
+def test_long_sentences_fail_and_are_counted(models, tokens, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "out.tree"
+    words = [len(line.split()) for line in lines_of(tokens)]
+    long = [number for number, count in enumerate(words, 1) if count > 15]
+    assert long[0] == 4
+    assert run(monkeypatch, "--models", models, "--max-words", 15, tokens, out) == 0
+    report = f"out.tree: 28 sentences, 1 blank, {len(long)} failed (the first in line 4); "
+    assert report in capsys.readouterr().out
+    assert [number for number, tree in enumerate(lines_of(out), 1) if not tree] == [3, *long]
+
+
+class Failing:
+    """A pipeline that stops at one word, and loses a leaf after another."""
+
+    def __init__(self, pipeline) -> None:
+        self.pipeline, self.calls = pipeline, 0
+
+    def __call__(self, sentences):
+        self.calls += 1
+        if any("poison" in words for words in sentences):
+            raise RuntimeError("no legal transition")
+        document = self.pipeline(sentences)
+        for words, sentence in zip(sentences, document.sentences, strict=True):
+            if "loser" in words:
+                sentence.constituency = self.pipeline([words[:-1]]).sentences[0].constituency
+        return document
+
+
+def test_a_sentence_that_fails_takes_no_other_with_it(models):
+    parser = parser_stanza.Parser("en", models, 10, 200, cpu=True)
+    good = "the dog sees a cat .".split()
+    expected = parser([good])
+    assert expected[0].startswith("(ROOT ")
+    failing = parser._pipeline = Failing(parser._pipeline)
+    assert parser([good, ["a", "poison", "."], [], ["a", "loser", "."], good]) == [*expected, "", "", "", *expected]
+    assert failing.calls == 5  # all together, then each alone
+    assert parser([[], []]) == ["", ""] and failing.calls == 5
+
+
+def test_what_is_missing_is_said_in_one_line(models, tokens, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "out.tree"
+    assert run(monkeypatch, "--models", tmp_path, tokens, out) == 1
+    assert run(monkeypatch, "--lang", "fr", "--models", models, tokens, out) == 1
+    assert run(monkeypatch, "--models", models, tmp_path / "none.en", out) == 1
+    for line, parts in zip(
+        capsys.readouterr().err.splitlines(),
+        [
+            (f"no models to parse en with in {tmp_path}", "stanza.download('en'", "train_parser.py", "--models"),
+            ("no models to parse fr with", "stanza.download('fr'"),
+            (f"{tmp_path / 'none.en'}: cannot be read: No such file",),
+        ],
+        strict=True,
+    ):
+        assert line.startswith("data error: ") and all(part in line for part in parts), line
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_multi30k_is_parsed_by_given_models(models, tmp_path):
+    """Lower-cased text is parsed as it was before: the leaves keep their case, and are the tokens otherwise."""
+    sizes = {"train": 60, "val": 12, "test_2016_flickr": 12}
+    toy_grammar.write(tmp_path / "corpus", 3, sizes)
+    done = prepare("multi30k", tmp_path / "out", "--local", tmp_path / "corpus", "--no-checksums", "--bpe", 60,
+                   "--lowercase", "--trees", "en", "--parser", models)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "60 sentences, 0 blank, 0 failed" in done.stdout and "train.de-en.en: 60 sentences, 0 without" in done.stdout
+    assert not (tmp_path / "out/tree.parsing").exists()
+    lines, found = lines_of(tmp_path / "out/tok/train.en"), lines_of(tmp_path / "out/tree/train.en.tree")
+    words = [read_tree(tree).words() for tree in found]
+    assert [" ".join(line).lower() for line in words] == [leaves.unescape(line) for line in lines]
+    assert all(line[0][0].isupper() for line in words)
+    assert (tmp_path / "out/bin/train.de-en.en.phrases.idx").exists()
+
+
+@pytest.mark.parametrize("program", [parse, train_parser])
+def test_missing_stanza_is_said_in_one_line(program, tmp_path, monkeypatch, capsys):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "stanza" else find(name))
+    options = {parse: ["--lang", "en", "a", "b"], train_parser: ["--train", "a", "--dev", "a", "--out", str(tmp_path)]}
+    monkeypatch.setattr(sys, "argv", ["program", *options[program]])
+    assert program.main() == 1
+    assert capsys.readouterr().err.endswith("stanza is missing: pip install 'fairseq_localattn[parse]'\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "text: is empty"), (b"a\nb \xff\n", "text:2: invalid UTF-8 at byte 3 of the line")],
+)
+def test_unusable_text(models, tmp_path, content, message, monkeypatch, capsys):
+    (tmp_path / "text").write_bytes(content)
+    assert run(monkeypatch, "--models", models, tmp_path / "text", tmp_path / "out") == 1
+    assert message in capsys.readouterr().err

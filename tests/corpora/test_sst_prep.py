@@ -1,0 +1,197 @@
+"""Preparation of the Stanford Sentiment Treebank: made trees up to fairseq's task, and the real ones where they are."""
+
+from __future__ import annotations
+
+import gzip
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from corpora.sources import sst
+from support.prep import (
+    ROOT,
+    SPLITS,
+    assert_classification_task,
+    assert_refused,
+    files_of,
+    lines_of,
+    prepare,
+    read,
+)
+
+SST = ROOT / "../shared/data/sst"
+needs_sst = pytest.mark.skipif(not SST.is_dir(), reason="no ../shared/data/sst here")
+
+# Every label; brackets, slash and star escaped; a no-break space inside a word, as the release has it.
+TREES = [
+    "(3 (2 It) (4 (4 (2 's) (4 great)) (2 .)))",
+    "(0 (0 (2 An) (0 (0 awful) (2 \\*\\*\\*))) (2 .))",
+    "(2 (2 -LRB-) (2 (2 writer\\/director) (2 -RRB-)))",
+    "(1 (1 (2 2\u00a01\\/2) (1 stars)) (2 .))",
+    "(4 (4 great) (2 .))",
+    "(2 .)",
+]
+TEXTS = ["It 's great .", "An awful *** .", "( writer/director )", "2 1/2 stars .", "great .", "."]
+LABELS = [3, 0, 2, 1, 4, 2]
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory) -> Path:
+    """A small treebank in the release's layout: training sentences twice, but for the last."""
+    folder = tmp_path_factory.mktemp("sst") / "trees"
+    folder.mkdir()
+    for name, kept in (("train", TREES + TREES[:5]), ("dev", TREES[1:]), ("test", TREES[::-1])):
+        (folder / f"{name}.txt").write_text("".join(tree + "\n" for tree in kept), "utf-8")
+    return folder
+
+
+def zip_trees(trees: Path, target: Path) -> None:
+    with zipfile.ZipFile(target, "w") as archive:
+        for path in sorted(trees.iterdir()):
+            archive.write(path, f"trees/{path.name}")
+
+
+@pytest.fixture(scope="module")
+def sst_data(trees, tmp_path_factory) -> Path:
+    """Prepared by download: a broken archive is refused, then one that a stopped download began is continued."""
+    folder = tmp_path_factory.mktemp("sst_data")
+    archive = folder / "trees.zip"
+    zip_trees(trees, archive)
+    whole = archive.read_bytes()
+    archive.write_bytes(whole[: len(whole) // 2])
+    out, url = folder / "out", archive.as_uri()
+    assert_refused(prepare("sst", out, SST_URL=url), "trees.zip is not the whole file", "run again")
+    assert not (out / "raw").exists() and not list((out / "download").glob("*.part"))
+    archive.write_bytes(whole)
+    (out / "download/trees.zip.part").write_bytes(whole[:100])
+    done = prepare("sst", out, SST_URL=url)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(f"ready: {out}/bin\n")
+    assert (out / "download/trees.zip").read_bytes() == whole
+    return out
+
+
+def test_sst_raw_text_and_labels(sst_data):
+    assert lines_of(sst_data / "raw/train.text") == TEXTS + TEXTS[:5]
+    assert lines_of(sst_data / "raw/train.label") == [str(label) for label in LABELS + LABELS[:5]]
+    assert lines_of(sst_data / "raw/valid.text") == TEXTS[1:]
+    assert lines_of(sst_data / "raw/test.label") == [str(label) for label in LABELS[::-1]]
+    assert lines_of(sst_data / "raw/labels.txt") == ["0 2", "1 2", "2 3", "3 2", "4 2"]
+
+
+def test_sst_serves_the_task(sst_data):
+    texts = {"train": TEXTS + TEXTS[:5], "valid": TEXTS[1:], "test": TEXTS[::-1]}
+    labels = {"train": LABELS + LABELS[:5], "valid": LABELS[1:], "test": LABELS[::-1]}
+    assert_classification_task(sst_data / "bin", 5, texts, labels)
+
+
+def test_second_run_changes_nothing_and_other_options_are_refused(sst_data):
+    before = files_of(sst_data)
+    begin = time.perf_counter()
+    assert prepare("sst", sst_data).returncode == 0
+    assert time.perf_counter() - begin < 2
+    assert_refused(prepare("sst", sst_data, "--classes", "2"), "classes=5", "classes=2", "give another folder")
+    assert files_of(sst_data) == before
+
+
+def test_sst_two_classes_leave_neutral_texts_out(trees):
+    found = list(sst.read(trees, 2, phrases=False))
+    expected = [(text, int(label > 2)) for text, label in zip(TEXTS, LABELS, strict=True) if label != 2]
+    assert [(text, label) for split, text, label in found if split == "test"] == expected[::-1]
+    assert {split for split, _, _ in found} == set(SPLITS)
+
+
+def test_sst_phrases_are_distinct_and_only_in_training(trees):
+    found = list(sst.read(trees, 5, phrases=True))
+    train = [(text, label) for split, text, label in found if split == "train"]
+    assert len(set(train)) == len(train)
+    assert set(train) == {
+        ("It", 2), ("'s", 2), ("great", 4), ("'s great", 4), (".", 2), ("'s great .", 4), ("It 's great .", 3),
+        ("An", 2), ("awful", 0), ("***", 2), ("awful ***", 0), ("An awful ***", 0), ("An awful *** .", 0),
+        ("(", 2), (")", 2), ("writer/director", 2), ("writer/director )", 2), ("( writer/director )", 2),
+        ("2 1/2", 2), ("stars", 1), ("2 1/2 stars", 1), ("2 1/2 stars .", 1), ("great .", 4),
+    }  # fmt: skip
+    plain = list(sst.read(trees, 5, phrases=False))
+    assert [row for row in found if row[0] in ("valid", "test")] == [row for row in plain if row[0] != "train"]
+    assert [row[1:] for row in found if row[0] == "sentences"] == [row[1:] for row in plain if row[0] == "train"]
+    assert 2 not in {label for _, _, label in sst.read(trees, 2, phrases=True)}
+    assert ("great", 1) in {row[1:] for row in sst.read(trees, 2, phrases=True)}
+
+
+def test_sst_phrases_keep_the_dictionary_of_the_sentences(trees, sst_data, tmp_path):
+    """Counted over phrases, the word of a single leaf would be frequent."""
+    done = prepare("sst", tmp_path / "out", "--local", trees, "--phrases")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out/dict/dict.txt").read_bytes() == (sst_data / "dict/dict.txt").read_bytes()
+    assert len(lines_of(tmp_path / "out/raw/train.text")) == 23
+    from fairseq.data import data_utils
+
+    assert len(data_utils.load_indexed_dataset(str(tmp_path / "out/bin/input0/train"))) == 23
+    assert len(data_utils.load_indexed_dataset(str(tmp_path / "out/bin/label/train"))) == 23
+
+
+@needs_sst
+@pytest.mark.parametrize(
+    ("options", "counts", "classes"),
+    [
+        ([], (8544, 1101, 2210), [1092, 2218, 1624, 2322, 1288]),
+        (["--classes", 2], (6920, 872, 1821), [3310, 3610]),
+        (["--phrases"], (159274, 1101, 2210), [7233, 27711, 81658, 33361, 9311]),
+    ],
+)
+def test_sst_release_has_its_numbers(tmp_path, options, counts, classes):
+    done = read("sst", SST, tmp_path, "--exact", *options)
+    assert done.returncode == 0, done.stderr
+    for split, count in zip(SPLITS, counts, strict=True):
+        assert len(lines_of(tmp_path / f"{split}.text")) == len(lines_of(tmp_path / f"{split}.label")) == count
+    labels = lines_of(tmp_path / "train.label")
+    assert [labels.count(str(label)) for label in range(len(classes))] == classes
+    text = "\n".join((tmp_path / f"{split}.text").read_text("utf-8") for split in SPLITS)
+    assert "-LRB-" not in text and "\\" not in text and "\u00a0" not in text and " ( " in text
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ("(3 (2 It) (2 works)", "train.txt:3: unbalanced brackets: 1 not closed"),
+        ("(3 (2 It) (2 works)))", "train.txt:3: unbalanced brackets: more follows"),
+        ("(3 (2 It) (2 works)) (2 .)", "train.txt:3: unbalanced brackets: more follows"),
+        ("(3 (5 It) (2 works))", "train.txt:3: a label from 0 to 4 must follow each bracket, found 5"),
+        ("((2 It) (2 works))", "train.txt:3: a label from 0 to 4 must follow each bracket, found ("),
+        ("(3 (2 It) (2 works) (2 .))", "train.txt:3: a node has two subtrees or one word, found 3 subtrees"),
+        ("(3 (2 It))", "train.txt:3: a node has two subtrees or one word, found 1 subtrees"),
+        ("(3 (2 It) works)", "train.txt:3: a node has two subtrees or one word, found 1 subtrees and 1 words"),
+        ("(3 (2 It) (2 works well))", "train.txt:3: a leaf has one word, found 2: (2 works well)"),
+        ("(3 (2 It) (2))", "train.txt:3: a leaf has one word, found 0: (2)"),
+        ("It works", "train.txt:3: a tree begins with a bracket, found It"),
+        ("(3 (2 It) (2 <pad>))", "train.txt:3: the word <pad> is a symbol of fairseq's"),
+        ("", "train.txt:3: empty line"),
+        ("(2 .)\r", "train.txt:3: carriage return"),
+    ],
+)
+def test_bad_trees_name_file_and_line(trees, tmp_path, tree, message):
+    for name in ("train", "dev", "test"):
+        (tmp_path / f"{name}.txt").write_bytes((trees / f"{name}.txt").read_bytes())
+    (tmp_path / "train.txt").write_text("\n".join([*TREES[:2], tree, *TREES]) + "\n", "utf-8")
+    assert_refused(read("sst", tmp_path, tmp_path / "part"), message)
+
+
+def test_bad_tree_folders(trees, tmp_path):
+    out = tmp_path / "out"
+    assert_refused(prepare("sst", out, "--local", tmp_path / "none"), "no folder", "none", "--local DIR")
+    assert not out.exists()
+    folder = tmp_path / "trees"
+    folder.mkdir()
+    packed = gzip.compress((trees / "train.txt").read_bytes())
+    (folder / "train.txt.gz").write_bytes(packed[:-30])
+    assert_refused(prepare("sst", out, "--local", folder), "train.txt.gz:", "damaged or cut-off gzip file")
+    (folder / "train.txt.gz").write_bytes(packed)
+    assert_refused(prepare("sst", out, "--local", folder), "dev.txt: cannot be read: No such file")
+    (folder / "dev.txt").write_text("")
+    assert_refused(prepare("sst", out, "--local", folder), "dev.txt: is empty")
+    assert not (out / "raw").exists()
+    assert_refused(read("sst", trees, tmp_path / "part", "--exact"), "train: 11 texts (official: 8,544)")
+    done = read("sst", trees, tmp_path / "part")
+    assert done.returncode == 0 and "train: 11 texts (official: 8,544); class 0: 2, class 1: 2" in done.stdout

@@ -1,0 +1,374 @@
+"""Preparation of texts with summaries: mini corpora of CNN/DailyMail and Gigaword up to fairseq's task, bad input."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from support.prep import DATA_PREP, SPLITS, assert_refused, call, clean_environment, files_of, lines_of
+from support.summary_prep import LANGS, NO_SOURCES, SMALL, prepared, tables, write_lines
+
+pytest.importorskip("tokenizers", reason="WordPieces need the package tokenizers")
+
+from corpora.mini import news as mini_news
+from corpora.sources import cnndm
+from corpora.text import overlap
+from corpora.tokens import wordpiece
+from experiments.measure import rouge
+
+# CNN/DailyMail
+
+
+@pytest.fixture(scope="module")
+def stories(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("cnndm")
+    mini_news.cnndm(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cnndm_data(stories, tmp_path_factory) -> Path:
+    """By download, killed while it cuts texts into pieces, and run again."""
+    out = tmp_path_factory.mktemp("cnndm_data") / "out"
+    options = [*SMALL, "--no-checksums", "--summary-words", "20"]
+    given = NO_SOURCES | {"CNNDM_URL": stories.as_uri()}
+    process = subprocess.Popen(
+        ["bash", str(DATA_PREP / "prepare_cnndm.sh"), str(out), *options], env=clean_environment(**given),
+        start_new_session=True, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not (out / "bpe.part/train.article").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert (out / "tok").is_dir() and not (out / "bpe").exists()
+    before = {step: files_of(out / step) for step in ("raw", "vocab", "tok")}
+    encoded = (out / "bpe.part/train.article").stat()
+    done = prepared("cnndm", out, *options, CNNDM_URL=stories.as_uri())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(f"ready: {out}/bin\n")
+    assert before == {step: files_of(out / step) for step in before}
+    assert (out / "bpe/train.article").stat().st_mtime_ns == encoded.st_mtime_ns  # not done again
+    assert not (out / "download/unpacked").exists()
+    return out
+
+
+def test_cnndm_summaries_are_the_highlights_in_the_order_of_the_list(stories, cnndm_data):
+    texts = {}
+    for name in ("cnn", "dailymail"):
+        with tarfile.open(stories / f"{name}_stories.tgz") as tar:
+            texts |= {Path(member.name).stem: tar.extractfile(member).read().decode() for member in tar}
+    for split, name, left_out in (("train", "train", 1), ("valid", "val", 0), ("test", "test", 0)):
+        found = [texts[hashlib.sha1(url.encode()).hexdigest()] for url in lines_of(stories / f"all_{name}.txt")]
+        kept = [text for text in found if not text.startswith("@highlight")]
+        assert len(kept) == len(found) - left_out
+        wanted = [
+            " ".join(line.strip().removesuffix(".") + " ." for line in text.split("@highlight")[1:]) for text in kept
+        ]
+        assert lines_of(cnndm_data / f"raw/{split}.summary") == wanted
+        articles = lines_of(cnndm_data / f"raw/{split}.article")
+        for text, article in zip(kept, articles, strict=True):
+            body = text[: text.index("@highlight")].split()
+            assert [word for word in article.split() if word != "."] == body
+            assert "@highlight" not in article
+
+
+def test_cnndm_counts_stand_beside_the_paper_s(stories, tmp_path):
+    part = tmp_path / "part"
+    part.mkdir()
+    for archive in ("cnn", "dailymail"):
+        shutil.unpack_archive(stories / f"{archive}_stories.tgz", tmp_path / "unpacked", "gztar")
+    done = call(
+        sys.executable, "-m", "corpora.text.summaries", "cnndm", stories, part, "--stories", tmp_path / "unpacked"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(
+        "train: 300 pairs (official: 287,113; paper: 287,226); 1 left out, without text or summary;"
+    )
+    assert "\ntest: 30 pairs (official: 11,490);" in done.stdout
+
+
+def test_story_as_see_et_al_read_it():
+    text = (
+        "First  line\twithout an end\r\n\nIt ends.\n\n\u201cSo he said\u201d\n\nReally?\n\n"
+        "@highlight\n\nOne thing\n\n@highlight\n\nMade in the U.S.\n\n"
+        "@highlight\n\nIs it?\n\n@highlight\n\nAnd so on...\n"
+    )
+    lines, highlights = cnndm.article_and_highlights(text)
+    assert lines == ["First line without an end .", "It ends.", "\u201cSo he said\u201d", "Really?"]
+    assert highlights == ["One thing .", "Made in the U.S .", "Is it?", "And so on..."]
+    assert cnndm.article_and_highlights("@highlight\n\nOnly this\n") == ([], ["Only this ."])
+
+
+def test_lead3_is_taken_from_sentences():
+    lines = ['Mr. Weber left the U.S. on Monday. He said: "I\'m off." Nobody', "Caption .", "It is over"]
+    line = cnndm.sentences(lines)
+    assert rouge.lead(line, 2) == 'Mr. Weber left the U.S. on Monday . He said: "I\'m off." .'
+    assert rouge.sentences_of(line)[2:] == ["Nobody .", "Caption .", "It is over ."]
+    assert cnndm.sentences(["..."]) == "..."
+
+
+def test_cnndm_sentences_and_references_are_aligned(cnndm_data):
+    articles, sentences = (lines_of(cnndm_data / f"raw/test.article{end}") for end in ("", ".sentences"))
+    assert len(articles) == len(sentences) == 30
+    for article, line in zip(articles, sentences, strict=True):
+        assert line.replace(".", "").split() == article.replace(".", "").split()
+        assert rouge.lead(line, 1).startswith(article[:20])
+        assert line.endswith(" .") and len(rouge.sentences_of(line)) >= 6
+    for split in ("valid", "test"):
+        raw, words = (lines_of(cnndm_data / f"{step}/{split}.summary") for step in ("raw", "tok"))
+        assert words == [line.lower() for line in raw]  # made summaries have no other signs than full stops
+
+
+def assert_translation_task(out: Path, truncate: int = 0) -> None:
+    """fairseq's task reads OUT/bin; its dictionary is the vocabulary, and the pieces of OUT/bpe come back."""
+    from fairseq.tasks.translation import TranslationConfig, TranslationTask
+
+    task = TranslationTask.setup_task(TranslationConfig(
+        data=str(out / "bin"), source_lang="article", target_lang="summary",
+        dataset_impl="mmap", truncate_source=bool(truncate), max_source_positions=truncate or 1024,
+    ))  # fmt: skip
+    vocabulary = lines_of(out / "vocab/vocab.txt")
+    for words in (task.source_dictionary, task.target_dictionary):
+        assert words.symbols[:4] == ["<s>", "<pad>", "</s>", "<unk>"]
+        assert words.symbols[4:] == [entry for entry in vocabulary if entry not in wordpiece.SPECIAL]
+        assert len(words) == len(vocabulary)
+    for split in SPLITS:
+        task.load_dataset(split)
+        data = task.dataset(split)
+        for side, lang in zip(("source", "target"), LANGS, strict=True):
+            lines = lines_of(out / f"bpe/{split}.{lang}")
+            assert len(data) == len(lines)
+            for index, line in enumerate(lines):
+                pieces = line.split()
+                if truncate and side == "source":
+                    pieces = pieces[: truncate - 1]  # and </s>
+                assert words.string(data[index][side]).split() == pieces
+
+
+def test_cnndm_serves_the_task(cnndm_data):
+    assert_translation_task(cnndm_data)
+    assert_translation_task(cnndm_data, truncate=64)
+
+
+def test_cnndm_pieces_join_to_the_words(cnndm_data):
+    """What MASS does with sed 's/ ##//g', and the tokenizer's own decoder."""
+    from tokenizers.decoders import WordPiece
+
+    decoder, make = WordPiece(cleanup=False), wordpiece.Words(cnndm_data / "vocab/vocab.txt")
+    cut = 0
+    for split in SPLITS:
+        for lang in LANGS:
+            raw, encoded = (lines_of(cnndm_data / f"{step}/{split}.{lang}") for step in ("raw", "bpe"))
+            for text, line in zip(raw, encoded, strict=True):
+                words = make(text).split(" ")
+                if lang == "summary" and split != "test":
+                    cut += len(words) > 20
+                    words = words[:20]
+                assert line.replace(" ##", "") == decoder.decode(line.split(" ")) == " ".join(words)
+    assert cut > 100
+    assert " ##" in (cnndm_data / "bpe/train.article").read_text("utf-8")
+
+
+def test_second_run_changes_nothing_and_other_options_are_refused(stories, cnndm_data):
+    before = files_of(cnndm_data)
+    options = [*SMALL, "--no-checksums"]
+    same = prepared("cnndm", cnndm_data, *options, "--summary-words", "20", CNNDM_URL=stories.as_uri())
+    assert same.returncode == 0, same.stderr
+    assert_refused(
+        prepared("cnndm", cnndm_data, *options), "summary-words=20", "summary-words=120", "give another folder"
+    )
+    assert files_of(cnndm_data) == before
+
+
+def test_url_of_a_missing_story(stories, tmp_path):
+    shutil.copytree(stories, tmp_path / "in")
+    with (tmp_path / "in/all_val.txt").open("a") as out:
+        out.write("http://www.cnn.example/lost.html\n")
+    done = prepared("cnndm", tmp_path / "out", "--local", tmp_path / "in", "--no-checksums", *SMALL)
+    name = hashlib.sha1(b"http://www.cnn.example/lost.html").hexdigest()
+    assert_refused(done, f"all_val.txt:31: no story {name}.story of http://www.cnn.example/lost.html")
+    assert not (tmp_path / "out/raw").exists()
+
+
+def test_files_that_are_not_the_official_ones(stories, tmp_path):
+    done = prepared("cnndm", tmp_path / "out", "--local", stories, *SMALL)
+    assert_refused(done, "cnn_stories.tgz is not the official file (expected 158577824 bytes", "--no-checksums")
+    (tmp_path / "in").mkdir()
+    archive = (stories / "cnn_stories.tgz").read_bytes()
+    (tmp_path / "in/cnn_stories.tgz").write_bytes(archive[: len(archive) // 2])
+    done = prepared("cnndm", tmp_path / "out", "--local", tmp_path / "in", "--no-checksums", *SMALL)
+    assert_refused(done, "cnn_stories.tgz is not the official file", "unexpected end of file")
+
+
+def test_bart_s_form_is_read_as_well(tmp_path):
+    """One text a line; its sentences are found in the line. The vocabulary is one that is there."""
+    texts = tables(tmp_path / "in", {"train": 120, "val": 60, "test": 60})
+    vocabulary = tmp_path / "in/vocab.txt"
+    write_lines(vocabulary, wordpiece.learn(140, [tmp_path / "in/train.source", tmp_path / "in/train.target"]))
+    done = prepared("cnndm", tmp_path / "out", "--local", tmp_path / "in", "--vocab", vocabulary)
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "out"
+    for split, name in cnndm.FILES.items():
+        assert (lines_of(out / f"raw/{split}.article"), lines_of(out / f"raw/{split}.summary")) == texts[name]
+    assert lines_of(out / "raw/test.article.sentences")[7] == "The city of place7 has a new bridge . It cost 7 coins ."
+    assert lines_of(out / "vocab/vocab.txt") == lines_of(vocabulary)
+    assert_translation_task(out)
+    assert_refused(
+        prepared("cnndm", tmp_path / "other", "--local", tmp_path / "in"), "vocab.txt is not the official file"
+    )
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda lines: lines[:-1], "train.source:60: misaligned: 60 lines here, 59 in"),
+        (lambda lines: lines[1:] + lines[:1], "train.target:1: misaligned with"),
+        (lambda lines: lines[-1:] + lines[:-1], "train.target:1: misaligned with"),
+        (None, "train.target:60: no newline at the end: the file was cut off"),
+    ],
+)
+def test_bad_tables_name_file_and_line(tmp_path, damage, message):
+    tables(tmp_path / "in", {"train": 60, "val": 5, "test": 5})
+    target = tmp_path / "in/train.target"
+    if damage is None:
+        target.write_bytes(target.read_bytes()[:-4])
+    else:
+        write_lines(target, damage(lines_of(target)))
+    done = prepared("cnndm", tmp_path / "out", "--local", tmp_path / "in", *SMALL)
+    assert_refused(done, message)
+    assert not (tmp_path / "out/raw").exists()
+
+
+def test_official_number_of_lines_may_end_without_newline(tmp_path):
+    tables(tmp_path, {"val": 5})
+    pair = (tmp_path / "val.source", tmp_path / "val.target")
+    pair[1].write_bytes(pair[1].read_bytes()[:-1])
+    assert len(list(overlap.aligned(*pair, official=5))) == 5
+    with pytest.raises(overlap.DataError, match="val.target:5: no newline at the end"):
+        list(overlap.aligned(*pair, official=6))
+
+
+def test_pairs_of_another_order_can_be_forced(tmp_path):
+    tables(tmp_path, {"val": 60})
+    write_lines(tmp_path / "val.target", lines_of(tmp_path / "val.target")[::-1])
+    pair = (tmp_path / "val.source", tmp_path / "val.target")
+    with pytest.raises(overlap.DataError, match="in lines 1 to 60 the summaries have"):
+        list(overlap.aligned(*pair, official=60))
+    assert len(list(overlap.aligned(*pair, official=60, judge=False))) == 60
+
+
+def test_pairs_are_not_kept_in_memory(tmp_path):
+    paths = (tmp_path / "a.gz", tmp_path / "b.gz")
+    for path, text in zip(paths, ("word%d and many other words follow it here .", "headline word%d"), strict=True):
+        path.write_bytes(gzip.compress("".join(f"{text % n}\n" for n in range(20_000)).encode()))
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in overlap.aligned(*paths, official=0)) == 20_000
+        assert tracemalloc.get_traced_memory()[1] < 500_000
+    finally:
+        tracemalloc.stop()
+
+
+# Gigaword
+
+
+@pytest.fixture(scope="module")
+def gigaword_data(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("gigaword")
+    mini_news.gigaword(folder / "in")
+    done = prepared("gigaword", folder / "out", "--local", folder / "in", *SMALL)
+    assert done.returncode == 0, done.stderr
+    assert "train: 600 pairs (official: 3,803,957); 22.0 words a text, 6.0 a summary" in done.stdout
+    return folder
+
+
+def test_gigaword_text_stays_as_it_comes(gigaword_data):
+    sumdata, raw = gigaword_data / "in/sumdata", gigaword_data / "out/raw"
+    train = gzip.decompress((sumdata / "train/train.article.txt.gz").read_bytes())
+    assert (raw / "train.article").read_bytes() == train and b"#.## million" in train and b" <unk> said" in train
+    assert (raw / "test.article").read_bytes() == (sumdata / "Giga/input.txt").read_bytes()
+    assert (raw / "test.summary").read_bytes() == (sumdata / "Giga/task1_ref0.txt").read_bytes()
+    assert " UNK " in (raw / "test.article").read_text()
+    assert not list(raw.glob("*.sentences"))
+    assert " says < unk >" in (gigaword_data / "out/tok/valid.summary").read_text()
+    assert " says unk\n" in (gigaword_data / "out/tok/test.summary").read_text()
+
+
+def test_gigaword_serves_the_task(gigaword_data):
+    assert_translation_task(gigaword_data / "out")
+    # <unk> of the text is text to the tokenizer, as it was to the authors', and not fairseq's symbol
+    assert "<unk>" not in (gigaword_data / "out/bpe/train.article").read_text()
+
+
+def test_gigaword_as_unilm_gives_it(gigaword_data, tmp_path):
+    raw = gigaword_data / "out/raw"
+    with zipfile.ZipFile(tmp_path / "ggw_data.zip", "w") as archive:
+        for split, name in (("train", "train"), ("valid", "dev"), ("test", "test")):
+            for lang, side in zip(LANGS, ("src", "tgt"), strict=True):
+                archive.write(raw / f"{split}.{lang}", f"org_data/{name}.{side}.txt")
+        archive.writestr("unilm_tokenized/train.src", "not wanted")
+    url = tmp_path.as_uri()
+    assert_refused(prepared("gigaword", tmp_path / "out", *SMALL, GIGAWORD_URL=url), "expected 578402958 bytes")
+    nothing = tmp_path / "nothing.txt"
+    nothing.write_text("\n")
+    done = prepared("gigaword", tmp_path / "out", "--vocab", nothing, "--no-checksums", GIGAWORD_URL=url)
+    assert_refused(
+        done, "nothing.txt:1: a vocabulary has one entry"
+    )  # after the raw text, which is what is wanted here
+    for split in SPLITS:
+        for lang in LANGS:
+            assert lines_of(tmp_path / f"out/raw/{split}.{lang}") == lines_of(raw / f"{split}.{lang}")
+    assert not (tmp_path / "out/download/unpacked").exists()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "Giga/input.txt").unlink(), "no input.txt, plain or .gz; give the folder sumdata"),
+        (lambda folder: shutil.rmtree(folder), "no train.article.txt, plain or .gz"),
+        (
+            lambda folder: (folder / "train/train.title.txt.gz").write_bytes(
+                (folder / "train/train.title.txt.gz").read_bytes()[:-90]
+            ),
+            "train.title.txt.gz:",
+        ),
+        (lambda folder: (folder / "Giga/input.txt").write_bytes(b"ok\n\xff\n"), "input.txt:2: invalid UTF-8 at byte 1"),
+    ],
+)
+def test_bad_gigaword_names_the_file(tmp_path, damage, message):
+    mini_news.gigaword(tmp_path / "in")
+    damage(tmp_path / "in/sumdata")
+    assert_refused(prepared("gigaword", tmp_path / "out", "--local", tmp_path / "in", *SMALL), message)
+    assert not (tmp_path / "out/raw").exists()
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    ("corpus", "options", "message"),
+    [
+        ("cnndm", ["--vocab", "x", "--train-vocab", "9"], "--vocab FILE or --train-vocab N, not both"),
+        ("cnndm", ["--vocab", "/nowhere/vocab.txt"], "no file /nowhere/vocab.txt"),
+        ("cnndm", ["--summary-words", "-1"], "--summary-words needs a number from 0"),
+        ("cnndm", ["--local", "/nowhere"], "no folder /nowhere"),
+        ("gigaword", ["--train-vocab", "0"], "--train-vocab needs a number from 1"),
+        ("gigaword", ["--summary-words", "9"], "unknown option --summary-words"),
+    ],
+)
+def test_bad_options(tmp_path, corpus, options, message):
+    assert_refused(prepared(corpus, tmp_path / "out", *options), message)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,124 @@
+"""Preparations with --trees: phrases stand beside the binarised text, and trees that the user brings are checked."""
+
+from __future__ import annotations
+
+import gzip
+import time
+from pathlib import Path
+
+import pytest
+
+from corpora.toy import grammar as toy_grammar
+from fairseq_localattn.phrases.store import unpack
+from fairseq_localattn.phrases.trees import partition, read_tree
+from support.prep import DATA_PREP, SPLITS, assert_refused, call, files_of, lines_of, prepare
+
+pytestmark = pytest.mark.xdist_group("tree_prep")  # the prepared data serve several tests
+
+SIZES = {"train": 150, "valid": 30, "test": 20}
+OFFICIAL = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
+TOY = [option for split, size in SIZES.items() for option in (f"--{split}", size)] + ["--bpe", 60]
+
+
+def assert_phrases(out: Path, trees: Path, empty: int = 0) -> None:
+    """The phrases in OUT/bin are the partition of the trees, in subwords; `empty` sentences have no tree."""
+    from fairseq.data import Dictionary, data_utils
+
+    tags = Dictionary.load(str(out / "bin/dict.en.phrases.txt"))
+    for split in SPLITS:
+        data = data_utils.load_indexed_dataset(str(out / f"bin/{split}.de-en.en.phrases"))
+        lines = zip(lines_of(trees / f"{split}.en.tree"), lines_of(out / f"bpe/{split}.en"), strict=True)
+        assert len(data) == SIZES[split]
+        for number, (line, text) in enumerate(lines):
+            total, levels = unpack(data[number])
+            assert total == len(text.split()) and len(levels) == 3
+            if not line:
+                empty -= 1
+                assert all(set(found.tolist()) == {tags.pad()} for _, found in levels)
+                continue
+            for (lengths, found), phrases in zip(levels, partition(read_tree(line)), strict=True):
+                assert sum(lengths) == total
+                assert [tags[int(tag)] for tag in found] == [phrase.tag for phrase in phrases]
+    assert empty == 0
+
+
+def test_toy_trees_are_added_to_prepared_data(tmp_path):
+    assert prepare("toy", tmp_path / "out", *TOY).returncode == 0
+    before = files_of(tmp_path / "out")
+    done = prepare("toy", tmp_path / "out", *TOY, "--trees", "en")
+    assert done.returncode == 0, done.stderr
+    assert before.items() <= files_of(tmp_path / "out").items()
+    assert "150 sentences, 0 without a tree" in (tmp_path / "out/phrases/report.txt").read_text()
+    assert_phrases(tmp_path / "out", tmp_path / "out/raw")
+    before = files_of(tmp_path / "out")
+    begin = time.perf_counter()
+    for options in ([], ["--trees", "en"]):
+        assert prepare("toy", tmp_path / "out", *TOY, *options).returncode == 0
+    assert time.perf_counter() - begin < 4 and files_of(tmp_path / "out") == before
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    """Toy sentences in the layout of Multi30k, and their trees; the second of training has none, test's are packed."""
+    folder = tmp_path_factory.mktemp("corpus")
+    toy_grammar.write(folder / "raw", 1, SIZES)
+    (folder / "trees").mkdir()
+    for split, name in OFFICIAL.items():
+        for lang in ("de", "en"):
+            (folder / f"{name}.{lang}").write_bytes((folder / f"raw/{split}.{lang}").read_bytes())
+        trees = lines_of(folder / f"raw/{split}.en.tree")
+        if split == "train":
+            trees[1] = ""
+        text = "".join(tree + "\n" for tree in trees).encode()
+        if split == "test":
+            (folder / "trees/test.en.tree.gz").write_bytes(gzip.compress(text))
+        else:
+            (folder / f"trees/{split}.en.tree").write_bytes(text)
+    return folder
+
+
+def multi30k(out: Path, corpus: Path, *options: object):
+    return prepare("multi30k", out, "--local", corpus, "--no-checksums", "--bpe", 60, *options)
+
+
+def test_multi30k_with_trees_that_the_user_brings(corpus, tmp_path):
+    out, trees = tmp_path / "out", corpus / "trees"
+    assert multi30k(out, corpus).returncode == 0
+    options, before = (out / "options.txt").read_text(), files_of(out)
+    # Trees of other lines: nothing is written, the trees can be mended.
+    (tmp_path / "bad").mkdir()
+    for name in ("valid.en.tree", "test.en.tree.gz", "train.en.tree"):
+        (tmp_path / "bad" / name).write_bytes((trees / name).read_bytes())
+    lines = lines_of(trees / "train.en.tree")
+    (tmp_path / "bad/train.en.tree").write_text(
+        "".join(f"{line}\n" for line in [lines[0], "(ROOT (NN x))", *lines[2:]])
+    )
+    done = multi30k(out, corpus, "--trees", "en", "--tree-files", tmp_path / "bad")
+    assert done.returncode != 0 and "train.en.tree:2: " in done.stderr and "1 leaves" in done.stderr, done.stderr
+    assert not list((out / "bin").glob("*phrases*")) and not (out / "phrases").exists()
+    (tmp_path / "bad/valid.en.tree").unlink()
+    assert_refused(multi30k(out, corpus, "--trees", "en", "--tree-files", tmp_path / "bad"), "no valid.en.tree")
+    done = multi30k(out, corpus, "--trees", "en", "--tree-files", trees)
+    assert done.returncode == 0, done.stderr
+    assert before.items() <= files_of(out).items() and options == (out / "options.txt").read_text()
+    assert "150 sentences, 1 without a tree" in (out / "phrases/report.txt").read_text()
+    assert_phrases(out, out / "tree", empty=1)
+    refused = multi30k(out, corpus, "--trees", "en", "--tree-files", tmp_path / "bad")
+    assert_refused(refused, "has the trees of 'trees=en tree-files=", "remove", f"{out}/tree")
+
+
+@pytest.mark.parametrize(
+    ("corpus_name", "options", "message"),
+    [
+        ("toy", ["--trees", "de"], "--trees de: no such language here, there is: en"),
+        ("multi30k", ["--trees", "fr"], "--trees fr: no such language here, there is: de en"),
+        ("multi30k", ["--parser", "x"], "--parser and --tree-files need --trees LANGUAGE"),
+        ("multi30k", ["--trees", "en", "--parser", "/nowhere"], "--parser /nowhere: no such folder"),
+        ("multi30k", ["--trees", "en", "--tree-files", "/nowhere"], "--tree-files /nowhere: no such folder"),
+        ("multi30k", ["--trees", "en", "--tree-files", ".", "--parser", "."], "not both"),
+    ],
+)
+def test_options_of_trees_that_do_not_go_together(corpus_name, options, message, tmp_path):
+    out = tmp_path / "out"
+    assert_refused(call("bash", DATA_PREP / f"prepare_{corpus_name}.sh", out, *options), message)
+    assert not out.exists()

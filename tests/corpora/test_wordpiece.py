@@ -1,0 +1,92 @@
+"""BERT's WordPieces: vocabularies, fairseq's dictionary of them, odd text."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from support.prep import assert_refused, call, lines_of
+from support.summary_prep import prepared, tables, write_lines
+
+pytest.importorskip("tokenizers", reason="WordPieces need the package tokenizers")
+
+from corpora.mini import news as mini_news
+from corpora.tokens import wordpiece
+
+
+def test_dictionary_has_exactly_the_vocabulary(tmp_path):
+    """BERT's has 30,522 entries, [PAD] first, its special ones not together: so many symbols, in its order."""
+    from fairseq.data import Dictionary
+
+    entries = ["[PAD]", *(f"[unused{n}]" for n in range(99)), "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    entries += [f"{'##' if n % 2 else ''}w{n}" for n in range(30_522 - len(entries))]
+    write_lines(tmp_path / "given.txt", entries)
+    wordpiece.write_vocabulary(wordpiece.read_vocabulary(tmp_path / "given.txt"), tmp_path)
+    words = Dictionary.load(str(tmp_path / "dict.txt"))
+    assert len(words) == 30_522
+    assert words.symbols == ["<s>", "<pad>", "</s>", "<unk>"] + [e for e in entries if e not in wordpiece.SPECIAL]
+    assert lines_of(tmp_path / "vocab.txt") == entries
+
+
+ENTRIES = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "##s", "a"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda lines: [line for line in lines if line != "[SEP]"], "vocab.txt: has no [SEP]: this is no vocabulary"),
+        (lambda lines: [line for line in lines if "##" not in line], "vocab.txt: has no entry with ##"),
+        (lambda lines: [*lines, "Paris"], "vocab.txt:10: Paris has capital letters: give the vocabulary of an uncased"),
+        (lambda lines: [*lines, "the"], "vocab.txt:10: the stands in line 7 already"),
+        (lambda lines: [*lines, "two words"], "vocab.txt:10: a vocabulary has one entry without spaces a line"),
+        (lambda lines: ["", *lines], "vocab.txt:1: a vocabulary has one entry"),
+        (lambda lines: [*lines, "</s>"], "vocab.txt:10: </s> is a symbol of fairseq's"),
+    ],
+)
+def test_wrong_vocabulary(tmp_path, change, message):
+    write_lines(tmp_path / "vocab.txt", change(ENTRIES))
+    with pytest.raises(wordpiece.DataError) as refused:
+        wordpiece.read_vocabulary(tmp_path / "vocab.txt")
+    assert message in str(refused.value)
+
+
+def test_vocabulary_of_another_language(tmp_path):
+    tables(tmp_path / "in", {"train": 5, "val": 5, "test": 5})
+    for path in (tmp_path / "in").iterdir():
+        write_lines(path, ["\u0441\u043b\u043e\u0432\u043e a"] * 5)
+    write_lines(tmp_path / "vocab.txt", ENTRIES)
+    done = prepared("cnndm", tmp_path / "out", "--local", tmp_path / "in", "--vocab", tmp_path / "vocab.txt")
+    assert_refused(done, "10 pieces, 50.00% of them unknown: the vocabulary is not that of this text")
+    assert not (tmp_path / "out/bpe").exists()
+
+
+def test_learned_vocabulary_is_the_same_in_each_run(tmp_path):
+    """The tokenizers package alone gives another one in each process, by the order of its hash tables."""
+    mini_news.gigaword(tmp_path)
+    texts = [tmp_path / f"sumdata/train/train.{side}.txt.gz" for side in ("article", "title")]
+    entries = wordpiece.learn(140, texts)
+    for run in ("one", "two"):
+        (tmp_path / run).mkdir()
+        done = call(sys.executable, "-m", "corpora.tokens.wordpiece", "learn", 140, tmp_path / run, *texts)
+        assert done.stdout == "vocabulary: 140 entries\n", done.stderr
+        assert lines_of(tmp_path / run / "vocab.txt") == entries
+    assert len(entries) == 140 and entries[:5] == list(wordpiece.LEARNED_SPECIAL)
+
+
+def test_pieces_have_no_white_space_and_no_special_entries(tmp_path):
+    odd = "a\u0085b\u2028c \u00a0d\u3000e\x1cf\u200bg [SEP] [UNK] <s> </s> <pad> <unk> ##a \u4e2d\u6587 caf\u00e9 \x00"
+    write_lines(tmp_path / "text", [odd.replace("\u0085", " "), "a b c d e f g sep unk pad s [ ] < > / # \u4e2d cafe"])
+    write_lines(tmp_path / "vocab.txt", wordpiece.learn(100, [tmp_path / "text"]))
+    encode, words = wordpiece.Encoder(tmp_path / "vocab.txt"), wordpiece.Words(tmp_path / "vocab.txt")
+    pieces = encode(odd).split(" ")
+    assert pieces == encode(odd).split() and not set(pieces) & {"<s>", "</s>", "<pad>", "<unk>", "[SEP]", "[UNK]"}
+    assert " ".join(pieces).replace(" ##", "") == words(odd)
+    assert words("Don't, CAF\u00c9! #.## [SEP]") == "don ' t , cafe ! # . # # [ sep ]"
+    assert encode("x\u0436y a").split(" ") == ["<unk>", "a"]  # a character that was not learned
+
+
+def test_learned_vocabulary_has_no_room(tmp_path):
+    write_lines(tmp_path / "text", ["abcdefgh" * 3])
+    done = call(sys.executable, "-m", "corpora.tokens.wordpiece", "learn", 20, tmp_path, tmp_path / "text")
+    assert_refused(done, "a vocabulary of 20 has no room for its 8 characters; give at least 21")

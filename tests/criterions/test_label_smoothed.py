@@ -1,0 +1,230 @@
+"""Label-smoothed cross-entropy in the place of the logits is fairseq's, for our models and for no others."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from fairseq.criterions import build_criterion
+from fairseq.criterions import label_smoothed_cross_entropy as theirs
+from fairseq.distributed import ModuleProxyWrapper
+from torch import Tensor
+
+from fairseq_localattn.criterions import label_smoothed
+from fairseq_localattn.criterions.label_smoothed import NAME, LabelSmoothedCrossEntropyCriterion, smoothed_loss
+from fairseq_localattn.criterions.phrase_tags import LabelSmoothedCrossEntropyWithPhraseTags
+from fairseq_localattn.models.language_model import LocalLanguageModel
+from fairseq_localattn.speed.implementation import prepare
+from fairseq_localattn.variants.mma import MMATransformerModel
+from support.models import CASES, LM_CASES, batch, build, build_lm, case, dictionary, parse, tags, with_phrases
+
+PADDING = 1
+
+
+def by_definition(logits: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """The loss and the likelihood, word by word."""
+    loss, likelihood = logits.new_zeros(()), logits.new_zeros(())
+    for row, right in zip(logits, target.tolist(), strict=True):
+        if right == PADDING:
+            continue
+        costs = [row.exp().sum().log() - x for x in row]
+        rest = smoothing / (len(costs) - 1)
+        likelihood = likelihood + costs[right]
+        loss = loss + sum((1 - smoothing if v == right else rest) * cost for v, cost in enumerate(costs))
+    return loss, likelihood
+
+
+def some(words: int = 7, rows: int = 6) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    logits = 3 * torch.randn(rows, words, generator=generator, dtype=torch.double)
+    target = torch.randint(words, (rows,), generator=generator)
+    target[2] = PADDING
+    return logits.requires_grad_(), target
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
+def test_the_loss_by_its_definition(smoothing: float) -> None:
+    logits, target = some()
+    wanted = by_definition(logits, target, smoothing)
+    (wanted_gradient,) = torch.autograd.grad(3 * wanted[0], logits)
+    place = logits.clone()
+    got = smoothed_loss(place, target, smoothing, PADDING)
+    torch.testing.assert_close(got, wanted)
+    torch.testing.assert_close(place, logits.log_softmax(-1))
+    (gradient,) = torch.autograd.grad(3 * got[0], logits)
+    torch.testing.assert_close(gradient, wanted_gradient)
+    assert (gradient[2] == 0).all() and not got[1].requires_grad
+
+
+def test_extreme_logits_and_batches_of_nothing() -> None:
+    logits = torch.tensor([[1e4, 0, -1e4], [-1e30, 0, 1e30]], requires_grad=True)
+    loss, likelihood = smoothed_loss(logits * 1, torch.tensor([2, 2]), 0.0, PADDING)
+    loss.backward()
+    assert loss == likelihood == 2e4 and torch.equal(logits.grad, torch.tensor([[1.0, 0, -1], [0, 0, 0]]))
+    for rows in (2, 0):
+        logits = torch.randn(rows, 3, requires_grad=True)
+        loss, _ = smoothed_loss(logits * 1, torch.full((rows,), PADDING), 0.1, PADDING)
+        loss.backward()
+        assert loss == 0 and (logits.grad == 0).all()
+
+
+def test_what_else_would_need_the_logits_is_told() -> None:
+    logits, target = some()
+    place = logits.clone()
+    other = place.square().sum()  # needs the logits for its gradient
+    loss, _ = smoothed_loss(place, target, 0.1, PADDING)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        (loss + other).backward()
+    loss, _ = smoothed_loss(logits.clone(), target, 0.1, PADDING)
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+# ---------------------------------------------------------------------------------------------- the criterion
+
+
+def criterion(kind: type = LabelSmoothedCrossEntropyCriterion, **more: Any) -> Any:
+    task = SimpleNamespace(target_dictionary=dictionary(), tag_dictionary=tags())
+    return kind(task, sentence_avg=False, **{"label_smoothing": 0.1, **more})
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """The logits for which the loss was computed in place."""
+    found: list[Tensor] = []
+
+    def told(logits: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+        found.append(logits)
+        return smoothed_loss(logits, *rest)
+
+    monkeypatch.setattr(label_smoothed, "smoothed_loss", told)
+    return found
+
+
+def run(model: Any, sample: dict[str, Any], kind: type, **more: Any) -> tuple[Any, list[Tensor]]:
+    """What the criterion logs, and the loss with all gradients; the same dropout each time."""
+    torch.manual_seed(5)
+    model.zero_grad()
+    loss, words, logged = criterion(kind, **more)(model, sample)
+    if loss.requires_grad:
+        loss.sum().backward()
+    return logged, [loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
+
+
+def compare(model: Any, sample: dict[str, Any], **more: Any) -> None:
+    """The criterion of this name and fairseq's own give the same, for logs and gradients."""
+    logged, got = run(model, sample, LabelSmoothedCrossEntropyCriterion, **more)
+    wanted_logged, wanted = run(model, sample, theirs.LabelSmoothedCrossEntropyCriterion, **more)
+    assert logged.keys() == wanted_logged.keys() and len(got) == len(wanted) > 0
+    for name, value in logged.items():
+        torch.testing.assert_close(torch.as_tensor(value), torch.as_tensor(wanted_logged[name]))
+    for a, b in zip(got, wanted, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def sample_of(model: Any) -> dict[str, Any]:
+    sample = batch([6, 4, 5], [5, 7, 3])
+    return {**sample, "net_input": with_phrases(model, sample["net_input"])}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_model_has_fairseqs_loss_and_gradients(name: str, calls: list[Tensor]) -> None:
+    model = case(name).train()
+    compare(model, sample_of(model))
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("name", LM_CASES)
+def test_every_language_model_too(name: str, calls: list[Tensor]) -> None:
+    model = build_lm(*LM_CASES[name]).train()
+    sample = batch([5], [5, 7, 3])
+    sample["net_input"] = {"src_tokens": sample["net_input"]["prev_output_tokens"]}
+    compare(model, sample)
+    assert len(calls) == (1 if isinstance(model, LocalLanguageModel) else 0)
+
+
+@pytest.mark.parametrize("more", [{"report_accuracy": True}, {"label_smoothing": 0.0}, {"ignore_prefix_size": 2}])
+def test_the_criterions_options(more: dict[str, Any], calls: list[Tensor]) -> None:
+    model = build("transformer_mma_tiny").train()
+    compare(model, sample_of(model), **more)
+    assert len(calls) == (0 if "ignore_prefix_size" in more else 1)
+
+
+def test_where_it_is_as_in_fairseq(calls: list[Tensor]) -> None:
+    """Where no gradient is asked for, by word, in other precisions, by the flag, and for fairseq's own model."""
+    ours = build("transformer_mma_tiny").train()
+    sample = sample_of(ours)
+    with torch.no_grad():
+        compare(ours, sample)
+    loss, _ = criterion().compute_loss(ours, ours(**sample["net_input"]), sample, reduce=False)
+    assert loss.shape == (3 * 7, 1)
+    with torch.autocast("cpu", torch.bfloat16):
+        run(ours, sample, LabelSmoothedCrossEntropyCriterion)
+    compare(build("transformer_mma_tiny", ["--localattn-loss", "fairseq"]).train(), sample)
+    compare(build("transformer").train(), sample)
+    assert calls == []
+    compare(ModuleProxyWrapper(Wrapped(ours)), sample)  # as in training by several processes
+    assert len(calls) == 1
+
+
+class Wrapped(torch.nn.Module):
+    """What DistributedDataParallel is to a model: without its attributes."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, **kwargs: Any) -> Any:
+        return self.module(**kwargs)
+
+
+def test_models_whose_probabilities_are_no_softmax_of_logits() -> None:
+    class Sharpened(MMATransformerModel):
+        def get_normalized_probs(self, net_output: Any, log_probs: bool, sample: Any = None) -> Tensor:
+            return super().get_normalized_probs((net_output[0] / 2, None), log_probs, sample)
+
+    model = build("transformer_mma_tiny")
+    assert model.loss_in_place
+    assert not build("transformer_mma_tiny", ["--adaptive-softmax-cutoff", "10,20"], share=False).loss_in_place
+    model.__class__ = Sharpened
+    prepare(model, parse("transformer_mma_tiny"))
+    assert not model.loss_in_place
+    compare(model.train(), sample_of(model))
+
+
+def test_other_criterions_outputs_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models of fairseq's that give no tuple, and take their probabilities from what they give."""
+    monkeypatch.setattr(theirs.LabelSmoothedCrossEntropyCriterion, "compute_loss", lambda *_, **__: ("theirs", None))
+    assert criterion().compute_loss(SimpleNamespace(), {"logits": 1}, {})[0] == "theirs"
+
+
+def test_tags_have_their_loss_beside_it(calls: list[Tensor]) -> None:
+    """The criterion with phrase tags, in place and with fairseq's loss."""
+    found = []
+    for flag in ("auto", "fairseq"):
+        model = build("transformer_mgsa_tiny", ["--mgsa-tags", "--localattn-loss", flag]).train()
+        sample = sample_of(model)
+        phrases = sample["net_input"]["src_phrases"]
+        generator = torch.Generator().manual_seed(2)
+        marks = torch.randint(tags().nspecial, len(tags()), phrases.shape, generator=generator)
+        sample["phrase_tags"] = marks.masked_fill(phrases == 0, tags().pad())
+        found.append(run(model, sample, LabelSmoothedCrossEntropyWithPhraseTags, tag_loss_weight=0.5))
+    assert len(calls) == 1
+    (logged, got), (wanted_logged, wanted) = found
+    for name, value in wanted_logged.items():
+        torch.testing.assert_close(torch.as_tensor(logged[name]), torch.as_tensor(value))
+    for a, b in zip(got, wanted, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_fairseq_builds_it_by_its_own_name() -> None:
+    args = Namespace(criterion=NAME, label_smoothing=0.1, sentence_avg=False, report_accuracy=True)
+    built = build_criterion(args, SimpleNamespace(target_dictionary=dictionary()))
+    assert type(built) is LabelSmoothedCrossEntropyCriterion and built.padding_idx == PADDING
+    assert built.eps == 0.1 and built.report_accuracy
+    # A checkpoint has the class's name, and training with another is not resumed.
+    assert type(built).__name__ == theirs.LabelSmoothedCrossEntropyCriterion.__name__

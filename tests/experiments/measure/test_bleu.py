@@ -1,0 +1,294 @@
+"""BLEU by scoring.translation(): several references, compounds, languages, lengths; and the bootstrap."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import random
+import shutil
+import subprocess
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sacrebleu.metrics.bleu import BLEU
+
+from experiments.measure import bleu, bootstrap, scoring
+from experiments.measure import command as score
+from support.outputs import assert_one_line, noisy, run_score, write_lines, write_output
+
+DRAW = random.Random(5)
+SOURCES = [" ".join(DRAW.choices("abcdefgh", k=length)) for length in (1, 10, 11, 20, 25, 35, 45, 50, 51, 80) * 3]
+REFERENCES = [" ".join(DRAW.choices("the old man reads a red book in his house .".split(), k=12)) for _ in SOURCES]
+
+
+def reference_bleu(hypotheses: list[str], references: list[list[str]], shortest: bool) -> float:
+    """Papineni et al. 2002, as multi-bleu.perl counts it, with either reference length; of tokens as they are."""
+    matches, totals, size, expected = [0] * 4, [0] * 4, 0, 0
+    for number, line in enumerate(hypotheses):
+        words, others = line.split(), [reference[number].split() for reference in references]
+        size += len(words)
+        lengths = [len(other) for other in others]
+        expected += min(lengths) if shortest else min(lengths, key=lambda n: (abs(n - len(words)), n))
+        for order in range(4):
+            found = Counter(tuple(words[i : i + order + 1]) for i in range(len(words) - order))
+            most: Counter[tuple[str, ...]] = Counter()
+            for other in others:
+                most |= Counter(tuple(other[i : i + order + 1]) for i in range(len(other) - order))
+            matches[order] += sum((found & most).values())
+            totals[order] += sum(found.values())
+    penalty = min(1.0, math.exp(1 - expected / size))
+    return 100 * penalty * math.exp(sum(math.log(m / t) for m, t in zip(matches, totals, strict=True)) / 4)
+
+
+@pytest.fixture
+def test_set(tmp_path: Path) -> scoring.TestSet:
+    reference = write_lines(tmp_path / "test.en", REFERENCES)
+    return scoring.TestSet(reference, "en", "none", tokenised=reference)
+
+
+def by_metric(measured: list[scoring.Measurement]) -> dict[str, scoring.Measurement]:
+    return {one.metric: one for one in measured}
+
+
+# --- several references
+
+
+def test_brevity_penalty_by_hand() -> None:
+    """Six words, all of them right; references of seven and of four words, and of seven and nine."""
+    line = ["a b c d e f"]
+    seven, four, nine = ["a b c d e f g"], ["a b c d"], ["a b c d e f g h i"]
+    for references, closest, shortest in (
+        ([seven, four], math.exp(1 - 7 / 6), 1.0),
+        ([nine, seven], math.exp(1 - 7 / 6), math.exp(1 - 7 / 6)),
+        ([["a b c d e f x x"], four], 1.0, 1.0),  # both two words off: the shorter
+    ):
+        for length, expected in (("closest", closest), ("shortest", shortest)):
+            found = bleu.sacre_bleu(line, references, tokenize="none", reference_length=length)
+            assert found.score == pytest.approx(100 * expected)
+            assert found.signature.startswith("nrefs:2|") and found.signature.endswith(f"|reflen:{length}")
+
+
+@pytest.mark.parametrize("length", ["closest", "shortest"])
+def test_several_references(length: str, tmp_path: Path, test_set: scoring.TestSet) -> None:
+    second = [" ".join(line.split()[:-2]) + " here" * (len(line) % 3) for line in noisy(REFERENCES, 0.3, 8)]
+    hypotheses = noisy([line + " or so" * (len(line) % 2) for line in REFERENCES], 0.2, 9)
+    other = write_lines(tmp_path / "test.en.ref1", second)
+    several = replace(test_set, others=(other,), others_tokenised=(other,), reference_length=length)
+    baseline = write_output(tmp_path / "base", noisy(REFERENCES, 0.3, 1))
+    found = by_metric(scoring.translation(write_output(tmp_path / "out", hypotheses), several, baseline))
+    assert set(found) == {"multi_bleu", "sacrebleu"}
+    multi, expected = found["multi_bleu"], reference_bleu(hypotheses, [REFERENCES, second], length == "shortest")
+    assert multi.score == pytest.approx(expected) and f"|reflen:{length}" in multi.signature
+    before = reference_bleu(noisy(REFERENCES, 0.3, 1), [REFERENCES, second], length == "shortest")
+    assert multi.difference == pytest.approx(expected - before)
+    assert multi.p_value is not None and 0 < multi.p_value <= 1
+
+
+def test_the_two_lengths_differ_where_they_should(tmp_path: Path) -> None:
+    hypotheses = [" ".join(line.split()[:10]) for line in REFERENCES]
+    short = [" ".join(line.split()[:6]) for line in REFERENCES]
+    closest, shortest = (
+        bleu.sacre_bleu(hypotheses, [REFERENCES, short], tokenize="none", reference_length=length).score
+        for length in bleu.REFERENCE_LENGTHS
+    )
+    assert closest < shortest == pytest.approx(100)
+
+
+def test_references_must_go_together(tmp_path: Path, test_set: scoring.TestSet) -> None:
+    output = write_output(tmp_path / "out", REFERENCES)
+    other = write_lines(tmp_path / "other", REFERENCES)
+    with pytest.raises(score.ScoreError, match=r"test.en: 1 tokenised references, but 2 raw ones"):
+        scoring.translation(output, replace(test_set, others=(other,)))
+    write_lines(other, REFERENCES[1:])
+    with pytest.raises(score.ScoreError, match=r"other: 29 lines, but .*test.en has 30"):
+        scoring.translation(output, replace(test_set, others=(other,), others_tokenised=(other,)))
+
+
+def test_command_with_several_references(tmp_path: Path, test_set: scoring.TestSet) -> None:
+    output = write_output(tmp_path / "out", noisy(REFERENCES, 0.2, 1))
+    other = write_lines(tmp_path / "other", noisy(REFERENCES, 0.2, 2))
+    args = [word for path in (test_set.reference, other) for word in ("--reference", path, "--tokenised", path)]
+    done = run_score(output, *args, "--bpe", "none", "--reference-length", "shortest", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert [one["metric"] for one in report["measurements"]] == ["multi_bleu", "sacrebleu"]
+    assert report["bleu"]["signature"].startswith("nrefs:2|") and "tok:none" in report["tokenised"]["signature"]
+    assert report["tokenised"]["signature"].endswith("|reflen:shortest")
+
+
+# --- compounds
+
+COMPOUNDS = [
+    ("a Rock-and-Roll-Sänger sang", "a Rock ##AT##-##AT## and ##AT##-##AT## Roll ##AT##-##AT## Sänger sang"),
+    ("a-b-c", "a ##AT##-##AT## b-c"),  # the b is used up
+    ("a-b-c-d", "a ##AT##-##AT## b-c ##AT##-##AT## d"),
+    ("a-é-b", "a ##AT##-##AT## é ##AT##-##AT## b"),  # two bytes
+    ("a - b -c d- e", "a - b -c d- e"),
+    ("a--b 1-2", "a ##AT##-##AT## -b 1 ##AT##-##AT## 2"),
+    ("---", "- ##AT##-##AT## -"),
+    ("x\u00a0-y", "x\u00a0 ##AT##-##AT## y"),  # to Perl the bytes of a no-break space are no space
+]
+
+
+def test_compounds_are_split() -> None:
+    for line, expected in COMPOUNDS:
+        assert bleu.split_compounds(line) == expected, line
+
+
+@pytest.mark.skipif(shutil.which("perl") is None, reason="there is no perl")
+def test_compounds_are_split_as_by_perl() -> None:
+    draw = random.Random(2)
+    lines = [line for line, _ in COMPOUNDS] + ["".join(draw.choices("ab-- é", k=20)) for _ in range(300)]
+    command = ["perl", "-ple", "s{(\\S)-(\\S)}{$1 ##AT##-##AT## $2}g"]
+    done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, encoding="utf-8", check=True)
+    assert done.stdout.splitlines() == [bleu.split_compounds(line) for line in lines]
+
+
+def test_compound_bleu_of_german_alone(tmp_path: Path, test_set: scoring.TestSet) -> None:
+    references = ["ein Rock-Sänger singt im Park .", "das CDU-Mitglied ist sehr alt heute ."] * 5
+    hypotheses = ["ein Pop-Sänger singt im Park .", "das SPD-Mitglied ist sehr alt heute ."] * 5
+    path = write_lines(tmp_path / "test.de", references)
+    german = scoring.TestSet(path, "de", "none", tokenised=path)
+    output, baseline = (write_output(tmp_path / f"o{n}", noisy(hypotheses, n / 9, 4)) for n in (0, 1))
+    found = by_metric(scoring.translation(output, german, baseline))
+    assert set(found) == {"tokenised_bleu", "compound_bleu", "sacrebleu"}
+    apart = [[line.replace("-", " ##AT##-##AT## ") for line in lines] for lines in (hypotheses, references)]
+    assert found["compound_bleu"].score == pytest.approx(reference_bleu(apart[0], [apart[1]], False))
+    assert found["compound_bleu"].signature.endswith("|compounds:split")
+    assert found["compound_bleu"].score > found["tokenised_bleu"].score + 5
+    assert found["compound_bleu"].difference is not None and found["compound_bleu"].difference > 0
+    english = by_metric(scoring.translation(output, replace(german, language="en")))
+    assert set(english) == {"tokenised_bleu", "sacrebleu"}
+
+
+def test_dashes_that_the_tokenisation_has_split(tmp_path: Path) -> None:
+    """With Moses' -a on both sides BLEU is that of the same text without it, where it would have further matches."""
+    references = ["ein Rock-Sänger singt im Park .", "das CDU-Mitglied ist sehr alt heute ."] * 5
+    hypotheses = ["ein Pop-Sänger singt im Park .", "das SPD-Mitglied ist alt heute ."] * 5
+    found = {}
+    for name, dash in (("split", " @-@ "), ("whole", "-")):
+        lines = [[line.replace("-", dash) for line in side] for side in (references, hypotheses)]
+        path, raw = write_lines(tmp_path / f"{name}.de", lines[0]), write_lines(tmp_path / "raw.de", references)
+        output = write_output(tmp_path / name, lines[1])
+        test = scoring.TestSet(raw, "de", "none", tokenised=path)
+        found[name] = scoring.translation(output, test)
+        assert [m.score for m in found[name][:1]] == [score.score_output(output, test).tokenised.score]
+    assert found["split"] == found["whole"]
+    as_they_are = [[line.replace("-", " @-@ ") for line in side] for side in (hypotheses, references)]
+    assert reference_bleu(as_they_are[0], [as_they_are[1]], False) > found["split"][0].score + 5
+
+
+# --- by language
+
+JAPANESE = ["彼は本を読んでいる。", "2017年にOpen MRI装置を用いた。"] * 4
+
+
+@pytest.mark.skipif(importlib.util.find_spec("MeCab") is None, reason="MeCab (extra ja) is not installed")
+@pytest.mark.parametrize("bpe", ["sentencepiece", "none"])
+def test_japanese(bpe: str, tmp_path: Path) -> None:
+    pieces = {
+        "sentencepiece": ["▁彼は 本を 読んで いる 。", "▁2017 年に Open ▁MR I 装置 を用いた 。"],
+        "none": ["彼 は 本 を 読ん で いる 。", "2017 年 に Open MRI 装置 を 用い た 。"],
+    }
+    test = scoring.TestSet(write_lines(tmp_path / "test.ja", JAPANESE), "ja", bpe)
+    output = write_output(tmp_path / "out", pieces[bpe] * 4)
+    assert test.hypotheses(output) == JAPANESE
+    found = by_metric(scoring.translation(output, test))["sacrebleu"]
+    assert found.score == pytest.approx(100) and "tok:ja-mecab" in found.signature
+    # Words count, not whole sentences: one of eight is another.
+    other = write_output(tmp_path / "other", [line.replace("本", "新聞") for line in pieces[bpe] * 4])
+    assert 50 < by_metric(scoring.translation(other, test))["sacrebleu"].score < 95
+
+
+def test_japanese_without_mecab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    import sacrebleu.tokenizers.tokenizer_ja_mecab as tokenizer
+
+    monkeypatch.setattr(tokenizer, "MeCab", None)
+    output, reference = write_output(tmp_path / "out", JAPANESE), write_lines(tmp_path / "test.ja", JAPANESE)
+    assert score.main([str(output), "--reference", str(reference), "--target", "ja", "--bpe", "none"]) == 2
+    told = capsys.readouterr().err
+    assert "needs MeCab" in told and "pip install -e '.[ja]'" in told and told.count("\n") == 1
+
+
+def test_chinese(tmp_path: Path) -> None:
+    chinese = ["我们 在 北京 看到 了 一 本 书 。", "他 用 iPhone 打 电话 。"] * 4
+    test = scoring.TestSet(write_lines(tmp_path / "test.zh", [c.replace(" ", "") for c in chinese]), "zh", "none")
+    found = by_metric(scoring.translation(write_output(tmp_path / "out", chinese), test))["sacrebleu"]
+    assert "tok:zh" in found.signature and found.score > 85
+
+
+# --- by length
+
+
+def test_bleu_by_length(tmp_path: Path, test_set: scoring.TestSet) -> None:
+    lines = noisy(REFERENCES, 0.1, 3)
+    output = write_output(tmp_path / "out", lines, sources=SOURCES)
+    found = by_metric(scoring.translation(output, test_set, by_length=True))
+    groups = {"bleu_0_10": (1, 10), "bleu_10_20": (11, 20), "bleu_20_30": (25,), "bleu_30_40": (35,)}
+    groups |= {"bleu_40_50": (45, 50), "bleu_50": (51, 80)}
+    assert set(found) == {"tokenised_bleu", "sacrebleu", *groups}
+    for name, lengths in groups.items():
+        chosen = [n for n, source in enumerate(SOURCES) if len(source.split()) in lengths]
+        expected = reference_bleu([lines[n] for n in chosen], [[REFERENCES[n] for n in chosen]], False)
+        assert found[name].score == pytest.approx(expected), name
+        assert found[name].signature.endswith(f"|sentences:{len(chosen)}")
+
+
+def test_words_of_the_source_are_counted(tmp_path: Path, test_set: scoring.TestSet) -> None:
+    """Twelve sub-words of six words are in the first group; a file of sources goes before the output's."""
+    pieces = [" ".join(f"{word}@@ z" for word in "abcdef")] * len(REFERENCES)
+    output = write_output(tmp_path / "out", REFERENCES, sources=pieces)
+    joined = replace(test_set, bpe="subword_nmt")
+    assert "bleu_0_10" in by_metric(scoring.translation(output, joined, by_length=True))
+    assert "bleu_10_20" in by_metric(scoring.translation(output, test_set, by_length=True))
+    sources = write_lines(tmp_path / "test.de", SOURCES)
+    assert "bleu_50" in by_metric(scoring.translation(output, replace(joined, source=sources), by_length=True))
+    apart = write_output(tmp_path / "apart", REFERENCES)  # each source one word, as SentencePiece leaves Japanese
+    assert_one_line(
+        run_score(apart, "--reference", test_set.reference, "--by-length"),
+        "its sources have no words apart: give --source",
+    )
+
+
+# --- the bootstrap
+
+
+@pytest.mark.parametrize("seed", ["12345", "7"])
+def test_bootstrap_is_sacrebleus(seed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its p of BLEU from the statistics of the sentences is that of sacreBLEU's test."""
+    monkeypatch.setenv("SACREBLEU_SEED", seed)
+    references = [" ".join(random.Random(n).choices("abcdefghijkl", k=12)) for n in range(80)]
+    metric = BLEU(tokenize="none", force=True)
+    found = set()
+    for rate in (0.1, 0.12, 0.15, 0.3):
+        system, baseline = noisy(references, 0.1, 1), noisy(references, rate, 2)
+        expected = bleu.paired_bootstrap(system, baseline, [references], tokenize="none", samples=200)
+        statistics = [
+            np.array(metric._extract_corpus_statistics(lines, [references]), dtype="float32")
+            for lines in (system, baseline)
+        ]
+        own = bootstrap.paired_bootstrap(
+            *statistics, lambda sums: float(metric._compute_score_from_stats(list(sums)).score), samples=200
+        )
+        assert own.p_value == expected.p_value and own.difference == pytest.approx(expected.difference, abs=1e-4)
+        assert own.signature == f"bs:200|seed:{seed}" and f"bs:200|seed:{seed}" in expected.signature
+        found.add(own.p_value)
+    assert len(found) > 2 and min(found) < 0.05 < max(found)
+
+
+def test_bootstrap_without_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SACREBLEU_SEED", "none")
+    draw = np.random.default_rng(1)
+    ours, base = draw.random((40, 1)), draw.random((40, 1))
+    found = [bootstrap.paired_bootstrap(ours, base, lambda sums: float(sums[0]), samples=500) for _ in range(4)]
+    assert found[0].signature == "bs:500|seed:none" and len({one.p_value for one in found}) > 1
+
+
+def test_no_difference_is_no_evidence() -> None:
+    same = np.random.default_rng(1).random((40, 1))
+    found = bootstrap.paired_bootstrap(same, same, lambda sums: float(sums[0]), samples=50)
+    assert (found.difference, found.p_value) == (0, 1)

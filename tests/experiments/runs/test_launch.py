@@ -1,0 +1,170 @@
+"""How trainings are started: the paper's batch on any number of GPUs, torchrun's processes, the precision of a GPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import train_worker
+from experiments.recipes import recipe
+from experiments.runs import launch
+from support.paths import ROOT
+from support.recipes import BASE, write
+
+PAPER = BASE.replace("  max_tokens: 600\n", "  max_tokens: 4096\n  update_freq: [3]\n") + "gpus: 8\n"
+
+
+@pytest.fixture
+def paper(tmp_path: Path) -> recipe.Recipe:
+    return recipe.load_recipe(write(tmp_path, PAPER))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "most", "size", "update_freq"),
+    [
+        (8, 1, None, 4096, 3),
+        (4, 1, None, 4096, 6),
+        (1, 1, None, 4096, 24),
+        (8, 3, None, 4096, 1),
+        (8, 6, None, 2048, 1),  # more than the paper's tokens are for: each has fewer
+        (3, 1, None, 4096, 8),
+        (5, 1, None, 3932, 5),  # 98,304 tokens do not divide by 5
+        (8, 1, 2048, 2048, 6),  # smaller GPUs
+        (8, 1, 9999, 4096, 3),  # larger ones do not change it
+    ],
+)
+def test_the_batch_is_that_of_the_paper(
+    paper: recipe.Recipe, gpus: int, nodes: int, most: int | None, size: int, update_freq: int
+) -> None:
+    found = launch.batch_of(paper, launch.Launch(gpus=gpus, nodes=nodes, max_tokens=most))
+    assert (found.key, found.size, found.update_freq, found.total) == ("max_tokens", size, update_freq, 98304)
+    world = gpus * nodes
+    assert 98304 - world * update_freq < world * size * update_freq <= 98304  # short by less than a token each
+
+
+def test_sentences_are_divided_as_well(tmp_path: Path) -> None:
+    text = BASE.replace("max_tokens: 600", "batch_size: 32") + "gpus: 1\n"
+    found = launch.batch_of(recipe.load_recipe(write(tmp_path, text)), launch.Launch(gpus=2))
+    assert (found.key, found.size, found.update_freq) == ("batch_size", 16, 1)
+    with pytest.raises(recipe.RecipeError, match="64 processes, but a batch has 32"):
+        launch.batch_of(recipe.load_recipe(write(tmp_path, text)), launch.Launch(gpus=64))
+
+
+def test_a_batch_needs_a_size(tmp_path: Path) -> None:
+    unknown = recipe.load_recipe(write(tmp_path, BASE.replace("  max_tokens: 600\n", "")))
+    with pytest.raises(recipe.RecipeError, match="train needs max_tokens"):
+        launch.batch_of(unknown, launch.Launch())
+
+
+def test_flags_of_the_machine(paper: recipe.Recipe) -> None:
+    adapted = launch.Launch(gpus=2, precision="bf16").adapt(paper)
+    flags = {key: entry.value for key, entry in adapted.sections["train"].items()}
+    assert (flags["bf16"], flags["max_tokens"], flags["update_freq"]) == (True, 4096, [12])
+    assert "distributed_world_size" not in flags  # torchrun says it
+    one = launch.Launch(cpu=True, precision="fp32").adapt(paper)
+    assert one.flag("train", "distributed_world_size") == 1 and one.flag("train", "cpu") is True
+    assert one.flag("generate", "cpu") is True and adapted.flag("generate", "cpu") is None
+    assert not {"fp16", "bf16"} & set(one.sections["train"])
+
+
+def test_small_batches_are_not_rounded_down_to_eight_sentences(paper: recipe.Recipe) -> None:
+    for gpus, multiple in ((8, None), (4, None), (48, 1), (5, 1)):
+        adapted = launch.Launch(gpus=gpus).adapt(paper)
+        assert adapted.flag("train", "required_batch_size_multiple") == multiple, gpus
+
+
+def test_commands() -> None:
+    assert launch.Launch().command()[1:] == ["-m", "fairseq_cli.train"]
+    several = launch.Launch(gpus=4).command()
+    assert several[1:6] == ["-m", "torch.distributed.run", "--nproc-per-node", "4", "--standalone"]
+    nodes = launch.Launch(gpus=8, nodes=2, node_rank=1, rendezvous="first:29500").command()
+    for option, value in (
+        ("--nproc-per-node", "8"), ("--nnodes", "2"), ("--node-rank", "1"),
+        ("--master-addr", "first"), ("--master-port", "29500"),
+    ):  # fmt: skip
+        assert nodes[nodes.index(option) + 1] == value
+    assert several[-1] == nodes[-1] == str(ROOT / "scripts" / "train_worker.py")
+
+
+def test_gpus_of_a_lane() -> None:
+    lane = launch.Launch(gpus=2, devices=("2", "3"))
+    assert lane.environment() == {"CUDA_VISIBLE_DEVICES": "2,3"}
+    assert lane.decoding_environment() == {"CUDA_VISIBLE_DEVICES": "2"}
+    assert launch.Launch().environment() == launch.Launch().decoding_environment() == {}
+    cpu = launch.Launch(cpu=True)  # fairseq would count GPUs all the same
+    assert cpu.environment() == cpu.decoding_environment() == {"CUDA_VISIBLE_DEVICES": ""}
+
+
+def test_perplexity_is_measured_by_one_process(tmp_path: Path) -> None:
+    text = PAPER.replace("generate:\n  beam: 5", "eval_lm:\n  sample_break_mode: eos")
+    adapted = launch.Launch(gpus=8, precision="fp16").adapt(recipe.load_recipe(write(tmp_path, text)))
+    assert adapted.flag("eval_lm", "distributed_world_size") == 1 and adapted.flag("eval_lm", "cpu") is None
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "precision"),
+    [([(9, 0)], "bf16"), ([(8, 0), (7, 0)], "fp16"), ([(7, 5)], "fp16"), ([(6, 1)], "fp32"), ([], "fp32")],
+)
+def test_precision_by_hardware(capabilities: list[tuple[int, int]], precision: str) -> None:
+    assert launch.best_precision(capabilities) == precision
+
+
+def test_worker_takes_its_place_from_torchrun() -> None:
+    environment = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}
+    argv = train_worker.worker_argv(["data", "--log-file", "train.log", "--lr", "1"], environment)
+    assert argv == [
+        "data", "--lr", "1", "--distributed-init-method", "env://", "--distributed-world-size", "4",
+        "--distributed-rank", "3", "--device-id", "1", "--distributed-no-spawn",
+    ]  # fmt: skip
+    first = train_worker.worker_argv(["data", "--log-file", "train.log", "--cpu"], {**environment, "RANK": "0"})
+    assert "--log-file" in first
+    assert first[first.index("--distributed-backend") + 1] == "gloo" and "legacy_ddp" in first
+
+
+def test_worker_outside_torchrun(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.setattr(sys, "argv", ["train_worker.py", "data"])
+    assert train_worker.main() == 2
+    assert capsys.readouterr().err == "train_worker: error: $RANK is not set: start it with torchrun\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
+@pytest.mark.slow
+def test_killed_torchrun_leaves_no_worker(tmp_path: Path) -> None:
+    """A second start would meet workers that still train into the same folder."""
+    worker = ROOT / "scripts" / "train_worker.py"
+    module = tmp_path / "fairseq_cli"
+    module.mkdir()
+    (module / "__init__.py").write_text("")
+    (module / "train.py").write_text(
+        "import os, time\n"
+        "def cli_main():\n"
+        f"    open({str(tmp_path)!r} + '/worker' + os.environ['RANK'], 'w').write(str(os.getpid()))\n"
+        "    time.sleep(120)\n"
+    )
+    words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", str(worker)]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    torchrun = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    files = [tmp_path / f"worker{rank}" for rank in (0, 1)]
+    deadline = time.monotonic() + 120
+    while not all(path.exists() and path.read_text() for path in files) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    pids = [int(path.read_text()) for path in files]
+    torchrun.kill()
+    torchrun.wait()
+    while any(_alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(_alive(pid) for pid in pids)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"

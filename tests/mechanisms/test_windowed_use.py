@@ -1,0 +1,216 @@
+"""Differentiable windows in use: gradients, precision, dropout, memory, word by word, sizes that make no sense."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fairseq_localattn.core.attention import Frame, LocalAttention
+from fairseq_localattn.mechanisms.windowed import AdditiveWindowAttention
+from support import references
+from tests.mechanisms.test_mechanisms import DIM, HEADS, LargestTensor, random_case
+from tests.mechanisms.test_windowed import MODULES, every_module, make, run
+
+# ---------------------------------------------------------------------------------------------- numerics
+
+
+@every_module
+@pytest.mark.parametrize("size", [1, 3])
+def test_gradcheck(name: str, size: int) -> None:
+    module = make(name, size).double()
+    x, padding = random_case([7, 4], left=True)
+    real = (~padding).T[..., None]
+    windows = {key: p for key, p in module.named_parameters() if key.startswith(("left", "right", "local"))}
+
+    def f(inputs: Tensor, *values: Tensor) -> Tensor:
+        given = dict(zip(windows, values, strict=True))
+        options = {"key_padding_mask": padding, "need_weights": False}
+        return torch.func.functional_call(module, given, (inputs, inputs, inputs), options)[0] * real
+
+    assert torch.autograd.gradcheck(f, (x.requires_grad_(), *windows.values()))
+
+
+@every_module
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision(name: str, size: int, dtype: torch.dtype) -> None:
+    """Sharp pointers and a sentence that is all padding: finite, and near fp32 with the same weights."""
+    module = make(name, size).to(dtype)
+    x, padding = random_case([9, 5, 1, 9], left=True)
+    padding[3] = True
+    results = []
+    for m in (module, copy.deepcopy(module).float()):
+        inputs = x.to(m.out_proj.weight.dtype).requires_grad_()
+        m.zero_grad()
+        out = run(m, inputs, inputs, padding, False)[0] * (~padding).T[..., None]
+        out.float().square().sum().backward()
+        # A bias of keys adds the same to all the logits of a softmax: its gradient is nothing but rounding.
+        gradients = [p.grad for key, p in m.named_parameters() if not key.endswith("k_proj.bias")]
+        assert all(p.grad.isfinite().all() for p in m.parameters())
+        results.append([out, inputs.grad, *gradients])
+    eps = torch.finfo(dtype).eps
+    for number, (got, wanted) in enumerate(zip(*results, strict=True)):
+        # Gradients pass through two softmaxes with logits of ten and more.
+        near = (10 if number == 0 else 40) * eps
+        assert (got.float() - wanted).norm() < near * wanted.norm()
+
+
+def test_a_small_mask_keeps_its_relative_precision() -> None:
+    """Both pointers at the first key and attention at the last, all of them sharp: renormalised, fp32 is near fp64."""
+    module = make("mw-renormalised")
+    pointer, scores = torch.zeros(1, HEADS, 1, 10), torch.zeros(1, HEADS, 1, 10)
+    pointer[..., 0], scores[..., -1] = 18, 18
+    found = {}
+    for dtype in (torch.float32, torch.float64):
+        module.pointer_scores = lambda side, dtype=dtype: torch.stack([pointer, pointer]).to(dtype)
+        found[dtype] = module.reweight(scores.to(dtype).softmax(-1), Frame(1, 10), torch.zeros(1, 1, DIM), {})
+    assert found[torch.float64][..., 1:].max() > 1e-3, "nothing small is left to compare"
+    torch.testing.assert_close(found[torch.float32].double(), found[torch.float64], rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("size", [1, 3])
+def test_the_soft_mask_is_computed_in_fp32(size: int, dtype: torch.dtype) -> None:
+    """A flat pointer over 600 keys: running sums in half precision would stand still."""
+    module = make("aw", size)
+    mask = module.soft_mask(Frame(1, 600), torch.zeros(2, 1, HEADS, 1, 600, dtype=dtype))
+    assert mask.dtype == torch.float32
+    wanted = references.window_mask(torch.full((600,), 1 / 600).double(), torch.full((600,), 1 / 600).double(), size)
+    torch.testing.assert_close(mask[0, 0, 0].double(), wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kdim", [DIM, 3 * DIM])
+def test_projections_begin_like_those_of_queries_and_keys(kdim: int) -> None:
+    """Xavier's bounds, with fairseq's gain of 1/√2 where all channels are the same."""
+    torch.manual_seed(1)
+    module = AdditiveWindowAttention(DIM, HEADS, kdim=kdim, vdim=kdim, encoder_decoder_attention=True)
+    for name, parameter in module.named_parameters():
+        if name.endswith(("q_proj.weight", "k_proj.weight")):
+            gain = 2**-0.5 if kdim == DIM else 1
+            bound = gain * (6 / sum(parameter.shape)) ** 0.5
+            assert 0.9 * bound < parameter.abs().max() <= bound, name
+
+
+@every_module
+def test_a_mask_that_closes_what_is_attended_to_stays_finite(name: str) -> None:
+    """Pointers at the last key, attention at the first: the window there is 0, to rounding."""
+    module = make(name)
+    x, padding = random_case([6], left=False)
+    x = x.float()
+    last = torch.full((1, HEADS, 6, 6), -1000.0)
+    last[..., -1] = 0
+    weights = torch.zeros(1, HEADS, 6, 6)
+    weights[..., 0] = 1
+    module.pointer_scores = lambda side: torch.stack([last, last])
+    if name == "aw":
+        local = torch.zeros(1, HEADS, 6, 1)
+        return_value = module.score_bias(Frame(6, 6), x, x, {"local_q_proj": local, "local_k_proj": local})
+        assert return_value.isfinite().all()
+    else:
+        masked = module.reweight(weights, Frame(6, 6), x, {})
+        assert masked.isfinite().all() and (masked.abs() < 1e-5).all()
+
+
+def test_dropout_is_on_the_masked_weights() -> None:
+    """The mean of many draws is the output without dropout, in MW as in AW."""
+    for name in MODULES:
+        module = make(name, dropout=0.3).double()
+        x, padding = random_case([6], left=False)
+        wanted, _ = run(module.eval(), x, x, padding, False)
+        module.train()
+        draws = torch.stack([run(module, x, x, padding, False)[0] for _ in range(1500)])
+        assert draws.std(0).min() > 0.01
+        assert ((draws.mean(0) - wanted).abs() < 5 * draws.std(0) / 1500**0.5).all()
+
+
+# ---------------------------------------------------------------------------------------------- memory, decoding
+
+
+def test_the_mask_takes_no_product_with_a_matrix_of_keys() -> None:
+    """Nothing that is made is larger than the scores of all pointers: the mask is linear in them."""
+    module = make("aw", 5)
+    x = torch.randn(256, 1, DIM, requires_grad=True)
+    with LargestTensor() as mode:
+        module(x, x, x, need_weights=False)[0].sum().backward()
+    assert mode.size <= 3 * HEADS * 256 * 256
+    calls = []
+    pointers = torch.randn(2, 1, HEADS, 2, 500)
+    with LargestTensor() as mode:
+        calls.append(module.soft_mask(Frame(2, 500), pointers))
+    assert mode.size <= 2 * HEADS * 2 * 500, "something of the size of keys × keys was made"
+
+
+@every_module
+def test_word_by_word_with_padding(name: str) -> None:
+    """Keys of the pointers are cached; the sums of each step run over them: equal to the full causal pass."""
+    module = make(name).double()
+    x, padding = random_case([8, 5, 2], left=True)
+    full, _ = run(module, x, x, padding, True)
+    state: dict = {}
+    for t in range(8):
+        word, now = x[t : t + 1], padding[:, t : t + 1]
+        step, _ = module(
+            word, word, word, key_padding_mask=now if now.any() else None, incremental_state=state, need_weights=False
+        )
+        torch.testing.assert_close(step[0, ~padding[:, t]], full[t, ~padding[:, t]])
+
+
+@every_module
+@pytest.mark.parametrize("size", [1, 3])
+def test_the_encoder_side_is_projected_once_a_sentence(name: str, size: int) -> None:
+    """Keys, values, pointer keys and local keys: three steps of beam 2 call their projections once, on one copy."""
+    module = make(name, size, self_attention=False, encoder_decoder_attention=True).double()
+    module.set_beam_size(2)
+    keys, padding = random_case([8, 5], left=True)
+    keys, padding = keys.repeat_interleave(2, dim=1), padding.repeat_interleave(2, dim=0)
+    x, _ = random_case([3] * 4, left=True, seed=3)
+    wanted, _ = run(module, x, keys, padding, False)
+    projected: list[int] = []
+    once = module.project
+    module.project = lambda query, key, value: projected.append(key.size(1)) or once(query, key, value)
+    state: dict = {}
+    for t in range(3):
+        step, _ = module(
+            x[t : t + 1], keys, keys, key_padding_mask=padding, incremental_state=state, static_kv=True,
+            need_weights=False,
+        )  # fmt: skip
+        torch.testing.assert_close(step[0], wanted[t])
+    assert projected == [2]
+
+
+def test_segments_are_those_of_the_batch_at_hand() -> None:
+    """What is kept of one batch is not used for the next, whose padding is another, or none."""
+    module = make("aw", 3, self_attention=False, encoder_decoder_attention=True).double()
+    x, _ = random_case([2] * 2, left=True, seed=3)
+    for lengths in ([8, 5], [8, 4], [8, 8], [5, 8], [6, 5], [8, 5]):
+        keys, padding = random_case(lengths, left=True)
+        fresh = make("aw", 3, self_attention=False, encoder_decoder_attention=True).double()
+        for _ in range(2):
+            assert torch.equal(run(module, x, keys, padding, False)[0], run(fresh, x, keys, padding, False)[0])
+    padding[0, :2] = True  # the same tensor, another batch
+    fresh = make("aw", 3, self_attention=False, encoder_decoder_attention=True).double()
+    assert torch.equal(run(module, x, keys, padding, False)[0], run(fresh, x, keys, padding, False)[0])
+
+
+def test_bad_segments() -> None:
+    for size in (0, -3):
+        with pytest.raises(ValueError, match=f"segment must be 1 or more, not {size}"):
+            make("aw", size)
+    module, (x, padding) = make("aw", 2).double(), random_case([5], True)
+    with pytest.raises(ValueError, match="segments need all keys at once"):
+        run(module, x, x, padding, True)
+    state: dict = {}
+    module(x[:1], x[:1], x[:1], incremental_state=state, need_weights=False)
+    with pytest.raises(ValueError, match="segments need all keys at once"):
+        module(x[1:2], x[1:2], x[1:2], incremental_state=state, need_weights=False)
+
+
+def test_parameters_are_those_of_the_equations() -> None:
+    """Matrices of d×d: 4 of both pointers, 2 more of the local score."""
+    plain = sum(p.numel() for p in LocalAttention(DIM, HEADS).parameters())
+    for name, matrices in (("mw", 4), ("aw", 6)):
+        module: nn.Module = make(name)
+        assert sum(p.numel() for p in module.parameters()) - plain == matrices * (DIM * DIM + DIM)

@@ -1,0 +1,164 @@
+"""Flags, defaults, placement: what is asked for is what is built, and what makes no sense is one clear line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from fairseq.dataclass import FairseqDataclass
+
+from fairseq_localattn.core.attention import LocalAttention
+from fairseq_localattn.errors import UsageError
+from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
+from fairseq_localattn.mechanisms.mixed import MixedAttention
+from fairseq_localattn.models.architectures import baseline_of, quick_size_of
+from fairseq_localattn.models.placement import parse_layers
+from fairseq_localattn.options import check_names
+from support.models import TINY, build, parse
+
+# architecture, flags, what the message must say
+NONSENSE = [
+    ("transformer_mma_tiny", ["--mma-heads", "global:2,local:1"], "3 heads, the model has 4"),
+    ("transformer_mma_tiny", ["--mma-heads", "global,locl"], "unknown kind of head 'locl'"),
+    ("transformer_mma_tiny", ["--mma-heads", "global,local,forward"], "do not share 4 heads equally"),
+    ("transformer_mma_tiny", ["--mma-window", "0"], "must be 1 or more, not 0"),
+    ("transformer_mma_tiny", ["--mma-cross-layers", "1"], "--mma-cross-layers: local, forward and backward compare"),
+    ("transformer_mma_tiny", ["--mma-encoder-layers", "3"], "layer 3 is asked for, and the stack has 2"),
+    ("transformer_mma_tiny", ["--mma-encoder-layers", "0"], "--mma-encoder-layers 0: give all, none, or layers from 1"),
+    ("transformer_mma_tiny", ["--mma-encoder-layers", "2-1"], "--mma-encoder-layers 2-1: give all, none"),
+    (
+        "transformer_mma_tiny",
+        ["--mma-decoder-layers", "all", "--mma-decoder-heads", "forward:1,global:3"],
+        "nothing but its own position in a causal decoder",
+    ),
+    (
+        "transformer_csan_tiny",
+        ["--csan-decoder-layers", "all", "--cross-self-attention", "--no-cross-attention"],
+        "mixes source and target positions",
+    ),
+    ("transformer_csan_tiny", ["--csan-window", "10"], "window must be odd and positive"),
+    ("transformer_csan_tiny", ["--csan-heads", "2"], "number of heads in an area must be odd"),
+    ("transformer_csan_tiny", ["--csan-heads", "5"], "5 heads was asked for, and there are 4"),
+    ("transformer_csan_tiny", ["--csan-cross-layers", "all"], "--csan-cross-layers: a window around"),
+    ("transformer_csan_tiny", ["--csan-decoder-layers", "1-9"], "layer 9 is asked for, and the stack has 2"),
+    ("transformer_csan_tiny", ["--quant-noise-pq", "0.1"], "--quant-noise-pq"),
+]
+
+
+@pytest.mark.parametrize(("arch", "flags", "message"), NONSENSE)
+def test_nonsense_is_one_clear_line(arch: str, flags: list[str], message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        build(arch, flags)
+    assert message in str(error.value) and "\n" not in str(error.value)
+    assert isinstance(error.value, SystemExit) and isinstance(error.value, ValueError)
+
+
+def kinds(stack: torch.nn.Module) -> list[type[LocalAttention]]:
+    return [type(layer.self_attn) for layer in stack.layers]
+
+
+def test_csan_stands_in_the_lowest_three_encoder_layers() -> None:
+    with torch.device("meta"):
+        model = build("transformer_csan")
+    assert kinds(model.encoder) == [ConvolutionalAttention] * 3 + [LocalAttention] * 3
+    assert kinds(model.decoder) == [LocalAttention] * 6
+    attention = model.encoder.layers[0].self_attn
+    assert (attention.window, attention.head_span) == (11, 3)
+
+
+def test_mma_stands_in_every_encoder_layer() -> None:
+    with torch.device("meta"):
+        model = build("transformer_mma_iwslt_de_en")
+        base = build("transformer_mma_wat17")
+    assert kinds(model.encoder) == [MixedAttention] * 6 and kinds(model.decoder) == [LocalAttention] * 6
+    assert model.encoder.layers[0].self_attn.head_kinds == ("global", "local", "forward", "backward")
+    assert base.encoder.layers[5].self_attn.head_kinds[::2] == ("global", "local", "forward", "backward")
+    assert all(type(layer.encoder_attn) is LocalAttention for layer in model.decoder.layers)
+
+
+def test_placement_by_flags() -> None:
+    model = build("transformer_csan_tiny", ["--csan-encoder-layers", "2", "--csan-decoder-layers", "1,2"])
+    assert kinds(model.encoder) == [LocalAttention, ConvolutionalAttention]
+    assert kinds(model.decoder) == [ConvolutionalAttention] * 2
+
+
+def test_named_sizes_of_the_papers() -> None:
+    """Sizes as the papers' settings give them: (channels, FFN, heads, layers) of both stacks."""
+    wanted = {
+        "transformer_mma_iwslt_de_en": (512, 1024, 4, 6),
+        "transformer_mma_wat17": (512, 2048, 8, 6),
+        "transformer_csan": (512, 2048, 8, 6),
+        "transformer_csan_wmt_en_de_big": (1024, 4096, 16, 6),
+    }
+    for arch, sizes in wanted.items():
+        args = parse(arch)
+        for side in ("encoder", "decoder"):
+            names = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers")
+            assert tuple(getattr(args, f"{side}_{name}") for name in names) == sizes, arch
+
+
+def test_flags_beat_the_architecture() -> None:
+    args = parse("transformer_csan_1d_tiny", ["--csan-heads", "3", "--csan-window", "5", "--encoder-layers", "3"])
+    assert (args.csan_heads, args.csan_window, args.encoder_layers, args.decoder_layers) == (3, 5, 3, 2)
+    assert parse("transformer_csan_1d_tiny").csan_heads == 1
+    assert parse("transformer_mma", ["--mma-no-encoder-positions"]).mma_no_encoder_positions is True
+    assert parse("transformer_mma").mma_no_encoder_positions is False
+
+
+def test_encoder_without_position_embedding() -> None:
+    """Table 3: without positions a global encoder is blind to word order, a mixed one is not."""
+    tokens = torch.tensor([[5, 6, 7, 8, 2]])
+    swapped = torch.tensor([[6, 5, 7, 8, 2]])
+    seen = {}
+    for mix in ("global", "global,local,forward,backward"):
+        model = build("transformer_mma_tiny", ["--mma-no-encoder-positions", "--mma-heads", mix]).eval()
+        assert model.encoder.embed_positions is None and model.decoder.embed_positions is not None
+        first, second = (model.encoder(x)["encoder_out"][0][2:] for x in (tokens, swapped))
+        seen[mix] = (first - second).abs().max().item()
+    assert seen["global"] < 1e-5 < 1e-2 < seen["global,local,forward,backward"]
+
+
+def test_pruned_layers_keep_their_placement() -> None:
+    model = build("transformer_csan_tiny", encoder_layers_to_keep="1")  # as --model-overrides gives it
+    assert kinds(model.encoder) == [LocalAttention], "layer 2 of the tiny architecture has ordinary attention"
+
+
+@pytest.mark.parametrize("arch", TINY)
+def test_pruned_stacks_are_built(arch: str) -> None:
+    """Whatever an architecture's placement is: layer 1 of the encoder and layer 2 of the decoder are kept."""
+    kept = build(arch, encoder_layers_to_keep="0", decoder_layers_to_keep="1")
+    whole = build(arch)
+    assert len(kept.encoder.layers) == len(kept.decoder.layers) == 1
+    assert set(kept.encoder.layers[0].state_dict()) == set(whole.encoder.layers[0].state_dict())
+    assert set(kept.decoder.layers[0].state_dict()) == set(whole.decoder.layers[1].state_dict())
+
+
+def test_parse_layers() -> None:
+    assert parse_layers("all", "--x", range(3), 3) == {0, 1, 2}
+    assert parse_layers("all", "--x", [0, 4]) == {0, 4}
+    assert parse_layers("none", "--x", range(3), 3) == frozenset()
+    assert parse_layers("1,3-4", "--x", range(6), 6) == {0, 2, 3}
+    for text in ("", "1-", "a", "-1", "1;2", "3-2"):
+        with pytest.raises(UsageError, match="--x"):
+            parse_layers(text, "--x", range(6), 6)
+
+
+def test_names_of_sizes() -> None:
+    assert baseline_of("transformer_csan_wmt_en_de_big") == "transformer_vaswani_wmt_en_de_big"
+    assert baseline_of("transformer_mma_small") == "transformer_localattn_small"
+    assert quick_size_of("transformer_csan_1d") == "transformer_csan_1d_small"
+    assert quick_size_of("transformer_mma_iwslt_de_en") == "transformer_mma_iwslt_de_en"
+    with pytest.raises(UsageError, match="unknown architecture 'transformer_mmma'"):
+        baseline_of("transformer_mmma")
+
+
+def test_option_names_are_prefixed() -> None:
+    @dataclass
+    class Stray(FairseqDataclass):
+        window: int = 3
+
+    with pytest.raises(TypeError, match="must start with csan_"):
+        check_names(Stray, "csan")
+    with pytest.raises(TypeError, match="reserved"):
+        check_names(Stray, "encoder")

@@ -1,0 +1,257 @@
+"""Models and batches for the tests: built through fairseq's own argument parser, as fairseq-train builds them."""
+
+from __future__ import annotations
+
+import copy
+from functools import cache, lru_cache
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from fairseq import options
+from fairseq.data import Dictionary
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderModel, FairseqLanguageModel, build_model
+from torch import Tensor, nn
+
+import fairseq_localattn  # noqa: F401  (registers the architectures)
+from fairseq_localattn.models.architectures import localattn_architectures
+from fairseq_localattn.models.placement import SITES
+
+ARCHITECTURES = sorted(localattn_architectures("translation"))
+LANGUAGE_MODELS = sorted(localattn_architectures("language_modeling"))
+CLASSIFIERS = sorted(localattn_architectures("sentence_prediction"))
+# What can be trained in a test. A new variant's `_tiny` architecture joins every suite by being registered.
+TINY = [name for name in ARCHITECTURES if name.endswith("_tiny")]
+
+
+def _man(order: str, *more: str) -> list[str]:
+    return ["--man-encoder-order", order, "--man-decoder-order", order, *more]
+
+
+def _ngram(*flags: str) -> tuple[str, list[str]]:
+    return "transformer_mgsa_ngram_tiny", list(flags)
+
+
+def _syntactic(*flags: str) -> tuple[str, list[str]]:
+    return "transformer_mgsa_tiny", list(flags)
+
+
+def _diffwin(encoder: str, decoder: str, cross: str, *more: str) -> list[str]:
+    return ["--diffwin-encoder", encoder, "--diffwin-decoder", decoder, "--diffwin-cross", cross, *more]
+
+
+# Variants beyond their defaults, which the contract must hold for as well: name → (architecture, flags).
+PLACEMENTS = {
+    "mma-decoder": ("transformer_mma_tiny", ["--mma-decoder-layers", "all"]),
+    "mma-pre-norm": ("transformer_mma_tiny", ["--encoder-normalize-before", "--decoder-normalize-before"]),
+    "mma-no-positions": ("transformer_mma_tiny", ["--mma-no-encoder-positions"]),
+    "csan-decoder": ("transformer_csan_tiny", ["--csan-decoder-layers", "all", "--csan-window", "3"]),
+    "csan-1d-decoder": ("transformer_csan_1d_tiny", ["--csan-decoder-layers", "2", "--csan-window", "5"]),
+    "man-static": ("transformer_man_tiny", _man("sman,san,ffn", "--man-static-width", "2")),
+    "man-static-sqrt": ("transformer_man_tiny", _man("sman,san,ffn", "--man-static-width", "sqrt")),
+    "man-c1": ("transformer_man_tiny", _man("ffn,san,ffn")),
+    "man-c3": ("transformer_man_tiny", _man("dman,dman,ffn", "--man-max-distance", "3")),
+    "man-c4-post-norm": ("transformer_man_tiny", _man("san,dman,ffn", "--man-post-norm")),
+    "man-after-ffn": ("transformer_man_tiny", _man("san,ffn,ffn,dman", "--man-head-activation", "gelu")),
+    "man-encoder-only": ("transformer_man_tiny", ["--man-decoder-layers", "none", "--man-head-activation", "relu"]),
+    "man-checkpointed": ("transformer_man_tiny", ["--checkpoint-activations"]),
+    "man-mixed-layers": ("transformer_man_tiny", ["--man-encoder-layers", "2", "--man-decoder-layers", "1"]),
+    "diffwin-encoder-mw": ("transformer_diffwin_tiny", _diffwin("mw", "none", "none")),
+    "diffwin-decoder-aw": ("transformer_diffwin_tiny", _diffwin("none", "aw", "none")),
+    "diffwin-cross-mw": ("transformer_diffwin_tiny", _diffwin("none", "none", "mw", "--diffwin-cross-form", "token")),
+    "diffwin-segments": (
+        "transformer_diffwin_tiny",
+        _diffwin("mw", "mw", "mw", "--diffwin-encoder-form", "segment", "--diffwin-segment-size", "3"),
+    ),
+    "diffwin-renormalised": (
+        "transformer_diffwin_tiny",
+        _diffwin("mw", "mw", "mw", "--diffwin-renormalise", "--diffwin-cross-layers", "2"),
+    ),
+    "diffwin-all-layers": (
+        "transformer_diffwin_tiny",
+        [word for site in SITES for word in (f"--diffwin-{site}-layers", "all")],
+    ),
+    "mgsa-ngram-max": _ngram("--mgsa-composition", "max", "--mgsa-encoder-layers", "all"),
+    "mgsa-ngram-lstm": _ngram(
+        "--mgsa-composition", "lstm", "--mgsa-interaction", "onlstm", "--mgsa-heads", "word,2,3,9"
+    ),
+    "mgsa-ngram-heads": _ngram("--mgsa-heads", "3:1,1:3", "--encoder-normalize-before"),
+    "mgsa-tags": _syntactic("--mgsa-tags", "--mgsa-chunk", "4"),
+    "mgsa-max-lstm": _syntactic("--mgsa-composition", "max", "--mgsa-interaction", "lstm", "--mgsa-tags"),
+    "mgsa-lstm": _syntactic("--mgsa-composition", "lstm", "--mgsa-interaction", "none", "--mgsa-heads", "word:2,3:2"),
+    "mgsa-checkpointed": _syntactic("--checkpoint-activations", "--mgsa-encoder-layers", "all", "--mgsa-tags"),
+    "csan-all": ("transformer_csan_tiny", ["--csan-encoder-layers", "all", "--csan-window", "3"]),
+}
+CASES: dict[str, tuple[str, list[str]]] = {**{name: (name, []) for name in TINY}, **PLACEMENTS}
+
+# Those of the other tasks; a new one joins its suite (test_contract_lm.py, test_contract_classifier.py) by itself.
+LM_CASES: dict[str, tuple[str, list[str]]] = {
+    **{name: (name, []) for name in LANGUAGE_MODELS if name.endswith("_tiny")},
+    "lm-aw": ("transformer_lm_diffwin_tiny", ["--diffwin-decoder", "aw", "--diffwin-decoder-layers", "all"]),
+    "lm-renormalised": ("transformer_lm_diffwin_tiny", ["--diffwin-renormalise"]),
+}
+CLASSIFIER_CASES: dict[str, tuple[str, list[str]]] = {
+    **{name: (name, []) for name in CLASSIFIERS if name.endswith("_tiny")},
+    "classifier-mw": ("transformer_diffwin_classifier_tiny", ["--diffwin-encoder", "mw"]),
+    "classifier-segments": (
+        "transformer_diffwin_classifier_tiny",
+        ["--diffwin-encoder-form", "segment", "--diffwin-segment-size", "3", "--diffwin-encoder-layers", "all"],
+    ),
+}
+CLASSES = 3
+HEAD = "sentence_classification_head"  # the criterion's default
+
+
+@lru_cache(maxsize=1)
+def dictionary() -> Dictionary:
+    words = Dictionary()
+    for n in range(40):
+        words.add_symbol(f"w{n}")
+    return words
+
+
+LEVELS = 3  # of the trees
+
+
+@lru_cache(maxsize=1)
+def tags() -> Dictionary:
+    """Tags of phrases, for models with tag supervision."""
+    found = Dictionary()
+    for tag in ("NP", "VP", "PP", "NN", "VB"):
+        found.add_symbol(tag)
+    return found
+
+
+def parse(arch: str, flags: tuple[str, ...] | list[str] = ()) -> Any:
+    """The namespace that fairseq-train would have; parsed once for each combination, and copied."""
+    return copy.deepcopy(_parse(arch, tuple(flags)))
+
+
+def task_of(arch: str) -> str:
+    """The task for an architecture's data: with phrases of trees where it needs them."""
+    needs = getattr(parse(arch), "mgsa_partition", "ngram") == "syntactic"
+    return ARCH_MODEL_REGISTRY[arch].phrase_task if needs else "translation"
+
+
+@cache
+def _parse(arch: str, flags: tuple[str, ...]) -> Any:
+    parser = options.get_training_parser()
+    model = ARCH_MODEL_REGISTRY[arch]
+    task = ["--task", getattr(model, "phrase_task", "translation")]
+    if issubclass(model, FairseqLanguageModel):
+        task = ["--task", "language_modeling"]
+    elif issubclass(model, FairseqEncoderModel):
+        task = ["--task", "sentence_prediction", "--criterion", "sentence_prediction", "--num-classes", str(CLASSES)]
+    args = options.parse_args_and_arch(parser, ["data", *task, "--arch", arch, *flags])
+    convert_namespace_to_omegaconf(args)  # as fairseq does: an option that its configuration cannot hold fails here
+    return args
+
+
+def build(arch: str, flags: tuple[str, ...] | list[str] = (), seed: int = 1, share: bool = True, **more: Any) -> Any:
+    """A model of an architecture, from a joined dictionary of 44 symbols; weights from ``seed``; ``more`` arguments."""
+    args = parse(arch, [*flags, *(["--share-all-embeddings"] if share else [])])
+    vars(args).update(more)
+    task = SimpleNamespace(source_dictionary=dictionary(), target_dictionary=dictionary())
+    task.tag_dictionary, task.phrase_levels = tags(), LEVELS
+    torch.manual_seed(seed)
+    return ARCH_MODEL_REGISTRY[arch].build_model(args, task)
+
+
+def build_lm(arch: str, flags: list[str] | tuple[str, ...] = (), seed: int = 1, share: bool = True) -> Any:
+    """A language model of an architecture, plain ones included, as fairseq's task builds it."""
+    args = parse(arch, [*flags, *(["--share-decoder-input-output-embed"] if share else [])])
+    torch.manual_seed(seed)
+    task = SimpleNamespace(source_dictionary=dictionary(), target_dictionary=dictionary())
+    return build_model(args, task)
+
+
+def build_classifier(arch: str, flags: list[str] | tuple[str, ...] = (), seed: int = 1, **more: Any) -> Any:
+    """A classifier of three classes, plain ones included, as fairseq's task builds it; ``more`` arguments."""
+    args = parse(arch, flags)
+    vars(args).update(max_positions=512, **more)
+    torch.manual_seed(seed)
+    model = build_model(args, SimpleNamespace(source_dictionary=dictionary()))
+    model.register_classification_head(HEAD, num_classes=CLASSES)
+    return model
+
+
+def case(name: str, **kwargs: Any) -> Any:
+    """The model of one of :data:`CASES`, in evaluation mode."""
+    arch, flags = CASES[name]
+    return build(arch, flags, **kwargs).eval()
+
+
+def sentences(lengths: list[int], seed: int = 0) -> list[Tensor]:
+    """Random sentences of these lengths, the end-of-sentence symbol included."""
+    generator = torch.Generator().manual_seed(seed)
+    words = dictionary()
+    eos = torch.tensor([words.eos()])
+    random = [torch.randint(words.nspecial, len(words), (n - 1,), generator=generator) for n in lengths]
+    return [torch.cat([tokens, eos]) for tokens in random]
+
+
+def pad(tokens: list[Tensor], left: bool, to: int | None = None) -> Tensor:
+    """Sentences as one B×T batch, padded to the longest or to ``to``."""
+    words = dictionary()
+    width = max([to or 0, *(len(s) for s in tokens)])
+    rows = []
+    for s in tokens:
+        filler = torch.full((width - len(s),), words.pad())
+        rows.append(torch.cat([filler, s] if left else [s, filler]))
+    return torch.stack(rows)
+
+
+def shifted(target: Tensor) -> Tensor:
+    """Right-padded targets → the decoder's input: end-of-sentence moved to the front."""
+    out = target.clone()
+    out[:, 1:] = target[:, :-1]
+    out[:, 0] = dictionary().eos()
+    pads = target.eq(dictionary().pad())
+    return out.masked_fill(pads, dictionary().pad())
+
+
+def batch(source: list[int], target: list[int], left: bool = True, seed: int = 0) -> dict[str, Any]:
+    """net_input and target of random sentence pairs, padded as fairseq's translation task pads (source on the left)."""
+    src, tgt = pad(sentences(source, seed), left), pad(sentences(target, seed + 1), False)
+    net_input = {"src_tokens": src, "src_lengths": torch.tensor(source), "prev_output_tokens": shifted(tgt)}
+    return {"net_input": net_input, "target": tgt, "ntokens": sum(target), "id": torch.arange(len(source))}
+
+
+def phrases_of(src_tokens: Tensor) -> Tensor:
+    """Lengths B×K×P of phrases of each sentence: the same for the same number of words, each level within the last."""
+    real = src_tokens.ne(dictionary().pad()).sum(dim=1).tolist()
+    rows = []
+    for words in (max(n - 1, 0) for n in real):
+        finest = [size for n in range(words) for size in (2, 1, 3, 1)[n % 4 : n % 4 + 1]]
+        while sum(finest) > words:
+            finest[-1] -= 1
+            finest = [size for size in finest if size]
+        middle = [sum(finest[i : i + 2]) for i in range(0, len(finest), 2)]
+        rows.append([[sum(part) for part in (finest[:4], finest[4:]) if part], middle, finest])
+    for row, n in zip(rows, real, strict=True):
+        for level in row:
+            level.extend([1] if n else [])  # the end-of-sentence symbol
+    count = max(len(level) for row in rows for level in row) or 1
+    return torch.tensor([[level + [0] * (count - len(level)) for level in row] for row in rows])
+
+
+def with_phrases(model: Any, net_input: dict[str, Any]) -> dict[str, Any]:
+    """What the model takes: with phrases of the source where it needs them and has none."""
+    if not getattr(model.encoder, "needs_phrases", False) or "src_phrases" in net_input:
+        return net_input
+    return {**net_input, "src_phrases": phrases_of(net_input["src_tokens"])}
+
+
+def encode(model: Any, net_input: dict[str, Any]) -> dict[str, Any]:
+    """The encoder's output."""
+    return model.encoder.forward_torchscript(with_phrases(model, net_input))
+
+
+def loss(model: nn.Module, sample: dict[str, Any]) -> Tensor:
+    """Cross-entropy of the target tokens, summed; with tag supervision that of the tags (all alike) besides."""
+    logits, extra = model(**with_phrases(model, sample["net_input"]))
+    tag_loss = sum(layer.log_softmax(-1)[..., -1].float().mean() for layer in extra.get("tag_logits") or [])
+    return -tag_loss + torch.nn.functional.cross_entropy(
+        logits.float().flatten(0, 1), sample["target"].flatten(), ignore_index=dictionary().pad(), reduction="sum"
+    )

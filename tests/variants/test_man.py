@@ -1,0 +1,282 @@
+"""transformer_man: orders of sublayers, names of weights, architectures and their sizes, mistakes in its options."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_MODEL_REGISTRY
+from torch import Tensor
+
+from fairseq_localattn.core.attention import LocalAttention
+from fairseq_localattn.errors import UsageError
+from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, MaskAttention, StaticMaskAttention
+from fairseq_localattn.models.architectures import baseline_of
+from support.models import batch, build, loss, parse
+
+TINY = "transformer_man_tiny"
+# Order → what runs, by the names of modules: cross-attention (decoder only) after the last attention; C#1 to C#5 first.
+ORDERS = {
+    "ffn,san,ffn": ["ffn", "self_attn", "encoder_attn", "fc"],
+    "san,san,ffn": ["san", "self_attn", "encoder_attn", "fc"],
+    "dman,dman,ffn": ["dman", "self_attn", "encoder_attn", "fc"],
+    "san,dman,ffn": ["self_attn", "dman", "encoder_attn", "fc"],
+    "dman,san,ffn": ["dman", "self_attn", "encoder_attn", "fc"],
+    "sman,san,ffn": ["sman", "self_attn", "encoder_attn", "fc"],
+    "san,ffn": ["self_attn", "encoder_attn", "fc"],
+    "dman,ffn": ["self_attn", "encoder_attn", "fc"],
+    "ffn,san": ["fc", "self_attn", "encoder_attn"],
+    "san,ffn,ffn,dman": ["self_attn", "ffn", "fc", "dman", "encoder_attn"],
+    "dman,san,dman,sman,ffn,san,dman,ffn": [
+        "dman", "san", "dman2", "sman", "ffn", "self_attn", "dman3", "encoder_attn", "fc",
+    ],
+}  # fmt: skip
+NORMS = {"self_attn": "self_attn_layer_norm", "encoder_attn": "encoder_attn_layer_norm", "fc": "final_layer_norm"}
+KINDS = {"dman": DynamicMaskAttention, "sman": StaticMaskAttention, "san": MaskAttention}
+
+
+def in_both(order: str, *more: str) -> list[str]:
+    return ["--man-encoder-order", order, "--man-decoder-order", order, *more]
+
+
+def by_hand(layer: Any, steps: list[str], x: Tensor, pre_norm: bool, encoder_out: Tensor | None) -> Tensor:
+    """The steps one by one, each with its residual and its layer norm; without dropout and padding."""
+    causal = None if encoder_out is None else torch.full((x.size(0), x.size(0)), float("-inf")).triu(1)
+    for step in steps:
+        if step == "encoder_attn" and encoder_out is None:
+            continue
+        norm = getattr(layer, NORMS.get(step, f"{step}_layer_norm"))
+        y = norm(x) if pre_norm else x
+        if step == "encoder_attn":
+            y, _ = layer.encoder_attn(y, encoder_out, encoder_out)
+        elif step in ("fc", "ffn"):
+            network = layer if step == "fc" else layer.ffn
+            fc1, fc2 = (network.fc1, network.fc2) if step == "fc" else (network["fc1"], network["fc2"])
+            y = fc2(torch.relu(fc1(y)))
+        else:
+            y, _ = getattr(layer, step)(y, y, y, attn_mask=causal)
+        x = x + y if pre_norm else norm(x + y)
+    return x
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_sublayers_run_in_the_order_asked_for(order: str, norm: str) -> None:
+    model = build(TINY, in_both(order, *(["--man-post-norm"] if norm == "post" else []))).eval()
+    generator = torch.Generator().manual_seed(0)
+    x, encoder_out = (torch.randn(6, 3, 64, generator=generator) for _ in range(2))
+    encoder, decoder = model.encoder.layers[1], model.decoder.layers[1]
+    for layer in (encoder, decoder):  # layer norms that differ from one another, so that a confusion shows
+        for name, parameter in layer.named_parameters():
+            if "layer_norm" in name:
+                torch.nn.init.normal_(parameter, mean=1.0, std=0.3, generator=generator)
+    steps = ORDERS[order]
+    got = encoder(x, None)
+    torch.testing.assert_close(got, by_hand(encoder, steps, x, norm == "pre", None), rtol=1e-4, atol=1e-5)
+    future = torch.full((6, 6), float("-inf")).triu(1)
+    got, weights, _ = decoder(x, encoder_out, self_attn_mask=future, need_attn=True)
+    torch.testing.assert_close(got, by_hand(decoder, steps, x, norm == "pre", encoder_out), rtol=1e-4, atol=1e-5)
+    assert weights.shape == (3, 6, 6)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_sublayers_have_the_kinds_asked_for(order: str) -> None:
+    model = build(TINY, in_both(order))
+    for stack in (model.encoder, model.decoder):
+        for layer in stack.layers:
+            names = [name for name in ORDERS[order] if name not in ("fc", "ffn", "encoder_attn")]
+            wanted = [KINDS[kind] for kind in order.split(",") if kind != "ffn"]
+            assert [type(getattr(layer, name)) for name in names] == wanted
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_every_sublayer_has_dropout_and_residual(order: str) -> None:
+    """When everything is dropped, only the residuals are left; and the inner dropout reaches every FFN."""
+    model = build(TINY, in_both(order)).train()
+    layer, decoder = model.encoder.layers[0], model.decoder.layers[0]
+    x = torch.randn(5, 2, 64)
+    for each in (layer, decoder):
+        each.dropout_module.p = 1.0
+    assert torch.equal(layer(x, None), x) and torch.equal(decoder(x, x)[0], x)
+    for each in (layer, decoder):
+        each.dropout_module.p, each.activation_dropout_module.p = 0.0, 1.0
+        for network in [(each.fc1, each.fc2)] + ([tuple(each.ffn.values())] if hasattr(each, "ffn") else []):
+            torch.nn.init.zeros_(network[1].bias)
+        for module in each.modules():
+            if isinstance(module, LocalAttention):
+                torch.nn.init.zeros_(module.out_proj.weight)
+                torch.nn.init.zeros_(module.out_proj.bias)
+    for output in (layer(x, None), decoder(x, x)[0]):
+        assert torch.equal(output, x), "a feed-forward network without activation dropout"
+
+
+def test_masks_and_attention_weights_pass_as_in_fairseqs_layers() -> None:
+    """The encoder layer heeds ``attn_mask``; the decoder layer returns the weights when fairseq's does."""
+    ours = build(TINY, in_both("san,san,ffn")).eval()
+    plain = build(baseline_of(TINY), ["--encoder-normalize-before", "--decoder-normalize-before"]).eval()
+    x, mask = torch.randn(5, 2, 64), torch.ones(5, 5).triu(1)
+    encoder, decoder = ours.encoder.layers[0], ours.decoder.layers[0]
+    changed = x.clone()
+    changed[4] = torch.randn(2, 64)
+    torch.testing.assert_close(encoder(x, None, mask)[:4], encoder(changed, None, mask)[:4])
+    assert (encoder(x, None)[:4] - encoder(changed, None)[:4]).abs().max() > 1e-3
+    for training in (True, False):
+        for asked in ({}, {"need_attn": True}, {"need_head_weights": True}):
+            got, wanted = (layer.train(training)(x, x, **asked)[1] for layer in (decoder, plain.decoder.layers[0]))
+            assert (got is None) == (wanted is None) and (got is None or got.shape == wanted.shape), (training, asked)
+    decoder.make_generation_fast_(need_attn=False)
+    assert decoder(x, x)[1] is None
+
+
+@pytest.mark.parametrize("order", ["dman,san,ffn", "san,dman,ffn", "ffn,san,ffn", "san,ffn,sman"])
+def test_weights_of_a_plain_transformer_find_their_place(order: str) -> None:
+    """With san and ffn in the order, all weights of fairseq's Transformer load; only the further sublayers' lack."""
+    stock = build(baseline_of(TINY), ["--encoder-normalize-before", "--decoder-normalize-before"], seed=5)
+    model = build(TINY, in_both(order))
+    result = model.load_state_dict(stock.state_dict(), strict=False)
+    assert result.unexpected_keys == []
+    further = {name for name in ORDERS.get(order, ["sman"]) if name not in NORMS}
+    assert {key.split(".")[3].removesuffix("_layer_norm") for key in result.missing_keys} == further
+    assert torch.equal(model.decoder.layers[1].self_attn.q_proj.weight, stock.decoder.layers[1].self_attn.q_proj.weight)
+    assert torch.equal(model.encoder.layers[0].fc1.weight, stock.encoder.layers[0].fc1.weight)
+
+
+def test_placement_by_layer() -> None:
+    """Layers without the order are fairseq's; the order of one stack says nothing of the other."""
+    flags = ["--man-encoder-layers", "2", "--man-decoder-order", "san,dman,ffn", "--man-decoder-layers", "1"]
+    model = build(TINY, flags)
+    assert [layer.order for layer in model.encoder.layers] == [("san", "ffn"), ("dman", "san", "ffn")]
+    assert [layer.order for layer in model.decoder.layers] == [("san", "dman", "ffn"), ("san", "ffn")]
+    assert not any(hasattr(layer, "dman") for layer in (model.encoder.layers[0], model.decoder.layers[1]))
+
+
+def test_options_reach_the_sublayers() -> None:
+    flags = ["--man-static-width", "6", "--man-max-distance", "9", "--man-head-activation", "gelu"]
+    model = build(TINY, in_both("sman,dman,san,ffn", *flags))
+    for stack, entries in ((model.encoder, 19), (model.decoder, 10)):
+        layer = stack.layers[0]
+        assert layer.sman.boundary == 6 and layer.dman.distance_mask.shape == (entries,)
+        attentions = [module for module in stack.modules() if isinstance(module, MaskAttention)]
+        assert len(attentions) == (6 if stack is model.encoder else 8)
+        assert all(module.activation == "gelu" for module in attentions)
+    assert build(TINY, in_both("sman,san,ffn", "--man-static-width", "sqrt")).encoder.layers[0].sman.boundary is None
+    assert model.decoder.layers[0].sman.causal and not model.encoder.layers[0].sman.causal
+
+
+def test_every_feed_forward_network_has_the_width_of_its_stack() -> None:
+    model = build(TINY, in_both("ffn,san,ffn", "--encoder-ffn-embed-dim", "96", "--decoder-ffn-embed-dim", "160"))
+    for stack, width in ((model.encoder, 96), (model.decoder, 160)):
+        for fc1, fc2 in ((stack.layers[0].fc1, stack.layers[0].fc2), tuple(stack.layers[0].ffn.values())):
+            assert fc1.weight.shape == (width, 64) and fc2.weight.shape == (64, width)
+
+
+def test_norms() -> None:
+    """Pre-norm with a norm at the end of both stacks; post-norm by the switch."""
+    pre, post = build(TINY), build(TINY, ["--man-post-norm"])
+    for model, before in ((pre, True), (post, False)):
+        for stack in (model.encoder, model.decoder):
+            assert all(layer.normalize_before is before for layer in stack.layers)
+            assert (stack.layer_norm is not None) is before
+
+
+# Architecture, words in the joint dictionary, parameters; the spec's figures in millions stand beside them.
+# (215 is Table 1's; the paper does not say how large its dictionary is.)
+COUNTS = [
+    ("transformer_man_iwslt_de_en", 10152, 36_770_846),  # 36.77
+    ("transformer_man_iwslt_de_en_full", 10152, 49_387_580),  # 49.4
+    ("transformer_man_wmt_en_de", 37000, 63_133_804),  # 63
+    ("transformer_man_wmt_en_de_big", 37000, 214_329_548),  # 215
+    ("transformer_man_summarization", 30522, 123_536_028),  # 123.5
+]
+PLAIN_COUNTS = [
+    ("transformer_iwslt_de_en", 10152, 36_741_120),  # 36.74
+    ("transformer_wmt_en_de", 37000, 63_082_496),  # 62 in Table 1
+    ("transformer_vaswani_wmt_en_de_big", 37000, 214_245_376),  # 213 in Table 1
+    ("transformer_localattn_summarization", 30522, 123_471_360),
+]
+
+
+@pytest.mark.parametrize(("arch", "words", "parameters"), [*COUNTS, *PLAIN_COUNTS])
+def test_numbers_of_parameters(arch: str, words: int, parameters: int) -> None:
+    dictionary = Dictionary()
+    for n in range(words - len(dictionary)):
+        dictionary.add_symbol(f"w{n}")
+    # Learned positions are parameters; the summarization recipes cut sources at 512.
+    flags = ["--max-source-positions", "512", "--max-target-positions", "512"] if "summarization" in arch else []
+    args = parse(arch, ["--share-all-embeddings", *flags])
+    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    with torch.device("meta"):
+        model = ARCH_MODEL_REGISTRY[arch].build_model(args, task)
+    assert sum(parameter.numel() for parameter in model.parameters()) == parameters
+
+
+def test_architectures_are_those_of_the_spec() -> None:
+    """(channels, FFN, heads, layers), pre-norm or not, decoder layers with DMAN, activation on the heads."""
+    wanted = {
+        "transformer_man": ((512, 1024, 8, 6), True, "all", "none"),
+        "transformer_man_iwslt_de_en": ((512, 512, 4, 6), True, "none", "relu"),
+        "transformer_man_iwslt_de_en_full": ((512, 1024, 4, 6), True, "all", "none"),
+        "transformer_man_wmt_en_de": ((512, 1024, 8, 6), True, "all", "relu"),
+        "transformer_man_wmt_en_de_big": ((1024, 2048, 16, 6), True, "all", "relu"),
+        "transformer_man_summarization": ((768, 1536, 12, 6), False, "all", "gelu"),
+    }
+    for arch, (sizes, pre_norm, decoder_layers, activation) in wanted.items():
+        args = parse(arch)
+        for side in ("encoder", "decoder"):
+            names = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers")
+            assert tuple(getattr(args, f"{side}_{name}") for name in names) == sizes, arch
+            assert getattr(args, f"{side}_normalize_before") is pre_norm, arch
+            assert getattr(args, f"man_{side}_order") == "dman,san,ffn"
+        assert (args.man_encoder_layers, args.man_decoder_layers) == ("all", decoder_layers), arch
+        assert str(args.man_head_activation) == activation, arch
+    args = parse("transformer_man_summarization")
+    assert args.activation_fn == "gelu" and args.layernorm_embedding
+    assert args.encoder_learned_pos and args.decoder_learned_pos
+
+
+def test_flags_beat_the_architecture() -> None:
+    args = parse("transformer_man_summarization", ["--encoder-ffn-embed-dim", "3072", "--activation-fn", "relu"])
+    assert (args.encoder_ffn_embed_dim, args.decoder_ffn_embed_dim, args.activation_fn) == (3072, 1536, "relu")
+    assert parse("transformer_man_summarization", ["--encoder-normalize-before"]).encoder_normalize_before
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--man-encoder-order", "dman,sna,ffn"], "--man-encoder-order dman,sna,ffn: unknown sublayer 'sna'; choose"),
+        (["--man-decoder-order", "dman,,ffn"], "--man-decoder-order dman,,ffn: unknown sublayer ''"),
+        (["--man-decoder-order", "dman,san"], "--man-decoder-order dman,san: the order needs ffn"),
+        (["--man-encoder-order", "ffn,ffn"], "no word would see another; the order needs san, dman or sman"),
+        (["--man-static-width", "-1"], "--man-static-width -1: give a whole number from 0, or sqrt"),
+        (["--man-static-width", "2.5"], "--man-static-width 2.5: give a whole number"),
+        (["--man-max-distance", "-3"], "--man-max-distance -3: give a number from 0 to 1,000,000"),
+        (["--man-max-distance", "99999999999"], "--man-max-distance 99999999999: give a number from 0"),
+        (["--man-static-width", "sqrt"], "--man-static-width sqrt changes nothing: no order has sman"),
+        (in_both("san,ffn", "--man-max-distance", "9"), "--man-max-distance 9 changes nothing: no order has dman"),
+        (
+            ["--man-decoder-layers", "none", "--man-decoder-order", "sman,san,ffn"],
+            "--man-decoder-order sman,san,ffn changes nothing: --man-decoder-layers is none",
+        ),
+        (["--man-cross-layers", "1"], "--man-cross-layers: the mask compares the positions"),
+        (["--man-decoder-layers", "1-3"], "layer 3 is asked for, and the stack has 2"),
+        (["--man-post-norm", "--decoder-normalize-before"], "--man-post-norm and --decoder-normalize-before: choose"),
+        (["--no-cross-attention", "--cross-self-attention"], "mixes source and target positions"),
+    ],
+)
+def test_mistakes_are_one_clear_line(flags: list[str], message: str) -> None:
+    """While fairseq reads the command line: before it starts processes."""
+    with pytest.raises(UsageError) as error:
+        parse(TINY, flags)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_masks_of_a_model_in_half_precision_get_gradients_in_it() -> None:
+    """Though the mask is computed in fp32."""
+    model = build(TINY).to(torch.bfloat16).train()
+    loss(model, batch([9, 4, 13], [7, 11, 3])).backward()
+    dman = model.encoder.layers[0].dman
+    for parameter in (dman.query_mask.weight, dman.distance_mask, dman.head_mask):
+        assert parameter.grad.dtype == torch.bfloat16 and parameter.grad.abs().max() > 0

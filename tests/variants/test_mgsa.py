@@ -1,0 +1,363 @@
+"""transformer_mgsa: sizes against the paper's tables, options, phrases in batches, and what goes wrong."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from fairseq.data import LanguagePairDataset
+from torch import Tensor
+
+from fairseq_localattn.criterions.phrase_tags import LabelSmoothedCrossEntropyWithPhraseTags, tag_loss_of
+from fairseq_localattn.errors import UsageError
+from fairseq_localattn.mechanisms.phrasal import MultiGranularityAttention
+from fairseq_localattn.phrases.dataset import Levels, PhrasePairDataset, collate_phrases
+from fairseq_localattn.tasks.translation_with_phrases import PhraseTranslationTask, RememberedPhrases, read_settings
+from support import phrase_references as reference
+from support.models import batch, build, dictionary, loss, parse, sentences, tags, with_phrases
+from support.paths import ROOT
+
+TINY, NGRAM = "transformer_mgsa_tiny", "transformer_mgsa_ngram_tiny"
+BASE, BIG = "transformer_mgsa", "transformer_mgsa_wmt_en_de_big"
+GRAMS = "transformer_mgsa_ngram"
+
+# The paper's systems, their flags here, and its numbers of parameters in millions; the plain base model has 88.0 there.
+TABLES = {
+    "Table 1, max-pooling": (GRAMS, ["--mgsa-composition", "max", "--mgsa-encoder-layers", "all"], 88.0, 0),
+    "Table 1, sans": (GRAMS, ["--mgsa-encoder-layers", "all"], 90.4, 2_359_296),
+    "Table 2, layers 1-3": (GRAMS, ["--mgsa-encoder-layers", "1-3"], 89.2, 1_179_648),
+    "Table 3, n-gram": (GRAMS, [], 88.4, 393_216),
+    "Table 3, syntactic": (BASE, ["--mgsa-interaction", "none"], 88.4, 393_216),
+    "Table 3, + LSTM": (BASE, ["--mgsa-interaction", "lstm"], 89.5, 1_476_096),
+    "Table 3, + ON-LSTM": (BASE, [], 89.9, 1_919_232),
+    "Table 3, + tags": (BASE, ["--mgsa-interaction", "none", "--mgsa-tags"], 88.4, 393_216 + 9 * 513),  # nine tags here
+}
+
+
+def parameters(arch: str, flags: list[str] | tuple[str, ...] = ()) -> int:
+    with torch.device("meta"):
+        return sum(p.numel() for p in build(arch, flags).parameters())
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_added_parameters_are_the_papers(name: str) -> None:
+    """88.0M and ours give the paper's number after rounding. Where 88.0 itself was rounded, ± .05 are open."""
+    arch, flags, paper, added = TABLES[name]
+    assert parameters(arch, flags) - parameters("transformer_wmt_en_de") == added
+    assert abs(88.0 + added / 1e6 - paper) < 0.05
+
+
+def test_added_parameters_of_the_big_model() -> None:
+    """Table 4: 264.1M → 271.5M (En-De) and 234.8M → 242.2M (Zh-En)."""
+    added = parameters(BIG) - parameters("transformer_vaswani_wmt_en_de_big")
+    assert added == 7_377_408
+    assert round(264.1 + added / 1e6, 1) == 271.5 and round(234.8 + added / 1e6, 1) == 242.2
+
+
+def test_the_lstm_composition_falls_short_of_the_papers() -> None:
+    """Table 1 has 96.1M; states of a head's width give 94.5M, and no natural width gives the paper's number."""
+    flags = ["--mgsa-composition", "lstm", "--mgsa-encoder-layers", "all"]
+    assert parameters(GRAMS, flags) - parameters("transformer_wmt_en_de") == 6_497_280
+
+
+def test_the_readme_has_these_numbers() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    rows = [line for line in readme.splitlines() if line.startswith("| Table ")]
+    for name, (_, flags, paper, added) in TABLES.items():
+        if "tags" in name:
+            continue
+        wanted = [
+            f" {added:,} ",
+            f" {paper}M |",
+            *(f"{flag} {value}" for flag, value in zip(flags[::2], flags[1::2], strict=True)),
+        ]
+        assert any(all(part.strip() in row for part in wanted) for row in rows), wanted
+    assert any("7,377,408" in row and row.endswith("| 271.5M; 242.2M |") for row in rows)
+    assert any("6,497,280" in row and row.endswith("| 94.5M | 96.1M |") for row in rows)
+
+
+def test_tags_add_one_classifier() -> None:
+    plain, tagged = build(TINY), build(TINY, ["--mgsa-tags"])
+    added = set(tagged.state_dict()) - set(plain.state_dict())
+    assert added == {"encoder.tag_proj.weight", "encoder.tag_proj.bias"}
+    assert tagged.encoder.tag_proj.weight.shape == (len(tags()), 64)
+    for key, weight in plain.state_dict().items():  # drawn last, so it moves no other weight
+        assert torch.equal(weight, tagged.state_dict()[key]), key
+
+
+# ---------------------------------------------------------------------------------------------- the model
+
+
+@pytest.mark.parametrize(
+    ("arch", "flags", "heads"),
+    [
+        (TINY, [], [1, 2, 3]),
+        (TINY, ["--mgsa-heads", "word:2,3:1,1:1"], [1, 3]),
+        (NGRAM, [], [2, 3, 4]),
+        (NGRAM, ["--mgsa-heads", "word,5"], [5, 5]),
+    ],
+)
+def test_each_head_has_its_granularity(arch: str, flags: list[str], heads: list[int]) -> None:
+    """In layer 1 and not in layer 2; the attention sees the partition of its granularity."""
+    model = build(arch, flags).eval()
+    first, second = (layer.self_attn for layer in model.encoder.layers)
+    assert isinstance(first, MultiGranularityAttention) and not isinstance(second, MultiGranularityAttention)
+    seen: list[list[int]] = []
+
+    def look(module: Any, args: Any, output: Any) -> None:
+        lengths = module.partition.of(module.granularities).lengths[0]
+        seen.extend([length for length in head.tolist() if length] for head in lengths)
+
+    first.register_forward_hook(look)
+    sample = with_phrases(model, batch([9], [4])["net_input"])
+    with torch.no_grad():
+        model(**sample)
+    for head, found in zip(heads, seen, strict=True):
+        if arch == NGRAM:
+            assert found == [len(phrase) for phrase in reference.ngrams(9, head)]
+        else:
+            assert found == [length for length in sample["src_phrases"][0, head - 1].tolist() if length]
+
+
+def test_phrases_matter() -> None:
+    """Other phrases of the same words, another output."""
+    model = build(TINY).eval()
+    sample = with_phrases(model, batch([6, 6], [4, 4])["net_input"])
+    with torch.no_grad():
+        before = model(**sample)[0]
+        for level in range(3):
+            other = sample["src_phrases"].clone()
+            other[:, level] = 0
+            other[:, level, :3] = torch.tensor([1, 4, 1])
+            assert (model(**{**sample, "src_phrases": other})[0] - before).abs().max() > 1e-3
+
+
+def test_checkpointing_changes_no_gradient() -> None:
+    """Also those of the tags, whose phrases leave the layer beside its output."""
+    sample = batch([9, 4, 13, 1], [7, 11, 3, 5])
+    models = [build(TINY, ["--mgsa-tags", *more]) for more in ([], ["--checkpoint-activations"])]
+    for model in models:
+        loss(model.eval(), sample).backward()
+    for (name, one), other in zip(models[0].named_parameters(), models[1].parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, msg=lambda m, name=name: f"{name}: {m}")
+
+
+def test_a_copy_keeps_to_itself() -> None:
+    """The hooks of a copied encoder are its own."""
+    import copy
+
+    model = build(TINY, ["--mgsa-tags"]).eval()
+    other = copy.deepcopy(model)
+    hooks = [hook for layer in other.encoder.layers for hook in layer._forward_pre_hooks.values()]
+    assert hooks and all(hook.__self__ is other.encoder for hook in hooks)
+    sample = with_phrases(model, batch([5], [4])["net_input"])
+    with torch.no_grad():
+        assert torch.equal(other(**sample)[0], model(**sample)[0])
+
+
+@pytest.mark.parametrize("arch", [TINY, NGRAM])
+def test_without_phrases(arch: str) -> None:
+    model, sample = build(arch).eval(), batch([5], [4])["net_input"]
+    if arch == NGRAM:
+        assert model(**sample)[0].isfinite().all()
+    else:
+        with pytest.raises(UsageError, match="needs the phrases of each sentence, and got none"):
+            model(**sample)
+
+
+# ---------------------------------------------------------------------------------------------- options
+
+
+@pytest.mark.parametrize(
+    ("arch", "flags", "message"),
+    [
+        (
+            TINY,
+            ["--mgsa-heads", "word,1,2"],
+            "encoder layer 1: the 3 granularities of 'word,1,2' do not divide 4 heads",
+        ),
+        (TINY, ["--mgsa-heads", "word,x"], "encoder layer 1: unknown granularity 'x'"),
+        (NGRAM, ["--mgsa-heads", "word:9,2:1"], "have 10 heads, the model has 4"),
+        (NGRAM, ["--mgsa-tags"], "--mgsa-tags: n-grams have no tags"),
+        (TINY, ["--mgsa-chunk", "5"], "master gates of chunks of 5 channels do not divide a state of 16 channels"),
+        (TINY, ["--mgsa-chunk", "0"], "master gates of chunks of 0 channels"),
+        (TINY, ["--mgsa-encoder-layers", "3"], "layer 3 is asked for, and the stack has 2"),
+        (TINY, ["--task", "translation"], "--mgsa-partition syntactic takes phrases from trees: give --task"),
+    ],
+)
+def test_options_that_make_no_sense(arch: str, flags: list[str], message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        parse(arch, flags)
+    assert message in str(error.value)
+
+
+def test_levels_that_the_data_lack() -> None:
+    with pytest.raises(UsageError, match="--mgsa-heads asks for level 5 of the trees, and the data have 3"):
+        build(TINY, ["--mgsa-heads", "word,5"])
+
+
+def test_a_task_without_trees() -> None:
+    task = SimpleNamespace(source_dictionary=dictionary(), target_dictionary=dictionary())
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
+    with pytest.raises(UsageError, match="takes phrases from trees"):
+        ARCH_MODEL_REGISTRY[TINY].build_model(parse(TINY), task)
+
+
+# ---------------------------------------------------------------------------------------------- criterion
+
+
+class Recorded(PhraseTranslationTask):
+    """The task without its files."""
+
+    def __init__(self) -> None:
+        self.tag_dictionary, self.target_dict = tags(), dictionary()
+
+    @property
+    def target_dictionary(self) -> Any:
+        return self.target_dict
+
+
+def test_the_criterion_adds_the_weighted_tag_loss() -> None:
+    """λ L_tag is added to fairseq's loss; what is logged can be summed over workers; sample_size stays."""
+    model = build(TINY, ["--mgsa-tags"]).eval()
+    sample = batch([9, 4], [7, 5])
+    sample["net_input"] = with_phrases(model, sample["net_input"])
+    lengths = sample["net_input"]["src_phrases"]
+    sample["phrase_tags"] = torch.where(lengths > 1, 5, torch.where(lengths == 1, 7, tags().pad()))
+    plain = LabelSmoothedCrossEntropyWithPhraseTags(Recorded(), False, 0.1, tag_loss_weight=0.0)
+    weighted = LabelSmoothedCrossEntropyWithPhraseTags(Recorded(), False, 0.1, tag_loss_weight=0.25)
+    (without, size, _), (with_tags, same_size, logged) = plain(model, sample), weighted(model, sample)
+    logits = model(**sample["net_input"])[1]["tag_logits"]
+    wanted, _ = tag_loss_of(logits, sample["phrase_tags"], (0, 1, 2), tags().pad())
+    torch.testing.assert_close(with_tags - without, 0.25 * wanted)
+    assert size == same_size == sample["ntokens"]
+    assert int(logged["phrases"]) == int((lengths > 0).sum()) and logged["tag_loss"] > 0
+    assert weighted.logging_outputs_can_be_summed()
+
+
+def test_a_weight_below_zero_and_a_task_without_tags() -> None:
+    with pytest.raises(UsageError, match="--tag-loss-weight -1"):
+        LabelSmoothedCrossEntropyWithPhraseTags(Recorded(), False, 0.1, tag_loss_weight=-1)
+    task = SimpleNamespace(target_dictionary=dictionary())
+    with pytest.raises(UsageError, match="phrase tags come with --task translation_with_phrases"):
+        LabelSmoothedCrossEntropyWithPhraseTags(task, False, 0.1)
+
+
+@pytest.mark.parametrize("supervised", [True, False])
+def test_model_and_criterion_must_agree(supervised: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Recorded()
+    task._supervised = supervised
+    criterion = None if supervised else LabelSmoothedCrossEntropyWithPhraseTags(task, False, 0.1)
+    monkeypatch.setattr("fairseq.criterions.build_criterion", lambda *_, **__: criterion)
+    message = "--mgsa-tags needs a criterion" if supervised else "the model predicts no phrase tags: give --mgsa-tags"
+    with pytest.raises(UsageError, match=message):
+        task.build_criterion(Namespace())
+
+
+# ---------------------------------------------------------------------------------------------- batches
+
+
+def levels(*lengths: list[int]) -> Levels:
+    """Levels of a sentence, with the phrase's length + 2 as its tag."""
+    return [(torch.tensor(level), torch.tensor(level) + 2) for level in lengths]
+
+
+PHRASES = [levels([3, 2], [1, 2, 2]), levels([1], [1]), levels([6], [2, 4])]
+
+
+def pairs(source: list[Tensor], target: list[Tensor] | None) -> LanguagePairDataset:
+    sizes = [len(s) for s in source]
+    more = {"tgt": target, "tgt_sizes": [len(t) for t in target], "tgt_dict": dictionary()} if target else {}
+    return LanguagePairDataset(source, sizes, dictionary(), shuffle=False, **more)
+
+
+def test_phrases_follow_the_order_of_the_batch() -> None:
+    """fairseq sorts the rows of a batch by length; each keeps its own phrases, with </s> as one more."""
+    source = sentences([6, 2, 7])
+    data = PhrasePairDataset(pairs(source, sentences([4, 5, 3], seed=1)), PHRASES, tags())
+    found = data.collater([data[0], data[1], data[2]])
+    assert found["id"].tolist() == [2, 0, 1]
+    assert found["net_input"]["src_phrases"].tolist() == [
+        [[6, 1, 0, 0], [2, 4, 1, 0]],
+        [[3, 2, 1, 0], [1, 2, 2, 1]],
+        [[1, 1, 0, 0], [1, 1, 0, 0]],
+    ]
+    assert found["phrase_tags"].tolist() == [
+        [[8, 1, 1, 1], [4, 6, 1, 1]],
+        [[5, 4, 1, 1], [3, 4, 4, 1]],
+        [[3, 1, 1, 1], [3, 1, 1, 1]],
+    ]
+    assert data.collater([]) == {}
+
+
+def test_an_empty_sentence_is_its_end_alone() -> None:
+    lengths, found = collate_phrases([levels([], [])], no_tag=1)
+    assert lengths.tolist() == [[[1], [1]]] and found.tolist() == [[[1], [1]]]
+
+
+def test_the_same_words_with_other_trees_keep_their_own() -> None:
+    """What fairseq-interactive drops is put back by the batch's words, in the order in which batches were made."""
+    waiting: dict = {}
+    source = [*sentences([4]), *sentences([4])]
+    given = [levels([3], [1, 2]), levels([2, 1], [1, 1, 1])]
+    data = RememberedPhrases(pairs(source, None), given, tags(), waiting)
+    both = [data.collater([data[n]]) for n in (0, 1)]
+    task = Recorded()
+    task._waiting = waiting
+    seen: list[Tensor] = []
+
+    class Generator:
+        def generate(self, models: Any, sample: dict[str, Any], **_: Any) -> None:
+            seen.append(sample["net_input"]["src_phrases"])
+
+    for made in both:
+        bare = {"net_input": {"src_tokens": made["net_input"]["src_tokens"], "src_lengths": torch.tensor([4])}}
+        task.inference_step(Generator(), [], bare)
+    assert [phrases.tolist() for phrases in seen] == [made["net_input"]["src_phrases"].tolist() for made in both]
+    assert seen[0].tolist() != seen[1].tolist()
+    assert not waiting, "what was handed in is forgotten"
+    with pytest.raises(UsageError, match="these sentences came without their phrases"):
+        task.inference_step(Generator(), [], bare)
+
+
+def test_a_tag_of_another_dictionary() -> None:
+    with pytest.raises(UsageError, match="a phrase has the tag 9 of 9: another dictionary's"):
+        collate_phrases([levels([7], [3, 4])], no_tag=1, types=9)
+
+
+def test_phrases_of_other_words() -> None:
+    """Told on the CPU, where it costs nothing."""
+    model = build(TINY).eval()
+    sample = with_phrases(model, batch([6], [4])["net_input"])
+    sample["src_phrases"][:, 0, 0] += 1
+    with pytest.raises(UsageError, match="the phrases do not cover the words of their sentence"):
+        model(**sample)
+
+
+def test_a_layer_that_is_pruned_takes_its_classifier_along() -> None:
+    """A checkpoint with tags, whose layer with phrases is left out by fairseq's --encoder-layers-to-keep."""
+    model = build(TINY, ["--mgsa-tags"])
+    pruned = build(TINY, ["--mgsa-tags"], encoder_layers_to_keep="1", decoder_layers_to_keep="0,1")
+    assert pruned.encoder.tag_proj is None and not pruned.encoder.needs_phrases
+    state = model.state_dict()
+    args = parse(TINY, ["--mgsa-tags", "--share-all-embeddings"])
+    vars(args).update(encoder_layers_to_keep="1", decoder_layers_to_keep="0,1")
+    pruned.load_state_dict(state, strict=True, model_cfg=args)
+    assert pruned(**batch([5], [4])["net_input"])[0].isfinite().all()
+
+
+def test_heads_that_do_not_divide_matter_only_where_phrases_are() -> None:
+    build(TINY, ["--mgsa-encoder-layers", "none", "--encoder-attention-heads", "2"])
+
+
+def test_settings_that_are_damaged(tmp_path: Path) -> None:
+    (tmp_path / "dict.en.phrases.txt").write_text("NP 3\n")
+    for text in ("{", '{"lang": "en"}', '{"levels": "many", "subwords": "none"}'):
+        (tmp_path / "en.phrases.json").write_text(text)
+        with pytest.raises(UsageError, match=r"en\.phrases\.json or .* is damaged"):
+            read_settings(tmp_path, "en")
