@@ -78,16 +78,29 @@ def _softmax_is_fairseqs(model: nn.Module) -> bool:
 
 
 def _products_of_cpu(asked: str) -> str:
-    """Set their precision. Returns what is in force: a CPU without bf16 takes fp32, the more exact one."""
-    if asked == "fp32":
-        while _set_back:  # what another model of this process has asked for
-            _set_back.pop()()
+    """Set the precision of matrix products on a CPU; return the one in force: fp32 where the CPU has no other."""
+    if asked == "bf16" and not _set_back:
+        _ask_for_bf16()
+    if asked == "bf16" and _rounds_to_bf16():
         return asked
-    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    while _set_back:  # what this model, or another one of this process, has asked for
+        _set_back.pop()()
+    if asked == "bf16":
         logger.warning("--localattn-cpu-matmul bf16: this CPU has no products of bfloat16, so they are in fp32")
-        return "fp32"
-    if _set_back:
-        return asked
+    return "fp32"
+
+
+def _rounds_to_bf16() -> bool:
+    """Return whether a product of fp32 matrices rounds its factors to bfloat16.
+
+    Measured, because torch says that it supports such products on CPUs that compute them in fp32.
+    """
+    factor = torch.full((128, 128), 1 + 2**-12)  # 1 in bfloat16
+    return bool((factor @ factor == 128).all())
+
+
+def _ask_for_bf16() -> None:
+    """Allow products of bfloat16 in this process, and remember how to take that back."""
     if hasattr(torch.backends.mkldnn, "matmul"):
         products, before = torch.backends.mkldnn.matmul, torch._C._get_fp32_precision_getter("mkldnn", "matmul")
         _set_back.append(lambda: setattr(products, "fp32_precision", before))
@@ -96,4 +109,3 @@ def _products_of_cpu(asked: str) -> str:
         precision = torch.get_float32_matmul_precision()
         _set_back.append(lambda: torch.set_float32_matmul_precision(precision))
         torch.set_float32_matmul_precision("medium")
-    return asked

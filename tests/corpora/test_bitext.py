@@ -268,7 +268,7 @@ def test_checksums_name_every_file_once():
 def test_another_archive_is_unpacked_anew(tmp_path):
     """What was unpacked of an archive that was not the official one must not stand for the official one."""
     archive, folder = tmp_path / "a.tgz", tmp_path / "unpacked"
-    begin = 'set -euo pipefail; . "$1/lib.sh"; . "$1/lib_fetch.sh"; find_python; '
+    begin = 'set -euo pipefail; . "$1/lib/base.sh"; . "$1/lib/fetch.sh"; find_python; '
     for text in (b"first\n", b"second\n"):
         mini_translation.archive(archive, {"text": text})
         if folder.exists():  # file systems have coarse clocks
@@ -280,6 +280,6 @@ def test_another_archive_is_unpacked_anew(tmp_path):
 
 def test_members_that_are_gunzipped_are_found(tmp_path):
     (tmp_path / "giga.en").write_text("one\n")
-    begin = 'set -euo pipefail; . "$1/lib.sh"; . "$1/lib_fetch.sh"; find_python; out=$2 local_dir=$2 no_checksums=0; '
+    begin = 'set -euo pipefail; . "$1/lib/base.sh"; . "$1/lib/fetch.sh"; find_python; out=$2 local_dir=$2 no_checksums=0; '
     done = call("bash", "-c", begin + 'obtain_members x giga.en.gz; echo "$folder $verified"', "x", DATA_PREP, tmp_path)
     assert done.stdout.split() == [str(tmp_path), "0"], done.stderr

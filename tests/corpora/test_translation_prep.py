@@ -322,7 +322,7 @@ def test_download_is_checked_and_continued(sources, tmp_path):
     part = out / "download/de-en.tgz.part"
     part.write_bytes(whole[:500])  # as a killed download leaves it
     address = next(line.split()[0] for line in lines_of(DATA_PREP / "checksums.txt") if "/de-en.tgz " in line)
-    begin = 'set -euo pipefail; . "$1/lib.sh"; . "$1/lib_fetch.sh"; find_python; out=$2 mirror=$3'
+    begin = 'set -euo pipefail; . "$1/lib/base.sh"; . "$1/lib/fetch.sh"; find_python; out=$2 mirror=$3'
     begin += ' local_dir="" no_checksums=1'
     done = call("bash", "-c", begin + '; obtain "$4"; echo "$file"', "fetch", DATA_PREP, out, url, address)
     assert done.returncode == 0 and done.stdout.endswith(f"{out}/download/de-en.tgz\n"), done.stderr
