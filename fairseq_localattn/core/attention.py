@@ -35,7 +35,7 @@ from ..kernels.dense import attention_by_products, products_suit, scaled_scores,
 from ..kernels.dropout import dropout
 from ..kernels.masks import Frame, hidden_and_bias, join_masks, normalise
 from ..kernels.projections import JoinedProjections, by_column, is_by_column, project_jointly
-from .decoding import Buffer, Room, append_padding, cached
+from .decoding import Buffer, GrowableCache, append_padding, cached
 
 IncrementalState = dict[str, Buffer]
 
@@ -86,7 +86,7 @@ class LocalAttention(nn.Module):
         self.beam_size = 1
         self.implementation = "auto"
         self.dropout_in_inference = False
-        self._room, self._joined = Room(), JoinedProjections()
+        self._room, self._joined = GrowableCache(), JoinedProjections()
         self._state_key = f"{uuid.uuid4()}.attn_state"
 
     def reset_parameters(self) -> None:

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..kernels.banded_blocks import Line, banded_products
+from ..kernels.banded_blocks import BlockLayout, banded_products
 from ..kernels.dense import products_suit
 from ..kernels.masks import Frame, lowest_score, normalise
 from ..kernels.windows import local_window
@@ -118,7 +118,7 @@ def banded_attention(
     room = blocks * block - k.size(2)
     band = _band(frame, half_width, block, blocks, room, q.device, width_of_query)
     if not need_weights and products_suit(q, k, None, dropout, implementation, banded=True):
-        line = Line(q.size(0), q.size(1), blocks, block, half_width, head_span)
+        line = BlockLayout(q.size(0), q.size(1), blocks, block, half_width, head_span)
         attended = banded_products(q, k, v, _mask(band, q.dtype), line, q.size(3) ** -0.5, dropout)
         return attended[:, :, lead : lead + length], None
     q, k, v = (F.pad(x, (0, 0, 0, room)) for x in (q, k, v))
@@ -170,7 +170,7 @@ def _one_block(
         and q.size(2) == k.size(2)
         and products_suit(q, k, None, dropout, implementation, banded=True)
     ):
-        line = Line(q.size(0), q.size(1), blocks=1, block=q.size(2), half_width=0, head_span=head_span)
+        line = BlockLayout(q.size(0), q.size(1), blocks=1, block=q.size(2), half_width=0, head_span=head_span)
         return banded_products(q, k, v, _mask(band, q.dtype), line, q.size(3) ** -0.5, dropout), None
     k, v = k[:, :, None, first:last], v[:, :, None, first:last]
     attended, weights = _attend_stretches(q[:, :, None], k, v, band, head_span, dropout, need_weights, implementation)

@@ -8,7 +8,7 @@ from torch import Tensor
 Buffer = dict[str, Tensor | None]
 
 
-class Room:
+class GrowableCache:
     """Room for the next word behind what is cached, made when it is reordered: so both take one copy, not two.
 
     The room belongs to the tensor that :meth:`reorder` gave and is used once: who appends to it again copies.

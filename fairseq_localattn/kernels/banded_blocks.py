@@ -24,7 +24,7 @@ from .dropout import dropout_factors
 
 
 @dataclass(frozen=True)
-class Line:
+class BlockLayout:
     """How ``batch`` sentences of ``heads`` heads stand in a line: each in ``blocks`` blocks of ``block`` positions.
 
     A stretch is a block with ``half_width`` rows before and behind it, at most ``block``. ``head_span``: N, odd.
@@ -137,7 +137,7 @@ class Line:
 
 
 def banded_products(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor, line: Line, scaling: float, dropout: float = 0.0
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor, line: BlockLayout, scaling: float, dropout: float = 0.0
 ) -> Tensor:
     """Attention of queries B×H×T×D to the keys and values in their stretches: B×H×T×D. Differentiable once.
 
@@ -150,7 +150,7 @@ def banded_products(
 class _BandedProducts(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, line: Line, scaling: float, dropout: float
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, line: BlockLayout, scaling: float, dropout: float
     ) -> Tensor:
         queries, keys, values = line.cut(q), line.cut(k, line.half_width), line.cut(v, line.half_width)
         weights = line.empty(q, line.block, line.head_span * line.reach)
@@ -171,7 +171,7 @@ class _BandedProducts(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        line: Line = ctx.line
+        line: BlockLayout = ctx.line
         queries, keys, values, weights, factors = ctx.saved_tensors
         blocks = line.cut(gradient)
         kept = weights if factors is None else weights * factors

@@ -44,7 +44,7 @@ class Attentions:
 class LocalModel:
     """Mixed into a model of fairseq's: what a variant says of itself, and what follows from it.
 
-    A variant gives ``prefix``, ``options`` (whose fields ``<prefix>_<site>_layers`` place it), ``nonsense`` and
+    A variant gives ``prefix``, ``options`` (whose fields ``<prefix>_<site>_layers`` place it), ``unsupported_sites`` and
     ``make_attention``.
     """
 
@@ -55,7 +55,7 @@ class LocalModel:
     # The sites that the model has.
     sites: ClassVar[tuple[str, ...]] = SITES
     # Sites where the variant has no meaning → the reason, for the error message.
-    nonsense: ClassVar[dict[str, str]] = {}
+    unsupported_sites: ClassVar[dict[str, str]] = {}
     # A class method (options, site, **arguments of LocalAttention) → the variant's attention there; ValueError where
     # the options are no attention.
     make_attention: ClassVar[Callable[..., LocalAttention]]
@@ -105,8 +105,8 @@ class LocalModel:
         placement = Placement(layers)
         for site in placement.sites:
             flag = f"--{cls.prefix}-{site}-layers"
-            if site in cls.nonsense:
-                raise UsageError(f"{flag}: {cls.nonsense[site]}")
+            if site in cls.unsupported_sites:
+                raise UsageError(f"{flag}: {cls.unsupported_sites[site]}")
             if site == "decoder" and cfg.cross_self_attention:
                 raise UsageError(f"{flag}: --cross-self-attention mixes source and target positions; drop one of them")
         if cfg.quant_noise.pq > 0:

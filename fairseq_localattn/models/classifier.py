@@ -22,7 +22,7 @@ from fairseq.models.transformer.transformer_config import EncDecBaseConfig
 from torch import Tensor, nn
 
 from ..options import add_flags, fill_defaults, set_missing
-from ..speed.implementation import ImplementationOptions, prepare
+from ..speed.implementation import ImplementationOptions, configure_runtime
 from .base import LocalModel
 from .transformer import LocalEncoder
 
@@ -128,7 +128,7 @@ class LocalClassifier(LocalModel, PlainClassifier):
     def build_model(cls, args: Namespace, task: Any) -> PlainClassifier:
         fill_defaults(args, cls.options)
         model = super().build_model(args, task)
-        prepare(model, args)
+        configure_runtime(model, args)
         return model
 
     @classmethod

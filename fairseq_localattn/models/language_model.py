@@ -10,7 +10,7 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
 
 from ..options import add_flags, fill_defaults, set_missing
-from ..speed.implementation import ImplementationOptions, prepare
+from ..speed.implementation import ImplementationOptions, configure_runtime
 from .base import LocalModel
 from .transformer import LocalDecoder
 
@@ -41,5 +41,5 @@ class LocalLanguageModel(LocalModel, TransformerLanguageModel):
         args.max_target_positions = bare.max_target_positions
         cfg = TransformerConfig.from_namespace(args)
         model = cls(LocalDecoder(cfg, task.target_dictionary, embed_tokens, cls.attentions(cfg), no_encoder_attn=True))
-        prepare(model, args)
+        configure_runtime(model, args)
         return model

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from ..core.attention import LocalAttention
 from ..options import fill_defaults
-from ..speed.implementation import prepare
+from ..speed.implementation import configure_runtime
 from ..speed.layers import ResidualInPlace
 from .base import Attentions, LocalModel
 from .placement import layer_numbers
@@ -138,7 +138,7 @@ class LocalTransformerModel(LocalModel, TransformerModel):
     def build_model(cls, args: Namespace, task: Any) -> LocalTransformerModel:
         fill_defaults(args, cls.options)  # a checkpoint of an older version may lack an option
         model = super().build_model(args, task)
-        prepare(model, args)
+        configure_runtime(model, args)
         return model
 
     def set_beam_size(self, beam_size: int) -> None:

@@ -48,7 +48,7 @@ class ImplementationOptions(FairseqDataclass):
     )
 
 
-def prepare(model: nn.Module, args: Any) -> None:
+def configure_runtime(model: nn.Module, args: Any) -> None:
     """Make a model run as its flags in ``args`` say, and say in the log how it does."""
     fill_defaults(args, ImplementationOptions)  # a checkpoint of an older version lacks them
     make_efficient(model)

@@ -31,7 +31,7 @@ class CSANOptions(FairseqDataclass):
 class CSANTransformerModel(LocalTransformerModel):
     prefix = "csan"
     options = CSANOptions
-    nonsense = {"cross": "a window around the query's position means nothing in the other sentence"}
+    unsupported_sites = {"cross": "a window around the query's position means nothing in the other sentence"}
 
     @classmethod
     def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:

@@ -58,7 +58,9 @@ class MANOptions(FairseqDataclass):
 class MANTransformerModel(LocalTransformerModel):
     prefix = "man"
     options = MANOptions
-    nonsense = {"cross": "the mask compares the positions of query and key, and those of source and target do not"}
+    unsupported_sites = {
+        "cross": "the mask compares the positions of query and key, and those of source and target do not"
+    }
     encoder_layer = OrderedEncoderLayer
     decoder_layer = OrderedDecoderLayer
 

@@ -47,7 +47,9 @@ class MMAOptions(FairseqDataclass):
 class MMATransformerModel(LocalTransformerModel):
     prefix = "mma"
     options = MMAOptions
-    nonsense = {"cross": "local, forward and backward compare positions, and those of source and target are unrelated"}
+    unsupported_sites = {
+        "cross": "local, forward and backward compare positions, and those of source and target are unrelated"
+    }
 
     @classmethod
     def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:

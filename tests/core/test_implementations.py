@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck
 
 from fairseq_localattn.core.attention import LocalAttention
-from fairseq_localattn.core.decoding import Room
-from fairseq_localattn.kernels.banded_blocks import Line, banded_products
+from fairseq_localattn.core.decoding import GrowableCache
+from fairseq_localattn.kernels.banded_blocks import BlockLayout, banded_products
 from fairseq_localattn.kernels.dense import (
     PRODUCTS_UP_TO,
     attention_by_products,
@@ -135,7 +135,7 @@ def test_banded_products_see_their_stretch_and_their_neighbours(
     batches, count, channels = 2, 5, 2
     q, k, v = heads(batches, count, length, length, channels)
     blocks = -(-length // block)
-    line = Line(batches, count, blocks, block, half_width, head_span)
+    line = BlockLayout(batches, count, blocks, block, half_width, head_span)
     query = torch.arange(blocks * block).view(blocks, block, 1)
     key = torch.arange(blocks)[:, None, None] * block + torch.arange(-half_width, block + half_width)
     outside = (key < 0) | (key >= length) | ((key - query).abs() > half_width)
@@ -237,7 +237,7 @@ def test_joint_projections_have_the_gradients_of_single_ones(bias: bool, frozen:
 
 
 def test_room_behind_cached_keys_is_used_once() -> None:
-    room, keys = Room(), torch.randn(3, 2, 4, 5)
+    room, keys = GrowableCache(), torch.randn(3, 2, 4, 5)
     order = torch.tensor([2, 2, 0, 1])
     taken = room.reorder("k", keys, order)
     first, second = torch.randn(4, 2, 1, 5), torch.randn(4, 2, 1, 5)

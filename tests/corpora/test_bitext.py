@@ -280,6 +280,8 @@ def test_another_archive_is_unpacked_anew(tmp_path):
 
 def test_members_that_are_gunzipped_are_found(tmp_path):
     (tmp_path / "giga.en").write_text("one\n")
-    begin = 'set -euo pipefail; . "$1/lib/base.sh"; . "$1/lib/fetch.sh"; find_python; out=$2 local_dir=$2 no_checksums=0; '
+    begin = (
+        'set -euo pipefail; . "$1/lib/base.sh"; . "$1/lib/fetch.sh"; find_python; out=$2 local_dir=$2 no_checksums=0; '
+    )
     done = call("bash", "-c", begin + 'obtain_members x giga.en.gz; echo "$folder $verified"', "x", DATA_PREP, tmp_path)
     assert done.stdout.split() == [str(tmp_path), "0"], done.stderr
