@@ -17,7 +17,7 @@ from fairseq_localattn.criterions import label_smoothed
 from fairseq_localattn.criterions.label_smoothed import NAME, LabelSmoothedCrossEntropyCriterion, smoothed_loss
 from fairseq_localattn.criterions.phrase_tags import LabelSmoothedCrossEntropyWithPhraseTags
 from fairseq_localattn.models.language_model import LocalLanguageModel
-from fairseq_localattn.speed.implementation import prepare
+from fairseq_localattn.speed.implementation import configure_runtime
 from fairseq_localattn.variants.mma import MMATransformerModel
 from support.models import CASES, LM_CASES, batch, build, build_lm, case, dictionary, parse, tags, with_phrases
 
@@ -191,7 +191,7 @@ def test_models_whose_probabilities_are_no_softmax_of_logits() -> None:
     assert model.loss_in_place
     assert not build("transformer_mma_tiny", ["--adaptive-softmax-cutoff", "10,20"], share=False).loss_in_place
     model.__class__ = Sharpened
-    prepare(model, parse("transformer_mma_tiny"))
+    configure_runtime(model, parse("transformer_mma_tiny"))
     assert not model.loss_in_place
     compare(model.train(), sample_of(model))
 
