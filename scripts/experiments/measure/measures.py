@@ -233,7 +233,7 @@ class Locality(Translation):
         ]  # fmt: skip
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
-        """Return wW_layerN, percent of the attention within W positions in layer N; of mask attention if there is any."""
+        """Return wW_layerN: percent of the attention within W positions in layer N, of mask attention if any."""
         rows = _read_csv(run.folder / self.output())
         kind = "dman" if any(row["kind"] == "dman" for row in rows) else "san"
         rows = [row for row in rows if row["kind"] == kind]
