@@ -9,6 +9,8 @@ from experiments.runs.processes import Busy, JobFailed, stop_all
 from experiments.runs.progress import Progress, time_left
 from experiments.runs.run import Run
 
+POLL_SECONDS = 0.3
+
 
 def run_all(
     runs: Sequence[Run],
@@ -55,7 +57,7 @@ def run_all(
             where = f"{count}/{len(runs)} runs done; " if len(runs) > 2 else ""
             left = time_left([r.seconds_left() for r in active], [r.seconds_left() for r in waiting], lanes)
             progress.update(where + "; ".join(run.status() for run in active), left + after)
-            time.sleep(0.3)
+            time.sleep(POLL_SECONDS)
     finally:
         stop_all()
         progress.close()
