@@ -15,7 +15,8 @@ import pytest
 
 from experiments.measure import measures, predictions
 from experiments.measure.generated import ScoreError
-from experiments.measure.measures import Measurement
+from experiments.measure.scoring import Measurement
+from experiments.measure.significance import mcnemar
 from experiments.recipes.flags import expand
 from experiments.recipes.recipe import Recipe, RecipeError, load_recipe
 from experiments.runs import run as run_module
@@ -107,8 +108,8 @@ def test_mcnemar_by_enumeration() -> None:
         uneven = sum(abs(way - 3) >= abs(won - 3) for way in ways) / len(ways)
         system = [True] * won + [False] * (6 - won) + [True, False]
         baseline = [False] * won + [True] * (6 - won) + [True, False]
-        assert predictions.mcnemar(system, baseline) == pytest.approx(uneven)
-    assert predictions.mcnemar([True, False], [True, False]) == 1
+        assert mcnemar(system, baseline) == pytest.approx(uneven)
+    assert mcnemar([True, False], [True, False]) == 1
 
 
 # --- files

