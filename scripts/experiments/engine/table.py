@@ -1,4 +1,4 @@
-"""Trains, decodes and scores the rows of one table of a paper.
+"""Train, decode and score the rows of one table of a paper.
 
     scripts/<paper>/<table>.sh [--scale smoke|small|full] [--rows a,b] [--seeds 1,2] [--gpus N] [--dry-run] …
     python scripts/table.py PAPER TABLE …
@@ -45,7 +45,7 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = OneLineParser(prog="table", description="Train, decode and score the rows of a paper's table.")
+    parser = OneLineParser(prog="table", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paper", metavar="PAPER", help="man, diffwin, csan, mma, mgsa; a folder of configs/")
     parser.add_argument("table", metavar="TABLE", help="table1, fig2, …")
     parser.add_argument("--scale", choices=SCALES, help="default: full, or the only one that the table has")

@@ -144,7 +144,9 @@ def _drawn() -> str:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Score what a model has written.")
+    parser = argparse.ArgumentParser(
+        prog="score", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
         "output", nargs="?", help="fairseq-generate's output; accuracy: predictions; perplexity: the log"
     )

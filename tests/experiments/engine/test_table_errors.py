@@ -27,7 +27,7 @@ from experiments.engine import table
         ("man table1 --seeds -1", "--seeds -1: a seed is from 0 to 2^32 - 1"),
         ("man table1 --seeds 1,1", "--seeds 1,1: a seed is given twice"),
         ("man table1 --cpu --gpus 0", "--gpus 0: at least 1"),
-        ("man table1 --cpu --gpus 100000", "table1.yaml:8: 100000 processes, but a batch has 16384 tokens"),
+        ("man table1 --cpu --gpus 100000", "100000 processes, but a batch has 16384 tokens"),
         ("man table1 --cpu --max-tokens 0", "--max-tokens 0: at least 1"),
         ("man table1 --scale small --jobs 9999", "--jobs 9999: with 1 thread(s) a run, "),
         ("man table1 --node-rank 1", "--nodes 1 needs a --node-rank below it, from 0, not 1"),
