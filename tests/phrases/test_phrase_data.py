@@ -19,7 +19,8 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetB
 
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.phrases import binarize
-from fairseq_localattn.phrases.parallel import Progress, in_order
+from fairseq_localattn.phrases import write as phrase_writer
+from fairseq_localattn.phrases.parallel import map_in_order
 from fairseq_localattn.phrases.store import unpack
 from fairseq_localattn.phrases.subwords import project
 from fairseq_localattn.phrases.trees import partition, read_tree
@@ -154,7 +155,7 @@ def test_other_data_take_the_dictionary_of_the_training_data(data, tmp_path):
 def test_several_processes_write_the_same(tmp_path, monkeypatch):
     rows = [(f"a{'@@ b' * (index % 3)} c d", f"(S (NP (DT a) (T{index % 7} c)) (VB d))") for index in range(100)]
     arguments = write(tmp_path, {"train": rows, "valid": rows[:3]})
-    monkeypatch.setattr(binarize, "CHUNK", 7)
+    monkeypatch.setattr(phrase_writer, "CHUNK", 7)
     written = []
     for workers in ("1", "3"):
         binarize.main([*arguments, "--workers", workers])
@@ -322,20 +323,7 @@ def test_work_is_in_order_and_read_little_ahead():
             read.append(number)
             yield number
 
-    results = in_order(abs, pieces(), 2)
+    results = map_in_order(abs, pieces(), 2)
     assert [next(results) for _ in range(3)] == [0, 1, 2]
     assert len(read) < 20
     assert list(results) == list(range(3, 100))
-
-
-def test_progress_tells_the_time_left(capsys, monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    progress = Progress(4000, "sentences")
-    for seconds in (10, 50, 60):
-        now[0] += seconds
-        progress.advance(1000, "train")
-    assert capsys.readouterr().err.splitlines() == [
-        "train: 2,000 of 4,000 sentences, 1.0 min, about 1.0 left",
-        "train: 3,000 of 4,000 sentences, 2.0 min, about 0.7 left",
-    ]

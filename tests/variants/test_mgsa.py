@@ -16,7 +16,11 @@ from fairseq_localattn.criterions.phrase_tags import LabelSmoothedCrossEntropyWi
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.mechanisms.phrasal import MultiGranularityAttention
 from fairseq_localattn.phrases.dataset import Levels, PhrasePairDataset, collate_phrases
-from fairseq_localattn.tasks.translation_with_phrases import PhraseTranslationTask, RememberedPhrases, read_settings
+from fairseq_localattn.tasks.translation_with_phrases import (
+    InteractivePhraseDataset,
+    PhraseTranslationTask,
+    read_settings,
+)
 from support import phrase_references as reference
 from support.models import batch, build, dictionary, loss, parse, sentences, tags, with_phrases
 from support.paths import ROOT
@@ -305,10 +309,10 @@ def test_the_same_words_with_other_trees_keep_their_own() -> None:
     waiting: dict = {}
     source = [*sentences([4]), *sentences([4])]
     given = [levels([3], [1, 2]), levels([2, 1], [1, 1, 1])]
-    data = RememberedPhrases(pairs(source, None), given, tags(), waiting)
+    data = InteractivePhraseDataset(pairs(source, None), given, tags(), waiting)
     both = [data.collater([data[n]]) for n in (0, 1)]
     task = Recorded()
-    task._waiting = waiting
+    task._batch_phrases = waiting
     seen: list[Tensor] = []
 
     class Generator:
