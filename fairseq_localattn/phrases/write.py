@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import closing
@@ -20,6 +19,7 @@ import torch
 from fairseq.data import Dictionary, indexed_dataset
 from tqdm import tqdm
 
+from ..progress import progress_bar
 from .convert import Conversion, convert
 from .parallel import map_in_order
 from .splits import Split, check_complete, check_lengths, read_chunks
@@ -47,7 +47,7 @@ def write_phrases(
     files = [dictionary_file, settings_file, *(split.file(kind) for split in splits for kind in ("bin", "idx"))]
     try:
         numbers: dict[str, int] = {}
-        with progress_bar(sum(len(split.lengths) for split in splits)) as progress:
+        with progress_bar(sum(len(split.lengths) for split in splits), "sentences") as progress:
             for split in splits:
                 progress.set_description(split.name, refresh=False)
                 _write_split(split, conversion, numbers, progress, workers=workers)
@@ -63,14 +63,6 @@ def write_phrases(
         for path in files:
             _temporary(path).unlink(missing_ok=True)
     return tags
-
-
-def progress_bar(sentences: int) -> tqdm:
-    """Return a bar on stderr, cleared at the end: refreshed on a terminal, else written every 15 seconds."""
-    seconds = 0.5 if sys.stderr.isatty() else 15.0
-    return tqdm(
-        total=sentences, unit=" sentences", leave=False, mininterval=seconds, maxinterval=seconds, delay=seconds
-    )
 
 
 def _write_split(
