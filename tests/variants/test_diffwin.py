@@ -75,8 +75,8 @@ def test_sites_without_windows_are_not_asked_for_their_layers() -> None:
     assert windows(model.encoder.layers) == ["aw", "san"]
 
 
-# Rows of the table of parameters in docs/papers/diffwin.md: matrices of Eq. 7, 8 and 15 beside the plain model, 4 for MW
-# and 6 for AW in each of 3 layers; each is d×d, and has a bias of d. Words of the dictionary; parameters.
+# Rows of the table of parameters in docs/papers/diffwin.md: matrices of Eq. 7, 8 and 15 beside the plain model, 4 for
+# MW and 6 for AW in each of 3 layers; each is d×d, and has a bias of d. Words of the dictionary; parameters.
 D = 512
 NONE = {site: [f"--diffwin-{site}", "none"] for site in ("encoder", "decoder", "cross")}
 ROWS = [
