@@ -1,4 +1,4 @@
-"""Makes the tables of README.md and results/*.md from the CSV files of results/ and the recipes of configs/.
+"""Makes the tables of README.md and results/*.md from the CSV files of results/ and the tables of configs/.
 
     python results/make_tables.py            # rewrites the tables in place
     python results/make_tables.py --check    # says which differ, and exits with 1
@@ -8,8 +8,8 @@ A table stands between two lines, and nothing else of a page is touched:
     <!-- table NAME -->
     <!-- end of table NAME -->
 
-NAME is that of a comparison (multi30k_cpu: results/multi30k_cpu.csv), `summary` (all comparisons), a paper (man: all
-its tables, measured or not), one of its tables (man/table1), probing/NAME or locality/NAME.
+NAME is `summary` (the main rows of all papers), a paper (man: all its tables, measured or not), one of its tables
+(man/table1), probing/NAME or locality/NAME.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.recipes.recipe import ROOT, RecipeError, nearest
+from experiments.recipes.nodes import RecipeError, nearest
+from experiments.recipes.recipe import ROOT
+from experiments.recipes.tables import papers, tables_of
 from experiments.report.analysis import locality_table, probing_table
-from experiments.report.comparisons import comparison_table, measured_comparisons, recipe_path, summary_table
 from experiments.report.csv_lines import TableError
-from experiments.report.papers import all_tables, papers, table_of_paper, tables_of
+from experiments.report.papers import all_tables, summary_table, table_of_paper
 
 MARKER = re.compile(r"<!-- (?P<end>end of )?table (?P<name>\S+) -->")
+NO_PAGES = ("quickstart",)  # its numbers stay with its runs
 ANALYSES = {"probing": probing_table, "locality": locality_table}
 
 
@@ -82,33 +84,33 @@ def table(root: Path, name: str, where: str) -> str:
         return summary_table(root)
     if kind in ANALYSES:
         return ANALYSES[kind](root, rest)
-    if recipe_path(root, name).is_file():
-        return comparison_table(root, name)
     return table_of_paper(root, kind, rest) if rest else all_tables(root, kind)
 
 
 def names(root: Path) -> list[str]:
-    """All tables that can be asked for. (A comparison without a CSV is one too: its error says what is missing.)"""
-    found = ["summary", *(path.stem for path in recipe_path(root, "x").parent.glob("*.yaml"))]
-    for paper in papers(root):
-        found += [paper, *(f"{paper}/{table}" for table in tables_of(root, paper))]
+    """Return all tables that can be asked for."""
+    configs, found = root / "configs", ["summary"]
+    for paper in papers(configs):
+        found += [paper, *(f"{paper}/{table}" for table in tables_of(paper, configs))]
     for kind in ANALYSES:
         found += [f"{kind}/{path.stem}" for path in (root / "results" / kind).glob("*.csv")]
     return found
 
 
 def needed(root: Path) -> dict[str, str]:
-    """The tables that must stand on some page, and where their rows are. TableError for results without recipes.
+    """Return the tables that must stand on some page, and where their rows are. TableError for results without rows.
 
-    They are those of the papers, and of what else has been measured.
+    They are those of the papers, and of the analyses that have been measured.
     """
-    found = {name: f"{root / 'results' / name}.csv" for name in measured_comparisons(root)}
-    for paper in papers(root):
+    configs = root / "configs"
+    found: dict[str, str] = {}
+    for paper in papers(configs):
+        tables = tables_of(paper, configs)
         for path in sorted((root / "results" / paper).glob("*.csv")):
-            if path.stem not in tables_of(root, paper):
-                raise TableError(f"{path}: configs/{paper} has no rows of {path.stem}")
-        for table in tables_of(root, paper):
-            found[f"{paper}/{table}"] = f"{root / 'configs' / paper / table}_*.yaml"
+            if path.stem not in tables:
+                raise TableError(f"{path}: {configs / paper} has no table {path.stem}")
+        if paper not in NO_PAGES:
+            found |= {f"{paper}/{table}": str(configs / paper / f"{table}.yaml") for table in tables}
     for kind in ANALYSES:
         found |= {f"{kind}/{path.stem}": str(path) for path in sorted((root / "results" / kind).glob("*.csv"))}
     return found
@@ -143,7 +145,7 @@ def make(root: Path, check: bool) -> int:
             texts[page] = text
     for name, where in needed(root).items():
         if name not in shown and name.partition("/")[0] not in shown:
-            raise TableError(f"{where}: no page has it: put its two markers, table {name}, into results/README.md")
+            raise TableError(f"{where}: no page has it: put its two markers, table {name}, into results/*.md")
     if check:
         for place in differ:
             print(f"make_tables: {place} is not what the results say: python results/make_tables.py", file=sys.stderr)
