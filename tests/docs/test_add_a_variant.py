@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 REPO = Path(__file__).resolve().parents[2]
-COPIED = ("fairseq_localattn", "tests/contract", "tests/support")
-BLOCK = re.compile(r'^```python title="([^"]+)"\n(.*?)^```$', re.M | re.S)
+COPIED = ("fairseq_localattn", "scripts", "configs", "data-prep", "tests/contract", "tests/support")
+BLOCK = re.compile(r'^```(?:python|yaml) title="([^"]+)"\n(.*?)^```$', re.M | re.S)
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("pyproject.toml", "tests/conftest.py"):
         shutil.copy(REPO / name, root / name)
     blocks = BLOCK.findall((REPO / "docs" / "add-a-variant.md").read_text("utf-8"))
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     for title, text in blocks:
         (root / title).parent.mkdir(parents=True, exist_ok=True)
         (root / title).write_text(text, encoding="utf-8")
@@ -65,7 +65,20 @@ def test_the_variant_is_listed(checkout: Path) -> None:
 
 
 def test_the_files_are_as_the_repository_wants_them(checkout: Path) -> None:
-    files = [title for title, _ in BLOCK.findall((REPO / "docs" / "add-a-variant.md").read_text("utf-8"))]
+    named = [title for title, _ in BLOCK.findall((REPO / "docs" / "add-a-variant.md").read_text("utf-8"))]
+    files = [name for name in named if name.endswith(".py")]
     for command in (["check"], ["format", "--check"]):
         done = run(checkout, "ruff", *command, "--no-cache", *files)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("add_a_variant")
+def test_the_table_is_planned(checkout: Path) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(checkout)}
+    command = [sys.executable, "scripts/table.py", "dilated", "table1", "--dry-run"]
+    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    trained = re.findall(r"--arch (\S+)", done.stdout)
+    assert set(trained) == {"transformer_localattn_small", "transformer_dilated_small"}
+    assert "--dilated-rate 3" in done.stdout
