@@ -61,7 +61,7 @@ def expand(recipe: Recipe, section: str, *, arch: str) -> list[str]:
 
 
 def _flag_argv(where: str, option: str, action: argparse.Action, value: Any) -> list[str]:
-    """Return one flag: a switch by itself, several values one by one, a list where fairseq evaluates one as '[a, b]'."""
+    """Return one flag: a switch by itself, several values one by one, a list where fairseq wants '[a, b]'."""
     if action.nargs == 0:  # a switch
         if not isinstance(value, bool):
             raise RecipeError(f"{where}: {option} is a switch: give true or false, not {value!r}")

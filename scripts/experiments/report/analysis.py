@@ -32,7 +32,7 @@ def _is(line: Line, encoder: str, task: str) -> bool:
 
 
 def locality_table(root: Path, name: str) -> str:
-    """Return the percentage of attention within WINDOW positions in the encoder, checkpoints and sublayers by layers."""
+    """Return the percentage of attention within WINDOW positions in the encoder, sublayers of checkpoints by layers."""
     path = root / "results" / "locality" / f"{name}.csv"
     needed = ("checkpoint", "stack", "layer", "sublayer", "kind", "window", "share")
     lines = read_lines(path, needed, needed[:-1])

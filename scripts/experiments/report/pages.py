@@ -133,7 +133,7 @@ def renew(root: Path, page: Path) -> tuple[str, list[str], list[str]]:
 
 
 def make(root: Path, check: bool) -> int:
-    """Write all pages anew, or say what differs; return the exit status. No page is written before all tables are made."""
+    """Write all pages anew once all tables are made, or say what differs; return the exit status."""
     texts: dict[Path, str] = {}
     shown: list[str] = []
     differ: list[str] = []
