@@ -55,9 +55,9 @@ while [[ $# -gt 0 ]]; do
 done
 
 # What can be known without the environment is checked before it is built.
-recipe=$REPO/configs/quickstart/$data.yaml
-datasets=$(cd "$REPO/configs/quickstart" && echo *.yaml | sed 's/ *[a-z0-9]*_phrases\.yaml//g; s/\.yaml//g; s/ /, /g')
-[[ -e $recipe ]] || die "--data $data: no such data set; there are $datasets"
+table=$REPO/configs/quickstart/$data.yaml
+datasets=$(cd "$REPO/configs/quickstart" && echo *.yaml | sed 's/\.yaml//g; s/ /, /g')
+[[ -e $table ]] || die "--data $data: no such data set; there are $datasets"
 [[ -z $given || -d $given ]] || die "--local $given: no such folder; give the folder that holds the files of $data"
 [[ -z $out || ! -e $out || -d $out ]] || die "--out $out is there and is not a folder"
 families=$(grep -ohE '@register_model\("[a-z0-9_]+"' "$REPO"/fairseq_localattn/variants/*.py | cut -d '"' -f 2 | grep -vE '_lm_|_classifier$' | sort)
@@ -67,6 +67,7 @@ for family in $families; do if [[ $arch == "$family" || $arch == "${family}_"* ]
 
 [[ -z $out ]] || rest+=(--out "$out")
 [[ -z $given ]] || rest+=(--local "$given")
-minutes=$(sed -n 's/^expect_minutes: *\([0-9]*\).*/\1/p' "$recipe")
+scale=$REPO/configs/quickstart/$(sed -n 's/^small: *//p' "$table")
+minutes=$(sed -n 's/^expect_minutes: *\([0-9]*\).*/\1/p' "$scale")
 with_setup_progress $((60 * ${minutes:-15} + 120)) "$REPO/scripts/setup.sh"
 exec "$PY" "$REPO/scripts/quickstart.py" --arch "$arch" --data "$data" --started "$started" ${rest[@]+"${rest[@]}"}

@@ -55,18 +55,23 @@ def transformer_localattn_summarization(args: Any) -> None:
     _set_sizes(args, dim=768, ffn=3072, heads=12, layers=6)
 
 
-def _register_deeper(layers: int) -> None:
-    """Register fairseq's transformer_wmt_en_de with more layers: systems in Table 4 of Nguyen et al. 2020."""
+def _register_changed(base: str, name: str, **sizes: int) -> None:
+    """Register the plain Transformer ``base`` with other sizes in both stacks, under ``name``."""
 
-    def deeper(args: Any) -> None:
-        set_missing(args, encoder_layers=layers, decoder_layers=layers)
-        ARCH_CONFIG_REGISTRY["transformer_wmt_en_de"](args)
+    def changed(args: Any) -> None:
+        set_missing(args, **{f"{stack}_{size}": n for stack in ("encoder", "decoder") for size, n in sizes.items()})
+        ARCH_CONFIG_REGISTRY[base](args)
 
-    register_model_architecture("transformer", f"transformer_localattn_wmt_en_de_{layers}_layers")(deeper)
+    register_model_architecture("transformer", name)(changed)
 
 
-_register_deeper(7)
-_register_deeper(8)
+# Deeper Transformers, systems of Table 4 of Nguyen et al. 2020, and their small sizes.
+_register_changed("transformer_wmt_en_de", "transformer_localattn_wmt_en_de_7_layers", layers=7)
+_register_changed("transformer_wmt_en_de", "transformer_localattn_wmt_en_de_8_layers", layers=8)
+_register_changed("transformer_localattn_small", "transformer_localattn_small_4_layers", layers=4)
+_register_changed("transformer_localattn_small", "transformer_localattn_small_5_layers", layers=5)
+# Eight heads, over which Figure 2 of Yang et al. 2019 counts its areas, at small size.
+_register_changed("transformer_localattn_small", "transformer_localattn_small_8_heads", attention_heads=8)
 
 
 def _set_lm_sizes(args: Any, dim: int, ffn: int, heads: int, layers: int) -> None:
@@ -145,3 +150,19 @@ def quick_size_of(architecture: str) -> str:
     baseline_of(architecture)
     small = f"{architecture}_small"
     return small if small in _BASELINES else architecture
+
+
+def small_size_of(architecture: str) -> str:
+    """Return the ``_small`` size of an architecture's model; the architecture itself where its model has none.
+
+    Of a plain Transformer it is ``transformer_localattn_small``. Raises UsageError for an unknown architecture.
+    """
+    if architecture not in ARCH_MODEL_NAME_REGISTRY:
+        raise UsageError(f"unknown architecture {architecture!r}: choose from {', '.join(sorted(_BASELINES))}")
+    model = ARCH_MODEL_NAME_REGISTRY[architecture]
+    words = architecture.split("_")
+    for count in range(len(words), 0, -1):
+        small = "_".join([*words[:count], "small"])
+        if ARCH_MODEL_NAME_REGISTRY.get(small) == model:
+            return small
+    return "transformer_localattn_small" if model == "transformer" else architecture

@@ -75,8 +75,8 @@ def test_layers_of_sites_without_windows_are_not_checked() -> None:
     assert windows(model.encoder.layers) == ["aw", "san"]
 
 
-# Rows of the table of parameters in README.md: matrices of Eq. 7, 8 and 15 beside the plain model, 4 for MW and 6 for
-# AW in each of 3 layers; each is d×d, and has a bias of d. Words of the dictionary; parameters.
+# Rows of the table of parameters in docs/papers/diffwin.md: matrices of Eq. 7, 8 and 15 beside the plain model, 4 for
+# MW and 6 for AW in each of 3 layers; each is d×d, and has a bias of d. Words of the dictionary; parameters.
 D = 512
 NONE = {site: [f"--diffwin-{site}", "none"] for site in ("encoder", "decoder", "cross")}
 ROWS = [
@@ -106,7 +106,7 @@ def test_parameters_are_those_of_the_equations_and_of_the_readme(
         model, plain = make(arch, flags), make(baseline_of(arch))
     assert count(model) == parameters
     assert count(model) - count(plain) == matrices * (D * D + D)
-    readme = (ROOT / "README.md").read_text("utf-8")
+    readme = (ROOT / "docs" / "papers" / "diffwin.md").read_text("utf-8")
     assert f"{parameters:,}" in readme and f"{count(plain):,}" in readme
 
 

@@ -1,133 +1,141 @@
-"""Prepares the data of a recipe with its script in data-prep/, once."""
+"""Prepares the data of recipes by their scripts in data-prep/, once."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from experiments.measure.measures import measure_of
-from experiments.recipes.recipe import ROOT, Recipe, RecipeError
+from experiments.data.prepared import Prepared
+from experiments.recipes.recipe import ROOT, Data, Recipe, RecipeError
 from experiments.runs.processes import Job, JobFailed
 from experiments.runs.progress import Progress
-from experiments.runs.run import Prepared
 
 EXPECTED_SECONDS = 45.0
+MINI_CORPUS = ROOT / "data-prep" / "mini_corpus.py"
+MINI_TREES = ROOT / "data-prep" / "mini_trees.py"
 
 
-def data_of(recipe: Recipe, out: Path) -> Prepared:
-    """The prepared data of a recipe under `out` (they need not be there yet). Raises RecipeError.
+def prepared(recipe: Recipe, out: Path) -> Prepared:
+    """Return the data of a recipe under ``out``; they need not be there yet. Raises RecipeError.
 
-    The folder's name changes with the preparation: other options or scripts prepare anew, beside the old data.
-    """
-    spec = recipe.get("data", {})
-    for key in ("name", "prepare", *measure_of(recipe).data_keys):
-        if key not in spec:
-            raise RecipeError(f"{recipe.path}: data needs the key {key!r}")
-    if not (ROOT / spec["prepare"]).exists():
-        raise RecipeError(f"{recipe.path}: {spec['prepare']}: no such script")
-    return _prepared(spec, out / f"data.{_preparation(spec)}")
-
-
-def row_data(recipe: Recipe, out: Path) -> Prepared:
-    """The same of a row of a paper's table, under `out`, for all tables.
-
-    Here the folder's name changes with the options alone: a corpus of millions of lines is not prepared again because a
+    The folder's name changes with the options alone: a corpus of millions of lines is not prepared again because a
     comment of a script was mended. The preparation refuses other options for a folder, and the runs' settings know the
     data by what is in them. Trees are added to data that are there, so their options do not count.
     """
-    spec = recipe.get("data", {})
-    for key in ("name", "prepare", *measure_of(recipe).data_keys):
-        if key not in spec:
-            raise RecipeError(f"{recipe.path}: data needs the key {key!r}")
-    options = [str(option) for option in spec.get("options", [])]
+    data = recipe.corpus
+    if not (ROOT / data.prepare).exists():
+        raise RecipeError(f"{recipe.where}: {data.prepare}: no such script")
+    options = list(data.options)
     for option in ("--trees", "--tree-files"):
         if option in options:
             at = options.index(option)
             del options[at : at + 2]
     digest = hashlib.sha256(repr(options).encode()).hexdigest()[:8]
-    return _prepared(spec, out / "data" / f"{spec['name']}.{digest}")
-
-
-def _prepared(spec: dict[str, Any], folder: Path) -> Prepared:
     return Prepared(
-        folder,
-        spec.get("source", ""),
-        spec.get("target", ""),
-        spec.get("bpe", "subword_nmt"),
-        bool(spec.get("lowercase", False)),
+        out / "data" / f"{data.name}.{digest}",
+        source=data.source,
+        target=data.target,
+        bpe=data.bpe,
+        lowercase=data.lowercase,
     )
 
 
-def _preparation(spec: dict[str, Any]) -> str:
-    """Eight hex digits that change with the options of the preparation, and with its scripts."""
-    script = ROOT / spec["prepare"]
-    digest = hashlib.sha256(repr([script.name, spec.get("options", [])]).encode())
-    folder = script.parent
-    shared = [*folder.glob("lib/*.sh"), *folder.glob("*.manifest"), folder / "checksums.txt"]
-    modules = [path for path in folder.glob("corpora/**/*.py") if path.parent.name != "mini"]
-    for path in sorted([script, *filter(Path.is_file, shared), *modules]):
-        digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:8]
+def local_folder(data: Data, given: str | None) -> Path | None:
+    """Return the local copy of a corpus. Raises RecipeError.
 
-
-def local_folder(recipe: Recipe, given: str | None) -> Path | None:
-    """The local copy of the corpus: the folder given, else that of the recipe's environment variable, else the recipe's
-    own where it exists, else None. Raises RecipeError.
+    It is the folder given, else that of the corpus's environment variable, else its default where that exists, else
+    None.
     """
-    spec = recipe.get("data", {})
-    if given is not None and "local" not in spec:
-        raise RecipeError(f"--local {given}: {spec['name']} takes no folder")
-    variable = spec.get("variable", "")
-    for value, origin in ((given, "--local "), (os.environ.get(variable), f"{variable}=")):
+    if given is not None and not data.local:
+        raise RecipeError(f"--local {given}: {data.name} takes no folder")
+    for value, origin in ((given, "--local "), (os.environ.get(data.variable), f"{data.variable}=")):
         if value and not Path(value).is_dir():
             raise RecipeError(
-                f"{origin}{value}: no such folder; give the folder that holds {spec['name']} (train.* and so on)"
+                f"{origin}{value}: no such folder; give the folder that holds {data.name} (train.* and so on)"
             )
         if value:
             return Path(value).resolve()
-    if "local" not in spec:
-        return None
-    folder = ROOT / spec["local"]
-    return folder.resolve() if folder.is_dir() else None
+    folder = ROOT / data.local
+    return folder.resolve() if data.local and folder.is_dir() else None
 
 
-def prepare_argv(recipe: Recipe, data: Prepared, local: Path | None) -> list[str]:
-    """The command that prepares the data; run again it continues, or does nothing.
+@dataclass(frozen=True)
+class Corpus:
+    """The data of one or more rows, and what prepares them. ``mini``: folder of the mini corpus of a smoke run."""
 
-    {folder} in an option is the data's folder.
-    """
-    spec = recipe.get("data")
-    return [
-        "bash",
-        str(ROOT / spec["prepare"]),
-        str(data.folder),
-        *(str(option).replace("{folder}", str(data.folder)) for option in spec.get("options", [])),
-        *(["--local", str(local)] if local else []),
-    ]
+    recipe: Recipe
+    data: Prepared
+    local: Path | None
+    mini: Path | None
+
+    @property
+    def name(self) -> str:
+        return self.recipe.corpus.name
+
+    def command(self) -> list[str]:
+        """Return the command that prepares the data; run again it continues, or does nothing."""
+        data, source = self.recipe.corpus, self.mini or self.local
+        options = [option.replace("{folder}", str(self.data.folder)) for option in data.options]
+        if any("{local}" in option for option in options):
+            if source is None:
+                raise RecipeError(
+                    f"{self.recipe.where}: {data.name}: give its folder with --local DIR or ${data.variable}"
+                )
+            return self._bash([option.replace("{local}", str(source)) for option in options])
+        return self._bash([*options, *(["--local", str(source)] if source else [])])
+
+    def _bash(self, options: list[str]) -> list[str]:
+        return ["bash", str(ROOT / self.recipe.corpus.prepare), str(self.data.folder), *options]
+
+    def commands(self) -> list[list[str]]:
+        """Return what prepares the data, in order; of a mini corpus its text and its trees as well."""
+        last = self.command()
+        if self.mini is None:
+            return [last]
+        found = [mini_corpus_argv(self.name, self.mini)]
+        if "--trees" in last:
+            at = last.index("--trees")
+            language, trees = last[at + 1], last[last.index("--tree-files") + 1]
+            without = [w for n, w in enumerate(last) if n not in (at, at + 1) and w not in ("--tree-files", trees)]
+            found += [without, [sys.executable, str(MINI_TREES), str(self.data.folder / "tok"), language, trees]]
+        return [*found, last]
+
+    def prepare(self, progress: Progress, after: float) -> None:
+        """Prepare the data; what is done is skipped. ``after``: seconds expected for what follows. Raises JobFailed.
+
+        The message is one line where the script has said what is wrong with the data.
+        """
+        commands = self.commands()
+        done = self.data.complete(phrases="--trees" in commands[-1])
+        for argv in commands[:-1] if not done else []:
+            run_to_end(argv, self.data.folder.with_suffix(".mini.log"))
+        expected = 1.0 if self.data.bin.is_dir() else EXPECTED_SECONDS
+        # The log lies beside the folder: the script owns the folder, with its lock.
+        job = Job(commands[-1], self.data.folder.parent / f"{self.data.folder.name}.log", threads=self.recipe.threads)
+        try:
+            while not job.finished():
+                left = max(3.0, expected - (time.time() - job.started))
+                progress.update(f"preparing {self.name}", left + after)
+                time.sleep(0.3)
+        except JobFailed:
+            if line := job.error_line():
+                raise JobFailed(f"{line} (log: {job.log})") from None
+            raise
+        finally:
+            progress.close()
 
 
-def prepare(
-    recipe: Recipe, data: Prepared, local: Path | None, progress: Progress, *, after: float, threads: int
-) -> None:
-    """Prepares the data. `after` are the seconds expected for what follows. Raises JobFailed.
+def run_to_end(argv: list[str], log: Path) -> None:
+    """Run a short command. Raises JobFailed."""
+    job = Job(argv, log, threads=1)
+    while not job.finished():
+        time.sleep(0.1)
 
-    The message is one line where the script has said what is wrong with the data.
-    """
-    argv = prepare_argv(recipe, data, local)
-    expected = 1.0 if data.bin.is_dir() else EXPECTED_SECONDS
-    # The log lies beside the folder: the script owns the folder, with its lock.
-    job = Job(argv, data.folder.parent / f"{data.folder.name}.log", threads=threads)
-    try:
-        while not job.finished():
-            left = max(3.0, expected - (time.time() - job.started))
-            progress.update(f"preparing {recipe.get('data')['name']}", left + after)
-            time.sleep(0.3)
-    except JobFailed:
-        if line := job.error_line():
-            raise JobFailed(f"{line} (log: {job.log})") from None
-        raise
-    finally:
-        progress.close()
+
+def mini_corpus_argv(name: str, folder: Path) -> list[str]:
+    """Return the command that writes the mini corpus of a recipe's data into a folder."""
+    return [sys.executable, str(MINI_CORPUS), name, str(folder)]

@@ -1,266 +1,336 @@
-"""What a table's run consists of: its corpora, its runs, and the lines that they add to the results."""
+"""What is to be done for the rows of a table at one scale: corpora, runs, and lines of the results."""
 
 from __future__ import annotations
 
+import datetime
+import functools
+import hashlib
 import os
-import shutil
-import sys
-import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from experiments.data.preparation import local_folder, prepare, prepare_argv, row_data
-from experiments.engine.rows import RowRun, check_row, lines_of, row_settings, scoring_of
-from experiments.engine.smoke import mini_commands, mini_corpus_argv, small
-from experiments.measure.command import ScoreError
-from experiments.measure.row_measures import row_measure
-from experiments.recipes.recipe import Recipe, RecipeError, load_recipe
-from experiments.report.results import Table
+from experiments.data.preparation import Corpus, local_folder, prepared
+from experiments.data.prepared import forget_fingerprints
+from experiments.measure.generated import ScoreError
+from experiments.measure.measures import OF_TRAINING, measure_of
+from experiments.recipes.nodes import RecipeError
+from experiments.recipes.recipe import ROOT, Recipe
+from experiments.recipes.scales import recipe_at
+from experiments.recipes.tables import Table
+from experiments.report.results import COLUMNS, Line, Results
+from experiments.runs.checkout import commit
 from experiments.runs.launch import Launch
 from experiments.runs.machines import Leader
-from experiments.runs.processes import Job, JobFailed, lock
-from experiments.runs.progress import Progress, clock
-from experiments.runs.run import Prepared, forget_fingerprints
+from experiments.runs.run import Run, settings_hash
 
 TREES_VARIABLE = "PROBING_TREES"  # a folder with {train,valid,test}.mrg or .mrg.gz
-Lines = list[dict[str, str]]
 
 
-@dataclass
-class Corpus:
-    """The data of one or more rows. `mini` is the folder of the mini corpus of a smoke run."""
+@dataclass(frozen=True)
+class Row:
+    """One row of a table, with its recipe at the plan's scale as the row states it."""
 
-    recipe: Recipe
-    data: Prepared
-    local: Path | None
-    mini: Path | None
+    table: Table
+    name: str
+    stated: Recipe
 
     @property
-    def name(self) -> str:
-        return self.recipe.get("data")["name"]
+    def key(self) -> str:
+        """PAPER/TABLE/ROW."""
+        return f"{self.table.paper}/{self.table.name}/{self.name}"
 
-    def commands(self) -> list[list[str]]:
-        """What prepares them, in order."""
-        last = prepare_argv(self.recipe, self.data, self.mini or self.local)
-        return [*mini_commands(self.recipe, self.data, self.mini), last] if self.mini else [last]
 
-    def prepare(self, progress: Progress, after: float) -> None:
-        """Prepares the data; what is done is skipped. Raises JobFailed."""
-        commands = self.commands()
-        done = self.data.complete(phrases="--trees" in commands[-1])
-        for argv in commands[:-1] if self.mini and not done else []:
-            job = Job(argv, self.mini.with_suffix(".log"), threads=1)
-            while not job.finished():
-                time.sleep(0.1)
-        prepare(self.recipe, self.data, self.mini or self.local, progress, after=after, threads=1)
+@dataclass(frozen=True)
+class Choice:
+    """What a user asks for. ``seeds``: in place of the recipes'; ``local``: corpus → folder with a copy of it.
+
+    Data, trainings and logs go to ``out``, CSVs to ``results``. ``with_baselines``: baselines that are missing are
+    trained as well.
+    """
+
+    scale: str
+    launch: Launch
+    out: Path
+    results: Path
+    seeds: tuple[int, ...] = ()
+    local: Mapping[str, str] = field(default_factory=dict)
+    with_baselines: bool = True
+    keep_checkpoints: bool = False
 
 
 @dataclass
 class Plan:
-    """All runs of a table. `rows` are the recipes as they stand in configs/, by name."""
+    """The rows of a table at one scale, what is to be done for them, and what went wrong."""
 
-    paper: str
-    rows: dict[str, Recipe]
-    seeds: list[int] | None
-    launch: Launch
-    out: Path
-    table: Table
-    smoke: bool
-    with_baselines: bool
-    corpora: list[Corpus]
-    runs: list[RowRun] = field(default_factory=list)
+    rows: list[Row]
+    choice: Choice
+    corpora: list[Corpus] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
 
     @property
     def leader(self) -> Leader:
         """Of the machines that train together."""
-        return Leader(self.launch, self.out / self.paper)
+        return Leader(self.choice.launch, self.choice.out)
 
-    def here(self, stated: Recipe) -> Recipe:
-        """The recipe as it runs on this machine."""
-        recipe = self.basis(stated)
-        return recipe if recipe.get("lead") else self.launch.adapt(recipe)
+    def results(self, row: Row) -> Results:
+        """Return the CSV file of a row's table."""
+        return Results(self.choice.results / row.table.paper / f"{row.table.name}.csv")
 
-    def basis(self, stated: Recipe) -> Recipe:
-        """The recipe that names the settings: the row's own, in a smoke run made small."""
-        return small(stated) if self.smoke else stated
+    def row(self, key: str) -> Row | None:
+        """Return the plan's row of this key; None for a baseline of another table."""
+        return next((row for row in self.rows if row.key == key), None)
+
+    def here(self, row: Row) -> Recipe:
+        """Return a row's recipe as it runs on this machine."""
+        return row.stated if row.stated.lead else self.choice.launch.adapt(row.stated)
+
+    # --- runs
 
     def make_runs(self) -> None:
-        """Makes the runs; rows that are one training and one measure share theirs. The data must be there."""
+        """Make the runs; rows that are one training and one measure share theirs. The data must be there."""
         forget_fingerprints()
-        found: dict[tuple[Path, str], RowRun] = {}
-        for name, stated in self.rows.items():
-            if name in self.failures:
+        found: dict[tuple[Path, str], Run] = {}
+        for row in self.rows:
+            if row.name in self.failures:
                 continue
-            for seed in self._seeds_of(stated):
-                run = self._run(name, stated, seed)
-                found.setdefault((run.folder, stated.get("metric")), run).rows.append(name)
+            for seed in self._seeds(row):
+                run = self._run(row, seed)
+                found.setdefault((run.folder, row.stated.metric), run).rows.append(row.key)
         self.runs = list(found.values())
 
-    def _seeds_of(self, stated: Recipe) -> list[int]:
-        seeds = self.seeds or stated.get("seeds", [1])
-        return seeds[:1] if stated.get("lead") else seeds
+    def _seeds(self, row: Row) -> tuple[int, ...]:
+        seeds = self.choice.seeds or row.stated.seeds
+        return seeds[:1] if row.stated.lead else seeds
 
-    def _run(self, name: str, stated: Recipe, seed: int) -> RowRun:
-        recipe = self.here(stated)
-        data = row_data(recipe, self.out)
-        arch = recipe.get("architecture", "")
-        basis = self.basis(stated)
-        settings = row_settings(basis, data)
-        folder = self.out / self.paper / f"{arch or name}.{settings}.seed{seed}"
-        threads = recipe.get("threads", 1)
-        run = RowRun(recipe, arch, seed, data, folder, threads, name, self.launch, stated=basis, narrow=self.smoke)
-        run.trees = self._trees() if recipe.get("probing") else None
-        run.leader = self.leader
+    def _run(self, row: Row, seed: int) -> Run:
+        recipe, out = self.here(row), self.choice.out
+        data = prepared(recipe, out)
+        settings = settings_hash(row.stated, data.fingerprint_for(recipe))
+        return Run(
+            recipe=recipe,
+            arch=recipe.architecture,
+            seed=seed,
+            data=data,
+            folder=out / f"{recipe.architecture or row.name}.{settings}.seed{seed}",
+            settings=settings,
+            launch=self.choice.launch,
+            trees=self.trees(recipe),
+            leader=self.leader,
+            narrow=self.choice.scale == "smoke",
+            keep_checkpoints=self.choice.keep_checkpoints,
+        )
+
+    def trees(self, recipe: Recipe) -> Path | None:
+        """Return the folder with the trees of probing: the mini treebank, the user's, or the recipe's."""
+        if not recipe.probing:
+            return None
+        if self.choice.scale == "smoke":
+            return self.choice.out / "mini" / "probing"
+        given = os.environ.get(TREES_VARIABLE) or (str(ROOT / recipe.trees) if recipe.trees else "")
+        return Path(given).resolve() if given else None
+
+    def baseline_row(self, row: Row) -> Row | None:
+        """Return the row that a row is tested against, measured as the row is. Raises RecipeError."""
+        found = row.table.baseline(row.name)
+        if found is None:
+            return None
+        table, name = found
+        recipe = recipe_at(table, name, self.choice.scale)
+        if type(measure_of(recipe)) is not type(measure_of(row.stated)):
+            recipe = recipe.with_metric(row.stated.metric)
+        return Row(table, name, recipe)
+
+    def baseline_run(self, row: Row, seed: int) -> Run | None:
+        """Return the run of a row's baseline with the same seed, of this table or another."""
+        baseline = self.baseline_row(row)
+        if baseline is None:
+            return None
+        run = self._run(baseline, seed)
+        run.rows.append(baseline.key)
         return run
-
-    def _trees(self) -> Path | None:
-        if self.smoke:
-            return self.out / "mini" / "probing"
-        return Path(os.environ[TREES_VARIABLE]).resolve() if os.environ.get(TREES_VARIABLE) else None
-
-    def baseline_run(self, row: str, run: RowRun) -> RowRun | None:
-        """The run of a row's baseline with the same seed, of this table or another."""
-        name = self.rows[row].get("baseline")
-        return self._run(name, baseline_recipe(self.rows[row]), run.seed) if name else None
 
     # --- what is there, what is to be done
 
-    def lines(self, row: str, run: RowRun) -> Lines:
-        """The lines of the results that a row has with a run's seed and settings, scored as it would be now."""
-        scoring = self._scoring(row, run)
-        return [line for line in self.table.rows() if _same(line, row, run) and line["scoring"] == scoring]
+    def lines(self, row: Row, run: Run) -> list[Line]:
+        """Return the lines of the results that a row has with a run's seed and settings, scored as it would be now."""
+        scoring = self.scoring(row, run)
+        return [line for line in self.results(row).lines() if self.is_of(line, row, run) and line["scoring"] == scoring]
 
-    def _scoring(self, row: str, run: RowRun) -> str:
-        return scoring_of(self.rows[row], self.baseline_run(row, run))
+    def is_of(self, line: Mapping[str, str], row: Row, run: Run) -> bool:
+        """Return whether a line of the results is of this row, seed and settings."""
+        of = (line["scale"], line["row"], line["seed"], line["settings"])
+        return of == (self.choice.scale, row.name, str(run.seed), run.settings)
 
-    def to_do(self) -> list[RowRun]:
-        """The runs without lines, and where all rows are wanted the baselines of other tables, first."""
-        missing = [run for run in self.runs if not all(self.lines(row, run) for row in run.rows)]
-        further: dict[Path, RowRun] = {}
-        for row, other in self._absent_baselines() if self.with_baselines else []:
-            other.rows = [self.rows[row].get("baseline")]
+    def scoring(self, row: Row, run: Run) -> str:
+        """Return eight hex digits that change with how a row is scored, and against what.
+
+        Where they are others by now, the row is scored again, not trained.
+        """
+        baseline = self.baseline_run(row, run.seed)
+        data = row.stated.corpus
+        facts: list[Any] = [run.arch, baseline and baseline.folder.name, type(run.measure).__name__]
+        facts += [sorted(set(row.stated.paper) & set(OF_TRAINING))]
+        facts += [data.source, data.target, data.lowercase, data.bpe, dict(data.tests)]
+        return hashlib.sha256(repr(facts).encode()).hexdigest()[:8]
+
+    def adopt(self) -> int:
+        """Take over lines of other rows and tables that are of the same training and scoring; return of how many runs.
+
+        A training that several rows, tables or papers share is done once, also where its folder is gone.
+        """
+        count = 0
+        known: dict[tuple[str, ...], list[Line]] = {}
+        for path in sorted(self.choice.results.glob("*/*.csv")):
+            for line in Results(path).lines():
+                known.setdefault(_identity(line), []).append({**line, "_from": f"{path}:{line['row']}"})
+        for run in self.runs:
+            for row in filter(None, map(self.row, run.rows)):
+                if self.lines(row, run):
+                    continue
+                identity = (self.choice.scale, run.arch, str(run.seed), run.settings, self.scoring(row, run))
+                same = known.get(identity, [])
+                lines = [line for line in same if line["_from"] == same[0]["_from"]]
+                if lines:
+                    own = {"row": row.name, "baseline": _baseline_name(row)}
+                    new = [{name: {**line, **own}[name] for name in COLUMNS} for line in lines]
+                    self.results(row).put(new, instead=functools.partial(self.is_of, row=row, run=run))
+                    count += 1
+        return count
+
+    def to_do(self) -> list[Run]:
+        """Return the runs without lines, and where all rows are wanted the baselines of other tables, first."""
+        missing = [run for run in self.runs if not all(self.lines(row, run) for row in self._rows_of(run))]
+        further: dict[Path, Run] = {}
+        for _, other in self._absent_baselines(missing) if self.choice.with_baselines else []:
             further.setdefault(other.folder, other)
         return [*further.values(), *missing]
 
-    def _absent_baselines(self) -> Iterator[tuple[str, RowRun]]:
-        """(row, run of its baseline) where that is of another table, or not among the chosen rows, and not finished."""
-        own = {run.folder for run in self.runs}
-        for run in self.runs:
-            for row in run.rows:
-                other = self.baseline_run(row, run) if run.row_measure.compares else None
+    def _rows_of(self, run: Run) -> list[Row]:
+        return list(filter(None, map(self.row, run.rows)))
+
+    def _absent_baselines(self, runs: list[Run]) -> Iterator[tuple[Row, Run]]:
+        """Yield (row, run of its baseline) where that is none of these runs, and not finished."""
+        own = {run.folder for run in runs}
+        for run in runs:
+            for row in self._rows_of(run):
+                other = self.baseline_run(row, run.seed) if run.measure.compares else None
                 if other is not None and other.folder not in own and not other.done():
                     yield row, other
 
     def notes(self) -> list[str]:
-        """What a user may want to know before it begins."""
-        if self.with_baselines:
+        """Return what a user may want to know before it begins."""
+        if self.choice.with_baselines:
             return []
-        absent = {self.rows[row].get("baseline") for row, _ in self._absent_baselines()}
+        absent = {other.name for _, other in self._absent_baselines(self.runs)}
         return [f"{name} is not trained: its difference is added when it is" for name in sorted(absent)]
 
     # --- what is finished
 
-    def record(self, run: RowRun) -> str:
-        """Scores a finished run, and those that waited for it as their baseline. Returns a line for reading."""
-        for row in run.rows:
-            if row in self.rows:
-                self._append(row, run)
+    def record(self, run: Run) -> str:
+        """Score a finished run, and those that waited for it as their baseline. Return a line for reading."""
+        for row in self._rows_of(run):
+            self._append(row, run)
         for other in self.runs:
-            for row in other.rows:
-                waits = self.rows[row].get("baseline") in run.rows and other.seed == run.seed and other is not run
-                if waits and other.done():
+            for row in self._rows_of(other) if other is not run and other.seed == run.seed and other.done() else []:
+                baseline = self.baseline_row(row)
+                if baseline is not None and baseline.key in run.rows:
                     self._append(row, other)
-        return f"{', '.join(run.rows)} (seed {run.seed}): {self._headline(run)}"
+        return f"{run.label}: {self.headline(run)}"
 
     def record_all(self) -> None:
-        """The lines of what was trained and decoded before, and differences to baselines that are there by now."""
+        """Score what was trained and decoded before, with differences to baselines that are there by now."""
         for run in self.runs:
-            for row in run.rows if run.done() else []:
+            for row in self._rows_of(run) if run.done() else []:
                 self._append(row, run)
 
-    def _append(self, row: str, run: RowRun) -> None:
-        baseline = self.baseline_run(row, run)
-        if baseline is not None and not (baseline.done() and run.row_measure.compares):
+    def _append(self, row: Row, run: Run) -> None:
+        baseline = self.baseline_run(row, run.seed)
+        if baseline is not None and not (baseline.done() and run.measure.compares):
             baseline = None
-        lines = self.lines(row, run)
-        if lines and (baseline is None or any(line["difference"] for line in lines)):
+        lines, code = self.lines(row, run), run.commit()
+        of_this_run = not code or any(line["commit"] == code for line in lines)
+        if lines and of_this_run and (baseline is None or any(line["difference"] for line in lines)):
             return
         try:
-            new = lines_of(row, self.basis(self.rows[row]), run, self._scoring(row, run), baseline)
-            self.table.put(new, instead=lambda line: _same(line, row, run))
+            self.results(row).put(self._new_lines(row, run, baseline), instead=lambda line: self.is_of(line, row, run))
         except ScoreError as error:
-            self.failures[f"{row} (seed {run.seed})"] = str(error)
+            self.failures[f"{row.name} (seed {run.seed})"] = str(error)
 
-    def _headline(self, run: RowRun) -> str:
-        row = next((row for row in run.rows if row in self.rows), None)
-        if row is None:
+    def _new_lines(self, row: Row, run: Run, baseline: Run | None) -> list[Line]:
+        """Return the lines of the results for a finished run, one a metric. Raises ScoreError."""
+        facts: dict[str, Any] = run.facts()
+        trained = ("updates", "parameters", "words_per_second", "steps_per_second", "train_minutes")
+        same: dict[str, Any] = {
+            "scale": self.choice.scale,
+            "row": row.name,
+            "architecture": run.arch,
+            "baseline": _baseline_name(row),
+            "seed": run.seed,
+            **{key: facts.get(key) for key in trained},
+            "averaged": " ".join(f"{which} {count}" for which, count in row.stated.average.items()),
+            # Of the training; what is only measured has this machine.
+            **(facts.get("machine") or run.machine()),
+            "settings": run.settings,
+            "scoring": self.scoring(row, run),
+            "commit": run.commit() or commit(),
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        }
+        lines = []
+        for m in run.measurements(baseline, row.stated.paper):
+            own: dict[str, Any] = {"metric": m.metric, "signature": m.signature, "p_value": _number(m.p_value, 4)}
+            own |= {name: _number(getattr(m, name)) for name in ("score", "low", "high", "difference")}
+            found = {**same, **own}
+            lines.append({name: "" if found.get(name) is None else str(found[name]) for name in COLUMNS})
+        return lines
+
+    def headline(self, run: Run) -> str:
+        """Return the number of a run that is compared, for reading."""
+        rows = self._rows_of(run)
+        if not rows:
             return "trained and decoded, as a baseline"
-        found = {line["metric"]: line["score"] for line in self.lines(row, run)}
-        metric = self.rows[row].get("metric")
+        found = {line["metric"]: line["score"] for line in self.lines(rows[0], run)}
+        metric = rows[0].stated.metric
         shown = {metric: found[metric]} if metric in found else dict(list(found.items())[:3])
         return ", ".join(f"{name} {score}" for name, score in shown.items()) or "not scored"
 
-    def failed(self, run: RowRun, error: Exception) -> None:
-        """Keeps what went wrong for the end."""
-        for row in run.rows:
-            self.failures[f"{row} (seed {run.seed})"] = str(error)
-
-    def report(self, progress: Progress) -> int:
-        """Says how it ended; returns the exit status."""
-        progress.say(f"finished in {clock(progress.elapsed())}")
-        for run in self.runs:
-            for row in run.rows:
-                if f"{row} (seed {run.seed})" not in self.failures:
-                    print(f"{row} (seed {run.seed}): {self._headline(run)}")
-        for row, error in self.failures.items():
-            print(f"table: failed: {row}: {error}", file=sys.stderr)
-        return 1 if self.failures else 0
+    def failed(self, run: Run, error: Exception) -> None:
+        """Keep what went wrong for the end."""
+        for key in run.rows:
+            self.failures[f"{key.rpartition('/')[2]} (seed {run.seed})"] = str(error)
 
 
-def _same(line: Mapping[str, str], row: str, run: RowRun) -> bool:
-    """Whether a line of the results is of this row, seed and settings."""
-    return (line["row"], line["seed"], line["settings"]) == (row, str(run.seed), run.settings)
+def _identity(line: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(line[name] for name in ("scale", "architecture", "seed", "settings", "scoring"))
 
 
-def baseline_recipe(stated: Recipe) -> Recipe:
-    """The recipe of a row's baseline."""
-    recipe = load_recipe(stated.path.with_name(f"{stated.get('baseline')}.yaml"))
-    check_row(recipe.name, recipe)
-    # Measured as the row is: the baseline of a row of another table may be known there for another number.
-    return recipe if type(row_measure(recipe)) is type(row_measure(stated)) else _measured_as(recipe, stated)
+def _baseline_name(row: Row) -> str:
+    """Return the name of a row's baseline, TABLE/ROW where it is of another table; empty without one."""
+    found = row.table.baseline(row.name)
+    if found is None:
+        return ""
+    return found[1] if found[0] is row.table else f"{found[0].name}/{found[1]}"
 
 
-def _measured_as(recipe: Recipe, stated: Recipe) -> Recipe:
-    return replace(recipe, meta={**recipe.meta, "metric": stated.get("metric")})
+def _number(value: float | None, digits: int = 2) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
 
 
-def make_plan(
-    paper: str,
-    rows: dict[str, Recipe],
-    seeds: list[int] | None,
-    launch: Launch,
-    out: Path,
-    table: Table,
-    local: list[str],
-    smoke: bool,
-    with_baselines: bool,
-) -> Plan:
-    """The plan, and every flag of every row checked before anything starts. Raises RecipeError."""
-    plan = Plan(paper, rows, seeds, launch, out, table, smoke, with_baselines, [])
-    given = _folders(local, rows)
+def make_plan(rows: list[Row], choice: Choice) -> Plan:
+    """Return the plan, with every flag of every row checked before anything starts. Raises RecipeError."""
+    plan = Plan(rows, choice)
     corpora: dict[str, Corpus] = {}
-    for stated in rows.values():
-        recipe = plan.here(stated)
-        data = row_data(recipe, out)
-        name, key = recipe.get("data")["name"], _preparation(recipe)
-        if key in corpora:
-            continue
-        mini = out / "mini" / name if smoke else None
-        corpora[key] = Corpus(recipe, data, None if smoke else local_folder(recipe, given.get(name)), mini)
+    for row in rows:
+        recipe = plan.here(row)
+        data, key = recipe.corpus, preparation_of(recipe)
+        if key not in corpora:
+            mini = choice.out / "mini" / data.name if choice.scale == "smoke" else None
+            local = None if mini else local_folder(data, choice.local.get(data.name))
+            corpora[key] = Corpus(recipe, prepared(recipe, choice.out), local, mini)
     # Trees are added to data that are there.
-    plan.corpora = sorted(corpora.values(), key=lambda corpus: "--trees" in corpus.commands()[-1])
+    plan.corpora = sorted(corpora.values(), key=lambda corpus: "--trees" in corpus.recipe.corpus.options)
     plan.make_runs()
     for run in plan.runs:
         for step in run.steps():
@@ -269,15 +339,14 @@ def make_plan(
     return plan
 
 
-def _preparation(recipe: Recipe) -> str:
-    """What tells preparations apart: of one folder there may be one without trees, and one that adds them."""
-    spec = recipe.get("data")
-    return repr((spec["prepare"], spec.get("options", [])))
+def preparation_of(recipe: Recipe) -> str:
+    """Return what tells preparations apart: of one folder there may be one without trees, and one that adds them."""
+    return repr((recipe.corpus.prepare, recipe.corpus.options))
 
 
-def _folders(local: list[str], rows: dict[str, Recipe]) -> dict[str, str]:
-    """Corpus → the folder given for it."""
-    names = list(dict.fromkeys(recipe.get("data")["name"] for recipe in rows.values()))
+def folders(local: list[str], rows: list[Row]) -> dict[str, str]:
+    """Return corpus → the folder given for it by --local [NAME=]DIR. Raises RecipeError."""
+    names = list(dict.fromkeys(row.stated.corpus.name for row in rows))
     found = {}
     for value in local:
         name, equals, folder = value.partition("=")
@@ -291,43 +360,3 @@ def _folders(local: list[str], rows: dict[str, Recipe]) -> dict[str, str]:
             raise RecipeError(f"--local {value}: these rows have no corpus {name}: there are {', '.join(names)}")
         found[name] = folder
     return found
-
-
-def prepare_all(plan: Plan, progress: Progress) -> None:
-    """Prepares the corpora; rows whose corpus cannot be prepared have failed."""
-    no_trees = f"no trees to probe with: set ${TREES_VARIABLE} to a folder with {{train,valid,test}}.mrg"
-    for name, stated in plan.rows.items():
-        if stated.get("probing") and not plan.smoke and not os.environ.get(TREES_VARIABLE):
-            plan.failures[name] = no_trees
-    minutes = sum(recipe.get("expect_minutes", 10) for recipe in map(plan.here, plan.rows.values()))
-    for corpus in plan.corpora:
-        try:
-            corpus.prepare(progress, 60.0 * minutes)
-        except (JobFailed, RecipeError) as error:
-            for name, stated in plan.rows.items():
-                if _preparation(plan.here(stated)) == _preparation(corpus.recipe):
-                    plan.failures[name] = str(error)
-            progress.say(f"data {corpus.name}: {error}")
-    _mini_trees(plan)
-
-
-def _mini_trees(plan: Plan) -> None:
-    """The trees that a smoke run of probing takes."""
-    wants = any(recipe.get("probing") for recipe in plan.rows.values())
-    folder = plan.out / "mini" / "probing"
-    if plan.smoke and wants and not folder.is_dir():
-        job = Job(mini_corpus_argv("probing", folder), folder.with_suffix(".log"), threads=1)
-        while not job.finished():
-            time.sleep(0.1)
-
-
-def start_anew(runs: list[RowRun], progress: Progress) -> None:
-    """Puts aside what unfinished runs have trained so far. Raises Busy where one is being trained."""
-    for run in runs:
-        if run.folder.is_dir() and not run.done():
-            number = 1
-            while (aside := run.folder.with_name(f"{run.folder.name}.aside{number}")).exists():
-                number += 1
-            with lock(run.folder):
-                shutil.move(run.folder, aside)
-            progress.say(f"{', '.join(run.rows)}: begins anew; the old training is in {aside}")

@@ -1,13 +1,15 @@
 """Trains, decodes and scores the rows of one table of a paper.
 
-    scripts/<paper>/<table>.sh [--rows a,b] [--seeds 1,2] [--gpus N] [--smoke] [--dry-run] [--resume | --no-resume] …
+    scripts/<paper>/<table>.sh [--scale smoke|small|full] [--rows a,b] [--seeds 1,2] [--gpus N] [--dry-run] …
+    python scripts/table.py PAPER TABLE …
 
-Each row is a file configs/<paper>/<table>_<row>.yaml; its numbers go to results/<paper>/<table>.csv as soon as they are
+A table is a file, configs/<paper>/<table>.yaml. Its numbers go to results/<paper>/<table>.csv as soon as they are
 there. What is finished is skipped, and a training that was stopped continues. A row that fails does not stop the
-others; it is reported at the end, and the exit status is 1. The effective batch is the paper's on any number of GPUs.
-On several machines with a common file system, start the same command on each, with --nodes, --node-rank and
---rendezvous (scripts/slurm.sbatch does). --smoke runs the same pipeline for a few updates of narrow models on mini
-corpora, on the CPU, apart from the results.
+others; it is reported at the end, and the exit status is 1.
+
+full: the paper's data, models and batch, on any number of GPUs. On several machines with a common file system, start
+the same command on each, with --nodes, --node-rank and --rendezvous (scripts/slurm.sbatch does). small: real data and
+small models on two CPU cores. smoke: a few updates of narrow models on mini corpora, on the CPU, apart from results.
 """
 
 from __future__ import annotations
@@ -15,80 +17,113 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from experiments.engine.plan import Plan, make_plan, prepare_all, start_anew
-from experiments.engine.rows import COLUMNS, KEY, load_rows
-from experiments.measure.command import ScoreError
-from experiments.recipes.recipe import ROOT, RecipeError
-from experiments.report.results import Table
+from experiments.engine.carry_out import carry_out, show_commands
+from experiments.engine.follow import follow
+from experiments.engine.plan import Choice, Row, folders, make_plan
+from experiments.measure.generated import ScoreError
+from experiments.recipes.nodes import RecipeError, nearest
+from experiments.recipes.recipe import ROOT, Recipe
+from experiments.recipes.scales import recipe_at
+from experiments.recipes.tables import SCALES, Table, find_table
+from experiments.runs.environment import cores
 from experiments.runs.launch import PRECISIONS, Launch, best_precision
-from experiments.runs.machines import follow
 from experiments.runs.processes import Busy, JobFailed, stop_all, stop_on_signals
 from experiments.runs.progress import Progress
-from experiments.runs.schedule import run_all
-
-PAPERS = ("man", "diffwin", "csan", "mma", "mgsa")
 
 
-def parse_args() -> argparse.Namespace:
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="table", description="Trains, decodes and scores the rows of a paper's table")
-    parser.add_argument("paper", choices=PAPERS, metavar="PAPER", help=", ".join(PAPERS))
+    parser.add_argument("paper", metavar="PAPER", help="man, diffwin, csan, mma, mgsa; a folder of configs/")
     parser.add_argument("table", help="table1, fig2, …")
+    parser.add_argument("--scale", choices=SCALES, help="default: full, or the only one that the table has")
+    parser.add_argument("--smoke", dest="scale", action="store_const", const="smoke", help="--scale smoke")
     parser.add_argument("--rows", help="comma-separated; default: all, and the baselines that they need")
-    parser.add_argument("--seeds", help="comma-separated; default: the recipes' (1)")
+    parser.add_argument("--seeds", help="comma-separated; default: the recipes'")
     parser.add_argument(
         "--gpus", type=int, help="of one training, on this machine (default: all); on a CPU processes (1)"
     )
-    parser.add_argument("--jobs", type=int, default=1, help="trainings side by side, each on --gpus GPUs (default: 1)")
+    parser.add_argument(
+        "--jobs", type=int, help="trainings side by side (default: 1; small: as many as there are cores)"
+    )
     parser.add_argument("--max-tokens", type=int, metavar="N", help="most tokens that a GPU holds, where it is smaller")
     parser.add_argument("--precision", choices=("auto", *PRECISIONS), default="auto", help="default: by the GPU")
     parser.add_argument("--nodes", type=int, default=1, help="machines of one training (default: 1)")
     parser.add_argument("--node-rank", type=int, help="number of this machine, from 0 (default: $SLURM_NODEID, or 0)")
     parser.add_argument("--rendezvous", default="", metavar="HOST:PORT", help="of machine 0, with --nodes")
     parser.add_argument("--local", action="append", default=[], metavar="[NAME=]DIR", help="folder with a corpus")
-    parser.add_argument("--out", type=Path, help="data, models and logs (default: runs/tables; --smoke: runs/smoke)")
-    parser.add_argument("--results", type=Path, help="folder of the CSVs (default: results; --smoke: under --out)")
-    parser.add_argument("--smoke", action="store_true", help="a few updates of narrow models on mini corpora, CPU")
+    parser.add_argument("--out", type=Path, help="data, models and logs (default: runs/<scale>)")
+    parser.add_argument("--results", type=Path, help="folder of the CSVs (default: results; smoke: under --out)")
     parser.add_argument("--cpu", action="store_true", help="train on the CPU")
     parser.add_argument("--dry-run", action="store_true", help="print the commands only")
     help_resume = "continue trainings that were stopped (default); --no-resume: train them anew, the old is kept aside"
     parser.add_argument("--resume", action=argparse.BooleanOptionalAction, default=True, help=help_resume)
-    args = parser.parse_args()
+    parser.add_argument(
+        "--keep-checkpoints", action="store_true", help="keep the checkpoints of which an average has been made"
+    )
+    args = parser.parse_args(argv)
     if args.node_rank is None:
         args.node_rank = int(os.environ.get("SLURM_NODEID", "0")) if args.nodes > 1 else 0
     return args
 
 
-def launches(args: argparse.Namespace) -> list[Launch]:
-    """One for each training that may run side by side. Raises RecipeError where the machine cannot."""
+def launches(args: argparse.Namespace, recipes: list[Recipe]) -> list[Launch]:
+    """Return one launch for each training that may run side by side. Raises RecipeError where the machine cannot."""
     for name, least in (("gpus", 1), ("jobs", 1), ("nodes", 1), ("node_rank", 0), ("max_tokens", 1)):
         value = getattr(args, name)
         if value is not None and value < least:
             raise RecipeError(f"--{name.replace('_', '-')} {value}: at least {least}")
-    if args.nodes > 1 and (args.node_rank >= args.nodes or ":" not in args.rendezvous or args.jobs > 1):
+    if args.nodes > 1 and (args.node_rank >= args.nodes or ":" not in args.rendezvous or (args.jobs or 1) > 1):
         raise RecipeError("--nodes needs --rendezvous HOST:PORT, a --node-rank below it, and --jobs 1")
-    same = {"nodes": args.nodes, "node_rank": args.node_rank, "rendezvous": args.rendezvous}
-    same["max_tokens"] = args.max_tokens
-    if args.smoke or args.cpu:
-        return [Launch(gpus=args.gpus or 1, cpu=True, **same)] * args.jobs
+    on_cpu = args.scale == "smoke" or args.cpu or all(recipe.hardware == "cpu" for recipe in recipes)
+
+    def launch(gpus: int, precision: str = "fp32", devices: tuple[str, ...] | None = None) -> Launch:
+        return Launch(
+            gpus=gpus,
+            nodes=args.nodes,
+            node_rank=args.node_rank,
+            rendezvous=args.rendezvous,
+            precision=precision,
+            cpu=on_cpu,
+            devices=devices,
+            max_tokens=args.max_tokens,
+        )
+
+    if on_cpu:
+        return [launch(args.gpus or 1)] * _cpu_jobs(args, recipes)
     visible, capabilities = visible_gpus()
     if not visible and not args.dry_run:
-        raise RecipeError("no GPU is visible: --smoke tries the pipeline on a CPU, --cpu trains on one, slowly")
-    gpus = args.gpus or max(1, len(visible) // args.jobs)
-    if visible and gpus * args.jobs > len(visible):
-        raise RecipeError(f"--gpus {gpus} --jobs {args.jobs}: only {len(visible)} GPUs are visible")
+        raise RecipeError("no GPU is visible: --scale smoke tries the pipeline on a CPU, --cpu trains on one, slowly")
+    shared = max(recipe.jobs for recipe in recipes)  # trainings that one GPU holds
+    jobs = args.jobs or shared
+    gpus = args.gpus or (1 if shared > 1 else max(1, len(visible) // jobs))
+    if visible and gpus * jobs > len(visible) * shared:
+        raise RecipeError(f"--gpus {gpus} --jobs {jobs}: only {len(visible)} GPUs are visible")
     # The papers' GPUs are V100 and P40: where a dry run sees none, it shows what a V100 would be given.
     auto = best_precision(capabilities) if visible else "fp16"
     precision = auto if args.precision == "auto" else args.precision
-    lanes = [tuple(visible[lane * gpus : (lane + 1) * gpus]) or None for lane in range(args.jobs)]
-    return [Launch(gpus=gpus, precision=precision, devices=lane, **same) for lane in lanes]
+    lanes = [
+        [visible[(lane * gpus + n) % len(visible)] for n in range(gpus)] if visible else [] for lane in range(jobs)
+    ]
+    return [launch(gpus, precision, tuple(lane) or None) for lane in lanes]
+
+
+def _cpu_jobs(args: argparse.Namespace, recipes: list[Recipe]) -> int:
+    """Return how many trainings go side by side on a CPU. Raises RecipeError for more than it has cores for."""
+    if args.scale != "small":
+        return args.jobs or 1
+    threads = max(recipe.threads for recipe in recipes)
+    most = max(1, cores() // threads)
+    if args.jobs is not None and args.jobs > most:
+        raise RecipeError(f"--jobs {args.jobs}: with {threads} thread(s) a run, {cores()} cores carry at most {most}")
+    return args.jobs or most
 
 
 def visible_gpus() -> tuple[list[str], list[tuple[int, int]]]:
-    """Names, as CUDA_VISIBLE_DEVICES has them, and compute capabilities of the GPUs that this process may use."""
+    """Return the names, as CUDA_VISIBLE_DEVICES has them, and the compute capabilities of the GPUs that may be used."""
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -98,31 +133,50 @@ def visible_gpus() -> tuple[list[str], list[tuple[int, int]]]:
     ]
 
 
-def show_commands(plan: Plan) -> None:
-    """What a run without --dry-run would start."""
-    for corpus in plan.corpora:
-        print(f"# data: {corpus.name}")
-        for argv in corpus.commands():
-            print(shlex.join(argv))
-    for run in plan.to_do():
-        print(f"# {', '.join(run.rows)} (seed {run.seed}): {run.plan().split(': ', 1)[1]}")
-        for step in run.steps():
-            before = [f"{name}={shlex.quote(value)}" for name, value in run.environment(step).items()]
-            print(" ".join([*before, shlex.join(run.argv(step))]))
-        print(f"# scored into {plan.table.path}")
+def rows_of(table: Table, scale: str, chosen: str | None) -> list[Row]:
+    """Return the rows of a table at a scale, or the comma-separated ones, baselines first. Raises RecipeError."""
+    known = table.rows(scale)
+    if not known:
+        there = [each for each in SCALES if table.rows(each)]
+        raise RecipeError(f"{table.path}: has no rows at the scale {scale}, only at {', '.join(there)}")
+    names = chosen.split(",") if chosen else known
+    for name in names:
+        if name not in known:
+            raise RecipeError(f"--rows {name}: {table.paper} {table.name} has {', '.join(known)}{nearest(name, known)}")
+    return [Row(table, name, recipe_at(table, name, scale)) for name in known if name in names]
+
+
+def seeds_of(given: str | None) -> tuple[int, ...]:
+    """Return the seeds of --seeds; none without it. Raises RecipeError."""
+    try:
+        seeds = tuple(int(seed) for seed in given.split(",")) if given else ()
+    except ValueError:
+        raise RecipeError(f"--seeds {given}: seeds are whole numbers, separated by commas") from None
+    if len(set(seeds)) < len(seeds):
+        raise RecipeError(f"--seeds {given}: a seed is given twice")
+    return seeds
 
 
 def run_table(args: argparse.Namespace) -> int:
-    chosen = args.rows.split(",") if args.rows else None
-    rows = load_rows(args.paper, args.table, chosen)
-    lanes = launches(args)
-    out = (args.out or ROOT / "runs" / ("smoke" if args.smoke else "tables")).resolve()
-    results = (args.results or (out / "results" if args.smoke else ROOT / "results")).resolve()
-    table = Table(results / args.paper / f"{args.table}.csv", COLUMNS, KEY)
-    seeds = _seeds(args.seeds)
-    plan = make_plan(args.paper, rows, seeds, lanes[0], out, table, args.local, args.smoke, with_baselines=not chosen)
+    table = find_table(args.paper, args.table)
+    there = [scale for scale in SCALES if table.rows(scale)]
+    args.scale = args.scale or ("full" if "full" in there else there[-1])
+    rows = rows_of(table, args.scale, args.rows)
+    lanes = launches(args, [row.stated for row in rows])
+    out = (args.out or ROOT / "runs" / args.scale).resolve()
+    results = (args.results or (out / "results" if args.scale == "smoke" else ROOT / "results")).resolve()
+    choice = Choice(
+        scale=args.scale,
+        launch=lanes[0],
+        out=out,
+        results=results,
+        seeds=seeds_of(args.seeds),
+        local=folders(args.local, rows),
+        with_baselines=not args.rows,
+        keep_checkpoints=args.keep_checkpoints,
+    )
+    plan = make_plan(rows, choice)
     if args.dry_run:
-        plan.make_runs()
         show_commands(plan)
         return 0
     progress = Progress()
@@ -135,52 +189,25 @@ def run_table(args: argparse.Namespace) -> int:
         plan.leader.end()
 
 
-def carry_out(plan: Plan, lanes: list[Launch], resume: bool, progress: Progress) -> int:
-    """Prepares, trains, measures and scores; returns the exit status."""
-    prepare_all(plan, progress)
-    plan.make_runs()
-    if not resume:
-        start_anew(plan.to_do(), progress)
-    to_do = plan.to_do()
-    progress.say(f"{len(to_do)} of {len(plan.runs)} runs to do; numbers go to {plan.table.path}")
-    for note in [*plan.notes(), *(run.plan() for run in to_do)]:
-        progress.say(note)
-    run_all(
-        to_do,
-        len(lanes),
-        progress,
-        finished=lambda run: progress.say(plan.record(run)),
-        failed=plan.failed,
-        started=lambda run, lane: setattr(run, "launch", lanes[lane]),
-    )
-    plan.record_all()
-    return plan.report(progress)
-
-
-def _seeds(given: str | None) -> list[int] | None:
-    try:
-        seeds = [int(seed) for seed in given.split(",")] if given else None
-    except ValueError:
-        raise RecipeError(f"--seeds {given}: seeds are whole numbers, separated by commas") from None
-    if seeds and len(set(seeds)) < len(seeds):
-        raise RecipeError(f"--seeds {given}: a seed is given twice")
-    return seeds
-
-
-def main() -> int:
-    args = parse_args()
+def as_status(name: str, work: Callable[[], int]) -> int:
+    """Run a command of the engine; return its exit status, with one line on stderr for what the user can mend."""
     logging.disable(logging.INFO)  # of fairseq, in this process
     stop_on_signals()
     try:
-        return run_table(args)
+        return work()
     except (RecipeError, Busy, ScoreError) as error:
-        print(f"table: error: {error}", file=sys.stderr)
+        print(f"{name}: error: {error}", file=sys.stderr)
         return 2
     except (JobFailed, OSError) as error:
-        print(f"table: error: {error}", file=sys.stderr)
+        print(f"{name}: error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\ntable: stopped; the same command continues from the last checkpoints", file=sys.stderr)
+        print(f"\n{name}: stopped; the same command continues from the last checkpoints", file=sys.stderr)
         return 130
     finally:
         stop_all()
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parse_args(argv)
+    return as_status("table", lambda: run_table(args))

@@ -1,43 +1,75 @@
-"""How a trained model is measured, by fairseq's task: the command, what it leaves, and the columns of the score.
+"""How a finished training is measured: the command, the file that it leaves, and the numbers that follow from it.
 
-A measure knows: `task`, and whether that reads phrases of the source (`reads_phrases`); `section`, that of a recipe
-with the flags of its command (None: it takes none); `columns` of a results file; `headline`, the column that is
-compared, and its `title` for reading. A run's step that measures is called `step`, and `stamp` when it is done.
+The measure of a recipe follows from its ``metric``, or from fairseq's task. A measure has ``step``, the name of the
+step of a run that measures, and ``stamp``, the name of the file that says it is done; ``section``, that of a recipe
+with the flags of its command (None: it takes none); ``data_keys``, what it needs to know of the data; and ``compares``,
+whether there is a difference to a baseline.
 """
 
 from __future__ import annotations
 
+import csv
 import json
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
-from experiments.measure.command import score_output
+from experiments.data.prepared import Prepared
+from experiments.measure import scoring
+from experiments.measure.generated import ScoreError
 from experiments.measure.predictions import accuracy, perplexity, read_perplexity
-from experiments.recipes.recipe import SECTIONS, USER_DIR, Recipe, RecipeError
+from experiments.measure.scoring import Measurement
+from experiments.recipes.recipe import ROOT, SECTIONS, USER_DIR, Recipe, RecipeError
 from experiments.runs.checkpoints import last_validation
 
-if TYPE_CHECKING:
-    from experiments.runs.run import Run
+PROBE = ROOT / "scripts" / "probe.py"
+ROUGE = ("rouge1", "rouge2", "rougeL", "rouge_avg")
+BLEU = ("tokenised_bleu", "compound_bleu", "sacrebleu", "multi_bleu", "bleu_by_length")
+
+
+class Measured(Protocol):
+    """What a measure knows of a run."""
+
+    recipe: Recipe
+    arch: str
+    seed: int
+    data: Prepared
+    folder: Path
+    trees: Path | None
+    narrow: bool
+
+    @property
+    def model(self) -> Path:
+        """The checkpoint that is measured."""
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the run uses no GPU."""
+
+    def flags(self, section: str) -> tuple[str, ...]:
+        """Return the recipe's flags of a section as argv."""
+
+    def encoder_flags(self) -> list[str]:
+        """Return the flags that an encoder of its own takes, in probing from scratch."""
 
 
 class Translation:
-    """BLEU of fairseq-generate's output."""
+    """BLEU of fairseq-generate's output in all ways that apply to the test sets; their mean where there are several."""
 
-    task = "translation"
     step, stamp = "generate", "generated"
     section: str | None = "generate"
-    data_keys = ("source", "target")
-    columns = ("bleu", "signature", "tokenised_bleu", "difference", "p_value")
-    headline, title = "bleu", "BLEU"
-    output = "generate-test.txt"
-    reads_phrases = False
+    data_keys: tuple[str, ...] = ("source", "target")
+    compares = True
+    by_length = False
 
-    def train_flags(self, run: Run) -> list[str]:
-        """What training needs beside the recipe's flags."""
+    def train_flags(self, run: Measured) -> list[str]:
+        """Return what training needs beside the recipe's flags."""
         return ["--source-lang", run.data.source, "--target-lang", run.data.target]
 
-    def argv(self, run: Run, folder: Path, subset: str = "test") -> list[str]:
-        """The command without the interpreter. It writes into `folder`, or what collect() needs into its log."""
+    def argv(self, run: Measured, folder: Path, subset: str) -> list[str]:
+        """Return the command without the interpreter. It writes into ``folder``, or into its log for collect()."""
         return [
             "-m", "fairseq_cli.generate", str(run.data.bin),
             "--user-dir", str(USER_DIR), "--path", str(run.model),
@@ -46,130 +78,242 @@ class Translation:
             *run.flags("generate"),
         ]  # fmt: skip
 
-    def collect(self, folder: Path, log: Path, subset: str = "test") -> Path:
-        """The file that is kept."""
-        return folder / f"generate-{subset}.txt"
+    def output(self, subset: str = "test") -> str:
+        """Return the name of the file that is kept."""
+        return f"generate-{subset}.txt"
 
-    def score(self, run: Run, baseline: Run | None) -> dict[str, str]:
-        """The columns; those that compare are empty for the baseline itself. Raises ScoreError."""
-        report = score_output(run.output, run.data.test_set(), baseline and baseline.output)
-        test = report.significance
-        return {
-            "bleu": f"{report.bleu.score:.2f}",
-            "signature": report.bleu.signature,
-            "tokenised_bleu": "" if report.tokenised is None else f"{report.tokenised.score:.2f}",
-            "difference": "" if test is None else f"{test.difference:.2f}",
-            "p_value": "" if test is None else f"{test.p_value:.4f}",
-        }
+    def collect(self, folder: Path, log: Path, subset: str) -> Path:
+        """Return the file that is kept, in ``folder``. Raises ScoreError where it cannot be made."""
+        return folder / self.output(subset)
+
+    def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
+        """Return BLEU of each test set. Raises ScoreError."""
+        tests = run.recipe.corpus.tests
+        found: list[Measurement] = []
+        for name, subset in tests.items():
+            against = None if baseline is None else baseline.folder / self.output(subset)
+            test = run.data.test_set(subset)
+            output = run.folder / self.output(subset)
+            of_set = scoring.translation(output, test, against, by_length=self.by_length)
+            found += of_set if len(tests) == 1 else [replace(m, metric=f"{name}/{m.metric}") for m in of_set]
+        return found if len(tests) == 1 else found + _means(found)
 
 
 class PhraseTranslation(Translation):
-    """The same, with phrases of the source; besides, the accuracy of the phrases' tags on the validation set."""
+    """BLEU of translations whose sources have phrases, and the accuracy of the phrases' tags on the validation set."""
 
-    task = "translation_with_phrases"
-    columns = (*Translation.columns, "tag_accuracy")
-    reads_phrases = True
+    def argv(self, run: Measured, folder: Path, subset: str) -> list[str]:
+        return [*super().argv(run, folder, subset), "--task", "translation_with_phrases"]
 
-    def argv(self, run: Run, folder: Path, subset: str = "test") -> list[str]:
-        return [*super().argv(run, folder, subset), "--task", self.task]
-
-    def score(self, run: Run, baseline: Run | None) -> dict[str, str]:
-        return {**super().score(run, baseline), "tag_accuracy": last_validation(run.folder, "tag_accuracy") or ""}
+    def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
+        found = super().measurements(run, baseline)
+        tags = last_validation(run.folder, "tag_accuracy")
+        return found if tags is None else [*found, Measurement("tag_accuracy", float(tags))]
 
 
-class Classification:
-    """Accuracy by analysis/accuracy.py; against the baseline McNemar's exact test."""
+class ByLength(Translation):
+    """BLEU by the length of the source."""
 
-    task = "sentence_prediction"
-    step, stamp = "generate", "generated"
-    section: str | None = None
-    data_keys: tuple[str, ...] = ()
-    columns = ("accuracy", "low", "high", "sentences", "difference", "p_value")
-    headline = title = "accuracy"
-    reads_phrases = False
-    output = "predictions-test.txt"
+    by_length = True
 
-    def train_flags(self, run: Run) -> list[str]:
+
+def _means(found: list[Measurement]) -> list[Measurement]:
+    """Return average/METRIC, the mean over the test sets, as papers report it; without a test."""
+    by_metric: dict[str, list[Measurement]] = {}
+    for measurement in found:
+        by_metric.setdefault(measurement.metric.split("/", 1)[1], []).append(measurement)
+    means = []
+    for metric, of_sets in by_metric.items():
+        differences = [m.difference for m in of_sets if m.difference is not None]
+        difference = sum(differences) / len(differences) if len(differences) == len(of_sets) else None
+        mean = sum(m.score for m in of_sets) / len(of_sets)
+        means.append(Measurement(f"average/{metric}", mean, of_sets[0].signature, difference))
+    return means
+
+
+class Summarization(Translation):
+    """ROUGE-1, -2, -L and their mean of fairseq-generate's output."""
+
+    def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
+        reference = run.data.folder / "tok" / f"test.{run.data.target}"
+        against = None if baseline is None else baseline.folder / self.output()
+        return scoring.summarization(run.folder / self.output(), reference, run.data.bpe, against)
+
+
+class Lead(Summarization):
+    """ROUGE of the first three sentences of the articles: no model, no training."""
+
+    compares = False
+
+    def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
+        article = run.data.folder / "raw" / f"test.{run.data.source}.sentences"
+        return scoring.lead3(article, run.data.folder / "tok" / f"test.{run.data.target}")
+
+
+class Classification(Translation):
+    """Accuracy by analysis/accuracy.py with its 95 % interval; against the baseline McNemar's exact test."""
+
+    section = None
+    data_keys = ()
+
+    def train_flags(self, run: Measured) -> list[str]:
         return []
 
-    def argv(self, run: Run, folder: Path, subset: str = "test") -> list[str]:
-        cpu = ["--cpu"] if run.recipe.flag("train", "cpu") else []
-        written = ["--path", str(run.model), "--gen-subset", subset, "--predictions", str(folder / self.output)]
+    def output(self, subset: str = "test") -> str:
+        return f"predictions-{subset}.txt"
+
+    def argv(self, run: Measured, folder: Path, subset: str) -> list[str]:
+        written = ["--path", str(run.model), "--gen-subset", subset, "--predictions", str(folder / self.output(subset))]
+        cpu = ["--cpu"] if run.on_cpu else []
         return ["-m", "fairseq_localattn.analysis.accuracy", str(run.data.bin), *written, *cpu]
 
-    def collect(self, folder: Path, log: Path, subset: str = "test") -> Path:
-        return folder / self.output
+    def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
+        name = self.output()
+        found = accuracy(run.folder / name, None if baseline is None else baseline.folder / name)
+        return [
+            Measurement(
+                "accuracy",
+                found.score,
+                f"sentences:{found.sentences}|interval:wilson|test:mcnemar",
+                found.difference,
+                found.p_value,
+                found.low,
+                found.high,
+            )
+        ]
 
-    def score(self, run: Run, baseline: Run | None) -> dict[str, str]:
-        found = accuracy(run.output, baseline and baseline.output)
-        return {
-            "accuracy": f"{found.score:.2f}",
-            "low": f"{found.low:.2f}",
-            "high": f"{found.high:.2f}",
-            "sentences": str(found.sentences),
-            "difference": "" if found.difference is None else f"{found.difference:.2f}",
-            "p_value": "" if found.p_value is None else f"{found.p_value:.4f}",
-        }
 
+class LanguageModelling(Translation):
+    """Perplexity by fairseq-eval-lm; there is no test of a difference."""
 
-class LanguageModelling:
-    """Perplexity by fairseq-eval-lm."""
+    section = "eval_lm"
+    data_keys = ()
 
-    task = "language_modeling"
-    step, stamp = "generate", "generated"
-    section: str | None = "eval_lm"
-    data_keys: tuple[str, ...] = ()
-    columns = ("perplexity", "loss", "tokens", "difference")
-    headline = title = "perplexity"
-    reads_phrases = False
-    output = "perplexity-test.json"
-
-    def train_flags(self, run: Run) -> list[str]:
+    def train_flags(self, run: Measured) -> list[str]:
         return []
 
-    def argv(self, run: Run, folder: Path, subset: str = "test") -> list[str]:
+    def argv(self, run: Measured, folder: Path, subset: str) -> list[str]:
         where = ["--user-dir", str(USER_DIR), "--path", str(run.model), "--gen-subset", subset]
         return ["-m", "fairseq_cli.eval_lm", str(run.data.bin), *where, *run.flags("eval_lm")]
 
-    def collect(self, folder: Path, log: Path, subset: str = "test") -> Path:
-        """What fairseq-eval-lm has logged, as JSON. Raises ScoreError where its last lines are not there."""
-        facts = read_perplexity(log)
-        (folder / self.output).write_text(json.dumps(facts) + "\n", encoding="utf-8")
-        return folder / self.output
+    def output(self, subset: str = "test") -> str:
+        return f"perplexity-{subset}.json"
 
-    def score(self, run: Run, baseline: Run | None) -> dict[str, str]:
-        facts = read_perplexity(run.output)
+    def collect(self, folder: Path, log: Path, subset: str) -> Path:
+        """Write what fairseq-eval-lm has logged as JSON. Raises ScoreError where its last lines are not there."""
+        path = folder / self.output(subset)
+        path.write_text(json.dumps(read_perplexity(log)) + "\n", encoding="utf-8")
+        return path
+
+    def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
+        facts = read_perplexity(run.folder / self.output())
         found = perplexity(facts)
-        row = {"perplexity": f"{found:.2f}", "loss": f"{facts['loss']:.4f}", "tokens": str(facts["tokens"])}
-        difference = "" if baseline is None else f"{found - perplexity(read_perplexity(baseline.output)):.2f}"
-        return {**row, "difference": difference}
+        difference = None
+        if baseline is not None:
+            difference = found - perplexity(read_perplexity(baseline.folder / self.output()))
+        return [Measurement("perplexity", found, f"tokens:{facts['tokens']}|loss:{facts['loss']:.4f}", difference)]
 
 
-Measure = Translation | Classification | LanguageModelling
-MEASURES: dict[str, Measure] = {
-    measure.task: measure for measure in (Translation(), PhraseTranslation(), Classification(), LanguageModelling())
+class Locality(Translation):
+    """How much attention lies within w positions of the query (analysis/locality.py)."""
+
+    step, stamp = "locate", "located"
+    compares = False
+    windows = (1, 2, 4)
+
+    def output(self, subset: str = "test") -> str:
+        return "locality.csv"
+
+    def argv(self, run: Measured, folder: Path, subset: str) -> list[str]:
+        windows = ",".join(map(str, self.windows))
+        return [
+            "-m", "fairseq_localattn.analysis.locality", str(run.data.bin), "--path", str(run.model),
+            "--gen-subset", subset, "--windows", windows, "--csv", str(folder / self.output()),
+            *(["--cpu"] if run.on_cpu else []),
+        ]  # fmt: skip
+
+    def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
+        """Return wW_layerN: percent of the attention within W positions in layer N, of mask attention if any."""
+        rows = _read_csv(run.folder / self.output())
+        kind = "dman" if any(row["kind"] == "dman" for row in rows) else "san"
+        rows = [row for row in rows if row["kind"] == kind]
+        return [Measurement(f"w{row['window']}_layer{row['layer']}", float(row["share"])) for row in rows]
+
+
+class Probing(Translation):
+    """What the encoder knows: accuracies of classifiers on its states (analysis/probing)."""
+
+    step, stamp = "probe", "probed"
+    compares = False
+
+    def output(self, subset: str = "test") -> str:
+        return "probing.csv"
+
+    def argv(self, run: Measured, folder: Path, subset: str) -> list[str]:
+        words = [str(PROBE), "--data", str(run.data.folder), "--lang", run.data.source]
+        words += ["--out", str(folder), "--work", str(run.folder / "probing"), "--seed", str(run.seed)]
+        if run.recipe.probing == "scratch":
+            words += ["--arch", run.arch, *(f"--flag={word}" for word in run.encoder_flags())]
+        else:
+            words += ["--encoder", str(run.model)]
+        words += ["--trees", str(run.trees)] if run.trees else []
+        words += ["--epochs", "1"] if run.narrow else []
+        return [*words, *(["--cpu"] if run.on_cpu else [])]
+
+    def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
+        """Return the accuracy of each task in percent, by its name, and probing_avg, their mean."""
+        rows = _read_csv(run.folder / self.output())
+        found = [Measurement(row["task"], float(row["accuracy"])) for row in rows]
+        return [*found, Measurement("probing_avg", statistics.mean(m.score for m in found))]
+
+
+def _read_csv(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a file. Raises ScoreError where there is none."""
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            rows = list(csv.DictReader(stream))
+    except OSError as error:
+        raise ScoreError(f"{path}: cannot be read: {error.strerror}") from None
+    if not rows:
+        raise ScoreError(f"{path}: has no rows")
+    return rows
+
+
+Measure = Translation  # the others are its subclasses
+BY_TASK: Mapping[str, Callable[[], Measure]] = {
+    "translation": Translation,
+    "translation_with_phrases": PhraseTranslation,
+    "sentence_prediction": Classification,
+    "language_modeling": LanguageModelling,
 }
+BY_METRIC: Mapping[str, Callable[[], Measure]] = {
+    **dict.fromkeys(ROUGE, Summarization),
+    "bleu_by_length": ByLength,
+    "locality": Locality,
+    "probing": Probing,
+}
+OF_TRAINING = ("steps_per_second", "parameters")  # of any row, from its training
+METRICS = (*BLEU, *ROUGE, "locality", "probing", "accuracy", "perplexity", *OF_TRAINING)
 
 
 def measure_of(recipe: Recipe) -> Measure:
-    """That of the recipe's task (flag `task` of train; translation where it is not given). Raises RecipeError."""
-    entry = recipe.sections.get("train", {}).get("task")
-    if entry is None:
-        return MEASURES["translation"]
-    if entry.value not in MEASURES:
-        raise RecipeError(f"{entry.where}: no measure for the task {entry.value}: there are {', '.join(MEASURES)}")
-    return MEASURES[entry.value]
-
-
-def measures_of(recipe: Recipe) -> list[Measure]:
-    """Those of the recipe and of its systems, each once."""
-    of_systems = [measure_of(recipe.system(name)[1]) for name in recipe.get("systems", {})]
-    return list(dict.fromkeys([measure_of(recipe), *of_systems]))
-
-
-def check_sections(recipe: Recipe) -> None:
-    """Raise RecipeError for a section whose flags no command of the recipe's task would get."""
-    measure = measure_of(recipe)
-    for section in set(SECTIONS) - {"train", measure.section}:
-        for key, entry in recipe.sections.get(section, {}).items():
-            raise RecipeError(f"{entry.where}: {section}: {key} changes nothing: the task is {measure.task}")
+    """Return the measure of a row. Raises RecipeError for an unknown metric or task, or for what it does not need."""
+    metric = recipe.metric.rpartition("/")[2]  # of several test sets: average/METRIC
+    if metric not in METRICS:
+        raise RecipeError(f"{recipe.where}: metric must be one of {', '.join(METRICS)}, not {recipe.metric!r}")
+    task: Any = recipe.flag("train", "task", "translation")
+    if task not in BY_TASK:
+        where = recipe.train["task"].where
+        raise RecipeError(f"{where}: no measure for the task {task}: there are {', '.join(BY_TASK)}")
+    if recipe.lead:
+        return Lead()
+    found = BY_METRIC.get(metric, BY_TASK[task])()
+    for key in found.data_keys:
+        if not getattr(recipe.corpus, key):
+            raise RecipeError(f"{recipe.where}: data needs the key {key!r}")
+    for section in set(SECTIONS) - {"train", BY_TASK[task]().section}:
+        for key, entry in recipe.section(section).items():
+            raise RecipeError(f"{entry.where}: {section}: {key} changes nothing: the task is {task}")
+    if isinstance(found, Probing) and not recipe.probing:
+        raise RecipeError(f"{recipe.where}: the metric probing needs probing: pre-trained, or probing: scratch")
+    return found

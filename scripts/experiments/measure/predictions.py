@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from scipy.stats import binomtest
+
 from experiments.measure.generated import ScoreError, read_lines
 
 
@@ -44,17 +46,14 @@ def mcnemar(system: Sequence[bool], baseline: Sequence[bool]) -> float:
     """
     won = sum(a and not b for a, b in zip(system, baseline, strict=True))
     lost = sum(b and not a for a, b in zip(system, baseline, strict=True))
-    tail = sum(math.comb(won + lost, k) for k in range(min(won, lost) + 1))
-    return min(1.0, 2 * tail / 2 ** (won + lost))
+    return float(binomtest(won, won + lost).pvalue) if won + lost else 1.0
 
 
 def accuracy(output: Path, baseline: Path | None = None) -> Accuracy:
     """The accuracy of a file of predictions, and its difference to that of a baseline's. Raises ScoreError."""
-    from fairseq_localattn.analysis.accuracy import wilson_interval  # with torch and fairseq: seconds
-
     right = read_predictions(output)
-    low, high = wilson_interval(sum(right), len(right))
-    found = (100 * sum(right) / len(right), 100 * low, 100 * high, len(right))
+    interval = binomtest(sum(right), len(right)).proportion_ci(method="wilson")
+    found = (100 * sum(right) / len(right), 100 * interval.low, 100 * interval.high, len(right))
     if baseline is None:
         return Accuracy(*found)
     others = read_predictions(baseline)

@@ -25,7 +25,7 @@ from experiments.measure.generated import ScoreError, detokenise, read_as_long, 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One score of a system; `difference` and `p_value` against a baseline, None without one.
+    """One score of a system; `difference` and `p_value` against a baseline, `low` and `high` its 95 % interval.
 
     BLEU, ROUGE and accuracy are in percent. The signature says how the score was counted; the paired bootstrap draws
     1,000 times, with the seed 12345 unless SACREBLEU_SEED says otherwise.
@@ -36,6 +36,8 @@ class Measurement:
     signature: str = ""
     difference: float | None = None
     p_value: float | None = None
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True)

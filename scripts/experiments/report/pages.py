@@ -1,4 +1,4 @@
-"""Makes the tables of README.md and results/*.md from the CSV files of results/ and the recipes of configs/.
+"""Makes the tables of README.md and results/*.md from the CSV files of results/ and the tables of configs/.
 
     python results/make_tables.py            # rewrites the tables in place
     python results/make_tables.py --check    # says which differ, and exits with 1
@@ -8,8 +8,8 @@ A table stands between two lines, and nothing else of a page is touched:
     <!-- table NAME -->
     <!-- end of table NAME -->
 
-NAME is that of a comparison (multi30k_cpu: results/multi30k_cpu.csv), `summary` (all comparisons), a paper (man: all
-its tables, measured or not), one of its tables (man/table1), probing/NAME or locality/NAME.
+NAME is `summary` (the main rows of all papers), a paper (man: all its tables, measured or not), one of its tables
+(man/table1), probing/NAME or locality/NAME.
 """
 
 from __future__ import annotations
@@ -21,19 +21,21 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.recipes.recipe import ROOT, RecipeError, nearest
+from experiments.recipes.nodes import RecipeError, nearest
+from experiments.recipes.recipe import ROOT
+from experiments.recipes.tables import papers, tables_of
 from experiments.report.analysis import locality_table, probing_table
-from experiments.report.comparisons import comparison_table, measured_comparisons, recipe_path, summary_table
 from experiments.report.csv_lines import TableError
-from experiments.report.papers import all_tables, papers, table_of_paper, tables_of
+from experiments.report.papers import all_tables, summary_table, table_of_paper
 
 MARKER = re.compile(r"<!-- (?P<end>end of )?table (?P<name>\S+) -->")
+NO_PAGES = ("quickstart",)  # its numbers stay with its runs
 ANALYSES = {"probing": probing_table, "locality": locality_table}
 
 
 @dataclass(frozen=True)
 class Block:
-    """A table on a page: its text is that of the lines between `first` and `last`, counted from 0, its markers'."""
+    """A table on a page: the lines between those of its two markers, ``first`` and ``last``, counted from 0."""
 
     name: str
     first: int
@@ -41,12 +43,12 @@ class Block:
 
 
 def pages(root: Path) -> list[Path]:
-    """The pages that may have tables."""
+    """Return the pages that may have tables."""
     return [path for path in (root / "README.md", *sorted((root / "results").glob("*.md"))) if path.is_file()]
 
 
 def blocks_of(page: Path, lines: list[str]) -> list[Block]:
-    """The tables of a page. TableError where a marker lacks its other half, or looks like one and is none."""
+    """Return the tables of a page. Raises TableError for a marker without its other half, or with a slip in it."""
     blocks: list[Block] = []
     begun: tuple[str, int] | None = None
     for i, line in enumerate(lines):
@@ -73,7 +75,7 @@ def blocks_of(page: Path, lines: list[str]) -> list[Block]:
 
 
 def table(root: Path, name: str, where: str) -> str:
-    """The text of a table. TableError where there is none of that name, at `where`."""
+    """Return the text of a table. Raises TableError, at ``where``, for an unknown name."""
     known = names(root)
     if name not in known:
         raise TableError(f"{where}: there is no table {name!r}{nearest(name, known)}")
@@ -82,40 +84,40 @@ def table(root: Path, name: str, where: str) -> str:
         return summary_table(root)
     if kind in ANALYSES:
         return ANALYSES[kind](root, rest)
-    if recipe_path(root, name).is_file():
-        return comparison_table(root, name)
     return table_of_paper(root, kind, rest) if rest else all_tables(root, kind)
 
 
 def names(root: Path) -> list[str]:
-    """All tables that can be asked for. (A comparison without a CSV is one too: its error says what is missing.)"""
-    found = ["summary", *(path.stem for path in recipe_path(root, "x").parent.glob("*.yaml"))]
-    for paper in papers(root):
-        found += [paper, *(f"{paper}/{table}" for table in tables_of(root, paper))]
+    """Return all tables that can be asked for."""
+    configs, found = root / "configs", ["summary"]
+    for paper in papers(configs):
+        found += [paper, *(f"{paper}/{table}" for table in tables_of(paper, configs))]
     for kind in ANALYSES:
         found += [f"{kind}/{path.stem}" for path in (root / "results" / kind).glob("*.csv")]
     return found
 
 
 def needed(root: Path) -> dict[str, str]:
-    """The tables that must stand on some page, and where their rows are. TableError for results without recipes.
+    """Return the tables that must stand on some page, and where their rows are. TableError for results without rows.
 
-    They are those of the papers, and of what else has been measured.
+    They are those of the papers, and of the analyses that have been measured.
     """
-    found = {name: f"{root / 'results' / name}.csv" for name in measured_comparisons(root)}
-    for paper in papers(root):
+    configs = root / "configs"
+    found: dict[str, str] = {}
+    for paper in papers(configs):
+        tables = tables_of(paper, configs)
         for path in sorted((root / "results" / paper).glob("*.csv")):
-            if path.stem not in tables_of(root, paper):
-                raise TableError(f"{path}: configs/{paper} has no rows of {path.stem}")
-        for table in tables_of(root, paper):
-            found[f"{paper}/{table}"] = f"{root / 'configs' / paper / table}_*.yaml"
+            if path.stem not in tables:
+                raise TableError(f"{path}: {configs / paper} has no table {path.stem}")
+        if paper not in NO_PAGES:
+            found |= {f"{paper}/{table}": str(configs / paper / f"{table}.yaml") for table in tables}
     for kind in ANALYSES:
         found |= {f"{kind}/{path.stem}": str(path) for path in sorted((root / "results" / kind).glob("*.csv"))}
     return found
 
 
 def renew(root: Path, page: Path) -> tuple[str, list[str], list[str]]:
-    """A page's text with its tables as they should be, the names of its tables, and 'file:line: table' that differ."""
+    """Return a page with its tables made anew, the names of its tables, and 'file:line: table' of those that differ."""
     lines = page.read_text(encoding="utf-8").split("\n")
     blocks, renewed, differ, at = blocks_of(page, lines), [], [], 0
     for block in blocks:
@@ -131,7 +133,7 @@ def renew(root: Path, page: Path) -> tuple[str, list[str], list[str]]:
 
 
 def make(root: Path, check: bool) -> int:
-    """Renews all pages, or says what differs. All tables are made before the first page is written."""
+    """Write all pages anew once all tables are made, or say what differs; return the exit status."""
     texts: dict[Path, str] = {}
     shown: list[str] = []
     differ: list[str] = []
@@ -143,7 +145,7 @@ def make(root: Path, check: bool) -> int:
             texts[page] = text
     for name, where in needed(root).items():
         if name not in shown and name.partition("/")[0] not in shown:
-            raise TableError(f"{where}: no page has it: put its two markers, table {name}, into results/README.md")
+            raise TableError(f"{where}: no page has it: put its two markers, table {name}, into results/*.md")
     if check:
         for place in differ:
             print(f"make_tables: {place} is not what the results say: python results/make_tables.py", file=sys.stderr)
@@ -156,7 +158,7 @@ def make(root: Path, check: bool) -> int:
 
 
 def _write(page: Path, text: str) -> None:
-    """Replaces a page as a whole."""
+    """Replace a page as a whole."""
     half = page.with_name(page.name + ".part")
     half.write_text(text, encoding="utf-8")
     os.replace(half, page)

@@ -1,23 +1,25 @@
-"""Tables of the papers: the rows of configs/<paper>/<table>_<row>.yaml beside results/<paper>/<table>.csv.
+"""Tables of the papers: the rows of configs/<paper>/<table>.yaml beside results/<paper>/<table>.csv.
 
-A row that has not been measured is there all the same, with the paper's numbers. The CSV has one line a row, seed,
-settings and metric; metrics of several test sets are called 'MT03/multi_bleu'.
+A row that has not been measured is there all the same, with the paper's numbers. The CSV has one line a scale, row,
+seed, settings and metric; metrics of several test sets are called 'MT03/multi_bleu'.
 """
 
 from __future__ import annotations
 
+import functools
 import re
+import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.recipes.recipe import Recipe, load_recipe
+from experiments.recipes.recipe import Recipe
+from experiments.recipes.tables import Table, find_table, load_table, tables_of
 from experiments.report.csv_lines import (
     NOT_MEASURED,
     NOTHING,
     Line,
     TableError,
     decimals,
-    distinct,
     groups,
     markdown,
     mean_and_sd,
@@ -28,15 +30,11 @@ from experiments.report.csv_lines import (
     read_lines,
     seeds_of,
 )
+from experiments.report.results import COLUMNS, KEY
 
-COLUMNS = (
-    "row", "seed", "metric", "score", "difference", "p_value", "parameters", "steps_per_second", "gpus", "precision",
-    "settings", "commit", "hardware",
-)  # fmt: skip
-KEY = ("row", "seed", "settings", "metric")
+SCALES = ("small", "full")
 FAMILIES = ("bleu_by_length", "locality", "probing")  # a row's `metric` that stands for several
 OF_THE_RUN = ("parameters", "steps_per_second")  # columns of every line; the papers report them like a metric
-NOT_PAPERS = ("base", "compare", "quickstart")
 NAMES = {
     "tokenised_bleu": "BLEU, tokenised",
     "compound_bleu": "BLEU, compounds split",
@@ -50,6 +48,7 @@ NAMES = {
     "perplexity": "perplexity (lower is better)",
     "steps_per_second": "steps/s",
     "bleu_50": "BLEU, more than 50 words",
+    "tag_accuracy": "tags right (%)",
     "voice": "voice (%)",
     "tense": "tense (%)",
     "tss": "TSS (%)",
@@ -58,135 +57,158 @@ NAMES = {
     "probing_avg": "mean of the five (%)",
 }
 HEADER = (
-    "row", "metric", "paper", "ours: mean ± sd", "ours - paper", "gain, paper", "gain, ours", "p by seed",
-    "seeds", "commit", "hardware",
+    "row",
+    "metric",
+    "paper",
+    "gain, paper",
+    *(c for s in SCALES for c in (f"{s} scale", f"gain, {s}", f"p, {s}")),
+)
+PAPERS = {"mma": "MMA", "csan": "CSAN", "man": "MAN", "diffwin": "DiffWin", "mgsa": "MG-SA"}
+# The rows of the table in README.md: PAPER/TABLE/ROW.
+SUMMARY = (
+    "mma/table2/mma", "csan/table1/1d", "csan/table1/2d", "man/table1/iwslt14_man", "man/table1/iwslt14_man_full",
+    "diffwin/table1/en_de_enc_dec", "diffwin/table1/en_de_all", "diffwin/table5/sst_aw", "diffwin/table6/aw",
+    "mgsa/table3/ngram", "mgsa/table3/onlstm",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a paper's table: its recipe, and that of the row that it is tested against, where there is one."""
+    """One row of a table: its recipe at each scale that it has, and the row that it is tested against."""
 
-    recipe: Recipe
-    baseline: Recipe | None
+    name: str
+    recipes: dict[str, Recipe]
+    baseline: Row | None
 
-    @property
-    def name(self) -> str:
-        return self.recipe.name
+    @functools.cached_property
+    def label(self) -> str:
+        return next(iter(self.recipes.values())).label
 
     @property
     def paper(self) -> dict[str, float]:
-        return _paper(self.recipe)
+        return dict((self.recipes.get("full") or self.recipes["small"]).paper)
+
+    def metric(self, scale: str) -> str:
+        """Return the metric that is compared at a scale; of the other one where the row has no such scale."""
+        return (self.recipes.get(scale) or next(iter(self.recipes.values()))).metric
 
     def gain(self, metric: str) -> float | None:
-        """What the paper's row gains over its baseline; None where one of the two numbers is missing."""
-        of_baseline = {} if self.baseline is None else _paper(self.baseline)
+        """Return what the paper's row gains over its baseline; None where one of the two numbers is missing."""
+        of_baseline = {} if self.baseline is None else self.baseline.paper
         if metric in self.paper and metric in of_baseline:
             return self.paper[metric] - of_baseline[metric]
         return None
 
 
-def papers(root: Path) -> list[str]:
-    """The papers that have rows."""
-    folders = [path for path in sorted((root / "configs").iterdir()) if path.is_dir() and path.name not in NOT_PAPERS]
-    return [path.name for path in folders if tables_of(root, path.name)]
+def rows_of(table: Table) -> list[Row]:
+    """Return the rows of a table, in its order."""
+    return [_row(table, name) for name in table.sources]
 
 
-def tables_of(root: Path, paper: str) -> list[str]:
-    """The tables of a paper that have rows, 'table1' to 'fig2', tables before figures."""
-    found = {path.name.partition("_")[0] for path in (root / "configs" / paper).glob("*_*.yaml")}
-    return sorted(found, key=lambda table: (not table.startswith("table"), natural(table)))
+def _row(table: Table, name: str) -> Row:
+    scales = [scale for scale in SCALES if scale in table.sources[name].scales()]
+    found = table.baseline(name)
+    recipes = {scale: table.recipe(name, scale) for scale in scales}
+    return Row(name, recipes, None if found is None else _row(*found))
 
 
-def rows_of(root: Path, paper: str, table: str) -> list[Row]:
-    """The rows of a table: each baseline, and after it the rows that are tested against it, by their names."""
-    folder = root / "configs" / paper
-    recipes = [load_recipe(path) for path in folder.glob(f"{table}_*.yaml")]
-    rows = [Row(recipe, _baseline(folder, recipe)) for recipe in recipes]
-
-    def order(row: Row) -> tuple[object, ...]:
-        of = row.name if row.baseline is None else row.baseline.name
-        return natural(of), row.baseline is not None, natural(row.name)
-
-    return sorted(rows, key=order)
-
-
-def _baseline(folder: Path, recipe: Recipe) -> Recipe | None:
-    name = recipe.get("baseline")
-    if name is None:
-        return None
-    path = folder / f"{name}.yaml"
-    if not path.is_file():
-        raise TableError(f"{recipe.path}: baseline: there is no {path}")
-    return load_recipe(path)
-
-
-def _paper(recipe: Recipe) -> dict[str, float]:
-    said = {metric: value for metric, value in recipe.get("paper", {}).items() if value is not None}
-    for metric, value in said.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise TableError(f"{recipe.path}: paper: {metric} must be a number, not {value!r}")
-    return {metric: float(value) for metric, value in said.items()}
-
-
-def load_lines(root: Path, paper: str, table: str, rows: list[Row]) -> list[Line]:
-    """The lines of results/<paper>/<table>.csv; none where nothing has been measured. Raises TableError."""
-    path = root / "results" / paper / f"{table}.csv"
+def load_lines(root: Path, table: Table) -> list[Line]:
+    """Return the lines of results/<paper>/<table>.csv; none where nothing has been measured. Raises TableError."""
+    path = root / "results" / table.paper / f"{table.name}.csv"
     if not path.is_file():
         return []
     lines = read_lines(path, COLUMNS, KEY)
-    known = {row.name for row in rows}
     for line in lines:
-        if line["row"] not in known:
-            raise TableError(f"{line.where}: configs/{paper} has no row {line['row']!r}")
+        if line["row"] not in table.sources:
+            raise TableError(f"{line.where}: {table.path} has no row {line['row']!r}")
+        if line["scale"] not in SCALES:
+            raise TableError(f"{line.where}: there is no scale {line['scale']!r}")
     return lines
 
 
-def table_of_paper(root: Path, paper: str, table: str) -> str:
-    """The table: a line for each row, its settings, and each metric that the paper reports or that was measured."""
-    rows = rows_of(root, paper, table)
-    if not rows:
-        raise TableError(f"{root / 'configs' / paper}: has no rows of {table}")
-    found = groups(load_lines(root, paper, table, rows), "row", "settings")
+def table_of_paper(root: Path, paper: str, name: str) -> str:
+    """Return a table as Markdown: for each row and metric the paper's number and what was measured at each scale."""
+    table = find_table(paper, name, root / "configs")
+    rows = rows_of(table)
+    found = groups(load_lines(root, table), "row", "scale", "settings")
     digits = _decimals(rows)
+    metrics = {scale: {row.metric(scale) for row in rows if scale in row.recipes} for scale in SCALES}
     cells: list[list[str]] = []
     for row in rows:
-        own = {settings: lines for (name, settings), lines in found.items() if name == row.name}
-        for settings, lines in own.items() or [("", [])]:
-            # Lines of other settings are of another experiment: they are never averaged with these.
-            of = f" (settings {settings})" if len(own) > 1 else ""
-            label = row.recipe.get("label", row.name) + of
-            for i, metric in enumerate(_metrics(row, lines)):
-                cells.append(
-                    ["" if i else label, *_cells(row, metric, _of_metric(lines, metric), digits.get(metric, 2))]
-                )
-    return markdown(HEADER, cells)
+        for i, lines in enumerate(_by_settings(found, row)):
+            label = row.label + (f" (settings {_settings(lines)})" if i else "")
+            for j, metric in enumerate(_metrics(row, lines)):
+                cells.append(["" if j else label, *_cells(row, metric, lines, digits.get(metric, 2))])
+    header = list(HEADER)
+    for scale, named in metrics.items():
+        if len(named) == 1 and not named & set(FAMILIES):
+            header[header.index(f"{scale} scale")] = f"{scale} scale: {metric_name(next(iter(named)))}"
+    return markdown(header, cells)
 
 
-def all_tables(root: Path, paper: str) -> str:
-    """All tables of a paper, each under its heading."""
-    parts = []
-    for table in tables_of(root, paper):
-        parts.append(f"### {title(table)}\n\n{table_of_paper(root, paper, table)}")
-    return "\n\n".join(parts)
+def _by_settings(found: dict[tuple[str, ...], list[Line]], row: Row) -> list[dict[str, list[Line]]]:
+    """Return scale → lines; more than once where a scale has lines of several settings, which are never averaged."""
+    own = {
+        scale: [lines for (name, of, _), lines in found.items() if (name, of) == (row.name, scale)] for scale in SCALES
+    }
+    count = max(1, *map(len, own.values()))
+    return [{scale: lines[i] if i < len(lines) else [] for scale, lines in own.items()} for i in range(count)]
 
 
-def title(table: str) -> str:
-    """'Table 1' of 'table1', 'Figure 2' of 'fig2'."""
-    kind, number = re.fullmatch(r"([a-z]*)(.*)", table).groups()  # type: ignore[union-attr]
-    return f"{'Figure' if kind == 'fig' else kind.capitalize()} {number}".strip()
+def _settings(lines: dict[str, list[Line]]) -> str:
+    return ", ".join(dict.fromkeys(line["settings"] for of in lines.values() for line in of))
 
 
-def _metrics(row: Row, lines: list[Line]) -> list[str]:
-    """The metric that is compared, the others of the paper, and what was measured besides."""
-    compared = row.recipe.get("metric")
-    of_tests = [name for name in row.paper if name.rpartition("/")[2] == compared]
-    first = [] if of_tests or compared is None or compared in FAMILIES else [compared]
-    return list(dict.fromkeys([*first, *of_tests, *row.paper, *distinct(lines, "metric")])) or [""]
+def _metrics(row: Row, lines: dict[str, list[Line]]) -> list[str]:
+    """Return '' for the metrics that are compared, then the paper's others, and those of a family."""
+    if row.metric("full") in FAMILIES:
+        measured = [line["metric"] for of in lines.values() for line in of]
+        return list(dict.fromkeys([*row.paper, *sorted(measured, key=natural)])) or [""]
+    further = [line["metric"] for of in lines.values() for line in of if line["metric"] == "tag_accuracy"]
+    return list(dict.fromkeys(["", *(name for name in row.paper if name != row.metric("full")), *further]))
+
+
+def _decimals(rows: list[Row]) -> dict[str, int]:
+    """Return with how many decimals the paper reports each metric in this table."""
+    values: dict[str, list[float]] = {}
+    for row in rows:
+        for metric, value in row.paper.items():
+            values.setdefault(metric, []).append(value / 1e6 if metric == "parameters" else value)
+    found = {metric: decimals(of) for metric, of in values.items()}
+    return found | {"": max((found.get(row.metric("full"), 0) for row in rows), default=2)}
+
+
+def _cells(row: Row, metric: str, lines: dict[str, list[Line]], digits: int) -> list[str]:
+    """Return the cells after the label; ``metric`` is '' for the metric that is compared at each scale."""
+    of = {scale: metric or row.metric(scale) for scale in SCALES}
+    measured = {scale: _of_metric(lines[scale], of[scale]) for scale in SCALES}
+    paper, gain = row.paper.get(of["full"]), row.gain(of["full"])
+    unit = "M" if metric == "parameters" else ""
+    if metric == "parameters":
+        paper, gain = (None if n is None else n / 1e6 for n in (paper, gain))
+    found: list[str] = []
+    for scale in SCALES:
+        scores = [score for _, score in measured[scale]]
+        if metric == "parameters":
+            ours = ", ".join(dict.fromkeys(millions(score) for score in scores))
+        else:
+            ours = f"{mean_and_sd(scores)} (n = {len(scores)})" if scores else ""
+        own = [line for line, _ in measured[scale]] if metric not in OF_THE_RUN else []
+        changes = [line.number("difference") for line in own if line["difference"]]
+        found += [ours, mean_change(changes), ", ".join(filter(None, map(p_value, own)))]
+    if not metric:  # the metric that is compared
+        found[0] = found[0] or (NOTHING if measured["full"] else NOT_MEASURED)
+        found[3] = found[3] or NOTHING
+    return [
+        metric_name(of["full"]),
+        NOTHING if paper is None else f"{paper:.{digits}f}{unit}",
+        "" if gain is None else f"{gain:+.{digits}f}{unit}",
+        *found,
+    ]
 
 
 def _of_metric(lines: list[Line], metric: str) -> list[tuple[Line, float]]:
-    """The lines of a metric with their scores; for OF_THE_RUN a line a seed, where no line has that metric."""
+    """Return the lines of a metric with their scores; for OF_THE_RUN a line a seed, where no line has that metric."""
     own = [(line, line.number("score")) for line in lines if line["metric"] == metric]
     if own or metric not in OF_THE_RUN:
         return own
@@ -194,44 +216,8 @@ def _of_metric(lines: list[Line], metric: str) -> list[tuple[Line, float]]:
     return [(line, line.number(metric)) for _, line in sorted(first.items(), key=lambda item: natural(item[0]))]
 
 
-def _decimals(rows: list[Row]) -> dict[str, int]:
-    """With how many decimals the paper reports each metric in this table."""
-    values: dict[str, list[float]] = {}
-    for row in rows:
-        for metric, value in row.paper.items():
-            values.setdefault(metric, []).append(value / 1e6 if metric == "parameters" else value)
-    return {metric: decimals(of) for metric, of in values.items()}
-
-
-def _cells(row: Row, metric: str, measured: list[tuple[Line, float]], digits: int) -> list[str]:
-    """The cells after the label."""
-    scores = [score for _, score in measured]
-    lines = [line for line, _ in measured]
-    paper, gain = row.paper.get(metric), row.gain(metric)
-    if metric == "parameters":
-        ours = ", ".join(dict.fromkeys(millions(score, max(digits, 1)) for score in scores))
-        reported, gained = (None if n is None else n / 1e6 for n in (paper, gain))
-        unit, scores = "M", [score / 1e6 for score in scores]
-    else:
-        ours = f"{mean_and_sd(scores)} (n = {len(scores)})" if scores else ""
-        reported, gained, unit = paper, gain, ""
-    changes = [line.number("difference") for line in lines if line["difference"] and metric not in OF_THE_RUN]
-    return [
-        metric_name(metric),
-        NOTHING if reported is None else f"{reported:.{digits}f}{unit}",
-        ours or NOT_MEASURED,
-        mean_change([score - reported for score in scores]) + unit if scores and reported is not None else "",
-        "" if gained is None else f"{gained:+.{digits}f}{unit}",
-        mean_change(changes),
-        ", ".join(filter(None, (p_value(line) for line in lines if metric not in OF_THE_RUN))),
-        ", ".join(seeds_of(lines)),
-        ", ".join(dict.fromkeys(_short(commit) for commit in distinct(lines, "commit"))),
-        "; ".join(dict.fromkeys(_hardware(line) for line in lines)),
-    ]
-
-
 def metric_name(metric: str) -> str:
-    """As one reads it: 'MT03: BLEU, several references', 'BLEU, 11 to 20 words', 'attention within 2, layer 3 (%)'."""
+    """Return a metric as one reads it: 'MT03: BLEU, several references', 'attention within 2, layer 3 (%)'."""
     if near := re.fullmatch(r"w(\d+)_layer(\d+)", metric):
         return f"attention within {near[1]}, layer {near[2]} (%)"
     test, _, name = metric.rpartition("/")
@@ -240,12 +226,59 @@ def metric_name(metric: str) -> str:
     return f"{test}: {said}" if test else said
 
 
-def _hardware(line: Line) -> str:
-    """'8 x NVIDIA H100, bf16'."""
-    gpus = f"{line['gpus']} x " if line["gpus"] not in ("", "0", "1") else ""
-    return ", ".join(filter(None, (gpus + line["hardware"], line["precision"])))
+def title(table: str) -> str:
+    """Return 'Table 1' for 'table1', 'Figure 2' for 'fig2', 'Iwslt14 sample' for 'iwslt14_sample'."""
+    kind = table.rstrip("0123456789")
+    word = "Figure" if kind == "fig" else kind.replace("_", " ").capitalize()
+    return f"{word} {table.removeprefix(kind)}".strip()
 
 
-def _short(commit: str) -> str:
-    """Commits by their first seven digits; what else is said of them ('+dirty', 'a..b') stays."""
-    return re.sub(r"\b([0-9a-f]{7})[0-9a-f]+", r"\1", commit)
+def all_tables(root: Path, paper: str) -> str:
+    """Return all tables of a paper, each under its heading."""
+    parts = []
+    for name in tables_of(paper, root / "configs"):
+        about = load_table(root / "configs" / paper / f"{name}.yaml").title.partition(": ")[2]
+        heading = title(name) + (f": {about.rstrip('.')}" if about else "")
+        parts.append(f"### {heading}\n\n{table_of_paper(root, paper, name)}")
+    return "\n\n".join(parts)
+
+
+def summary_table(root: Path) -> str:
+    """Return the rows of SUMMARY that have been measured: baseline and system at small scale, and the paper's gain."""
+    cells = []
+    for key in SUMMARY:
+        paper, name, row_name = key.split("/")
+        path = root / "configs" / paper / f"{name}.yaml"
+        if not path.is_file():
+            continue
+        table = load_table(path)
+        row = _row(table, row_name)
+        measured = _of_metric(_small(load_lines(root, table), row_name), row.metric("small"))
+        if not measured:
+            continue
+        lines = [line for line, _ in measured]
+        plain = _of_metric(
+            _small(load_lines(root, table), row.baseline.name if row.baseline else ""), lines[0]["metric"]
+        )
+        gain, digits = row.gain(row.metric("full")), decimals(row.paper.values())
+        cells.append(
+            [
+                f"[{PAPERS.get(paper, paper)}](results/{paper}.md): {row.label.rpartition(': ')[2]}",
+                row.recipes["small"].description.partition(",")[0],
+                metric_name(row.metric("small")),
+                f"{statistics.mean(score for _, score in plain):.2f}" if plain else "",
+                mean_and_sd([score for _, score in measured]),
+                mean_change([line.number("difference") for line in lines if line["difference"]]),
+                ", ".join(filter(None, map(p_value, lines))),
+                ", ".join(seeds_of(lines)),
+                "" if gain is None else f"{gain:+.{min(digits, 2)}f}",
+            ]
+        )
+    if not cells:
+        raise TableError(f"{root / 'results'}: nothing has been measured at small scale")
+    heading = ["system", "data", "metric", "Transformer", "system's", "gain", "p by seed", "seeds", "paper's gain"]
+    return markdown(heading, cells)
+
+
+def _small(lines: list[Line], row: str) -> list[Line]:
+    return [line for line in lines if line["scale"] == "small" and line["row"] == row]

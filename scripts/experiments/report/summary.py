@@ -1,87 +1,56 @@
-"""What a runner reports of its machine, its software and its two systems."""
+"""The summary of the quick start: two systems, their scores, and translations of both."""
 
 from __future__ import annotations
 
-import importlib.metadata
-import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from experiments.measure.command import Report
+from experiments.measure.generated import read_lines
+from experiments.measure.scoring import score_output
+from experiments.runs.environment import hardware, versions
 from experiments.runs.run import Run
-from experiments.runs.schedule import cores
-
-PACKAGE = "fairseq_localattn"
 
 
-def versions() -> dict[str, str]:
-    """Versions of Python and of what decides the results."""
-    found = {"python": platform.python_version()}
-    for name, dists in (
-        ("torch", ("torch",)),
-        ("fairseq", ("fairseq-fixed", "fairseq")),
-        (PACKAGE, (PACKAGE,)),
-        ("sacrebleu", ("sacrebleu",)),
-    ):
-        found[name] = next((v for v in map(_version, dists) if v), "not installed")
-    return found
+def collect(system: Run, baseline: Run) -> dict[str, Any]:
+    """Score two finished runs against each other; return all that the summary says. Raises ScoreError."""
+    test = system.data.test_set()
+    report = score_output(system.output, test, baseline.output)
+    assert report.significance is not None
+    rows = [_row(system, report.bleu), _row(baseline, report.baseline)]
+    rows[0]["p_value"] = report.significance.p_value
+    return {
+        "data": system.recipe.corpus.name,
+        "baseline": baseline.arch,
+        "sentences": report.sentences,
+        "systems": rows,
+        "difference": round(report.significance.difference, 2),
+        "test": report.significance.signature,
+        "examples": examples([system, baseline]),
+        "hardware": hardware("cpu" if system.on_cpu else "gpu", system.threads),
+        "versions": versions(),
+        "commit": ", ".join(sorted({system.commit(), baseline.commit()})),
+    }
 
 
-def _version(dist: str) -> str | None:
-    try:
-        return importlib.metadata.version(dist)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+def _row(run: Run, bleu: Any) -> dict[str, Any]:
+    """Return the facts of one system, for the table and the JSON file."""
+    facts = run.facts()
+    return {
+        "architecture": run.arch,
+        "bleu": round(bleu.score, 2),
+        "signature": bleu.signature,
+        "p_value": None,
+        **{key: facts[key] for key in ("updates", "parameters", "words_per_second", "train_minutes")},
+        "output": str(run.output),
+    }
 
 
-def hardware(kind: str, threads: int) -> str:
-    """The machine in words: the GPU's name, or the CPU's with its cores and the threads of one run."""
-    if kind == "gpu":
-        import torch
-
-        return torch.cuda.get_device_name(0)
-    return f"{_cpu_model()}, {cores()} cores, {threads} thread{'s' if threads > 1 else ''} a run"
-
-
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
-@dataclass(frozen=True)
-class System:
-    """A trained system and its scores."""
-
-    run: Run
-    report: Report
-
-    def row(self) -> dict[str, Any]:
-        """The facts of one system, for the table and the JSON file."""
-        facts = self.run.facts()
-        significance = self.report.significance
-        return {
-            "architecture": self.run.arch,
-            "bleu": round(self.report.bleu.score, 2),
-            "signature": self.report.bleu.signature,
-            "p_value": None if significance is None else significance.p_value,
-            "updates": facts["updates"],
-            "parameters": facts["parameters"],
-            "words_per_second": facts["words_per_second"],
-            "train_minutes": facts["train_minutes"],
-            "output": str(self.run.output),
-        }
-
-
-def examples(systems: Sequence[System], sources: Sequence[str], count: int = 5) -> list[dict[str, str]]:
-    """`count` sentences spread evenly over the test set, or all: source, reference, each system's output."""
-    test = systems[0].run.data.test_set()
-    references = test.raw()
-    outputs = {system.run.arch: test.hypotheses(system.run.output) for system in systems}
+def examples(runs: Sequence[Run], count: int = 5) -> list[dict[str, str]]:
+    """Return ``count`` sentences spread evenly over the test set, or all: source, reference, each system's output."""
+    data = runs[0].data
+    test = data.test_set()
+    sources, references = read_lines(data.folder / "raw" / f"test.{data.source}"), test.raw()
+    outputs = {run.arch: test.hypotheses(run.output) for run in runs}
     count = min(count, len(references))
     chosen = [len(references) * (2 * number + 1) // (2 * count) for number in range(count)]
     return [
@@ -95,7 +64,7 @@ def _or_dash(value: float | None, form: str) -> str:
 
 
 def as_markdown(title: str, facts: dict[str, Any]) -> str:
-    """The summary of the quick start for reading; `facts` is what goes into summary.json."""
+    """Return the summary for reading; ``facts`` is what collect() returns."""
     lines = [
         f"# {title}",
         "",

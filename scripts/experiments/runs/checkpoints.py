@@ -33,6 +33,14 @@ def mend_last_checkpoint(folder: Path) -> None:
             return
 
 
+def remove_averaged(folder: Path) -> None:
+    """Remove the checkpoints of single updates, of which an average has been made; the last and the best one stay."""
+    for path in folder.glob("checkpoint_*_*.pt"):
+        path.unlink()
+    for path in folder.glob("checkpoint.best_*.pt"):
+        path.unlink()
+
+
 def whole(path: Path) -> bool:
     """Whether a checkpoint was written to its end."""
     try:

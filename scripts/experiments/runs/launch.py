@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from experiments.recipes.recipe import ROOT, Recipe, RecipeError
+from experiments.recipes.nodes import RecipeError
+from experiments.recipes.recipe import ROOT, Recipe
 
 WORKER = ROOT / "scripts" / "train_worker.py"
 PRECISIONS = ("fp32", "fp16", "bf16")
@@ -70,13 +71,13 @@ class Launch:
         if batch.size < recipe.flag("train", batch.key):
             # fairseq rounds the sentences of a batch down to a multiple of 8: of small batches a large part.
             flags["required_batch_size_multiple"] = 1
-        recipe = recipe.with_flags("train", flags, f"{recipe.path}: on {self.world} process(es)")
+        recipe = recipe.with_flags("train", flags, f"{recipe.where}: on {self.world} process(es)")
         for section in ("generate", "eval_lm"):
-            if section in recipe.sections:
-                own = {"cpu": True} if self.cpu else {}
+            if recipe.section(section):
+                own: dict[str, object] = {"cpu": True} if self.cpu else {}
                 # fairseq-eval-lm would give each GPU a part of the test set.
                 own |= {"distributed_world_size": 1} if section == "eval_lm" else {}
-                recipe = recipe.with_flags(section, own, f"{recipe.path}: {section} on this machine")
+                recipe = recipe.with_flags(section, own, f"{recipe.where}: {section} on this machine")
         return recipe
 
     def decoding_environment(self) -> dict[str, str]:
@@ -99,10 +100,10 @@ def batch_of(recipe: Recipe, launch: Launch) -> Batch:
     key = "max_tokens" if recipe.flag("train", "max_tokens") is not None else "batch_size"
     size = recipe.flag("train", key)
     if not isinstance(size, int):
-        raise RecipeError(f"{recipe.path}: train needs max_tokens (or batch_size): they make the effective batch")
+        raise RecipeError(f"{recipe.where}: train needs max_tokens (or batch_size): they make the effective batch")
     total = paper_batch(recipe)
     if launch.world > total:
-        raise RecipeError(f"{recipe.path}: {launch.world} processes, but a batch has {total} {key.split('_')[-1]}")
+        raise RecipeError(f"{recipe.where}: {launch.world} processes, but a batch has {total} {key.split('_')[-1]}")
     most = min(size, launch.max_tokens or size)
     update_freq = max(1, -(-total // (launch.world * most)))
     return Batch(key, total // (launch.world * update_freq), update_freq, total)
@@ -113,7 +114,7 @@ def paper_batch(recipe: Recipe) -> int:
     size = recipe.flag("train", "max_tokens") or recipe.flag("train", "batch_size")
     freq = recipe.flag("train", "update_freq", [1])
     freq = freq[0] if isinstance(freq, list) else freq
-    return int(recipe.get("gpus", 1)) * int(size) * int(freq)
+    return recipe.gpus * int(size) * int(freq)
 
 
 def best_precision(capabilities: Sequence[tuple[int, int]]) -> str:

@@ -10,16 +10,10 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from experiments.runs.launch import Launch
-from experiments.runs.processes import Job, JobFailed, read_stamp, write_stamp
-from experiments.runs.progress import Progress
-
-if TYPE_CHECKING:
-    from experiments.engine.plan import Plan
-
-POLL_SECONDS = 0.5
+from experiments.runs.processes import read_stamp, write_stamp
 
 
 class Leader:
@@ -54,49 +48,3 @@ class Leader:
     def written(self) -> float:
         """When, by the clock of the file system."""
         return self.path.stat().st_mtime if self.path.exists() else 0.0
-
-
-def follow(plan: Plan, progress: Progress) -> int:
-    """Takes part in the trainings of machine 0 until it is done; returns the exit status."""
-    leader = plan.leader
-    mine = leader.path.with_name(f"{leader.path.stem}.machine{plan.launch.node_rank}")
-    mine.parent.mkdir(parents=True, exist_ok=True)
-    mine.write_text("", encoding="utf-8")
-    begun = mine.stat().st_mtime  # by the clock of the file system, as what the leader has said
-    seen, status = -1, 0
-    while True:
-        said = leader.said()
-        if said.get("at", -1) == seen or "at" not in said or ("end" in said and leader.written() < begun):
-            progress.update(f"waiting for {plan.launch.rendezvous}", 0.0)
-            time.sleep(POLL_SECONDS)
-            continue
-        seen = said["at"]
-        if "end" in said:
-            progress.say("machine 0 is done")
-            return status
-        try:
-            _take_part(plan, said, progress)
-        except JobFailed as error:
-            progress.say(f"{said['train']}: {error}")
-            status = 1
-
-
-def _take_part(plan: Plan, said: Mapping[str, Any], progress: Progress) -> None:
-    """Trains with the others, until the training ends or machine 0 is at something else. Raises JobFailed."""
-    plan.make_runs()  # here, as by now the data are prepared
-    name = said["train"]
-    runs = {run.folder.name: run for run in [*plan.runs, *plan.to_do()]}
-    if name not in runs:
-        raise JobFailed("machine 0 trains what this one does not know: start the same command on all")
-    run = runs[name]
-    if run.facts():  # said before machine 0 was stopped
-        return
-    progress.say(f"{name}: trains with the others")
-    log = run.folder / f"train.machine{plan.launch.node_rank}.log"
-    job = Job(run.train_argv(), log, threads=run.threads, environment=run.launch.environment())
-    while not job.finished():
-        if plan.leader.said().get("at") != said["at"]:
-            job.stop()
-            return
-        progress.update(run.status(), run.seconds_left())
-        time.sleep(POLL_SECONDS)

@@ -4,8 +4,8 @@
                             --work DIR --out DIR [--seed N] [--epochs N] [--cpu]
 
 FOLDER holds what the data preparation of the encoder wrote (bpe/codes, bin/dict.LANG.txt); DIR of --trees has
-{train,valid,test}.mrg, plain or .gz, one constituency tree a line. Writes OUT/probing.csv. Both steps continue where
-they were stopped.
+{train,valid,test}.mrg, or NAME.train.mrg and so on (dev for valid), plain or .gz, one constituency tree a line. Writes
+OUT/probing.csv. Both steps continue where they were stopped.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ def parse_args() -> argparse.Namespace:
 
 
 def tree_file(folder: Path | None, split: str) -> Path:
-    """The trees of a split. Ends the program where there are none."""
+    """Return the file with the trees of a split; end the program where there is none."""
     if folder is None:
         sys.exit("probe: error: no trees: set $PROBING_TREES to a folder with {train,valid,test}.mrg, plain or .gz")
-    for name in (f"{split}.mrg", f"{split}.mrg.gz"):
-        if (folder / name).is_file():
-            return folder / name
+    names = ("valid", "dev") if split == "valid" else (split,)
+    for pattern in (f"{prefix}{name}.mrg{ending}" for name in names for prefix in ("", "*.") for ending in ("", ".gz")):
+        if found := sorted(folder.glob(pattern)):
+            return found[0]
     sys.exit(f"probe: error: {folder}: no {split}.mrg and no {split}.mrg.gz")
 
 

@@ -1,4 +1,4 @@
-"""One run of a recipe: a system and a seed, trained by fairseq, then measured; resumable."""
+"""One run: a recipe and a seed, trained by fairseq, then measured; resumable."""
 
 from __future__ import annotations
 
@@ -9,136 +9,76 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from experiments.measure.command import ScoreError, TestSet
-from experiments.measure.measures import Measure, measure_of
-from experiments.recipes.recipe import ROOT, USER_DIR, Recipe, expand
+from experiments.data.prepared import Prepared
+from experiments.measure.generated import ScoreError
+from experiments.measure.measures import OF_TRAINING, Measure, Probing, measure_of
+from experiments.measure.scoring import Measurement
+from experiments.recipes.flags import expand
+from experiments.recipes.recipe import ROOT, SECTIONS, USER_DIR, Recipe
+from experiments.recipes.scales import narrow_flags
 from experiments.runs.checkout import commit, package
 from experiments.runs.checkpoints import (
     BEST,
     LAST,
     checkpoint_updates,
     mend_last_checkpoint,
+    remove_averaged,
     train_log,
     training_facts,
     updates_of_names,
     whole,
 )
+from experiments.runs.environment import PACKAGE, hardware, versions
 from experiments.runs.launch import Launch
+from experiments.runs.machines import Leader
 from experiments.runs.processes import Job, JobFailed, lock, read_stamp, write_stamp
 from experiments.runs.steps import AVERAGE, TRAIN, Step
 
 # Flags that change neither the model nor its output: a run that differs only in these is the same run. (Where the best
 # checkpoint or an average is measured, that of save_interval_updates does: it says which checkpoints there are.)
 NOT_SETTINGS = {"log_interval", "save_interval_updates", "keep_interval_updates", "no_epoch_checkpoints", "num_workers"}
+# How many sentences are decoded at once changes nothing.
+NOT_DECODING = {"max_tokens", "batch_size", "num_workers"}
 AVERAGER = ROOT / "scripts" / "average.py"
 GENERATING = "generating"  # what is measured is written there, and moved when it is complete
 AVERAGED = "averaged.pt"
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A data folder as data-prep leaves it: bin/ for fairseq; for translation raw/, tok/, bpe/ with {split}.LANG."""
-
-    folder: Path
-    source: str = ""
-    target: str = ""
-    bpe: str = "subword_nmt"
-    lowercase: bool = False
-
-    @property
-    def bin(self) -> Path:
-        return self.folder / "bin"
-
-    def _has_phrases(self) -> bool:
-        """Whether the phrases are there; a preparation that was killed among them has written some."""
-        begun = (self.folder / "trees.txt").exists()
-        return any(self.bin.glob("*.phrases.*")) and (not begun or (self.folder / "phrases").is_dir())
-
-    def complete(self, phrases: bool) -> bool:
-        """Whether the preparation has nothing to do; `phrases`: with those of trees, which come after the others."""
-        return self.bin.is_dir() and (not phrases or (self.folder / "phrases").is_dir())
-
-    def test_set(self, subset: str = "test") -> TestSet:
-        """What translations of a test set are scored against: {subset}.TARGET, or its .ref0, .ref1, …"""
-        raw = self._references("raw", subset)
-        # Pieces of raw text have no tokens.
-        tok = self._references("tok", subset) if (self.folder / "tok").is_dir() else []
-        first, others = (tok[0], tok[1:]) if tok else (None, [])
-        return TestSet(raw[0], self.target, self.bpe, self.lowercase, first, tuple(raw[1:]), tuple(others))
-
-    def _references(self, kind: str, subset: str) -> list[Path]:
-        one = self.folder / kind / f"{subset}.{self.target}"
-        several = sorted(one.parent.glob(f"{one.name}.ref[0-9]"))
-        return several or [one]
-
-    def fingerprint(self, phrases: bool = False) -> str:
-        """A hash of the binarised data: other data are other results. `phrases`: of the source's phrases as well."""
-        return _fingerprint(self.bin, phrases)
-
-    def fingerprint_for(self, recipe: Recipe) -> str:
-        """That of what the recipe's task reads; 'not prepared' where there are no data yet.
-
-        Data that are read against the direction of their name, as en-de from train.de-en, are others than those read
-        along with it.
-        """
-        phrases = measure_of(recipe).reads_phrases
-        if not self.bin.is_dir() or phrases and not self._has_phrases():
-            return f"not prepared {self.folder.name} {self.source}-{self.target}"
-        found = self.fingerprint(phrases)
-        reverse = f"{self.target}-{self.source}"
-        return f"{found} from {reverse}" if self.source and any(self.bin.glob(f"train.{reverse}.*")) else found
-
-
-@functools.cache
-def _fingerprint(folder: Path, phrases: bool) -> str:
-    digest = hashlib.sha256()
-    for path in sorted([*folder.rglob("*.bin"), *folder.rglob("*.idx"), *folder.rglob("dict*.txt")]):
-        if not phrases and ".phrases." in path.name:
-            continue
-        digest.update(str(path.relative_to(folder)).encode())
-        with path.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()
-
-
-def forget_fingerprints() -> None:
-    """To be called after a preparation: the data are read once in a process."""
-    _fingerprint.cache_clear()
-
-
 def settings_hash(recipe: Recipe, data: str) -> str:
-    """Eight hex digits that change with all that can change a result, beside architecture and seed: flags and data.
+    """Return eight hex digits that change with all that can change a result, beside architecture and seed.
 
-    That of a system with further flags (Recipe.system) changes with its architecture as well.
+    That is the recipe's flags, the checkpoints that are measured, the batch and ``data``, the data's fingerprint.
     """
-    best, average = recipe.get("checkpoint") == "best", recipe.get("average")
+    best, average = recipe.checkpoint == "best", dict(recipe.average)
     ignored = NOT_SETTINGS - {"save_interval_updates"} if best or average else NOT_SETTINGS
-    sections = {
-        name: {key: str(entry.value) for key, entry in entries.items() if key not in ignored}
-        for name, entries in recipe.sections.items()
+    facts: dict[str, Any] = {
+        section: {
+            key: str(entry.value)
+            for key, entry in recipe.section(section).items()
+            if key not in (ignored if section == "train" else NOT_DECODING)
+        }
+        for section in SECTIONS
     }
-    if best:
-        sections["checkpoint"] = {"": "best"}
-    if gpus := recipe.get("gpus"):
-        sections["gpus"] = {"": str(gpus)}
-    if recipe.get("probing", {}).get("training") == "scratch":  # its encoder is that of no translation model
-        sections["probing"] = {"": "scratch"}
-    if average:
-        sections["average"] = {which: str(count) for which, count in average.items()}
-    facts = json.dumps([sections, data], sort_keys=True)
-    return hashlib.sha256(facts.encode()).hexdigest()[:8]
+    facts |= {"checkpoint": recipe.checkpoint, "average": average, "gpus": recipe.gpus, "data": data}
+    if recipe.probing == "scratch":  # its encoder is that of no translation model
+        facts["probing"] = "scratch"
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
 
 
 @dataclass
 class Run:
-    """Trains `arch` with `seed` on `data` under `folder`, then measures a checkpoint on the test set (measures.py).
+    """Trains ``arch`` with ``seed`` on ``data`` under ``folder``, then measures a checkpoint on the test sets.
 
-    `system` is the name of the system where `recipe` is that of one (Recipe.system), else the architecture's.
+    ``recipe`` is that of this machine (Launch.adapt), ``settings`` the hash of the row's own. ``rows`` are the names of
+    the rows that the run measures, as PAPER/TABLE/ROW. ``narrow``: of a smoke run; ``trees``: folder with the trees of
+    probing; ``leader``: of several machines. A row of probing from scratch has no training of its own, and one of
+    leading sentences no step at all.
+
     advance() is called again and again until it returns True; a failure raises JobFailed. What is finished is skipped,
     and a training that was killed continues from its last checkpoint.
     """
@@ -148,69 +88,86 @@ class Run:
     seed: int
     data: Prepared
     folder: Path
-    threads: int = 1
-    system: str = ""
+    settings: str
     launch: Launch = Launch()
+    trees: Path | None = None
+    leader: Leader | None = None
+    narrow: bool = False
+    keep_checkpoints: bool = False
+    rows: list[str] = field(default_factory=list)
     _job: Job | None = field(default=None, repr=False)
     _held: IO[str] | None = field(default=None, repr=False)
     _step: Step = TRAIN
     _log_size: int = 0  # of the training log when this process began to train
     _first: tuple[float, int] | None = None  # time and updates at its first sight of a new line there
 
-    def __post_init__(self) -> None:
-        self.system = self.system or self.arch
+    @property
+    def name(self) -> str:
+        """The rows without paper and table, for reading."""
+        return ", ".join(dict.fromkeys(row.rpartition("/")[2] for row in self.rows)) or self.arch
 
     @property
     def label(self) -> str:
-        return f"{self.system} (seed {self.seed})"
-
-    @property
-    def settings(self) -> str:
-        return settings_hash(self.recipe, self.data.fingerprint_for(self.recipe))
+        return f"{self.name} (seed {self.seed})"
 
     @property
     def updates(self) -> int:
         return int(self.recipe.flag("train", "max_update"))
 
     @property
+    def threads(self) -> int:
+        return self.recipe.threads
+
+    @property
+    def on_cpu(self) -> bool:
+        return self.launch.cpu
+
+    @functools.cached_property
     def measure(self) -> Measure:
         return measure_of(self.recipe)
 
     @property
     def model(self) -> Path:
         """The checkpoint that is measured: as the recipe says, an average, the best by validation, or the last."""
-        if self.recipe.get("average"):
+        if self.recipe.average:
             return self.folder / AVERAGED
-        return self.folder / (BEST if self.recipe.get("checkpoint") == "best" else LAST)
+        return self.folder / (BEST if self.recipe.checkpoint == "best" else LAST)
 
     @property
     def output(self) -> Path:
-        return self.folder / self.measure.output
+        """The file that measuring leaves."""
+        return self.folder / self.measure.output()
 
     def flags(self, section: str) -> tuple[str, ...]:
-        """The recipe's flags of a section, as argv."""
+        """Return the recipe's flags of a section as argv."""
         return _expanded(self.recipe, section, self.arch)
 
+    def encoder_flags(self) -> list[str]:
+        """Return the variant's flags and dropout, as probing from scratch takes them."""
+        variant = self.arch.removeprefix("transformer_").split("_")[0] + "_"
+        own = [(key, e.value) for key, e in self.recipe.train.items() if key.startswith(variant) or key == "dropout"]
+        words = [(f"--{key.replace('_', '-')}", value) for key, value in own]
+        found = [word for option, value in words for word in ([option] if value is True else [option, str(value)])]
+        return found + (narrow_flags(self.arch, ("encoder",)) if self.narrow else [])
+
     def facts(self) -> dict[str, Any]:
-        """What the finished training has written down: updates, parameters, words_per_second, train_minutes."""
+        """Return what the finished training has written down: updates, parameters, words_per_second, machine, …"""
         return read_stamp(self.folder / "trained.json") or {}
 
     def done(self) -> bool:
-        """All steps are finished."""
+        """Return whether all steps are finished."""
         return all((self.folder / step.stamp).exists() for step in self.steps())
 
-    def test_sets(self) -> dict[str, str]:
-        """Name → fairseq's subset of the test sets."""
-        return self.recipe.get("data", {}).get("tests", {"test": "test"})
-
     def steps(self) -> list[Step]:
-        """What is to be done, in order."""
-        found = [TRAIN, AVERAGE] if self.recipe.get("average") else [TRAIN]
+        """Return what is to be done, in order."""
+        if self.recipe.lead:
+            return []
+        found = [TRAIN, AVERAGE] if self.recipe.average else [TRAIN]
         name, done = self.measure.step, self.measure.stamp
-        for subset in self.test_sets().values():
+        for subset in self.recipe.corpus.tests.values():
             of = "" if subset == "test" else f".{subset}"
             found.append(Step(name, f"{done}{of}.json", f"{name}{of}.log", f"is measured on {subset}", subset))
-        return found
+        return [step for step in found if step.name == Probing.step] if self.recipe.probing == "scratch" else found
 
     def begun(self) -> int:
         """Updates of the checkpoint from which the training will continue; 0 without one. Changes nothing."""
@@ -220,6 +177,8 @@ class Run:
         """What is still to be done, for reading."""
         if self.done():
             return f"{self.label}: already finished, in {self.folder}"
+        if TRAIN not in self.steps():
+            return f"{self.label}: no training before it is measured, in {self.folder}"
         begun = self.begun()
         if begun >= self.updates:
             todo = "trained, to be decoded"
@@ -240,10 +199,8 @@ class Run:
 
     def _code(self) -> list[dict[str, str]]:
         """Commit and package of each part of the run, in order; neighbours differ."""
-        if stamp := read_stamp(self.folder / "started.json"):
-            return stamp["code"]
-        begun = self.facts() or (self.folder / LAST).exists()  # by runners that did not write started.json
-        return [{"commit": self.facts().get("commit", "unknown"), "package": "unknown"}] if begun else []
+        stamp = read_stamp(self.folder / "started.json")
+        return stamp["code"] if stamp else []
 
     def _note_code(self) -> None:
         code, now = self._code(), {"commit": commit(), "package": package()}
@@ -259,15 +216,16 @@ class Run:
             "--save-dir", str((self.folder / LAST).parent),
             "--log-format", "json", "--log-file", str(self.folder / "train.json.log"),
             *self.flags("train"),
+            *(narrow_flags(self.arch) if self.narrow else []),
         ]  # fmt: skip
 
     def average_argv(self) -> list[str]:
         """The command that averages checkpoints."""
-        ((which, count),) = self.recipe.get("average").items()
+        ((which, count),) = self.recipe.average.items()
         written = ["--output", str(self.folder / AVERAGED)]
         return [sys.executable, str(AVERAGER), str((self.folder / LAST).parent), f"--{which}", str(count), *written]
 
-    def generate_argv(self, subset: str = "test") -> list[str]:
+    def measure_argv(self, subset: str = "test") -> list[str]:
         """The command that measures the model on a test set."""
         return [sys.executable, *self.measure.argv(self, self.folder / GENERATING, subset)]
 
@@ -275,7 +233,7 @@ class Run:
         """The command of a step."""
         if step == TRAIN:
             return self.train_argv()
-        return self.average_argv() if step == AVERAGE else self.generate_argv(step.subset)
+        return self.average_argv() if step == AVERAGE else self.measure_argv(step.subset)
 
     def advance(self) -> bool:
         """Starts what is next or looks after what runs; True when all is finished. Raises JobFailed, or Busy."""
@@ -329,10 +287,38 @@ class Run:
             held=self._held,
             environment=self.environment(self._step),
         )
+        if self._step == TRAIN and self.leader is not None:
+            self.leader.announce(self.folder)
 
     def _trained(self) -> dict[str, Any]:
-        """The facts of the training that has ended."""
-        return {**training_facts(self.folder), "seed": self.seed}
+        """Return the facts of the training that has ended."""
+        return {**training_facts(self.folder), "seed": self.seed, "machine": self.machine()}
+
+    def machine(self) -> dict[str, Any]:
+        """Return where a training runs, and with what: columns of its lines in the results."""
+        found = versions()
+        batch: dict[str, Any] = {"batch_tokens": ""}
+        if not self.recipe.lead:
+            size = self.recipe.flag("train", "max_tokens") or self.recipe.flag("train", "batch_size")
+            batch = {"batch_tokens": self.launch.world * size * self.recipe.flag("train", "update_freq", [1])[0]}
+        return {
+            "gpus": 0 if self.launch.cpu else self.launch.world,
+            **batch,
+            "precision": self.launch.precision,
+            "hardware": hardware("cpu" if self.launch.cpu else "gpu", self.threads),
+            "torch": found["torch"],
+            "fairseq": found["fairseq"],
+            "package": found[PACKAGE],
+        }
+
+    def measurements(self, baseline: Run | None, wanted: Container[str] = ()) -> list[Measurement]:
+        """Return what the measure finds, and of the training what is ``wanted``. Raises ScoreError."""
+        found = self.measure.measurements(self, baseline)
+        facts = self.facts()
+        for metric in OF_TRAINING:
+            if metric in wanted and facts.get(metric) is not None:
+                found.append(Measurement(metric, float(facts[metric])))
+        return found
 
     def _stamp(self) -> None:
         self._note_code()
@@ -340,7 +326,7 @@ class Run:
         if step == TRAIN:
             facts = self._trained()
         elif step == AVERAGE:
-            facts = {"average": self.recipe.get("average")}
+            facts = {"average": dict(self.recipe.average)}
         else:
             try:
                 found = self.measure.collect(self.folder / GENERATING, self.folder / step.log, step.subset)
@@ -350,6 +336,8 @@ class Run:
             shutil.rmtree(self.folder / GENERATING, ignore_errors=True)
             facts = {"output": found.name}
         write_stamp(self.folder / step.stamp, facts)
+        if step == AVERAGE and not self.keep_checkpoints:
+            remove_averaged((self.folder / LAST).parent)
 
     def environment(self, step: Step) -> dict[str, str]:
         """What the environment of a step has besides: the GPUs that it may use."""
@@ -360,18 +348,18 @@ class Run:
     def status(self) -> str:
         """For the progress line."""
         if self._step != TRAIN:
-            return f"{self.system} {self._step.doing}"
+            return f"{self.name} {self._step.doing}"
         log = train_log(self.folder, self._log_size)
         if not log:
-            return f"{self.system} starts"
+            return f"{self.name} starts"
         last = log[max(log)]
         numbers = f"loss {float(last['loss']):.2f}, {float(last['wps']):.0f} words/s"
-        return f"{self.system} {max(log)}/{self.updates} updates, {numbers}"
+        return f"{self.name} {max(log)}/{self.updates} updates, {numbers}"
 
     def seconds_left(self) -> float:
         """Estimate for this run: from its own speed once it is under way, from the recipe's expect_minutes before."""
         generate = 20.0
-        expected = 60 * float(self.recipe.get("expect_minutes", 10))
+        expected = 60 * self.recipe.expect_minutes
         if self.done():
             return 0.0
         if self._step != TRAIN or (self._job is None and (self.folder / TRAIN.stamp).exists()):

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 
 from experiments.runs.processes import Busy, JobFailed, stop_all
 from experiments.runs.progress import Progress, time_left
 from experiments.runs.run import Run
-
-
-def cores() -> int:
-    """CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run_all(

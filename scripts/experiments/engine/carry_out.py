@@ -1,0 +1,105 @@
+"""Carries out a plan: prepares its corpora, trains and measures its runs, and writes their lines."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+
+from experiments.data.preparation import mini_corpus_argv, run_to_end
+from experiments.engine.plan import TREES_VARIABLE, Plan, preparation_of
+from experiments.recipes.nodes import RecipeError
+from experiments.runs.launch import Launch
+from experiments.runs.processes import JobFailed, lock
+from experiments.runs.progress import Progress, clock
+from experiments.runs.run import Run
+from experiments.runs.schedule import run_all
+
+
+def carry_out(plan: Plan, lanes: Sequence[Launch], resume: bool, progress: Progress) -> int:
+    """Prepare, train, measure and score; return the exit status."""
+    prepare_all(plan, progress)
+    plan.make_runs()
+    adopted = plan.adopt()
+    if not resume:
+        start_anew(plan.to_do(), progress)
+    to_do = plan.to_do()
+    progress.say(f"{len(to_do)} of {len(plan.runs)} runs to do; numbers go to {plan.results(plan.rows[0]).path}")
+    if adopted:
+        progress.say(f"{adopted} rows are the same trainings as rows of other tables, whose numbers they take")
+    for note in [*plan.notes(), *(run.plan() for run in to_do)]:
+        progress.say(note)
+    run_all(
+        to_do,
+        len(lanes),
+        progress,
+        finished=lambda run: progress.say(plan.record(run)),
+        failed=plan.failed,
+        started=lambda run, lane: setattr(run, "launch", lanes[lane]),
+    )
+    plan.record_all()
+    return report(plan, progress)
+
+
+def prepare_all(plan: Plan, progress: Progress) -> None:
+    """Prepare the corpora; rows whose corpus cannot be prepared have failed."""
+    rows = [(row, plan.here(row)) for row in plan.rows]
+    minutes = sum(recipe.expect_minutes for _, recipe in rows)
+    mini_trees = plan.choice.out / "mini" / "probing"
+    for row, recipe in rows:
+        if recipe.probing and plan.choice.scale != "smoke" and plan.trees(recipe) is None:
+            plan.failures[row.name] = (
+                f"no trees to probe with: set ${TREES_VARIABLE} to a folder with {{train,valid,test}}.mrg"
+            )
+    for corpus in plan.corpora:
+        try:
+            corpus.prepare(progress, 60.0 * minutes)
+        except (JobFailed, RecipeError) as error:
+            for row, recipe in rows:
+                if preparation_of(recipe) == preparation_of(corpus.recipe):
+                    plan.failures[row.name] = str(error)
+            progress.say(f"data {corpus.name}: {error}")
+    if plan.choice.scale == "smoke" and any(recipe.probing for _, recipe in rows) and not mini_trees.is_dir():
+        run_to_end(mini_corpus_argv("probing", mini_trees), mini_trees.with_suffix(".log"))
+
+
+def start_anew(runs: list[Run], progress: Progress) -> None:
+    """Put aside what unfinished runs have trained so far. Raises Busy where one is being trained."""
+    for run in runs:
+        if run.folder.is_dir() and not run.done():
+            number = 1
+            while (aside := run.folder.with_name(f"{run.folder.name}.aside{number}")).exists():
+                number += 1
+            with lock(run.folder):
+                shutil.move(run.folder, aside)
+            progress.say(f"{run.name}: begins anew; the old training is in {aside}")
+
+
+def report(plan: Plan, progress: Progress) -> int:
+    """Say how it ended; return the exit status."""
+    progress.say(f"finished in {clock(progress.elapsed())}")
+    for run in plan.runs:
+        for key in run.rows:
+            label = f"{key.rpartition('/')[2]} (seed {run.seed})"
+            if label not in plan.failures:
+                print(f"{label}: {plan.headline(run)}")
+    for row, error in plan.failures.items():
+        print(f"table: failed: {row}: {error}", file=sys.stderr)
+    return 1 if plan.failures else 0
+
+
+def show_commands(plan: Plan) -> None:
+    """Print what carry_out() would start."""
+    plan.make_runs()
+    for corpus in plan.corpora:
+        print(f"# data: {corpus.name}")
+        for argv in corpus.commands():
+            print(shlex.join(argv))
+    for run in plan.to_do():
+        print(f"# {run.label}: {run.plan().split(': ', 1)[1]}")
+        for step in run.steps():
+            before = [f"{name}={shlex.quote(value)}" for name, value in run.environment(step).items()]
+            print(" ".join([*before, shlex.join(run.argv(step))]))
+    for path in dict.fromkeys(plan.results(row).path for row in plan.rows):
+        print(f"# scored into {path}")

@@ -1,0 +1,145 @@
+"""Sections of a recipe as the argv of fairseq's commands, checked by fairseq's own parsers."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import re
+from collections.abc import Callable
+from typing import Any
+
+from experiments.recipes.nodes import RecipeError, nearest
+from experiments.recipes.recipe import SECTIONS, USER_DIR, Recipe
+
+RESERVED = {
+    "data", "arch", "user_dir", "seed", "save_dir", "path", "results_path", "log_file", "log_format",
+    "source_lang", "target_lang",
+}  # fmt: skip
+SIZE_KEY = re.compile(r"(encoder|decoder)_(embed_dim|ffn_embed_dim|layers|attention_heads|input_dim|output_dim)")
+
+
+def command_of(section: str) -> str:
+    """Return the command whose flags a section has."""
+    return "fairseq-" + section.replace("_", "-")
+
+
+def expand(recipe: Recipe, section: str, *, arch: str) -> list[str]:
+    """Return the flags of one section as fairseq's argv, checked by fairseq's parser with the architecture's flags.
+
+    The result holds neither the data folder nor what RESERVED names: the caller adds those. Raises RecipeError for an
+    unknown flag, a model size, a reserved flag, or a value that the parser refuses.
+    """
+    if section not in SECTIONS:
+        raise RecipeError(f"no section {section!r}: the sections are {', '.join(SECTIONS)}")
+    entries = recipe.section(section)
+    for key, entry in entries.items():
+        where = entry.where
+        if key in RESERVED:
+            raise RecipeError(f"{where}: {key} is set by the runner, not by a recipe")
+        if SIZE_KEY.fullmatch(key):
+            raise RecipeError(
+                f"{where}: {key} is a model size: sizes stand in the architecture ({arch}), not in a recipe"
+            )
+    fixed = ["DATA", "--user-dir", str(USER_DIR)] + (["--arch", arch] if section == "train" else ["--path", "MODEL"])
+    actions = _fairseq_actions(recipe, section, fixed)
+    argv: list[str] = []
+    places: dict[str, str] = {}
+    for key, entry in entries.items():
+        option = "--" + key.replace("_", "-")
+        action = actions.get(option) or actions.get("--" + key)
+        if action is None:
+            names = [name[2:].replace("-", "_") for name in actions if name.startswith("--")]
+            raise RecipeError(
+                f"{entry.where}: {command_of(section)} has no flag {key!r} for {arch}{nearest(key, names)}"
+            )
+        option = option if option in actions else "--" + key
+        argv += _flag_argv(entry.where, option, action, entry.value)
+        places[option] = entry.where
+    _check_values(recipe, section, fixed + argv, places)
+    return argv
+
+
+def _flag_argv(where: str, option: str, action: argparse.Action, value: Any) -> list[str]:
+    """Return one flag: a switch by itself, several values one by one, a list where fairseq wants '[a, b]'."""
+    if action.nargs == 0:  # a switch
+        if not isinstance(value, bool):
+            raise RecipeError(f"{where}: {option} is a switch: give true or false, not {value!r}")
+        turns_on = getattr(action, "const", True) is not False
+        return [option] if value is turns_on else []
+    if value is None or isinstance(value, bool) and not _is_boolean_value(action):
+        raise RecipeError(f"{where}: {option} needs a value, not {value!r}")
+    if isinstance(value, list) and (action.nargs in ("+", "*") or isinstance(action.nargs, int)):
+        return [option, *map(str, value)]
+    if isinstance(value, (list, dict)):
+        return [option, repr(value)]
+    # A value such as -inf would be read as a flag by itself.
+    return [f"{option}={value}"] if str(value).startswith("-") else [option, str(value)]
+
+
+def _is_boolean_value(action: argparse.Action) -> bool:
+    return getattr(action.type, "__name__", "") in ("eval_bool", "str_to_bool", "bool")
+
+
+def _parser(section: str) -> argparse.ArgumentParser:
+    from fairseq import options
+
+    # get_parser reads sys.argv for --user-dir; the import below has done that already.
+    if section == "eval_lm":
+        return options.get_eval_lm_parser()
+    return options.get_training_parser() if section == "train" else options.get_generation_parser()
+
+
+class RefusedError(Exception):
+    pass
+
+
+def _parse(
+    section: str, argv: list[str], *, known: bool, capture: Callable[[argparse.ArgumentParser], None] | None = None
+) -> None:
+    """Run fairseq's two-pass parsing. Raises RefusedError with the parser's message instead of leaving the process."""
+    from fairseq import options, utils
+
+    utils.import_user_module(argparse.Namespace(user_dir=argv[argv.index("--user-dir") + 1]))
+    parser = _parser(section)
+
+    def refuse(message: str) -> None:
+        raise RefusedError(message)
+
+    parser.error = refuse  # type: ignore[method-assign,assignment]
+    with contextlib.redirect_stderr(io.StringIO()):
+        options.parse_args_and_arch(parser, input_args=argv, parse_known=known, modify_parser=capture)
+
+
+def _fairseq_actions(recipe: Recipe, section: str, fixed: list[str]) -> dict[str, argparse.Action]:
+    """Return all flags that fairseq knows for this architecture and the task, criterion, ... of the section."""
+    from fairseq.registry import REGISTRIES
+
+    entries = recipe.section(section)
+    chosen: list[str] = []
+    places: dict[str, str] = {}
+    for key in ("task", *REGISTRIES):
+        if key in entries:
+            option = "--" + key.replace("_", "-")
+            chosen += [option, str(entries[key].value)]
+            places[option] = entries[key].where
+    found: dict[str, argparse.Action] = {}
+    try:
+        _parse(section, fixed + chosen, known=True, capture=lambda parser: found.update(parser._option_string_actions))
+    except RefusedError as error:
+        raise _at_line(recipe, section, str(error), places) from None
+    return found
+
+
+def _check_values(recipe: Recipe, section: str, argv: list[str], places: dict[str, str]) -> None:
+    try:
+        _parse(section, argv, known=False)
+    except (RefusedError, ValueError, SyntaxError, NameError) as error:
+        raise _at_line(recipe, section, str(error), places) from None
+
+
+def _at_line(recipe: Recipe, section: str, message: str, places: dict[str, str]) -> RecipeError:
+    """Return the error at the line of a flag that the message names; else at that of the recipe."""
+    named = re.findall(r"--[\w-]+", message)
+    where = next((places[option] for option in named if option in places), recipe.where)
+    return RecipeError(f"{where}: {command_of(section)}: {message}")

@@ -1,0 +1,276 @@
+"""Tables: one file of configs/<paper>/ with its rows, and the recipe of each row at each scale.
+
+    # Table 4 of Cui et al. 2019: one kind of head beside global ones.
+    extends: base/iwslt14.yaml                     # full scale: data, training, decoding, protocol
+    small: ../scales/small/multi30k_de_en.yaml     # small scale: the same on two CPU cores
+    baseline: transformer                          # the row that the others are tested against
+    rows:
+      transformer: {same_as: table2/transformer}
+      local: {label: + Local Attention, architecture: …, train: {mma_heads: "global:1,local:3"}, paper: {…}}
+
+Keys of a recipe that stand in the table hold for all rows, those of a row for that row at every scale, those under
+``full`` and ``small`` (of the table or of a row) at that scale alone. A row may have its own ``extends``, its own
+``small: {extends: FILE}``, and its own ``baseline``: a row of this table, TABLE/ROW of the same paper, or null.
+``same_as`` begins a row with all that another one has, but for its baseline. At small scale a row has the ``_small``
+size of its architecture. ``sizes`` are those of the full scale.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from experiments.recipes.nodes import RecipeError, compose, entry_of, mapping, nearest
+from experiments.recipes.recipe import CONFIGS, KEYS, SECTIONS, Layer, Recipe, make_recipe, merge, read_file, read_layer
+
+SCALES = ("smoke", "small", "full")
+ROW_NAME = re.compile(r"[a-z0-9][a-z0-9_]*", re.ASCII)  # it stands in commands and in results
+NOT_PAPERS = ("base", "scales")
+OF_ROW = ("extends", "same_as", "baseline", "small", "full")
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """What a row is made of: the files that it extends at each scale, and layers on top of them, in order."""
+
+    where: str
+    extends: Mapping[str, Path | None]  # full, small
+    layers: tuple[Layer, ...] = ()  # at every scale
+    own: Mapping[str, tuple[Layer, ...]] = field(default_factory=lambda: {"full": (), "small": ()})
+
+    def scales(self) -> list[str]:
+        """Return the scales at which the row can be run."""
+        return [scale for scale in SCALES if self.extends["full" if scale == "smoke" else scale]]
+
+    def layer(self, scale: str) -> Layer:
+        """Return all values at 'full' or 'small' scale. Raises RecipeError."""
+        base = self.extends[scale]
+        assert base is not None, self.where
+        found = read_base(base)
+        for layer in (*self.layers, *self.own[scale]):
+            found = merge(found, layer)
+        if scale == "small":
+            found.pop("sizes", None)
+        return found
+
+    def states(self, key: str, scale: str) -> bool:
+        """Return whether a key stands in a layer of this scale alone."""
+        return any(key in layer for layer in self.own[scale])
+
+
+@functools.cache
+def read_base(path: Path) -> Layer:
+    """read_file(), once for all rows."""
+    return read_file(path)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """One table file."""
+
+    path: Path
+    title: str  # its first comment
+    sources: Mapping[str, RowSource]
+    baselines: Mapping[str, tuple[str, str] | None]  # row → (table, row) of the same paper
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @property
+    def paper(self) -> str:
+        return self.path.parent.name
+
+    def rows(self, scale: str) -> list[str]:
+        """Return the names of the rows that there are at a scale, baselines first."""
+        names = [name for name, source in self.sources.items() if scale in source.scales()]
+        return sorted(names, key=lambda name: self.baselines[name] is not None)
+
+    def recipe(self, row: str, scale: str) -> Recipe:
+        """Return the recipe of a row at 'full' or 'small' scale, with the row's own architecture.
+
+        Raises RecipeError.
+        """
+        return _recipe(self, row, scale)
+
+    def baseline(self, row: str) -> tuple[Table, str] | None:
+        """Return the table and the row that a row is tested against; None without one. Raises RecipeError."""
+        found = self.baselines[row]
+        if found is None:
+            return None
+        table = self if found[0] == self.name else load_table(self.path.with_name(f"{found[0]}.yaml"))
+        if found[1] not in table.sources:
+            known = ", ".join(table.sources)
+            raise RecipeError(f"{self.sources[row].where}: baseline {'/'.join(found)}: {table.path} has {known}")
+        return table, found[1]
+
+
+@functools.cache
+def _recipe(table: Table, row: str, scale: str) -> Recipe:
+    source = table.sources[row]
+    found = make_recipe(source.layer(scale), path=table.path, where=source.where, name=row)
+    needed = ("label", "metric", "data", *(() if found.lead else ("architecture",)))
+    for key in needed:
+        if not getattr(found, key):
+            raise RecipeError(f"{source.where}: the row {row} needs the key {key!r}")
+    if not found.lead and not isinstance(found.flag("train", "max_update"), int):
+        raise RecipeError(f"{source.where}: train needs max_update (beside max_epoch: for the time left)")
+    return found
+
+
+@functools.cache
+def load_table(path: Path) -> Table:
+    """Return the table of a file, its structure checked (recipe() and expand() check the rest). Raises RecipeError."""
+    items = mapping(path, compose(path), "a table")
+    if "rows" not in items:
+        raise RecipeError(f"{path}: a table needs the key 'rows'")
+    node, _ = items.pop("rows")
+    files, common, own = _parts(path, items)
+    default = _baseline(path, items)
+    defaults = RowSource(str(path), files, (common,), {scale: (own[scale],) for scale in own})
+    sources: dict[str, RowSource] = {}
+    baselines: dict[str, tuple[str, str] | None] = {}
+    for name, (child, where) in mapping(path, node, "rows").items():
+        if not ROW_NAME.fullmatch(name):
+            raise RecipeError(f"{where}: {name}: the name of a row has lower-case letters, digits and '_'")
+        row_items = mapping(path, child, f"the row {name}")
+        sources[name] = _source(path, row_items, where, before=sources, defaults=defaults)
+        baselines[name] = _baseline(path, row_items) if "baseline" in row_items else default
+        if baselines[name] == (path.stem, name):
+            baselines[name] = None
+    table = Table(path, _title(path), sources, baselines)
+    for name, baseline in baselines.items():
+        if baseline is not None and baseline[0] == path.stem and baseline[1] not in sources:
+            raise RecipeError(
+                f"{sources[name].where}: baseline {baseline[1]}: there is no such row{nearest(baseline[1], sources)}"
+            )
+    return table
+
+
+def _source(
+    path: Path,
+    items: dict[str, tuple[yaml.Node, str]],
+    where: str,
+    *,
+    before: Mapping[str, RowSource],
+    defaults: RowSource,
+) -> RowSource:
+    """Return the source of one row: on the table's defaults, or on the row that it is the same as."""
+    files, layer, own = _parts(path, items)
+    base = defaults
+    if "same_as" in items:
+        base = _same_as(path, items["same_as"], before, defaults)
+    extends = {scale: files[scale] or base.extends[scale] for scale in files}
+    layers = {scale: (*base.own[scale], own[scale]) for scale in own}
+    return RowSource(where, extends, (*base.layers, layer), layers)
+
+
+def _same_as(
+    path: Path, item: tuple[yaml.Node, str], before: Mapping[str, RowSource], defaults: RowSource
+) -> RowSource:
+    """Return the source of the row that a row begins with; of another table with this table's common values on it."""
+    node, where = item
+    table, _, row = str(node.value).rpartition("/")
+    if not table:
+        if row not in before:
+            raise RecipeError(f"{where}: same_as {row}: no such row stands above{nearest(row, before)}")
+        return before[row]
+    other = path.with_name(f"{table}.yaml")
+    if not other.is_file():
+        raise RecipeError(f"{where}: same_as {node.value}: there is no {other}")
+    sources = load_table(other).sources
+    if row not in sources:
+        raise RecipeError(f"{where}: same_as {node.value}: {other} has no row {row}{nearest(row, sources)}")
+    found = sources[row]
+    own = {scale: (*found.own[scale], *defaults.own[scale]) for scale in found.own}
+    return replace(found, layers=(*found.layers, *defaults.layers), own=own)
+
+
+def _parts(
+    path: Path, items: Mapping[str, tuple[yaml.Node, str]]
+) -> tuple[dict[str, Path | None], Layer, dict[str, Layer]]:
+    """Return of a table or a row the files that it extends, its layer, and its layers of the scales full and small."""
+    known = (*KEYS, *OF_ROW)
+    for key, (_, where) in items.items():
+        if key not in known:
+            raise RecipeError(f"{where}: unknown key {key!r}{nearest(key, known)}")
+    files: dict[str, Path | None] = {"full": _file(path, items, "extends"), "small": None}
+    own: dict[str, Layer] = {"full": {}, "small": {}}
+    for scale in own:
+        if scale not in items:
+            continue
+        node, _ = items[scale]
+        if isinstance(node, yaml.ScalarNode):
+            files[scale] = _file(path, items, scale)
+            continue
+        parts = mapping(path, node, scale)
+        files[scale] = _file(path, parts, "extends") or files[scale]
+        own[scale] = read_layer(path, {key: item for key, item in parts.items() if key != "extends"})
+    return files, read_layer(path, {key: item for key, item in items.items() if key in KEYS}), own
+
+
+def _file(path: Path, items: Mapping[str, tuple[yaml.Node, str]], key: str) -> Path | None:
+    """Return the recipe file that stands under a key. Raises RecipeError where it is not there."""
+    if key not in items:
+        return None
+    node, where = items[key]
+    found = (path.parent / str(node.value)).resolve()
+    if not found.is_file():
+        raise RecipeError(f"{where}: {key} {node.value}: there is no such file")
+    return found
+
+
+def _baseline(path: Path, items: Mapping[str, tuple[yaml.Node, str]]) -> tuple[str, str] | None:
+    if "baseline" not in items:
+        return None
+    value = entry_of(path, *items["baseline"]).value
+    if value is None:
+        return None
+    table, _, row = str(value).rpartition("/")
+    return table or path.stem, row
+
+
+def _title(path: Path) -> str:
+    """Return the first comment of a file as one line."""
+    lines: list[str] = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        lines.append(line.removeprefix("#").strip())
+    return " ".join(lines)
+
+
+def papers(configs: Path = CONFIGS) -> list[str]:
+    """Return the folders of configs/ that have tables."""
+    found = {path.parent.name for path in configs.glob("*/*.yaml")}
+    return sorted(found - set(NOT_PAPERS))
+
+
+def tables_of(paper: str, configs: Path = CONFIGS) -> list[str]:
+    """Return the tables and figures of a paper, tables before figures, others last."""
+
+    def order(name: str) -> tuple[int, list[Any]]:
+        kinds = [name.startswith("table"), name.startswith("fig")]
+        return -2 * kinds[0] - kinds[1], [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", name) if p]
+
+    return sorted((path.stem for path in (configs / paper).glob("*.yaml")), key=order)
+
+
+def find_table(paper: str, table: str, configs: Path = CONFIGS) -> Table:
+    """Return a table by its names. Raises RecipeError."""
+    if paper not in papers(configs):
+        raise RecipeError(f"{paper}: no such paper; there are {', '.join(papers(configs))}")
+    if table not in tables_of(paper, configs):
+        raise RecipeError(f"{paper} {table}: no such table; {paper} has {', '.join(tables_of(paper, configs))}")
+    return load_table(configs / paper / f"{table}.yaml")
+
+
+def flags_of(recipe: Recipe) -> dict[str, dict[str, Any]]:
+    """Return the flags of a recipe by section, without their places."""
+    return {section: {key: e.value for key, e in recipe.section(section).items()} for section in SECTIONS}
