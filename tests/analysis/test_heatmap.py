@@ -42,9 +42,9 @@ def test_every_model_has_maps(arch: str, site: str) -> None:
     if getattr(trained.model.encoder, "needs_phrases", False):
         pair = Pair(pair.source, pair.target, phrases_of(pair.source[None]))
     layer = 2 if arch == "transformer_localattn_tiny" else 1
-    found = select(trained.model, site, layer, "mean", "it")
-    panels = list(read_panels(trained, pair, found, site, "mean", "it"))
-    second = list(read_panels(trained, pair, found, site, "2", "it"))
+    found = select(trained.model, site, layer, "mean", name="it")
+    panels = list(read_panels(trained, pair, found, site, head="mean", name="it"))
+    second = list(read_panels(trained, pair, found, site, head="2", name="it"))
     source, target = (tuple(dictionary()[n] for n in side.tolist()) for side in (pair.source, pair.target))
     queries, keys = {"encoder": (source, source), "decoder": (target, (target[-1], *target[:-1]))}.get(
         site, (target, source)
@@ -89,12 +89,12 @@ def test_where_there_is_nothing_to_draw() -> None:
         ("cross", 2, "5", "--head 5: it has the heads 1 to 4 there"),
     ):  # fmt: skip
         with pytest.raises(UsageError) as error:
-            select(upper, site, layer, head, "it")
+            select(upper, site, layer, head, name="it")
         assert str(error.value).startswith(message) and "\n" not in str(error.value)
-    assert len(select(upper, "cross", 2, "4", "it")) == 1
+    assert len(select(upper, "cross", 2, "4", name="it")) == 1
     none = build("transformer_localattn_tiny", ["--no-cross-attention", "--cross-self-attention"])
     with pytest.raises(UsageError, match="--site cross: it has no attention to the encoder in layer 1"):
-        select(none, "cross", 1, "mean", "it")
+        select(none, "cross", 1, "mean", name="it")
     with pytest.raises(UsageError, match="no layer will do"):
         common_layer([none], "cross")
 

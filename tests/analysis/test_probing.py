@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 import sys
 from pathlib import Path
@@ -18,11 +17,11 @@ from omegaconf import OmegaConf
 from corpora.sources import probing as preparation
 from fairseq_localattn.analysis.probing import command as probing
 from fairseq_localattn.analysis.probing import models as probing_models
-from fairseq_localattn.analysis.probing import report as probing_report
+from fairseq_localattn.analysis.probing import probe as probing_probe
 from fairseq_localattn.analysis.probing.data import ProbingData, batches
 from fairseq_localattn.analysis.probing.labels import TASKS
 from fairseq_localattn.analysis.probing.models import encode, sentence_vectors, vectors_of, word_vectors
-from fairseq_localattn.analysis.probing.report import Progress, read_rows
+from fairseq_localattn.analysis.probing.report import read_rows
 from fairseq_localattn.analysis.probing.train import Trainer
 from fairseq_localattn.errors import UsageError
 from support.models import parse
@@ -131,7 +130,7 @@ def test_words_are_read_at_their_last_subword_and_sentences_as_means(prepared):
             return {"encoder_out": [tokens.T[..., None].double()]}
 
     echo = Echo()
-    vectors = vectors_of(echo, sentences, data.dictionary, 60, torch.device("cpu"), lambda *_: None)
+    vectors = vectors_of(echo, sentences, data.dictionary, 60, device=torch.device("cpu"), on_progress=lambda *_: None)
     for number in range(len(sentences)):
         tokens = sentences.tokens[number].double()
         assert vectors.words[number][:, 0].tolist() == tokens[sentences.word_ends[number]].tolist()
@@ -150,7 +149,7 @@ def test_batches_hold_each_sentence_once_and_follow_from_the_generator(prepared)
 
     def rows(seed: int | None) -> list[list[int]]:
         generator = None if seed is None else torch.Generator().manual_seed(seed)
-        return [batch.rows for batch in batches(sentences, numbers, data.dictionary, 60, generator)]
+        return [batch.rows for batch in batches(sentences, numbers, data.dictionary, 60, generator=generator)]
 
     for seed in (None, 1):
         assert sorted(row for group in rows(seed) for row in group) == list(range(len(numbers)))
@@ -240,15 +239,19 @@ def trained(prepared, tmp_path_factory) -> tuple[Path, Path]:
 def test_trained_encoder_is_frozen_and_read_once(command, trained, monkeypatch):
     checkpoint, folder = trained
     loaded, read = [], []
-    load, vectors = probing.trained_encoder, probing.vectors_of
+    load, vectors = probing_probe.trained_encoder, probing_probe.vectors_of
 
     def remember(*args):
         found = load(*args)
         loaded.append((found[0], {name: value.clone() for name, value in found[0].state_dict().items()}))
         return found
 
-    monkeypatch.setattr(probing, "trained_encoder", remember)
-    monkeypatch.setattr(probing, "vectors_of", lambda *args: read.append(args[1].split) or vectors(*args))
+    def record_split(encoder, sentences, *args, **kwargs):
+        read.append(sentences.split)
+        return vectors(encoder, sentences, *args, **kwargs)
+
+    monkeypatch.setattr(probing_probe, "trained_encoder", remember)
+    monkeypatch.setattr(probing_probe, "vectors_of", record_split)
     more = ["--encoder", checkpoint, "--encoder-data", folder, "--epochs", 8, "--max-tokens", 32, "--lr", 0.01]
     rows = command(*more, "--tasks", "all")
     assert [row["task"] for row in rows] == list(TASKS) and read == ["train", "valid", "test"]
@@ -382,15 +385,3 @@ def test_fairseqs_parser_says_its_mistakes_in_one_line():
     assert probing_models.architecture_options("transformer_localattn_tiny", []).encoder_layers == 3
     given = probing_models.architecture_options("transformer_localattn_tiny", ["--encoder-layers", "2"])
     assert given.encoder_layers == 2
-
-
-def test_progress_estimates_from_the_work_alone(monkeypatch):
-    times = iter([0.0, 50.0, 80.0, 90.0])
-    monkeypatch.setattr(probing_report.time, "monotonic", lambda: next(times))
-    stream = io.StringIO()
-    progress = Progress(450, stream, every=0)
-    progress.update(0, "states")
-    progress.skip(100)
-    progress.update(50, "first batch")
-    progress.update(100, "epoch 1")
-    assert stream.getvalue() == "[0:50] states\n[1:20] first batch\n[1:30, about 0:20 left] epoch 1\n"

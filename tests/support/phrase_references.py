@@ -109,7 +109,8 @@ def mgsa(
     """
     heads, channels = len(partitions), x.size(1)
     width = channels // heads
-    by_head, composed = [], []
+    by_head: list[Tensor] = []
+    composed: list[list[Tensor]] = []
     for h, partition in enumerate(partitions):
         rows = slice(h * width, (h + 1) * width)
         memory = list(x)

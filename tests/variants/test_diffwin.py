@@ -1,4 +1,4 @@
-"""transformer_diffwin, its language model and its classifier: windows by site, parameters, mistakes."""
+"""transformer_diffwin, its language model and its classifier: windows by site, parameters, invalid options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TINY = "transformer_diffwin_tiny"
 
 
 def windows(layers: torch.nn.ModuleList, name: str = "self_attn") -> list[str]:
-    """Kind and segment size of each layer's attention: ``aw``, ``aw/5``, ``san``."""
+    """Return kind and segment size of each layer's attention: ``aw``, ``aw/5``, ``san``."""
     found = []
     for layer in layers:
         attention = getattr(layer, name)
@@ -51,21 +51,21 @@ def test_options_by_site() -> None:
     assert set(nothing.state_dict()) == set(build(baseline_of(TINY)).state_dict())
 
 
-def test_the_language_models_best_is_the_default() -> None:
+def test_the_papers_best_language_model_is_the_default() -> None:
     with torch.device("meta"):
         assert windows(build_lm("transformer_lm_diffwin").decoder.layers) == ["mw"] * 3 + ["san"] * 3
     model = build_lm("transformer_lm_diffwin_tiny", ["--diffwin-decoder", "aw", "--diffwin-decoder-layers", "2"])
     assert windows(model.decoder.layers) == ["san", "aw"]
 
 
-def test_the_classifiers_best_is_the_default() -> None:
+def test_the_papers_best_classifier_is_the_default() -> None:
     assert windows(build_classifier("transformer_diffwin_classifier").encoder.layers) == ["aw", "san"]
     model = build_classifier("transformer_diffwin_classifier_tiny", ["--diffwin-encoder", "mw"])
     assert windows(model.encoder.layers) == ["mw", "san"]
 
 
-def test_sites_without_windows_are_not_asked_for_their_layers() -> None:
-    """The default of three layers is no matter where there is no window."""
+def test_layers_of_sites_without_windows_are_not_checked() -> None:
+    """The default of three layers is ignored at a site without windows, even in a stack of two."""
     none = ["--diffwin-decoder", "none", "--diffwin-cross", "none"]
     model = build(
         "transformer_diffwin", [*none, "--decoder-layers", "2", "--encoder-embed-dim", "64"], decoder_embed_dim=64
@@ -159,7 +159,7 @@ def test_parameters_are_those_of_the_equations_and_of_the_readme(
     ],
 )
 def test_mistakes_are_one_clear_line(arch: str, flags: list[str], message: str) -> None:
-    """While fairseq reads the command line: before it starts processes."""
+    """The error is raised while fairseq parses the command line, before it starts processes."""
     with pytest.raises(UsageError) as error:
         parse(arch, flags)
     assert message in str(error.value) and "\n" not in str(error.value)

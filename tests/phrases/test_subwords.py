@@ -7,13 +7,11 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_localattn.phrases.convert import phrases_of_line
+from fairseq_localattn.phrases.convert import phrases_of_sentence
 from fairseq_localattn.phrases.store import pack, unpack
 from fairseq_localattn.phrases.subwords import normalise, project, same_words, words_of
 from fairseq_localattn.phrases.trees import TreeError, one_word_phrases, partition, read_tree
-
-BUSH = "(ROOT (S (NP (NNP Bush)) (VP (VBD held) (NP (DT a) (NN talk)) (PP (IN with) (NP (NNP Sharon))))))"
-
+from support.trees import FIGURE_1
 
 # ---------------------------------------------------------------- subwords
 
@@ -32,7 +30,7 @@ def test_pieces_of_words_in_each_convention():
 
 
 def test_subwords_follow_their_word():
-    levels = partition(read_tree(BUSH))
+    levels = partition(read_tree(FIGURE_1))
     assert project(levels, [2, 1, 1, 1, 1, 3]) == [
         ([2, 7], ["NP", "VP"]),
         ([2, 1, 2, 4], ["NP", "VBD", "NP", "PP"]),
@@ -109,10 +107,10 @@ def test_phrases_of_a_line_for_interactive_use():
     tags = Dictionary()
     known = {tag: tags.add_symbol(tag) for tag in ("NP", "VP", "VBD")}
     pieces = "Bu@@ sh held a talk with Sha@@ r@@ on".split()
-    total, levels = unpack(phrases_of_line(pieces, BUSH, 2, "subword_nmt", tags))
+    total, levels = unpack(phrases_of_sentence(pieces, FIGURE_1, 2, "subword_nmt", tags=tags))
     assert total == 9 and [sizes.tolist() for sizes, _ in levels] == [[2, 7], [2, 1, 2, 4]]
     assert levels[1][1].tolist() == [known["NP"], known["VBD"], known["NP"], tags.pad()]
-    total, levels = unpack(phrases_of_line(["▁a", "b", "▁c"], " ", 1, "sentencepiece", tags))
+    total, levels = unpack(phrases_of_sentence(["▁a", "b", "▁c"], " ", 1, "sentencepiece", tags=tags))
     assert total == 3 and levels[0][0].tolist() == [2, 1] and levels[0][1].tolist() == [tags.pad()] * 2
     with pytest.raises(TreeError, match="the tree has 6 leaves, the sentence 1 words"):
-        phrases_of_line(["Bush"], BUSH, 3, "subword_nmt", tags)
+        phrases_of_sentence(["Bush"], FIGURE_1, 3, "subword_nmt", tags=tags)

@@ -1,4 +1,4 @@
-"""The command that binarises phrases: what it writes, its errors, and what a killed run leaves."""
+"""The command that binarises phrases: its files, its errors, and runs that are stopped."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,17 +20,19 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetB
 
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.phrases import binarize
-from fairseq_localattn.phrases.parallel import Progress, in_order
+from fairseq_localattn.phrases import write as phrase_writer
+from fairseq_localattn.phrases.parallel import map_in_order
 from fairseq_localattn.phrases.store import unpack
 from fairseq_localattn.phrases.subwords import project
 from fairseq_localattn.phrases.trees import partition, read_tree
 from support.cli import run
+from support.trees import FIGURE_1
 
-BUSH = "(ROOT (S (NP (NNP Bush)) (VP (VBD held) (NP (DT a) (NN talk)) (PP (IN with) (NP (NNP Sharon))))))"
+Rows = list[tuple[str, str | None]]
 # Texts in subwords with their trees; None: without a tree.
-LINES = {
+LINES: dict[str, Rows] = {
     "train": [
-        ("Bu@@ sh held a talk with Sha@@ r@@ on", BUSH),
+        ("Bu@@ sh held a talk with Sha@@ r@@ on", FIGURE_1),
         ("he s@@ lept", None),
         ("", None),
         ("&apos;s &quot; &#91; @-@", "(X (POS 's) (`` ``) (-LRB- -LSB-) (HYPH -))"),
@@ -40,11 +43,8 @@ LINES = {
 }
 
 
-def write(folder: Path, lines: dict[str, list[tuple[str, str | None]]], length: int = 0) -> list[str]:
-    """Binarised sources, texts and trees of splits under a folder; return the command's arguments.
-
-    length: what the binarised sentences have more than the text.
-    """
+def write(folder: Path, lines: dict[str, Rows]) -> list[str]:
+    """Write binarised sources, texts and trees of splits to a folder; return the command's arguments."""
     for name in ("bin", "bpe", "tree"):
         (folder / name).mkdir(exist_ok=True)
     for split, rows in lines.items():
@@ -52,13 +52,13 @@ def write(folder: Path, lines: dict[str, list[tuple[str, str | None]]], length: 
         (folder / f"tree/{split}.en.tree").write_text("".join(f"{tree or ''}\n" for _, tree in rows), "utf-8")
         builder = MMapIndexedDatasetBuilder(str(folder / f"bin/{split}.en-de.en.bin"), dtype=np.uint16)
         for text, _ in rows:
-            builder.add_item(torch.full((len(text.split()) + 1 + length,), 5))
+            builder.add_item(torch.full((len(text.split()) + 1,), 5))
         builder.finalize(str(folder / f"bin/{split}.en-de.en.idx"))
     return [str(folder / "bin"), "--lang", "en", "--texts", str(folder / "bpe"), "--trees", str(folder / "tree")]
 
 
 def load(folder: Path, split: str) -> list[tuple[int, list[tuple[list[int], list[str]]]]]:
-    """n and (lengths, tags) of each level, of each sentence."""
+    """Return n and (lengths, tags) of each level, for each sentence of a split."""
     tags = Dictionary.load(str(folder / "dict.en.phrases.txt"))
     data = MMapIndexedDataset(str(folder / f"{split}.en-de.en.phrases"))
     rows = [unpack(data[index]) for index in range(len(data))]
@@ -66,6 +66,7 @@ def load(folder: Path, split: str) -> list[tuple[int, list[tuple[list[int], list
 
 
 def phrase_files(folder: Path) -> list[str]:
+    """Return the names of the files of phrases in a folder."""
     return sorted(path.name for path in folder.iterdir() if "phrases" in path.name)
 
 
@@ -86,7 +87,7 @@ def test_binarised_phrases_read_back(data, tmp_path, capsys):
     )
     assert json.loads((out / "en.phrases.json").read_text()).items() >= {"levels": 3, "subwords": "subword_nmt"}.items()
     train = load(out, "train")
-    assert train[0] == (9, project(partition(read_tree(BUSH)), [2, 1, 1, 1, 1, 3]))
+    assert train[0] == (9, project(partition(read_tree(FIGURE_1)), [2, 1, 1, 1, 1, 3]))
     assert train[1] == (3, [([1, 2], ["<pad>"] * 2)] * 3)
     assert train[2] == (0, [([], [])] * 3)
     assert train[3][1][0] == ([1] * 4, ["POS", "``", "-LRB-", "HYPH"])
@@ -103,7 +104,7 @@ def test_binarised_phrases_read_back(data, tmp_path, capsys):
 
 
 def test_phrases_fit_what_fairseq_preprocess_writes(tmp_path):
-    """With a blank sentence, and a space that only fairseq takes for one."""
+    """Among the sentences, a blank one, and one with a no-break space, which only fairseq splits at."""
     from fairseq import options
     from fairseq_cli import preprocess
 
@@ -130,7 +131,7 @@ def test_tags_are_ordered_by_training_then_by_all_splits_then_by_name(data, tmp_
 
 
 def test_sentencepiece_and_other_levels(tmp_path):
-    arguments = write(tmp_path, {"train": [("▁B ush ▁held ▁a ▁talk ▁with ▁Shar on", BUSH)]})
+    arguments = write(tmp_path, {"train": [("▁B ush ▁held ▁a ▁talk ▁with ▁Shar on", FIGURE_1)]})
     binarize.main([*arguments, "--subwords", "sentencepiece", "--levels", "1"])
     assert load(tmp_path / "bin", "train") == [(8, [([2, 6], ["NP", "VP"])])]
     kept = json.loads((tmp_path / "bin/en.phrases.json").read_text())
@@ -152,9 +153,9 @@ def test_other_data_take_the_dictionary_of_the_training_data(data, tmp_path):
 
 
 def test_several_processes_write_the_same(tmp_path, monkeypatch):
-    rows = [(f"a{'@@ b' * (index % 3)} c d", f"(S (NP (DT a) (T{index % 7} c)) (VB d))") for index in range(100)]
+    rows: Rows = [(f"a{'@@ b' * (index % 3)} c d", f"(S (NP (DT a) (T{index % 7} c)) (VB d))") for index in range(100)]
     arguments = write(tmp_path, {"train": rows, "valid": rows[:3]})
-    monkeypatch.setattr(binarize, "CHUNK", 7)
+    monkeypatch.setattr(phrase_writer, "CHUNK", 7)
     written = []
     for workers in ("1", "3"):
         binarize.main([*arguments, "--workers", workers])
@@ -164,7 +165,7 @@ def test_several_processes_write_the_same(tmp_path, monkeypatch):
 
 
 def broken(tmp_path: Path, line: int, text: str | None = None, tree: str | None = None) -> list[str]:
-    """The arguments, where a line of the training text or its tree is another."""
+    """Write the data with another text or tree in one line of training; return the command's arguments."""
     rows = list(LINES["train"])
     rows[line - 1] = (rows[line - 1][0] if text is None else text, rows[line - 1][1] if tree is None else tree)
     return write(tmp_path, LINES | {"train": rows})
@@ -240,12 +241,12 @@ def test_an_unknown_tag_is_named_with_its_line(data, tmp_path):
         binarize.main([*data, "--tag-dictionary", str(given)])
 
 
-def test_the_command_ends_with_one_line_and_status_1_or_2(tmp_path):
-    """As a process; the number of levels is refused in this one."""
+def test_errors_end_the_command_with_one_line_and_a_status(tmp_path):
+    """Status 1, here of a process, and 2 for invalid arguments."""
     arguments = broken(tmp_path, 5, tree="(S")
     done = run(sys.executable, "-m", "fairseq_localattn.phrases.binarize", *arguments, check=False)
     assert done.returncode == 1 and done.stdout == ""
-    said = [line for line in done.stderr.splitlines() if not line.startswith("INFO:")]  # fairseq's own, on import
+    said = [line for line in done.stderr.splitlines() if not line.startswith("INFO:")]  # of fairseq, on import
     assert len(said) == 1 and "train.en.tree:5: unbalanced brackets: 1 not closed" in said[0], done.stderr
     with pytest.raises(SystemExit) as error:
         binarize.main([*arguments, "--levels", "0"])
@@ -256,13 +257,14 @@ def test_the_command_ends_with_one_line_and_status_1_or_2(tmp_path):
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_run_that_ends_while_files_get_their_names_leaves_nothing_wrong(data, tmp_path, monkeypatch, again):
-    """After each number of renamed files: what loads is complete, and of the new run."""
+def test_interrupted_renaming_leaves_only_complete_splits(data, tmp_path, monkeypatch, again):
+    """Whatever number of files was renamed, the splits that can be loaded are complete, and of the new run."""
+    data = [*data, "--workers", "1"]
     if again:
         binarize.main([*data, "--levels", "1"])
     rename, out = os.replace, tmp_path / "bin"
     for allowed in range(8):
-        done = []
+        done: list[str] = []
 
         def some(source, target, done=done, allowed=allowed):
             if len(done) == allowed:
@@ -283,21 +285,24 @@ def test_a_run_that_ends_while_files_get_their_names_leaves_nothing_wrong(data, 
 
 
 def children(process: int) -> list[int]:
+    """Return the ids of a process's children."""
     return [int(number) for number in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
 
-def wait_for(what, seconds: float = 30) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
+    """Wait until a condition holds."""
     end = time.monotonic() + seconds
-    while not what():
+    while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.02)
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc")
-def test_a_killed_run_leaves_no_index_and_no_process_and_can_be_repeated(tmp_path):
+def test_killed_run_leaves_no_index_and_no_process_and_can_be_repeated(tmp_path):
     arguments = write(tmp_path, {"train": LINES["train"][:1] * 30000})
     process = multiprocessing.get_context("fork").Process(target=binarize.main, args=([*arguments, "--workers", "2"],))
     process.start()
+    assert process.pid is not None
     part = tmp_path / "bin/train.en-de.en.phrases.bin.tmp"
     wait_for(lambda: part.exists() and part.stat().st_size > 0)
     workers = children(process.pid)
@@ -314,7 +319,7 @@ def test_a_killed_run_leaves_no_index_and_no_process_and_can_be_repeated(tmp_pat
 # ---------------------------------------------------------------- work on long files
 
 
-def test_work_is_in_order_and_read_little_ahead():
+def test_results_are_in_order_and_pieces_are_read_little_ahead():
     read = []
 
     def pieces():
@@ -322,20 +327,7 @@ def test_work_is_in_order_and_read_little_ahead():
             read.append(number)
             yield number
 
-    results = in_order(abs, pieces(), 2)
+    results = map_in_order(abs, pieces(), 2)
     assert [next(results) for _ in range(3)] == [0, 1, 2]
     assert len(read) < 20
     assert list(results) == list(range(3, 100))
-
-
-def test_progress_tells_the_time_left(capsys, monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    progress = Progress(4000, "sentences")
-    for seconds in (10, 50, 60):
-        now[0] += seconds
-        progress.advance(1000, "train")
-    assert capsys.readouterr().err.splitlines() == [
-        "train: 2,000 of 4,000 sentences, 1.0 min, about 1.0 left",
-        "train: 3,000 of 4,000 sentences, 2.0 min, about 0.7 left",
-    ]

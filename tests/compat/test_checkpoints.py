@@ -1,4 +1,4 @@
-"""Reading a checkpoint never runs code from it, and what fairseq-train writes can be read back everywhere."""
+"""Safety of checkpoints: code in them is not run, and files that fairseq-train writes are read by every command."""
 
 import ast
 import contextlib
@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import socket
-import subprocess
 import sys
 import zipfile
 from collections import OrderedDict
@@ -25,14 +24,16 @@ import fairseq_localattn
 from fairseq_localattn.compat import checkpoints
 from fairseq_localattn.compat.checkpoints import CheckpointError
 from fairseq_localattn.errors import UsageError
+from support.forked import run, started
 
 PACKAGE = Path(fairseq_localattn.__file__).parent
-BIN = Path(sys.executable).parent
 
-pytestmark = pytest.mark.xdist_group("checkpoint_safety")  # one training run serves all of this file
+pytestmark = pytest.mark.xdist_group("checkpoint_safety")  # one training serves all tests of this file
 
 
-class Payload:  # unpickled without protection, it creates the file `marker`
+class Payload:
+    """An object that creates the file ``marker`` when it is unpickled without protection."""
+
     def __init__(self, marker: Path):
         self.marker = marker
 
@@ -40,18 +41,8 @@ class Payload:  # unpickled without protection, it creates the file `marker`
         return os.system, (f"touch '{self.marker}'",)
 
 
-def run(command: str, *args: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [BIN / command, *map(str, args)],
-        cwd=cwd,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **env},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
 def train_args(root: Path, save_dir: Path, updates: int) -> list[object]:
+    """Return the arguments of a short training with --eval-bleu."""
     flags = "--arch transformer_tiny --optimizer adam --lr 1e-3 --max-tokens 100 --no-epoch-checkpoints --num-workers 0"
     bleu = "--eval-bleu --eval-bleu-detok space --best-checkpoint-metric bleu --maximize-best-checkpoint-metric"
     return [
@@ -62,7 +53,7 @@ def train_args(root: Path, save_dir: Path, updates: int) -> list[object]:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory) -> Path:
-    """Binarised data in bin/ and, in ckpt/, what two updates with --eval-bleu leave."""
+    """A folder with binarised data in bin/ and the checkpoints of two updates with --eval-bleu in ckpt/."""
     root = tmp_path_factory.mktemp("safety")
     for split, lines in ("train", 24), ("valid", 8):
         text = "".join(f"a{i % 5} b{i % 3} c{i % 7}\n" for i in range(lines))
@@ -70,7 +61,7 @@ def root(tmp_path_factory) -> Path:
             (root / f"{split}.{language}").write_text(text)
     data = "--source-lang de --target-lang en --trainpref train --validpref valid --testpref valid --destdir bin"
     assert run("fairseq-preprocess", *data.split(), "--joined-dictionary", cwd=root).returncode == 0
-    shutil.copy(root / "bin" / "dict.en.txt", root / "bin" / "dict.txt")  # where fairseq-eval-lm looks for it
+    shutil.copy(root / "bin" / "dict.en.txt", root / "bin" / "dict.txt")  # fairseq-eval-lm reads this file
     done = run("fairseq-train", *train_args(root, root / "ckpt", 2), cwd=root)
     assert done.returncode == 0, done.stderr
     return root
@@ -83,7 +74,7 @@ def checkpoint(root) -> Path:
 
 @pytest.fixture(scope="module")
 def evil(root, checkpoint) -> Path:
-    """A working checkpoint with a payload in it. (That the payload works is checked below.)"""
+    """A valid checkpoint with a payload in it."""
     state = torch.load(checkpoint, weights_only=False)
     state["extra_state"]["payload"] = Payload(root / "marker")
     (root / "evil").mkdir()
@@ -91,16 +82,17 @@ def evil(root, checkpoint) -> Path:
     return root / "evil" / "checkpoint_last.pt"
 
 
-def test_the_payload_is_live(root, evil):
+def test_the_payload_runs_without_protection(root, evil):
     torch.load(evil, weights_only=False)
     assert (root / "marker").exists()
     (root / "marker").unlink()
 
 
+VALIDATE = ["--task", "translation", "--max-tokens", "100", "--num-workers", "0", "--cpu"]
 COMMANDS = {
     "fairseq-generate": ["--gen-subset", "valid", "--cpu"],
     "fairseq-interactive": ["--cpu"],
-    "fairseq-validate": ["--task", "translation", "--max-tokens", "100", "--cpu"],
+    "fairseq-validate": VALIDATE,
     "fairseq-eval-lm": ["--cpu"],
     "fairseq-train": None,
 }
@@ -114,7 +106,7 @@ def test_every_command_refuses_a_payload(command, root, evil):
     else:
         args = ["bin", "--path", evil, "--user-dir", os.path.relpath(PACKAGE, root), *flags]
     before = evil.read_bytes()
-    # The variable by which torch can be told to run code does not open the door either.
+    # Not even with torch's environment variable for unsafe loading.
     done = run(command, *args, cwd=root, TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD="1")
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
@@ -125,7 +117,7 @@ def test_every_command_refuses_a_payload(command, root, evil):
     assert evil.read_bytes() == before
 
 
-# Options that fairseq evaluates when it builds what a checkpoint names: module that does, part of cfg, _name, option.
+# Options that fairseq evaluates when it builds the parts of a checkpoint: module → (part of cfg, _name, option).
 CODE_IN_OPTIONS = {
     "fairseq.utils": ("model", "transformer", "adaptive_softmax_cutoff"),
     "fairseq.models.wav2vec.wav2vec2": ("model", "wav2vec2", "conv_feature_layers"),
@@ -135,7 +127,7 @@ CODE_IN_OPTIONS = {
 
 
 def with_code(checkpoint: Path, module: str, marker: Path, path: Path) -> Path:
-    """The checkpoint with code, in the option that ``module`` evaluates, that would create ``marker``."""
+    """Write a checkpoint whose option that ``module`` evaluates has code that would create ``marker``."""
     part, name, option = CODE_IN_OPTIONS[module]
     state = torch.load(checkpoint, weights_only=False)
     state["cfg"][part] = {"_name": name, option: f"__import__('pathlib').Path({str(marker)!r}).touch()"}
@@ -144,7 +136,7 @@ def with_code(checkpoint: Path, module: str, marker: Path, path: Path) -> Path:
 
 
 def build(path: Path, root: Path) -> None:
-    """What fairseq-validate builds of a checkpoint."""
+    """Build model, task and criterion of a checkpoint as fairseq-validate does."""
     overrides = {"data": str(root / "bin")}
     _, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], arg_overrides=overrides)
     task.build_criterion(cfg.criterion)
@@ -157,7 +149,7 @@ def test_code_in_an_option_is_refused(module, root, checkpoint, tmp_path, monkey
     with pytest.raises(CheckpointError, match="refused to evaluate the option"):
         build(path, root)
     assert not marker.exists()
-    monkeypatch.setattr(sys.modules[module], "eval", eval)  # fairseq's own: the code is live
+    monkeypatch.setattr(sys.modules[module], "eval", eval)  # fairseq's own behaviour: the code runs
     with contextlib.suppress(Exception):
         build(path, root)
     assert marker.exists()
@@ -166,19 +158,19 @@ def test_code_in_an_option_is_refused(module, root, checkpoint, tmp_path, monkey
 @pytest.mark.parametrize("module", ["fairseq.models.wav2vec.wav2vec2", "fairseq.criterions.ctc"])
 def test_fairseq_validate_refuses_code_in_an_option(module, root, checkpoint, tmp_path):
     path = with_code(checkpoint, module, tmp_path / "marker", tmp_path / "option.pt")
-    args = [root / "bin", "--path", path, "--user-dir", PACKAGE, *COMMANDS["fairseq-validate"]]
+    args = [root / "bin", "--path", path, "--user-dir", PACKAGE, *VALIDATE]
     done = run("fairseq-validate", *args, cwd=root)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith("fairseq_localattn: refused to evaluate the option ")
     assert not (tmp_path / "marker").exists()
 
 
-def test_what_fairseq_train_wrote_is_built(root, checkpoint):
+def test_checkpoints_of_fairseq_train_are_built(root, checkpoint):
     build(checkpoint, root)
 
 
 def test_a_checkpoint_cannot_name_a_directory_to_import(root, checkpoint, tmp_path):
-    """The --user-dir of the training is in the checkpoint; only the one of the command line is imported."""
+    """A checkpoint has the --user-dir of its training; only that of the command line is imported."""
     plugin = tmp_path / "stranger"
     plugin.mkdir()
     (plugin / "__init__.py").write_text(f"open({str(tmp_path / 'marker')!r}, 'w')")
@@ -189,7 +181,7 @@ def test_a_checkpoint_cannot_name_a_directory_to_import(root, checkpoint, tmp_pa
         (values if isinstance(values, dict) else vars(values))["user_dir"] = str(plugin)
     torch.save(state, tmp_path / "checkpoint_last.pt")
     args = [root / "bin", "--path", tmp_path / "checkpoint_last.pt", "--user-dir", PACKAGE]
-    done = run("fairseq-validate", *args, *COMMANDS["fairseq-validate"], cwd=root)
+    done = run("fairseq-validate", *args, *VALIDATE, cwd=root)
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "marker").exists()
     done = run("fairseq-train", *train_args(root, tmp_path, 3), cwd=root)
@@ -227,7 +219,7 @@ SOURCES = [path for path in sorted(FAIRSEQ.rglob("*.py")) if path.relative_to(FA
 
 @pytest.mark.filterwarnings("ignore:.*invalid escape sequence")
 def test_every_eval_of_fairseq_is_replaced():
-    """All of fairseq's source: what mentions eval has ours, and nothing compiles code in another way."""
+    """All modules of fairseq that use eval have ours, and none compiles code in another way."""
     evaluating = set()
     for path in SOURCES:
         text = path.read_text("utf-8")
@@ -241,7 +233,7 @@ def test_every_eval_of_fairseq_is_replaced():
         assert importlib.import_module(name).eval is checkpoints.literal_eval, name
 
 
-# Where else fairseq starts programs, imports by name or reads files that may hold code; why no checkpoint gets there.
+# Modules of fairseq that start programs, import by name or read files with code → why no checkpoint reaches that.
 REVIEWED = {
     "checkpoint_utils.py": "torch.load, safe by default",
     "criterions/__init__.py": "imports fairseq's own modules",
@@ -275,7 +267,7 @@ REVIEWED = {
 
 
 def test_every_other_way_to_run_code_was_reviewed():
-    """A new fairseq that starts programs, imports or unpickles in another place must be looked at again."""
+    """A version of fairseq that starts programs, imports or unpickles elsewhere must be reviewed again."""
     ways = r"subprocess\.\w+\(|os\.(system|popen|exec|spawn)|runpy|ctypes|import_module\(|import_user_module\(|"
     ways += r"(pickle|torch|yaml|joblib|dill|hub|jit)\.(unsafe_)?load|allow_pickle=True|instantiate\(|weights_only"
     found = {path.relative_to(FAIRSEQ).as_posix() for path in SOURCES if re.search(ways, path.read_text("utf-8"))}
@@ -288,6 +280,7 @@ def load(path: Path) -> dict:
 
 
 def refusal(path: Path) -> str:
+    """Return the message with which a file is refused, one line."""
     with pytest.raises(CheckpointError) as caught:
         load(path)
     message = str(caught.value)
@@ -296,7 +289,7 @@ def refusal(path: Path) -> str:
     return message
 
 
-def test_the_variable_of_torch_is_dropped(evil, root, monkeypatch):
+def test_torchs_variable_for_unsafe_loading_is_removed(evil, root, monkeypatch):
     monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
     refusal(evil)
     assert "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD" not in os.environ
@@ -310,7 +303,7 @@ def test_the_variable_of_torch_is_dropped(evil, root, monkeypatch):
         (eval, "eval"),
         (functools.partial(print, 1), "functools.partial"),
         (np.array([None, "x"], dtype=object), "numpy.dtypes.ObjectDType"),
-        (OmegaConf.create({"a": 1}), "omegaconf"),  # of the broadcast's classes: not in a file
+        (OmegaConf.create({"a": 1}), "omegaconf"),  # allowed in the broadcast only
         (Path("x"), "pathlib"),
     ],
 )
@@ -327,12 +320,16 @@ def test_damaged_files_are_named(checkpoint, tmp_path):
     for data in [*pieces, b"not a checkpoint\n", bytes(range(256)) * 8, b"\x80\x02}"]:
         path.write_bytes(data)
         assert "damaged, cut short or no checkpoint" in refusal(path)
-    for foreign in ([1, 2], torch.zeros(3), OrderedDict(weight=torch.zeros(2))):  # readable, but not fairseq's
+    for foreign in (
+        [1, 2],
+        torch.zeros(3),
+        OrderedDict(weight=torch.zeros(2)),
+    ):  # valid for torch only
         torch.save(foreign, path)
         assert "no checkpoint of fairseq's" in refusal(path)
 
 
-def test_a_resume_from_a_damaged_checkpoint_stops_and_keeps_the_file(root, checkpoint, tmp_path):
+def test_resuming_from_a_damaged_checkpoint_keeps_the_file(root, checkpoint, tmp_path):
     damaged = tmp_path / "checkpoint_last.pt"
     damaged.write_bytes(checkpoint.read_bytes()[:-100])
     before = damaged.read_bytes()
@@ -343,13 +340,14 @@ def test_a_resume_from_a_damaged_checkpoint_stops_and_keeps_the_file(root, check
 
 
 def bleu_counts(state: dict) -> list[np.ndarray]:
+    """Return the n-gram counts in the meters of a checkpoint."""
     meters = [state for _, _, _, state in state["extra_state"]["metrics"]["valid"]]
     return [meter["sum"] for meter in meters if isinstance(meter.get("sum"), np.ndarray)]
 
 
 @pytest.mark.parametrize("module", ["numpy.core.multiarray", "numpy._core.multiarray"])
-def test_bleu_counts_of_either_numpy_can_be_read(module, checkpoint, tmp_path):
-    """numpy 1 and 2 write arrays under different module names; the counts must come back exactly."""
+def test_bleu_counts_of_numpy_1_and_2_are_read(module, checkpoint, tmp_path):
+    """numpy 1 and 2 write arrays under different module names; the counts are the same."""
     with zipfile.ZipFile(checkpoint) as old, zipfile.ZipFile(tmp_path / "renamed.pt", "w") as new:
         for item in old.infolist():
             data = old.read(item)
@@ -364,34 +362,20 @@ def test_bleu_counts_of_either_numpy_can_be_read(module, checkpoint, tmp_path):
         assert ours.dtype == theirs.dtype and ours.tolist() == theirs.tolist()
 
 
-def test_two_processes_resume_what_one_wrote_and_one_reads_what_two_wrote(root, checkpoint, tmp_path):
-    """The broadcast of a resume holds omegaconf's classes, and summed BLEU counts are floats: both must pass."""
+def test_two_processes_resume_a_training_of_one_process(root, checkpoint, tmp_path):
+    """The broadcast of a resume has omegaconf's classes, and BLEU counts summed over processes are floats."""
     shutil.copy(checkpoint, tmp_path)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     flags = f"--distributed-world-size 2 --distributed-init-method tcp://127.0.0.1:{port} --distributed-no-spawn"
     flags += " --distributed-backend gloo --ddp-backend legacy_ddp"
-    workers = []
-    for rank in range(2):
-        args = [*train_args(root, tmp_path, 4), *flags.split(), "--distributed-rank", rank]
-        with open(tmp_path / f"{rank}.log", "w") as log:
-            workers.append(
-                subprocess.Popen(
-                    [BIN / "fairseq-train", *map(str, args)],
-                    stdout=log,
-                    stderr=log,
-                    env={**os.environ, "OMP_NUM_THREADS": "1"},
-                )
-            )
-    try:
-        codes = [worker.wait(timeout=120) for worker in workers]
-    finally:
-        for worker in workers:
-            worker.kill()
-    logs = [(tmp_path / f"{rank}.log").read_text() for rank in range(2)]
-    assert codes == [0, 0], "\n".join(logs)
-    assert "Loaded checkpoint" in logs[0] and "@ 2 updates" in logs[0]
+    args = [*train_args(root, tmp_path, 4), *flags.split(), "--distributed-rank"]
+    with started("fairseq-train", *args, 0, cwd=root) as first, started("fairseq-train", *args, 1, cwd=root) as second:
+        done = [worker.wait() for worker in (first, second)]
+    assert [worker.returncode for worker in done] == [0, 0], done[0].stderr + done[1].stderr
+    log = done[0].stdout + done[0].stderr
+    assert "Loaded checkpoint" in log and "@ 2 updates" in log
     state = load(tmp_path / "checkpoint_last.pt")
     assert state["optimizer_history"][-1]["num_updates"] == 4
     assert {counts.dtype for counts in bleu_counts(state)} == {np.dtype("float64")}
