@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from functools import partial
 from itertools import permutations
 
 import pytest
@@ -13,78 +12,22 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fairseq_localattn.core import banded
 from fairseq_localattn.core.attention import Frame
-from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, MaskAttention, StaticMaskAttention
-from support import references
-from tests.mechanisms.test_mechanisms import DIM, HEADS, LENGTHS, future, random_case
-
-ACTIVATIONS = {"none": None, "relu": torch.relu, "gelu": nn.GELU()}
-MODULES = {
-    "san": MaskAttention,
-    "dman": partial(DynamicMaskAttention, max_distance=3),
-    "sman": partial(StaticMaskAttention, boundary=2),
-    "sman-sqrt": partial(StaticMaskAttention, boundary=None),
-}
-every_module = pytest.mark.parametrize("name", MODULES)
-every_side = pytest.mark.parametrize("left", [True, False])
-every_path = pytest.mark.parametrize("block", [3, 64])  # long sentences are computed in blocks of queries
-half_precision = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-
-
-def make(name: str, causal: bool = False, heads: int = HEADS, **kwargs: object) -> MaskAttention:
-    """A module of :data:`MODULES` in evaluation mode; the same weights each time."""
-    torch.manual_seed(1)
-    if name != "san":
-        kwargs["causal"] = causal
-    return MODULES[name](DIM, heads, self_attention=True, **kwargs).eval()
-
-
-def run(
-    module: nn.Module, x: Tensor, padding: Tensor | None = None, causal: bool = False, weights: bool = False
-) -> tuple[Tensor, Tensor]:
-    """The module's output and weights; like fairseq, without a padding mask where nothing is padding."""
-    padding = padding if padding is not None and padding.any() else None
-    mask = future(x.size(0)).to(x.dtype) if causal else None
-    return module(x, x, x, key_padding_mask=padding, attn_mask=mask, need_weights=weights)
-
-
-def expected(module: MaskAttention, x: Tensor, padding: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
-    """The reference's output T×B×C and its S_M averaged over heads, B×T×T."""
-    means = []
-
-    def attend(q: Tensor, k: Tensor, v: Tensor, exists: Tensor, sentence: Tensor) -> Tensor:
-        if isinstance(module, DynamicMaskAttention):
-            lowest = 0 if causal else -module.max_distance
-            P = dict(enumerate(module.distance_mask.unbind(), start=lowest))
-            assert max(P) == module.max_distance
-            M = references.dynamic_mask(sentence, module.query_mask.weight[0], P, module.head_mask)
-        else:
-            b = module.boundary if isinstance(module, StaticMaskAttention) else exists.numel()
-            M = references.static_mask(b, exists, causal).expand(module.num_heads, -1, -1)
-        weights = references.mask_weights(q, k, M, exists, causal)
-        means.append(weights.mean(0))
-        return weights @ v
-
-    F = ACTIVATIONS[module.activation]
-    return references.module_output(module, x, padding, attend, F, takes_input=True), torch.stack(means)
-
-
-def outcome(output: Tensor, inputs: Tensor, module: nn.Module, padding: Tensor) -> dict[str, Tensor]:
-    """The output at real positions and the gradients of the input and of every parameter, by name."""
-    real = (~padding).T.to(output.dtype)[..., None]  # T×B×1
-    # Sums with fixed random weights, so that no gradient vanishes by symmetry.
-    probe = torch.randn(output.shape, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
-    module.zero_grad()
-    inputs.grad = None
-    (output * probe.to(output.dtype) * real).sum().backward()
-    gradients = {name: p.grad.clone() for name, p in module.named_parameters()}
-    return {"output": output.detach() * real, "input": inputs.grad.clone(), **gradients}
-
-
-def same(got: dict[str, Tensor], wanted: dict[str, Tensor], rtol: float = 1e-9, atol: float = 1e-10) -> None:
-    for name, value in wanted.items():
-        torch.testing.assert_close(got[name], value, rtol=rtol, atol=atol, msg=lambda m, name=name: f"{name}: {m}")
+from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, MaskAttention
+from support.mechanisms.inputs import DIM, HEADS, LENGTHS, cut_into_blocks, random_case
+from support.mechanisms.masked import (
+    ACTIVATIONS,
+    MODULES,
+    every_module,
+    every_path,
+    every_side,
+    expected,
+    half_precision,
+    make,
+    outcome,
+    run,
+    same,
+)
 
 
 def check(module: MaskAttention, x: Tensor, padding: Tensor, causal: bool) -> dict[str, Tensor]:
@@ -123,8 +66,7 @@ def test_sman_equals_equations(
     module = make("sman", causal, boundary=boundary, activation=activation)
     with pytest.MonkeyPatch.context() as patch:
         if long:
-            patch.setattr(banded, "MIN_BLOCK", 3)
-            patch.setattr(banded, "ONE_BLOCK_SCORES", 3)
+            cut_into_blocks(patch, 3)
         check(module, *random_case(lengths, left), causal)
 
 
@@ -142,8 +84,7 @@ def test_sman_by_length_equals_equations(lengths: list[int], left: bool, causal:
     module = make("sman-sqrt", causal, heads=1)
     with pytest.MonkeyPatch.context() as patch:
         if long:
-            patch.setattr(banded, "MIN_BLOCK", 3)
-            patch.setattr(banded, "ONE_BLOCK_SCORES", 3)
+            cut_into_blocks(patch, 3)
         check(module, *random_case(lengths, left), causal)
 
 
@@ -213,8 +154,7 @@ def test_eq_9_a_mask_that_is_the_identity_is_the_feed_forward_network(
     bias: bool, left: bool, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One head, ReLU, M = I: fc2(relu(fc1(x))) with W_V and W_H, whatever queries and keys are."""
-    monkeypatch.setattr(banded, "MIN_BLOCK", block)
-    monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", block)
+    cut_into_blocks(monkeypatch, block)
     module = make("sman", heads=1, boundary=0, activation="relu", bias=bias).double()
     with torch.no_grad():
         for parameter in module.parameters():
@@ -240,8 +180,7 @@ def test_eq_9_a_mask_that_is_the_identity_is_the_feed_forward_network(
 @every_module
 def test_gradcheck(name: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Numerical against analytical gradients of the input and of the mask's parameters, with padding."""
-    monkeypatch.setattr(banded, "MIN_BLOCK", block)
-    monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", block)
+    cut_into_blocks(monkeypatch, block)
     module = make(name, activation="gelu").double()
     masks = {key: p for key, p in module.named_parameters() if "_mask" in key}
     x, padding = random_case([7, 4], left=True)
@@ -260,8 +199,7 @@ def test_gradcheck(name: str, block: int, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("name", [*MODULES, "dman head_mask", "dman distance_mask", "dman query_mask"])
 def test_half_precision(name: str, block: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     """Masks of z = ±100 and a sentence that is all padding: finite, and near fp32 with the same weights."""
-    monkeypatch.setattr(banded, "MIN_BLOCK", block)
-    monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", block)
+    cut_into_blocks(monkeypatch, block)
     name, _, part = name.partition(" ")
     module = make(name).to(dtype)
     x, padding = random_case([9, 5, 1, 9], left=True)

@@ -10,45 +10,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from fairseq_localattn.core import banded
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.mechanisms import mixed
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, StaticMaskAttention
 from fairseq_localattn.mechanisms.mixed import MixedAttention, parse_head_mix
-from support import references
+from support.mechanisms import references
+from support.mechanisms.inputs import DIM, HEADS, LENGTHS, LargestTensor, cut_into_blocks, future, random_case
 
-DIM, HEADS = 12, 4
 KINDS = ["global", "local", "forward", "backward"]
-
-
-def random_case(lengths: list[int], left: bool, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """T×B×C float64 and its padding B×T (True = padding) for sentences of these lengths."""
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(max(lengths), len(lengths), DIM, generator=generator, dtype=torch.float64)
-    positions = torch.arange(max(lengths))
-    n = torch.tensor(lengths)[:, None]
-    return x, positions < max(lengths) - n if left else positions >= n
-
-
-def future(length: int) -> Tensor:
-    """fairseq's causal mask: T×T, -inf above the diagonal."""
-    return torch.full((length, length), float("-inf"), dtype=torch.float64).triu(1)
-
-
-class LargestTensor(TorchDispatchMode):
-    """Keeps the number of elements of the largest tensor that is made meanwhile."""
-
-    size = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        out = func(*args, **(kwargs or {}))
-        for tensor in out if isinstance(out, (tuple, list)) else (out,):
-            if isinstance(tensor, Tensor):
-                self.size = max(self.size, tensor.numel())
-        return out
 
 
 def check(module: LocalAttention, attend: Callable[..., Tensor], x: Tensor, padding: Tensor, causal: bool) -> None:
@@ -72,9 +43,6 @@ def check(module: LocalAttention, attend: Callable[..., Tensor], x: Tensor, padd
         torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-10)
 
 
-LENGTHS = st.lists(st.integers(1, 11), min_size=1, max_size=3)
-
-
 @settings(max_examples=25, deadline=None)
 @given(LENGTHS, st.booleans(), st.booleans(), st.sampled_from([1, 3, 5, 11, 25]), st.sampled_from([1, 3]))
 def test_csan_equals_equations(lengths: list[int], left: bool, causal: bool, window: int, head_span: int) -> None:
@@ -90,8 +58,7 @@ def test_csan_in_several_blocks(lengths: list[int], left: bool, causal: bool, wi
     module = ConvolutionalAttention(DIM, HEADS, window=window, head_span=head_span, self_attention=True)
     reference = partial(_csan, window=window, head_span=head_span, causal=causal)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(banded, "MIN_BLOCK", 3)
-        patch.setattr(banded, "ONE_BLOCK_SCORES", 3)
+        cut_into_blocks(patch, 3)
         check(module, reference, *random_case(lengths, left), causal)
 
 
@@ -115,8 +82,7 @@ def test_mma_equals_equations(lengths: list[int], left: bool, causal: bool, mix:
     with pytest.MonkeyPatch.context() as patch:
         if long:
             patch.setattr(mixed, "BANDED_FROM", 1)
-            patch.setattr(banded, "MIN_BLOCK", 3)
-            patch.setattr(banded, "ONE_BLOCK_SCORES", 3)
+            cut_into_blocks(patch, 3)
         check(module, reference, *random_case(lengths, left), causal)
 
 
@@ -142,8 +108,7 @@ def test_gradcheck(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         return module(inputs, inputs, inputs, key_padding_mask=padding, need_weights=False)[0] * real
 
     assert torch.autograd.gradcheck(f, (x,))
-    monkeypatch.setattr(banded, "MIN_BLOCK", 2)
-    monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", 2)
+    cut_into_blocks(monkeypatch, 2)
     monkeypatch.setattr(mixed, "BANDED_FROM", 1)
     assert torch.autograd.gradcheck(f, (x,))
 
@@ -152,8 +117,7 @@ def test_gradcheck(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", MODULES)
 def test_explicit_weights_belong_to_the_output(name: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """need_weights: the same output as the fused path; weights that sum to one and are zero where nothing is seen."""
-    monkeypatch.setattr(banded, "MIN_BLOCK", block)
-    monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", block)
+    cut_into_blocks(monkeypatch, block)
     module = MODULES[name](DIM, HEADS, self_attention=True).double()
     x, padding = random_case([7, 5], left=True)
     fused, none = module(x, x, x, key_padding_mask=padding, need_weights=False)
@@ -187,8 +151,7 @@ def test_csan_with_a_window_as_wide_as_the_sentence_is_ordinary_attention(length
 @pytest.mark.parametrize("name", MODULES)
 def test_dropout_is_on_the_weights(name: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In training each draw differs, and their mean is the output without dropout; in evaluation there is none."""
-    monkeypatch.setattr(banded, "MIN_BLOCK", block)
-    monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", block)
+    cut_into_blocks(monkeypatch, block)
     monkeypatch.setattr(mixed, "BANDED_FROM", block)
     torch.manual_seed(1)
     module = MODULES[name](DIM, HEADS, dropout=0.3, self_attention=True).double()
@@ -226,8 +189,7 @@ def test_a_window_makes_no_quadratic_tensor(make: Callable[..., LocalAttention],
 
 def test_a_long_causal_chunk_after_a_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
     """Queries that start behind cached keys, in blocks: equal to the same rows of the full pass."""
-    monkeypatch.setattr(banded, "MIN_BLOCK", 3)
-    monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", 3)
+    cut_into_blocks(monkeypatch, 3)
     module = ConvolutionalAttention(DIM, HEADS, window=5, head_span=3, self_attention=True).double()
     x, _ = random_case([14], left=False)
     mask = future(14)

@@ -21,7 +21,7 @@ from fairseq_localattn.mechanisms.phrase_memory.partition import (
     sum_phrases,
 )
 from fairseq_localattn.mechanisms.phrase_memory.recurrent import Recurrence
-from support import phrase_references as reference
+from support.mechanisms import phrase_references as reference
 
 LENGTHS = [7, 1, 5]  # of the sentences
 HEADS, CHANNELS = 4, 16
@@ -81,9 +81,9 @@ def test_output_gradients_and_phrases_are_the_references(
     module = attention(composition, interaction, [0, 1, 1], chunk=chunk)
     x, padding, places = sentences(left)
     x.requires_grad_()
-    module.partition = partition_of(level_lengths(), padding)
-    output, _ = module(x, x, x, key_padding_mask=padding, need_weights=False)
-    composed = module.composed
+    with module.use_partition(partition_of(level_lengths(), padding)):
+        output, _ = module(x, x, x, key_padding_mask=padding, need_weights=False)
+        composed = module.composed
     assert composed is not None
     other = attention(composition, interaction, [0, 1, 1], chunk=chunk)
     parameters = dict(other.named_parameters())
@@ -117,8 +117,9 @@ def test_gradcheck(composition: str, interaction: str) -> None:
     x = torch.randn(4, 2, CHANNELS, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 
     def run(x: Tensor) -> Tensor:
-        module.partition = partition_of(lengths, padding)
-        return module(x, x, x, key_padding_mask=padding, need_weights=False)[0].masked_fill(padding.T[..., None], 0)
+        with module.use_partition(partition_of(lengths, padding)):
+            output, _ = module(x, x, x, key_padding_mask=padding, need_weights=False)
+        return output.masked_fill(padding.T[..., None], 0)
 
     assert torch.autograd.gradcheck(run, (x.requires_grad_(),))
 
@@ -132,9 +133,9 @@ def test_ngrams_by_an_lstm_are_the_references(left: bool, interaction: str) -> N
     found = []
     for longest in (4, None):
         module = attention("lstm", interaction, [0, 1, 1])
-        module.partition = partition_of(ngram_lengths(padding, sizes), padding, longest=longest)
         own = x.clone().requires_grad_()
-        output = module(own, own, own, key_padding_mask=padding, need_weights=False)[0]
+        with module.use_partition(partition_of(ngram_lengths(padding, sizes), padding, longest=longest)):
+            output = module(own, own, own, key_padding_mask=padding, need_weights=False)[0]
         real = ~padding.T[..., None]
         (output * real).square().sum().backward()
         found.append([output * real, own.grad, *(parameter.grad for parameter in module.parameters())])
@@ -156,8 +157,8 @@ def test_dropout_is_on_the_weights_of_phrases_as_well(need_weights: bool) -> Non
     module.out_proj.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
     for mode in (True, False):
         module.train(mode)
-        module.partition = partition_of(level_lengths(), padding)
-        module(x, x, x, key_padding_mask=padding, need_weights=need_weights)
+        with module.use_partition(partition_of(level_lengths(), padding)):
+            module(x, x, x, key_padding_mask=padding, need_weights=need_weights)
     trained, evaluated = (heads.view(*heads.shape[:2], HEADS, -1).ne(0).any(-1) for heads in seen)
     assert trained.float().mean() < 0.1 and evaluated.all()
 
@@ -173,8 +174,9 @@ def test_weights_at_the_start() -> None:
             bound = 4**-0.5 if recurrent else (6 / (weight.size(1) + weight.size(2))) ** 0.5
             assert 0.8 * bound < weight.abs().max() <= bound or weight.dim() == 2, name
     x, padding, _ = sentences(left=True)
-    module.partition = partition_of(level_lengths(), padding)
-    assert module(x, x, x, key_padding_mask=padding)[0].isfinite().all()
+    with module.use_partition(partition_of(level_lengths(), padding)):
+        assert module(x, x, x, key_padding_mask=padding)[0].isfinite().all()
+    assert module.partition is None and module.composed is None, "kept beyond the call"
 
 
 @pytest.mark.parametrize(
@@ -198,10 +200,10 @@ def test_any_number_of_heads_of_words(heads: list[int]) -> None:
     """None, and all but one; the weights are those of the fused path, and by word they add up to one."""
     module = attention("sans", "lstm", heads).eval()
     x, padding, places = sentences(left=True)
-    module.partition = partition_of(level_lengths(), padding)
     parameters = dict(module.named_parameters())
-    output, none = module(x, x, x, key_padding_mask=padding, need_weights=False)
-    same, weights = module(x, x, x, key_padding_mask=padding, need_head_weights=True)
+    with module.use_partition(partition_of(level_lengths(), padding)):
+        output, none = module(x, x, x, key_padding_mask=padding, need_weights=False)
+        same, weights = module(x, x, x, key_padding_mask=padding, need_head_weights=True)
     assert none is None
     for b, place in enumerate(places):
         levels = [reference.of_lengths(LEVELS[b][k]) for k in heads]
@@ -371,5 +373,5 @@ def test_granularities_that_make_no_sense(mix: str, message: str) -> None:
 
 def test_a_call_needs_a_partition() -> None:
     x, padding, _ = sentences(left=True)
-    with pytest.raises(RuntimeError, match="set the attribute `partition`"):
+    with pytest.raises(RuntimeError, match="call the attention inside of `with attention.use_partition"):
         attention("max", "none", [0])(x, x, x, key_padding_mask=padding)

@@ -2,48 +2,24 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import product
 
-import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fairseq_localattn.core.attention import Frame, LocalAttention
+from fairseq_localattn.core.attention import Frame
 from fairseq_localattn.mechanisms.windowed import (
     AdditiveWindowAttention,
-    MultiplicativeWindowAttention,
     Segments,
     WindowAttention,
     segment_window,
     soft_window,
 )
-from support import references
-from tests.mechanisms.test_mechanisms import DIM, HEADS, LENGTHS, future, random_case
-
-MODULES = {
-    "mw": MultiplicativeWindowAttention,
-    "mw-renormalised": partial(MultiplicativeWindowAttention, renormalise=True),
-    "aw": AdditiveWindowAttention,
-}
-every_module = pytest.mark.parametrize("name", MODULES)
-every_side = pytest.mark.parametrize("left", [True, False])
-
-
-def make(name: str, size: int = 1, **kwargs: object) -> WindowAttention:
-    """A module of :data:`MODULES` in evaluation mode; the same weights each time, with pointers that are not flat."""
-    torch.manual_seed(1)
-    kwargs.setdefault("self_attention", True)
-    module = MODULES[name](DIM, HEADS, segment_size=size, **kwargs).eval()
-    with torch.no_grad():
-        for key, parameter in module.named_parameters():
-            if key.startswith(("left", "right", "local")):
-                parameter.mul_(3)
-            if key.endswith("bias"):
-                parameter.normal_()
-    return module
+from support.mechanisms import references
+from support.mechanisms.inputs import DIM, HEADS, LENGTHS, random_case
+from support.mechanisms.windowed import MODULES, every_module, every_side, make, run
 
 
 def distribution(length: int, seed: int) -> Tensor:
@@ -182,13 +158,6 @@ def expected(module: WindowAttention, x: Tensor, keys: Tensor, padding: Tensor, 
         outputs.append(joined @ module.out_proj.weight.T + module.out_proj.bias)
         means.append(weights.mean(0))
     return torch.stack(outputs, dim=1), torch.stack(means)
-
-
-def run(module: LocalAttention, x: Tensor, keys: Tensor, padding: Tensor, causal: bool, **kwargs: bool) -> tuple:
-    """Like fairseq, without a padding mask where nothing is padding."""
-    kwargs.setdefault("need_weights", False)
-    mask = future(x.size(0)).to(x.dtype) if causal else None
-    return module(x, keys, keys, key_padding_mask=padding if padding.any() else None, attn_mask=mask, **kwargs)
 
 
 def check(module: WindowAttention, x: Tensor, keys: Tensor, padding: Tensor, causal: bool) -> None:

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from fairseq_localattn.core.attention import Frame, LocalAttention
 from fairseq_localattn.mechanisms.windowed import AdditiveWindowAttention
-from support import references
-from tests.mechanisms.test_mechanisms import DIM, HEADS, LargestTensor, random_case
-from tests.mechanisms.test_windowed import MODULES, every_module, make, run
+from support.mechanisms import references
+from support.mechanisms.inputs import DIM, HEADS, LargestTensor, random_case
+from support.mechanisms.windowed import MODULES, every_module, make, run
 
 # ---------------------------------------------------------------------------------------------- numerics
 
@@ -65,7 +65,7 @@ def test_a_small_mask_keeps_its_relative_precision() -> None:
     pointer[..., 0], scores[..., -1] = 18, 18
     found = {}
     for dtype in (torch.float32, torch.float64):
-        module.pointer_scores = lambda side, dtype=dtype: torch.stack([pointer, pointer]).to(dtype)
+        module.pointer_scores = lambda extra, dtype=dtype: torch.stack([pointer, pointer]).to(dtype)
         found[dtype] = module.reweight(scores.to(dtype).softmax(-1), Frame(1, 10), torch.zeros(1, 1, DIM), {})
     assert found[torch.float64][..., 1:].max() > 1e-3, "nothing small is left to compare"
     torch.testing.assert_close(found[torch.float32].double(), found[torch.float64], rtol=1e-5, atol=0)
@@ -104,7 +104,7 @@ def test_a_mask_that_closes_what_is_attended_to_stays_finite(name: str) -> None:
     last[..., -1] = 0
     weights = torch.zeros(1, HEADS, 6, 6)
     weights[..., 0] = 1
-    module.pointer_scores = lambda side: torch.stack([last, last])
+    module.pointer_scores = lambda extra: torch.stack([last, last])
     if name == "aw":
         local = torch.zeros(1, HEADS, 6, 1)
         return_value = module.score_bias(Frame(6, 6), x, x, {"local_q_proj": local, "local_k_proj": local})

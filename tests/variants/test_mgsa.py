@@ -17,7 +17,7 @@ from fairseq_localattn.errors import UsageError
 from fairseq_localattn.mechanisms.phrasal import MultiGranularityAttention
 from fairseq_localattn.phrases.dataset import Levels, PhrasePairDataset, collate_phrases
 from fairseq_localattn.tasks.translation_with_phrases import PhraseTranslationTask, RememberedPhrases, read_settings
-from support import phrase_references as reference
+from support.mechanisms import phrase_references as reference
 from support.models import batch, build, dictionary, loss, parse, sentences, tags, with_phrases
 from support.paths import ROOT
 

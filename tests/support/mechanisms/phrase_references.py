@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from support.references import attention_rows
+from support.mechanisms.references import attention_rows
 
 
 def ngrams(words: int, n: int) -> list[list[int]]:
