@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import gc
 import math
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +17,7 @@ import torch
 from torch import nn
 
 from benchmarks import batches, command, generation, modules, report, steps
-from benchmarks.flops import count_flops
-from benchmarks.memory import peak_bytes
+from benchmarks.counters import count_flops, peak_bytes
 from benchmarks.settings import Settings
 from benchmarks.systems import PLAIN, SYSTEMS, build, make_task
 from benchmarks.timing import interleave, ratio_of
@@ -26,6 +27,15 @@ from support.cli import REPOSITORY, environment
 CPU = torch.device("cpu")
 TINY = Settings(CPU, size="tiny", tokens=200, pairs=400, words=50, rounds=3, warm_up=1)
 TINY_FLAGS = "--device cpu --size tiny --tokens 200 --pairs 400 --words 50 --rounds 3 --warm-up 1".split()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_heap() -> Iterator[None]:
+    """Leave what fairseq has loaded out of the garbage collections before each round."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="module")
@@ -67,16 +77,20 @@ class Fake:
 
 
 def test_systems_take_turns_on_the_same_work_in_rotating_order() -> None:
-    clock, log, told = SimpleNamespace(now=0.0), [], []
+    clock, log, seen = SimpleNamespace(now=0.0), [], []
     runners = {name: Fake(name, cost, clock, log) for name, cost in (("a", 1.0), ("b", 2.0), ("c", 4.0))}
     seconds = interleave(
-        runners, [1.0, 2.0, 3.0, 5.0], 1, clock=lambda: clock.now, told=lambda name, number: told.append((name, number))
+        runners,
+        [1.0, 2.0, 3.0, 5.0],
+        warm_up=1,
+        clock=lambda: clock.now,
+        on_progress=lambda name, number: seen.append((name, number)),
     )
     assert seconds == {"a": [2.0, 3.0, 5.0], "b": [4.0, 6.0, 10.0], "c": [8.0, 12.0, 20.0]}
     assert log == [
         (name, item) for item, order in zip((1, 2, 3, 5), ("abc", "bca", "cab", "abc"), strict=True) for name in order
     ]
-    assert [number for _, number in told] == [-1] * 3 + [0] * 3 + [1] * 3 + [2] * 3
+    assert [number for _, number in seen] == [-1] * 3 + [0] * 3 + [1] * 3 + [2] * 3
 
 
 def test_short_runs_are_repeated() -> None:
@@ -99,7 +113,7 @@ def test_a_system_is_as_fast_as_itself() -> None:
     items = [modules.make_inputs(60, 16, TINY, seed) for seed in range(6)]
     calls = {name: modules.AttentionCall(modules.FAIRSEQ, TINY) for name in ("one", "other")}
     seconds = interleave(calls, items, 1)
-    assert 0.6 < ratio_of(seconds["one"], seconds["other"]).median < 1.7
+    assert 0.5 < ratio_of(seconds["one"], seconds["other"]).median < 2
 
 
 # --- counting
@@ -156,13 +170,13 @@ def test_lengths_are_as_stated() -> None:
 
 def test_batches_keep_to_the_budget() -> None:
     lengths = batches.draw_lengths(3000)
-    stretches = batches.cut(lengths, 1000)
-    for rows in stretches:
+    cut = batches.cut_batches(lengths, 1000)
+    for rows in cut:
         longest = lengths[rows].max()
         assert len(rows) * longest <= 1000 and len(rows) % 8 == 0
         more = lengths[rows[0] : rows[0] + len(rows) + 8]
         assert len(more) * more.max() > 1000, "eight more would not have fitted"
-    assert [int(place) for rows in stretches for place in rows] == list(range(sum(map(len, stretches))))
+    assert [int(place) for rows in cut for place in rows] == list(range(sum(map(len, cut))))
 
 
 def test_batches_are_fairseqs(task: Any) -> None:
@@ -195,10 +209,10 @@ def test_a_larger_corpus_has_less_padding(task: Any) -> None:
 
 
 def test_rounds_are_spread_over_the_lengths() -> None:
-    chosen = batches.spread(70, 2, 7)
+    chosen = batches.choose_batches(70, 2, 7)
     assert chosen[0] == 69 and sorted(chosen[2:]) == [5, 15, 25, 35, 45, 55, 65]
     with pytest.raises(ValueError, match="6 batches for 7 rounds"):
-        batches.spread(6, 2, 7)
+        batches.choose_batches(6, 2, 7)
 
 
 # --- systems
@@ -344,32 +358,6 @@ def test_the_script_starts() -> None:
         env=environment(), capture_output=True, text=True, cwd="/", timeout=120,
     )  # fmt: skip
     assert done.returncode == 2 and done.stderr.startswith("run: error: ") and done.stderr.count("\n") == 1
-
-
-FAULTS = """
-import resource, sys
-from fairseq_localattn.speed.memory import keep_freed_memory
-print(keep_freed_memory() if sys.argv[2] == "keep" else "system's")
-for _ in range(3):
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    block = bytearray(1 << 26)
-    block[:: 4096] = b"x" * (1 << 14)
-    del block
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-"""
-
-
-def test_freed_memory_is_kept() -> None:
-    """A block of 64 MiB that was there before costs no page fault; by itself it costs one each 4 KiB, or 2 MiB."""
-    found = {}
-    for how in ("keep", "leave"):
-        words = [sys.executable, "-c", FAULTS, str(REPOSITORY), how]
-        said, faults = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
-        found[how] = said, int(faults)
-    if "not glibc" in found["keep"][0]:
-        pytest.skip("not glibc")
-    assert found["keep"][0] == "glibc, keeping what is freed"
-    assert found["keep"][1] < 16 < 2 * found["leave"][1]
 
 
 def test_the_commit_can_be_given_without_git(monkeypatch: pytest.MonkeyPatch) -> None:
