@@ -55,7 +55,7 @@ def peak_bytes(run: Callable[[], object], device: torch.device) -> int:
         return torch.cuda.max_memory_allocated(device) - before
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=False) as profiler:
         run()
-    events: Any = profiler.profiler.kineto_results.events()  # type: ignore[union-attr]
+    events: Any = profiler.profiler.kineto_results.events()
     memory = (event for event in events if event.name() == "[memory]")
     changes = sorted((event.start_ns(), at, event.nbytes()) for at, event in enumerate(memory))
     live = peak = 0

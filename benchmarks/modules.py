@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from fairseq.modules import MultiheadAttention
@@ -45,10 +46,11 @@ class NgramAttention(MultiGranularityAttention):
         places = [self.sizes.index(size) for size in granularities]
         super().__init__(channels, heads, granularities=places, interaction="none", self_attention=True)
 
-    def forward(self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor, **kwargs: bool) -> object:
-        lengths = ngram_lengths(key_padding_mask, self.sizes)
-        with self.use_partition(partition_of(lengths, key_padding_mask, longest=max(self.sizes))):
-            return super().forward(query, key, value, key_padding_mask, **kwargs)
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        padding: Tensor = kwargs["key_padding_mask"]
+        partition = partition_of(ngram_lengths(padding, self.sizes), padding, longest=max(self.sizes))
+        with self.use_partition(partition):
+            return super().forward(*args, **kwargs)
 
 
 # Makers of attentions with C channels and H heads; windows have 11 positions. The first is the baseline.

@@ -77,7 +77,9 @@ class Fake:
 
 
 def test_systems_take_turns_on_the_same_work_in_rotating_order() -> None:
-    clock, log, seen = SimpleNamespace(now=0.0), [], []
+    clock = SimpleNamespace(now=0.0)
+    log: list[tuple[str, float]] = []
+    seen: list[tuple[str, int]] = []
     runners = {name: Fake(name, cost, clock, log) for name, cost in (("a", 1.0), ("b", 2.0), ("c", 4.0))}
     seconds = interleave(
         runners,

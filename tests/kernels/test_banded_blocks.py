@@ -17,7 +17,7 @@ def test_banded_products_see_their_stretch_and_their_neighbours(
 ) -> None:
     """By loops: query i of head h over the keys at distance ≤ half_width of the heads at distance ≤ head_span // 2."""
     batches, count, channels = 2, 5, 2
-    q, k, v = random_heads(batches, count, length, length, channels)
+    q, k, v = random_heads(batches, count, queries=length, keys=length, channels=channels)
     blocks = -(-length // block)
     layout = BlockLayout(batches, count, blocks, block=block, half_width=half_width, head_span=head_span)
     query = torch.arange(blocks * block).view(blocks, block, 1)

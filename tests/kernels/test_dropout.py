@@ -34,7 +34,7 @@ def test_dropout_follows_the_seed_and_its_rates_ends() -> None:
     torch.manual_seed(2)
     assert torch.equal(once, dropout(x, 0.5)) and not torch.equal(once, dropout(x, 0.5))
     once.sum().backward()
-    assert torch.equal(x.grad, once.detach() / x.detach()), "the gradient has another mask"
+    assert x.grad is not None and torch.equal(x.grad, once.detach() / x.detach()), "the gradient has another mask"
     assert torch.equal(dropout(x, 0.0), x) and (dropout(x, 1.0) == 0).all() and dropout(x[:0], 0.5).numel() == 0
     with pytest.raises(ValueError, match="dropout"):
         dropout(x, 1.5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from itertools import permutations
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from fairseq_localattn.core.attention import Frame
-from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, MaskAttention
+from fairseq_localattn.mechanisms.masked import MaskAttention
 from support.mechanisms.inputs import DIM, HEADS, LENGTHS, cut_into_blocks, random_case
 from support.mechanisms.masked import (
     ACTIVATIONS,
@@ -224,7 +225,7 @@ def test_half_precision(name: str, block: int, dtype: torch.dtype, monkeypatch: 
     same({key: value.float() for key, value in got.items()}, wanted, rtol=near, atol=2 * near)
 
 
-def by_distance(dtype: torch.dtype, by_query: float, by_head: float) -> tuple[DynamicMaskAttention, Tensor, Tensor]:
+def by_distance(dtype: torch.dtype, by_query: float, by_head: float) -> tuple[Any, Tensor, Tensor]:
     """One head whose scores are all 0, with P_d = d / 1000, x·w and U as given; its input; P_{t-s} for 41 words."""
     module, x = make("dman", heads=1, max_distance=40), torch.zeros(41, 1, DIM)
     x[:, :, 0] = by_query

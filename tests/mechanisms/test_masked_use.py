@@ -69,7 +69,8 @@ def test_a_step_takes_time_linear_in_what_is_cached(name: str) -> None:
     """One word after 1,000 and after 2,000: the largest tensor that is made grows as they do."""
 
     def largest(length: int) -> int:
-        module, state = make(name, causal=True), {}
+        module = make(name, causal=True)
+        state: dict = {}
         x = torch.zeros(length + 1, 1, DIM)
         options = {"incremental_state": state, "need_weights": False}
         with torch.no_grad():

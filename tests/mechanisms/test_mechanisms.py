@@ -17,7 +17,7 @@ from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, StaticMaskAttention
 from fairseq_localattn.mechanisms.mixed import MixedAttention, parse_head_mix
 from support.mechanisms import references
-from support.mechanisms.inputs import DIM, HEADS, LENGTHS, LargestTensor, cut_into_blocks, future, random_case
+from support.mechanisms.inputs import DIM, HEADS, LENGTHS, LargestTensor, cut_into_blocks, future, gradient, random_case
 
 KINDS = ["global", "local", "forward", "backward"]
 
@@ -38,7 +38,7 @@ def check(module: LocalAttention, attend: Callable[..., Tensor], x: Tensor, padd
         else:
             out = references.module_output(module, inputs, padding, attend)
         (out * probe).sum().backward()
-        results.append([out * real, inputs.grad, *(p.grad.clone() for p in module.parameters())])
+        results.append([out * real, inputs.grad, *(gradient(p) for p in module.parameters())])
     for got, wanted in zip(*results, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-10)
 

@@ -22,6 +22,7 @@ from fairseq_localattn.mechanisms.phrase_memory.partition import (
 )
 from fairseq_localattn.mechanisms.phrase_memory.recurrent import Recurrence
 from support.mechanisms import phrase_references as reference
+from support.mechanisms.inputs import labelled
 
 LENGTHS = [7, 1, 5]  # of the sentences
 HEADS, CHANNELS = 4, 16
@@ -106,7 +107,7 @@ def test_output_gradients_and_phrases_are_the_references(
         expected = parameters[name].grad
         assert expected is not None and parameter.grad is not None, name
         assert expected.abs().max() > 0, name
-        torch.testing.assert_close(parameter.grad, expected, rtol=1e-8, atol=1e-10, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(parameter.grad, expected, rtol=1e-8, atol=1e-10, msg=labelled(name))
 
 
 @pytest.mark.parametrize(("composition", "interaction"), EVERY)
@@ -284,7 +285,8 @@ def test_each_head_is_projected_by_its_own_matrix() -> None:
 def test_an_lstm_is_torchs() -> None:
     """The states of torch's LSTM, whose gates stand in the order i, f, ĉ, o."""
     torch.manual_seed(0)
-    ours, theirs = Recurrence(1, 6, 5), torch.nn.LSTM(6, 5, batch_first=True)
+    ours = Recurrence(1, 6, 5)
+    theirs: Any = torch.nn.LSTM(6, 5, batch_first=True)
     with torch.no_grad():
         order = [1, 0, 3, 2]  # ours f, i, o, ĉ from theirs
         for name, weight in (("weight_ih_l0", ours.input_weight), ("weight_hh_l0", ours.hidden_weight)):

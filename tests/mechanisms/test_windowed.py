@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import torch
 from hypothesis import example, given, settings
@@ -18,7 +19,7 @@ from fairseq_localattn.mechanisms.windowed import (
     soft_window,
 )
 from support.mechanisms import references
-from support.mechanisms.inputs import DIM, HEADS, LENGTHS, random_case
+from support.mechanisms.inputs import DIM, HEADS, LENGTHS, gradient, labelled, random_case
 from support.mechanisms.windowed import MODULES, every_module, every_side, make, run
 
 
@@ -142,7 +143,7 @@ def expected(module: WindowAttention, x: Tensor, keys: Tensor, padding: Tensor, 
     for b in range(x.size(1)):
 
         def split(name: str, sentence: Tensor) -> Tensor:
-            projection = module.get_submodule(f"{name}_proj")
+            projection: Any = module.get_submodule(f"{name}_proj")
             projected = sentence @ projection.weight.T + projection.bias
             return torch.stack(projected.chunk(module.num_heads, dim=-1))
 
@@ -173,10 +174,10 @@ def check(module: WindowAttention, x: Tensor, keys: Tensor, padding: Tensor, cau
         module.zero_grad()
         out, _ = forward(module, inputs, memory, padding, causal)
         (out * probe).sum().backward()
-        gradients = [(name, p.grad.clone()) for name, p in module.named_parameters()]
+        gradients = [(name, gradient(p)) for name, p in module.named_parameters()]
         results.append([("output", out * real), ("input", inputs.grad), ("keys", memory.grad), *gradients])
     for (name, got), (_, wanted) in zip(*results, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-8, atol=1e-9, msg=lambda m, name=name: f"{name}: {m}")
+        torch.testing.assert_close(got, wanted, rtol=1e-8, atol=1e-9, msg=labelled(name))
     asked, means = run(module, x, keys, padding, causal, need_weights=True)
     _, wanted = expected(module, x, keys, padding, causal)
     here = ~padding if itself else torch.ones(x.size(1), x.size(0), dtype=torch.bool)

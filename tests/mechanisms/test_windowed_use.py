@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -170,7 +171,12 @@ def test_the_encoder_side_is_projected_once_a_sentence(name: str, size: int) -> 
     wanted, _ = run(module, x, keys, padding, False)
     projected: list[int] = []
     once = module.project
-    module.project = lambda query, key, value: projected.append(key.size(1)) or once(query, key, value)
+
+    def project(query: Tensor, key: Tensor, value: Tensor) -> Any:
+        projected.append(key.size(1))
+        return once(query, key, value)
+
+    module.project = project
     state: dict = {}
     for t in range(3):
         step, _ = module(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import strategies as st
@@ -29,15 +32,17 @@ def future(length: int) -> Tensor:
     return torch.full((length, length), float("-inf"), dtype=torch.float64).triu(1)
 
 
-def random_heads(*shape: int, seed: int = 0) -> tuple[Tensor, ...]:
-    """Return random q, k and v in float64 that need a gradient, B×H×·×D; ``shape``: B, H, T, S, D."""
+def random_heads(
+    batch: int, heads: int, *, queries: int, keys: int, channels: int, seed: int = 0
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return random q, k and v in float64 that need a gradient, B×H×·×D."""
     generator = torch.Generator().manual_seed(seed)
-    batches, count, queries, keys, channels = shape
-    lengths = queries, keys, keys
-    return tuple(
-        torch.randn(batches, count, n, channels, generator=generator, dtype=torch.double).requires_grad_()
-        for n in lengths
-    )
+
+    def draw(length: int) -> Tensor:
+        x = torch.randn(batch, heads, length, channels, generator=generator, dtype=torch.double)
+        return x.requires_grad_()
+
+    return draw(queries), draw(keys), draw(keys)
 
 
 def cut_into_blocks(patch: pytest.MonkeyPatch, size: int) -> None:
@@ -51,9 +56,20 @@ class LargestTensor(TorchDispatchMode):
 
     size = 0
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         for tensor in out if isinstance(out, (tuple, list)) else (out,):
             if isinstance(tensor, Tensor):
                 self.size = max(self.size, tensor.numel())
         return out
+
+
+def gradient(x: Tensor) -> Tensor:
+    """Return a copy of the gradient of x, which must have one."""
+    assert x.grad is not None
+    return x.grad.clone()
+
+
+def labelled(name: str) -> Callable[[str], str]:
+    """Return a ``msg`` for torch.testing.assert_close that puts a name in front of the message."""
+    return lambda message: f"{name}: {message}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -74,7 +75,7 @@ def on_lstm(inputs: list[Tensor], W: Tensor, U: Tensor, b: Tensor, chunk: int) -
     return states
 
 
-def compose(words: Tensor, name: str, p: dict[str, Tensor], head: int) -> Tensor:
+def compose(words: Tensor, name: str, p: Mapping[str, Tensor], head: int) -> Tensor:
     """Com of one phrase, its words L×C (Eq. 8)."""
     if name == "max":
         return words.max(dim=0).values
@@ -86,7 +87,7 @@ def compose(words: Tensor, name: str, p: dict[str, Tensor], head: int) -> Tensor
     return attention_rows(query, keys, list(words))
 
 
-def interact(phrases: list[Tensor], name: str, p: dict[str, Tensor], head: int, chunk: int) -> list[Tensor]:
+def interact(phrases: list[Tensor], name: str, p: Mapping[str, Tensor], head: int, chunk: int) -> list[Tensor]:
     """Rec of the phrases of a sentence (Eq. 11)."""
     if name == "none":
         return phrases
@@ -101,7 +102,7 @@ def mgsa(
     composition: str,
     interaction: str,
     chunk: int,
-    p: dict[str, Tensor],
+    p: Mapping[str, Tensor],
 ) -> tuple[Tensor, list[list[Tensor]]]:
     """MG-SA of one sentence, Eq. 4-8 and 11: x is T×C; for each head its phrases, or None for a head of words.
 
@@ -109,7 +110,8 @@ def mgsa(
     """
     heads, channels = len(partitions), x.size(1)
     width = channels // heads
-    by_head, composed = [], []
+    by_head: list[Tensor] = []
+    composed: list[list[Tensor]] = []
     for h, partition in enumerate(partitions):
         rows = slice(h * width, (h + 1) * width)
         memory = list(x)

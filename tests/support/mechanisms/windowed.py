@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -12,11 +14,10 @@ from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.mechanisms.windowed import (
     AdditiveWindowAttention,
     MultiplicativeWindowAttention,
-    WindowAttention,
 )
 from support.mechanisms.inputs import DIM, HEADS, future
 
-MODULES = {
+MODULES: dict[str, Callable[..., Any]] = {
     "mw": MultiplicativeWindowAttention,
     "mw-renormalised": partial(MultiplicativeWindowAttention, renormalise=True),
     "aw": AdditiveWindowAttention,
@@ -25,8 +26,8 @@ every_module = pytest.mark.parametrize("name", MODULES)
 every_side = pytest.mark.parametrize("left", [True, False])
 
 
-def make(name: str, size: int = 1, **kwargs: object) -> WindowAttention:
-    """A module of :data:`MODULES` in evaluation mode; the same weights each time, with pointers that are not flat."""
+def make(name: str, size: int = 1, **kwargs: object) -> Any:
+    """Return a module of :data:`MODULES` in evaluation mode, with fixed weights and pointers that are not flat."""
     torch.manual_seed(1)
     kwargs.setdefault("self_attention", True)
     module = MODULES[name](DIM, HEADS, segment_size=size, **kwargs).eval()
@@ -40,7 +41,7 @@ def make(name: str, size: int = 1, **kwargs: object) -> WindowAttention:
 
 
 def run(module: LocalAttention, x: Tensor, keys: Tensor, padding: Tensor, causal: bool, **kwargs: bool) -> tuple:
-    """Like fairseq, without a padding mask where nothing is padding."""
+    """Run a module; as in fairseq there is no padding mask without padding."""
     kwargs.setdefault("need_weights", False)
     mask = future(x.size(0)).to(x.dtype) if causal else None
     return module(x, keys, keys, key_padding_mask=padding if padding.any() else None, attn_mask=mask, **kwargs)
