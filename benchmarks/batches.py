@@ -1,8 +1,9 @@
 """Batches of random sentence pairs, cut, padded and collated by fairseq's own code.
 
-Lengths include </s>. Those of sources are log-normal with mean 27 (σ of the logarithm 0.6), from 4 to 100; a target's
-length differs by 15 % (normal distribution), within the same bounds. Words are uniform. Trees have three random levels:
-constituents of 1 to 3 words, of 1 to 3 constituents of the first level, and of 1 to 3 of the second.
+Lengths include </s>. The lengths of sources are log-normal with mean 27 (σ of the logarithm 0.6), from 4 to 100; that
+of a target is its source's times a normal factor with standard deviation 15 %, within the same bounds. Words are
+uniform. Trees have three random levels: constituents of 1 to 3 words, of 1 to 3 constituents of the first level, and of
+1 to 3 of the second.
 
 Batches are cut from a whole corpus, sorted by both lengths as fairseq sorts it. The size of the corpus matters: among
 more pairs, more have equal lengths, so batches have less padding.

@@ -1,4 +1,4 @@
-"""What a call costs beside time: floating-point operations of matrix products, and peak memory."""
+"""The cost of a call apart from its time: floating-point operations of matrix products, and peak memory."""
 
 from __future__ import annotations
 

@@ -24,8 +24,7 @@ from ..kernels.masks import Frame, lowest_score, normalise
 from ..kernels.windows import local_window
 from .attention import LocalAttention
 
-# Queries in a block. Measured on a CPU at window 11, d=512, 8 heads, 128 to 8192 tokens: blocks of 8 to 32 take as long
-# or up to 8 % longer. A narrow window pays: 11 keys take 26 scores a query and head.
+# Queries in a block, at least: the fastest for a window of 11 on a CPU (docs/performance.md).
 MIN_BLOCK = 16
 # Up to this many scores per query and head, all queries form one block, which is fastest there: up to 192 tokens for
 # windows over one head, up to 64 over three heads.

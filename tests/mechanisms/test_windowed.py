@@ -154,7 +154,9 @@ def expected(module: WindowAttention, x: Tensor, keys: Tensor, padding: Tensor, 
             if name != "local" or kind == "aw"
         }
         renormalise = getattr(module, "renormalise", False)
-        weights = references.window_weights(kind, by_name, ~padding[b], module.segment_size, causal, renormalise)
+        weights = references.window_weights(
+            kind, by_name, ~padding[b], module.segment_size, causal=causal, renormalise=renormalise
+        )
         joined = torch.cat(list(weights @ split("v", keys[:, b])), dim=-1)
         outputs.append(joined @ module.out_proj.weight.T + module.out_proj.bias)
         means.append(weights.mean(0))
@@ -172,14 +174,14 @@ def check(module: WindowAttention, x: Tensor, keys: Tensor, padding: Tensor, cau
         inputs = x.clone().requires_grad_()
         memory = inputs if itself else keys.clone().requires_grad_()
         module.zero_grad()
-        out, _ = forward(module, inputs, memory, padding, causal)
+        out, _ = forward(module, inputs, memory, padding, causal=causal)
         (out * probe).sum().backward()
         gradients = [(name, gradient(p)) for name, p in module.named_parameters()]
         results.append([("output", out * real), ("input", inputs.grad), ("keys", memory.grad), *gradients])
     for (name, got), (_, wanted) in zip(*results, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-8, atol=1e-9, msg=labelled(name))
-    asked, means = run(module, x, keys, padding, causal, need_weights=True)
-    _, wanted = expected(module, x, keys, padding, causal)
+    asked, means = run(module, x, keys, padding, causal=causal, need_weights=True)
+    _, wanted = expected(module, x, keys, padding, causal=causal)
     here = ~padding if itself else torch.ones(x.size(1), x.size(0), dtype=torch.bool)
     torch.testing.assert_close(means[here], wanted[here], rtol=1e-9, atol=1e-10)
     torch.testing.assert_close(asked * real, out * real)
@@ -191,7 +193,7 @@ def check(module: WindowAttention, x: Tensor, keys: Tensor, padding: Tensor, cau
 @example("mw", [4, 4, 4, 4], False, True)
 def test_token_windows_equal_equations(name: str, lengths: list[int], left: bool, causal: bool) -> None:
     x, padding = random_case(lengths, left)
-    check(make(name), x, x, padding, causal)
+    check(make(name), x, x, padding, causal=causal)
 
 
 @settings(max_examples=30, deadline=None)
@@ -200,7 +202,7 @@ def test_token_windows_equal_equations(name: str, lengths: list[int], left: bool
 @example("mw", [11, 7, 5, 1], True, 2)
 def test_segment_windows_equal_equations(name: str, lengths: list[int], left: bool, size: int) -> None:
     x, padding = random_case(lengths, left)
-    check(make(name, size), x, x, padding, False)
+    check(make(name, size), x, x, padding, causal=False)
 
 
 @settings(max_examples=30, deadline=None)
@@ -213,7 +215,7 @@ def test_windows_on_an_encoder_equal_equations(
     keys = torch.cat([keys, keys[..., :3]], dim=-1)
     x, _ = random_case([queries] * len(lengths), left, seed=2)
     module = make(name, size, self_attention=False, encoder_decoder_attention=True, kdim=DIM + 3, vdim=DIM + 3)
-    check(module, x, keys, padding, False)
+    check(module, x, keys, padding, causal=False)
 
 
 @every_module
@@ -224,8 +226,8 @@ def test_padding_on_both_sides(name: str, left: bool) -> None:
     x, _ = random_case([7], left)
     wide = torch.cat([torch.randn(4, 1, DIM).double(), x, torch.randn(2, 1, DIM).double()])
     padding = torch.tensor([[True] * 4 + [False] * 7 + [True] * 2])
-    got, weights = run(module, wide, wide, padding, False, need_weights=True)
-    wanted, plain = run(module, x, x, torch.zeros(1, 7, dtype=torch.bool), False, need_weights=True)
+    got, weights = run(module, wide, wide, padding, causal=False, need_weights=True)
+    wanted, plain = run(module, x, x, torch.zeros(1, 7, dtype=torch.bool), causal=False, need_weights=True)
     torch.testing.assert_close(got[4:11], wanted)
     torch.testing.assert_close(weights[:, 4:11, 4:11], plain)
 
@@ -233,7 +235,7 @@ def test_padding_on_both_sides(name: str, left: bool) -> None:
 def test_weights_of_mw_are_diminished_and_those_of_aw_sum_to_one() -> None:
     x, padding = random_case([9, 5], True)
     for name, one in (("mw", False), ("mw-renormalised", True), ("aw", True)):
-        _, weights = run(make(name).double(), x, x, padding, False, need_weights=True)
+        _, weights = run(make(name).double(), x, x, padding, causal=False, need_weights=True)
         sums = weights[~padding].sum(-1)
         assert ((sums - 1).abs() < 1e-9).all() == one
         assert (sums > 0).all()

@@ -46,7 +46,7 @@ def test_half_precision(name: str, size: int, dtype: torch.dtype) -> None:
     for m in (module, copy.deepcopy(module).float()):
         inputs = x.to(m.out_proj.weight.dtype).requires_grad_()
         m.zero_grad()
-        out = run(m, inputs, inputs, padding, False)[0] * (~padding).T[..., None]
+        out = run(m, inputs, inputs, padding, causal=False)[0] * (~padding).T[..., None]
         out.float().square().sum().backward()
         # A bias of keys adds the same to all the logits of a softmax: its gradient is nothing but rounding.
         gradients = [p.grad for key, p in m.named_parameters() if not key.endswith("k_proj.bias")]
@@ -120,9 +120,9 @@ def test_dropout_is_on_the_masked_weights() -> None:
     for name in MODULES:
         module = make(name, dropout=0.3).double()
         x, padding = random_case([6], left=False)
-        wanted, _ = run(module.eval(), x, x, padding, False)
+        wanted, _ = run(module.eval(), x, x, padding, causal=False)
         module.train()
-        draws = torch.stack([run(module, x, x, padding, False)[0] for _ in range(1500)])
+        draws = torch.stack([run(module, x, x, padding, causal=False)[0] for _ in range(1500)])
         assert draws.std(0).min() > 0.01
         assert ((draws.mean(0) - wanted).abs() < 5 * draws.std(0) / 1500**0.5).all()
 
@@ -149,7 +149,7 @@ def test_word_by_word_with_padding(name: str) -> None:
     """Keys of the pointers are cached; the sums of each step run over them: equal to the full causal pass."""
     module = make(name).double()
     x, padding = random_case([8, 5, 2], left=True)
-    full, _ = run(module, x, x, padding, True)
+    full, _ = run(module, x, x, padding, causal=True)
     state: dict = {}
     for t in range(8):
         word, now = x[t : t + 1], padding[:, t : t + 1]
@@ -168,7 +168,7 @@ def test_the_encoder_side_is_projected_once_a_sentence(name: str, size: int) -> 
     keys, padding = random_case([8, 5], left=True)
     keys, padding = keys.repeat_interleave(2, dim=1), padding.repeat_interleave(2, dim=0)
     x, _ = random_case([3] * 4, left=True, seed=3)
-    wanted, _ = run(module, x, keys, padding, False)
+    wanted, _ = run(module, x, keys, padding, causal=False)
     projected: list[int] = []
     once = module.project
 
@@ -195,10 +195,14 @@ def test_segments_are_those_of_the_batch_at_hand() -> None:
         keys, padding = random_case(lengths, left=True)
         fresh = make("aw", 3, self_attention=False, encoder_decoder_attention=True).double()
         for _ in range(2):
-            assert torch.equal(run(module, x, keys, padding, False)[0], run(fresh, x, keys, padding, False)[0])
+            torch.testing.assert_close(
+                run(module, x, keys, padding, causal=False)[0], run(fresh, x, keys, padding, causal=False)[0]
+            )
     padding[0, :2] = True  # the same tensor, another batch
     fresh = make("aw", 3, self_attention=False, encoder_decoder_attention=True).double()
-    assert torch.equal(run(module, x, keys, padding, False)[0], run(fresh, x, keys, padding, False)[0])
+    torch.testing.assert_close(
+        run(module, x, keys, padding, causal=False)[0], run(fresh, x, keys, padding, causal=False)[0]
+    )
 
 
 def test_bad_segments() -> None:
@@ -207,7 +211,7 @@ def test_bad_segments() -> None:
             make("aw", size)
     module, (x, padding) = make("aw", 2).double(), random_case([5], True)
     with pytest.raises(ValueError, match="segments need all keys at once"):
-        run(module, x, x, padding, True)
+        run(module, x, x, padding, causal=True)
     state: dict = {}
     module(x[:1], x[:1], x[:1], incremental_state=state, need_weights=False)
     with pytest.raises(ValueError, match="segments need all keys at once"):

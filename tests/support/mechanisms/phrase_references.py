@@ -92,7 +92,7 @@ def interact(phrases: list[Tensor], name: str, p: Mapping[str, Tensor], head: in
     if name == "none":
         return phrases
     W, U, b = (p[f"interaction.recurrence.{key}"][head] for key in ("input_weight", "hidden_weight", "bias"))
-    states = lstm(phrases, W, U, b) if name == "lstm" else on_lstm(phrases, W, U, b, chunk)
+    states = lstm(phrases, W, U, b) if name == "lstm" else on_lstm(phrases, W, U, b, chunk=chunk)
     return [state @ p["interaction.output_weight"][head] for state in states]
 
 
@@ -117,7 +117,7 @@ def mgsa(
         memory = list(x)
         if partition is not None:
             phrases = [compose(x[words], composition, p, len(composed)) for words in partition]
-            memory = interact(phrases, interaction, p, len(composed), chunk)
+            memory = interact(phrases, interaction, p, len(composed), chunk=chunk)
             composed.append(phrases)
         queries = [word @ p["q_proj.weight"][rows].T + p["q_proj.bias"][rows] for word in x]
         keys = [vector @ p["k_proj.weight"][rows].T + p["k_proj.bias"][rows] for vector in memory]
