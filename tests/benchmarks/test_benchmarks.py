@@ -1,4 +1,4 @@
-"""benchmarks/: what is timed, how it is counted, and the files that come out, at tiny sizes."""
+"""The benchmarks at tiny sizes: timing, counting, batches, systems and the files of the command."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_ratios_are_taken_round_by_round() -> None:
 
 
 class Fake:
-    """Takes ``cost`` times its item by the clock; preparing and finishing take long, and must not count."""
+    """A runner that takes ``cost`` times its item; preparing and finishing take long, and must not count."""
 
     def __init__(self, name: str, cost: float, clock: SimpleNamespace, log: list[tuple[str, float]]) -> None:
         self.name, self.cost, self.clock, self.log = name, cost, clock, log
@@ -200,7 +200,7 @@ def test_batches_are_fairseqs(task: Any) -> None:
 
 
 def test_a_larger_corpus_has_less_padding(task: Any) -> None:
-    """Among many pairs more have the same lengths, and fairseq sorts by both."""
+    """fairseq sorts by both lengths, and among more pairs more have equal lengths."""
 
     def padding(pairs: int) -> float:
         made = batches.Batches(task.source_dictionary, task.tag_dictionary).training(1000, pairs, 1, 7)[1:]

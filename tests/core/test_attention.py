@@ -1,4 +1,4 @@
-"""LocalAttention: implementations agree, projections are joined, and beam search caches what it may."""
+"""LocalAttention: agreement of implementations, joined projections, and caches in beam search."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAKES = [
 
 
 def test_keys_of_an_encoder_are_laid_out_for_single_queries() -> None:
-    """By channel where products are used, also after beams have finished; values, and keys elsewhere, by key."""
+    """Keys are column-major where products are used, also after beams have finished; values never are."""
     torch.manual_seed(1)
     keys, x = torch.randn(7, 4, 8), torch.randn(1, 4, 8)
     outputs = []
@@ -49,7 +49,7 @@ def test_keys_of_an_encoder_are_laid_out_for_single_queries() -> None:
 
 def test_a_transposed_input_is_not_multiplied_sentence_by_sentence() -> None:
     module = LocalAttention(8, 2, self_attention=True)
-    x = torch.randn(5, 3, 8).transpose(0, 1)  # what the first layer of a stack gets
+    x = torch.randn(5, 3, 8).transpose(0, 1)  # as the input of a stack's first layer
     for mode in (module.train(), module.eval()):
         with torch.profiler.profile() as profile:
             mode.project(x, x, x)
@@ -69,7 +69,7 @@ def test_forced_implementations_agree(make: Any, length: int) -> None:
         module.set_implementation(name)
         module.zero_grad()
         out, _ = module(x, x, x, key_padding_mask=padding, need_weights=False)
-        real = out[~padding.T]  # what the first of the padding gets, which sees nothing, is nobody's business
+        real = out[~padding.T]  # padded queries may see no key, and are not compared
         real.square().sum().backward()
         results.append([real, *(p.grad for p in module.parameters())])
     for other in results[1:]:
@@ -90,7 +90,7 @@ def test_room_behind_cached_keys_is_used_once() -> None:
 
 
 def test_joined_projections_follow_the_parameters() -> None:
-    """In decoding they are kept; not beyond a change of the parameters, nor a step of training."""
+    """Joined projections are cached in decoding, until a parameter changes or the module is trained."""
     module = LocalAttention(8, 2, self_attention=True).eval()
     x = torch.randn(1, 3, 8)
 
@@ -119,7 +119,7 @@ def test_joined_projections_follow_the_parameters() -> None:
 
 @pytest.mark.parametrize("arch", ["transformer_mma_tiny", "transformer_diffwin_tiny"])
 def test_a_narrower_beam_after_a_wide_one(arch: str) -> None:
-    """fairseq tells a model its beam only where it is above 1: what was told before must not mix sentences."""
+    """fairseq announces a beam size only above 1: an earlier announcement must not mix sentences."""
     sample = batch([6, 5, 4, 4], [3, 3, 3, 3])
     words, model = dictionary(), build(arch).eval()
 
@@ -134,7 +134,7 @@ def test_a_narrower_beam_after_a_wide_one(arch: str) -> None:
 
 
 def test_equal_sentences_are_no_beam() -> None:
-    """Rows of one sentence, and told a beam: they may end apart from each other, which those of a beam do not."""
+    """Equal sentences may finish at different steps, which hypotheses of a beam do not, whatever the beam size."""
     model = build("transformer_mma_tiny").eval()
     attention = model.decoder.layers[0].encoder_attn
     attention.set_beam_size(2)

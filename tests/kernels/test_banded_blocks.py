@@ -15,7 +15,7 @@ from support.mechanisms.inputs import random_heads
 def test_banded_products_see_their_stretch_and_their_neighbours(
     head_span: int, half_width: int, block: int, length: int
 ) -> None:
-    """By loops: query i of head h over the keys at distance ≤ half_width of the heads at distance ≤ head_span // 2."""
+    """Against loops: query i of head h sees keys at distance ≤ half_width in heads at distance ≤ head_span // 2."""
     batches, count, channels = 2, 5, 2
     q, k, v = random_heads(batches, count, queries=length, keys=length, channels=channels)
     blocks = -(-length // block)

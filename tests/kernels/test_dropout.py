@@ -13,16 +13,16 @@ from fairseq_localattn.kernels.dropout import dropout, dropout_and_residual, dro
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_dropout_drops_at_its_rate_and_keeps_the_mean(dtype: torch.dtype) -> None:
     torch.manual_seed(1)
-    count, p = 1_000_001, 0.3  # no multiple of the eight numbers that a random word holds
+    count, p = 1_000_001, 0.3  # not a multiple of 8, the numbers in one random word
     factors = dropout_factors(torch.empty(count, dtype=dtype), p)
     assert factors.dtype == dtype and len(factors.unique()) == 2
     dropped = factors.eq(0).double()
     deviation = (p * (1 - p) / count) ** 0.5
     assert abs(dropped.mean() - p) < 5 * deviation + 2**-17
     assert abs(factors.double().mean() - 1) < 5 * deviation / (1 - p) + torch.finfo(dtype).eps
-    for lane in range(8):  # the eight numbers of a word have the same distribution
+    for lane in range(8):  # the eight numbers of one random word have the same distribution
         assert abs(dropped[lane::8].mean() - p) < 14 * deviation + 2**-17
-    for lag in (1, 2, 3, 4, 8, 512):  # and know next to nothing of each other
+    for lag in (1, 2, 3, 4, 8, 512):  # and are hardly correlated
         product = (dropped[lag:] - p) * (dropped[:-lag] - p)
         assert abs(product.mean()) < 5 * p * (1 - p) / count**0.5
 
@@ -41,7 +41,7 @@ def test_dropout_follows_the_seed_and_its_rates_ends() -> None:
 
 
 def test_dropout_and_residual_in_one_pass() -> None:
-    """What it drops it drops in the gradient too, and it leaves x's layer its gradients."""
+    """The gradient has the same mask, and the layer before keeps its gradients although x is overwritten."""
     layer, x = nn.Linear(3, 4).double(), torch.randn(5, 2, 3, dtype=torch.double, requires_grad=True)
     residual = torch.randn(5, 2, 4, dtype=torch.double, requires_grad=True)
 
@@ -59,6 +59,6 @@ def test_dropout_and_residual_in_one_pass() -> None:
 
 
 def _kept_as(x: Tensor, p: float) -> Tensor:
-    """The factors of a dropout just after this seed."""
+    """Return the factors of a dropout after a fixed seed."""
     torch.manual_seed(3)
     return dropout_factors(x, p)

@@ -26,6 +26,6 @@ def test_joint_projections_have_the_gradients_of_single_ones(bias: bool, frozen:
         torch.testing.assert_close(one, other)
     for one, other in zip(torch.autograd.grad(got, inputs, factors), expected, strict=True):
         torch.testing.assert_close(one, other)
-    # An output that nobody uses has a gradient of 0.
+    # An unused output has a gradient of 0.
     (by_unused,) = torch.autograd.grad(project_jointly(x, projections, 2)[0].sum(), [projections[2].weight])
     assert (by_unused == 0).all()

@@ -32,7 +32,7 @@ from support.mechanisms.masked import (
 
 
 def check(module: MaskAttention, x: Tensor, padding: Tensor, causal: bool) -> dict[str, Tensor]:
-    """Output and every gradient against the reference; returns them."""
+    """Compare output and every gradient with the reference, and return them."""
     module, inputs = module.double(), x.clone().requires_grad_()
     got = outcome(run(module, inputs, padding, causal)[0], inputs, module, padding)
     wanted = outcome(expected(module, inputs, padding, causal)[0], inputs, module, padding)
@@ -63,7 +63,7 @@ def test_dman_equals_equations(lengths: list[int], left: bool, causal: bool, act
 def test_sman_equals_equations(
     lengths: list[int], left: bool, causal: bool, boundary: int, long: bool, activation: str
 ) -> None:
-    """``long`` takes the path of long sentences: blocks of 3 queries, or of the boundary."""
+    """``long`` forces the path of long sentences: blocks of 3 queries, or of the boundary."""
     module = make("sman", causal, boundary=boundary, activation=activation)
     with pytest.MonkeyPatch.context() as patch:
         if long:
@@ -113,7 +113,7 @@ def test_a_mask_that_is_closed_everywhere_closes_nothing() -> None:
 
 
 def test_the_least_mask_is_1e_10() -> None:
-    """Closed keys beside one that is hardly more open."""
+    """All keys have the least mask but one, whose mask is hardly greater."""
     module = make("dman").double()
     with torch.no_grad():
         module.query_mask.weight.zero_()
@@ -154,7 +154,7 @@ def test_eq_7_a_mask_of_ones_is_fairseqs_self_attention(name: str, causal: bool,
 def test_eq_9_a_mask_that_is_the_identity_is_the_feed_forward_network(
     bias: bool, left: bool, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One head, ReLU, M = I: fc2(relu(fc1(x))) with W_V and W_H, whatever queries and keys are."""
+    """One head, ReLU and M = I give fc2(relu(fc1(x))) with W_V and W_H for any queries and keys."""
     cut_into_blocks(monkeypatch, block)
     module = make("sman", heads=1, boundary=0, activation="relu", bias=bias).double()
     with torch.no_grad():
@@ -226,7 +226,7 @@ def test_half_precision(name: str, block: int, dtype: torch.dtype, monkeypatch: 
 
 
 def by_distance(dtype: torch.dtype, by_query: float, by_head: float) -> tuple[Any, Tensor, Tensor]:
-    """One head whose scores are all 0, with P_d = d / 1000, x·w and U as given; its input; P_{t-s} for 41 words."""
+    """Return one head whose scores are 0, with P_d = d / 1000, x·w and U as given; its input; P_{t-s} for 41 words."""
     module, x = make("dman", heads=1, max_distance=40), torch.zeros(41, 1, DIM)
     x[:, :, 0] = by_query
     with torch.no_grad():
@@ -246,14 +246,14 @@ def test_the_mask_is_summed_in_fp32(dtype: torch.dtype) -> None:
     got = module.score_bias(Frame(query_length=41, key_length=41), x, module.q_proj(x).view(1, 1, 41, DIM), {})
     wanted = torch.sigmoid(P.double() - 8).log()
     torch.testing.assert_close(got[0, 0].double(), wanted, rtol=0, atol=2e-6)
-    # What this test is for: in whatever order half precision adds the three, it is wrong.
+    # Half precision would be wrong in any order of the three terms.
     for a, b, c in permutations([x[:, 0, :1], P, module.head_mask]):
         assert (nn.functional.logsigmoid((a + b) + c).double() - wanted).abs().max() > 2e-3
 
 
 @half_precision
 def test_small_differences_of_distance_reach_the_weights(dtype: torch.dtype) -> None:
-    """x·w = -40 and U = 40 cancel; what P adds must show in S_M, which is M / ΣM where the scores are equal."""
+    """x·w = -40 and U = 40 cancel, so P decides S_M, which is M / ΣM for equal scores."""
     module, x, P = by_distance(dtype, -40, 40)
     got = run(module, x, weights=True)[1][0].double()
     M, by_hand = torch.sigmoid(P.double()), torch.sigmoid(((x[:, 0, :1] + P) + module.head_mask).double())
@@ -264,11 +264,11 @@ def test_small_differences_of_distance_reach_the_weights(dtype: torch.dtype) -> 
 
 @half_precision
 def test_a_mask_that_is_nearly_closed_keeps_its_differences(dtype: torch.dtype) -> None:
-    """With U = -15, log M is near -15, where numbers in bf16 are 1/16 apart: what the keys share is taken out."""
+    """With U = -15, log M is near -15, where numbers in bf16 are 1/16 apart: the keys' common part is subtracted."""
     module, x, P = by_distance(dtype, 0, -15)
     with torch.no_grad():
         module.distance_mask.mul_(20)  # P from -0.8 to 0.8
-        module.distance_mask[:40] = 10  # of the future, which is hidden here
+        module.distance_mask[:40] = 10  # entries of the future, which is hidden here
     visible = torch.ones(41, 41).tril()
     got = run(module, x, causal=True, weights=True)[1][0].double()
     M = torch.sigmoid(20 * P.double() - 15) * visible
@@ -279,7 +279,7 @@ def test_a_mask_that_is_nearly_closed_keeps_its_differences(dtype: torch.dtype) 
 
 
 def test_autocast_leaves_the_mask_in_fp32() -> None:
-    """x·w = -40 and U = 40 cancel, and so they must under autocast, which takes matrix products to bf16."""
+    """x·w = -40 and U = 40 must also cancel under autocast, which computes matrix products in bf16."""
     module, x, P = by_distance(torch.float32, -40.01, 40)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         got = module.score_bias(Frame(query_length=41, key_length=41), x, module.q_proj(x).view(1, 1, 41, DIM), {})

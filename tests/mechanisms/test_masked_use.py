@@ -15,7 +15,7 @@ from support.mechanisms.masked import every_module, every_path, every_side, expe
 
 @every_module
 def test_no_position_sees_the_future(name: str) -> None:
-    """With as many sentences as positions too, where the authors' code swaps the two. Either kind of ``attn_mask``."""
+    """With either kind of ``attn_mask``, and with as many sentences as positions, which the authors' code confuses."""
     module = make(name, causal=True).double()
     x, _ = random_case([6] * 6, left=False)
     before, _ = run(module, x, causal=True)

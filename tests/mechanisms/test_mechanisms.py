@@ -23,7 +23,7 @@ KINDS = ["global", "local", "forward", "backward"]
 
 
 def check(module: LocalAttention, attend: Callable[..., Tensor], x: Tensor, padding: Tensor, causal: bool) -> None:
-    """Output and the gradients of input and parameters, at real positions, against the reference."""
+    """Compare the output and the gradients of input and parameters with the reference, at real positions."""
     module = module.double()
     real = (~padding).T.to(x.dtype)[..., None]  # T×B×1
     # Sums with fixed random weights, so that no gradient vanishes by symmetry.
@@ -54,7 +54,7 @@ def test_csan_equals_equations(lengths: list[int], left: bool, causal: bool, win
 @settings(max_examples=15, deadline=None)
 @given(LENGTHS, st.booleans(), st.booleans(), st.sampled_from([1, 3, 5, 7, 9, 25]), st.sampled_from([1, 3]))
 def test_csan_in_several_blocks(lengths: list[int], left: bool, causal: bool, window: int, head_span: int) -> None:
-    """The block-banded form, which long sentences take, on short ones: blocks of 3 queries, or half a window."""
+    """The blocks of long sentences, on short ones: of 3 queries, or of half a window."""
     module = ConvolutionalAttention(DIM, HEADS, window=window, head_span=head_span, self_attention=True)
     reference = partial(_csan, window=window, head_span=head_span, causal=causal)
     with pytest.MonkeyPatch.context() as patch:
@@ -72,7 +72,7 @@ MIXES = ["global,local,forward,backward", "global:1,local:3", "forward:2,backwar
 @settings(max_examples=25, deadline=None)
 @given(LENGTHS, st.booleans(), st.booleans(), st.sampled_from(MIXES), st.integers(1, 4), st.booleans())
 def test_mma_equals_equations(lengths: list[int], left: bool, causal: bool, mix: str, w: int, long: bool) -> None:
-    """``long`` takes the path of long sentences, where the local heads are computed in their band."""
+    """``long`` forces the path of long sentences, where the local heads are computed in their band."""
     kinds = parse_head_mix(mix, HEADS)
     module = MixedAttention(DIM, HEADS, head_kinds=kinds, window=w, self_attention=True)
 
@@ -150,7 +150,7 @@ def test_csan_with_a_window_as_wide_as_the_sentence_is_ordinary_attention(length
 @pytest.mark.parametrize("block", [2, 64])
 @pytest.mark.parametrize("name", MODULES)
 def test_dropout_is_on_the_weights(name: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In training each draw differs, and their mean is the output without dropout; in evaluation there is none."""
+    """In training the mean of many draws is the output without dropout; in evaluation there is no dropout."""
     cut_into_blocks(monkeypatch, block)
     monkeypatch.setattr(mixed, "BANDED_FROM", block)
     torch.manual_seed(1)

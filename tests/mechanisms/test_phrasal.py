@@ -24,14 +24,14 @@ from fairseq_localattn.mechanisms.phrase_memory.recurrent import Recurrence
 from support.mechanisms import phrase_references as reference
 from support.mechanisms.inputs import labelled
 
-LENGTHS = [7, 1, 5]  # of the sentences
+LENGTHS = [7, 1, 5]  # lengths of the sentences
 HEADS, CHANNELS = 4, 16
 # Phrases of each sentence on two levels.
 LEVELS = [[[4, 2, 1], [1, 3, 1, 1, 1]], [[1], [1]], [[5], [2, 2, 1]]]
 
 
 def padding_of(lengths: list[int], left: bool, to: int = 9) -> Tensor:
-    """B×T, True = padding."""
+    """Return the padding of sentences of these lengths, B×T, True = padding."""
     places = torch.arange(to)
     rows = [places < to - n if left else places >= n for n in lengths]
     return torch.stack(rows)
@@ -54,13 +54,13 @@ def attention(composition: str, interaction: str, granularities: list[int], **mo
         **more,
     ).double()
     for name, parameter in module.named_parameters():
-        if name.endswith("bias"):  # zero at first, which would hide a mistake
+        if name.endswith("bias"):  # initialised to zero, which would hide a mistake
             torch.nn.init.normal_(parameter)
     return module
 
 
 def sentences(left: bool) -> tuple[Tensor, Tensor, list[slice]]:
-    """x T×B×C, padding B×T, and where each sentence's words are."""
+    """Return x T×B×C, padding B×T, and the slice of each sentence's words."""
     generator = torch.Generator().manual_seed(2)
     padding = padding_of(LENGTHS, left)
     x = torch.randn(padding.size(1), len(LENGTHS), CHANNELS, generator=generator, dtype=torch.float64)
@@ -104,7 +104,7 @@ def test_output_gradients_and_phrases_are_the_references(
     wanted.backward()
     torch.testing.assert_close(x.grad, y.grad, rtol=1e-8, atol=1e-10)
     for name, parameter in module.named_parameters():
-        if name == "k_proj.bias":  # the softmax does not see it
+        if name == "k_proj.bias":  # the softmax does not depend on it
             continue
         expected = parameters[name].grad
         assert expected is not None and parameter.grad is not None, name
@@ -130,7 +130,7 @@ def test_gradcheck(composition: str, interaction: str) -> None:
 @pytest.mark.parametrize("left", [True, False])
 @pytest.mark.parametrize("interaction", INTERACTIONS)
 def test_ngrams_by_an_lstm_are_the_references(left: bool, interaction: str) -> None:
-    """Phrases of known length run side by side: the same outputs and gradients as one after another."""
+    """Phrases of known length run in parallel, with the outputs and gradients of running in sequence."""
     x, padding, places = sentences(left)
     sizes = [2, 4]
     found = []
@@ -153,7 +153,7 @@ def test_ngrams_by_an_lstm_are_the_references(left: bool, interaction: str) -> N
 
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_dropout_is_on_the_weights_of_phrases_as_well(need_weights: bool) -> None:
-    """With a rate near 1 hardly a value comes through, of words or of phrases; in evaluation all do."""
+    """With a rate near 1 hardly a value remains, of words or of phrases; in evaluation all do."""
     module = attention("max", "none", [0, 0, 0, 1], dropout=0.999)
     x, padding, _ = sentences(left=True)
     seen: list[Tensor] = []
@@ -200,7 +200,7 @@ def test_modules_that_make_no_sense(granularities: list[int], more: dict[str, An
 
 @pytest.mark.parametrize("heads", [[0, 0, 0, 1], [1]])
 def test_any_number_of_heads_of_words(heads: list[int]) -> None:
-    """None, and all but one; the weights are those of the fused path, and by word they add up to one."""
+    """No word head, and all heads but one; weights belong to the fused output, and sum to one over the words."""
     module = attention("sans", "lstm", heads).eval()
     x, padding, places = sentences(left=True)
     parameters = dict(module.named_parameters())
@@ -246,7 +246,7 @@ def test_ngrams_begin_at_the_first_real_token(left: bool) -> None:
 
 
 def test_the_partition_of_heads() -> None:
-    """As many heads as granularities are not their granularities."""
+    """Two heads of one granularity are not two granularities."""
     padding = padding_of([3], left=False, to=3)
     both = partition_of(torch.tensor([[[3, 0], [1, 2]]]), padding)
     assert both.of([1, 1]).lengths.tolist() == [[[1, 2], [1, 2]]]
@@ -255,7 +255,7 @@ def test_the_partition_of_heads() -> None:
 
 
 def test_half_precision_sums_and_shares_are_those_of_fp32() -> None:
-    """Softmax over a phrase, and sums of many small numbers, lose nothing but the last rounding."""
+    """The softmax over a phrase and sums of many small numbers are rounded once, at the end."""
     padding = padding_of([2000], left=False, to=2000)
     partition = partition_of(torch.tensor([[[2000]]]), padding)
     values = torch.full((1, 1, 2000, 1), 0.25, dtype=torch.bfloat16)
@@ -327,7 +327,7 @@ def test_master_gates_of_one_channel_are_shen_et_als() -> None:
 
 
 def test_the_tag_loss_is_eq_10() -> None:
-    """Summed over phrases, the mean of a level's heads; phrases without a tag count neither as right nor as wrong."""
+    """The loss is summed over phrases and averaged over a level's heads, without phrases that have no tag."""
     torch.manual_seed(0)
     pad, levels = 1, (0, 1, 1)
     tags = torch.tensor([[[5, 4, pad], [4, 6, 5]], [[6, pad, pad], [pad, 4, pad]]])

@@ -28,12 +28,12 @@ def distribution(length: int, seed: int) -> Tensor:
 
 
 def one_hot(position: int, length: int) -> Tensor:
-    """φ_k of Eq. 4; positions from 1."""
+    """Return φ_k of Eq. 4; positions count from 1."""
     return torch.eye(length, dtype=torch.float64)[position - 1]
 
 
 def window(left: Tensor, right: Tensor, size: int = 1) -> Tensor:
-    """The soft mask of two pointers, both S; of segments where ``size`` is more than 1."""
+    """Compute the soft mask of two pointers, S each; in the segment form if ``size`` is above 1."""
     pointers = torch.stack([left, right])
     if size == 1:
         return soft_window(pointers)
@@ -44,14 +44,14 @@ def window(left: Tensor, right: Tensor, size: int = 1) -> Tensor:
 
 
 def test_figure_1() -> None:
-    """l = 3, r = 8 among n = 10: keys 3 to 8, and so if the ends change places (Eq. 9)."""
+    """l = 3, r = 8 among n = 10 give keys 3 to 8, also with the ends exchanged (Eq. 9)."""
     wanted = torch.tensor([0, 0, 1, 1, 1, 1, 1, 1, 0, 0], dtype=torch.float64)
     assert torch.equal(window(one_hot(3, 10), one_hot(8, 10)), wanted)
     assert torch.equal(window(one_hot(8, 10), one_hot(3, 10)), wanted)
 
 
 def test_one_hot_pointers_give_the_discrete_window() -> None:
-    """Eq. 3 for all l ≠ r; where both ends meet, the one key is counted twice."""
+    """Eq. 3 holds for all l ≠ r; where both ends meet, their key counts twice."""
     for l, r in product(range(1, 8), repeat=2):  # noqa: E741
         wanted = torch.tensor([float(min(l, r) <= i <= max(l, r)) for i in range(1, 8)], dtype=torch.float64)
         assert torch.equal(window(one_hot(l, 7), one_hot(r, 7)), wanted * (2 if l == r else 1))
@@ -72,7 +72,7 @@ def test_sharper_pointers_come_nearer_to_the_discrete_window() -> None:
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 6), st.integers(0, 100))
 def test_eq_9_is_the_expected_window(length: int, seed: int) -> None:
-    """E over independent l and r, by enumeration: [l ≤ i ≤ r] + [r ≤ i ≤ l], as the Appendix has it."""
+    """The expectation of [l ≤ i ≤ r] + [r ≤ i ≤ l] over independent l and r, as in the Appendix, by enumeration."""
     left, right = distribution(length, seed), distribution(length, seed + 1)
     expected = torch.zeros(length, dtype=torch.float64)
     for l, r, i in product(range(length), repeat=3):  # noqa: E741
@@ -94,7 +94,7 @@ def test_eq_9_equals_the_triangular_products(length: int, seed: int) -> None:
 
 
 def test_figure_2() -> None:
-    """b = 2: a key has the mask of its segment; what is left of the window's end is summed to the end of a segment."""
+    """With b = 2 a key has the mask of its segment, and sums run to the ends of segments."""
     a = torch.tensor([0.1, 0.2, 0.3, 0.15, 0.25], dtype=torch.float64)
     to_the_end = torch.tensor([0.3, 0.3, 0.75, 0.75, 1.0], dtype=torch.float64)  # φ J
     from_the_start = torch.tensor([1.0, 1.0, 0.7, 0.7, 0.25], dtype=torch.float64)  # φ Jᵀ
@@ -119,7 +119,7 @@ def test_eq_11_equals_the_products_with_j(length: int, size: int, seed: int) -> 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.integers(0, 7), min_size=1, max_size=3), st.booleans(), st.integers(1, 9), st.integers(0, 100))
 def test_gradients_of_both_windows(lengths: list[int], left: bool, size: int, seed: int) -> None:
-    """gradcheck in double precision; keys that are padding have no part in a pointer, nor in the loss."""
+    """gradcheck in double precision; padded keys have no part in the pointers and in the loss."""
     keys = max(1, *lengths)
     padding = torch.tensor([[j < keys - n if left else j >= n for j in range(keys)] for n in lengths])
     scores = torch.randn(2, len(lengths), 2, 3, keys, generator=torch.Generator().manual_seed(seed)).double()
@@ -137,7 +137,7 @@ def test_gradients_of_both_windows(lengths: list[int], left: bool, size: int, se
 
 
 def expected(module: WindowAttention, x: Tensor, keys: Tensor, padding: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
-    """The reference's output T×B×C and what multiplies the values, averaged over heads, B×T×S."""
+    """Return the reference's output T×B×C, and its weights averaged over heads, B×T×S."""
     kind = "aw" if isinstance(module, AdditiveWindowAttention) else "mw"
     outputs, means = [], []
     for b in range(x.size(1)):
@@ -164,7 +164,7 @@ def expected(module: WindowAttention, x: Tensor, keys: Tensor, padding: Tensor, 
 
 
 def check(module: WindowAttention, x: Tensor, keys: Tensor, padding: Tensor, causal: bool) -> None:
-    """Output, weights, and the gradients of inputs and parameters, at real queries, against the reference."""
+    """Compare output, weights, and the gradients of inputs and parameters with the reference, at real queries."""
     module = module.double()
     itself = keys is x
     real = (~padding).T.to(x.dtype)[..., None] if itself else torch.ones(x.size(0), x.size(1), 1, dtype=x.dtype)
@@ -210,7 +210,7 @@ def test_segment_windows_equal_equations(name: str, lengths: list[int], left: bo
 def test_windows_on_an_encoder_equal_equations(
     name: str, lengths: list[int], left: bool, size: int, queries: int
 ) -> None:
-    """Cross-attention, where the keys are another sequence, of other channels as well."""
+    """In cross-attention the keys are another sequence, with another number of channels."""
     keys, padding = random_case(lengths, left)
     keys = torch.cat([keys, keys[..., :3]], dim=-1)
     x, _ = random_case([queries] * len(lengths), left, seed=2)

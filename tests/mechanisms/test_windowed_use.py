@@ -1,4 +1,4 @@
-"""Differentiable windows in use: gradients, precision, dropout, memory, word by word, sizes that make no sense."""
+"""Differentiable windows in use: gradients, precision, dropout, memory, decoding step by step, bad sizes."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_the_encoder_side_is_projected_once_a_sentence(name: str, size: int) -> 
 
 
 def test_segments_are_those_of_the_batch_at_hand() -> None:
-    """What is kept of one batch is not used for the next, whose padding is another, or none."""
+    """Cached segments are not used for a batch with another padding, or with none."""
     module = make("aw", 3, self_attention=False, encoder_decoder_attention=True).double()
     x, _ = random_case([2] * 2, left=True, seed=3)
     for lengths in ([8, 5], [8, 4], [8, 8], [5, 8], [6, 5], [8, 5]):

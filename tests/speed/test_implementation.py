@@ -30,7 +30,7 @@ def test_a_checkpoint_from_before_the_flags_builds() -> None:
 
 @pytest.fixture
 def fp32_products() -> Iterator[Callable[[], str]]:
-    """What the process has set for products of fp32 on the CPU; put back after the test."""
+    """Return a function that reads the process's precision of fp32 products, which is restored after the test."""
     if not hasattr(torch.backends.mkldnn, "matmul"):
         pytest.skip("torch before 2.9 has no setting to look at")
 

@@ -1,4 +1,4 @@
-"""What is exchanged in fairseq's layers computes what they compute: dropout, residuals, ReLU, the layout of weights."""
+"""Faster layers compute what fairseq's compute: dropout, residuals, ReLU, weights laid out for decoding."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_relu_in_place_of_a_linear_layer() -> None:
 
 @pytest.mark.parametrize("norm", [[], ["--encoder-normalize-before", "--decoder-normalize-before"]])
 def test_the_residual_is_the_one_of_fairseq(norm: list[str]) -> None:
-    """With dropout on: the same masks in ours and in a layer that adds anew give the same loss and gradients."""
+    """With dropout, loss and gradients equal those of a layer that makes a new tensor from the same masks."""
     sample = batch([5, 3], [4, 6])
     found = []
     for anew in (False, True):
@@ -79,7 +79,7 @@ def test_weights_are_laid_out_for_decoding_and_stay_what_they_are() -> None:
 
 
 def test_the_encoders_output_is_copied_only_where_rows_change_their_sentence() -> None:
-    """As fairseq's reordering, whose copies of equal rows are left out: beam of 2, then sentences that finish."""
+    """The result equals fairseq's, without its copies of equal rows: a beam of 2, then sentences that finish."""
     model = build("transformer_diffwin_tiny").eval()
     with torch.no_grad():
         once = model.encoder.forward_torchscript(batch([5, 3, 4], [2, 2, 2])["net_input"])

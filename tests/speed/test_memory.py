@@ -27,7 +27,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 def in_a_process(how: str, **more: str) -> tuple[str, int]:
-    """Return what a process says of its allocator, and the page faults of a block of 64 MiB that it had before."""
+    """Return the allocator that a process reports, and the page faults of the third block of 64 MiB that it makes."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
     words = [sys.executable, "-c", FAULTS, memory.__file__, how]
     done = subprocess.run(words, capture_output=True, text=True, check=True, env={**environment, **more})
@@ -36,7 +36,7 @@ def in_a_process(how: str, **more: str) -> tuple[str, int]:
 
 
 def test_freed_memory_is_kept() -> None:
-    """By itself a block costs one fault each 4 KiB, or each 2 MiB with huge pages; kept memory costs next to none."""
+    """By default a block causes one page fault per 4 KiB, or per 2 MiB with huge pages; kept memory hardly any."""
     said, kept = in_a_process("keep")
     if "not glibc" in said:
         pytest.skip("not glibc")

@@ -12,12 +12,12 @@ from support.mechanisms.references import attention_rows
 
 
 def ngrams(words: int, n: int) -> list[list[int]]:
-    """The words of each n-gram without overlap; the last may be short."""
+    """Return the words of each adjacent n-gram; the last may be shorter."""
     return [list(range(start, min(start + n, words))) for start in range(0, words, n)]
 
 
 def of_lengths(lengths: list[int]) -> list[list[int]]:
-    """The words of each phrase, from the phrases' lengths."""
+    """Return the words of each phrase from the phrases' lengths."""
     phrases, word = [], 0
     for length in lengths:
         phrases.append(list(range(word, word + length)))
@@ -34,7 +34,7 @@ def softmax(x: Tensor) -> Tensor:
 
 
 def lstm(inputs: list[Tensor], W: Tensor, U: Tensor, b: Tensor) -> list[Tensor]:
-    """States of an LSTM from zero: W is C×4h, U is h×4h, b is 4h, in the order f, i, o, ĉ."""
+    """Compute the states of an LSTM from zero: W is C×4h, U is h×4h, b is 4h, in the order f, i, o, ĉ."""
     size = U.size(0)
     h = c = torch.zeros(size, dtype=torch.float64)
     states = []
@@ -47,7 +47,7 @@ def lstm(inputs: list[Tensor], W: Tensor, U: Tensor, b: Tensor) -> list[Tensor]:
 
 
 def cumax(z: Tensor, chunk: int) -> Tensor:
-    """Eq. 6 of Shen et al. 2019: the running sum of the softmax, each value for ``chunk`` channels."""
+    """Compute the running sum of the softmax, each value for ``chunk`` channels (Eq. 6 of Shen et al. 2019)."""
     shares, total, values = softmax(z), 0.0, []
     for share in shares:
         total = total + share
@@ -56,7 +56,7 @@ def cumax(z: Tensor, chunk: int) -> Tensor:
 
 
 def on_lstm(inputs: list[Tensor], W: Tensor, U: Tensor, b: Tensor, chunk: int) -> list[Tensor]:
-    """States of an ON-LSTM from zero, Eq. 4-15 of Shen et al. 2019; gates f, i, o, ĉ, and the master gates f̃ and ĩ."""
+    """Compute the states of an ON-LSTM from zero, Eq. 4-15 of Shen et al. 2019; gates f, i, o, ĉ, f̃, ĩ."""
     size = U.size(0)
     masters = size // chunk
     h = c = torch.zeros(size, dtype=torch.float64)
@@ -76,7 +76,7 @@ def on_lstm(inputs: list[Tensor], W: Tensor, U: Tensor, b: Tensor, chunk: int) -
 
 
 def compose(words: Tensor, name: str, p: Mapping[str, Tensor], head: int) -> Tensor:
-    """Com of one phrase, its words L×C (Eq. 8)."""
+    """Compute Com of one phrase from its words L×C (Eq. 8)."""
     if name == "max":
         return words.max(dim=0).values
     if name == "lstm":
@@ -88,7 +88,7 @@ def compose(words: Tensor, name: str, p: Mapping[str, Tensor], head: int) -> Ten
 
 
 def interact(phrases: list[Tensor], name: str, p: Mapping[str, Tensor], head: int, chunk: int) -> list[Tensor]:
-    """Rec of the phrases of a sentence (Eq. 11)."""
+    """Compute Rec of the phrases of a sentence (Eq. 11)."""
     if name == "none":
         return phrases
     W, U, b = (p[f"interaction.recurrence.{key}"][head] for key in ("input_weight", "hidden_weight", "bias"))
@@ -104,7 +104,7 @@ def mgsa(
     chunk: int,
     p: Mapping[str, Tensor],
 ) -> tuple[Tensor, list[list[Tensor]]]:
-    """MG-SA of one sentence, Eq. 4-8 and 11: x is T×C; for each head its phrases, or None for a head of words.
+    """Compute MG-SA of one sentence x, T×C (Eq. 4-8, 11); ``partitions``: each head's phrases, None in a word head.
 
     p: the module's parameters. Returns the output T×C, and the composed phrases of each head of phrases.
     """
@@ -129,7 +129,7 @@ def mgsa(
 
 
 def tag_loss(phrases: list[Tensor], tags: list[int | None], W: Tensor, b: Tensor) -> Tensor:
-    """L_tag of one head's phrases (Eq. 9, 10); a phrase without tag is left out."""
+    """Compute L_tag of one head's phrases (Eq. 9, 10), without those that have no tag."""
     total = torch.zeros((), dtype=torch.float64)
     for g, tag in zip(phrases, tags, strict=True):
         if tag is not None:
