@@ -134,7 +134,7 @@ def test_a_narrower_beam_after_a_wide_one(arch: str) -> None:
 
 
 def test_equal_sentences_are_no_beam() -> None:
-    """Equal sentences may finish at different steps, which hypotheses of a beam do not, whatever the beam size."""
+    """Equal sentences look like a beam, but may finish at different steps; hypotheses of a beam finish together."""
     model = build("transformer_mma_tiny").eval()
     attention = model.decoder.layers[0].encoder_attn
     attention.set_beam_size(2)
