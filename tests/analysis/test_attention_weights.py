@@ -16,8 +16,8 @@ from fairseq_localattn.analysis.attention_weights import (
     self_attentions,
 )
 from fairseq_localattn.mechanisms.windowed import WindowAttention
+from support.mechanisms.references import window_mask
 from support.models import batch, build, case, dictionary
-from support.references import window_mask
 
 SAMPLE = batch([9, 4, 13, 1], [7, 11, 3, 5])["net_input"]
 ONE = batch([12], [7])["net_input"]

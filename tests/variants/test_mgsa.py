@@ -23,7 +23,7 @@ from fairseq_localattn.tasks.translation_with_phrases import (
     PhraseTranslationTask,
     read_settings,
 )
-from support import phrase_references as reference
+from support.mechanisms import phrase_references as reference
 from support.models import batch, build, dictionary, loss, parse, sentences, tags, with_phrases
 from support.paths import ROOT
 

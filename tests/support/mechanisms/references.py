@@ -11,15 +11,15 @@ from torch import Tensor
 
 
 def attention_rows(q: Tensor, keys: list[Tensor], values: list[Tensor]) -> Tensor:
-    """ATT(q, K) V for one query: softmax of the scaled dot products over the listed keys, times their values."""
+    """Compute ATT(q, K) V for one query: the softmax of its scaled dot products with the keys, times their values."""
     energies = torch.stack([(q * key).sum() / math.sqrt(q.numel()) for key in keys])
     weights = torch.exp(energies - energies.max())
     weights = weights / weights.sum()
-    return sum(w * value for w, value in zip(weights, values, strict=True))  # type: ignore[return-value]
+    return sum(w * value for w, value in zip(weights, values, strict=True))
 
 
 def csan(q: Tensor, k: Tensor, v: Tensor, window: int, head_span: int, exists: Tensor, causal: bool) -> Tensor:
-    """Convolutional self-attention of one sentence, Eq. 4-9 of Yang et al. 2019.
+    """Compute convolutional self-attention of one sentence, Eq. 4-9 of Yang et al. 2019.
 
     q, k, v: H×T×D; ``exists``: T, False at padding. Heads and positions that do not exist are not in the union (Eq. 7).
     """
@@ -41,7 +41,7 @@ def csan(q: Tensor, k: Tensor, v: Tensor, window: int, head_span: int, exists: T
 
 
 def mma(q: Tensor, k: Tensor, v: Tensor, kinds: list[str], w: int, exists: Tensor, causal: bool) -> Tensor:
-    """Mixed multi-head self-attention of one sentence, Eq. 7-11 of Cui et al. 2019. q, k, v: H×T×D; exists: T."""
+    """Compute mixed self-attention of one sentence, Eq. 7-11 of Cui et al. 2019. q, k, v: H×T×D; exists: T."""
 
     def sees(kind: str, i: int, j: int) -> bool:
         if kind == "global":  # Eq. 8
@@ -65,7 +65,7 @@ def mma(q: Tensor, k: Tensor, v: Tensor, kinds: list[str], w: int, exists: Tenso
 
 
 def static_mask(boundary: float | None, exists: Tensor, causal: bool) -> Tensor:
-    """SM of one sentence, T×T, Eq. 11 of Fan et al. 2021: 1 where |t - s| <= b. exists: T, False at padding.
+    """Compute SM of one sentence, T×T: 1 where |t - s| <= b (Eq. 11 of Fan et al. 2021). exists: T, False at padding.
 
     None is SMAN_1, b = sqrt(L)/2: L counts the sentence's words, or in the causal case those up to the query.
     """
@@ -79,7 +79,7 @@ def static_mask(boundary: float | None, exists: Tensor, causal: bool) -> Tensor:
 
 
 def dynamic_mask(x: Tensor, w: Tensor, distances: dict[int, Tensor], U: Tensor) -> Tensor:
-    """DM of one sentence, H×T×T, Eq. 12 of Fan et al. 2021, at least 1e-10.
+    """Compute DM of one sentence, H×T×T, at least 1e-10 (Eq. 12 of Fan et al. 2021).
 
     x: T×C; w: C; ``distances``: P by t - s, of which the ends stand for all that is beyond; U: H.
     """
@@ -96,7 +96,7 @@ def dynamic_mask(x: Tensor, w: Tensor, distances: dict[int, Tensor], U: Tensor) 
 
 
 def mask_weights(q: Tensor, k: Tensor, mask: Tensor, exists: Tensor, causal: bool) -> Tensor:
-    """S_M(Q, K) of one sentence, H×T×T, Eq. 4 of Fan et al. 2021; A_M is this times V.
+    """Compute S_M(Q, K) of one sentence, H×T×T (Eq. 4 of Fan et al. 2021); A_M is S_M times V.
 
     q, k: H×T×D; ``mask``: M, H×T×T. Padding and, in the causal case, the future have M = 0 besides.
     """
@@ -116,7 +116,7 @@ def mask_weights(q: Tensor, k: Tensor, mask: Tensor, exists: Tensor, causal: boo
 
 
 def window_mask(left: Tensor, right: Tensor, b: int) -> Tensor:
-    """m' of one query by Eq. 10 and 11 of Nguyen et al. 2020, J_n written out; b = 1 is Eq. 9. left, right: φ, n each.
+    """Compute m' of one query by Eq. 10 and 11 of Nguyen et al. 2020; b = 1 is Eq. 9. left, right: φ, n each.
 
     The n keys are those of the sentence, without padding.
     """
@@ -136,7 +136,7 @@ def window_weights(
     causal: bool,
     renormalise: bool = False,
 ) -> Tensor:
-    """What multiplies the values of one sentence, H×T×S: Eq. 12, 13 (mw) or 14-17 (aw) of Nguyen et al. 2020.
+    """Compute the factors of the values of one sentence, H×T×S: Eq. 12, 13 (mw) or 14-17 (aw) of Nguyen et al. 2020.
 
     ``by_name``: queries H×T×D and keys H×S×D of ``global``, ``left``, ``right`` and, for aw, ``local``. Pointers and
     softmax are over the keys that exist and, in the causal case, are not ahead.
@@ -175,7 +175,7 @@ def module_output(
     activation: Callable[[Tensor], Tensor] | None = None,
     takes_input: bool = False,
 ) -> Tensor:
-    """A module's output T×B×C with a reference ``attend(q, k, v, exists)`` of one sentence, by its own projections.
+    """Compute a module's output T×B×C from its projections and a reference ``attend(q, k, v, exists)`` of one sentence.
 
     ``activation``: on the joined heads (F in Eq. 5 of Fan et al. 2021). ``takes_input``: ``attend`` also gets the
     sentence's input T×C, as ``attend(q, k, v, exists, x)``.

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
-from support.references import attention_rows
+from support.mechanisms.references import attention_rows
 
 
 def ngrams(words: int, n: int) -> list[list[int]]:
-    """The words of each n-gram without overlap; the last may be short."""
+    """Return the words of each adjacent n-gram; the last may be shorter."""
     return [list(range(start, min(start + n, words))) for start in range(0, words, n)]
 
 
 def of_lengths(lengths: list[int]) -> list[list[int]]:
-    """The words of each phrase, from the phrases' lengths."""
+    """Return the words of each phrase from the phrases' lengths."""
     phrases, word = [], 0
     for length in lengths:
         phrases.append(list(range(word, word + length)))
@@ -33,7 +34,7 @@ def softmax(x: Tensor) -> Tensor:
 
 
 def lstm(inputs: list[Tensor], W: Tensor, U: Tensor, b: Tensor) -> list[Tensor]:
-    """States of an LSTM from zero: W is C×4h, U is h×4h, b is 4h, in the order f, i, o, ĉ."""
+    """Compute the states of an LSTM from zero: W is C×4h, U is h×4h, b is 4h, in the order f, i, o, ĉ."""
     size = U.size(0)
     h = c = torch.zeros(size, dtype=torch.float64)
     states = []
@@ -46,7 +47,7 @@ def lstm(inputs: list[Tensor], W: Tensor, U: Tensor, b: Tensor) -> list[Tensor]:
 
 
 def cumax(z: Tensor, chunk: int) -> Tensor:
-    """Eq. 6 of Shen et al. 2019: the running sum of the softmax, each value for ``chunk`` channels."""
+    """Compute the running sum of the softmax, each value for ``chunk`` channels (Eq. 6 of Shen et al. 2019)."""
     shares, total, values = softmax(z), 0.0, []
     for share in shares:
         total = total + share
@@ -55,7 +56,7 @@ def cumax(z: Tensor, chunk: int) -> Tensor:
 
 
 def on_lstm(inputs: list[Tensor], W: Tensor, U: Tensor, b: Tensor, chunk: int) -> list[Tensor]:
-    """States of an ON-LSTM from zero, Eq. 4-15 of Shen et al. 2019; gates f, i, o, ĉ, and the master gates f̃ and ĩ."""
+    """Compute the states of an ON-LSTM from zero, Eq. 4-15 of Shen et al. 2019; gates f, i, o, ĉ, f̃, ĩ."""
     size = U.size(0)
     masters = size // chunk
     h = c = torch.zeros(size, dtype=torch.float64)
@@ -74,8 +75,8 @@ def on_lstm(inputs: list[Tensor], W: Tensor, U: Tensor, b: Tensor, chunk: int) -
     return states
 
 
-def compose(words: Tensor, name: str, p: dict[str, Tensor], head: int) -> Tensor:
-    """Com of one phrase, its words L×C (Eq. 8)."""
+def compose(words: Tensor, name: str, p: Mapping[str, Tensor], head: int) -> Tensor:
+    """Compute Com of one phrase from its words L×C (Eq. 8)."""
     if name == "max":
         return words.max(dim=0).values
     if name == "lstm":
@@ -86,12 +87,12 @@ def compose(words: Tensor, name: str, p: dict[str, Tensor], head: int) -> Tensor
     return attention_rows(query, keys, list(words))
 
 
-def interact(phrases: list[Tensor], name: str, p: dict[str, Tensor], head: int, chunk: int) -> list[Tensor]:
-    """Rec of the phrases of a sentence (Eq. 11)."""
+def interact(phrases: list[Tensor], name: str, p: Mapping[str, Tensor], head: int, chunk: int) -> list[Tensor]:
+    """Compute Rec of the phrases of a sentence (Eq. 11)."""
     if name == "none":
         return phrases
     W, U, b = (p[f"interaction.recurrence.{key}"][head] for key in ("input_weight", "hidden_weight", "bias"))
-    states = lstm(phrases, W, U, b) if name == "lstm" else on_lstm(phrases, W, U, b, chunk)
+    states = lstm(phrases, W, U, b) if name == "lstm" else on_lstm(phrases, W, U, b, chunk=chunk)
     return [state @ p["interaction.output_weight"][head] for state in states]
 
 
@@ -101,9 +102,9 @@ def mgsa(
     composition: str,
     interaction: str,
     chunk: int,
-    p: dict[str, Tensor],
+    p: Mapping[str, Tensor],
 ) -> tuple[Tensor, list[list[Tensor]]]:
-    """MG-SA of one sentence, Eq. 4-8 and 11: x is T×C; for each head its phrases, or None for a head of words.
+    """Compute MG-SA of one sentence x, T×C (Eq. 4-8, 11); ``partitions``: each head's phrases, None in a word head.
 
     p: the module's parameters. Returns the output T×C, and the composed phrases of each head of phrases.
     """
@@ -116,7 +117,7 @@ def mgsa(
         memory = list(x)
         if partition is not None:
             phrases = [compose(x[words], composition, p, len(composed)) for words in partition]
-            memory = interact(phrases, interaction, p, len(composed), chunk)
+            memory = interact(phrases, interaction, p, len(composed), chunk=chunk)
             composed.append(phrases)
         queries = [word @ p["q_proj.weight"][rows].T + p["q_proj.bias"][rows] for word in x]
         keys = [vector @ p["k_proj.weight"][rows].T + p["k_proj.bias"][rows] for vector in memory]
@@ -128,7 +129,7 @@ def mgsa(
 
 
 def tag_loss(phrases: list[Tensor], tags: list[int | None], W: Tensor, b: Tensor) -> Tensor:
-    """L_tag of one head's phrases (Eq. 9, 10); a phrase without tag is left out."""
+    """Compute L_tag of one head's phrases (Eq. 9, 10), without those that have no tag."""
     total = torch.zeros((), dtype=torch.float64)
     for g, tag in zip(phrases, tags, strict=True):
         if tag is not None:
