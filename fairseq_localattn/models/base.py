@@ -75,6 +75,8 @@ class LocalModel:
     #: Class method ``(options, site, **arguments of LocalAttention)`` that returns the variant's attention; it raises
     #: ValueError for invalid options.
     make_attention: ClassVar[Callable[..., LocalAttention]]
+    #: Whether the label-smoothed loss may overwrite the logits; set by ``configure_runtime``.
+    loss_in_place: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Check the names of a variant's options when its class is defined."""

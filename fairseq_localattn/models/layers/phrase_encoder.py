@@ -38,12 +38,9 @@ class PhraseEncoderLayer(LocalEncoderLayer):
         if partition is None:
             return super().forward(x, encoder_padding_mask, attn_mask)
         attention = self.self_attn
-        attention.partition = partition
-        try:
+        with attention.use_partition(partition):
             x = super().forward(x, encoder_padding_mask, attn_mask)
             return x, attention.composed
-        finally:
-            attention.partition = attention.composed = None
 
 
 class PhraseEncoder(LocalEncoder):
