@@ -57,7 +57,7 @@ EXTRAS = {
     # Constituency parsing, for phrases that come from a parser; scripts/setup.sh installs it.
     "parse": ["stanza>=1.8,<2"],
     # Japanese words (MeCab), for sacreBLEU and for BPE; scripts/setup.sh installs it.
-    "ja": ["sacrebleu[ja]>=2.3,<3"],
+    "ja": ["sacrebleu[ja]>=2.4.3,<3"],
     # Chinese words, for BPE; scripts/setup.sh installs it.
     "zh": ["jieba>=0.42.1,<0.43"],
     # ROUGE-1.5.5 itself, in Perl (with libxml-parser-perl): tests hold the Python scorer to it where Perl has that.
