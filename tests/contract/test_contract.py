@@ -7,6 +7,7 @@ import io
 
 import pytest
 import torch
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
@@ -312,6 +313,12 @@ def test_state_dict_round_trip(name: str) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- sizes
+
+
+@pytest.mark.parametrize("name", [*CASES, *LM_CASES, *CLASSIFIER_CASES])
+def test_fairseqs_configuration_holds_the_options(name: str) -> None:
+    """fairseq-train turns its arguments into a configuration before it builds a model."""
+    convert_namespace_to_omegaconf(parse(*{**CASES, **LM_CASES, **CLASSIFIER_CASES}[name]))
 
 
 def test_every_model_is_in_this_suite() -> None:
