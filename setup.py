@@ -44,7 +44,7 @@ REQUIRES = [
 EXTRAS = {
     # The test suite, and the checkers that scripts/test.sh runs before it.
     "test": [
-        "pytest>=8",
+        "pytest>=8.3",
         "pytest-xdist>=3.5",
         "hypothesis>=6.100",
         "ruff>=0.9",
