@@ -6,7 +6,7 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 # Read, not imported: the package needs torch and fairseq, which are not there yet.
-VERSION = re.search(r'^__version__ = "(.+)"$', Path("fairseq_localattn/__init__.py").read_text("utf-8"), re.M)[1]
+(VERSION,) = re.findall(r'^__version__ = "(.+)"$', Path("fairseq_localattn/__init__.py").read_text("utf-8"), re.M)
 
 REQUIRES = [
     # Attention and training. 2.6 is the first whose torch.load refuses code in a checkpoint unless told otherwise.
@@ -44,7 +44,7 @@ REQUIRES = [
 EXTRAS = {
     # The test suite, and the checkers that scripts/test.sh runs before it.
     "test": [
-        "pytest>=8.3",
+        "pytest>=9",
         "pytest-xdist>=3.5",
         "hypothesis>=6.100",
         "ruff>=0.9",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
+from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -313,7 +314,7 @@ def test_a_split_without_target(data: Path, checkpoints: dict[str, Path], quiet:
     dataset = trained.task.dataset("test")
     dataset.tgt = None
     trained.task.load_dataset = lambda split: None
-    args = SimpleNamespace(sentence=0, gen_subset=None)
+    args = Namespace(sentence=0, gen_subset=None)
     with pytest.raises(UsageError, match="--sentence 0: test has no target side; give --source and --target"):
         heatmap.read_pair(trained, args)
 

@@ -27,7 +27,7 @@ from fairseq_localattn.analysis.probing.train import Trainer
 from fairseq_localattn.errors import UsageError
 from support.models import parse
 from support.prep import assert_refused, files_of, lines_of, prepare
-from tests.analysis.test_probing_labels import make_trees
+from support.probing_trees import make_trees
 
 # The preparation takes a while, and serves all of these tests.
 pytestmark = pytest.mark.xdist_group("probing")
@@ -248,7 +248,12 @@ def test_trained_encoder_is_frozen_and_read_once(command, trained, monkeypatch):
         return found
 
     monkeypatch.setattr(probing, "trained_encoder", remember)
-    monkeypatch.setattr(probing, "vectors_of", lambda *args: read.append(args[1].split) or vectors(*args))
+
+    def remember_split(*args):
+        read.append(args[1].split)
+        return vectors(*args)
+
+    monkeypatch.setattr(probing, "vectors_of", remember_split)
     more = ["--encoder", checkpoint, "--encoder-data", folder, "--epochs", 8, "--max-tokens", 32, "--lr", 0.01]
     rows = command(*more, "--tasks", "all")
     assert [row["task"] for row in rows] == list(TASKS) and read == ["train", "valid", "test"]
@@ -280,9 +285,12 @@ def test_killed_training_ends_as_if_it_had_not_been(command, trained, tmp_path, 
     assert len(list((tmp_path / "killed.csv.parts").iterdir())) == 1
     trained_epochs = []
     train = Trainer._train_epoch
-    monkeypatch.setattr(
-        Trainer, "_train_epoch", lambda self, epoch, tell: trained_epochs.append(epoch) or train(self, epoch, tell)
-    )
+
+    def remember_epoch(self, epoch, tell):
+        trained_epochs.append(epoch)
+        return train(self, epoch, tell)
+
+    monkeypatch.setattr(Trainer, "_train_epoch", remember_epoch)
     resumed = command(*more, out=tmp_path / "killed.csv")[0]
     assert trained_epochs == [3]
     assert {**resumed, "seconds": ""} == {**whole, "seconds": ""}

@@ -32,6 +32,7 @@ def test_generate_and_score(trained: Path, data: Path, tmp_path: Path) -> None:
     assert re.search(r"BLEU.*\d+\.\d", scored.stdout)
 
 
+@pytest.mark.slow
 def test_interactive(trained: Path, data: Path, tmp_path: Path) -> None:
     """From another directory, with the path that ``python -m fairseq_localattn --path`` prints."""
     path = run(sys.executable, "-m", "fairseq_localattn", "--path", cwd=tmp_path).stdout.strip()
@@ -51,7 +52,8 @@ def test_validate(trained: Path, data: Path, tmp_path: Path) -> None:
 
 def test_language_model(data: Path, tmp_path: Path) -> None:
     """fairseq-eval-lm with the plugin: checkpoints are allowed, numpy 2 is no obstacle, every sentence is scored."""
-    prefixes = [word for split in ("train", "valid", "test") for word in (f"--{split}pref", data.parent / f"{split}.xx")]
+    text = {split: data.parent / f"{split}.xx" for split in ("train", "valid", "test")}
+    prefixes = [word for split, path in text.items() for word in (f"--{split}pref", path)]
     fairseq("preprocess", "--only-source", *prefixes, "--destdir", tmp_path / "bin")
     fairseq(
         "train", tmp_path / "bin", "--task", "language_modeling", "--arch", "transformer_lm", "--decoder-layers", 1,
@@ -63,7 +65,7 @@ def test_language_model(data: Path, tmp_path: Path) -> None:
         "eval-lm", tmp_path / "bin", "--path", tmp_path / "run" / "checkpoint_last.pt", "--cpu", "--gen-subset", "test",
         "--sample-break-mode", "eos", "--max-tokens", 500, cwd=tmp_path,
     )  # fmt: skip
-    words = sum(len(line.split()) + 1 for line in (data.parent / "test.xx").read_text().splitlines())
+    words = sum(len(line.split()) + 1 for line in text["test"].read_text().splitlines())
     assert f"Evaluated {words} tokens" in scored.stdout + scored.stderr
 
 
