@@ -164,6 +164,10 @@ def test_setup_explains_itself():
     assert wrong.returncode == 2 and "unknown argument '--fast'" in wrong.stderr
 
 
+def test_the_test_script_explains_its_quick_lane():
+    assert "--quick" in run(REPO / "scripts" / "test.sh", "--help").stdout
+
+
 @pytest.mark.parametrize("python", ["/nowhere/python", "false"])
 def test_setup_refuses_an_interpreter_that_does_not_run(python, tmp_path):
     done = set_up(PYTHON=python, LOCALATTN_VENV=str(tmp_path / "venv"))

@@ -30,13 +30,13 @@ def all_attentions(model: nn.Module) -> dict[Sublayer, nn.Module]:
 
 
 def changes_of(model: nn.Module) -> int:
-    """Hooks, and attributes that hide a method of a window."""
+    """Count the hooks of a model, and the attributes that hide a method of its windows."""
     hooks = sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules())
     return hooks + sum("soft_mask" in vars(module) for module in model.modules())
 
 
 def inputs_of(model: nn.Module, sample: dict[str, Tensor]) -> dict[nn.Module, tuple[Tensor, Tensor, dict[str, Any]]]:
-    """Query, key and further arguments of every attention in a forward pass."""
+    """Return query, key and keyword arguments of every attention in a forward pass."""
     calls: dict[nn.Module, tuple[Tensor, Tensor, dict[str, Any]]] = {}
 
     def record(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -53,7 +53,7 @@ def inputs_of(model: nn.Module, sample: dict[str, Tensor]) -> dict[nn.Module, tu
 
 
 def mask_by_hand(module: WindowAttention, query: Tensor, key: Tensor, causal: bool) -> Tensor:
-    """H×T×S from the module's projections, for one sentence; query and key T×1×C."""
+    """Return the mask H×T×S of one sentence from the module's projections; query T×1×C, key S×1×C."""
 
     def heads(name: str, x: Tensor) -> Tensor:
         return getattr(module, name)(x[:, 0]).view(len(x), module.num_heads, -1).transpose(0, 1)
@@ -133,7 +133,7 @@ def test_fairseqs_heads_and_ours_are_the_same() -> None:
 @pytest.mark.parametrize("name", [*WINDOWED, "transformer_localattn_tiny", "transformer_man_tiny"])
 @pytest.mark.parametrize("by_head", [True, False])
 def test_collecting_changes_nothing(name: str, by_head: bool) -> None:
-    """Logits, and the cross-attention that the decoder returns, are the same during and after; nothing is left."""
+    """Logits and returned cross-attention are equal before, during and after collecting; no hook is left."""
     model = case(name) if name in WINDOWED else build(name).eval()
     attentions = all_attentions(model)
     with torch.no_grad():

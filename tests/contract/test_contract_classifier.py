@@ -1,4 +1,4 @@
-"""What every classifier must keep. A new one joins through its ``_tiny`` architecture (models.py)."""
+"""Requirements on every classifier. A new one joins by its ``_tiny`` architecture (support/models.py)."""
 
 from __future__ import annotations
 

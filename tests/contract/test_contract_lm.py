@@ -1,4 +1,4 @@
-"""What every language model must keep. A new one joins through its ``_tiny`` architecture (models.py)."""
+"""Requirements on every language model. A new one joins by its ``_tiny`` architecture (support/models.py)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def case(name: str, seed: int = 1, share: bool = True) -> Any:
 
 
 def targets(lengths: list[int] = LENGTHS, to: int | None = None) -> Tensor:
-    """Sentences padded on the right, as fairseq's language modelling task pads them."""
+    """Return sentences padded on the right, as fairseq's language modelling task pads them."""
     return pad(sentences(lengths), False, to=to)
 
 
