@@ -26,7 +26,7 @@ from fairseq_localattn.analysis.probing.train import Trainer
 from fairseq_localattn.errors import UsageError
 from support.models import parse
 from support.prep import assert_refused, files_of, lines_of, prepare
-from tests.analysis.test_probing_labels import make_trees
+from support.probing_trees import make_trees
 
 # The preparation takes a while, and serves all of these tests.
 pytestmark = pytest.mark.xdist_group("probing")
@@ -120,7 +120,7 @@ def test_bad_trees_are_told_with_their_line(treebank, tmp_path, monkeypatch, cap
 
 
 def test_words_are_read_at_their_last_subword_and_sentences_as_means(prepared):
-    """A stand-in encoder whose state is the token itself, so that what is picked can be seen."""
+    """With a stand-in encoder that returns the tokens as its states, which shows the positions that are read."""
     data = ProbingData(prepared / "bin")
     sentences = data.sentences("test", 100, phrases=True)
 
@@ -163,13 +163,13 @@ def test_batches_hold_each_sentence_once_and_follow_from_the_generator(prepared)
 
 @pytest.fixture
 def quiet(monkeypatch) -> None:
-    """The command sets the levels of loggers, which belong to all tests here."""
+    """Keep the levels of loggers, which the command sets for its whole process."""
     monkeypatch.setattr(probing, "show_progress_alone", lambda: None)
 
 
 @pytest.fixture
 def command(prepared, tmp_path, quiet):
-    """Runs the command in this process; returns the rows of its file."""
+    """Return a function that runs the command in this process and returns the rows of its file."""
 
     def run(*words: object, data: Path = prepared / "bin", out: Path = tmp_path / "rows.csv") -> list[dict[str, str]]:
         probing.main([str(word) for word in (data, "--out", out, "--cpu", *words)])
@@ -201,7 +201,7 @@ def test_from_scratch_learns_and_adds_rows(command, prepared, tmp_path, capsys):
 
 
 def test_new_encoders_with_phrases(command):
-    """N-grams, and a tree's phrases, which come with the data."""
+    """Phrases that are n-grams, and phrases of trees from the binarised data."""
     more = ["--tasks", "tss", "--epochs", 1, "--max-tokens", 400]
     plain = command("--arch", "transformer_localattn_tiny", *more)
     grams = command("--arch", "transformer_mgsa_ngram_tiny", *more)[-1]
@@ -212,7 +212,7 @@ def test_new_encoders_with_phrases(command):
 
 @pytest.fixture(scope="module")
 def trained(prepared, tmp_path_factory) -> tuple[Path, Path]:
-    """A translation model of the probing text into itself, saved as fairseq saves it, and its data's folder."""
+    """Return a checkpoint of a translation model as fairseq saves it, and the folder of its dictionaries."""
     folder = tmp_path_factory.mktemp("trained")
     words = prepared / "bin/dict.en.txt"
     for lang in ("en", "xx"):
@@ -264,7 +264,7 @@ def test_trained_encoder_is_frozen_and_read_once(command, trained, monkeypatch):
 
 
 def test_killed_training_ends_as_if_it_had_not_been(command, trained, tmp_path, monkeypatch):
-    """Stopped after its second epoch of three: the same row, dropout included, and no file is left."""
+    """Stopped after its second epoch of three: an equal row, with dropout, and no file is left."""
     more = [*SCRATCH, *QUICK, "--dropout", 0.1, "--tasks", "tense"]
     whole = command(*more, out=tmp_path / "whole.csv")[0]
     save, saved = Trainer._save, []
@@ -283,9 +283,12 @@ def test_killed_training_ends_as_if_it_had_not_been(command, trained, tmp_path, 
     assert len(list((tmp_path / "killed.csv.parts").iterdir())) == 1
     trained_epochs = []
     train = Trainer._train_epoch
-    monkeypatch.setattr(
-        Trainer, "_train_epoch", lambda self, epoch, tell: trained_epochs.append(epoch) or train(self, epoch, tell)
-    )
+
+    def remember_epoch(self, epoch, tell):
+        trained_epochs.append(epoch)
+        return train(self, epoch, tell)
+
+    monkeypatch.setattr(Trainer, "_train_epoch", remember_epoch)
     resumed = command(*more, out=tmp_path / "killed.csv")[0]
     assert trained_epochs == [3]
     assert {**resumed, "seconds": ""} == {**whole, "seconds": ""}

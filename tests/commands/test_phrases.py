@@ -1,52 +1,46 @@
-"""Trees from files to translations: the commands that a user types, and the mistakes in what they read."""
+"""Trees from files to translations: training, translating, and the mistakes in what is read."""
 
 from __future__ import annotations
 
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 
-from support.cli import fairseq, make_data, run, train_flags, tree_of
+from fairseq_localattn.phrases import binarize
+from support.cli import call, fairseq, train_flags, tree_of
 
+pytestmark = pytest.mark.xdist_group("phrases")  # one training serves all of this file
 ARCH, TASK = "transformer_mgsa_tiny", "translation_with_phrases"
 CRITERION = "label_smoothed_cross_entropy_with_phrase_tags"
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_data(tmp_path_factory.mktemp("trees"))
-
-
-@pytest.fixture(scope="module")
 def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The last checkpoint of a short training with tags, and what it logged."""
+    """Return the last checkpoint of a short training with tags, and what the training printed."""
     folder = tmp_path_factory.mktemp("run")
     flags = {"task": TASK, "criterion": CRITERION, "mgsa_tags": True, "tag_loss_weight": 0.1}
     done = fairseq("train", *train_flags(data, ARCH, folder, updates=40, save_interval_updates=20, **flags))
-    return folder / "checkpoint_last.pt", done.stdout + done.stderr
+    return folder / "checkpoint_last.pt", done.stdout
 
 
 def hypotheses(text: str) -> dict[int, tuple[float, str]]:
-    """Score and words by sentence."""
+    """Return score and words by number of the sentence."""
     found = re.findall(r"^H-(\d+)\t(\S+)\t(.+)$", text, re.M)
     return {int(n): (float(score), words) for n, score, words in found}
 
 
-@pytest.mark.xdist_group("mgsa_cli")
 def test_the_tag_loss_is_logged_on_its_own_and_falls(trained: tuple[Path, str]) -> None:
-    """At validation too, with the accuracy; the tags are learnt better than by the most frequent one."""
+    """At validation too, with an accuracy that rises."""
     losses = [float(n) for n in re.findall(r'"tag_loss": "([\d.]+)"', trained[1])]
     assert losses[-1] < losses[0] - 0.5, losses
     accuracies = [float(n) for n in re.findall(r'"valid_tag_accuracy": "([\d.]+)"', trained[1])]
     assert len(accuracies) >= 2 and accuracies[-1] > accuracies[0], accuracies
 
 
-@pytest.mark.xdist_group("mgsa_cli")
 def test_generate_and_interactive_agree(trained: tuple[Path, str], data: Path, tmp_path: Path) -> None:
-    """fairseq-generate reads the phrases of the data; fairseq-interactive the trees beside the sentences."""
+    """fairseq-generate reads phrases from the binarised data, fairseq-interactive trees next to its sentences."""
     flags = ("--path", trained[0], "--beam", 2, "--cpu", "-s", "xx", "-t", "yy", "--task", TASK, "--max-len-b", 12)
     generated = hypotheses(fairseq("generate", data, *flags).stdout)
     sources = (data.parent / "test.xx").read_text().splitlines()
@@ -66,7 +60,6 @@ def test_generate_and_interactive_agree(trained: tuple[Path, str], data: Path, t
     assert len(other) == len(sources) + 1, "a blank line has its translation as well"
 
 
-@pytest.mark.xdist_group("mgsa_cli")
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -86,13 +79,11 @@ def test_interactive_names_the_sentence(
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.xdist_group("mgsa_cli")
 def test_the_model_without_its_task(trained: tuple[Path, str], data: Path) -> None:
     done = fairseq("generate", data, "--path", trained[0], "--cpu", "-s", "xx", "-t", "yy", check=False)
     assert done.returncode != 0 and "translation_with_phrases" in done.stderr and "Traceback" not in done.stderr
 
 
-@pytest.mark.xdist_group("mgsa_cli")
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
@@ -103,7 +94,7 @@ def test_the_model_without_its_task(trained: tuple[Path, str], data: Path) -> No
     ],
 )
 def test_data_that_do_not_fit(spoil: str, message: str, data: Path, tmp_path: Path) -> None:
-    """Missing side stream, or one of other sentences: told when the data are loaded, by file."""
+    """Phrases that are missing, or belong to other sentences: the error names the file when the data are loaded."""
     folder = tmp_path / "bin"
     shutil.copytree(data, folder)
     if spoil == "tags":
@@ -119,9 +110,8 @@ def test_data_that_do_not_fit(spoil: str, message: str, data: Path, tmp_path: Pa
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.xdist_group("mgsa_cli")
-def test_further_shards_and_an_upsampled_one(data: Path, tmp_path: Path) -> None:
-    """fairseq joins train and train1; so are their phrases."""
+def test_extra_shards_and_an_upsampled_one(data: Path, tmp_path: Path) -> None:
+    """fairseq joins train and train1, and with them their phrases."""
     text = tmp_path / "text"
     text.mkdir()
     for split, source in (("train", "train"), ("train1", "valid"), ("valid", "valid")):
@@ -130,17 +120,15 @@ def test_further_shards_and_an_upsampled_one(data: Path, tmp_path: Path) -> None
     folder = tmp_path / "bin"
     for split in ("train", "train1"):
         prefixes = ("--trainpref", text / split, "--validpref", text / "valid")
-        run(sys.executable, "-m", "fairseq_cli.preprocess", "-s", "xx", "-t", "yy", *prefixes,
-            "--destdir", tmp_path / split, "--srcdict", data / "dict.xx.txt",
-            "--tgtdict", data / "dict.yy.txt")  # fmt: skip
+        fairseq("preprocess", "-s", "xx", "-t", "yy", *prefixes, "--destdir", tmp_path / split,
+                "--srcdict", data / "dict.xx.txt", "--tgtdict", data / "dict.yy.txt")  # fmt: skip
     shutil.copytree(tmp_path / "train", folder)
     for path in (tmp_path / "train1").glob("train.*"):
         shutil.copy(path, folder / path.name.replace("train.", "train1."))
-    run(sys.executable, "-m", "fairseq_localattn.phrases.binarize", folder, "--lang", "xx", "--texts", text,
-        "--trees", text, "--subwords", "none")  # fmt: skip
+    call(binarize.main, folder, "--lang", "xx", "--texts", text, "--trees", text, "--subwords", "none")
     flags = train_flags(folder, ARCH, tmp_path / "run", updates=3, task=TASK, upsample_primary=2)
     done = fairseq("train", *flags)
-    assert "train1 xx-yy 12 examples" in done.stdout + done.stderr
+    assert "train1 xx-yy 12 examples" in done.stdout
 
 
 def test_the_trees_of_these_tests() -> None:
