@@ -14,12 +14,12 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from support.asian import NOWHERE, assert_reads, mini, prepare, prepared
 
 from corpora.sources import aspec
 from corpora.text.parallel import DataError
 from corpora.tokens import segment
 from corpora.tokens.moses_tokenize import Tokenizer
-from support.asian import NOWHERE, assert_reads, mini, prepare, prepared
 from support.prep import DATA_PREP, ROOT, assert_refused, files_of, lines_of
 
 TANAKA = ROOT / "../shared/data/tanaka_enja"

@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.asian import assert_reads, mini, prepare, prepared
 
 from corpora.sources import sgm
 from corpora.tokens import segment
 from corpora.tokens.moses_tokenize import Tokenizer
-from support.asian import assert_reads, mini, prepare, prepared
 from support.prep import assert_refused, call, lines_of
 
 NIST_SETS = {"valid": "02", "test": "03", "test1": "04", "test2": "05", "test3": "06"}
