@@ -9,20 +9,14 @@ Made-up words (madeupword0000 …) fill its size up to a multiple of 8.
 from __future__ import annotations
 
 import argparse
-import logging
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from corpora.errors import DataError, as_status
 from corpora.progress import progress
-from corpora.text.lines import read_lines
-
-if TYPE_CHECKING:
-    from fairseq.data import Dictionary
+from corpora.text.lines import read_lines, write_lines
 
 SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")  # in every dictionary of fairseq's
 MULTIPLE = 8
@@ -38,16 +32,19 @@ def count_words(lines: Iterable[str]) -> Counter[str]:
     return counts
 
 
-def dictionary_of(counts: Counter[str], words: int = 0, min_count: int = 1) -> Dictionary:
-    """Return fairseq's dictionary of the `words` most frequent words (0: all) that occur at least `min_count` times."""
-    from fairseq.data import Dictionary  # fairseq logs while it is imported, which main() prevents
+def entries(counts: Counter[str], words: int = 0, min_count: int = 1) -> list[tuple[str, int]]:
+    """Return (word, count) of the `words` most frequent words (0: all) that occur at least `min_count` times.
 
-    dictionary = Dictionary()
-    for word, count in counts.items():
-        dictionary.add_symbol(word, n=count)
-    most = words + dictionary.nspecial if words else -1
-    dictionary.finalize(threshold=min_count, nwords=most, padding_factor=MULTIPLE)
-    return dictionary
+    Words of equal frequency are in the order of the alphabet, and made-up words with count 0 fill the dictionary up, as
+    in fairseq's Dictionary.finalize.
+    """
+    ordered = Counter(dict(sorted(counts.items()))).most_common(words or None)
+    found = {word: count for word, count in ordered if count >= min_count}
+    made_up = 0
+    while (len(found) + len(SYMBOLS)) % MULTIPLE:
+        found.setdefault(f"madeupword{made_up:04d}", 0)
+        made_up += 1
+    return list(found.items())
 
 
 @as_status
@@ -58,14 +55,12 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=0, help="most words, fairseq's symbols not counted (0: all)")
     parser.add_argument("--min-count", type=int, default=1, help="rarer words are left out (default: %(default)s)")
     args = parser.parse_args()
-    logging.disable(logging.INFO)
     counts = count_words(text for _, text in read_lines(args.text, open_end=True))
     known = sum(count >= args.min_count for count in counts.values())
     if not known:
         raise DataError(f"{args.text}: no word occurs {args.min_count} times: lower --min-count")
-    temporary = args.target.with_name(f"{args.target.name}.part{os.getpid()}")
-    dictionary_of(counts, args.words, args.min_count).save(str(temporary))
-    os.replace(temporary, args.target)
+    rows = entries(counts, args.words, args.min_count)
+    write_lines(args.target, (f"{word} {count}" for word, count in rows))
     print(f"dictionary: {min(known, args.words or known):,} of {len(counts):,} words", flush=True)
 
 
