@@ -249,11 +249,11 @@ def test_bad_tables(tmp_path):
     whole = table.read_bytes()
     table.write_bytes(whole.replace(b"verb_pos", b"verbpos"))
     assert_refused(
-        run(labelled.main, "sva", table, tmp_path), f"{table}:1: no column verb_pos in the header; it has sentence,"
+        run(labelled.main, "sva", table, tmp_path), "10K.tsv:1: no column verb_pos in the header; it has sentence,"
     )
     table.write_bytes(whole[:-20])
     assert_refused(
-        run(labelled.main, "sva", table, tmp_path), f"{table}:201: no newline at the end: the file was cut off"
+        run(labelled.main, "sva", table, tmp_path), "10K.tsv:201: no newline at the end: the file was cut off"
     )
     lines = whole.split(b"\n")
     lines[100] = b"\t".join(lines[100].split(b"\t")[:-1])
