@@ -8,7 +8,7 @@ set -euo pipefail
 usage() {
   cat <<'EOF'
 usage: prepare_iwslt14.sh OUT [options]
-  --local DIR     folder with de-en.tgz, or with what is in it: train.tags.de-en.{de,en}, IWSLT14.TED….xml, there or in
+  --local DIR     folder with de-en.tgz, or with its files: train.tags.de-en.{de,en}, IWSLT14.TED….xml, there or in
                   DIR/de-en ($IWSLT14_DIR; without: download)
   --tokenised     DIR has {train,valid,test}.{de,en} instead, plain or .gz: Moses tokens, lower-cased. Then all but BPE is done
   --test SETS     fairseq: dev2010, TEDX.dev2012, tst2010 to tst2012 (the default); mma: dev2010, tst2010 to tst2013, as Cui et

@@ -13,8 +13,8 @@ usage: prepare_multi30k.sh OUT [options]
   --bpe N          joint BPE merges (4000)
   --workers N      processes (number of CPU cores)
   --no-checksums   accept other text than the official release; counts and alignment are still checked
-  --trees LANG     beside LANG (de or en) in OUT/bin its phrases, from constituency trees by stanza; can be added later
-  --parser DIR     stanza's models, such as train_parser.py makes (those that stanza.download has put in their place)
+  --trees LANG     write the phrases of LANG (de or en) to OUT/bin, from trees by stanza; can be added later
+  --parser DIR     stanza's models, such as data-prep/train_parser.py makes (default: those that stanza.download has installed)
   --tree-files DIR no parser: take {train,valid,test}.LANG.tree, plain or .gz, one bracketing a line of OUT/tok ($MULTI30K_TREES)
 Splits: train (29,000 pairs), valid = val (1,014), test = test_2016_flickr (1,000). OUT/bin is for fairseq in both directions.
 Python: $PYTHON, else that of scripts/setup.sh, else python3.

@@ -16,8 +16,8 @@ usage: prepare_nist.sh OUT --local DIR [options]
   --joined-dictionary   one dictionary for both languages; else there are two
   --workers N           processes (number of CPU cores)
   --trees zh            write the phrases of the Chinese to OUT/bin, from trees by stanza; can be added later
-  --parser DIR          stanza's models (those that stanza.download has put in their place)
-  --tree-files DIR      no parser: take {train,valid,test,test1,test2,test3}.zh.tree, plain or .gz, beside OUT/tok
+  --parser DIR          stanza's models (default: those that stanza.download has installed)
+  --tree-files DIR      no parser: take {train,valid,test,test1,test2,test3}.zh.tree, plain or .gz, for the lines of OUT/tok
 DIR has test sets with four references each, as mt02.zh with mt02.en.ref0 to mt02.en.ref3, or as NIST's .sgm or .xml below
 DIR (mt02_chinese_evlset_v0.sgm, …-ref.sgm: LDC2010T10, T11, T12, T14, T17); and training text, as train.zh and train.en or
 as train/*.zh and train/*.en (.gz, .sgm and .xml too). The 1.25M pairs of the literature are LDC2002E18, LDC2003E07,

@@ -12,7 +12,7 @@ usage: prepare_toy.sh OUT [options]
   --valid N     validation pairs (500)
   --test N      test pairs (500)
   --bpe N       joint BPE merges (2000)
-  --trees en    beside the English in OUT/bin its phrases, from the grammar's trees
+  --trees en    write the phrases of the English to OUT/bin, from the grammar's trees
   --workers N   processes (number of CPU cores)
 German and English, cased. OUT/bin is for fairseq in both directions (-s de -t en, -s en -t de); OUT/raw/SPLIT.en.tree has the
 constituency trees of the English. Python: $PYTHON, else that of scripts/setup.sh, else python3.

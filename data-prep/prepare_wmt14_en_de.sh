@@ -8,8 +8,8 @@ set -euo pipefail
 usage() {
   cat <<'EOF'
 usage: prepare_wmt14_en_de.sh OUT [options]
-  --local DIR      folder with the archives named below, or with what is in them, plain or .gz ($WMT14_EN_DE_DIR; or download)
-  --data YEAR      wmt14, wmt16 or wmt17: News Commentary v9, v11 or v12 beside Europarl v7 and Common Crawl (wmt14)
+  --local DIR      folder with the archives named below, or with their files, plain or .gz ($WMT14_EN_DE_DIR; or download)
+  --data YEAR      wmt14, wmt16 or wmt17: News Commentary v9, v11 or v12, with Europarl v7 and Common Crawl (wmt14)
   --max N          no sentence with more tokens (80)
   --ratio X        no pair with a side X times as long as the other (9, that of Moses' clean-corpus-n.perl)
   --bpe N          joint BPE merges (32764)

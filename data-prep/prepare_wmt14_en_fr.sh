@@ -8,7 +8,7 @@ set -euo pipefail
 usage() {
   cat <<'EOF'
 usage: prepare_wmt14_en_fr.sh OUT [options]
-  --local DIR      folder with the archives named below, or with what is in them, plain or .gz ($WMT14_EN_FR_DIR; or download)
+  --local DIR      folder with the archives named below, or with their files, plain or .gz ($WMT14_EN_FR_DIR; or download)
   --valid SET      split: every N-th pair of the training text (the default); or newstest2013 (3,000 pairs)
   --every N        with --valid split (1333)
   --max N          no sentence with more subwords (250)

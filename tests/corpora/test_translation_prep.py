@@ -62,6 +62,7 @@ def test_iwslt14_is_fairseqs_recipe(preparation):
     assert_binarised(out, "de", "en")
     for split, published in (("train", "160,239"), ("valid", "7,283")):
         assert f"{split}: {len(places[split]):,} pairs (published: {published})" in done.said
+    assert "test: 100 pairs (published: 6,750)" in done.said
     assert sorted(path.name for path in out.iterdir()) == [".lock", "bin", "bpe", "options.txt", "raw", "tok"]
 
 
@@ -85,6 +86,9 @@ def test_wmt14_en_de(preparation):
         tok = {split: lines_of(out / f"tok/{split}.{lang}") for split in SPLITS}
         assert_texts(out, "bpe", lang, {split: encoded(out / "bpe/codes", tok[split]) for split in SPLITS})
     assert_binarised(out, "en", "de")
+    for name, count in (("europarl-v7", 700), ("commoncrawl", 500), ("news-commentary-v9", 300)):
+        assert f"{name}.de-en.en: {count} pairs\n" in done.said
+    assert f"train: {len(clean):,} pairs\n" in done.said and "test: 60 pairs (published: 3,003)" in done.said
 
 
 @pytest.mark.slow
@@ -111,6 +115,7 @@ def test_wmt14_en_fr_is_divided_before_it_is_cleaned_by_subwords(preparation):
             assert_texts(out, folder, lang, found[lang])
     assert "’" in "".join(texts["fr"]["test"]) and "’" not in "".join(tokens["fr"]["test"])
     assert_binarised(out, "en", "fr")
+    assert f"valid: {len(texts['en']['valid'])} pairs" in done.said
 
 
 @pytest.mark.xdist_group("toy")

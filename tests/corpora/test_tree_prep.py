@@ -52,22 +52,16 @@ def test_toy_trees_are_added_to_prepared_data(preparation, tmp_path):
     assert time.perf_counter() - begin < 4 and files_of(tmp_path / "out") == before
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("corpus") / "multi30k"
-    CASES["multi30k"].make(folder)
-    return folder
-
-
 def multi30k(out: Path, corpus: Path, *options: object):
     return prepare("multi30k", out, *CASES["multi30k"].arguments(corpus), *options)
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("multi30k")
-def test_multi30k_with_given_trees(preparation, corpus, tmp_path):
-    out, trees = tmp_path / "out", corpus / "trees"
-    shutil.copytree(preparation("multi30k").out, out)
+def test_multi30k_with_given_trees(preparation, tmp_path):
+    made = preparation("multi30k")
+    corpus, out, trees = made.source, tmp_path / "out", made.source / "trees"
+    shutil.copytree(made.out, out)
     options, before = (out / "options.txt").read_text(), files_of(out)
     # Trees of other lines: nothing is written, the trees can be mended.
     (tmp_path / "bad").mkdir()

@@ -39,7 +39,7 @@ ENTRIES = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "##
         (lambda lines: [line for line in lines if line != "[SEP]"], "vocab.txt: has no [SEP]: this is no vocabulary"),
         (lambda lines: [line for line in lines if "##" not in line], "vocab.txt: has no entry with ##"),
         (lambda lines: [*lines, "Paris"], "vocab.txt:10: Paris has capital letters: give the vocabulary of an uncased"),
-        (lambda lines: [*lines, "the"], "vocab.txt:10: the stands in line 7 already"),
+        (lambda lines: [*lines, "the"], "vocab.txt:10: the is in line 7 already"),
         (lambda lines: [*lines, "two words"], "vocab.txt:10: a vocabulary has one entry without spaces a line"),
         (lambda lines: ["", *lines], "vocab.txt:1: a vocabulary has one entry"),
         (lambda lines: [*lines, "</s>"], "vocab.txt:10: </s> is a symbol of fairseq's"),

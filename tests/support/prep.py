@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Callable
@@ -55,11 +56,16 @@ def prepare(corpus: str, out: Path, *options: object, **environment: str) -> sub
     return call(*command(corpus, out, *options), **environment)
 
 
-def kill_when(words: list[str], there: Callable[[], bool], **environment: str) -> None:
-    """Start a command, and kill it with its children as soon as there() is true."""
-    process = subprocess.Popen(
-        words, env=clean_environment(**environment), start_new_session=True, stdout=subprocess.DEVNULL
-    )
+def kill_when(words: list[str], there: Callable[[], bool], **environment: str) -> str:
+    """Start a command, and kill it with its children as soon as there() is true; return what it printed."""
+    with tempfile.TemporaryFile("w+") as printed:
+        process = subprocess.Popen(words, env=clean_environment(**environment), start_new_session=True, stdout=printed)
+        _wait_and_kill(process, there)
+        printed.seek(0)
+        return printed.read()
+
+
+def _wait_and_kill(process: subprocess.Popen[bytes], there: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 240
     while not there():
         assert process.poll() is None, "the command ended before it could be killed"
@@ -69,9 +75,9 @@ def kill_when(words: list[str], there: Callable[[], bool], **environment: str) -
     process.wait()
 
 
-def start_and_kill(corpus: str, out: Path, there: Path, *options: object, **environment: str) -> None:
-    """Run a preparation until a file or folder of OUT is there."""
-    kill_when(command(corpus, out, *options), there.exists, **environment)
+def start_and_kill(corpus: str, out: Path, there: Path, *options: object, **environment: str) -> str:
+    """Run a preparation until a file or folder of OUT is there; return what it printed."""
+    return kill_when(command(corpus, out, *options), there.exists, **environment)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

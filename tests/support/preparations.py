@@ -74,7 +74,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prepared mini corpus: folder of the source, OUT, and what the preparation printed."""
+    """A prepared mini corpus: folder of the source, OUT, and what both runs printed."""
 
     case: Case
     source: Path
@@ -87,7 +87,7 @@ def prepare_in_two_runs(case: Case, folder: Path) -> Prepared:
     source, out = folder / "source", folder / "out"
     case.make(source)
     given = case.given(source)
-    start_and_kill(case.name, out, out / case.killed_at, *case.arguments(source), **given)
+    said = start_and_kill(case.name, out, out / case.killed_at, *case.arguments(source), **given)
     assert not (out / "bin").exists()
     steps = [path for path in out.iterdir() if path.is_dir() and path.suffix != ".part" and path.name != "download"]
     before = {path: path.stat().st_mtime_ns for step in steps for path in step.rglob("*") if path.is_file()}
@@ -96,7 +96,7 @@ def prepare_in_two_runs(case: Case, folder: Path) -> Prepared:
     assert not done.stderr and done.stdout.endswith(f"ready: {out}/bin\n"), done
     kept = {path: path.stat().st_mtime_ns for path in before if path.exists()}
     assert kept.items() <= before.items(), "a complete step was done again"
-    return Prepared(case, source, out, done.stdout)
+    return Prepared(case, source, out, said + done.stdout)
 
 
 def unpacked(case: Case, source: Path, target: Path) -> None:
@@ -142,7 +142,7 @@ def _multi30k(folder: Path) -> None:
 
 
 def lm_sentence(number: int) -> str:
-    """Return words of falling frequency: a in each, b in every second, c in every third sentence …, and a unique word."""
+    """Return words of falling frequency (a in each, b in every second sentence …) and a unique word."""
     return " ".join([word for place, word in enumerate("abcdefgh", 1) if number % place == 0] + [f"n{number}", "é"])
 
 
@@ -220,7 +220,8 @@ CASES = {
             local=("--local", "{source}", "--no-checksums"), slow=True,
         ),
         Case(
-            "aspec", ("--local", "{source}", "--bpe", "150"), "words.part/dev", ("--bpe", "160", "bpe=150", "bpe=160"),
+            "aspec", ("--local", "{source}", "--bpe", "150"), "words.part/test.en",
+            ("--bpe", "160", "bpe=150", "bpe=160"),
             (
                 ("train/train-2.txt", line(7, b"0.5 ||| A"), "train-2.txt:7: 2 fields, 5 wanted"),
                 ("dev/dev.txt", line(9, b"\xff"), "dev.txt:9: invalid UTF-8"),

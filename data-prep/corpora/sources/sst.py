@@ -36,7 +36,7 @@ def unescape(word: str) -> str:
 def subtrees(tree: str) -> list[tuple[str, int]]:
     """Return (text, label) of every subtree, children before their parent: the last is the whole sentence.
 
-    Raises ValueError with what is wrong with the tree.
+    Raises ValueError for a malformed tree.
     """
     found: list[tuple[str, int]] = []
     # For each open bracket: label, words directly inside, texts of the subtrees.

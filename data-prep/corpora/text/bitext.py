@@ -137,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     two.add_argument("folder", type=Path)
     two.add_argument("langs", nargs=2, metavar="LANG")
     two.add_argument("--measure", required=True, metavar="PREFIX", help="tokens of the pairs, PREFIX.LANG")
-    two.add_argument("--take", required=True, metavar="PREFIX", help="what is written of them, PREFIX.LANG")
+    two.add_argument("--take", required=True, metavar="PREFIX", help="text of the pairs, which is written, PREFIX.LANG")
     two.add_argument("--min", type=int, default=1, help="tokens of a side (default: %(default)s)")
     two.add_argument("--max", type=int, help="tokens of a side (default: any number)")
     two.add_argument("--ratio", type=float, default=math.inf, help="of the lengths of the two sides (default: any)")

@@ -47,7 +47,7 @@ def read_vocabulary(path: Path) -> list[str]:
         if not entry or entry.split() != [entry]:
             raise DataError(f"{where}: a vocabulary has one entry without spaces a line, found '{entry}'")
         if entry in seen:
-            raise DataError(f"{where}: {entry} stands in line {seen[entry]} already")
+            raise DataError(f"{where}: {entry} is in line {seen[entry]} already")
         if entry in (*SYMBOLS, "<unk>"):
             raise DataError(f"{where}: {entry} is a symbol of fairseq's; remove the entry")
         if re.search("[A-Z]", entry) and not re.fullmatch(r"\[\w+\]", entry):

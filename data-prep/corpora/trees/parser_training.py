@@ -232,6 +232,6 @@ def _drop_broken(checkpoint: Path) -> None:
 
 def _move(path: Path, target: Path) -> None:
     if not path.exists():
-        raise DataError(f"{path}: stanza saved no model; see the logs beside it")
+        raise DataError(f"{path}: stanza saved no model; see the logs in its folder")
     target.parent.mkdir(parents=True, exist_ok=True)
     os.replace(path, target)
