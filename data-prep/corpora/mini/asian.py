@@ -126,7 +126,8 @@ def sentences(seed: int) -> Iterator[Sentence]:
 
     def clause() -> Clause:
         subject, thing, deed = (chance.choice(table) for table in (PEOPLE, THINGS, DEEDS))
-        return Clause(perhaps(QUALITIES), subject, perhaps(QUALITIES), thing, deed, perhaps(PLACES))
+        whose, what, place = perhaps(QUALITIES), perhaps(QUALITIES), perhaps(PLACES)
+        return Clause(subject_quality=whose, subject=subject, quality=what, thing=thing, deed=deed, place=place)
 
     while True:
         time = chance.choice(chance.choice((TIMES, YEARS)))

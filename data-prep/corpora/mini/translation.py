@@ -109,13 +109,13 @@ def odd(sides: tuple[list[str], list[str]]) -> tuple[list[str], list[str]]:
     return sides
 
 
-def _wmt(folder: Path, lang: str, pairs: Iterator[Pair], corpora: dict[str, tuple[str, int]], test: str) -> None:
+def _wmt(folder: Path, lang: str, pairs: Iterator[Pair], corpora: dict[str, tuple[str, int]]) -> None:
     """Write the archives of WMT; corpora: archive → prefix of its two files, and number of pairs."""
     tests = {}
     valid = dict(zip((lang, "en"), take(pairs, 60), strict=True))
     for side, lines in zip((lang, "en"), take(pairs, 60), strict=True):
         kind, name = ("srcset", "src") if side == "en" else ("refset", "ref")
-        tests[f"test-full/newstest2014-{test}-{name}.{side}.sgm"] = sgm(lines, kind, side)
+        tests[f"test-full/newstest2014-{lang}en-{name}.{side}.sgm"] = sgm(lines, kind, side)
     archive(folder / "test-full.tgz", tests)
     archive(folder / "dev.tgz", {f"dev/newstest2013.{side}": as_text(lines) for side, lines in valid.items()})
     for name, (prefix, count) in corpora.items():
@@ -138,7 +138,7 @@ def wmt14_en_de(folder: Path) -> None:
         "training-parallel-commoncrawl.tgz": ("commoncrawl.de-en", 500),
         "training-parallel-nc-v9.tgz": ("training/news-commentary-v9.de-en", 300),
     }
-    _wmt(folder, "de", german(15), corpora, "deen")
+    _wmt(folder, "de", german(15), corpora)
     with tarfile.open(folder / "training-parallel-nc-v9.tgz") as tar:
         members = [(member.name[-2:], tar.extractfile(member)) for member in tar]
         news = {lang: content.read() for lang, content in members if content}
@@ -162,7 +162,7 @@ def wmt14_en_fr(folder: Path) -> None:
         "training-parallel-nc-v9.tgz": ("training/news-commentary-v9.fr-en", 200),
         "training-giga-fren.tar": ("giga-fren.release2.fixed", 200),
     }
-    _wmt(folder, "fr", french(16), corpora, "fren")
+    _wmt(folder, "fr", french(16), corpora)
 
 
 CORPORA: dict[str, Callable[[Path], None]] = {

@@ -41,7 +41,7 @@ def _read(path: Path, encoding: str) -> str:
     return text.removeprefix("\ufeff")
 
 
-def _add_segment(path: Path, document: Document, number: str, line: int, text: str) -> None:
+def _add_segment(path: Path, document: Document, number: str, *, line: int, text: str) -> None:
     text = " ".join(unescape(text, _ENTITIES).split())
     for wrong, what in ((not text, "is empty"), (number in document.segments, "is there twice")):
         if wrong:
@@ -64,7 +64,7 @@ def read_documents(path: Path, encoding: str = "utf-8") -> list[Document]:
                 raise DataError(f"{path}:{line}: </{tag}> closes nothing: the file is damaged; get it again")
             since = opened.pop()[1]
             if tag == "seg":
-                _add_segment(path, documents[-1], number, since, text[begin : match.start()])
+                _add_segment(path, documents[-1], number, line=since, text=text[begin : match.start()])
             continue
         if inside == "seg" or (inside == "doc") != (tag == "seg"):
             where = f"inside of the <{inside}> of line {opened[-1][1]}" if opened else "outside of a <doc>"
