@@ -29,7 +29,7 @@ EOF
 # 2021: cleaned before BPE, by 1 to 80 tokens and Moses' own ratio, News Commentary v12 (--data wmt17). fairseq's own
 # script cleans after BPE, by 1 to 250 subwords and a ratio of 1.5, which leaves 4.0 of the papers' 4.5 million pairs.
 wmt=http://www.statmt.org mirror=${WMT14_URL:-}
-src=en tgt=de local_dir=${WMT14_EN_DE_DIR:-} data=wmt14 max=80 ratio=9 bpe=32764 separate_dictionaries=0 dictionaries=()
+src=en tgt=de valid=newstest2013 local_dir=${WMT14_EN_DE_DIR:-} data=wmt14 max=80 ratio=9 bpe=32764 separate_dictionaries=0 dictionaries=()
 
 add_news() {
   local later=http://data.statmt.org

@@ -18,13 +18,13 @@ join_pairs() {
 }
 
 # join_newstests PART: the test set newstest2014 and the validation set newstest2013 of WMT14, English (src) to another
-# language. The latter is left out if `valid` is set to another name.
+# language. The latter is left out unless `valid` names it.
 join_newstests() {
   local part=$1 name=test-full/newstest2014-${tgt}en
   begin_pairs
   add_files http://statmt.org/wmt14/test-full.tgz "$name-src.en.sgm" "$name-ref.$tgt.sgm"
   join_pairs "$part/test" --official 3003
-  if [[ ${valid:-newstest2013} == newstest2013 ]]; then
+  if [[ $valid == newstest2013 ]]; then
     begin_pairs
     add_pair http://data.statmt.org/wmt17/translation-task/dev.tgz dev/newstest2013
     join_pairs "$part/valid" --official 3000

@@ -37,6 +37,11 @@ def cut(data: bytes) -> bytes:
     return data[:-3]
 
 
+def cut_archive(data: bytes) -> bytes:
+    """Remove the end of a compressed file."""
+    return data[:-90]
+
+
 @dataclass(frozen=True)
 class Case:
     """A preparation and its mini corpus.
@@ -118,7 +123,7 @@ def damage(path: Path, change: Callable[[bytes], bytes] | None) -> None:
         path.unlink()
         return
     data = path.read_bytes()
-    if path.suffix == ".gz":
+    if path.suffix == ".gz" and change is not cut_archive:
         path.write_bytes(gzip.compress(change(gzip.decompress(data))))
     else:
         path.write_bytes(change(data))
@@ -192,7 +197,7 @@ CASES = {
             ("--bpe", "90", "bpe=80", "bpe=90"),
             (
                 ("de-en/train.tags.de-en.en", cut, "train.tags.de-en.en:1875: no newline at the end"),
-                ("de-en/train.tags.de-en.en", line(2, b"a\nb"), "misaligned: 1651 lines here, 1650"),
+                ("de-en/train.tags.de-en.en", line(2, b"a"), "misaligned: 1651 lines here, 1650"),
                 ("de-en/train.tags.de-en.de", line(6, b"\xff"), "train.tags.de-en.de:6: invalid UTF-8"),
                 ("de-en/IWSLT14.TED.tst2010.de-en.de.xml", lambda data: data[:900], "a <seg> without its </seg>"),
                 ("de-en/IWSLT14.TED.tst2010.de-en.de.xml", lambda _: b"<doc>\n</doc>\n", "has no <seg>"),
@@ -261,7 +266,7 @@ CASES = {
                 ("sumdata/Giga/input.txt", None, "no input.txt, plain or .gz; give the folder sumdata"),
                 ("sumdata/Giga/input.txt", line(2, b"\xff"), "input.txt:2: invalid UTF-8 at byte 1"),
                 ("sumdata/Giga/input.txt", line(60, None), "task1_ref0.txt:60: misaligned: 60 lines here, 59 in"),
-                ("sumdata/train/train.title.txt.gz", lambda data: data[:-20], "misaligned"),
+                ("sumdata/train/train.title.txt.gz", cut_archive, "damaged or cut-off gzip file"),
             ),
             local=("--local", "{source}", *SMALL), slow=True,
         ),
@@ -314,9 +319,7 @@ CASES = {
              "--bpe", "60"),
             "bpe.part/codes", ("--levels", "2", "levels=3", "levels=2"),
             (
-                ("valid.mrg", line(7, b"(ROOT (NN x)"), "valid.mrg:7: "),
                 ("valid.mrg", line(7, b"(ROOT (NN \xff))"), "valid.mrg:7: invalid UTF-8"),
-                ("valid.mrg", cut, "valid.mrg:60: no newline at the end"),
             ),
             local=("--train", "{source}/train.mrg", "--valid", "{source}/valid.mrg", "--test", "{source}/test.mrg"),
             missing="--train", slow=True,
