@@ -9,7 +9,7 @@ import pytest
 from fairseq_localattn.analysis.probing.data import number_labels
 from fairseq_localattn.analysis.probing.labels import balanced, classes_of, labels_of, main_clause, verb_chain
 from fairseq_localattn.phrases.trees import read_tree
-from support.prep import ROOT
+from support.paths import ROOT
 
 GUM = ROOT / "../shared/data/constituency"
 needs_gum = pytest.mark.skipif(not GUM.is_dir(), reason="no ../shared/data/constituency here")

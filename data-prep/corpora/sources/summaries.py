@@ -1,11 +1,11 @@
 """Reads corpora of texts with summaries, checks them, and writes one text and one summary a line.
 
-    python -m corpora.text.summaries cnndm    DIR PART [--stories DIR DIR] [--any-pairs]
-    python -m corpora.text.summaries gigaword DIR PART [--any-pairs]
+    python -m corpora.sources.summaries cnndm    DIR PART [--stories DIR DIR] [--any-pairs]
+    python -m corpora.sources.summaries gigaword DIR PART [--any-pairs]
 
-PART gets {train,valid,test}.article and .summary, and for CNN/DailyMail test.article.sentences, the articles with " ."
-at the end of each sentence. Pairs without text or without summary are left out and counted. The numbers of pairs are
-printed, beside those that others counted where they differ. Each error is one line that names file and line, with exit
+Writes PART/{train,valid,test}.article and .summary, and for CNN/DailyMail PART/test.article.sentences, the articles
+with " ." at the end of each sentence. Pairs without text or without summary are left out and counted. Prints the
+numbers of pairs, with the published ones where they differ. Each error is one line that names file and line, with exit
 status 1.
 """
 
@@ -13,23 +13,21 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from corpora.errors import DataError, as_status
+from corpora.progress import progress
 from corpora.sources import cnndm, gigaword
-from corpora.text.parallel import DataError, as_status
-from corpora.text.streams import PROGRESS_SECONDS
+from corpora.text.lines import LineFiles
 
 SPLITS = ("train", "valid", "test")
-SUFFIXES = ("article", "summary")
 
 
 @dataclass
 class Split:
-    """What a split holds; words are counted as `wc -w` does."""
+    """Size of a split; words are counted as `wc -w` does."""
 
     pairs: int = 0
     left_out: int = 0
@@ -46,32 +44,21 @@ class Split:
 
 
 def write(part: Path, examples: Iterable[tuple[str, str, str, str]]) -> dict[str, Split]:
-    """Write (split, text, summary, sentences) into the files of their splits, one at a time; return what was written.
+    """Write (split, text, summary, sentences) into the files of their splits; return the size of each split.
 
     Raises DataError where a split is empty.
     """
     splits = {name: Split() for name in SPLITS}
-    told, total = time.monotonic(), 0
-    with ExitStack() as stack:
-        names = [f"{split}.{suffix}" for split in SPLITS for suffix in SUFFIXES]
-        files = {name: stack.enter_context((part / name).open("w", encoding="utf-8", newline="\n")) for name in names}
-        for split, article, summary, sentences in examples:
-            texts = (article, summary)
-            if not all(texts):
+    with LineFiles(part) as files:
+        for split, article, summary, sentences in progress(examples, "read", "pairs"):
+            if not (article and summary):
                 splits[split].left_out += 1
                 continue
-            for suffix, text in zip(SUFFIXES, texts, strict=True):
-                files[f"{split}.{suffix}"].write(text + "\n")
+            files.write(f"{split}.article", article)
+            files.write(f"{split}.summary", summary)
             if sentences:
-                name = f"{split}.article.sentences"
-                if name not in files:
-                    files[name] = stack.enter_context((part / name).open("w", encoding="utf-8", newline="\n"))
-                files[name].write(sentences + "\n")
-            splits[split].add(*texts)
-            total += 1
-            if total % 1000 == 0 and time.monotonic() - told > PROGRESS_SECONDS:
-                told = time.monotonic()
-                print(f"{total:,} pairs written so far", flush=True)
+                files.write(f"{split}.article.sentences", sentences)
+            splits[split].add(article, summary)
     for name, found in splits.items():
         if not found.pairs:
             raise DataError(f"{part / name}: no text with a summary in this split; give the whole corpus")
@@ -79,11 +66,11 @@ def write(part: Path, examples: Iterable[tuple[str, str, str, str]]) -> dict[str
 
 
 def report(splits: Mapping[str, Split], official: Mapping[str, int], paper: Mapping[str, int]) -> None:
-    """Print what each split holds, beside the pairs that others counted and that the paper of the corpus names."""
+    """Print the size of each split, with the number of pairs that is official and the one in the corpus's paper."""
     for name, split in splits.items():
-        told = [f"official: {official[name]:,}"] if official[name] != split.pairs else []
-        told += [f"paper: {paper[name]:,}"] if official[name] != paper[name] else []
-        note = f"{name}: {split.pairs:,} pairs" + (f" ({'; '.join(told)})" if told else "")
+        counts = [f"official: {official[name]:,}"] if official[name] != split.pairs else []
+        counts += [f"paper: {paper[name]:,}"] if official[name] != paper[name] else []
+        note = f"{name}: {split.pairs:,} pairs" + (f" ({'; '.join(counts)})" if counts else "")
         if split.left_out:
             note += f"; {split.left_out:,} left out, without text or summary"
         article, summary = (words / split.pairs for words in (split.article_words, split.summary_words))
@@ -100,7 +87,7 @@ def main() -> None:
         "--stories", type=Path, nargs="+", help="folders with cnn/ and dailymail/ (default: the source)"
     )
     parser.add_argument(
-        "--any-pairs", action="store_true", help="do not ask whether texts and summaries belong together"
+        "--any-pairs", action="store_true", help="do not check whether texts and summaries belong together"
     )
     args = parser.parse_args()
     judge = not args.any_pairs

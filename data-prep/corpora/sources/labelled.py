@@ -1,11 +1,11 @@
 """Reads corpora for classification, checks them, and writes one text and one label a line.
 
-    python -m corpora.text.labelled sst  DIR  PART [--classes 5|2] [--phrases]
-    python -m corpora.text.labelled imdb DIR  PART [--valid 1000]
-    python -m corpora.text.labelled sva  FILE PART [--seed 1]
+    python -m corpora.sources.labelled sst  DIR  PART [--classes 5|2] [--phrases]
+    python -m corpora.sources.labelled imdb DIR  PART [--valid 1000]
+    python -m corpora.sources.labelled sva  FILE PART [--seed 1]
 
-PART gets {train,valid,test}.text and .label, and labels.txt: the labels in order, as a dictionary of fairseq's. The
-numbers of texts are printed, beside those of the official release where they differ; --exact makes that an error. Each
+Writes PART/{train,valid,test}.text and .label, and PART/labels.txt: the labels in order, as a dictionary of fairseq's.
+Prints the numbers of texts, with those of the official release where they differ, which is an error with --exact. Each
 error is one line that names file and line, with exit status 1.
 """
 
@@ -13,61 +13,44 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
+from corpora.errors import DataError, as_status
+from corpora.progress import progress
 from corpora.sources import imdb, sst, sva
-from corpora.text.parallel import DataError, as_status
+from corpora.text.lines import LineFiles, write_lines
 
 SPLITS = ("train", "valid", "test")
-PROGRESS_SECONDS = 30.0
 
 
+@dataclass
 class Split:
-    """The texts and labels of one split on their way to two files; counts[k]: texts of class k; longest: in words."""
+    """Size of a split: counts[k]: texts of class k; longest: words of the longest text."""
 
-    def __init__(self, texts: TextIO, labels: TextIO, classes: int) -> None:
-        self.counts = [0] * classes
-        self.longest = 0
-        self._texts, self._labels = texts, labels
-
-    def add(self, text: str, label: int) -> None:
-        """Write a text and its label; white space of any kind becomes one space, as fairseq will read it."""
-        words = text.split()
-        self._texts.write(" ".join(words) + "\n")
-        self._labels.write(f"{label}\n")
-        self.counts[label] += 1
-        self.longest = max(self.longest, len(words))
+    counts: list[int]
+    longest: int = 0
 
 
 def write(part: Path, classes: int, examples: Iterable[tuple[str, str, int]]) -> dict[str, Split]:
-    """Write (split, text, class) into the files of their splits, one at a time; return what was written by split.
+    """Write (split, text, class) into the files of their splits; return the size of each split.
 
-    Raises DataError where a split is empty.
+    White space of any kind becomes one space, as fairseq reads it. Raises DataError where a split is empty.
     """
     splits: dict[str, Split] = {}
-    told, total = time.monotonic(), 0
-    with ExitStack() as files:
-
-        def opened(name: str) -> TextIO:
-            return files.enter_context((part / name).open("w", encoding="utf-8", newline="\n"))
-
-        for split, text, label in examples:
-            if split not in splits:
-                splits[split] = Split(opened(f"{split}.text"), opened(f"{split}.label"), classes)
-            splits[split].add(text, label)
-            total += 1
-            if total % 1000 == 0 and time.monotonic() - told > PROGRESS_SECONDS:
-                told = time.monotonic()
-                print(f"{total:,} texts written so far", flush=True)
-    for split in SPLITS:
-        if split not in splits:
-            raise DataError(f"{split}: no text with one of the {classes} classes; give the whole corpus")
-    counts = splits["train"].counts
-    (part / "labels.txt").write_text("".join(f"{label} {count}\n" for label, count in enumerate(counts)))
+    with LineFiles(part) as files:
+        for name, text, label in progress(examples, "read", "texts"):
+            words = text.split()
+            files.write(f"{name}.text", " ".join(words))
+            files.write(f"{name}.label", str(label))
+            split = splits.setdefault(name, Split([0] * classes))
+            split.counts[label] += 1
+            split.longest = max(split.longest, len(words))
+    for name in SPLITS:
+        if name not in splits:
+            raise DataError(f"{name}: no text with one of the {classes} classes; give the whole corpus")
+    write_lines(part / "labels.txt", (f"{label} {count}" for label, count in enumerate(splits["train"].counts)))
     return splits
 
 
