@@ -19,7 +19,7 @@ from sacrebleu.metrics.bleu import BLEU
 from experiments.measure import bleu, scoring, significance
 from experiments.measure import command as score
 from experiments.measure.generated import ScoreError
-from support.outputs import assert_one_line, noisy, run_score, write_lines, write_output
+from support.engine.outputs import assert_one_line, noisy, run_score, write_lines, write_output
 
 DRAW = random.Random(5)
 SOURCES = [" ".join(DRAW.choices("abcdefgh", k=length)) for length in (1, 10, 11, 20, 25, 35, 45, 50, 51, 80) * 3]

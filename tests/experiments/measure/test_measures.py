@@ -23,9 +23,9 @@ from experiments.runs import run as run_module
 from experiments.runs.processes import JobFailed
 from fairseq_localattn.analysis.accuracy import wilson_interval
 from support import cli, prep
-from support.outputs import write_lines
+from support.engine.outputs import write_lines
+from support.engine.runs import fake_run
 from support.recipes import BASE, with_flag, write
-from support.runs import fake_run
 
 TRAIN = """\
 hardware: cpu

@@ -20,7 +20,7 @@ from nltk.stem.porter import PorterStemmer
 from experiments.measure import command as score
 from experiments.measure import rouge, scoring
 from experiments.measure.generated import ScoreError
-from support.outputs import run_score, write_lines, write_output
+from support.engine.outputs import run_score, write_lines, write_output
 from support.paths import SCRIPTS
 
 WORDS = (

@@ -15,7 +15,7 @@ from experiments.measure.bleu import paired_bootstrap, sacre_bleu
 from experiments.measure.generated import ScoreError, remove_bpe
 from experiments.measure.scoring import TestSet, score_output
 from support import cli
-from support.outputs import assert_one_line, noisy, run_score, write_lines, write_output
+from support.engine.outputs import assert_one_line, noisy, run_score, write_lines, write_output
 from support.paths import SCRIPTS
 
 REFERENCES = [

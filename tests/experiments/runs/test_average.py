@@ -17,7 +17,7 @@ import fairseq_localattn  # noqa: F401  names the classes that a checkpoint may 
 from experiments.measure import generated
 from experiments.runs import averaging as average
 from support.cli import REPOSITORY, fairseq, make_data, run, train_flags
-from support.outputs import write_lines
+from support.engine.outputs import write_lines
 
 SCRIPTS = REPOSITORY / "scripts"
 pytestmark = pytest.mark.xdist_group("average")  # one training run serves all of this file

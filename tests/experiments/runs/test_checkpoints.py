@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 from experiments.runs import checkpoints
-from support.runs import save_checkpoint
+from support.engine.runs import save_checkpoint
 
 
 def test_a_damaged_last_checkpoint_counts_nothing(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ import pytest
 from experiments.recipes.recipe import Recipe, load_recipe
 from experiments.runs import checkout, processes, progress, run, schedule
 from experiments.runs.checkpoints import LAST
+from support.engine.runs import FakeRun, fake_run, save_checkpoint
 from support.paths import SCRIPTS
 from support.recipes import BASE, with_flag, write
-from support.runs import FakeRun, fake_run, save_checkpoint
 
 
 @pytest.fixture(autouse=True)
