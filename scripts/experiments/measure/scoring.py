@@ -78,7 +78,7 @@ class TestSet:
 
     def references(self) -> list[list[str]]:
         """Return all raw references. Raises ScoreError unless they are of one length."""
-        return [self.raw(), *self._beside(*self.others)]
+        return [self.raw(), *self._of_raw_length(*self.others)]
 
     def tokenised_references(self) -> list[list[str]]:
         """Return all tokenised references, with dashes joined as by ``words``; none without ``tokenised``.
@@ -90,9 +90,9 @@ class TestSet:
         if len(self.others_tokenised) != len(self.others):
             given = f"{1 + len(self.others_tokenised)} tokenised references, but {1 + len(self.others)} raw ones"
             raise ScoreError(f"{self.tokenised}: {given}: the same ones are needed of both kinds")
-        return [list(map(join_dashes, lines)) for lines in self._beside(self.tokenised, *self.others_tokenised)]
+        return [list(map(join_dashes, lines)) for lines in self._of_raw_length(self.tokenised, *self.others_tokenised)]
 
-    def _beside(self, *paths: Path) -> list[list[str]]:
+    def _of_raw_length(self, *paths: Path) -> list[list[str]]:
         size = len(self.raw())
         return [read_as_long(path, self.reference, size) for path in paths]
 
@@ -125,7 +125,7 @@ class TestSet:
 
 @dataclass(frozen=True)
 class Report:
-    """What ``score_output`` measures; None is what was not asked for."""
+    """Scores of one output; None where references or a baseline were not given."""
 
     output: str
     sentences: int
@@ -137,7 +137,7 @@ class Report:
 
 @dataclass(frozen=True)
 class _View:
-    """What one metric compares: lines of the system, of the baseline (or None) and of the references; the tokeniser."""
+    """Texts that one metric compares: of the system, the baseline (or None) and the references; and its tokeniser."""
 
     metric: str
     system: list[str]

