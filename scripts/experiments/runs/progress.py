@@ -29,7 +29,7 @@ def time_left(running: Sequence[float], waiting: Sequence[float], lanes: int) ->
 
 
 class Progress:
-    """A progress line ``[elapsed, about X left] message``, on a terminal in place, elsewhere at most every ``every`` seconds.
+    """A line ``[elapsed, about X left] message``, on a terminal in place, elsewhere at most every ``every`` seconds.
 
     ``started`` is the ``time.time()`` from which the elapsed time counts.
     """
