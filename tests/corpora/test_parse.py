@@ -110,6 +110,7 @@ def test_killed_training_went_on_after_its_last_epoch(models):
     assert started == ["1", "2", "2", "3"]
 
 
+@pytest.mark.slow
 def test_stanza_loads_the_models_without_network(models):
     pipeline = stanza.Pipeline(
         "en", dir=str(models), processors="tokenize,pos,constituency", tokenize_pretokenized=True,

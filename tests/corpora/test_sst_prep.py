@@ -110,6 +110,7 @@ def test_sst_phrases_are_distinct_and_only_in_training(trees):
     assert ("great", 1) in {row[1:] for row in sst.read(trees, 2, phrases=True)}
 
 
+@pytest.mark.slow
 def test_sst_phrases_keep_the_dictionary_of_the_sentences(trees, sst_data, tmp_path):
     """Counted over phrases, the word of a single leaf would be frequent."""
     start_and_kill("sst", tmp_path / "out", tmp_path / "out/bin.part", "--local", trees, "--phrases")

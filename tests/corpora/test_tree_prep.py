@@ -36,6 +36,7 @@ def assert_phrases(out: Path, trees: Path, empty: int = 0) -> None:
     assert empty == 0
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("toy")
 def test_toy_trees_are_added_to_prepared_data(preparation, tmp_path):
     shutil.copytree(preparation("toy").out, tmp_path / "out")
