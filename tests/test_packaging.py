@@ -104,6 +104,7 @@ print(sys.modules["fairseq_localattn"].__file__, "transformer_mma" in ARCH_MODEL
     return run(sys.executable, "-P", "-c", code, cwd=cwd)
 
 
+@pytest.mark.slow
 def test_user_dir_by_name_in_the_checkout():
     assert import_user_dir("fairseq_localattn", REPO).stdout.split() == [str(PACKAGE / "__init__.py"), "True"]
 
@@ -115,12 +116,14 @@ def test_user_dir_after_the_package_was_imported(tmp_path):
     assert done.stdout.split() == [str(PACKAGE / "__init__.py"), "True"]
 
 
+@pytest.mark.slow
 def test_user_dir_at_a_copy_uses_the_copy(tmp_path):
     copy = tmp_path / "fairseq_localattn"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     assert import_user_dir(copy, tmp_path).stdout.split() == [str(copy / "__init__.py"), "True"]
 
 
+@pytest.mark.slow
 def test_user_dir_of_a_command_in_another_directory(tmp_path):
     args = ["--user-dir", os.path.relpath(PACKAGE, tmp_path), "--arch", "no_such_architecture"]
     done = run(BIN / "fairseq-train", *args, cwd=tmp_path)

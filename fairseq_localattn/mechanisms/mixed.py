@@ -1,4 +1,4 @@
-"""Mixed multi-head self-attention: global, local, forward and backward heads (MMA, Cui et al., WAT 2019).
+"""Mixed multi-head self-attention: global, local, forward and backward heads (MMA, Cui et al., WNGT 2019).
 
 ``ATT(Q, K, V) = softmax(e_i + M_i) V`` (Eq. 7), where the mask M of a head is 0 for the keys that its kind sees and -∞
 for all others (Eq. 8-11), and ``MA = Concat(head_G, head_L, head_F, head_B) W^O``. No parameters are added.

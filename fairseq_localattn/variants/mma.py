@@ -1,4 +1,4 @@
-"""Mixed Multi-Head Self-Attention (MMA; Cui et al., WAT 2019).
+"""Mixed Multi-Head Self-Attention (MMA; Cui et al., WNGT 2019).
 
 The model ``transformer_mma``: its attention is in mechanisms/mixed.py.
 """

@@ -209,6 +209,7 @@ def values_of(file: Path) -> dict[tuple[str, str], Tensor]:
     return {name: torch.tensor(drawn) for name, drawn in found.items()}
 
 
+@pytest.mark.slow
 def test_the_command_in_the_shell(data: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
     """Mask, attention of the window model, attention of the plain one: as CSV, as picture, and as a table."""
     image = pytest.importorskip("matplotlib.image", reason="matplotlib is not installed")

@@ -236,6 +236,7 @@ def one_by_one(trained: Trained) -> tuple[dict[tuple[str, ...], list[float]], Co
     return shares, tokens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRAINED)
 def test_the_command_measures_the_split(
     name: str, data: Path, checkpoints: dict[str, Path], told: tuple[str, list[Any]]
@@ -363,6 +364,7 @@ def test_wrong_data_and_names(data: Path, checkpoints: dict[str, Path], tmp_path
     assert locality.checkpoint_names(["a/last.pt", "b/best.pt"], []) == ["last.pt", "best.pt"]
 
 
+@pytest.mark.slow
 def test_a_mistake_in_the_shell(data: Path, checkpoints: dict[str, Path]) -> None:
     """One line on stderr, exit status 1, no traceback."""
     done = run(sys.executable, "-m", "fairseq_localattn.analysis.locality", data, "--path", checkpoints["mma"],

@@ -24,8 +24,8 @@ from fairseq_localattn.analysis.probing.models import encode, sentence_vectors, 
 from fairseq_localattn.analysis.probing.report import read_rows
 from fairseq_localattn.analysis.probing.train import Trainer
 from fairseq_localattn.errors import UsageError
+from support.corpora.prep import assert_refused, files_of, lines_of, prepare
 from support.models import parse
-from support.prep import assert_refused, files_of, lines_of, prepare
 from support.probing_trees import make_trees
 
 # The preparation takes a while, and serves all of these tests.
@@ -59,6 +59,7 @@ def prepared(treebank, tmp_path_factory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_prepared_text_and_labels(prepared):
     text = lines_of(prepared / "raw/test.en")
     assert text[-1] == "Go &quot; A&amp;B &quot;" and text[-2] == "mountain" and len(text) == 42
@@ -85,6 +86,7 @@ def test_prepared_data_are_read(prepared):
         assert sentences.word_ends[number].tolist() == ends
 
 
+@pytest.mark.slow
 def test_second_preparation_does_nothing_and_mistakes_are_told(prepared, treebank, tmp_path):
     before = files_of(prepared)
     assert prepare("probing", prepared, *given(treebank), "--bpe", 30, "--escape").returncode == 0

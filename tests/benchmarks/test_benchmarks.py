@@ -355,6 +355,7 @@ def test_mistakes_are_told_in_one_line(flags: list[str], said: str, capsys: pyte
     assert not printed.out
 
 
+@pytest.mark.slow
 def test_the_script_starts() -> None:
     done = subprocess.run(
         [sys.executable, REPOSITORY / "benchmarks" / "run.py", "--systems", "nope"],

@@ -21,6 +21,7 @@ def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "checkpoint_last.pt"
 
 
+@pytest.mark.slow
 def test_generate_and_score(trained: Path, data: Path, tmp_path: Path) -> None:
     """Every sentence is translated, and scripts/score.py scores the translations."""
     fairseq_in_shell("generate", data, "--path", trained, "--beam", 5, "--cpu", "--results-path", tmp_path,
@@ -43,6 +44,7 @@ def test_interactive(trained: Path, data: Path, tmp_path: Path) -> None:
     assert sum(line.startswith("H-") for line in translated.splitlines()) == 12
 
 
+@pytest.mark.slow
 def test_validate(trained: Path, data: Path, tmp_path: Path) -> None:
     validated = fairseq_in_shell("validate", data, "--task", "translation", "--path", trained, "--cpu",
                                  "--max-tokens", 500, cwd=tmp_path)  # fmt: skip
@@ -50,6 +52,7 @@ def test_validate(trained: Path, data: Path, tmp_path: Path) -> None:
     assert found and 0 < float(found[1]) < 20
 
 
+@pytest.mark.slow
 def test_language_model(data: Path, tmp_path: Path) -> None:
     """fairseq-eval-lm with the plugin: checkpoints are allowed, numpy 2 is no obstacle, every sentence is scored."""
     text = {split: data.parent / f"{split}.xx" for split in ("train", "valid", "test")}

@@ -82,6 +82,7 @@ def evil(root, checkpoint) -> Path:
     return root / "evil" / "checkpoint_last.pt"
 
 
+@pytest.mark.slow
 def test_the_payload_runs_without_protection(root, evil):
     torch.load(evil, weights_only=False)
     assert (root / "marker").exists()
@@ -362,6 +363,7 @@ def test_bleu_counts_of_numpy_1_and_2_are_read(module, checkpoint, tmp_path):
         assert ours.dtype == theirs.dtype and ours.tolist() == theirs.tolist()
 
 
+@pytest.mark.slow
 def test_two_processes_resume_a_training_of_one_process(root, checkpoint, tmp_path):
     """The broadcast of a resume has omegaconf's classes, and BLEU counts summed over processes are floats."""
     shutil.copy(checkpoint, tmp_path)

@@ -147,6 +147,7 @@ def test_csan_with_a_window_as_wide_as_the_sentence_is_ordinary_attention(length
     torch.testing.assert_close(got[real], wanted[real], rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", [2, 64])
 @pytest.mark.parametrize("name", MODULES)
 def test_dropout_is_on_the_weights(name: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -196,6 +197,7 @@ def test_token_windows_equal_equations(name: str, lengths: list[int], left: bool
     check(make(name), x, x, padding, causal=causal)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from([*MODULES]), LENGTHS, st.booleans(), st.integers(1, 6))
 @example("aw", [11, 7, 5, 1], True, 5)

@@ -18,6 +18,7 @@ from support.mechanisms.windowed import MODULES, every_module, make, run
 # ---------------------------------------------------------------------------------------------- numerics
 
 
+@pytest.mark.slow
 @every_module
 @pytest.mark.parametrize("size", [1, 3])
 def test_gradcheck(name: str, size: int) -> None:
@@ -115,6 +116,7 @@ def test_a_mask_that_closes_what_is_attended_to_stays_finite(name: str) -> None:
         assert masked.isfinite().all() and (masked.abs() < 1e-5).all()
 
 
+@pytest.mark.slow
 def test_dropout_is_on_the_masked_weights() -> None:
     """The mean of many draws is the output without dropout, in MW as in AW."""
     for name in MODULES:

@@ -241,6 +241,7 @@ def test_an_unknown_tag_is_named_with_its_line(data, tmp_path):
         binarize.main([*data, "--tag-dictionary", str(given)])
 
 
+@pytest.mark.slow
 def test_errors_end_the_command_with_one_line_and_a_status(tmp_path):
     """Status 1, here of a process, and 2 for invalid arguments."""
     arguments = broken(tmp_path, 5, tree="(S")

@@ -14,7 +14,7 @@ import pytest
 
 from corpora.sources import imdb, labelled, sva
 from corpora.tokens import moses_tokenize
-from support.prep import (
+from support.corpora.prep import (
     DATA_PREP,
     SPLITS,
     assert_classification_task,
@@ -101,6 +101,7 @@ def imdb_expected() -> tuple[dict[str, list[str]], dict[str, list[int]]]:
     return texts, labels
 
 
+@pytest.mark.slow
 def test_imdb_text_labels_and_held_out_reviews(imdb_data):
     texts, labels = imdb_expected()
     for split in SPLITS:
@@ -182,6 +183,7 @@ def sva_data(tmp_path_factory) -> Path:
     return folder / "out"
 
 
+@pytest.mark.slow
 def test_sva_division_text_and_labels(sva_data):
     seen = []
     for split, count in (("train", 27), ("valid", 3), ("test", 280)):

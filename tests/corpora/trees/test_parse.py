@@ -18,7 +18,7 @@ from corpora.errors import DataError
 from corpora.toy import grammar as toy_grammar
 from corpora.trees import leaves, parse, parser_stanza, parser_training, train_parser, treebank, word_vectors
 from fairseq_localattn.phrases.trees import read_tree
-from support.prep import DATA_PREP, assert_refused, call, kill_when, lines_of, prepare, run
+from support.corpora.prep import DATA_PREP, assert_refused, call, kill_when, lines_of, prepare, run
 
 pytestmark = pytest.mark.xdist_group("parse")  # one trained parser serves all of this file
 
@@ -110,6 +110,7 @@ def test_killed_training_went_on_after_its_last_epoch(models):
     assert started == ["1", "2", "2", "3"]
 
 
+@pytest.mark.slow
 def test_stanza_loads_the_models_without_network(models):
     pipeline = stanza.Pipeline(
         "en", dir=str(models), processors="tokenize,pos,constituency", tokenize_pretokenized=True,

@@ -10,8 +10,8 @@ import pytest
 
 from fairseq_localattn.phrases.store import unpack
 from fairseq_localattn.phrases.trees import partition, read_tree
-from support.prep import DATA_PREP, SPLITS, assert_refused, call, files_of, lines_of, prepare
-from support.preparations import CASES, MULTI30K_SIZES, TOY
+from support.corpora.prep import DATA_PREP, SPLITS, assert_refused, call, files_of, lines_of, prepare
+from support.corpora.preparations import CASES, MULTI30K_SIZES, TOY
 
 
 def assert_phrases(out: Path, trees: Path, empty: int = 0) -> None:
@@ -36,6 +36,7 @@ def assert_phrases(out: Path, trees: Path, empty: int = 0) -> None:
     assert empty == 0
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("toy")
 def test_toy_trees_are_added_to_prepared_data(preparation, tmp_path):
     shutil.copytree(preparation("toy").out, tmp_path / "out")

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from corpora.sources import labelled, sst
-from support.paths import SHARED
-from support.prep import (
+from support.corpora.prep import (
     SPLITS,
     assert_classification_task,
     assert_refused,
@@ -19,6 +18,7 @@ from support.prep import (
     run,
     start_and_kill,
 )
+from support.paths import SHARED
 
 SST = SHARED / "sst"
 needs_sst = pytest.mark.skipif(not SST.is_dir(), reason="no ../shared/data/sst here")
@@ -110,6 +110,7 @@ def test_sst_phrases_are_distinct_and_only_in_training(trees):
     assert ("great", 1) in {row[1:] for row in sst.read(trees, 2, phrases=True)}
 
 
+@pytest.mark.slow
 def test_sst_phrases_keep_the_dictionary_of_the_sentences(trees, sst_data, tmp_path):
     """Counted over phrases, the word of a single leaf would be frequent."""
     start_and_kill("sst", tmp_path / "out", tmp_path / "out/bin.part", "--local", trees, "--phrases")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from corpora.mini.corpus import known_corpora
 from corpora.toy import grammar
-from support.prep import SPLITS, lines_of, prepare, start_and_kill
+from support.corpora.prep import SPLITS, lines_of, prepare, start_and_kill
 
 MULTI30K_NAMES = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
 MULTI30K_SIZES = {"train": 150, "valid": 30, "test": 20}
@@ -192,7 +192,7 @@ CASES = {
                 ("train.de", cut, "train.de:150: no newline at the end"),
                 ("val.en", None, "val.en.gz: cannot be read: No such file"),
             ),
-            local=("--local", "{source}", "--no-checksums"),
+            local=("--local", "{source}", "--no-checksums"), slow=True,
         ),
         Case(
             "iwslt14", ("--local", "{source}", "--no-checksums", "--bpe", "80"), "tokens.part/train.en.part",
@@ -281,10 +281,11 @@ CASES = {
                 ("dev.txt", None, "dev.txt: cannot be read: No such file"),
                 ("dev.txt", lambda _: b"", "dev.txt: is empty"),
             ),
-            (("SST_URL", "{url}/trees.zip"),),
+            (("SST_URL", "{url}/trees.zip"),), slow=True,
         ),
         Case(
             "imdb", ("--local", "{source}", "--valid", "30"), "tok.part", ("--valid", "20", "valid=30", "valid=20"),
+            slow=True,
         ),
         Case(
             "sva", ("--local", "{source}"), "dict.part", ("--seed", "2", "seed=1", "seed=2"),
@@ -294,6 +295,7 @@ CASES = {
                 ("agr_50_mostcommon_10K.tsv", cut, "10K.tsv:3001: no newline at the end"),
                 ("agr_50_mostcommon_10K.tsv", None, "10K.tsv.gz: cannot be read: No such file"),
             ),
+            slow=True,
         ),
         Case(
             "1bw", ("--local", "{source}", "--words", "4"), "dict.part", ("--words", "5", "words=4", "words=5"),
