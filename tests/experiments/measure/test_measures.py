@@ -22,7 +22,8 @@ from experiments.recipes.recipe import Recipe, RecipeError, load_recipe
 from experiments.runs import run as run_module
 from experiments.runs.processes import JobFailed
 from fairseq_localattn.analysis.accuracy import wilson_interval
-from support import cli, prep
+from support import cli
+from support.corpora import prep
 from support.engine.outputs import write_lines
 from support.engine.runs import fake_run
 from support.recipes import BASE, with_flag, write
