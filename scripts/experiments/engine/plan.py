@@ -20,7 +20,7 @@ from experiments.recipes.recipe import ROOT, Recipe
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import Table
 from experiments.report.results import COLUMNS, Line, Results
-from experiments.runs.checkout import commit
+from experiments.runs.checkout import commit, same_package
 from experiments.runs.launch import Launch
 from experiments.runs.machines import Leader
 from experiments.runs.run import Run, settings_hash
@@ -222,10 +222,15 @@ class Plan:
 
     def notes(self) -> list[str]:
         """Return what a user may want to know before it begins."""
-        if self.choice.with_baselines:
-            return []
-        absent = {other.name for _, other in self._absent_baselines(self.runs)}
-        return [f"{name} is not trained: its difference is added when it is" for name in sorted(absent)]
+        absent: set[str] = set()
+        if not self.choice.with_baselines:
+            absent = {other.name for _, other in self._absent_baselines(self.runs)}
+        notes = [f"{name} is not trained: its difference is added when it is" for name in sorted(absent)]
+        kept = {line["commit"] for run in self.runs for row in self._rows_of(run) for line in self.lines(row, run)}
+        others = sorted(name for name in kept if not same_package(name))
+        if others:
+            notes.append(f"rows that are kept were measured with another fairseq_localattn, at {', '.join(others)}")
+        return notes
 
     # --- what is finished
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import re
 import subprocess
 
 from experiments.recipes.recipe import ROOT, USER_DIR
@@ -27,3 +29,19 @@ def package() -> str:
     for path in sorted(USER_DIR.rglob("*.py")):
         digest.update(str(path.relative_to(USER_DIR)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:10]
+
+
+@functools.cache
+def same_package(commits: str) -> bool:
+    """Return whether the package at these commits ('a' or 'a..b', as results name them) is the present one.
+
+    False also where that cannot be told: a checkout with changes, or a commit that is not here.
+    """
+    for name in commits.split(".."):
+        if not re.fullmatch("[0-9a-f]{7,40}", name):
+            return False
+        try:
+            _git("diff", "--quiet", name, "--", str(USER_DIR))
+        except (OSError, subprocess.CalledProcessError):
+            return False
+    return True

@@ -181,6 +181,10 @@ def test_commit_and_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         commits.append(checkout.commit())
         packages.append(checkout.package())
     assert len(set(commits)) == 3 and packages[0] != packages[1] == packages[2]
+    same = checkout.same_package.__wrapped__
+    assert [same(name) for name in commits] == [False, True, True]
+    assert same(f"{commits[1]}..{commits[2]}") and not same(f"{commits[0]}..{commits[1]}")
+    assert not same("0123456789") and not same("none") and not same(commits[2] + "+dirty")
     processes.write_atomic(tmp_path / "results" / "r.csv", "new")
     assert checkout.commit() == commits[2]
     (tmp_path / "package/a.py").write_text("4")
