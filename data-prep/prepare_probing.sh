@@ -28,7 +28,7 @@ label_trees() {
   local part=$1 options=()
   if [[ $escape == 1 ]]; then options+=(--escape); fi
   if [[ $lowercase == 1 ]]; then options+=(--lowercase); fi
-  "$PYTHON" -m corpora.sources.probing "$part" --lang "$lang" --train "$train" --valid "$valid" --test "$test" \
+  "$PYTHON" -W ignore -m corpora.sources.probing "$part" --lang "$lang" --train "$train" --valid "$valid" --test "$test" \
     ${options[@]+"${options[@]}"}
 }
 
