@@ -1,13 +1,15 @@
-"""A small recipe, which the tests of the runners vary."""
+"""A small recipe, which the tests of recipes and runs vary, and table files under a root of their own."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from experiments.recipes import tables
+
 ARCH = "transformer_localattn_tiny"
-BASE = """\
-data: {name: none, prepare: data-prep/prepare_toy.sh, source: de, target: en}
-architectures: [transformer_mma_small]
+BASE = f"""\
+data: {{name: none, prepare: data-prep/prepare_toy.sh, source: de, target: en}}
+architecture: {ARCH}
 train:
   cpu: true
   criterion: label_smoothed_cross_entropy
@@ -25,11 +27,22 @@ generate:
 
 
 def write(folder: Path, text: str, name: str = "r.yaml") -> Path:
+    """Write a recipe."""
     path = folder / name
     path.write_text(text, encoding="utf-8")
     return path
 
 
 def with_flag(flag: str, section: str = "train") -> str:
-    """BASE with another flag, which then stands on line 4 (train) or 15 (generate)."""
+    """Return BASE with another flag, which then stands on line 4 (train) or 15 (generate)."""
     return BASE.replace(f"{section}:\n", f"{section}:\n  {flag}\n")
+
+
+def write_table(root: Path, name: str, text: str) -> Path:
+    """Write configs/NAME.yaml under a root, a table or what one extends; a table read before is read again."""
+    path = root / "configs" / f"{name}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    tables.load_table.cache_clear()
+    tables.read_base.cache_clear()
+    return path
