@@ -139,7 +139,14 @@ class Bench:
 
         def measure(run: Run, subset: str = "test") -> list[str]:
             tokens = str(run.data.folder / "tok" / "test.en")
-            return [sys.executable, "-c", GENERATE, str(run.folder / "generating"), tokens, str("localattn" in run.arch)]
+            return [
+                sys.executable,
+                "-c",
+                GENERATE,
+                str(run.folder / "generating"),
+                tokens,
+                str("localattn" in run.arch),
+            ]
 
         self.patch.setattr(Run, "train_argv", train)
         self.patch.setattr(Run, "average_argv", average)

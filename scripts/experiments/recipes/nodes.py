@@ -60,7 +60,7 @@ def entry_of(path: Path, node: yaml.Node, where: str) -> Entry:
     """Return the Python value of a node. Raises RecipeError."""
     try:
         return Entry(yaml.SafeLoader("").construct_object(node, deep=True), where)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: of a date that there is not
         raise RecipeError(f"{where}: {getattr(error, 'problem', error)}") from None
 
 

@@ -309,7 +309,9 @@ def test_dry_run_of_seeds_and_rows(bench: Bench, capsys: pytest.CaptureFixture) 
     assert [line[line.index("--seed") + 1] for line in trained] == ["4", "5"]
     assert all(line[line.index("--mma-window") + 1] == "2" for line in trained)
     varied = ("--seed", "--save-dir", "--log-file")
-    alike = {" ".join(w for before, w in zip(["", *line], line, strict=False) if before not in varied) for line in trained}
+    alike = {
+        " ".join(w for before, w in zip(["", *line], line, strict=False) if before not in varied) for line in trained
+    }
     assert len(alike) == 1
 
 
