@@ -1,74 +1,65 @@
-"""Small recipes, CSVs and pages under a root of their own, which the tests of the tables vary."""
+"""Small tables, CSVs and pages under a root of their own, which the tests of the report vary."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-PLAIN = "transformer_localattn_small"
-RECIPE = """\
-description: Captions, two cores
-architectures: [transformer_mma_small]
-systems:
-  narrow: {arch: transformer_mma_small, mma_window: 2}
+from experiments.report.results import COLUMNS
+from support.recipes import write_table
+
+FULL = """\
+metric: tokenised_bleu
+data: {name: none, prepare: data-prep/prepare_toy.sh, source: de, target: en}
+train: {max_update: 9}
+"""
+SMALL = """\
+description: captions, two cores
+metric: sacrebleu
+data: {name: captions, prepare: data-prep/prepare_toy.sh, source: de, target: en}
 train: {max_update: 3}
 """
-PAPER = f"""\
-label: Cui et al. 2019, IWSLT14
-paper:
-  {PLAIN}: {{score: 34.40}}
-  transformer_mma_small: {{label: "MMA | all", score: 35.41}}
-  narrow: {{label: w = 2}}
+HEAD = "extends: base/full.yaml\nsmall: base/small.yaml\n"
+TWO_ROWS = f"""\
+# Table 1 of Fan et al. 2021: translation.
+{HEAD}baseline: transformer
+rows:
+  transformer: {{label: Transformer, architecture: transformer_tiny, paper: {{tokenised_bleu: 34.4}}}}
+  man: {{label: "DMAN | SAN", architecture: transformer_man_tiny, paper: {{tokenised_bleu: 36.3}}}}
 """
-BLEU = f"""\
-system,baseline,seed,parameters,bleu,difference,p_value,settings
-transformer_mma_small,{PLAIN},2,2450000,36.00,1.50,0.0001,aa
-{PLAIN},{PLAIN},1,1914880,35.00,,,aa
-{PLAIN},{PLAIN},2,1914880,34.50,,,aa
-transformer_mma_small,{PLAIN},1,2450000,34.80,-0.20,0.2507,aa
-"""
-HEADER = "row,seed,metric,score,difference,p_value,parameters,steps_per_second,gpus,precision,settings,commit,hardware"
 
 
 def put(root: Path, name: str, text: str) -> Path:
+    """Write a file under a root."""
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def comparison(root: Path, text: str = BLEU, recipe: str = RECIPE + PAPER) -> Path:
-    """A comparison `own` under a root; its CSV."""
-    put(root, "configs/compare/own.yaml", recipe)
-    return put(root, "results/own.csv", text)
-
-
 def page(root: Path, *names: str) -> Path:
-    """A README with empty tables."""
+    """Write a page with empty tables."""
     blocks = (f"<!-- table {name} -->\n<!-- end of table {name} -->\n" for name in names)
     return put(root, "results/README.md", "# Results\n\n" + "between\n".join(blocks) + "\nthe end")
 
 
-def rows(root: Path, **recipes: str) -> None:
-    """Rows of the paper man: name and recipe."""
-    for name, text in recipes.items():
-        put(root, f"configs/man/{name}.yaml", text + "\ntrain: {max_update: 3}\n")
+def table_file(root: Path, text: str = TWO_ROWS, name: str = "man/table1") -> Path:
+    """Write a table, and the recipes that it extends."""
+    paper = name.partition("/")[0]
+    write_table(root, f"{paper}/base/full", FULL)
+    write_table(root, f"{paper}/base/small", SMALL)
+    return write_table(root, name, text)
 
 
-def line(row: str, seed: int, metric: str, score: object, difference: str = "", p: str = "", *, settings="aa") -> str:
-    """A line of a row's CSV."""
-    run = "36770846,2.5,8,bf16"
-    return f"{row},{seed},{metric},{score},{difference},{p},{run},{settings},a735e07abc..b12345678d,NVIDIA H100"
+def line(
+    row: str, seed: int, metric: str, score: object, difference: str = "", p: str = "", **more: str
+) -> dict[str, str]:
+    """Return a line of a table's CSV: of the full scale and the settings aa, unless ``more`` says otherwise."""
+    own = {"row": row, "seed": str(seed), "metric": metric, "score": str(score), "difference": difference, "p_value": p}
+    same = {"scale": "full", "settings": "aa", "parameters": "36770846", "steps_per_second": "2.5"}
+    return {**dict.fromkeys(COLUMNS, ""), **same, **own, **more}
 
 
-def csv_of(root: Path, *lines: str, table: str = "table1") -> Path:
-    """The CSV of one of its tables."""
-    return put(root, f"results/man/{table}.csv", "\n".join((HEADER, *lines)) + "\n")
-
-
-def two_rows(root: Path) -> None:
-    """Its Table 1: a Transformer and DMAN, which is tested against it."""
-    rows(
-        root,
-        table1_man="label: DMAN\nbaseline: table1_transformer\nmetric: tokenised_bleu\npaper: {tokenised_bleu: 36.3}",
-        table1_transformer="label: Transformer\nmetric: tokenised_bleu\npaper: {tokenised_bleu: 34.4}",
-    )
+def csv_of(root: Path, *lines: dict[str, str], table: str = "man/table1") -> Path:
+    """Write the CSV of a table."""
+    rows = [",".join(COLUMNS), *(",".join(each[name] for name in COLUMNS) for each in lines)]
+    return put(root, f"results/{table}.csv", "\n".join(rows) + "\n")

@@ -126,13 +126,6 @@ def decimals(values: Iterable[float]) -> int:
     return max((len(f"{value:.10f}".rstrip("0").partition(".")[2]) for value in values), default=0)
 
 
-def by_seed(lines: Sequence[Line], seeds: Sequence[str], text: Mapping[str, str]) -> str:
-    """One value a seed, '38.23, 37.85', with a dash for a seed that is missing; nothing where all are."""
-    of = {line["seed"]: text.get(line.where, "") for line in lines}
-    values = [of.get(seed, "") for seed in seeds]
-    return ", ".join(value or NOTHING for value in values) if any(values) else ""
-
-
 # --- Markdown
 
 

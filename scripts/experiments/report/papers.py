@@ -288,4 +288,6 @@ def summary_table(root: Path) -> str:
 
 
 def _small(lines: list[Line], row: str) -> list[Line]:
-    return [line for line in lines if line["scale"] == "small" and line["row"] == row]
+    """Return a row's lines at small scale, by seed; of several settings the first, as they are never averaged."""
+    own = [line for line in lines if line["scale"] == "small" and line["row"] == row]
+    return next(iter(groups(own, "settings").values()), [])
