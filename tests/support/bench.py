@@ -14,6 +14,7 @@ import pytest
 
 from experiments.data.preparation import Corpus, prepared
 from experiments.engine import table
+from experiments.measure.measures import Locality
 from experiments.recipes import tables
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import Table
@@ -105,6 +106,11 @@ hypotheses = [' '.join(line.split()[:-2]) if worse else line for line in lines]
 written = [f'S-{n}\\tein Satz\\nH-{n}\\t-0.1\\t{text}' for n, text in enumerate(hypotheses)]
 (out / 'generate-test.txt').write_text('\\n'.join(written) + '\\nGenerate test with beam=2: BLEU4 = 1\\n')
 """
+LOCATE = """
+import pathlib, sys
+lines = ['window,layer,kind,share', '1,1,san,70.5', '1,2,san,60']
+(pathlib.Path(sys.argv[1]) / 'locality.csv').write_text('\\n'.join(lines) + '\\n')
+"""
 WORDS = "the a green old dog house runs sees quickly today".split()
 
 
@@ -138,6 +144,8 @@ class Bench:
             return [sys.executable, "-c", AVERAGE, str(run.model)]
 
         def measure(run: Run, subset: str = "test") -> list[str]:
+            if run.measure.step == Locality.step:
+                return [sys.executable, "-c", LOCATE, str(run.folder / "generating")]
             tokens = str(run.data.folder / "tok" / "test.en")
             return [
                 sys.executable,

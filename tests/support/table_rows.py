@@ -198,7 +198,7 @@ def attention_of(model: nn.Module) -> str:
 
 def _layer(layer: Any, attribute: str, stack: Any) -> str:
     """Return the attention of one layer; of MAN's the order of its sublayers; nothing for fairseq's own."""
-    attention = getattr(layer, attribute, None)
+    attention: Any = getattr(layer, attribute, None)
     if attribute == "self_attn" and hasattr(layer, "sublayers"):
         names = [_sublayer(getattr(layer, each.name)) if each.kind != "ffn" else "ffn" for each in layer.sublayers]
         return f"{'>'.join(names)} {attention.activation}"
@@ -224,7 +224,7 @@ def _attention(attention: Any, stack: Any) -> str:
     if isinstance(attention, MultiGranularityAttention):
         heads = [str(stack.granularities[each]) for each in attention.granularities]
         composition = type(attention.composition).__name__.removesuffix("Composition").lower()
-        recurrence = attention.interaction
+        recurrence: Any = attention.interaction
         interaction = "none" if recurrence is None else "onlstm" if recurrence.recurrence.ordered else "lstm"
         phrases = "trees" if stack.needs_phrases else "ngrams"
         return f"{attention.word_heads} words, {phrases} {','.join(heads)}, {composition}, {interaction}"

@@ -68,7 +68,12 @@ def test_what_was_said_before_a_stop_is_not_obeyed(
         write_stamp(run.folder / "trained.json", {"updates": 4})
     else:
         sleeps = [sys.executable, "-c", "import time; time.sleep(60)"]
-        monkeypatch.setattr(Run, "train_argv", lambda run: started.append(run.label) or sleeps)
+
+        def train(run: Run) -> list[str]:
+            started.append(run.label)
+            return sleeps
+
+        monkeypatch.setattr(Run, "train_argv", train)
     before = leader.said()
     threading.Timer(0.5, leader.end).start()
     begin = time.monotonic()

@@ -16,7 +16,6 @@ import pytest
 
 from experiments.engine import quickstart
 from experiments.engine.plan import Row
-from experiments.recipes.recipe import RecipeError
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import find_table
 from experiments.runs import checkpoints
