@@ -8,6 +8,7 @@ that the recipe states.
 
 from __future__ import annotations
 
+import ast
 import copy
 from collections.abc import Iterator
 from functools import cache
@@ -81,6 +82,15 @@ def chain(path: Path) -> Iterator[Path]:
 def values(found: Recipe, section: str) -> dict[str, Any]:
     """Return the flags of a section as the recipe states them."""
     return {key: entry.value for key, entry in found.section(section).items()}
+
+
+def same(stated: Any, found: Any) -> bool:
+    """Return whether a value that fairseq has parsed is the recipe's."""
+    if isinstance(stated, list):
+        return list(ast.literal_eval(found) if isinstance(found, str) else found) == stated
+    if isinstance(stated, bool) or not isinstance(stated, (int, float)) or isinstance(found, str):
+        return str(found) == str(stated)
+    return found == stated
 
 
 @cache

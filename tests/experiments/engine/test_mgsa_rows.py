@@ -60,6 +60,9 @@ def test_plain_ngrams_and_trees_in_one_table(bench: Bench, capsys: pytest.Captur
     assert all(line["score"] and bool(line["difference"]) == (name != "transformer") for name, line in rows.items())
     tags = bench.scores("table3", "tag_accuracy", scale="small")
     assert set(tags) == {"onlstm"} and 0 <= float(tags["onlstm"]["score"]) <= 100
+    # A row's flags have reached fairseq.
+    logs = [path.read_text() for path in bench.out.glob("transformer_mgsa_tiny.*/train.log")]
+    assert sorted("mgsa_interaction='none'" in log for log in logs) == [False, True]
 
 
 @pytest.mark.parametrize("scale", ["small", "full", "smoke"])

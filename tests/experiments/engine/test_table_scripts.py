@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from corpora.mini.corpus import known_corpora
 from experiments.engine import table
 from experiments.measure.measures import OF_TRAINING
 from experiments.recipes.recipe import Recipe
 from experiments.recipes.scales import recipe_at
-from experiments.recipes.tables import find_table, papers, tables_of
+from experiments.recipes.tables import SCALES, find_table, papers, tables_of
 from support.paths import ROOT, SHARED
 
 PAPERS = ("csan", "diffwin", "man", "mgsa", "mma")
@@ -24,7 +25,7 @@ TABLES = [
     (paper, name, scale)
     for paper in papers()
     for name in tables_of(paper)
-    for scale in ("full", "small")
+    for scale in SCALES
     if find_table(paper, name).rows(scale)
 ]
 
@@ -96,9 +97,14 @@ def test_dry_run_shows_the_commands_of_each_row(
     where = ["--out", str(tmp_path / "out"), "--results", str(tmp_path / "results"), "--scale", scale, "--dry-run"]
     found = find_table(paper, name)
     rows: dict[str, Recipe] = {row: recipe_at(found, row, scale) for row in found.rows(scale)}
+    known = known_corpora()
     places = [given for recipe in rows.values() for given in without_default(recipe)]
     options = ["--gpus", "2"] if scale == "full" else []
-    options += [word for place in dict.fromkeys(places) for word in ("--local", f"{place}={tmp_path}")]
+    options += [
+        word
+        for place in dict.fromkeys(places if scale != "smoke" else [])
+        for word in ("--local", f"{place}={tmp_path}")
+    ]
     assert table.main([paper, name, *where, *options]) == 0
     text = capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
@@ -117,6 +123,11 @@ def test_dry_run_shows_the_commands_of_each_row(
         assert commands.count("\n") == (0 if recipe.lead else trains + averages + len(recipe.corpus.tests)), row
         assert recipe.lead or f"--arch {recipe.architecture} " in commands, row
     assert all(recipe.corpus.prepare in text for recipe in rows.values())
+    if scale == "smoke":
+        corpora = {recipe.corpus.name for recipe in rows.values()}
+        assert corpora <= known.keys() and all(
+            f"mini_corpus.py {each} {tmp_path}/out/mini/" in text for each in corpora
+        )
     assert f"# scored into {tmp_path}/results/{paper}/{name}.csv" in text
 
 

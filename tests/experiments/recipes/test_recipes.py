@@ -118,6 +118,7 @@ def test_sections_are_those_of_fairseqs_commands(tmp_path: Path) -> None:
         ("data: {name: x, prepare: y, lowercase: 1}\n", r":1: lowercase must be true or false, not 1"),
         ("data: {name: x, prepare: y, options: a}\n", r":1: options must be a list, not 'a'"),
         ("train: 3\n", r":1: train must be a mapping"),
+        ("train: {[a]: 1}\n", r":1: a key must be a word"),
         ("train:\n  a: [1\n", r":3: not valid YAML"),
         ("- 1\n", r"a recipe is a mapping"),
         ("gpus: 1\nthreads: 2\ngpus: 1\n", r":3: gpus was already given on line 1"),
