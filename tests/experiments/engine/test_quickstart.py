@@ -81,7 +81,7 @@ def rows(data: str, architecture: str) -> tuple[Row, Row]:
     ],
 )
 def test_two_rows(data: str, architecture: str, name: str, baseline: str) -> None:
-    """Of the table where it has the architecture; another one has the plain Transformer's flags. One seed."""
+    """An architecture that the table lacks has the plain Transformer's flags; both rows have one seed."""
     system, plain = rows(data, architecture)
     assert (system.name, plain.name) == (name, baseline)
     size = "transformer_iwslt_de_en" if "iwslt" in name else "transformer_localattn_small"

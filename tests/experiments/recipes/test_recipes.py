@@ -12,7 +12,7 @@ from experiments.recipes.recipe import USER_DIR, Recipe, RecipeError, load_recip
 from experiments.runs.run import settings_hash
 from support.recipes import ARCH, BASE, with_flag, write
 
-# Of BASE: with another hash the finished runs and lines that people have would not be found again.
+# The hash of BASE. With another one, finished runs and lines that people have would not be found again.
 PINNED = "13079338"
 
 

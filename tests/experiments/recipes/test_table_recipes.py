@@ -233,7 +233,7 @@ def test_the_model_is_the_one_that_is_stated(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in ROWS if baseline_of_row(name)])
 def test_the_baseline_is_trained_alike(name: str) -> None:
-    """The same data, updates and flags of training; only the model's own flags differ."""
+    """Data, updates and flags of training are alike; only the model's own flags differ."""
     found, baseline = row(name), row(baseline_of_row(name))
     assert found.metric == baseline.metric
     for key in ("gpus", "average", "checkpoint", "seeds"):
@@ -365,7 +365,7 @@ def test_settings_of_single_papers() -> None:
 
 
 def test_figures_measure_models_of_the_tables() -> None:
-    """The same training under two names has the same settings, so that it is trained once."""
+    """One training under two names has one hash of settings, so that it is trained once."""
     pairs = {"fig2_transformer": "table1_transformer", "fig2_1d_window_11": "table1_1d", "fig2_2d_heads_3": "table1_2d"}
     for figure, table in pairs.items():
         one, other = row(f"csan/{figure}"), row(f"csan/{table}")
