@@ -6,7 +6,7 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 # Read, not imported: the package needs torch and fairseq, which are not there yet.
-VERSION = re.search(r'^__version__ = "(.+)"$', Path("fairseq_localattn/__init__.py").read_text("utf-8"), re.M)[1]
+(VERSION,) = re.findall(r'^__version__ = "(.+)"$', Path("fairseq_localattn/__init__.py").read_text("utf-8"), re.M)
 
 REQUIRES = [
     # Attention and training. 2.6 is the first whose torch.load refuses code in a checkpoint unless told otherwise.
@@ -35,15 +35,29 @@ REQUIRES = [
     "tokenizers>=0.20,<0.24",
     # Recipes in configs/ are YAML.
     "pyyaml>=6,<7",
+    # Significance of results: McNemar's test and Wilson's intervals.
+    "scipy>=1.11,<2",
+    # Progress of data preparation.
+    "tqdm>=4.66,<5",
 ]
 
 EXTRAS = {
-    # The test suite, and the two checkers that scripts/test.sh runs before it.
-    "test": ["pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100", "ruff>=0.6", "mypy>=1.10", "types-PyYAML>=6"],
+    # The test suite, and the checkers that scripts/test.sh runs before it.
+    "test": [
+        "pytest>=9",
+        "pytest-xdist>=3.5",
+        "hypothesis>=6.100",
+        "ruff>=0.9",
+        "mypy>=1.10",
+        "types-PyYAML>=6",
+        "import-linter>=2.1,<3",
+    ],
+    # The pages in docs/, which the tests build.
+    "docs": ["mkdocs>=1.6,<2", "mkdocstrings[python]>=0.27,<2"],
     # Constituency parsing, for phrases that come from a parser; scripts/setup.sh installs it.
     "parse": ["stanza>=1.8,<2"],
     # Japanese words (MeCab), for sacreBLEU and for BPE; scripts/setup.sh installs it.
-    "ja": ["sacrebleu[ja]>=2.3,<3"],
+    "ja": ["sacrebleu[ja]>=2.4.3,<3"],
     # Chinese words, for BPE; scripts/setup.sh installs it.
     "zh": ["jieba>=0.42.1,<0.43"],
     # ROUGE-1.5.5 itself, in Perl (with libxml-parser-perl): tests hold the Python scorer to it where Perl has that.
@@ -58,12 +72,14 @@ setup(
     description="Local and phrase-aware attention for fairseq's Transformer",
     author="fairseq_localattn authors",
     license="MIT",
-    python_requires=">=3.11,<3.13",
+    # fairseq asks for hydra-core 1.3.2, whose command line fails on Python 3.14 (hydra issue 3121).
+    python_requires=">=3.11,<3.14",
     packages=find_packages(include=["fairseq_localattn", "fairseq_localattn.*"]),
     install_requires=REQUIRES,
     extras_require=EXTRAS,
     classifiers=[
         "Programming Language :: Python :: 3.11",
         "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
     ],
 )

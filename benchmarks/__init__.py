@@ -1,6 +1,6 @@
-"""Speed and memory of this package's models against fairseq's own Transformer: see run.py."""
+"""Benchmarks of speed and memory against fairseq's own Transformer: see run.py."""
 
 import os
 
-# Else torch's profiler, which counts the memory on CPUs, writes to stderr at each start. Read when torch is loaded.
+# Silences torch's profiler, which counts memory on CPUs. The variable is read when torch is loaded.
 os.environ.setdefault("KINETO_LOG_LEVEL", "6")

@@ -1,11 +1,12 @@
 """Batches of random sentence pairs, cut, padded and collated by fairseq's own code.
 
-Lengths, </s> included: a source has a log-normal number of tokens with mean 27 (σ of the logarithm 0.6), from 4 to 100;
-its target 15 % more or fewer (normal), within the same bounds. Words are uniform. Trees have three levels of
-constituents at random: of 1 to 3 words; of 1 to 3 of those; of 1 to 3 of those.
+Lengths include </s>. The lengths of sources are log-normal with mean 27 (σ of the logarithm 0.6), from 4 to 100; that
+of a target is its source's times a normal factor with standard deviation 15 %, within the same bounds. Words are
+uniform. Trees have three random levels: constituents of 1 to 3 words, of 1 to 3 constituents of the first level, and of
+1 to 3 of the second.
 
-Batches are cut from a whole corpus, sorted by both lengths as fairseq sorts it. Its size matters: the more pairs there
-are, the more of them have the same lengths, and the less of a batch is padding.
+Batches are cut from a whole corpus, sorted by both lengths as fairseq sorts it. The size of the corpus matters: among
+more pairs, more have equal lengths, so batches have less padding.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ Sample = dict[str, Any]  # a batch as fairseq's tasks hand it to a model and cri
 
 MEAN, SPREAD, SHORTEST, LONGEST = 27, 0.6, 4, 100
 TARGET_SPREAD = 0.15
-MULTIPLE = 8  # of the sentences of a batch: fairseq's --required-batch-size-multiple
-LEVELS = 3  # of the trees
-LARGEST_GROUP = 3  # constituents of a constituent
+MULTIPLE = 8  # fairseq's --required-batch-size-multiple
+LEVELS = 3  # levels of the trees
+LARGEST_GROUP = 3  # most parts of a constituent
 
 
 def draw_lengths(sentences: int, seed: int = SEED) -> np.ndarray:
-    """Tokens of sources and targets: N×2, sorted as fairseq sorts a training set."""
+    """Draw the lengths of sources and targets, N×2, sorted as fairseq sorts a training set."""
     generator = np.random.default_rng(seed)
     source = generator.lognormal(math.log(MEAN) - SPREAD**2 / 2, SPREAD, sentences)
     target = source * generator.normal(1, TARGET_SPREAD, sentences)
@@ -42,11 +43,10 @@ def draw_lengths(sentences: int, seed: int = SEED) -> np.ndarray:
     return lengths[np.lexsort((lengths[:, 1], lengths[:, 0]))]
 
 
-def cut(lengths: np.ndarray, tokens: int) -> list[np.ndarray]:
-    """Stretches of at most ``tokens`` padded tokens on either side: the rows of each batch, as fairseq cuts them.
+def cut_batches(lengths: np.ndarray, tokens: int) -> list[np.ndarray]:
+    """Cut sorted pairs into batches of at most ``tokens`` padded tokens per side, as fairseq cuts them.
 
-    Sentences of a batch are a multiple of 8 in number, or fewer. The last one, which ends where the sentences do, is
-    left out.
+    Returns the rows of each batch, a multiple of 8 or fewer than 8. The last batch, which may be short, is left out.
     """
     longer = lengths.max(axis=1)
     places = np.arange(len(lengths))
@@ -56,11 +56,11 @@ def cut(lengths: np.ndarray, tokens: int) -> list[np.ndarray]:
     return [np.asarray(batch) for batch in batches[:-1]]
 
 
-def spread(count: int, warm_up: int, rounds: int) -> list[int]:
-    """Which of ``count`` batches, sorted by length, the rounds take: first ``warm_up``, from the longest down.
+def choose_batches(count: int, warm_up: int, rounds: int) -> list[int]:
+    """Choose from ``count`` batches, sorted by length, one for each warm-up and each round.
 
-    The others are quantiles, shuffled: a round's place in the rotation has nothing to do with its length. Raises
-    ValueError for fewer batches than rounds.
+    The warm-up takes the longest batches first. The rounds take quantiles of the lengths, shuffled, so that the order
+    of the systems does not depend on the length. Raises ValueError for fewer batches than rounds.
     """
     if count < rounds:
         raise ValueError(f"{count} batches for {rounds} rounds")
@@ -71,35 +71,42 @@ def spread(count: int, warm_up: int, rounds: int) -> list[int]:
 
 
 class Batches:
-    """Makes batches of random words of a joined dictionary, with phrases and their tags."""
+    """Batches of random words of a joined dictionary, with phrases and their tags."""
 
     def __init__(self, words: Dictionary, tags: Dictionary) -> None:
         self.words, self.tags = words, tags
 
     def training(self, tokens: int, pairs: int, warm_up: int, rounds: int) -> list[Sample]:
-        """One batch a round, of at most ``tokens`` padded tokens a side, from a corpus of ``pairs`` sentence pairs.
+        """Return one batch per round, of at most ``tokens`` padded tokens per side, from a corpus of ``pairs`` pairs.
 
-        Raises UsageError where there are fewer batches than rounds.
+        Raises UsageError if there are fewer batches than rounds.
         """
         lengths = draw_lengths(pairs)
-        stretches = cut(lengths, tokens)
-        if len(stretches) < rounds:
-            raise UsageError(f"--pairs {pairs}: {len(stretches)} batches for {rounds} rounds: give more pairs")
-        return [self._collate(lengths[stretches[at]], at) for at in spread(len(stretches), warm_up, rounds)]
+        batches = cut_batches(lengths, tokens)
+        if len(batches) < rounds:
+            raise UsageError(f"--pairs {pairs}: {len(batches)} batches for {rounds} rounds: give more pairs")
+        return [self._collate(lengths[batches[at]], at) for at in choose_batches(len(batches), warm_up, rounds)]
 
     def sentences(self, sentences: int, warm_up: int, rounds: int) -> list[Sample]:
-        """One batch a round, of this many sentences of about the same length."""
+        """Return one batch per round, of a number of sentences of about the same length."""
         lengths = draw_lengths(4 * (warm_up + rounds) * sentences)
-        stretches = np.split(lengths, len(lengths) // sentences)
-        return [self._collate(stretches[at], at) for at in spread(len(stretches), warm_up, rounds)]
+        batches = np.split(lengths, len(lengths) // sentences)
+        return [self._collate(batches[at], at) for at in choose_batches(len(batches), warm_up, rounds)]
 
     def _collate(self, lengths: np.ndarray, seed: int) -> Sample:
-        """A batch of random pairs with these lengths, B×2."""
+        """Return a batch of random pairs with these lengths, B×2."""
         generator = random.Random(seed)
         random_words = torch.Generator().manual_seed(seed)
-        source, target = ([self._sentence(n, random_words) for n in side] for side in lengths.T.tolist())
+        source, target = ([self._sentence(n, random_words) for n in column] for column in lengths.T.tolist())
         pairs = LanguagePairDataset(
-            source, lengths[:, 0], self.words, target, lengths[:, 1], self.words, left_pad_source=True, shuffle=False
+            source,
+            lengths[:, 0],
+            self.words,
+            tgt=target,
+            tgt_sizes=lengths[:, 1],
+            tgt_dict=self.words,
+            left_pad_source=True,
+            shuffle=False,
         )
         phrases = [self._phrases(n - 1, generator) for n in lengths[:, 0].tolist()]
         data = PhrasePairDataset(pairs, phrases, self.tags)
@@ -110,7 +117,7 @@ class Batches:
         return torch.cat([words, torch.tensor([self.words.eos()])])
 
     def _phrases(self, words: int, generator: random.Random) -> Levels:
-        """Partitions of a sentence on :data:`LEVELS` levels, the coarsest first, each within the one before."""
+        """Return random partitions of a sentence on :data:`LEVELS` nested levels, the coarsest first."""
         levels, parts = [], [1] * words
         for _ in range(LEVELS):
             parts = _group(parts, generator)
@@ -120,7 +127,7 @@ class Batches:
 
 
 def _group(parts: list[int], generator: random.Random) -> list[int]:
-    """Lengths of neighbours joined at random, up to :data:`LARGEST_GROUP` of them."""
+    """Join neighbouring parts at random, up to :data:`LARGEST_GROUP` of them, and return the new lengths."""
     joined, at = [], 0
     while at < len(parts):
         count = generator.randint(1, LARGEST_GROUP)
@@ -130,7 +137,7 @@ def _group(parts: list[int], generator: random.Random) -> list[int]:
 
 
 def for_model(sample: Sample, phrases: bool, device: torch.device) -> Sample:
-    """The batch on the device; without phrases and tags for a model that takes none."""
+    """Move a batch to the device, without phrases and tags for a model that takes none."""
     without = () if phrases else ("src_phrases", "phrase_tags")
 
     def moved(value: Any) -> Any:
@@ -142,7 +149,7 @@ def for_model(sample: Sample, phrases: bool, device: torch.device) -> Sample:
 
 
 def some_rows(sample: Sample, count: int) -> Sample:
-    """The batch with about ``count`` of its sentences, evenly chosen, and as much padding as before."""
+    """Return a batch with at most ``count`` of its sentences, chosen evenly, padded to the same length."""
     total = sample["nsentences"]
     rows = torch.tensor([total * n // min(count, total) for n in range(min(count, total))])
 

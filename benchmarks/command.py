@@ -1,4 +1,4 @@
-"""The command line of run.py, and what it does."""
+"""The command line of run.py."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ from fairseq_localattn.speed.memory import keep_freed_memory
 from .batches import LONGEST
 from .generation import run_generation
 from .modules import ATTENTIONS, run_modules, run_scaling
-from .pace import Pace
-from .plot import draw_scaling, require_matplotlib
-from .report import LEGEND, Row, Run, as_text, commit_of, write_csv
+from .report import LEGEND, Row, Run, as_text, commit_of, draw_scaling, require_matplotlib, write_csv
 from .settings import PARTS, PRECISIONS, SIZES, Settings, device_of, names_of, numbers_of
 from .steps import run_steps
 from .systems import SYSTEMS, parse, systems_of
+from .timing import PartProgress
 
 ROOT = Path(__file__).resolve().parent.parent
-RUN: dict[str, Callable[[Settings, Pace], list[Row]]] = {
+RUN: dict[str, Callable[[Settings, PartProgress], list[Row]]] = {
     "module": run_modules,
     "step": run_steps,
     "generation": run_generation,
@@ -38,13 +37,14 @@ LEAST_ROUNDS = 3
 
 
 class Parser(argparse.ArgumentParser):
-    """Tells a mistake in one line."""
+    """An argument parser that raises UsageError, described in one line."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
 
 
 def make_parser() -> Parser:
+    """Return the parser of the command line."""
     parser = Parser(prog="run", description="Times this package's models against fairseq's own; see benchmarks/run.py")
     add = parser.add_argument
     models, attentions = (", ".join(tuple(names)[1:]) for names in (SYSTEMS, ATTENTIONS))
@@ -71,7 +71,7 @@ def make_parser() -> Parser:
 
 
 def settings_of(args: argparse.Namespace, parts: Sequence[str]) -> Settings:
-    """Checked. Raises UsageError."""
+    """Check the arguments and return them as settings. Raises UsageError."""
     least = {"rounds": LEAST_ROUNDS, "warm_up": 1, "tokens": LONGEST, "pairs": 1, "words": 10, "largest_scores": 0}
     for name, bound in least.items():
         if getattr(args, name) < bound:
@@ -101,11 +101,12 @@ def settings_of(args: argparse.Namespace, parts: Sequence[str]) -> Settings:
 
 
 def systems_in(part: str) -> tuple[str, ...]:
-    """The names of a part's systems, without the baseline."""
+    """Return the names of a part's systems, without the baseline."""
     return tuple(SYSTEMS if part in ("step", "generation") else ATTENTIONS)[1:]
 
 
 def run(args: argparse.Namespace) -> None:
+    """Carry out the selected parts, one after another. Raises UsageError before the first one for mistakes."""
     parts = names_of(args.parts, "--parts", PARTS)
     settings = settings_of(args, parts)
     if args.threads is not None:
@@ -116,8 +117,8 @@ def run(args: argparse.Namespace) -> None:
         require_matplotlib()
     if {"step", "generation"} & set(parts):
         for system in systems_of(settings):
-            parse(system, settings)  # a flag that is wrong ends here, not after the first part
-    args.out.mkdir(parents=True, exist_ok=True)  # a folder that cannot be made ends here as well
+            parse(system, settings)  # refuses wrong flags before the first part
+    args.out.mkdir(parents=True, exist_ok=True)  # fails before the first part as well
     allocator = keep_freed_memory()
     facts = Run(settings, torch.get_num_threads(), allocator, commit_of(args.commit))
     progress = Progress(stream=sys.stderr)
@@ -131,9 +132,9 @@ def run(args: argparse.Namespace) -> None:
 
 
 def measure_part(part: str, facts: Run, out: Path, progress: Progress) -> None:
-    """Runs a part, prints its table and writes its files."""
+    """Run a part, print its table and write its files."""
     settings = facts.settings
-    rows = RUN[part](settings, Pace(part, progress))
+    rows = RUN[part](settings, PartProgress(part, progress))
     progress.close()
     path = out / f"{part}_{settings.device.type}_{settings.precision}.csv"
     written = [path]
@@ -146,8 +147,10 @@ def measure_part(part: str, facts: Run, out: Path, progress: Progress) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status."""
     logging.disable(logging.INFO)
-    warnings.filterwarnings("ignore", message=r"\s*.config. is validated against ConfigStore")  # fairseq's own use
+    # A warning that fairseq causes.
+    warnings.filterwarnings("ignore", message=r"\s*.config. is validated against ConfigStore")
     try:
         run(make_parser().parse_args(argv))
     except UsageError as error:

@@ -1,4 +1,4 @@
-"""Part ``generation``: beam search as fairseq-generate does it, with the same number of words from each model."""
+"""Part ``generation``: beam search as in fairseq-generate, with the same number of output tokens for each model."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks.translation import TranslationTask
 
 from .batches import Batches, Sample, for_model
-from .pace import Pace
 from .report import Row, speed_columns
 from .settings import Settings
 from .systems import PLAIN, System, build, make_task, systems_of
-from .timing import interleave
+from .timing import PartProgress, interleave
 
 BEAM, SENTENCES = 5, 32
-WRITTEN = 30  # tokens of each hypothesis, </s> included: models that have learnt nothing would never end, or at once
+WRITTEN = 30  # tokens of each hypothesis, </s> included; fixed, since untrained models end at random
 
 
 class BeamSearch:
-    """fairseq's SequenceGenerator with one model, made ready as in fairseq-generate."""
+    """fairseq's SequenceGenerator with one model, prepared as in fairseq-generate."""
 
     def __init__(self, system: System, settings: Settings, task: TranslationTask) -> None:
         self.system, self.settings, self.task = system, settings, task
@@ -34,7 +33,7 @@ class BeamSearch:
         self.model.prepare_for_inference_(cfg)
         self.generator = task.build_generator([self.model], cfg.generation)
         self.sample: Sample = {}
-        self.written = 0  # by the last run: tokens of the best hypotheses, as fairseq-generate counts them
+        self.written = 0  # tokens of the best hypotheses of the last run, as fairseq-generate counts them
 
     def prepare(self, item: Sample) -> None:
         self.sample = for_model(item, self.system.trees, self.settings.device)
@@ -45,7 +44,7 @@ class BeamSearch:
         self.written = sum(len(hypotheses[0]["tokens"]) for hypotheses in found)
 
     def finish(self) -> None:
-        """Raises RuntimeError where the model has not written what the others write."""
+        """Raise RuntimeError if the model has not written the fixed number of tokens."""
         if self.written != WRITTEN * self.sample["nsentences"]:
             raise RuntimeError(
                 f"{self.system.name} wrote {self.written} tokens for {self.sample['nsentences']} sentences"
@@ -53,18 +52,23 @@ class BeamSearch:
         self.sample = {}
 
 
-def run_generation(settings: Settings, pace: Pace) -> list[Row]:
-    """The rows of the part: the baseline first."""
+def run_generation(settings: Settings, progress: PartProgress) -> list[Row]:
+    """Return the rows of the part, the baseline first."""
     task = make_task(settings.words)
     batches = Batches(task.source_dictionary, task.tag_dictionary)
     samples = batches.sentences(SENTENCES, settings.warm_up, settings.rounds)
     searches = {}
     for system in systems_of(settings):
-        pace.say(f"{system.name}: building")
+        progress.say(f"{system.name}: building")
         searches[system.name] = BeamSearch(system, settings, task)
-    pace.expect(len(samples) * len(searches))
-    told = pace.rounds(settings.rounds)
-    seconds = interleave(searches, samples, settings.warm_up, synchronize=settings.synchronize, told=told)
+    progress.expect(len(samples) * len(searches))
+    seconds = interleave(
+        searches,
+        samples,
+        settings.warm_up,
+        synchronize=settings.synchronize,
+        on_progress=progress.rounds(settings.rounds),
+    )
     return [
         {
             "system": name,

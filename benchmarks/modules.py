@@ -1,9 +1,10 @@
-"""Parts ``module`` and ``scaling``: one attention, forward and backward."""
+"""Parts ``module`` and ``scaling``: forward and backward pass of one attention module."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from fairseq.modules import MultiheadAttention
@@ -17,19 +18,17 @@ from fairseq_localattn.mechanisms.phrasal import MultiGranularityAttention, pars
 from fairseq_localattn.mechanisms.phrase_memory.partition import ngram_lengths, partition_of
 from fairseq_localattn.mechanisms.windowed import AdditiveWindowAttention, MultiplicativeWindowAttention
 
-from .flops import count_flops, flops_of_many
-from .memory import peak_bytes
-from .pace import Pace
+from .counters import count_flops, extrapolate_flops, peak_bytes
 from .report import MIB, NOT_MEASURED, Row, flop_columns, speed_columns
 from .settings import SEED, Settings
-from .timing import interleave
+from .timing import PartProgress, interleave
 
-FAIRSEQ = "fairseq"  # its MultiheadAttention, the baseline
+FAIRSEQ = "fairseq"  # the baseline: fairseq's MultiheadAttention
 MODULE_LENGTHS = (16, 30, 60, 128, 512, 2048, 8192)
 SCALING_LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
-MODULE_TOKENS, SCALING_TOKENS = 4096, 1024  # of all sentences, unless one alone has more
-PADDING = 2  # tokens on the left of each second sentence
-LEAST_SECONDS = 0.02  # of a measurement; shorter calls are repeated
+MODULE_TOKENS, SCALING_TOKENS = 4096, 1024  # tokens of all sentences together, at least one sentence
+PADDING = 2  # padded tokens on the left of every other sentence
+LEAST_SECONDS = 0.02  # least time of a measurement; shorter calls are repeated
 NGRAMS = "word,2,3,4"
 
 
@@ -39,7 +38,7 @@ def _mma(channels: int, heads: int) -> nn.Module:
 
 
 class NgramAttention(MultiGranularityAttention):
-    """MG-SA over n-grams, which makes the partition that the encoder would make once a batch."""
+    """MG-SA over n-grams, which also computes the partition that a model's encoder computes once per batch."""
 
     def __init__(self, channels: int, heads: int) -> None:
         granularities, _ = parse_granularities(NGRAMS, heads)
@@ -47,16 +46,14 @@ class NgramAttention(MultiGranularityAttention):
         places = [self.sizes.index(size) for size in granularities]
         super().__init__(channels, heads, granularities=places, interaction="none", self_attention=True)
 
-    def forward(self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor, **kwargs: bool) -> object:
-        lengths = ngram_lengths(key_padding_mask, self.sizes)
-        self.partition = partition_of(lengths, key_padding_mask, longest=max(self.sizes))
-        try:
-            return super().forward(query, key, value, key_padding_mask, **kwargs)
-        finally:
-            self.partition = self.composed = None
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        padding: Tensor = kwargs["key_padding_mask"]
+        partition = partition_of(ngram_lengths(padding, self.sizes), padding, longest=max(self.sizes))
+        with self.use_partition(partition):
+            return super().forward(*args, **kwargs)
 
 
-# Attention of C channels and H heads; windows of 11 where there is one width to choose. The first is the baseline.
+# Makers of attentions with C channels and H heads; windows have 11 positions. The first is the baseline.
 ATTENTIONS: dict[str, Callable[[int, int], nn.Module]] = {
     FAIRSEQ: lambda c, h: MultiheadAttention(c, h, self_attention=True),
     "san": lambda c, h: LocalAttention(c, h, self_attention=True),
@@ -69,13 +66,13 @@ ATTENTIONS: dict[str, Callable[[int, int], nn.Module]] = {
     "diffwin_mw": lambda c, h: MultiplicativeWindowAttention(c, h, self_attention=True),
     "mgsa_ngram": NgramAttention,
 }
-# Those that may hold a number for each head, query and key: more than fairseq's, whose product is fused.
+# Attentions that may hold a number for each head, query and key, which fairseq's fused product does not.
 QUADRATIC = ("mma", "dman", "diffwin_aw", "diffwin_mw")
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """``x``, ``gradient`` (of the output): T×B×C. ``padding``: B×T, True = padding."""
+    """Inputs of a call: ``x`` and ``gradient`` (of the output) T×B×C, ``padding`` B×T with True = padding."""
 
     x: Tensor
     gradient: Tensor
@@ -83,10 +80,10 @@ class Inputs:
 
 
 def make_inputs(length: int, sentences: int, settings: Settings, seed: int) -> Inputs:
-    """Random ones; each second sentence, and a single one, has padding on the left."""
+    """Return random inputs; every other sentence, starting with the first, is padded on the left."""
     generator = torch.Generator().manual_seed(seed)
     shape = length, sentences, settings.sizes.channels
-    dtype = torch.bfloat16 if settings.halves else torch.float32
+    dtype = torch.bfloat16 if settings.half_parameters else torch.float32
     x, gradient = (torch.randn(shape, generator=generator).to(settings.device, dtype) for _ in range(2))
     padding = torch.zeros(sentences, length, dtype=torch.bool)
     padding[::2, :PADDING] = True
@@ -94,7 +91,7 @@ def make_inputs(length: int, sentences: int, settings: Settings, seed: int) -> I
 
 
 class AttentionCall:
-    """Forward and backward of an attention, to its input and its parameters."""
+    """Forward and backward pass of an attention, with gradients of its input and its parameters."""
 
     def __init__(self, name: str, settings: Settings) -> None:
         torch.manual_seed(SEED)
@@ -109,7 +106,7 @@ class AttentionCall:
     def run(self) -> None:
         inputs = self.inputs
         assert inputs is not None
-        self._clear()  # a run that is repeated adds nothing up
+        self._clear()  # repeated runs must not sum up their gradients
         x = inputs.x
         with self.settings.autocast():
             out, _ = self.attention(x, x, x, key_padding_mask=inputs.padding, need_weights=False)
@@ -127,7 +124,7 @@ class AttentionCall:
 
 @dataclass(frozen=True)
 class Measured:
-    """Of one attention at one length: seconds a round, bytes, and FLOPs where they were counted."""
+    """Measurements of one attention at one length: seconds per round, bytes, and FLOPs if they were counted."""
 
     seconds: list[float]
     peak: int
@@ -135,33 +132,38 @@ class Measured:
 
 
 def names_for(settings: Settings) -> list[str]:
-    """The baseline, and the attentions that are asked for."""
+    """Return the names of the baseline and of the selected attentions."""
     return [FAIRSEQ, *settings.chosen(tuple(ATTENTIONS)[1:])]
 
 
 def too_large(name: str, length: int, settings: Settings) -> bool:
-    """True where an attention would make a tensor of H×T×T fp32 numbers that is larger than ``largest_scores``."""
-    return name in QUADRATIC and _scores(length, settings) > settings.largest_scores
+    """Return whether an attention would make a tensor H×T×T in fp32 larger than ``largest_scores``."""
+    return name in QUADRATIC and _score_bytes(length, settings) > settings.largest_scores
 
 
-def _scores(length: int, settings: Settings) -> int:
-    return 4 * settings.sizes.heads * length**2  # bytes
+def _score_bytes(length: int, settings: Settings) -> int:
+    """Return the bytes of a tensor H×T×T in fp32."""
+    return 4 * settings.sizes.heads * length**2
 
 
 def measure(
-    names: Sequence[str], length: int, sentences: int, settings: Settings, pace: Pace, count: bool
+    names: Sequence[str], length: int, sentences: int, settings: Settings, *, progress: PartProgress, count: bool
 ) -> dict[str, Measured]:
-    """Attentions at one length, the first of them the baseline. ``count``: the FLOPs as well."""
+    """Measure attentions at one length; ``count``: count FLOPs as well."""
     items = [make_inputs(length, sentences, settings, seed) for seed in range(settings.warm_up + settings.rounds)]
     calls = {name: AttentionCall(name, settings) for name in names}
     where = f"{length} tokens: "
-    told = pace.rounds(settings.rounds, _units(length, sentences), where)
     seconds = interleave(
-        calls, items, settings.warm_up, synchronize=settings.synchronize, least=LEAST_SECONDS, told=told
+        calls,
+        items,
+        settings.warm_up,
+        synchronize=settings.synchronize,
+        least=LEAST_SECONDS,
+        on_progress=progress.rounds(settings.rounds, _units(length, sentences), where),
     )
     found = {}
     for name, call in calls.items():
-        pace.say(f"{where}{name}, memory and FLOPs")
+        progress.say(f"{where}{name}, memory and FLOPs")
         call.prepare(items[-1])
         peak = peak_bytes(call.run, settings.device)
         call.finish()
@@ -170,8 +172,8 @@ def measure(
 
 
 def _flops(name: str, length: int, sentences: int, settings: Settings) -> int | None:
-    """Those on the CPU in fp32, from one and two sentences; None where the products would not fit."""
-    if _scores(length, settings) > settings.largest_scores:
+    """Count FLOPs on the CPU in fp32, from one and two sentences; None if the products would be too large."""
+    if _score_bytes(length, settings) > settings.largest_scores:
         return None
     on_cpu = replace(settings, device=torch.device("cpu"), precision="fp32")
     call = AttentionCall(name, on_cpu)
@@ -180,26 +182,28 @@ def _flops(name: str, length: int, sentences: int, settings: Settings) -> int | 
         call.prepare(make_inputs(length, number, on_cpu, SEED))
         return count_flops(call.run)
 
-    return flops_of_many(count, sentences, 2)
+    return extrapolate_flops(count, sentences, 2)
 
 
 def _units(length: int, sentences: int) -> float:
-    """About proportional to a measurement's time, between an attention that is linear and a quadratic one."""
+    """Estimate a measurement's time in arbitrary units, between that of a linear and of a quadratic attention."""
     return length * sentences * (1 + length / 2048)
 
 
-def sweep(settings: Settings, pace: Pace, own_lengths: Sequence[int], tokens: int, count: bool) -> list[Row]:
-    """One row for each length and attention; ``tokens`` of all sentences together."""
+def sweep(
+    settings: Settings, progress: PartProgress, own_lengths: Sequence[int], *, tokens: int, count: bool
+) -> list[Row]:
+    """Return one row for each length and attention, with ``tokens`` in all sentences together."""
     lengths = settings.lengths or own_lengths
     todo = []
     for length in lengths:
         names = [name for name in names_for(settings) if not too_large(name, length, settings)]
         todo.append((length, max(1, tokens // length), names))
     rounds = settings.warm_up + settings.rounds
-    pace.expect(rounds * sum(_units(length, number) * len(names) for length, number, names in todo))
+    progress.expect(rounds * sum(_units(length, number) * len(names) for length, number, names in todo))
     rows = []
     for length, sentences, names in todo:
-        found = measure(names, length, sentences, settings, pace, count)
+        found = measure(names, length, sentences, settings, progress=progress, count=count)
         for name in names_for(settings):
             row: Row = {"system": name, "tokens": length, "sentences": sentences}
             if name in found:
@@ -217,12 +221,12 @@ def _columns(baseline: Measured, own: Measured, tokens: int) -> Row:
     return row
 
 
-def run_modules(settings: Settings, pace: Pace) -> list[Row]:
-    """The rows of the part ``module``."""
-    rows = sweep(settings, pace, MODULE_LENGTHS, MODULE_TOKENS, count=True)
+def run_modules(settings: Settings, progress: PartProgress) -> list[Row]:
+    """Return the rows of the part ``module``."""
+    rows = sweep(settings, progress, MODULE_LENGTHS, tokens=MODULE_TOKENS, count=True)
     return [{name: value for name, value in row.items() if not name.endswith("_per_token")} for row in rows]
 
 
-def run_scaling(settings: Settings, pace: Pace) -> list[Row]:
-    """The rows of the part ``scaling``."""
-    return sweep(settings, pace, SCALING_LENGTHS, SCALING_TOKENS, count=False)
+def run_scaling(settings: Settings, progress: PartProgress) -> list[Row]:
+    """Return the rows of the part ``scaling``."""
+    return sweep(settings, progress, SCALING_LENGTHS, tokens=SCALING_TOKENS, count=False)

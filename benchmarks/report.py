@@ -1,4 +1,4 @@
-"""What was measured, as tables and CSV files: columns, the machine, and how a number is written."""
+"""The results of the benchmarks as tables on the terminal, CSV files and a plot."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from typing import Any
 from experiments.report.summary import hardware, versions
 from experiments.runs.checkout import commit
 from experiments.runs.processes import write_atomic
+from fairseq_localattn.analysis.command import matplotlib
+from fairseq_localattn.errors import UsageError
 
 from .settings import Settings
 from .timing import ratio_of
@@ -24,7 +26,7 @@ NOT_MEASURED = "not measured: too large"
 
 _SPEED = ("rounds", "time_ms", "ratio_median", "ratio_lowest", "ratio_highest")
 _FLOPS = ("gflops", "flops_ratio", "efficiency")
-# Of each part's table; in the file those of _MACHINE follow.
+# Columns of each part's table; a file has the columns of _MACHINE behind them.
 COLUMNS = {
     "module": ("system", "tokens", "sentences", *_SPEED, *_FLOPS, "peak_mib", "note"),
     "step": (
@@ -38,7 +40,7 @@ _MACHINE = (
     "device", "precision", "size", "allocator", "commit", "date", "hardware", "python", "torch", "fairseq",
 )  # fmt: skip
 
-# What stands below the tables.
+# Explanations printed above the tables.
 NOTES = {
     "module": "forward and backward of one attention, input gradient too, half of the sentences with padding; tokens: "
     "of a sentence",
@@ -56,7 +58,7 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Run:
-    """What all rows of a run have in common."""
+    """Facts that all rows of a run share."""
 
     settings: Settings
     threads: int
@@ -64,7 +66,7 @@ class Run:
     commit: str
 
     def facts(self) -> dict[str, str]:
-        """The columns of _MACHINE."""
+        """Return the columns of _MACHINE."""
         kind = "gpu" if self.settings.device.type == "cuda" else "cpu"
         found = versions()
         return {
@@ -79,7 +81,7 @@ class Run:
         }
 
     def header(self) -> str:
-        """The machine, the versions and how it is measured, for reading."""
+        """Return two lines about the machine, the versions and the settings."""
         facts, settings = self.facts(), self.settings
         return "\n".join(
             [
@@ -92,13 +94,13 @@ class Run:
 
 
 def commit_of(given: str | None) -> str:
-    """The commit that the rows name: this checkout's, or what is ``given`` where there is no git."""
+    """Return the commit of this checkout, or ``given`` where there is no git."""
     found = commit()
     return given or found if found == "none" else found
 
 
 def speed_columns(baseline: Sequence[float], own: Sequence[float]) -> Row:
-    """From the seconds of each round."""
+    """Return the columns about time from the seconds of each round."""
     ratio = ratio_of(baseline, own)
     return {
         "rounds": len(own),
@@ -110,14 +112,14 @@ def speed_columns(baseline: Sequence[float], own: Sequence[float]) -> Row:
 
 
 def flop_columns(baseline: Sequence[float], own: Sequence[float], baseline_flops: int, own_flops: int) -> Row:
-    """From the seconds of each round, and the FLOPs of the same work."""
+    """Return the columns about FLOPs from the seconds of each round and the FLOPs of the same work."""
     flops_ratio = baseline_flops / own_flops
     efficiency = ratio_of(baseline, own).median / flops_ratio
     return {"gflops": own_flops / 1e9, "flops_ratio": flops_ratio, "efficiency": efficiency}
 
 
 def write_csv(path: Path, part: str, rows: Sequence[Row], facts: Mapping[str, str]) -> None:
-    """The table of a part, in place of what was there; numbers with six digits, nothing where nothing was measured."""
+    """Write a part's table, replacing an older file: numbers with six digits, empty where nothing was measured."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, [*COLUMNS[part], *_MACHINE], lineterminator="\n", restval="")
     writer.writeheader()
@@ -130,7 +132,7 @@ def _in_file(value: Any) -> Any:
 
 
 def as_text(part: str, rows: Sequence[Row]) -> str:
-    """The table of a part, aligned: words to the left, numbers to the right; columns without any value are left out."""
+    """Return a part's table as aligned text, without empty columns."""
     names = [name for name in COLUMNS[part] if any(row.get(name, "") != "" for row in rows)]
     lines = [names, *([_to_read(row.get(name, "")) for name in names] for row in rows)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(names))]
@@ -146,8 +148,51 @@ def as_text(part: str, rows: Sequence[Row]) -> str:
 
 
 def _to_read(value: Any) -> str:
-    """At least three digits, and never a power of ten."""
+    """Format a value with at least three digits and without an exponent."""
     if isinstance(value, float):
         decimals = 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3
         return f"{value:,.{decimals}f}"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+# Column and label of each axis. Per thousand tokens: a cost linear in the length is a horizontal line.
+PANELS = (("us_per_token", "ms for 1,000 tokens"), ("kib_per_token", "peak MiB for 1,000 tokens"))
+_PER_THOUSAND = {"us_per_token": 1.0, "kib_per_token": 1000 / 1024}
+_MARKERS = "osv^D<>pPX*"
+
+
+def require_matplotlib() -> None:
+    """Raise UsageError if matplotlib is not installed."""
+    try:
+        matplotlib(".pyplot")
+    except UsageError:
+        raise UsageError(
+            "the part scaling needs matplotlib: pip install 'fairseq_localattn[plot]', or leave it out of --parts"
+        ) from None
+
+
+def draw_scaling(rows: Sequence[Row], title: str, path: Path) -> None:
+    """Plot time and peak memory of each attention against the tokens of a sentence, on logarithmic axes."""
+    matplotlib("").use("Agg")
+    plt = matplotlib(".pyplot")
+    figure, axes = plt.subplots(1, 2, figsize=(12, 5), layout="constrained")
+    for axis, (column, label) in zip(axes, PANELS, strict=True):
+        for number, system in enumerate(dict.fromkeys(row["system"] for row in rows)):
+            points = [(row["tokens"], row[column]) for row in rows if row["system"] == system and column in row]
+            if points:
+                x, y = zip(*points, strict=True)
+                values = [_PER_THOUSAND[column] * value for value in y]
+                marker = _MARKERS[number % len(_MARKERS)]
+                axis.plot(x, values, label=system, marker=marker, markersize=4, color="black" if not number else None)
+        axis.set_xscale("log", base=2)
+        axis.set_yscale("log")
+        axis.set_xlabel("tokens of a sentence")
+        axis.set_ylabel(label)
+        axis.grid(alpha=0.3)
+    axes[1].legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    figure.suptitle(title, fontsize=9)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    figure.savefig(new, dpi=120, format="png")
+    new.replace(path)
+    plt.close(figure)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Times this package's models against fairseq's own Transformer, side by side in one process.
+"""Compare the speed and memory of this package's models with fairseq's own Transformer, interleaved in one process.
 
     python benchmarks/run.py [--parts module,step,generation,scaling] [--device cpu|cuda] [--precision fp32|bf16]
                              [--threads N] [--systems a,b] [--out DIR]
@@ -9,7 +9,7 @@
     generation   beam search, against fairseq's `transformer`
     scaling      one attention, time and memory for lengths up to 8192, with a plot
 
-Each part prints its table and writes {part}_{device}_{precision}.csv when it ends, in place of an older one.
+Each part ends by printing its table and replacing the file {part}_{device}_{precision}.csv.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 
 
 def start() -> int:
-    """Stops in one line where the interpreter lacks what is needed; else runs the command."""
+    """Run the command, or print one line if the interpreter lacks a requirement. Returns the exit status."""
     missing = [name for name in ("torch", "fairseq") if importlib.util.find_spec(name) is None]
     if missing:
         print(
@@ -30,7 +30,7 @@ def start() -> int:
             file=sys.stderr,
         )
         return 2
-    logging.disable(logging.INFO)  # of fairseq, which tells what it would like to import
+    logging.disable(logging.INFO)  # fairseq logs optional packages that it does not find
     root = Path(__file__).resolve().parent.parent
     sys.path[:0] = [str(root), str(root / "scripts")]
     from benchmarks.command import main

@@ -1,4 +1,4 @@
-"""What a run of the benchmarks is asked to do."""
+"""Settings of a run of the benchmarks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEED = 1
 
 
 class Size(NamedTuple):
-    """Of the models: the plain architecture, what the names of the variants end in, channels and heads."""
+    """A size of the models: the plain architecture, the suffix of the variants' names, channels and heads."""
 
     plain: str
     suffix: str
@@ -34,7 +34,13 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """``systems``, ``lengths``: None for all of a part. ``largest_scores``: bytes. ``flags``: fairseq's, for ours."""
+    """Settings from the command line.
+
+    Args:
+        systems, lengths: None for all of a part.
+        flags: more flags of fairseq-train for this package's models.
+        largest_scores: bytes; attentions that make larger tensors H×T×T are left out.
+    """
 
     device: torch.device
     precision: str = "fp32"
@@ -52,36 +58,37 @@ class Settings:
 
     @property
     def sizes(self) -> Size:
+        """The size of the models."""
         return SIZES[self.size]
 
     @property
-    def halves(self) -> bool:
-        """True where the parameters are in bf16, as with fairseq's --bf16; a CPU has autocast instead."""
+    def half_parameters(self) -> bool:
+        """Whether parameters are in bf16, as with fairseq's --bf16 on a GPU; a CPU uses autocast instead."""
         return self.precision == "bf16" and self.device.type == "cuda"
 
     def place(self, module: nn.Module) -> nn.Module:
-        """The module on the device, in the precision of the run."""
+        """Move a module to the device and convert it to the precision of the run."""
         module = module.to(self.device)
-        return module.bfloat16() if self.halves else module
+        return module.bfloat16() if self.half_parameters else module
 
     def autocast(self) -> Any:
-        """What a forward pass runs in."""
-        if self.precision == "bf16" and not self.halves:
+        """Return the context in which a forward pass runs."""
+        if self.precision == "bf16" and not self.half_parameters:
             return torch.autocast(self.device.type, torch.bfloat16)
         return contextlib.nullcontext()
 
     def synchronize(self) -> None:
-        """Waits until the device has done all that was asked of it."""
+        """Wait until the device has finished."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
     def chosen(self, known: tuple[str, ...]) -> list[str]:
-        """Those of a part's systems that are asked for: all without --systems."""
+        """Return the selected ones of a part's systems: all without --systems."""
         return [name for name in known if self.systems is None or name in self.systems]
 
 
 def names_of(text: str, option: str, known: tuple[str, ...]) -> tuple[str, ...]:
-    """A comma-separated list of some of the ``known`` names, each once. Raises UsageError."""
+    """Parse a comma-separated list of ``known`` names, without repetitions. Raises UsageError."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     unknown = [name for name in names if name not in known]
     if unknown or not names:
@@ -90,7 +97,7 @@ def names_of(text: str, option: str, known: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def numbers_of(text: str, option: str) -> tuple[int, ...]:
-    """A comma-separated list of whole numbers from 4, ascending. Raises UsageError."""
+    """Parse a comma-separated list of whole numbers from 4; return them in ascending order. Raises UsageError."""
     try:
         numbers = tuple(sorted({int(part) for part in text.split(",")}))
     except ValueError:
@@ -101,7 +108,10 @@ def numbers_of(text: str, option: str) -> tuple[int, ...]:
 
 
 def device_of(name: str | None, precision: str) -> torch.device:
-    """The device that is asked for, or a GPU where there is one. Raises UsageError where it cannot do the precision."""
+    """Return the device of this name, or by default a GPU if there is one.
+
+    Raises UsageError if there is none, or if it does not support the precision.
+    """
     there = torch.cuda.is_available()
     if name == "cuda" and not there:
         raise UsageError(f"--device cuda: torch {torch.__version__} sees no GPU: give --device cpu")

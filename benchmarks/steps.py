@@ -1,4 +1,4 @@
-"""Part ``step``: training steps as fairseq's trainer does them."""
+"""Part ``step``: training steps as in fairseq's trainer."""
 
 from __future__ import annotations
 
@@ -12,33 +12,31 @@ from fairseq.optim.fp16_optimizer import FP16Optimizer
 from fairseq.tasks.translation import TranslationTask
 
 from .batches import Batches, Sample, for_model, some_rows
-from .flops import count_flops, flops_of_many
-from .memory import peak_bytes
-from .pace import Pace
+from .counters import count_flops, extrapolate_flops, peak_bytes
 from .report import MIB, Row, flop_columns, speed_columns
 from .settings import Settings
 from .systems import PLAIN, Built, System, build, make_task, systems_of
-from .timing import interleave
+from .timing import PartProgress, interleave
 
-FLOP_SENTENCES = 8  # of a batch: see flops.flops_of_many
+FLOP_SENTENCES = 8  # sentences of a batch whose FLOPs are counted: see counters.extrapolate_flops
 
 
 class TrainingStep:
-    """One update: forward, backward, gradients divided by the batch's words, fairseq's Adam.
+    """One update: forward pass, backward pass, division of gradients by the number of words, fairseq's Adam.
 
-    The gradients' norm, which fairseq's trainer logs, and the transfer of the batch are left out.
+    The norm of the gradients, which fairseq's trainer logs, and the transfer of the batch are not included.
     """
 
     def __init__(self, system: System, settings: Settings, task: TranslationTask) -> None:
         self.system, self.settings = system, settings
         self.built = build(system, settings, task)
         parameters = [each for each in self.built.model.parameters() if each.requires_grad]
-        if settings.halves:
+        if settings.half_parameters:
             self.optimizer = FP16Optimizer.build_optimizer(self.built.cfg, parameters)
         else:
             self.optimizer = optim.build_optimizer(self.built.cfg.optimizer, parameters)
         self.sample: Sample = {}
-        self.update_seconds: list[float] = []  # of the optimizer's part of each run
+        self.update_seconds: list[float] = []  # time of the optimizer in each run
 
     def prepare(self, item: Sample) -> None:
         self.sample = for_model(item, self.system.trees, self.settings.device)
@@ -56,14 +54,14 @@ class TrainingStep:
         self.update_seconds.append(time.perf_counter() - started)
 
     def finish(self) -> None:
-        self.optimizer.zero_grad()  # in fairseq it makes the gradients None
+        self.optimizer.zero_grad()  # sets the gradients to None in fairseq
         self.sample = {}
 
 
 def flops_of(built: Built, system: System, samples: list[Sample]) -> int:
-    """FLOPs of forward and backward, summed over the batches; the model must be on the CPU.
+    """Count the FLOPs of forward and backward pass, summed over the batches; the model must be on the CPU.
 
-    Some sentences of each batch stand for all, in their padded lengths.
+    They are extrapolated from some sentences of each batch, at their padded lengths.
     """
     cpu = torch.device("cpu")
 
@@ -73,11 +71,11 @@ def flops_of(built: Built, system: System, samples: list[Sample]) -> int:
         built.model.zero_grad()
         return found
 
-    return sum(flops_of_many(partial(count, sample), sample["nsentences"], FLOP_SENTENCES) for sample in samples)
+    return sum(extrapolate_flops(partial(count, sample), sample["nsentences"], FLOP_SENTENCES) for sample in samples)
 
 
-def run_steps(settings: Settings, pace: Pace) -> list[Row]:
-    """The rows of the part: the baseline first."""
+def run_steps(settings: Settings, progress: PartProgress) -> list[Row]:
+    """Return the rows of the part, the baseline first."""
     task = make_task(settings.words)
     systems = systems_of(settings)
     samples = Batches(task.source_dictionary, task.tag_dictionary).training(
@@ -87,17 +85,21 @@ def run_steps(settings: Settings, pace: Pace) -> list[Row]:
     on_cpu = Settings(torch.device("cpu"), size=settings.size, dropout=settings.dropout, flags=settings.flags)
     flops = {}
     for system in systems:
-        pace.say(f"{system.name}: counting FLOPs")
+        progress.say(f"{system.name}: counting FLOPs")
         flops[system.name] = flops_of(build(system, on_cpu, task), system, timed)
     steps: dict[str, TrainingStep] = {}
     for system in systems:
-        pace.say(f"{system.name}: building")
+        progress.say(f"{system.name}: building")
         steps[system.name] = TrainingStep(system, settings, task)
-    pace.expect(len(samples) * len(systems))
+    progress.expect(len(samples) * len(systems))
     seconds = interleave(
-        steps, samples, settings.warm_up, synchronize=settings.synchronize, told=pace.rounds(settings.rounds)
+        steps,
+        samples,
+        settings.warm_up,
+        synchronize=settings.synchronize,
+        on_progress=progress.rounds(settings.rounds),
     )
-    # What FLOPs are counted of: forward and backward.
+    # The time of forward and backward pass, whose FLOPs are counted.
     passes = {
         name: [whole - part for whole, part in zip(seconds[name], step.update_seconds[settings.warm_up :], strict=True)]
         for name, step in steps.items()
@@ -107,7 +109,7 @@ def run_steps(settings: Settings, pace: Pace) -> list[Row]:
     positions = sum(sample["target"].numel() for sample in timed)
     rows = []
     for name, step in steps.items():
-        pace.say(f"{name}: peak memory")
+        progress.say(f"{name}: peak memory")
         rows.append(
             {
                 "system": name,

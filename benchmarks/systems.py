@@ -1,4 +1,4 @@
-"""The models that are compared, by name, and how they are built: through fairseq's parser and registry."""
+"""The models that are compared, built through fairseq's argument parser and registry."""
 
 from __future__ import annotations
 
@@ -23,12 +23,19 @@ from .batches import LEVELS
 from .settings import SEED, Settings
 
 PLAIN = "transformer"  # the baseline: fairseq's own, of the same size
-_TAGS = 28  # types of constituents: about as many as the Penn Treebank has
+_TAGS = 28  # types of constituents, about as many as in the Penn Treebank
 
 
 @dataclass(frozen=True)
 class System:
-    """``architecture``: without the ending for its size. ``trees``: the model takes phrases of trees, with tags."""
+    """A model that is compared.
+
+    Args:
+        name: in tables and on the command line.
+        architecture: without the suffix of its size.
+        flags: of fairseq-train.
+        trees: the model takes phrases of trees, with tags.
+    """
 
     name: str
     architecture: str
@@ -36,7 +43,7 @@ class System:
     trees: bool = False
 
     def architecture_of(self, settings: Settings) -> str:
-        """The architecture in the size of the run."""
+        """Return the name of the architecture in the size of the run."""
         if self.name == PLAIN:
             return settings.sizes.plain
         return self.architecture + settings.sizes.suffix
@@ -59,12 +66,15 @@ SYSTEMS = {
 
 
 def systems_of(settings: Settings) -> list[System]:
-    """The baseline, and those that are asked for."""
+    """Return the baseline and the selected systems."""
     return [SYSTEMS[name] for name in (PLAIN, *settings.chosen(tuple(SYSTEMS)[1:]))]
 
 
 def make_task(words: int) -> TranslationTask:
-    """fairseq's translation task with a joined dictionary of ``words`` symbols; with what models with trees ask for."""
+    """Return fairseq's translation task with a joined dictionary of ``words`` symbols.
+
+    It also has the attributes of the task with phrases, which models with trees read.
+    """
     dictionary, tags = Dictionary(), Dictionary()
     for number in range(words - len(dictionary)):
         dictionary.add_symbol(f"w{number}")
@@ -77,7 +87,7 @@ def make_task(words: int) -> TranslationTask:
 
 @dataclass(frozen=True)
 class Built:
-    """A model with its criterion, on the device; ``cfg``: fairseq's configuration of the training."""
+    """A model and its criterion on the device; ``cfg`` is fairseq's configuration of the training."""
 
     model: Any
     criterion: nn.Module
@@ -85,12 +95,12 @@ class Built:
 
     @property
     def parameters(self) -> int:
-        """How many numbers the model has to learn."""
+        """The number of parameters."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
 
 def build(system: System, settings: Settings, task: TranslationTask) -> Built:
-    """A model as fairseq-train would build it. Raises UsageError for flags that fairseq or the model refuses."""
+    """Build a model as fairseq-train does. Raises UsageError for flags that fairseq or the model refuses."""
     args = parse(system, settings)
     cfg = convert_namespace_to_omegaconf(args)
     torch.manual_seed(SEED)
@@ -103,12 +113,12 @@ def build(system: System, settings: Settings, task: TranslationTask) -> Built:
 
 
 def parse(system: System, settings: Settings) -> Any:
-    """The arguments that fairseq-train would have. Raises UsageError."""
+    """Parse the arguments of fairseq-train for a system. Raises UsageError."""
     words = ["data", "--arch", system.architecture_of(settings), "--share-all-embeddings"]
     words += ["--task", "translation_with_phrases" if system.trees else "translation"]
     words += ["--criterion", TAGGING if system.trees else "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
     words += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--lr", "1e-4", "--dropout", str(settings.dropout)]
-    words += ["--bf16"] if settings.halves else []
+    words += ["--bf16"] if settings.half_parameters else []
     words += [*system.flags, *(settings.flags if system.name != PLAIN else ())]
     parser = options.get_training_parser()
 

@@ -1,22 +1,25 @@
-"""Times of several systems, interleaved: in each round each of them runs once on the same work, in rotating order.
+"""Interleaved timing of several systems: in each round every system runs once on the same work, in rotating order.
 
-So what changes while a run lasts (the clock of the processor, a neighbour) meets all systems alike, and the ratio of
-two times of one round says more than the ratio of their means.
+Whatever changes during a run (the processor's clock, other processes) then affects all systems alike, so the ratio of
+two times of one round is more reliable than the ratio of their means.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from experiments.runs.progress import Progress
+
 
 class Runner(Protocol):
-    """What is timed: ``run``. ``prepare`` comes before and ``finish`` after it, on no account."""
+    """A system that is timed: the time of ``run`` counts, that of ``prepare`` before and ``finish`` after it not."""
 
     def prepare(self, item: Any) -> None: ...
 
@@ -27,7 +30,7 @@ class Runner(Protocol):
 
 @dataclass(frozen=True)
 class Ratio:
-    """Of the baseline's time to a system's, over rounds: above 1 the system is faster."""
+    """Ratios of the baseline's time to a system's over all rounds; above 1 the system is faster."""
 
     median: float
     lowest: float
@@ -35,7 +38,10 @@ class Ratio:
 
 
 def ratio_of(baseline: Sequence[float], system: Sequence[float]) -> Ratio:
-    """Baseline / system, round by round. Raises ValueError unless both have the same number of rounds, at least one."""
+    """Compute baseline / system round by round.
+
+    Raises ValueError unless both have the same number of rounds, at least one.
+    """
     if not baseline or len(baseline) != len(system):
         raise ValueError(f"{len(baseline)} rounds of the baseline and {len(system)} of the system")
     ratios = [base / own for base, own in zip(baseline, system, strict=True)]
@@ -50,48 +56,97 @@ def interleave(
     synchronize: Callable[[], None] = lambda: None,
     clock: Callable[[], float] = time.perf_counter,
     least: float = 0.0,
-    told: Callable[[str, int], None] = lambda name, number: None,
+    on_progress: Callable[[str, int], None] = lambda name, number: None,
 ) -> dict[str, list[float]]:
-    """Seconds of each system's ``run``, one for each of ``items`` after the first ``warm_up`` of them.
+    """Time every system on every item.
 
-    ``least``: seconds that a measurement should last; where the first system's last warm-up was shorter, each of the
-    later measurements is the mean of so many runs, the same number for all systems. ``told`` is called before each
-    measurement with the system's name and the number of the round, negative while warming up.
+    Args:
+        runners: the systems by name.
+        items: the work of each round.
+        warm_up: rounds at the beginning that do not count.
+        synchronize: waits for the device.
+        clock: returns seconds.
+        least: seconds that a measurement should last at least. If the first system's last warm-up was shorter, each
+            measurement is the mean of several runs, the same number for all systems.
+        on_progress: called before each measurement with the system's name and the number of the round, which is
+            negative while warming up.
+
+    Returns the seconds of ``run`` in each round after the warm-up, by system.
     """
     names = list(runners)
     seconds: dict[str, list[float]] = {name: [] for name in names}
-    calls = 1
+    repeats = 1
     for number, item in enumerate(items):
         if number == warm_up and warm_up:
-            calls = max(1, math.ceil(least / max(seconds[names[0]][-1], 1e-9)))
+            repeats = max(1, math.ceil(least / max(seconds[names[0]][-1], 1e-9)))
         start = number % len(names)
-        with _no_collection():
+        with garbage_collection_paused():
             for name in names[start:] + names[:start]:
-                told(name, number - warm_up)
-                seconds[name].append(_measure(runners[name], item, calls, synchronize, clock))
+                on_progress(name, number - warm_up)
+                seconds[name].append(_measure(runners[name], item, repeats, synchronize=synchronize, clock=clock))
     return {name: found[warm_up:] for name, found in seconds.items()}
 
 
 def _measure(
-    runner: Runner, item: Any, calls: int, synchronize: Callable[[], None], clock: Callable[[], float]
+    runner: Runner, item: Any, repeats: int, *, synchronize: Callable[[], None], clock: Callable[[], float]
 ) -> float:
+    """Return the mean seconds of several calls of ``run``."""
     runner.prepare(item)
     synchronize()
     start = clock()
-    for _ in range(calls):
+    for _ in range(repeats):
         runner.run()
     synchronize()
-    taken = (clock() - start) / calls
+    taken = (clock() - start) / repeats
     runner.finish()
     return taken
 
 
-class _no_collection:  # noqa: N801  (used as a word of the with statement)
-    """Python's garbage collection before what is measured, and none within."""
-
-    def __enter__(self) -> None:
-        gc.collect()
-        gc.disable()
-
-    def __exit__(self, *_: object) -> None:
+@contextlib.contextmanager
+def garbage_collection_paused() -> Iterator[None]:
+    """Collect Python's garbage, then pause the collection inside of the context."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
         gc.enable()
+
+
+class PartProgress:
+    """Progress of one part of the benchmarks, with the time left.
+
+    Work is counted in units that take about the same time; :meth:`expect` sets their number.
+    """
+
+    def __init__(self, part: str, progress: Progress) -> None:
+        self.part, self.progress = part, progress
+        self.total = self.done = 0.0
+        self.begun = time.monotonic()
+
+    def expect(self, units: float) -> None:
+        """Begin the timing of so many units."""
+        self.total, self.done, self.begun = units, 0.0, time.monotonic()
+
+    def say(self, what: str) -> None:
+        """Show the current step, with the time left once a unit is done."""
+        line = f"{self.part}: {what}"
+        if self.done:
+            self.progress.update(line, self.left())
+        else:
+            self.progress.say(line)
+
+    def left(self) -> float:
+        """Estimate the seconds to the end of the timing from the speed so far; 0 before the first unit is done."""
+        per_unit = (time.monotonic() - self.begun) / self.done if self.done else 0.0
+        return per_unit * max(0.0, self.total - self.done)
+
+    def rounds(self, rounds: int, units: float = 1.0, where: str = "") -> Callable[[str, int], None]:
+        """Return an ``on_progress`` for :func:`interleave`, where each measurement is so many units."""
+
+        def on_progress(name: str, number: int) -> None:
+            stage = f"round {number + 1} of {rounds}" if number >= 0 else "warming up"
+            self.say(f"{where}{name}, {stage}")
+            self.done += units
+
+        return on_progress

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""The command of corpora/mini/corpus.py."""
+"""Command of corpora/mini/corpus.py."""
 
 import sys
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""The command of corpora/mini/trees.py."""
+"""Command of corpora/mini/trees.py."""
 
 import sys
 

@@ -20,11 +20,11 @@ EOF
 url=${ONE_BILLION_URL:-http://www.statmt.org/lm-benchmark/1-billion-word-language-modeling-benchmark-r13output.tar.gz}
 release=1-billion-word-language-modeling-benchmark-r13output
 training=training-monolingual.tokenized.shuffled heldout=heldout-monolingual.tokenized.shuffled
-# Lines and words of the 99 files by `wc`; TensorFlow Datasets (lm1b) gives the same number of lines.
+# Lines and words of the 99 files by `wc`; TensorFlow Datasets (lm1b) has the same number of lines.
 official=(30301028 768646526)
-out="" local_dir=${ONE_BILLION_DIR:-} words=32000 workers=$(nproc 2>/dev/null || echo 1)
+local_dir=${ONE_BILLION_DIR:-} words=32000
 
-# Sets folder to where the corpus is: below --local, or downloaded.
+# find_corpus: set folder to that of the corpus, in --local or downloaded.
 find_corpus() {
   folder=$local_dir
   if [[ -z $folder ]]; then
@@ -38,7 +38,7 @@ find_corpus() {
 read_raw() {
   local part=$1 folder number file files=() given=()
   find_corpus
-  # All names are looked up before the first file is read, which takes minutes.
+  # All files must exist before the first one is read, which takes minutes.
   for number in $(seq -f %05.0f 1 99); do files+=("$(find_file "$folder/$training" "news.en-$number-of-00100")"); done
   for number in 00001 00000; do files+=("$(find_file "$folder/$heldout" "news.en.heldout-$number-of-00050")"); done
   for file in "${files[@]}"; do [[ -e $file ]] || die "no file ${file%.gz}, plain or .gz: the corpus is not complete"; done
@@ -50,12 +50,10 @@ read_raw() {
 
 parse_arguments "workers" "local words" "" "$@"
 need_count --words "$words"
-need_folder "$local_dir" "$out" "$release"
+need_folder "$local_dir" "$release"
 find_python
 
-open_out "$out" "1bw words=$words local=$(source_of "$local_dir")"
-step "$out" raw "read and check the text" read_raw
+open_out "1bw words=$words local=$(source_of "$local_dir")"
+step raw "read and check the text" read_raw
 rm -rf "$out/download/corpus" # the archive stays
-step "$out" dict "count the words" make_dictionary "$out/raw/train.en" "$words" 1
-step "$out" bin "binarise" binarize_lines "$out/raw" en "$out/dict/dict.txt" "$workers"
-say "ready: $out/bin"
+finish_lm en "$words" 1

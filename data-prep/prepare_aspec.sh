@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prepares WAT17 English-Japanese (ASPEC), or other parallel text of these languages: read, check, part into subwords,
+# Prepares WAT17 English-Japanese (ASPEC), or other parallel text of these languages: read, check, split into subwords,
 # binarise. Run again, it continues or does nothing.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
@@ -23,8 +23,7 @@ OUT/tok. --bpe needs pip install -e '.[ja]'. Python: $PYTHON, else that of scrip
 EOF
 }
 
-out="" local_dir=${ASPEC_DIR:-} pairs="" min_correlation=0.3 sections=2 join_ja=0 pieces="" bpe="" joined_dictionary=0
-workers=$(nproc 2>/dev/null || echo 1)
+src=en tgt=ja local_dir=${ASPEC_DIR:-} pairs="" min_correlation=0.3 sections=2 join_ja=0 pieces="" bpe=""
 # https://jipsti.jst.go.jp/aspec/ counts 1,000,000, 1,000,000 and 1,008,500 pairs, dev 1,790 and test 1,812.
 train_pairs=(0 1000000 2000000 3008500)
 
@@ -69,13 +68,13 @@ fi
 [[ -d $folder || -d $out/raw ]] || die "no folder $folder: give the corpus with --local DIR or --pairs DIR"
 find_python
 
-open_out "$out" "aspec $options pieces=$pieces bpe=$bpe joined=$joined_dictionary"
+open_out "aspec $options pieces=$pieces bpe=$bpe joined=$joined_dictionary"
 if [[ -n $bpe ]]; then
-  in_words "$out" en ja 0 0 "$published" "$workers" "$reader"
-  bpe_and_binarize "$out" en ja "$bpe" "$joined_dictionary" "$workers"
+  in_words 0 "$published" "$reader"
+  bpe_and_binarize
 else
-  step "$out" raw "read and check the text" "$reader"
-  long_step "$out" bpe "SentencePiece, $pieces pieces each" sided_pieces "$out/raw" en ja "$pieces" "$workers"
-  step "$out" bin "binarise" binarize "$out/bpe" en ja "$workers" separate
+  step raw "read and check the text" "$reader"
+  long_step bpe "SentencePiece, $pieces pieces each" sided_pieces "$pieces"
+  step bin "binarise" binarize "$out/bpe" separate
 fi
 say "ready: $out/bin"

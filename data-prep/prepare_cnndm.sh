@@ -25,8 +25,7 @@ EOF
 stories=https://huggingface.co/datasets/cnn_dailymail/resolve/11343c3752184397d56efc19a8a7cceb68089318/data
 lists=https://raw.githubusercontent.com/abisee/cnn-dailymail/master/url_lists
 mirror=${CNNDM_URL:-}
-out="" local_dir=${CNNDM_DIR:-} vocab="" train_vocab="" summary_words=120 no_checksums=0
-workers=$(nproc 2>/dev/null || echo 1)
+local_dir=${CNNDM_DIR:-} summary_words=120
 
 read_raw() {
   local part=$1 split name folders=() file=$local_dir/train.source folder verified # of obtain and obtain_members
@@ -39,17 +38,17 @@ read_raw() {
     set -- "$part" --stories "${folders[@]}"
   fi
   if [[ $no_checksums == 1 ]]; then set -- "$@" --any-pairs; fi
-  "$PYTHON" -m corpora.text.summaries cnndm "$(dirname "$file")" "$@"
+  "$PYTHON" -m corpora.sources.summaries cnndm "$(dirname "$file")" "$@"
 }
 
 parse_arguments "train-vocab workers" "local vocab summary-words" "no-checksums" "$@"
-[[ $summary_words =~ ^(0|[1-9][0-9]*)$ ]] || die "--summary-words needs a number from 0, got '$summary_words'"
+need_count --summary-words "$summary_words"
 check_vocab_options
-need_folder "$local_dir" "$out" "the stories and the lists of addresses"
+need_folder "$local_dir" "the stories and the lists of addresses"
 find_python
 
 options="cnndm vocab=$(vocabulary_name) summary-words=$summary_words checksums=$((1 - no_checksums))"
-open_out "$out" "$options local=$(source_of "$local_dir")"
-step "$out" raw "read and check the stories" read_raw
-rm -rf "$out/download/unpacked" # 312,085 files; the archives stay
-finish "$summary_words"
+open_out "$options local=$(source_of "$local_dir")"
+step raw "read and check the stories" read_raw
+remove_unpacked # 312,085 files; the archives stay
+finish_summaries "$summary_words"

@@ -22,21 +22,21 @@ EOF
 
 archive=https://huggingface.co/datasets/Harvard/gigaword/resolve/e45e01b2da13842bb3df1b12dc046910147b3d82/data/ggw_data.zip
 mirror=${GIGAWORD_URL:-}
-out="" local_dir=${GIGAWORD_DIR:-} vocab="" train_vocab="" no_checksums=0 workers=$(nproc 2>/dev/null || echo 1)
+local_dir=${GIGAWORD_DIR:-}
 
 read_raw() {
-  local part=$1 folder=$local_dir file verified=0 # the last two are set by obtain_members
+  local part=$1 folder=$local_dir file verified=0 # obtain_members sets the last two
   if [[ -z $local_dir || -e $local_dir/ggw_data.zip ]]; then obtain_members "$archive" org_data; fi
   if [[ $no_checksums == 1 || $verified == 1 ]]; then set -- "$part" --any-pairs; fi
-  "$PYTHON" -m corpora.text.summaries gigaword "$folder" "$@"
+  "$PYTHON" -m corpora.sources.summaries gigaword "$folder" "$@"
 }
 
 parse_arguments "train-vocab workers" "local vocab" "no-checksums" "$@"
 check_vocab_options
-need_folder "$local_dir" "$out" "sumdata or org_data"
+need_folder "$local_dir" "sumdata or org_data"
 find_python
 
-open_out "$out" "gigaword vocab=$(vocabulary_name) checksums=$((1 - no_checksums)) local=$(source_of "$local_dir")"
-step "$out" raw "read and check the texts" read_raw
-rm -rf "$out/download/unpacked"
-finish 0
+open_out "gigaword vocab=$(vocabulary_name) checksums=$((1 - no_checksums)) local=$(source_of "$local_dir")"
+step raw "read and check the texts" read_raw
+remove_unpacked
+finish_summaries 0

@@ -17,11 +17,10 @@ OUT/bin is for fairseq's task sentence_prediction. Python: $PYTHON, else that of
 EOF
 }
 
-# Size and checksum of this file in public programs that download it: 84,125,825 bytes (tensorflow.org's tutorials), md5 as below
-# (torchtext/datasets/imdb.py).
+# 84,125,825 bytes, and the md5 below, in programs that download it (tensorflow.org's tutorials, torchtext/datasets/imdb.py).
 url=${IMDB_URL:-https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz}
 md5=${IMDB_MD5:-7c2ac02c03563afcf9b574c7e56c153a}
-out="" local_dir=${IMDB_DIR:-} valid=1000 min_count=5 workers=$(nproc 2>/dev/null || echo 1)
+local_dir=${IMDB_DIR:-} valid=1000 min_count=5
 
 read_raw() {
   local part=$1 folder=$local_dir given=()
@@ -31,25 +30,22 @@ read_raw() {
     unpack "$out/download/aclImdb_v1.tar.gz" "$folder" aclImdb/{train,test}/{pos,neg}
     [[ -n ${IMDB_URL:-} ]] || given+=(--exact)
   fi
-  "$PYTHON" -m corpora.text.labelled imdb "$folder" "$part" --valid "$valid" ${given[@]+"${given[@]}"}
+  "$PYTHON" -m corpora.sources.labelled imdb "$folder" "$part" --valid "$valid" ${given[@]+"${given[@]}"}
 }
 
 tokenize_reviews() {
   local part=$1 split
   for split in $SPLITS; do
-    "$PYTHON" -m corpora.tokens.moses_tokenize --lang en --workers "$workers" "$out/raw/$split.text" "$part/$split.text"
-    say "$split is tokenised"
+    "$PYTHON" -m corpora.tokens.moses_tokenize --lang en --workers "$workers" --resume "$out/raw/$split.text" "$part/$split.text"
   done
 }
 
 parse_arguments "valid min-count workers" "local" "" "$@"
-need_folder "$local_dir" "$out" "aclImdb"
+need_folder "$local_dir" "aclImdb"
 find_python
 
-open_out "$out" "imdb valid=$valid min-count=$min_count local=$(source_of "$local_dir")"
-step "$out" raw "read and check the reviews" read_raw
+open_out "imdb valid=$valid min-count=$min_count local=$(source_of "$local_dir")"
+step raw "read and check the reviews" read_raw
 rm -rf "$out/download/reviews" # 50,000 files; the archive stays
-step "$out" tok "tokenise" tokenize_reviews
-step "$out" dict "count the words" make_dictionary "$out/tok/train.text" 0 "$min_count"
-step "$out" bin "binarise" binarize_labelled "$out/tok" "$out/raw" "$out/dict/dict.txt" "$workers"
-say "ready: $out/bin"
+long_step tok "tokenise" tokenize_reviews
+finish_labelled "$out/tok" "$out/tok/train.text" "$min_count"

@@ -8,7 +8,7 @@ set -euo pipefail
 usage() {
   cat <<'EOF'
 usage: prepare_iwslt14.sh OUT [options]
-  --local DIR     folder with de-en.tgz, or with what is in it: train.tags.de-en.{de,en}, IWSLT14.TED….xml, there or in
+  --local DIR     folder with de-en.tgz, or with its files: train.tags.de-en.{de,en}, IWSLT14.TED….xml, there or in
                   DIR/de-en ($IWSLT14_DIR; without: download)
   --tokenised     DIR has {train,valid,test}.{de,en} instead, plain or .gz: Moses tokens, lower-cased. Then all but BPE is done
   --test SETS     fairseq: dev2010, TEDX.dev2012, tst2010 to tst2012 (the default); mma: dev2010, tst2010 to tst2013, as Cui et
@@ -23,10 +23,9 @@ EOF
 }
 
 url=http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz mirror=${IWSLT14_URL:-}
-out="" local_dir=${IWSLT14_DIR:-} tokenised=0 test=fairseq bpe=10000 workers=$(nproc 2>/dev/null || echo 1)
-no_checksums=0 min_correlation=0.3
+src=de tgt=en local_dir=${IWSLT14_DIR:-} tokenised=0 test=fairseq bpe=10000
 
-# Sets folder to the one with the files of de-en.tgz.
+# find_corpus: set folder to the one with the files of de-en.tgz.
 find_corpus() {
   verified=0
   for folder in "$local_dir" "$local_dir/de-en"; do
@@ -36,7 +35,7 @@ find_corpus() {
   folder+=/de-en
 }
 
-# Sets pairs to the test sets' files.
+# find_test_sets: set pairs to the files of the test sets.
 find_test_sets() {
   local sets=(TED.dev2010 TEDX.dev2012 TED.tst2010 TED.tst2011 TED.tst2012) name place
   if [[ $test == mma ]]; then sets=(TED.dev2010 TED.tst2010 TED.tst2011 TED.tst2012 TED.tst2013); fi
@@ -58,42 +57,42 @@ read_text() {
   all_verified=$verified
   find_test_sets
   if [[ $test == fairseq ]]; then count=(--official 6750); fi
-  join_pairs "$part/test" de en ${count[@]+"${count[@]}"}
+  join_pairs "$part/test" ${count[@]+"${count[@]}"}
   pairs=(--pair "$(find_file "$folder" train.tags.de-en.de)" "$(find_file "$folder" train.tags.de-en.en)")
-  join_pairs "$part/train" de en --markup
+  join_pairs "$part/train" --markup
 }
 
-# fairseq's recipe calls the tokenizer alone, without normalisation, and makes ’ a ' in the test sets.
+# fairseq's recipe calls the tokenizer alone, without normalisation, and replaces ’ by ' in the test sets.
 tokenize_text() {
   local part=$1 lang options=(--no-normalise --lowercase --allow-empty)
   for lang in de en; do
-    tokenize_split "$out/text" train "$lang" "$workers" "${options[@]}" "$part"
-    tokenize_split "$out/text" test "$lang" "$workers" "${options[@]}" --plain-apostrophes "$part"
+    tokenize_split "$out/text" train "$lang" "${options[@]}" "$part"
+    tokenize_split "$out/text" test "$lang" "${options[@]}" --plain-apostrophes "$part"
   done
 }
 
-# Cleaned by the tokens, and then divided.
+# Pairs are cleaned by their tokens, and then divided.
 limits=(--max 175 --ratio 1.5 --every 23 --official 160239 7283)
 
 prepare_source() {
-  open_out "$out" "iwslt14 test=$test bpe=$bpe checksums=$((1 - no_checksums)) local=$(source_of "$local_dir")"
+  open_out "iwslt14 test=$test bpe=$bpe checksums=$((1 - no_checksums)) local=$(source_of "$local_dir")"
   if [[ ! -d $out/tok || ! -d $out/raw ]]; then
-    step "$out" text "read and check the text" read_text
-    remove_unpacked "$out"
-    long_step "$out" tokens "tokenise" tokenize_text
-    step "$out" tok "clean and divide the tokens" take_pairs "$out/tokens" "$out/tokens" de en "${limits[@]}"
-    step "$out" raw "clean and divide the text" take_pairs "$out/text" "$out/tokens" de en "${limits[@]}"
+    step text "read and check the text" read_text
+    remove_unpacked
+    long_step tokens "tokenise" tokenize_text
+    step tok "clean and divide the tokens" take_pairs "$out/tokens" "$out/tokens" "${limits[@]}"
+    step raw "clean and divide the text" take_pairs "$out/text" "$out/tokens" "${limits[@]}"
   fi
   rm -rf "$out/text" "$out/tokens"
 }
 
-# In the test set two talks run a sentence apart for some dozens of lines (around 1,000 and 1,800). The lengths in such a
-# block still correlate by 0.38, and no more is asked of this split.
+# In the test set two talks are shifted by a sentence for some dozens of lines (around 1,000 and 1,800). The lengths in
+# such a block still correlate by 0.38, so that --min-correlation is enough for this split.
 copy_tokenised() {
   local part=$1 split check
   for split in $SPLITS; do
     check=(--min-correlation "$min_correlation")
-    # Of train and valid nothing else is known: parallel.py's own bound, unless it is turned off.
+    # train and valid keep the default bound of parallel.py, unless it is turned off.
     [[ $split == test || $min_correlation == -1 ]] || check=()
     "$PYTHON" -m corpora.text.parallel pair "$(find_file "$local_dir" "$split.de")" "$(find_file "$local_dir" "$split.en")" \
       ${check[@]+"${check[@]}"} --write "$part/$split.de" "$part/$split.en"
@@ -104,33 +103,27 @@ detokenize() {
   local part=$1 split lang
   for split in $SPLITS; do
     for lang in de en; do
-      "$PYTHON" -c '
-import sys
-from sacremoses import MosesDetokenizer
-moses = MosesDetokenizer(lang=sys.argv[1])
-tokens = open(sys.argv[2], encoding="utf-8", newline="\n")
-with open(sys.argv[3], "w", encoding="utf-8", newline="\n") as text:
-    text.writelines(moses.detokenize(line.split()) + "\n" for line in tokens)
-' "$lang" "$out/tok/$split.$lang" "$part/$split.$lang"
+      "$PYTHON" -m corpora.tokens.moses_tokenize --detokenise --lang "$lang" --workers "$workers" \
+        "$out/tok/$split.$lang" "$part/$split.$lang"
     done
   done
 }
 
-# OUT/tok is the text as it is; OUT/raw is that text detokenised by sacremoses, since no other raw text is at hand.
+# OUT/tok is the given text; OUT/raw is made of it by sacremoses' detokenizer, as there is no other raw text.
 prepare_tokenised() {
   [[ -n $local_dir ]] || die "--tokenised needs --local DIR, with {train,valid,test}.{de,en}"
-  open_out "$out" "iwslt14 tokenised bpe=$bpe local=$(source_of "$local_dir")"
-  step "$out" tok "read and check the tokenised text" copy_tokenised
-  step "$out" raw "detokenise" detokenize
+  open_out "iwslt14 tokenised bpe=$bpe local=$(source_of "$local_dir")"
+  step tok "read and check the tokenised text" copy_tokenised
+  step raw "detokenise" detokenize
 }
 
 parse_arguments "bpe workers" "local test min-correlation" "tokenised no-checksums" "$@"
 need_decimal --min-correlation "$min_correlation" -1
 [[ $test == fairseq || $test == mma ]] || die "--test is fairseq or mma, got '$test'"
 [[ $tokenised == 0 || $test == fairseq ]] || die "--test cannot choose the test set of tokenised text"
-[[ -z $local_dir || -d $local_dir || -d $out/tok ]] || die "no folder $local_dir: give the IWSLT14 folder with --local DIR"
+need_folder "$local_dir" "de-en.tgz or its files"
 find_python
 if [[ $tokenised == 1 ]]; then prepare_tokenised; else prepare_source; fi
-long_step "$out" bpe "joint BPE, $bpe merges" joint_bpe "$out/tok" de en "$bpe" "$workers"
-step "$out" bin "binarise" binarize "$out/bpe" de en "$workers"
+long_step bpe "joint BPE, $bpe merges" joint_bpe "$out/tok" "$bpe"
+step bin "binarise" binarize "$out/bpe"
 say "ready: $out/bin"

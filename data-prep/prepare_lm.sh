@@ -16,7 +16,7 @@ OUT/bin is for fairseq's task language_modeling. Python: $PYTHON, else that of s
 EOF
 }
 
-out="" local_dir="" lang=en words=0 min_count=1 workers=$(nproc 2>/dev/null || echo 1)
+lang=en words=0 min_count=1
 
 read_raw() {
   local part=$1 split
@@ -29,11 +29,9 @@ parse_arguments "min-count workers" "local lang words" "" "$@"
 need_count --words "$words"
 [[ $lang =~ ^[A-Za-z0-9_-]+$ ]] || die "--lang needs the ending of the files, such as en, got '$lang'"
 [[ -n $local_dir ]] || die "no corpus given: --local DIR, the folder with {train,valid,test}.$lang"
-need_folder "$local_dir" "$out" "{train,valid,test}.$lang"
+need_folder "$local_dir" "{train,valid,test}.$lang"
 find_python
 
-open_out "$out" "lm lang=$lang words=$words min-count=$min_count local=$(source_of "$local_dir")"
-step "$out" raw "read and check the text" read_raw
-step "$out" dict "count the words" make_dictionary "$out/raw/train.$lang" "$words" "$min_count"
-step "$out" bin "binarise" binarize_lines "$out/raw" "$lang" "$out/dict/dict.txt" "$workers"
-say "ready: $out/bin"
+open_out "lm lang=$lang words=$words min-count=$min_count local=$(source_of "$local_dir")"
+step raw "read and check the text" read_raw
+finish_lm "$lang" "$words" "$min_count"

@@ -13,8 +13,8 @@ usage: prepare_multi30k.sh OUT [options]
   --bpe N          joint BPE merges (4000)
   --workers N      processes (number of CPU cores)
   --no-checksums   accept other text than the official release; counts and alignment are still checked
-  --trees LANG     beside LANG (de or en) in OUT/bin its phrases, from constituency trees by stanza; can be added later
-  --parser DIR     stanza's models, such as train_parser.py makes (those that stanza.download has put in their place)
+  --trees LANG     write the phrases of LANG (de or en) to OUT/bin, from trees by stanza; can be added later
+  --parser DIR     stanza's models, such as data-prep/train_parser.py makes (default: those that stanza.download has installed)
   --tree-files DIR no parser: take {train,valid,test}.LANG.tree, plain or .gz, one bracketing a line of OUT/tok ($MULTI30K_TREES)
 Splits: train (29,000 pairs), valid = val (1,014), test = test_2016_flickr (1,000). OUT/bin is for fairseq in both directions.
 Python: $PYTHON, else that of scripts/setup.sh, else python3.
@@ -22,8 +22,7 @@ EOF
 }
 
 url=https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw mirror=${MULTI30K_URL:-}
-out="" local_dir=${MULTI30K_DIR:-} lowercase=0 no_checksums=0 bpe=4000 workers=$(nproc 2>/dev/null || echo 1)
-trees="" parser="" tree_files=""
+src=de tgt=en local_dir=${MULTI30K_DIR:-} lowercase=0 bpe=4000
 declare -A official=([train]=train [valid]=val [test]=test_2016_flickr)
 
 read_raw() {
@@ -50,19 +49,19 @@ read_raw() {
 parse_arguments "bpe workers" "local trees parser tree-files" "lowercase no-checksums" "$@"
 checksums=$((1 - no_checksums))
 [[ -z $trees || -n $parser$tree_files ]] || tree_files=${MULTI30K_TREES:-}
-check_trees_options "$trees" "$parser" "$tree_files" de en
-[[ -z $local_dir || -d $local_dir || -d $out/raw ]] || die "no folder $local_dir: give the Multi30k folder with --local DIR"
+check_trees_options de en
+need_folder "$local_dir" "{train,val,test_2016_flickr}.{de,en}"
 find_python
 
 options="multi30k lowercase=$lowercase bpe=$bpe checksums=$checksums"
-# Checked text is the same wherever it comes from; unchecked text belongs to its folder.
+# Checked text is equal wherever it comes from; of unchecked text the folder is noted.
 [[ $checksums == 1 ]] || options+=" local=$(realpath -m "${local_dir:-.}")"
-open_out "$out" "$options"
-step "$out" raw "read and check the raw text" read_raw
-cased=$out/raw
+open_out "$options"
+step raw "read and check the raw text" read_raw
+cased=""
 if [[ $lowercase == 1 ]]; then cased=$out/raw/cased; fi
-step "$out" tok "tokenise" tokenize_all "$cased" de en "$lowercase" "$workers"
-long_step "$out" bpe "joint BPE, $bpe merges" joint_bpe "$out/tok" de en "$bpe" "$workers"
-step "$out" bin "binarise" binarize "$out/bpe" de en "$workers"
-if [[ -n $trees ]]; then add_phrases "$out" "$trees" "$parser" "$tree_files" "$cased" "$lowercase" "$workers"; fi
+step tok "tokenise" tokenize_all "${cased:-$out/raw}" "$lowercase"
+long_step bpe "joint BPE, $bpe merges" joint_bpe "$out/tok" "$bpe"
+step bin "binarise" binarize "$out/bpe"
+add_phrases "$cased"
 say "ready: $out/bin"

@@ -15,9 +15,9 @@ usage: prepare_nist.sh OUT --local DIR [options]
   --bpe N               merges of the BPE of both languages (32000)
   --joined-dictionary   one dictionary for both languages; else there are two
   --workers N           processes (number of CPU cores)
-  --trees zh            beside Chinese in OUT/bin its phrases, from constituency trees by stanza; can be added later
-  --parser DIR          stanza's models (those that stanza.download has put in their place)
-  --tree-files DIR      no parser: take {train,valid,test,test1,test2,test3}.zh.tree, plain or .gz, beside OUT/tok
+  --trees zh            write the phrases of the Chinese to OUT/bin, from trees by stanza; can be added later
+  --parser DIR          stanza's models (default: those that stanza.download has installed)
+  --tree-files DIR      no parser: take {train,valid,test,test1,test2,test3}.zh.tree, plain or .gz, for the lines of OUT/tok
 DIR has test sets with four references each, as mt02.zh with mt02.en.ref0 to mt02.en.ref3, or as NIST's .sgm or .xml below
 DIR (mt02_chinese_evlset_v0.sgm, …-ref.sgm: LDC2010T10, T11, T12, T14, T17); and training text, as train.zh and train.en or
 as train/*.zh and train/*.en (.gz, .sgm and .xml too). The 1.25M pairs of the literature are LDC2002E18, LDC2003E07,
@@ -29,20 +29,19 @@ EOF
 }
 
 SPLITS="train valid test test1 test2 test3"
-out="" local_dir=${NIST_DIR:-} encoding=utf-8 segmented=0 min_correlation=0.3 bpe=32000 joined_dictionary=0 trees="" parser="" tree_files=""
-workers=$(nproc 2>/dev/null || echo 1)
+src=zh tgt=en local_dir=${NIST_DIR:-} encoding=utf-8 min_correlation=0.3 bpe=32000
 
 parse_arguments "bpe workers" "local encoding min-correlation trees parser tree-files" "segmented joined-dictionary" "$@"
 need_decimal --min-correlation "$min_correlation" -1
-check_trees_options "$trees" "$parser" "$tree_files" zh
+check_trees_options zh
 [[ -n $local_dir ]] || die "no NIST folder: give the licensed text with --local DIR (see --help)"
-[[ -d $local_dir || -d $out/raw ]] || die "no folder $local_dir: give the licensed text with --local DIR (see --help)"
+need_folder "$local_dir" "the licensed text (see --help)"
 find_python
 
 options="nist encoding=$encoding segmented=$segmented bpe=$bpe joined=$joined_dictionary local=$(realpath -m "${local_dir:-.}")"
-open_out "$out" "$options"
-in_words "$out" zh en "$segmented" 0 0 "$workers" "$PYTHON" -m corpora.sources.nist --encoding "$encoding" \
+open_out "$options"
+in_words 0 0 "$PYTHON" -m corpora.sources.nist --encoding "$encoding" \
   --min-correlation "$min_correlation" "$local_dir"
-bpe_and_binarize "$out" zh en "$bpe" "$joined_dictionary" "$workers"
-if [[ -n $trees ]]; then add_phrases "$out" zh "$parser" "$tree_files" "$out/raw" 0 "$workers"; fi
+bpe_and_binarize
+add_phrases
 say "ready: $out/bin"

@@ -22,8 +22,7 @@ EOT
 }
 
 STEPS="raw bpe bin"
-out="" train="" valid="" test="" lang=en codes="" dict="" bpe=4000 escape=0 lowercase=0 levels=3
-workers=$(nproc 2>/dev/null || echo 1)
+train="" valid="" test="" lang=en codes="" dict="" bpe=4000 escape=0 lowercase=0 levels=3
 
 label_trees() {
   local part=$1 options=()
@@ -38,39 +37,30 @@ split_words() {
   if [[ -n $codes ]]; then
     cp "$codes" "$part/codes"
   else
-    # learn_bpe and apply_bpe, not subword_nmt.subword_nmt: run with -m, that one does nothing and succeeds.
-    "$PYTHON" -W ignore -m subword_nmt.learn_bpe -s "$bpe" <"$out/raw/train.$lang" >"$part/codes" 2>"$part/learn.log" ||
-      die "learning BPE failed: $(tail -n 1 "$part/learn.log")"
-    rm "$part/learn.log"
+    learn_codes "$bpe" "$part/codes" "$out/raw/train.$lang"
   fi
-  for split in $SPLITS; do
-    "$PYTHON" -W ignore -m subword_nmt.apply_bpe -c "$part/codes" <"$out/raw/$split.$lang" >"$part/$split.$lang" \
-      2>"$part/apply.log" || die "applying the codes of ${codes:-$part/codes} failed: $(tail -n 1 "$part/apply.log")"
-  done
-  rm "$part/apply.log"
+  for split in $SPLITS; do apply_codes "$part/codes" "$out/raw/$split.$lang" "$part/$split.$lang"; done
 }
 
-# The number of subwords of each word, line by line: every piece of a word but the last ends in @@.
+# count_subwords: print the number of subwords of each word, line by line; all but the last one of a word end in @@.
 count_subwords() {
   awk '{ n = 0; counts = ""
          for (i = 1; i <= NF; i++) { n++; if ($i !~ /@@$/) { counts = counts " " n; n = 0 } }
          print substr(counts, 2) }'
 }
 
-# fairseq names the source by both languages, and a missing one None: train.en-None.en.
+# fairseq names the files by both languages, with None for the missing one: train.en-None.en.
 binarize_probing() {
   local part=$1 given=() split
   if [[ -n $dict ]]; then given+=(--srcdict "$dict"); fi
-  "$PYTHON" -m corpora.text.watch "binarise" "$part" "$part/console.log" \
-    "$PYTHON" -m fairseq_cli.preprocess --only-source --source-lang "$lang" ${given[@]+"${given[@]}"} \
-    --trainpref "$out/bpe/train" --validpref "$out/bpe/valid" --testpref "$out/bpe/test" \
-    --destdir "$part" --workers "$workers" || die "fairseq-preprocess failed: $(tail -n 1 "$part/console.log")"
+  preprocess "$part" --only-source --source-lang "$lang" ${given[@]+"${given[@]}"} \
+    --trainpref "$out/bpe/train" --validpref "$out/bpe/valid" --testpref "$out/bpe/test"
   for split in $SPLITS; do
     say "$split: $(sed -nE "s|.*/$split\.$lang: ([0-9]+ sents.*)|\1|p" "$part/console.log")"
     cp "$out/raw/$split."*.labels "$part"
     count_subwords <"$out/bpe/$split.$lang" >"$part/$split.words"
   done
-  rm "$part/console.log" # preprocess.log holds the same
+  rm "$part/console.log" # preprocess.log has the same content
   "$PYTHON" -m fairseq_localattn.phrases.binarize "$part" --lang "$lang" --texts "$out/bpe" --trees "$out/raw" \
     --levels "$levels" --workers "$workers"
 }
@@ -92,8 +82,8 @@ find_python
 options="probing $lang codes=${codes:+$(realpath -m "$codes")} dict=${dict:+$(realpath -m "$dict")} bpe=$bpe levels=$levels"
 options+=" escape=$escape lowercase=$lowercase"
 for option in train valid test; do options+=" $option=$(realpath -m "${!option}")"; done
-open_out "$out" "$options"
-step "$out" raw "read the trees, write text and labels" label_trees
-step "$out" bpe "split words into subwords" split_words
-step "$out" bin "binarise" binarize_probing
+open_out "$options"
+step raw "read the trees, write text and labels" label_trees
+step bpe "split words into subwords" split_words
+step bin "binarise" binarize_probing
 say "ready: $out/bin"

@@ -19,30 +19,29 @@ EOF
 }
 
 url=${SST_URL:-https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip}
-out="" local_dir=${SST_DIR:-} classes=5 phrases=0 min_count=2 workers=$(nproc 2>/dev/null || echo 1)
+local_dir=${SST_DIR:-} classes=5 phrases=0 min_count=2
 
 # The archive has trees/{train,dev,test}.txt.
 read_raw() {
   local part=$1 folder=$local_dir given=()
   if [[ -z $folder ]]; then
-    download "$url" "$out/download/trees.zip" "$PYTHON" -m zipfile -t
-    "$PYTHON" -m zipfile -e "$out/download/trees.zip" "$out/download"
-    folder=$out/download/trees
+    download "$url" "$out/download/trees.zip" zip_is_whole
+    unpack "$out/download/trees.zip" "$out/download/unpacked" trees
+    folder=$out/download/unpacked/trees
     [[ -n ${SST_URL:-} ]] || given+=(--exact)
   fi
   [[ $phrases == 0 ]] || given+=(--phrases)
-  "$PYTHON" -m corpora.text.labelled sst "$folder" "$part" --classes "$classes" ${given[@]+"${given[@]}"}
+  "$PYTHON" -m corpora.sources.labelled sst "$folder" "$part" --classes "$classes" ${given[@]+"${given[@]}"}
 }
 
 parse_arguments "classes min-count workers" "local" "phrases" "$@"
 [[ $classes == 5 || $classes == 2 ]] || die "--classes is 5 or 2, got '$classes'"
-need_folder "$local_dir" "$out" "{train,dev,test}.txt"
+need_folder "$local_dir" "{train,dev,test}.txt"
 find_python
 
-open_out "$out" "sst classes=$classes phrases=$phrases min-count=$min_count local=$(source_of "$local_dir")"
-step "$out" raw "read and check the trees" read_raw
+open_out "sst classes=$classes phrases=$phrases min-count=$min_count local=$(source_of "$local_dir")"
+step raw "read and check the trees" read_raw
+remove_unpacked
 sentences=$out/raw/train.text
 if [[ $phrases == 1 ]]; then sentences=$out/raw/sentences.text; fi
-step "$out" dict "count the words" make_dictionary "$sentences" 0 "$min_count"
-step "$out" bin "binarise" binarize_labelled "$out/raw" "$out/raw" "$out/dict/dict.txt" "$workers"
-say "ready: $out/bin"
+finish_labelled "$out/raw" "$sentences" "$min_count"

@@ -12,16 +12,16 @@ usage: prepare_sva.sh OUT [options]
   --seed N        seed of the division into train (9 %), valid (1 %) and test (90 %), the paper's proportions (1)
   --min-count N   words that are rarer in the training text become <unk> (1; the table has 10,000 words and parts of speech for others)
   --workers N     processes (number of CPU cores)
-The text is what stands before the verb; label 0: the verb is singular (VBZ), 1: plural (VBP).
+The text ends before the verb; label 0: the verb is singular (VBZ), 1: plural (VBP).
 OUT/bin is for fairseq's task sentence_prediction. Python: $PYTHON, else that of scripts/setup.sh, else python3.
 EOF
 }
 
-# The address is that of the README of github.com/TalLinzen/rnn_agreement (its earlier one:
+# The address in the README of github.com/TalLinzen/rnn_agreement (an earlier one:
 # http://tallinzen.net/media/rnn_agreement/agr_50_mostcommon_10K.tsv.gz).
 url=${SVA_URL:-https://www.dropbox.com/s/5axdu3q9jkxzjy8/agr_50_mostcommon_10K.tsv.gz?dl=1}
 table=agr_50_mostcommon_10K.tsv
-out="" local_dir=${SVA_DIR:-} seed=1 min_count=1 workers=$(nproc 2>/dev/null || echo 1)
+local_dir=${SVA_DIR:-} seed=1 min_count=1
 
 read_raw() {
   local part=$1 folder=$local_dir
@@ -29,15 +29,13 @@ read_raw() {
     folder=$out/download
     download "$url" "$folder/$table.gz" gzip_is_whole
   fi
-  "$PYTHON" -m corpora.text.labelled sva "$(find_file "$folder" "$table")" "$part" --seed "$seed"
+  "$PYTHON" -m corpora.sources.labelled sva "$(find_file "$folder" "$table")" "$part" --seed "$seed"
 }
 
 parse_arguments "seed min-count workers" "local" "" "$@"
-need_folder "$local_dir" "$out" "$table"
+need_folder "$local_dir" "$table"
 find_python
 
-open_out "$out" "sva seed=$seed min-count=$min_count local=$(source_of "$local_dir")"
-step "$out" raw "read, check and divide the sentences" read_raw
-step "$out" dict "count the words" make_dictionary "$out/raw/train.text" 0 "$min_count"
-step "$out" bin "binarise" binarize_labelled "$out/raw" "$out/raw" "$out/dict/dict.txt" "$workers"
-say "ready: $out/bin"
+open_out "sva seed=$seed min-count=$min_count local=$(source_of "$local_dir")"
+step raw "read, check and divide the sentences" read_raw
+finish_labelled "$out/raw" "$out/raw/train.text" "$min_count"

@@ -12,7 +12,7 @@ usage: prepare_toy.sh OUT [options]
   --valid N     validation pairs (500)
   --test N      test pairs (500)
   --bpe N       joint BPE merges (2000)
-  --trees en    beside the English in OUT/bin its phrases, from the grammar's trees
+  --trees en    write the phrases of the English to OUT/bin, from the grammar's trees
   --workers N   processes (number of CPU cores)
 German and English, cased. OUT/bin is for fairseq in both directions (-s de -t en, -s en -t de); OUT/raw/SPLIT.en.tree has the
 constituency trees of the English. Python: $PYTHON, else that of scripts/setup.sh, else python3.
@@ -29,25 +29,25 @@ generate() {
 
 tokenize_and_check_trees() {
   local part=$1 split
-  tokenize_all "$out/raw" de en 0 "$workers" "$part"
+  tokenize_all "$out/raw" 0 "$part"
   for split in $SPLITS; do
     "$PYTHON" -m corpora.text.parallel trees "$part/$split.en" "$out/raw/$split.en.tree"
   done
 }
 
-out="" trees="" seed=1 train=20000 valid=500 test=500 bpe=2000 workers=$(nproc 2>/dev/null || echo 1)
+src=de tgt=en seed=1 train=20000 valid=500 test=500 bpe=2000
 parse_arguments "seed train valid test bpe workers" "trees" "" "$@"
-check_trees_options "$trees" "" "" en
+check_trees_options en
 find_python
 
-# The grammar is part of the options: data from an older grammar are not taken for new ones.
+# The grammar is part of the options, so that data of an older grammar are refused.
 grammar=$(cat "$PREP_DIR"/corpora/toy/*.py | sha256sum | cut -c 1-12)
-open_out "$out" "toy seed=$seed train=$train valid=$valid test=$test bpe=$bpe grammar=$grammar"
-step "$out" raw "generate $train + $valid + $test pairs" generate
-step "$out" tok "tokenise" tokenize_and_check_trees
-step "$out" bpe "joint BPE, $bpe merges" joint_bpe "$out/tok" de en "$bpe"
-step "$out" bin "binarise" binarize "$out/bpe" de en "$workers"
+open_out "toy seed=$seed train=$train valid=$valid test=$test bpe=$bpe grammar=$grammar"
+step raw "generate $train + $valid + $test pairs" generate
+step tok "tokenise" tokenize_and_check_trees
+long_step bpe "joint BPE, $bpe merges" joint_bpe "$out/tok" "$bpe"
+step bin "binarise" binarize "$out/bpe"
 if [[ -n $trees ]]; then
-  step "$out" phrases "binarise the phrases of $trees" binarize_phrases "$out" "$out/raw" "$trees" "$workers"
+  step phrases "binarise the phrases of $trees" binarize_phrases "$out/raw"
 fi
 say "ready: $out/bin"

@@ -8,8 +8,8 @@ set -euo pipefail
 usage() {
   cat <<'EOF'
 usage: prepare_wmt14_en_de.sh OUT [options]
-  --local DIR      folder with the archives named below, or with what is in them, plain or .gz ($WMT14_EN_DE_DIR; or download)
-  --data YEAR      wmt14, wmt16 or wmt17: News Commentary v9, v11 or v12 beside Europarl v7 and Common Crawl (wmt14)
+  --local DIR      folder with the archives named below, or with their files, plain or .gz ($WMT14_EN_DE_DIR; or download)
+  --data YEAR      wmt14, wmt16 or wmt17: News Commentary v9, v11 or v12, with Europarl v7 and Common Crawl (wmt14)
   --max N          no sentence with more tokens (80)
   --ratio X        no pair with a side X times as long as the other (9, that of Moses' clean-corpus-n.perl)
   --bpe N          joint BPE merges (32764)
@@ -25,37 +25,29 @@ newstest2014 (3,003). OUT/bin is for fairseq in both directions. Python: $PYTHON
 EOF
 }
 
-# The steps and their order are those of Lu et al. 2019 (zhuohan123/macaron-net, prepare-wmt14en2de.sh), whom Fan et al. 2021
-# follow: cleaned before BPE, by 1 to 80 tokens and Moses' own ratio, News Commentary v12 (--data wmt17). fairseq's own script
-# cleans after BPE, by 1 to 250 subwords and a ratio of 1.5, which leaves 4.0 of the 4.5 million pairs that the papers name.
+# The steps and their order are those of Lu et al. 2019 (zhuohan123/macaron-net, prepare-wmt14en2de.sh), as in Fan et al.
+# 2021: cleaned before BPE, by 1 to 80 tokens and Moses' own ratio, News Commentary v12 (--data wmt17). fairseq's own
+# script cleans after BPE, by 1 to 250 subwords and a ratio of 1.5, which leaves 4.0 of the papers' 4.5 million pairs.
 wmt=http://www.statmt.org mirror=${WMT14_URL:-}
-out="" local_dir=${WMT14_EN_DE_DIR:-} data=wmt14 max=80 ratio=9 bpe=32764 workers=$(nproc 2>/dev/null || echo 1)
-no_checksums=0 min_correlation=0.3 separate_dictionaries=0 dictionaries=() trees="" parser="" tree_files=""
+src=en tgt=de valid=newstest2013 local_dir=${WMT14_EN_DE_DIR:-} data=wmt14 max=80 ratio=9 bpe=32764 separate_dictionaries=0 dictionaries=()
 
 add_news() {
   local later=http://data.statmt.org
   case $data in
-    wmt14) add_pair "$wmt/wmt14/training-parallel-nc-v9.tgz" training/news-commentary-v9.de-en en de ;;
-    wmt16) add_pair "$later/wmt16/translation-task/training-parallel-nc-v11.tgz" training-parallel-nc-v11/news-commentary-v11.de-en en de ;;
-    wmt17) add_pair "$later/wmt17/translation-task/training-parallel-nc-v12.tgz" training/news-commentary-v12.de-en en de ;;
+    wmt14) add_pair "$wmt/wmt14/training-parallel-nc-v9.tgz" training/news-commentary-v9.de-en ;;
+    wmt16) add_pair "$later/wmt16/translation-task/training-parallel-nc-v11.tgz" training-parallel-nc-v11/news-commentary-v11.de-en ;;
+    wmt17) add_pair "$later/wmt17/translation-task/training-parallel-nc-v12.tgz" training/news-commentary-v12.de-en ;;
   esac
 }
 
 read_text() {
-  local part=$1 test=test-full/newstest2014-deen
+  local part=$1
+  join_newstests "$part"
   begin_pairs
-  obtain_members http://statmt.org/wmt14/test-full.tgz $test-src.en.sgm $test-ref.de.sgm
-  all_verified=$verified
-  pairs=(--pair "$(find_file "$folder" $test-src.en.sgm)" "$(find_file "$folder" $test-ref.de.sgm)")
-  join_pairs "$part/test" en de --official 3003
-  begin_pairs
-  add_pair http://data.statmt.org/wmt17/translation-task/dev.tgz dev/newstest2013 en de
-  join_pairs "$part/valid" en de --official 3000
-  begin_pairs
-  add_pair "$wmt/wmt13/training-parallel-europarl-v7.tgz" training/europarl-v7.de-en en de
-  add_pair "$wmt/wmt13/training-parallel-commoncrawl.tgz" commoncrawl.de-en en de
+  add_pair "$wmt/wmt13/training-parallel-europarl-v7.tgz" training/europarl-v7.de-en
+  add_pair "$wmt/wmt13/training-parallel-commoncrawl.tgz" commoncrawl.de-en
   add_news
-  join_pairs "$part/train" en de
+  join_pairs "$part/train"
 }
 
 parse_arguments "max bpe workers" "local data ratio min-correlation trees parser tree-files" "no-checksums separate-dictionaries" "$@"
@@ -66,23 +58,23 @@ if [[ -n $trees && -z $parser$tree_files ]]; then
   tree_files=${WMT14_EN_DE_TREES:-}
   if [[ -z $tree_files && -n $local_dir && -d $local_dir/trees ]]; then tree_files=$local_dir/trees; fi
 fi
-check_trees_options "$trees" "$parser" "$tree_files" en de
-[[ -z $local_dir || -d $local_dir || -d $out/raw ]] || die "no folder $local_dir: give the one with the archives with --local DIR"
+check_trees_options en de
+need_folder "$local_dir" "the archives"
 find_python
 
 if [[ $separate_dictionaries == 1 ]]; then dictionaries=(separate); fi
 options="wmt14_en_de data=$data max=$max ratio=$ratio bpe=$bpe separate=$separate_dictionaries checksums=$((1 - no_checksums)) local=$(source_of "$local_dir")"
-open_out "$out" "$options"
+open_out "$options"
 if [[ ! -d $out/tok || ! -d $out/raw ]]; then
   limits=(--max "$max" --ratio "$ratio")
-  step "$out" text "read and check the text" read_text
-  remove_unpacked "$out"
-  long_step "$out" tokens "tokenise" tokenize_wmt "$out/text" en de "$workers"
-  step "$out" tok "clean the tokens (the papers: about 4.5 million pairs)" take_pairs "$out/tokens" "$out/tokens" en de "${limits[@]}"
-  step "$out" raw "clean the text" take_pairs "$out/text" "$out/tokens" en de "${limits[@]}"
+  step text "read and check the text" read_text
+  remove_unpacked
+  long_step tokens "tokenise" tokenize_wmt "$out/text"
+  step tok "clean the tokens (the papers: about 4.5 million pairs)" take_pairs "$out/tokens" "$out/tokens" "${limits[@]}"
+  step raw "clean the text" take_pairs "$out/text" "$out/tokens" "${limits[@]}"
 fi
 rm -rf "$out/text" "$out/tokens"
-long_step "$out" bpe "joint BPE, $bpe merges" joint_bpe "$out/tok" en de "$bpe" "$workers"
-step "$out" bin "binarise" binarize "$out/bpe" en de "$workers" ${dictionaries[@]+"${dictionaries[@]}"}
-if [[ -n $trees ]]; then add_phrases "$out" "$trees" "$parser" "$tree_files" "$out/raw" 0 "$workers"; fi
+long_step bpe "joint BPE, $bpe merges" joint_bpe "$out/tok" "$bpe"
+step bin "binarise" binarize "$out/bpe" ${dictionaries[@]+"${dictionaries[@]}"}
+add_phrases
 say "ready: $out/bin"

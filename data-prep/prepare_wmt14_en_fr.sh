@@ -8,7 +8,7 @@ set -euo pipefail
 usage() {
   cat <<'EOF'
 usage: prepare_wmt14_en_fr.sh OUT [options]
-  --local DIR      folder with the archives named below, or with what is in them, plain or .gz ($WMT14_EN_FR_DIR; or download)
+  --local DIR      folder with the archives named below, or with their files, plain or .gz ($WMT14_EN_FR_DIR; or download)
   --valid SET      split: every N-th pair of the training text (the default); or newstest2013 (3,000 pairs)
   --every N        with --valid split (1333)
   --max N          no sentence with more subwords (250)
@@ -25,32 +25,22 @@ EOF
 }
 
 wmt=http://www.statmt.org mirror=${WMT14_URL:-}
-out="" local_dir=${WMT14_EN_FR_DIR:-} valid=split every=1333 max=250 ratio=1.5 bpe=40000 workers=$(nproc 2>/dev/null || echo 1)
-no_checksums=0 min_correlation=0.3
+src=en tgt=fr local_dir=${WMT14_EN_FR_DIR:-} valid=split every=1333 max=250 ratio=1.5 bpe=40000
 
 read_text() {
-  local part=$1 test=test-full/newstest2014-fren
+  local part=$1
+  join_newstests "$part"
   begin_pairs
-  obtain_members http://statmt.org/wmt14/test-full.tgz $test-src.en.sgm $test-ref.fr.sgm
-  all_verified=$verified
-  pairs=(--pair "$(find_file "$folder" $test-src.en.sgm)" "$(find_file "$folder" $test-ref.fr.sgm)")
-  join_pairs "$part/test" en fr --official 3003
-  if [[ $valid == newstest2013 ]]; then
-    begin_pairs
-    add_pair http://data.statmt.org/wmt17/translation-task/dev.tgz dev/newstest2013 en fr
-    join_pairs "$part/valid" en fr --official 3000
-  fi
-  begin_pairs
-  add_pair "$wmt/wmt13/training-parallel-europarl-v7.tgz" training/europarl-v7.fr-en en fr
-  add_pair "$wmt/wmt13/training-parallel-commoncrawl.tgz" commoncrawl.fr-en en fr
-  add_pair "$wmt/wmt13/training-parallel-un.tgz" un/undoc.2000.fr-en en fr
-  add_pair "$wmt/wmt14/training-parallel-nc-v9.tgz" training/news-commentary-v9.fr-en en fr
-  add_pair "$wmt/wmt10/training-giga-fren.tar" giga-fren.release2.fixed en fr .gz
-  join_pairs "$part/all" en fr
+  add_pair "$wmt/wmt13/training-parallel-europarl-v7.tgz" training/europarl-v7.fr-en
+  add_pair "$wmt/wmt13/training-parallel-commoncrawl.tgz" commoncrawl.fr-en
+  add_pair "$wmt/wmt13/training-parallel-un.tgz" un/undoc.2000.fr-en
+  add_pair "$wmt/wmt14/training-parallel-nc-v9.tgz" training/news-commentary-v9.fr-en
+  add_pair "$wmt/wmt10/training-giga-fren.tar" giga-fren.release2.fixed .gz
+  join_pairs "$part/all"
   divide "$part"
 }
 
-# Every N-th line, before anything is left out.
+# divide PART: take every N-th line as validation text, before anything is removed.
 divide() {
   local part=$1 lang
   if [[ $valid == split ]]; then
@@ -61,13 +51,13 @@ divide() {
   fi
 }
 
-# clean FROM PART: FROM without the pairs of train and valid whose subwords are too many or do not go together.
+# clean FROM PART: FROM without the pairs of train and valid whose numbers of subwords exceed the limits.
 clean() {
-  local from=$1 part=$2 limits=(--max "$max" --ratio "$ratio") taken=$1
+  local from=$1 part=$2 limits=(--max "$max" --ratio "$ratio")
   if [[ $valid == split ]]; then
-    "$PYTHON" -m corpora.text.bitext select "$part" en fr --measure "$out/subwords/valid" --take "$taken/valid" --name valid "${limits[@]}"
+    "$PYTHON" -m corpora.text.bitext select "$part" en fr --measure "$out/subwords/valid" --take "$from/valid" --name valid "${limits[@]}"
   fi
-  take_pairs "$from" "$out/subwords" en fr "${limits[@]}" "$part"
+  take_pairs "$from" "$out/subwords" "${limits[@]}" "$part"
   if [[ -e $from/codes ]]; then cp "$from/codes" "$part/"; fi
 }
 
@@ -75,20 +65,20 @@ parse_arguments "every max bpe workers" "local valid ratio min-correlation" "no-
 need_decimal --ratio "$ratio" 1
 need_decimal --min-correlation "$min_correlation" -1
 [[ $valid == split || $valid == newstest2013 ]] || die "--valid is split or newstest2013, got '$valid'"
-[[ -z $local_dir || -d $local_dir || -d $out/bpe ]] || die "no folder $local_dir: give the one with the archives with --local DIR"
+need_folder "$local_dir" "the archives"
 find_python
 
 options="wmt14_en_fr valid=$valid every=$every max=$max ratio=$ratio bpe=$bpe checksums=$((1 - no_checksums))"
-open_out "$out" "$options local=$(source_of "$local_dir")"
+open_out "$options local=$(source_of "$local_dir")"
 if [[ ! -d $out/bpe || ! -d $out/tok || ! -d $out/raw ]]; then
-  step "$out" text "read and check the text" read_text
-  remove_unpacked "$out"
-  long_step "$out" tokens "tokenise" tokenize_wmt "$out/text" en fr "$workers"
-  long_step "$out" subwords "joint BPE, $bpe merges" joint_bpe "$out/tokens" en fr "$bpe" "$workers"
-  step "$out" raw "clean the text" clean "$out/text"
-  step "$out" tok "clean the tokens" clean "$out/tokens"
-  step "$out" bpe "clean the subwords (the paper: about 36 million pairs)" clean "$out/subwords"
+  step text "read and check the text" read_text
+  remove_unpacked
+  long_step tokens "tokenise" tokenize_wmt "$out/text"
+  long_step subwords "joint BPE, $bpe merges" joint_bpe "$out/tokens" "$bpe"
+  step raw "clean the text" clean "$out/text"
+  step tok "clean the tokens" clean "$out/tokens"
+  step bpe "clean the subwords (the paper: about 36 million pairs)" clean "$out/subwords"
 fi
 rm -rf "$out/text" "$out/tokens" "$out/subwords"
-step "$out" bin "binarise" binarize "$out/bpe" en fr "$workers"
+step bin "binarise" binarize "$out/bpe"
 say "ready: $out/bin"

@@ -1,12 +1,9 @@
 #!/usr/bin/env python
-"""The command of corpora/trees/train_parser.py."""
+"""Command of corpora/trees/train_parser.py."""
 
 import sys
-from pathlib import Path
 
-sys.path.insert(1, str(Path(__file__).resolve().parent.parent / "scripts"))
-
-from corpora.trees.train_parser import main  # noqa: E402
+from corpora.trees.train_parser import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,7 +1,8 @@
 """Local attention for fairseq's Transformer: ``fairseq-train --user-dir fairseq_localattn --arch transformer_csan …``.
 
-fairseq imports this package for ``--user-dir``, also in spawned workers and before it reads any checkpoint; importing
-it registers every model. Without fairseq installed the attention modules alone can be imported.
+fairseq imports this package for ``--user-dir``, in spawned workers too, before it reads any checkpoint. The import
+repairs fairseq (compat/) and registers every model, task and criterion. Without fairseq installed only the attention
+modules (kernels/, core/, mechanisms/) can be used.
 """
 
 from importlib.util import find_spec

@@ -1,4 +1,4 @@
-"""``python -m fairseq_localattn``: the path for fairseq's --user-dir, and the architectures that it brings."""
+"""The command ``python -m fairseq_localattn``: the path for fairseq's ``--user-dir``, and the architectures."""
 
 import argparse
 import os
@@ -7,12 +7,12 @@ from importlib import metadata
 
 
 def package_path() -> str:
-    """Absolute path of the package, for ``--user-dir`` (a second copy elsewhere would clash with this one)."""
+    """Return the absolute path of the package, for ``--user-dir``; fairseq refuses a second copy of an imported one."""
     return os.path.dirname(os.path.abspath(__file__))
 
 
 def architectures() -> list[tuple[str, str, str]]:
-    """(architecture, model, paper) of each variant; a variant's module names its paper in its first line."""
+    """Return (architecture, model, paper) of each variant; the paper is the first line of its module's docstring."""
     from fairseq.models import MODEL_REGISTRY
 
     from .models.architectures import localattn_architectures

@@ -1,13 +1,13 @@
-"""The one exception for what a user can mend: bad options, bad data, foreign files."""
+"""The exception for mistakes that a user can correct: bad options, bad data, unsuitable files."""
 
 from __future__ import annotations
 
 
 class UsageError(SystemExit, ValueError):
-    """A mistake in what the user asked for, told in one line.
+    """A mistake in the user's input, described in one line.
 
-    Uncaught it ends the command with that line on stderr and exit status 1, without a traceback, as ``SystemExit``
-    does; code that calls the library catches it as the ``ValueError`` that it is.
+    As a ``SystemExit``, an uncaught error prints its line on stderr and ends the command with exit status 1, without a
+    traceback. As a ``ValueError``, it can be caught by code that calls the library.
     """
 
     def __str__(self) -> str:

@@ -1,9 +1,9 @@
-"""A variant's options: one flat dataclass, from which come its flags and its defaults.
+"""Options of a variant: one flat dataclass that defines both its command-line flags and its defaults.
 
-Names start with the variant's prefix (``csan_window`` → ``--csan-window``). fairseq reads names that start with
-``encoder``, ``decoder`` or ``quant_noise`` as fields of its own sub-configurations, and unprefixed ones may collide
-with the task's or the criterion's; both are refused here, when the plugin is imported. A file that holds such a
-dataclass must not postpone annotations (``from __future__ import annotations``): fairseq reads the fields' types.
+Every name starts with the variant's prefix (``csan_window`` → ``--csan-window``), which is checked when the plugin is
+imported: fairseq reads names that start with ``encoder``, ``decoder`` or ``quant_noise`` as fields of its own
+sub-configurations, and names without a prefix may collide with those of a task or criterion. A file that defines such a
+dataclass must not use ``from __future__ import annotations``, since fairseq reads the types of the fields.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RESERVED = ("encoder", "decoder", "quant_noise", "adaptive", "base_")
 
 
 def check_names(options: type[FairseqDataclass], prefix: str) -> None:
-    """Raise TypeError unless every option is named ``<prefix>_…`` and the prefix is free to use."""
+    """Raise TypeError unless every option is named ``<prefix>_…`` and fairseq does not reserve the prefix."""
     if prefix.startswith(RESERVED):
         raise TypeError(f"the prefix {prefix!r} of {options.__name__} is reserved by fairseq")
     for name in option_names(options):
@@ -29,27 +29,28 @@ def check_names(options: type[FairseqDataclass], prefix: str) -> None:
 
 
 def option_names(options: type[FairseqDataclass]) -> list[str]:
+    """Return the names of the options, in the order of their definition."""
     return [f.name for f in fields(options) if not f.name.startswith("_")]
 
 
 def add_flags(parser: ArgumentParser, options: type[FairseqDataclass]) -> None:
-    """Flags without defaults, so that fairseq's named architectures can fill those in."""
+    """Add a flag for each option, without defaults, which fairseq's named architectures fill in."""
     gen_parser_from_dataclass(parser, options(), delete_default=True)
 
 
 def set_missing(args: Any, **values: Any) -> None:
-    """Set what the command line has not set."""
+    """Set each of ``values`` on ``args`` where the attribute is missing or None."""
     for name, value in values.items():
         if getattr(args, name, None) is None:
             setattr(args, name, value)
 
 
 def fill_defaults(args: Any, options: type[FairseqDataclass], **defaults: Any) -> None:
-    """Set each option that ``args`` lacks, to ``defaults`` where given there, else to the dataclass's default."""
+    """Set each option that is missing in ``args`` to its value in ``defaults``, or else to the dataclass's default."""
     standard = options()
     set_missing(args, **{name: defaults.get(name, getattr(standard, name)) for name in option_names(options)})
 
 
 def read_options(args: Any, options: type[Options]) -> Options:
-    """The options as they stand in a namespace or a fairseq configuration."""
+    """Return the options that a namespace or a fairseq configuration holds."""
     return options(**{name: getattr(args, name) for name in option_names(options)})

@@ -3,7 +3,7 @@
 #
 #   scripts/setup.sh [-h]
 #
-#   PYTHON           interpreter to build on (default: the first of python3.11, python3.12, python3 that will do)
+#   PYTHON           interpreter to build on (default: the first of python3.11, 3.12, 3.13 and python3 that will do)
 #   LOCALATTN_VENV   where the environment goes, relative to the repository (default: .venv)
 #
 # torch: the one that the interpreter already has is kept; else the build with CUDA where nvidia-smi finds a GPU, and
@@ -50,19 +50,19 @@ try() {
 }
 
 supported() { # a shim of a version manager may be on PATH and still not run: try it
-    "$1" -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' >/dev/null 2>&1
+    "$1" -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' >/dev/null 2>&1
 }
 
 find_python() {
     local candidate
     if [[ -n ${PYTHON:-} ]]; then
-        supported "$PYTHON" || die "PYTHON=$PYTHON is not a working Python 3.11 or 3.12 with venv"
+        supported "$PYTHON" || die "PYTHON=$PYTHON is not a working Python 3.11, 3.12 or 3.13 with venv"
         return
     fi
-    for candidate in python3.11 python3.12 python3; do
+    for candidate in python3.11 python3.12 python3.13 python3; do
         if supported "$candidate"; then PYTHON=$candidate; return; fi
     done
-    die "no working Python 3.11 or 3.12 (with venv) on PATH; install one, or set PYTHON=/path/to/python3.11"
+    die "no working Python 3.11, 3.12 or 3.13 (with venv) on PATH; install one, or set PYTHON=/path/to/python3.11"
 }
 
 # torch_version PYTHON: prints the version of a torch in the range of setup.py that this interpreter can import.
@@ -157,7 +157,8 @@ check() {
     (cd "$VENV" && "$PY" - "$1" "$REPO/fairseq_localattn" "$(sed -n 's/^torch==//p' "$CONSTRAINTS")") <<'EOF'
 import importlib, importlib.metadata, importlib.util, os, sys
 look = {"find_spec": importlib.util.find_spec, "import_module": importlib.import_module}[sys.argv[1]]
-names = "torch fairseq numpy pytest xdist rouge_score sacrebleu sacremoses sentencepiece stanza subword_nmt yaml"
+names = """torch fairseq numpy scipy tqdm rouge_score sacrebleu sacremoses sentencepiece stanza subword_nmt yaml pytest
+xdist hypothesis importlinter mkdocs mkdocstrings mkdocstrings_handlers.python"""
 for name in names.split():
     assert look(name), f"{name} is missing"
 here = os.path.dirname(importlib.util.find_spec("fairseq_localattn").origin)
@@ -190,7 +191,7 @@ step "installing what builds need (setuptools, wheel, cython, numpy)" pip_instal
 step "building and installing fairseq and its dependencies (a minute or two)" \
     pip_install --no-build-isolation "$(sed -n 's/.*"\(fairseq-fixed==[^"]*\)".*/\1/p' setup.py)"
 step "installing fairseq_localattn and the tools of its tests" \
-    pip_install --no-build-isolation --editable ".[test,plot,parse,ja,zh,rouge]"
+    pip_install --no-build-isolation --editable ".[test,docs,plot,parse,ja,zh,rouge]"
 step "checking that everything can be imported" check import_module
 fingerprint >"$STAMP"
 say "ready: $VENV"

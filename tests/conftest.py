@@ -10,12 +10,12 @@ from support.paths import DATA_PREP, SCRIPTS
 
 torch.set_num_threads(1)
 logging.getLogger("hydra").setLevel(logging.WARNING)
-# For the modules of corpora and experiments that tests start by ``python -m``.
+# For modules of corpora and experiments that tests start as subprocesses by ``python -m``.
 os.environ["PYTHONPATH"] = f"{DATA_PREP}{os.pathsep}{SCRIPTS}"
 
 
 @pytest.fixture(autouse=True)
 def keep_logging():
-    """The runners of scripts/ silence fairseq in their process, which must not silence the other tests."""
+    """Take back ``logging.disable``, by which the runners of scripts/ silence fairseq in their process."""
     yield
     logging.disable(logging.NOTSET)

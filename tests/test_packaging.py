@@ -1,15 +1,17 @@
-"""The package, its requirements and its set-up script are what they say, and --user-dir works from anywhere."""
+"""The package's metadata, requirements and wheel, the set-up script, and --user-dir from anywhere."""
 
 import os
 import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 import fairseq_localattn
@@ -32,8 +34,15 @@ def run(*args: object, cwd: Path = REPO, **env: str) -> subprocess.CompletedProc
 def test_metadata():
     about = metadata.metadata("fairseq_localattn")
     assert about["Version"] == fairseq_localattn.__version__
-    assert (about.get("License") or about.get("License-Expression")) == "MIT"
-    assert "3.11" in about["Requires-Python"]
+    assert about.json.get("license", about.json.get("license_expression")) == "MIT"
+    supported = SpecifierSet(about["Requires-Python"])
+    minors = [minor for minor in range(9, 20) if f"3.{minor}" in supported]
+    assert minors == [11, 12, 13]
+    stated = [line.rsplit(" ", 1)[1] for line in about.get_all("Classifier") or []]
+    assert stated == [f"3.{minor}" for minor in minors]
+    script = (REPO / "scripts/setup.sh").read_text()
+    assert "python3.11 python3.12 python3.13 python3;" in script
+    assert "(3, 11) <= sys.version_info[:2] <= (3, 13)" in script
     assert (REPO / "LICENSE").read_text().startswith("MIT License")
 
 
@@ -95,36 +104,61 @@ print(sys.modules["fairseq_localattn"].__file__, "transformer_mma" in ARCH_MODEL
     return run(sys.executable, "-P", "-c", code, cwd=cwd)
 
 
+@pytest.mark.slow
 def test_user_dir_by_name_in_the_checkout():
     assert import_user_dir("fairseq_localattn", REPO).stdout.split() == [str(PACKAGE / "__init__.py"), "True"]
 
 
 def test_user_dir_after_the_package_was_imported(tmp_path):
-    """fairseq calls two copies of one module "not globally unique"; the installed package must be the checkout's."""
+    """fairseq refuses a second copy of a module as "not globally unique"; the installed package is the checkout."""
     done = import_user_dir(os.path.relpath(PACKAGE, tmp_path), tmp_path, before="import fairseq_localattn")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [str(PACKAGE / "__init__.py"), "True"]
 
 
+@pytest.mark.slow
 def test_user_dir_at_a_copy_uses_the_copy(tmp_path):
     copy = tmp_path / "fairseq_localattn"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     assert import_user_dir(copy, tmp_path).stdout.split() == [str(copy / "__init__.py"), "True"]
 
 
+@pytest.mark.slow
 def test_user_dir_of_a_command_in_another_directory(tmp_path):
     args = ["--user-dir", os.path.relpath(PACKAGE, tmp_path), "--arch", "no_such_architecture"]
     done = run(BIN / "fairseq-train", *args, cwd=tmp_path)
     assert done.returncode == 2 and "invalid choice: 'no_such_architecture'" in done.stderr
-    for arch, _, _ in architectures():  # argparse lists the choices
+    for arch, _, _ in architectures():  # the choices in argparse's message
         assert re.search(rf"\b{arch}\b", done.stderr)
 
 
-# The set-up script. That it really sets up is shown by every run of the tests; here is what it refuses.
+@pytest.mark.slow
+def test_the_wheel_holds_every_module_and_works_as_user_dir(tmp_path):
+    """Built from a copy, as ``pip install .`` does; installed it comes before the checkout."""
+    source, wheels, site = tmp_path / "source", tmp_path / "wheels", tmp_path / "site"
+    ignored = shutil.ignore_patterns("__pycache__", ".*", "*.egg-info", "build", "results")
+    shutil.copytree(REPO, source, ignore=ignored)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    done = run(*pip, "wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", wheels, source)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = wheels.iterdir()
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert names == {str(path.relative_to(source)) for path in (source / "fairseq_localattn").rglob("*.py")}
+
+    done = run(*pip, "install", "--no-deps", "--no-index", "--target", site, wheel)
+    assert done.returncode == 0, done.stderr
+    done = run(sys.executable, "-m", "fairseq_localattn", "--path", cwd=tmp_path, PYTHONPATH=str(site))
+    assert done.stdout == f"{site / 'fairseq_localattn'}\n", done.stderr
+    args = ["--user-dir", done.stdout.strip(), "--arch", "no_such_architecture"]
+    done = run(BIN / "fairseq-train", *args, cwd=tmp_path, PYTHONPATH=str(site))
+    assert done.returncode == 2 and "transformer_csan" in done.stderr
+
+
+# The set-up script. Every run of scripts/test.sh shows that it sets up; the tests show what it refuses.
 
 
 def set_up(*args: object, **env: str) -> subprocess.CompletedProcess[str]:
-    return run(REPO / "scripts" / "setup.sh", *args, **env)
+    return run(REPO / "scripts" / "setup.sh", *args, cwd=REPO, **env)
 
 
 def test_setup_explains_itself():
@@ -133,11 +167,15 @@ def test_setup_explains_itself():
     assert wrong.returncode == 2 and "unknown argument '--fast'" in wrong.stderr
 
 
+def test_the_test_script_explains_its_quick_lane():
+    assert "--quick" in run(REPO / "scripts" / "test.sh", "--help").stdout
+
+
 @pytest.mark.parametrize("python", ["/nowhere/python", "false"])
 def test_setup_refuses_an_interpreter_that_does_not_run(python, tmp_path):
     done = set_up(PYTHON=python, LOCALATTN_VENV=str(tmp_path / "venv"))
     assert done.returncode == 1
-    assert f"PYTHON={python} is not a working Python 3.11 or 3.12" in done.stderr
+    assert f"PYTHON={python} is not a working Python 3.11, 3.12 or 3.13" in done.stderr
     assert not (tmp_path / "venv").exists()
 
 
@@ -150,7 +188,7 @@ def test_setup_does_not_touch_a_directory_that_is_no_environment(tmp_path):
 
 @pytest.mark.parametrize("script", ["setup.sh", "test.sh"])
 def test_a_relative_environment_is_relative_to_the_repository(script, tmp_path):
-    """From any directory. (This one holds something else, so that nothing is set up here.)"""
+    """From any directory. The folder is no environment, so that nothing is set up."""
     done = run(REPO / "scripts" / script, cwd=tmp_path, LOCALATTN_VENV="tests")
     assert done.returncode == 1 and f"{REPO / 'tests'} is there and is no virtual environment" in done.stderr
     assert not list(tmp_path.iterdir())
@@ -164,7 +202,7 @@ def test_scripts_are_executable_and_stop_at_the_first_error(script):
 
 
 def test_files_name_no_machine_and_no_package_index():
-    """Nothing in the repository depends on where it was written: no absolute path of a machine, no package index."""
+    """No absolute path of a machine and no package index stands in any file of the repository."""
     if shutil.which("git") is None or not (REPO / ".git").exists():
         pytest.skip("no git checkout")
     listed = run("git", "ls-files", "--cached", "--others", "--exclude-standard", "-z").stdout.split("\0")

@@ -1,21 +1,24 @@
 # Shell functions that the prepare_<corpus>.sh scripts share; source it after `set -euo pipefail`.
 #
-# A preparation writes OUT in steps. Each step fills a folder OUT/<step>.part, which is renamed to OUT/<step> when the step is
-# complete: a folder without .part is finished work, and a killed preparation continues with the first step that is missing.
+# A preparation writes OUT in steps. Each step fills a folder OUT/<step>.part, which is renamed to OUT/<step> when the step
+# is complete. A killed preparation continues with the first step that is missing.
 #
-#   OUT/raw  {train,valid,test}.{src,tgt}: checked raw text (lower-cased on request; then raw/cased holds the original)
+#   OUT/raw  {train,valid,test}.{src,tgt}: checked raw text (lower-cased on request; raw/cased then has the original)
 #   OUT/tok  tokenised        OUT/bpe  in subwords, with their codes        OUT/bin  for fairseq
 #
-# Further test sets are test1, test2, …: a preparation that has some names them in SPLITS.
+# The functions read these variables, which the command line or the preparation sets: out, workers, local_dir (--local),
+# no_checksums; src and tgt, the languages; SPLITS, with more test sets test1, test2, … where there are some; STEPS.
+# The last argument of a function that fills a step's folder is that folder, PART.
 
 PREP_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$PREP_DIR/../scripts/lib.sh"
-# Where Python finds the packages corpora and experiments.
-export PYTHONPATH=$PREP_DIR:$REPO/scripts${PYTHONPATH:+:$PYTHONPATH}
+# Where Python finds the package corpora.
+export PYTHONPATH=$PREP_DIR${PYTHONPATH:+:$PYTHONPATH}
 SPLITS="train valid test"
 STEPS="raw tok bpe bin"
+out="" local_dir="" no_checksums=0 workers=$(nproc 2>/dev/null || echo 1)
 
-# Sets PYTHON: the caller's, the repository's virtual environment, or python3.
+# find_python: set PYTHON to the caller's, that of the repository's virtual environment, or python3.
 find_python() {
   if [[ -z ${PYTHON:-} ]]; then
     if [[ -x $PY ]]; then PYTHON=$PY; else PYTHON=python3; fi
@@ -29,17 +32,26 @@ need_decimal() {
     die "$1 needs a number from $3, got '$2'"
 }
 
+# need_number OPTION VALUE, need_count OPTION VALUE: a number from 1; from 0.
 need_number() { [[ $2 =~ ^[1-9][0-9]*$ ]] || die "$1 needs a number from 1, got '$2'"; }
+need_count() { [[ $2 =~ ^(0|[1-9][0-9]*)$ ]] || die "$1 needs a number from 0, got '$2'"; }
 
-# find_file FOLDER NAME: the plain or the compressed file.
+# need_folder DIR WHAT: DIR must exist, if it is given, until OUT/raw or OUT/tok is complete.
+need_folder() {
+  [[ -z $1 || -d $1 || -d $out/raw || -d $out/tok ]] || die "no folder $1: give the folder with $2 with --local DIR"
+}
+
+# source_of DIR: print the origin of the text, for the options of OUT.
+source_of() { if [[ -n $1 ]]; then realpath -m "$1"; else echo download; fi; }
+
+# find_file FOLDER NAME: print the path of the file, or of NAME.gz where only that can exist.
 find_file() {
   if [[ -e $1/$2 ]]; then echo "$1/$2"; else echo "$1/$2.gz"; fi
 }
 
-# parse_arguments NUMBERS VALUES FLAGS ARGUMENT…: reads a preparation's command line. The first three list the names of
-# its options, without dashes: those that take a number from 1, those that take any value, and those that take none. Each
-# sets the variable of its name (a flag: to 1; --local sets local_dir, as `local` is a word of the shell's); what is no
-# option sets out.
+# parse_arguments NUMBERS VALUES FLAGS ARGUMENT…: read a preparation's command line. The first three list the names of its
+# options, without dashes: those with a number from 1, those with any value, and those without. Each sets the variable of
+# its name (a flag: to 1; --local sets local_dir, as `local` is a keyword); the argument that is no option sets out.
 parse_arguments() {
   local numbers=" $1 " values=" $2 " flags=" $3 " name variable
   shift 3
@@ -68,10 +80,10 @@ parse_arguments() {
   [[ -n $out ]] || die "no output folder given (see --help)"
 }
 
-# open_out OUT OPTIONS: create OUT, lock it against a second preparation, and refuse other options than those of the steps
-# that are complete.
+# open_out OPTIONS: create OUT, lock it against a second preparation, and refuse options other than those of its complete
+# steps.
 open_out() {
-  local out=$1 options=$2 step complete=""
+  local options=$1 step complete=""
   if [[ -e $out && ! -d $out ]]; then die "$out exists and is not a folder"; fi
   if [[ -d $out && ! -e $out/options.txt && ! -e $out/.lock && -n $(ls -A "$out") ]]; then
     die "$out is not empty and was not made by this script; give another folder"
@@ -84,7 +96,7 @@ open_out() {
   fi
   for step in $STEPS; do if [[ -d $out/$step ]]; then complete=1; fi; done
   if [[ -z $complete ]]; then
-    # What a stopped step with other options has left is of no use.
+    # Remove what a stopped step with other options has left.
     if [[ -e $out/options.txt && $(cat "$out/options.txt") != "$options" ]]; then
       rm -rf "$out"/*.part "$out/download/unpacked"
     fi
@@ -95,16 +107,16 @@ open_out() {
   fi
 }
 
-# step OUT NAME TITLE COMMAND…: run COMMAND… OUT/NAME.part unless OUT/NAME is complete.
+# step NAME TITLE COMMAND…: run COMMAND… OUT/NAME.part unless OUT/NAME is complete.
 step() {
-  [[ -d $1/$2 ]] || rm -rf "$1/$2.part"
+  [[ -d $out/$1 ]] || rm -rf "$out/$1.part"
   long_step "$@"
 }
 
-# long_step OUT NAME TITLE COMMAND…: a step whose command goes on with what a stopped run has left in OUT/NAME.part.
+# long_step NAME TITLE COMMAND…: a step whose command continues what a stopped run has left in OUT/NAME.part.
 long_step() {
-  local out=$1 name=$2 title=$3 begin=$SECONDS
-  shift 3
+  local name=$1 title=$2 begin=$SECONDS
+  shift 2
   [[ -d $out/$name ]] && return
   say "$title"
   mkdir -p "$out/$name.part"
@@ -113,16 +125,21 @@ long_step() {
   say "$title: done in $((SECONDS - begin)) s"
 }
 
-# tokenize_all RAW SRC TGT LOWERCASE(0|1) WORKERS PART: Moses tokens of every split.
+# tokenize_all RAW LOWERCASE(0|1) PART: Moses tokens of every split.
 tokenize_all() {
-  local raw=$1 src=$2 tgt=$3 lowercase=$4 workers=$5 part=$6 options=() split lang
+  local raw=$1 lowercase=$2 part=$3 options=() split lang
   [[ $lowercase == 1 ]] && options+=(--lowercase)
   for split in $SPLITS; do
     for lang in "$src" "$tgt"; do
-      "$PYTHON" -m corpora.tokens.moses_tokenize --lang "$lang" --workers "$workers" ${options[@]+"${options[@]}"} \
-        "$raw/$split.$lang" "$part/$split.$lang"
+      tokenize_split "$raw" "$split" "$lang" ${options[@]+"${options[@]}"} "$part"
     done
   done
+}
+
+# tokenize_split TEXT SPLIT LANG [OPTION…] PART: Moses tokens of TEXT/SPLIT.LANG; continues a stopped run.
+tokenize_split() {
+  "$PYTHON" -m corpora.tokens.moses_tokenize --lang "$3" --workers "$workers" --resume "${@:4:$#-4}" \
+    "$1/$2.$3" "${*: -1}/$2.$3"
 }
 
 # learn_codes MERGES CODES TEXT…: BPE of all texts together; CODES appears when it is complete.
@@ -132,42 +149,46 @@ learn_codes() {
   [[ -e $codes ]] || "$PYTHON" -m corpora.tokens.subwords learn "$codes" --merges "$merges" "$@"
 }
 
-# apply_codes CODES TEXT OUT WORKERS: goes on where a stopped run of the same long_step was.
-apply_codes() {
-  "$PYTHON" -m corpora.tokens.subwords apply "$1" "$2" "$3" --workers "$4" --resume
-}
+# apply_codes CODES TEXT FILE: TEXT in subwords; continues a stopped run.
+apply_codes() { "$PYTHON" -m corpora.tokens.subwords apply "$1" "$2" "$3" --workers "$workers" --resume; }
 
-# joint_bpe TOK SRC TGT MERGES [WORKERS] PART: learn on the training text of both languages, apply to every split.
+# joint_bpe TOK MERGES PART: codes of the training text of both languages, and every split in subwords.
 joint_bpe() {
-  local tok=$1 src=$2 tgt=$3 merges=$4 workers=1 part=${*: -1} split lang
-  if [[ $# == 6 ]]; then workers=$5; fi
+  local tok=$1 merges=$2 part=$3 split lang
   learn_codes "$merges" "$part/codes" "$tok/train.$src" "$tok/train.$tgt"
   for split in $SPLITS; do
-    for lang in "$src" "$tgt"; do
-      apply_codes "$part/codes" "$tok/$split.$lang" "$part/$split.$lang" "$workers"
-      [[ $(wc -l <"$part/$split.$lang") == $(wc -l <"$tok/$split.$lang") ]] ||
-        die "BPE changed the number of lines of $tok/$split.$lang"
-    done
+    for lang in "$src" "$tgt"; do apply_codes "$part/codes" "$tok/$split.$lang" "$part/$split.$lang"; done
   done
 }
 
-# binarize BPE SRC TGT WORKERS [OPTION…] PART: fairseq-preprocess of every split. With one dictionary, which serves both
-# directions of translation; with OPTIONs of its own instead: `separate` for two dictionaries, others go to fairseq.
+# preprocess PART OPTION…: run fairseq-preprocess; its output is PART/console.log.
+preprocess() {
+  local part=$1
+  shift
+  mkdir -p "$part"
+  "$PYTHON" -m corpora.text.watch "binarise" "$part" "$part/console.log" \
+    "$PYTHON" -m fairseq_cli.preprocess "$@" --destdir "$part" --workers "$workers" ||
+    die "fairseq-preprocess failed: $(tail -n 1 "$part/console.log")"
+}
+
+# check_sentences FILE PART: fairseq-preprocess must have made as many sentences as FILE has lines.
+check_sentences() {
+  local lines=$(($(wc -l <"$1")))
+  grep -qF "$1: $lines sents" "$2/console.log" ||
+    die "fairseq-preprocess has not made $lines sentences of $1: see $2/console.log"
+}
+
+# binarize BPE [OPTION…] PART: fairseq-preprocess of every split, with one dictionary, which serves both directions of
+# translation; with OPTIONs for fairseq instead; `separate` as the first one makes two dictionaries.
 binarize() {
-  local bpe=$1 src=$2 tgt=$3 workers=$4 part=${*: -1} options=("${@:5:$#-5}") tests="" split lang lines
+  local bpe=$1 part=${*: -1} options=("${@:2:$#-2}") tests="" split lang
   if [[ ${#options[@]} == 0 ]]; then options=(--joined-dictionary); fi
   if [[ ${options[0]} == separate ]]; then options=("${options[@]:1}"); fi
   for split in $SPLITS; do if [[ $split == test* ]]; then tests+=${tests:+,}$bpe/$split; fi; done
-  "$PYTHON" -m corpora.text.watch "binarise" "$part" "$part/console.log" \
-    "$PYTHON" -m fairseq_cli.preprocess --source-lang "$src" --target-lang "$tgt" ${options[@]+"${options[@]}"} \
-    --trainpref "$bpe/train" --validpref "$bpe/valid" --testpref "$tests" --destdir "$part" --workers "$workers" ||
-    die "fairseq-preprocess failed: $(tail -n 1 "$part/console.log")"
+  preprocess "$part" --source-lang "$src" --target-lang "$tgt" ${options[@]+"${options[@]}"} \
+    --trainpref "$bpe/train" --validpref "$bpe/valid" --testpref "$tests"
   for split in $SPLITS; do
-    for lang in "$src" "$tgt"; do
-      lines=$(($(wc -l <"$bpe/$split.$lang")))
-      grep -qF "$bpe/$split.$lang: $lines sents" "$part/console.log" ||
-        die "fairseq-preprocess has not made $lines sentences of $bpe/$split.$lang: see $part/console.log"
-    done
+    for lang in "$src" "$tgt"; do check_sentences "$bpe/$split.$lang" "$part"; done
   done
-  rm "$part/console.log" # preprocess.log holds the same
+  rm "$part/console.log" # preprocess.log has the same content
 }

@@ -1,37 +1,41 @@
-# Shell functions of the preparations that clean large parallel text; source it after lib/base.sh. Until OUT/tok and OUT/raw are
-# complete their OUT has two more folders:
+# Shell functions of the preparations that clean large parallel text; source it after lib/base.sh. Until OUT/tok and OUT/raw
+# are complete their OUT has two more folders:
 #
 #   OUT/text  {train,valid,test}.LANG: the text of all sources, one after the other        OUT/tokens  its tokens
 
 . "$PREP_DIR/lib/fetch.sh"
 STEPS="text tokens subwords tok raw bpe bin"
+min_correlation=0.3
 
-# begin_pairs, add_pair URL PREFIX SRC TGT [ENDING]: collect in `pairs` the files PREFIX.SRC and PREFIX.TGT of an archive for
-# join_pairs; ENDING (.gz) is what their names have more in there. Uses the variables of obtain_members.
-begin_pairs() { pairs=() all_verified=1; }
-
-add_pair() {
-  local url=$1 prefix=$2 src=$3 tgt=$4 ending=${5:-}
-  obtain_members "$url" "$prefix.$src$ending" "$prefix.$tgt$ending"
-  [[ $verified == 1 ]] || all_verified=0
-  pairs+=(--pair "$(find_file "$folder" "$prefix.$src")" "$(find_file "$folder" "$prefix.$tgt")")
-}
-
-# join_pairs PREFIX SRC TGT [OPTION…]: write what add_pair has collected to PREFIX.SRC and PREFIX.TGT. Text of the official
-# archives is what it is; the lengths of other text are checked by --min-correlation (the preparation's min_correlation),
-# and a last line without a newline is taken for the end of a file that was cut off, unless that is -1.
+# join_pairs PREFIX [OPTION…]: write the files in `pairs` to PREFIX.SRC and PREFIX.TGT. Text of official archives is taken as
+# it is. Of other text the lengths are checked by --min-correlation, and a last line without a newline means that the file
+# was cut off, unless that is -1.
 join_pairs() {
-  local prefix=$1 src=$2 tgt=$3 check=(--min-correlation "$min_correlation")
-  shift 3
+  local prefix=$1 check=(--min-correlation "$min_correlation")
+  shift
   if [[ $all_verified == 1 || $min_correlation == -1 ]]; then check=(--min-correlation -1 --open-end); fi
   "$PYTHON" -m corpora.text.bitext join "$prefix.$src" "$prefix.$tgt" "${pairs[@]}" "${check[@]}" "$@"
 }
 
-# take_pairs FROM MEASURE SRC TGT [OPTION…] PART: the pairs of FROM/train whose lines in MEASURE/train fit the OPTIONs of
-# bitext.py select; the other splits as they are in FROM, where the OPTIONs or the caller have not made them.
+# join_newstests PART: the test set newstest2014 and the validation set newstest2013 of WMT14, English (src) to another
+# language. The latter is left out unless `valid` names it.
+join_newstests() {
+  local part=$1 name=test-full/newstest2014-${tgt}en
+  begin_pairs
+  add_files http://statmt.org/wmt14/test-full.tgz "$name-src.en.sgm" "$name-ref.$tgt.sgm"
+  join_pairs "$part/test" --official 3003
+  if [[ $valid == newstest2013 ]]; then
+    begin_pairs
+    add_pair http://data.statmt.org/wmt17/translation-task/dev.tgz dev/newstest2013
+    join_pairs "$part/valid" --official 3000
+  fi
+}
+
+# take_pairs FROM MEASURE [OPTION…] PART: the pairs of FROM/train whose lines in MEASURE/train have the lengths that the
+# OPTIONs of bitext.py select allow; the other splits of FROM unless they exist in PART.
 take_pairs() {
-  local from=$1 measure=$2 src=$3 tgt=$4 part=${*: -1} split lang
-  "$PYTHON" -m corpora.text.bitext select "$part" "$src" "$tgt" --measure "$measure/train" --take "$from/train" "${@:5:$#-5}"
+  local from=$1 measure=$2 part=${*: -1} split lang
+  "$PYTHON" -m corpora.text.bitext select "$part" "$src" "$tgt" --measure "$measure/train" --take "$from/train" "${@:3:$#-3}"
   for split in $SPLITS; do
     for lang in "$src" "$tgt"; do
       [[ -e $part/$split.$lang ]] || cp "$from/$split.$lang" "$part/"
@@ -39,20 +43,13 @@ take_pairs() {
   done
 }
 
-# tokenize_split TEXT SPLIT LANG WORKERS [OPTION…] PART: goes on where a stopped run of the same long_step was.
-tokenize_split() {
-  "$PYTHON" -m corpora.tokens.moses_tokenize --lang "$3" --workers "$4" --resume "${@:5:$#-5}" "$1/$2.$3" "${*: -1}/$2.$3"
-}
-
-# tokenize_wmt TEXT SRC TGT WORKERS PART: as fairseq's recipes for WMT do. Dashes are split everywhere; test sets are not
-# normalised, but ’ becomes ' in them.
+# tokenize_wmt TEXT PART: tokenise as fairseq's recipes for WMT. Dashes are split everywhere; test sets are not normalised,
+# but ’ becomes ' in them.
 tokenize_wmt() {
-  local text=$1 src=$2 tgt=$3 workers=$4 part=$5 split lang options
+  local text=$1 part=$2 split lang options
   for split in $SPLITS; do
     options=(--aggressive-dash-splits --allow-empty)
     if [[ $split == test* ]]; then options+=(--no-normalise --plain-apostrophes); fi
-    for lang in "$src" "$tgt"; do
-      tokenize_split "$text" "$split" "$lang" "$workers" "${options[@]}" "$part"
-    done
+    for lang in "$src" "$tgt"; do tokenize_split "$text" "$split" "$lang" "${options[@]}" "$part"; done
   done
 }

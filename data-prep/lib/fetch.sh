@@ -1,7 +1,7 @@
 # Shell functions that get a corpus's files and check them; source it after lib/base.sh.
 #
-# checksums.txt names the official files, with their sizes and checksums. Each preparation lets an environment variable
-# replace where they come from (a mirror; file:// in tests): its files have the same names, and are checked all the same.
+# checksums.txt names the official files, with their sizes and checksums. An environment variable of each preparation names
+# a mirror (file:// in tests) with files of these names, which are checked in the same way; the variable `mirror` has it.
 
 # has_md5 HEX FILE, gzip_is_whole FILE, zip_is_whole FILE: tests for `download`.
 has_md5() { [[ $(md5sum <"$2" | cut -d ' ' -f 1) == "$1" ]]; }
@@ -11,14 +11,8 @@ gzip_is_whole() { gzip -t <"$1"; } # gzip itself wants the ending .gz
 # (python -m zipfile -t succeeds on a damaged member.)
 zip_is_whole() { "$PYTHON" -c 'import sys, zipfile; sys.exit(zipfile.ZipFile(sys.argv[1]).testzip() is not None)' "$1"; }
 
-# need_folder DIR OUT WHAT: DIR, where it is given, must exist as long as OUT/raw is not complete.
-need_folder() { [[ -z $1 || -d $1 || -d $2/raw ]] || die "no folder $1: give the folder with $3 with --local DIR"; }
-
-# source_of DIR: where the text comes from, for the options of OUT.
-source_of() { if [[ -n $1 ]]; then realpath -m "$1"; else echo download; fi; }
-
-# download URL FILE TEST…: get FILE, which has its name only when it is complete and `TEST… FILE` succeeds on it. What a
-# stopped download left is continued.
+# download URL FILE TEST…: get FILE, which has its name only when it is complete and `TEST… FILE` succeeds on it. A stopped
+# download is continued.
 download() {
   local url=$1 file=$2 status=0 reason
   shift 2
@@ -27,7 +21,7 @@ download() {
   mkdir -p "$(dirname "$file")"
   say "download $url"
   fetch "$url" "$file" || status=$?
-  # The server refuses to continue: what is there is complete, or it is something else; then one attempt from the start.
+  # The server refuses to continue: the part is complete, or another file; then one attempt from the start.
   if [[ $status == 33 || $status == 36 ]] || { [[ $status == 22 ]] && grep -q 416 "$file.log"; }; then
     status=0
     "$@" "$file.part" >/dev/null 2>&1 || { rm -f "$file.part" && fetch "$url" "$file"; } || status=$?
@@ -49,11 +43,11 @@ fetch() {
     curl -fsSL --retry 3 --connect-timeout 20 --continue-at - --output "$2.part" "$1"
 }
 
-# named URL: size and checksum of a file that checksums.txt names.
+# named URL: print size and checksum of a file in checksums.txt.
 named() { awk -v url="$1" '$1 == url { print $2, $3; found = 1 } END { exit !found }' "$PREP_DIR/checksums.txt"; }
 
-# is_official URL CHECKED(0|1) FILE: FILE has the size and the checksum of URL in checksums.txt (not asked for with CHECKED
-# 0), and is whole as far as its format tells. Says on stderr what is wrong.
+# is_official URL CHECKED(0|1) FILE: test whether FILE has the size and the checksum of URL in checksums.txt (with CHECKED
+# 1), and is whole, as far as its format shows. The reason is printed to stderr.
 is_official() {
   local url=$1 checked=$2 file=$3 bytes="" sum="" found
   read -r bytes sum < <(named "$url")
@@ -71,7 +65,7 @@ is_official() {
   esac
 }
 
-# sum_of SUM FILE: the checksum of FILE, of the kind of SUM.
+# sum_of SUM FILE: print the checksum of FILE, of the kind of SUM.
 sum_of() {
   case $1 in
     -) echo - ;;
@@ -80,8 +74,7 @@ sum_of() {
   esac
 }
 
-# obtain URL: set `file` to the checked official file: that of --local, or else OUT/download/NAME, downloaded. Uses the
-# variables of the preparation: out, local_dir, no_checksums, and mirror (the folder that replaces the file's address).
+# obtain URL: set `file` to the checked official file: that in --local, or OUT/download/NAME, which is downloaded.
 obtain() {
   local url=$1 name checked=$((1 - no_checksums)) reason
   name=$(basename "$url")
@@ -100,9 +93,9 @@ obtain() {
     die "$file is not the official file (${reason##*$'\n'}); get it again, or give --no-checksums to take it as it is"
 }
 
-# obtain_members URL MEMBER…: set `folder` to a folder with these members of the archive URL: --local, where they lie there
-# unpacked, plain or .gz; else the archive is obtained, and they are unpacked into OUT/download/unpacked. A member's name
-# may be a pattern in the archive only. `verified` becomes 1 where the archive was checked, 0 elsewhere.
+# obtain_members URL MEMBER…: set `folder` to a folder with these members of the archive URL: --local, if they are in there,
+# plain or .gz; otherwise they are unpacked from the archive into OUT/download/unpacked. A member of the archive may be a
+# pattern. `verified` is set to 1 if the archive was checked, to 0 otherwise.
 obtain_members() {
   local url=$1 member found=1
   shift
@@ -119,10 +112,22 @@ obtain_members() {
   unpack "$file" "$folder" "$@"
 }
 
-# remove_unpacked OUT: what obtain_members has unpacked; downloaded archives stay.
+# begin_pairs: start a list of parallel files, for bitext.py join, in `pairs`; all_verified: all are from checked archives.
+# add_files URL FIRST SECOND: add two members of an archive. add_pair URL PREFIX [ENDING]: add PREFIX.{SRC,TGT}ENDING.
+begin_pairs() { pairs=() all_verified=1; }
+
+add_files() {
+  obtain_members "$@"
+  [[ $verified == 1 ]] || all_verified=0
+  pairs+=(--pair "$(find_file "$folder" "${2%.gz}")" "$(find_file "$folder" "${3%.gz}")")
+}
+
+add_pair() { add_files "$1" "$2.$src${3:-}" "$2.$tgt${3:-}"; }
+
+# remove_unpacked: remove what obtain_members has unpacked; downloaded archives stay.
 remove_unpacked() {
-  rm -rf "$1/download/unpacked"
-  rmdir "$1/download" 2>/dev/null || true
+  rm -rf "$out/download/unpacked"
+  rmdir "$out/download" 2>/dev/null || true
 }
 
 # unpack ARCHIVE FOLDER MEMBER…: unpack these members of an archive; FOLDER has its name only when it is complete. Another

@@ -2,13 +2,14 @@
 #
 #   OUT/raw    {train,valid,test}.article and .summary, as published    OUT/vocab  vocab.txt, dict.txt: WordPiece and fairseq
 #   OUT/tok    {valid,test}.summary: words in lower case, for ROUGE     OUT/bpe    all texts in WordPieces
-#   OUT/bin    for fairseq, article to summary, one dictionary, which has the size of the vocabulary
+#   OUT/bin    for fairseq, article to summary, with one dictionary of the size of the vocabulary
 #
-# The preparation sets the variables out, local_dir, no_checksums, mirror, vocab, train_vocab and workers.
+# The command line sets vocab (--vocab) and train_vocab (--train-vocab).
 
 . "$PREP_DIR/lib/fetch.sh"
 STEPS="raw vocab tok bpe bin"
-# The vocabulary of BERT's uncased models, which MASS and so MAN use: 30,522 entries. See checksums.txt.
+src=article tgt=summary vocab="" train_vocab=""
+# The vocabulary of BERT's uncased models, which MASS and MAN use: 30,522 entries. See checksums.txt.
 bert_vocabulary=https://huggingface.co/bert-base-uncased/resolve/86b5e0934494bd15c9632b12f734a8a67f723594/vocab.txt
 
 # check_vocab_options: --vocab FILE, --train-vocab N, or neither.
@@ -17,7 +18,7 @@ check_vocab_options() {
   [[ -z $vocab || -f $vocab || -d $out/vocab ]] || die "no file $vocab: give a vocabulary, one entry a line, with --vocab FILE"
 }
 
-# vocabulary_name: for the options of OUT.
+# vocabulary_name: print the vocabulary, for the options of OUT.
 vocabulary_name() {
   if [[ -n $train_vocab ]]; then echo "learned-$train_vocab"; elif [[ -n $vocab ]]; then realpath -m "$vocab"; else echo bert; fi
 }
@@ -33,7 +34,7 @@ make_vocabulary() {
   "$PYTHON" -m corpora.tokens.wordpiece check "$file" "$part"
 }
 
-# reference_words PART: what summaries are scored against.
+# reference_words PART: the references for ROUGE.
 reference_words() {
   local part=$1 split
   for split in valid test; do
@@ -42,7 +43,8 @@ reference_words() {
   done
 }
 
-# cut_into_pieces WORDS PART: WORDS is how many words of a summary are kept, but for the test's (0: all).
+# cut_into_pieces WORDS PART: WordPieces of all texts, and of the first WORDS words of a summary outside of the test set (0:
+# of all).
 cut_into_pieces() {
   local most=$1 part=$2 split lang words
   for split in $SPLITS; do
@@ -58,12 +60,12 @@ cut_into_pieces() {
   mv "$part/test.summary.cut" "$part/test.summary"
 }
 
-# finish WORDS: every step after raw.
-finish() {
+# finish_summaries WORDS: all steps after OUT/raw.
+finish_summaries() {
   local words=$1
-  step "$out" vocab "vocabulary" make_vocabulary
-  step "$out" tok "words of the references" reference_words
-  long_step "$out" bpe "cut into WordPieces" cut_into_pieces "$words"
-  step "$out" bin "binarise" binarize "$out/bpe" article summary "$workers" --joined-dictionary --srcdict "$out/vocab/dict.txt"
+  step vocab "vocabulary" make_vocabulary
+  step tok "words of the references" reference_words
+  long_step bpe "cut into WordPieces" cut_into_pieces "$words"
+  step bin "binarise" binarize "$out/bpe" --joined-dictionary --srcdict "$out/vocab/dict.txt"
   say "ready: $out/bin"
 }

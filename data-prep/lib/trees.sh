@@ -1,14 +1,16 @@
 # Shell functions for phrases that come from constituency trees; source it after lib/base.sh.
 #
-#   OUT/tree     {train,valid,test}.LANG.tree: a bracketing beside each line of OUT/tok, an empty line where there is none
-#   OUT/phrases  report.txt of what then stands in OUT/bin, beside the text of LANG: its phrases and their tags
+#   OUT/tree     {train,valid,test}.LANG.tree: a bracketing for each line of OUT/tok, an empty line where there is none
+#   OUT/phrases  report.txt on the phrases and tags of LANG's text, which are written to OUT/bin
 #
-# These two steps have options of their own (OUT/trees.txt), so that they can be added to data that were prepared before.
+# These two steps have options of their own (OUT/trees.txt), so that they can be added to prepared data. The command line
+# sets trees (a language), parser and tree_files.
 
-# check_trees_options TREES PARSER TREE_FILES LANGUAGE…: the values of --trees, --parser and --tree-files go together.
+trees="" parser="" tree_files=""
+
+# check_trees_options LANGUAGE…: --trees, --parser and --tree-files must go together.
 check_trees_options() {
-  local trees=$1 parser=$2 files=$3
-  shift 3
+  local files=$tree_files
   if [[ -z $trees ]]; then
     [[ -z $parser$files ]] || die "--parser and --tree-files need --trees LANGUAGE, the language of the trees"
     return 0
@@ -19,10 +21,10 @@ check_trees_options() {
   [[ -z $files || -d $files ]] || die "--tree-files $files: no such folder"
 }
 
-# open_trees OUT OPTIONS: refuse other options than those of the trees that are complete.
+# open_trees OPTIONS: refuse options other than those of complete trees.
 open_trees() {
-  local out=$1 options=$2 file=$1/trees.txt
-  # Trees that the user brought and the step of the phrases refused can be brought again.
+  local options=$1 file=$out/trees.txt
+  # Given trees that the step of the phrases refused can be given again.
   if [[ ! -d $out/phrases && -e $file && $(cat "$file") == *" tree-files="* ]]; then rm -rf "$out/tree"; fi
   [[ ! -e $file || $(cat "$file") != "$options" ]] || return 0
   if [[ -d $out/tree || -d $out/phrases ]]; then
@@ -34,26 +36,26 @@ open_trees() {
   mv "$file.part" "$file"
 }
 
-# parse_all OUT LANG MODELS CASED LOWERCASE(0|1) WORKERS PART: parse OUT/tok; MODELS may be empty. Lower-cased text is
-# parsed as it was, from CASED, where its tokens are the same. What is parsed when this is stopped is in OUT/tree.parsing.
+# parse_all CASED PART: parse OUT/tok. If OUT/tok is lower-cased, CASED is the folder of its cased text, which is parsed
+# instead; its tokens are equal. CASED may be empty. OUT/tree.parsing has what a stopped run has parsed.
 parse_all() {
-  local work=$1/tree.parsing text=$1/tok lang=$2 models=$3 cased=$4 lowercase=$5 workers=$6 part=$7 split
+  local work=$out/tree.parsing text=$out/tok lang=$trees cased=$1 part=$2 split
   mkdir -p "$work"
   for split in $SPLITS; do
     [[ ! -e $work/$split.$lang.tree ]] || continue
-    if [[ $lowercase == 1 ]]; then
+    if [[ -n $cased ]]; then
       text=$work
-      "$PYTHON" -m corpora.tokens.moses_tokenize --lang "$lang" --workers "$workers" "$cased/$split.$lang" "$text/$split.$lang"
+      tokenize_split "$cased" "$split" "$lang" "$text"
     fi
-    "$PYTHON" -m corpora.trees.parse --lang "$lang" ${models:+--models "$models"} --workers "$workers" \
+    "$PYTHON" -m corpora.trees.parse --lang "$lang" ${parser:+--models "$parser"} --workers "$workers" \
       "$text/$split.$lang" "$work/$split.$lang.tree"
   done
   cp "$work"/*.tree "$part"
 }
 
-# take_trees FOLDER LANG PART: the trees that the user brings, plain or .gz. The step of the phrases checks them.
+# take_trees PART: the trees of --tree-files, plain or .gz. The step of the phrases checks them.
 take_trees() {
-  local folder=$1 lang=$2 part=$3 split file
+  local folder=$tree_files lang=$trees part=$1 split file
   for split in $SPLITS; do
     file=$(find_file "$folder" "$split.$lang.tree")
     [[ -e $file ]] || die "$folder has no $split.$lang.tree, nor one with .gz; one bracketing a line of the tokenised text"
@@ -61,23 +63,22 @@ take_trees() {
   done
 }
 
-# binarize_phrases OUT TREES LANG WORKERS PART: the phrases of OUT/bpe/SPLIT.LANG by TREES/SPLIT.LANG.tree, into OUT/bin.
+# binarize_phrases FOLDER PART: the phrases of OUT/bpe/SPLIT.LANG from FOLDER/SPLIT.LANG.tree, in OUT/bin.
 binarize_phrases() {
-  local out=$1 trees=$2 lang=$3 workers=$4 part=$5
-  "$PYTHON" -W ignore -m fairseq_localattn.phrases.binarize "$out/bin" --lang "$lang" --texts "$out/bpe" --trees "$trees" \
-    --workers "$workers" | tee "$part/report.txt"
+  "$PYTHON" -W ignore -m fairseq_localattn.phrases.binarize "$out/bin" --lang "$trees" --texts "$out/bpe" --trees "$1" \
+    --workers "$workers" | tee "$2/report.txt"
 }
 
-# add_phrases OUT LANG PARSER TREE_FILES CASED LOWERCASE(0|1) WORKERS: the steps of --trees LANG.
+# add_phrases [CASED]: the steps of --trees, if it is given; CASED as in parse_all.
 add_phrases() {
-  local out=$1 lang=$2 parser=$3 files=$4 cased=$5 lowercase=$6 workers=$7
-  if [[ -n $files ]]; then
-    open_trees "$out" "trees=$lang tree-files=$(realpath "$files")"
-    step "$out" tree "take the trees of $lang" take_trees "$files" "$lang"
+  [[ -n $trees ]] || return 0
+  if [[ -n $tree_files ]]; then
+    open_trees "trees=$trees tree-files=$(realpath "$tree_files")"
+    step tree "take the trees of $trees" take_trees
   else
-    open_trees "$out" "trees=$lang parser=${parser:+$(realpath "$parser")}"
-    step "$out" tree "parse $lang" parse_all "$out" "$lang" "$parser" "$cased" "$lowercase" "$workers"
+    open_trees "trees=$trees parser=${parser:+$(realpath "$parser")}"
+    step tree "parse $trees" parse_all "${1:-}"
     rm -rf "$out/tree.parsing"
   fi
-  step "$out" phrases "binarise the phrases of $lang" binarize_phrases "$out" "$out/tree" "$lang" "$workers"
+  step phrases "binarise the phrases of $trees" binarize_phrases "$out/tree"
 }

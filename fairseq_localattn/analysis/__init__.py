@@ -1,1 +1,1 @@
-"""What trained models do: measures on their attention, each with a command (``python -m …analysis.locality``)."""
+"""Analyses of trained models, each a command: ``python -m fairseq_localattn.analysis.locality`` and others."""

@@ -1,6 +1,6 @@
-"""The weights and soft masks of a Transformer's attentions, read while the model runs; no forward is changed.
+"""Collection of the weights and soft masks of a Transformer's attentions, by hooks, while the model runs.
 
-For measures, heat maps and the like, on the models of this package and on fairseq's own ``transformer``:
+It works on the models of this package and on fairseq's own ``transformer``:
 
     with collect_weights(self_attentions(model)) as weights, torch.inference_mode():
         model(**sample["net_input"])
@@ -26,10 +26,13 @@ STACKS = ("encoder", "decoder")
 
 @dataclass(frozen=True)
 class Sublayer:
-    """Where an attention stands.
+    """The place of an attention in a model.
 
-    ``stack``: encoder or decoder; ``layer``: from 1, the lowest of those that are there; ``name``: of the module in its
-    layer (``self_attn``, ``dman``, ``encoder_attn``); ``kind``: of the mechanism (``san``, ``dman``, ``mma``).
+    Args:
+        stack: ``encoder`` or ``decoder``.
+        layer: its number among the existing layers, from 1 (the lowest).
+        name: of the module in its layer, such as ``self_attn``, ``dman``, ``encoder_attn``.
+        kind: of the mechanism, such as ``san``, ``dman``, ``mma``.
     """
 
     stack: str
@@ -39,23 +42,22 @@ class Sublayer:
 
 
 def self_attentions(model: nn.Module, stacks: Iterable[str] = STACKS) -> dict[Sublayer, nn.Module]:
-    """Every self-attention of the ``stacks`` of a Transformer with ``encoder.layers`` and ``decoder.layers``.
+    """Return all self-attentions in ``stacks`` of a Transformer with ``encoder.layers`` and ``decoder.layers``.
 
-    Attention to the encoder is left out, and so is that of ``--cross-self-attention``, whose keys are the words of both
-    sentences.
+    The decoder's attention of ``--cross-self-attention``, whose keys are the words of both sentences, is not included.
     """
     return {at: module for stack in stacks for at, module in _attentions(model, stack) if module.self_attention}
 
 
 def cross_attentions(model: nn.Module) -> dict[Sublayer, nn.Module]:
-    """Every attention of the decoder to the encoder; none in a model with ``--no-cross-attention``."""
+    """Return all attentions of the decoder to the encoder; a model with ``--no-cross-attention`` has none."""
     return {at: module for at, module in _attentions(model, "decoder") if module.encoder_decoder_attention}
 
 
 def _attentions(model: nn.Module, stack: str) -> Iterator[tuple[Sublayer, Any]]:
-    """Every attention of a stack, from the lowest layer."""
+    """Yield all attentions of a stack, from the lowest layer on."""
     layers = getattr(model, stack).layers
-    for number in range(len(layers)):  # by index: iteration over a stack with LayerDrop leaves layers out
+    for number in range(len(layers)):  # by index: iterating over layers with LayerDrop skips some
         for path, module in layers[number].named_modules():
             if isinstance(module, (LocalAttention, MultiheadAttention)):
                 kind = getattr(module, "kind", "san")
@@ -66,21 +68,21 @@ def _attentions(model: nn.Module, stack: str) -> Iterator[tuple[Sublayer, Any]]:
 def collect_weights(
     attentions: Mapping[Sublayer, nn.Module], by_head: bool = False
 ) -> Iterator[dict[Sublayer, Tensor]]:
-    """While it is open, each forward pass leaves the weights of these attentions in the dictionary that it gives.
+    """Context manager that collects attention weights in the dictionary that it returns.
 
-    A value is B×T×S, averaged over heads, or B×H×T×S if ``by_head``; before dropout (fairseq's own attention: after;
-    run it in evaluation mode), in the order in which the sublayers ran; the next pass replaces it. The outputs remain
-    what they were, to rounding: attention that returns its weights cannot take the fused kernel. Each caller in the
-    model gets the weights that it asked for. All hooks are gone at the end.
+    Each forward pass of the model replaces the values: B×T×S averaged over heads, or B×H×T×S if ``by_head``, in the
+    order in which the sublayers ran. They are the weights before dropout; fairseq's own attention returns those after
+    dropout, so run it in evaluation mode. The model's outputs stay the same up to rounding, since attention that
+    returns its weights does not use the fused kernel. All hooks are removed at the end.
 
-    Raises UsageError for an attention that gives no weights.
+    Raises UsageError for an attention that returns no weights.
     """
     weights: dict[Sublayer, Tensor] = {}
     handles = []
     try:
         for sublayer, attention in attentions.items():
-            ask, read = _weight_hooks(sublayer, weights, by_head)
-            handles.append(attention.register_forward_pre_hook(ask, with_kwargs=True))
+            request, read = _weight_hooks(sublayer, weights, by_head)
+            handles.append(attention.register_forward_pre_hook(request, with_kwargs=True))
             handles.append(attention.register_forward_hook(read))
         yield weights
     finally:
@@ -89,43 +91,45 @@ def collect_weights(
 
 
 def _weight_hooks(sublayer: Sublayer, weights: dict[Sublayer, Tensor], by_head: bool) -> tuple[Any, Any]:
-    """What asks an attention for its weights before it runs, and what reads them after."""
-    asked: dict[str, Any] = {}
+    """Return a forward pre-hook that requests an attention's weights, and a forward hook that stores them."""
+    requested: dict[str, Any] = {}  # by the caller, who must get what it asked for
 
-    def ask(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        asked.clear()
-        asked.update(weights=kwargs.get("need_weights", True), heads=kwargs.get("need_head_weights", False))
-        more: dict[str, Any] = {"need_weights": True, "need_head_weights": by_head or asked["heads"]}
+    def request(
+        module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        requested.clear()
+        requested.update(weights=kwargs.get("need_weights", True), heads=kwargs.get("need_head_weights", False))
+        more: dict[str, Any] = {"need_weights": True, "need_head_weights": by_head or requested["heads"]}
         if by_head and isinstance(module, MultiheadAttention) and kwargs.get("incremental_state") is None:
-            # Without a state fairseq hands self-attention to torch, which tells only the mean over heads.
+            # Without a state fairseq passes self-attention to torch, which returns only the mean over heads.
             more["incremental_state"] = {}
         return args, {**kwargs, **more}
 
     def read(_: nn.Module, args: tuple[Any, ...], output: tuple[Tensor, Tensor | None]) -> Any:
-        attended, told = output
-        if told is None:
+        attended, attention = output
+        if attention is None:
             where = f"{sublayer.name} in {sublayer.stack} layer {sublayer.layer}"
             raise UsageError(f"{where}: this attention does not tell its weights (xFormers does not)")
-        mean = told.mean(dim=0) if told.dim() == 4 else told  # by head they are H×B×T×S
-        weights[sublayer] = told.transpose(0, 1) if by_head else mean
-        if asked["heads"]:
-            return attended, told
-        return attended, mean if asked["weights"] else None
+        mean = attention.mean(dim=0) if attention.dim() == 4 else attention  # H×B×T×S by head
+        weights[sublayer] = attention.transpose(0, 1) if by_head else mean
+        if requested["heads"]:
+            return attended, attention
+        return attended, mean if requested["weights"] else None
 
-    return ask, read
+    return request, read
 
 
 @contextmanager
 def collect_masks(attentions: Mapping[Sublayer, nn.Module]) -> Iterator[dict[Sublayer, Tensor]]:
-    """While it is open, each forward pass leaves the soft masks of those attentions that have windows.
+    """Context manager that collects the soft masks of the attentions with windows in the dictionary that it returns.
 
-    A value is what ``WindowAttention.soft_mask`` returned, B×H×T×S, from 0 to 2; the next pass replaces it. (Of windows
-    of segments in a batch with padding on the left, the keys are those that ``soft_mask`` is given: each sentence's
-    real keys come first.) Nothing else changes, and each attention has its own ``soft_mask`` again at the end.
+    Each forward pass of the model replaces the values: the results of ``WindowAttention.soft_mask``, B×H×T×S, from 0 to
+    2. With windows of segments and padding on the left, each sentence's real keys come first. The attentions have their
+    own ``soft_mask`` again at the end.
     """
     masks: dict[Sublayer, Tensor] = {}
     windows = {at: module for at, module in attentions.items() if isinstance(module, WindowAttention)}
-    before = {at: vars(module).get("soft_mask") for at, module in windows.items()}  # of a collector around this one
+    before = {at: vars(module).get("soft_mask") for at, module in windows.items()}  # set by an enclosing collect_masks
 
     def collector(sublayer: Sublayer, soft_mask: Any) -> Any:
         def collect(*args: Any, **kwargs: Any) -> Tensor:

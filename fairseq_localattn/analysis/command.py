@@ -1,31 +1,43 @@
-"""What the commands of the analyses share: their checkpoints' names, what they tell, and the files that they write."""
+"""Parts that the commands of the analyses share: arguments and their checks, logging, CSV files and figures."""
 
 from __future__ import annotations
 
+import argparse
+import csv
 import importlib
 import logging
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
 
 
+def checkpoint_parser(command: str, description: str) -> argparse.ArgumentParser:
+    """Return a parser with the arguments of every command that compares checkpoints of one data folder."""
+    parser = argparse.ArgumentParser(prog=f"python -m fairseq_localattn.analysis.{command}", description=description)
+    parser.add_argument("data", metavar="DATA", help="folder that fairseq-preprocess wrote")
+    parser.add_argument("--path", action="append", required=True, metavar="CHECKPOINT", help="may be repeated")
+    parser.add_argument("--name", action="append", default=[], help="what to call each checkpoint, in the same order")
+    parser.add_argument("--cpu", action="store_true", help="do not use the GPU")
+    return parser
+
+
 def show_progress_alone() -> None:
-    """Of what fairseq, torch and matplotlib tell on stderr, keep the progress and fairseq's warnings."""
+    """Show only progress bars and warnings of what fairseq, torch and matplotlib log on stderr."""
     logging.basicConfig()
     logging.getLogger().setLevel(logging.WARNING)
     logging.getLogger("fairseq.logging.progress_bar").setLevel(logging.INFO)
-    # Of the loader's pinned memory and of fairseq's masks, neither of which matters here.
+    # On pinned memory of the data loader and on fairseq's masks: neither matters here.
     warnings.filterwarnings("ignore", category=UserWarning, module=r"torch\.")
 
 
 def checkpoint_names(paths: Sequence[str], names: Sequence[str]) -> list[str]:
-    """What each checkpoint is called: ``names``, else its file's name, or its path where files share a name.
+    """Return the name of each checkpoint: from ``names``, else its file's name, or its path if file names are equal.
 
-    Raises UsageError if there are not as many names as paths, or two are the same.
+    Raises UsageError unless there are as many names as paths, all different.
     """
     if not names:
         files = [Path(path).name for path in paths]
@@ -37,12 +49,12 @@ def checkpoint_names(paths: Sequence[str], names: Sequence[str]) -> list[str]:
     return list(names)
 
 
-def check_files(paths: Sequence[str], written: Mapping[str, Path | None], plot: Path | None) -> None:
-    """Raise UsageError for a checkpoint that is not there and for files, by flag, that cannot be written."""
+def check_files(paths: Sequence[str], outputs: Mapping[str, Path | None], plot: Path | None) -> None:
+    """Raise UsageError for a checkpoint that does not exist and for an output, by flag, that cannot be written."""
     for path in paths:
         if not Path(path).is_file():
             raise UsageError(f"--path {path}: no such file")
-    for flag, file in written.items():
+    for flag, file in outputs.items():
         if file is not None:
             check_output(file, flag)
     if plot is not None:
@@ -50,7 +62,7 @@ def check_files(paths: Sequence[str], written: Mapping[str, Path | None], plot: 
 
 
 def check_output(path: Path, flag: str) -> None:
-    """Make the folder of a file to be written. Raises UsageError if the file cannot be written."""
+    """Create the folder of an output file. Raises UsageError if the file cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -69,8 +81,23 @@ def check_plot(path: Path) -> None:
 
 
 def matplotlib(module: str) -> Any:
-    """A module of matplotlib, imported only when a plot is asked for. Raises UsageError where it is not installed."""
+    """Import and return a module of matplotlib, such as ``.figure``. Raises UsageError if it is not installed."""
     try:
         return importlib.import_module(f"matplotlib{module}")
     except ImportError as error:
         raise UsageError(f"--plot needs matplotlib ({error}): pip install 'fairseq_localattn[plot]'") from error
+
+
+def new_figure() -> Any:
+    """Return an empty matplotlib ``Figure`` that needs no display."""
+    figure = matplotlib(".figure").Figure(layout="constrained")
+    matplotlib(".backends.backend_agg").FigureCanvasAgg(figure)
+    return figure
+
+
+def save_csv(path: Path, columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Write a CSV file with a header, in place of an existing one."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)

@@ -1,12 +1,12 @@
-"""Soft masks and attention weights of one sentence pair, side by side (Figure 3 of Nguyen et al., ACL 2020).
+"""Heat maps of soft masks and attention weights of one sentence pair (Figure 3 of Nguyen et al., ACL 2020).
 
     python -m fairseq_localattn.analysis.heatmap DATA --path DIFFWIN.pt [--path PLAIN.pt] --sentence N
         [--gen-subset test] [--site cross|encoder|decoder] [--layer L] [--head H|mean] [--plot FILE] [--csv FILE]
     python -m fairseq_localattn.analysis.heatmap DATA --path DIFFWIN.pt --source "text" --target "text" [...]
 
-Rows are queries, columns are keys. The model reads the reference (teacher forcing). A row of the decoder is called by
-the target token that is predicted there, the last one being the end of the sentence; its keys in self-attention are the
-tokens that it has read, the first one being the end-of-sentence symbol with which fairseq begins.
+Rows are queries, columns are keys. The decoder reads the reference (teacher forcing). Its rows are labelled with the
+target token that is predicted there, the last of which is the end of the sentence; the keys of its self-attention are
+labelled with its input, the first token of which is fairseq's end-of-sentence symbol.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..mechanisms.windowed import WindowAttention
 from ..models.placement import SITES
 from ..phrases.dataset import collate_phrases
 from .attention_weights import Sublayer, collect_masks, collect_weights, cross_attentions, self_attentions
-from .command import check_files, checkpoint_names, show_progress_alone
+from .command import check_files, checkpoint_names, checkpoint_parser, show_progress_alone
 from .evaluation import Trained, load_trained
 from .heatmap_plot import Panel, draw, table, write_csv
 
@@ -41,9 +41,11 @@ SITE_NAMES = {
 
 @dataclass(frozen=True)
 class Pair:
-    """A sentence pair: ``source`` S and ``target`` T as numbers of the dictionaries, both with the end of sentence.
+    """A sentence pair as indices of the dictionaries, with the end of sentence.
 
-    ``phrases``: 1×K×P, their lengths, where the data have them (see phrases/dataset.py).
+    Args:
+        source: (S,). target: (T,).
+        phrases: lengths of the source's phrases, 1×K×P, where the data have them (see phrases/dataset.py).
     """
 
     source: Tensor
@@ -52,15 +54,15 @@ class Pair:
 
     @property
     def read(self) -> Tensor:
-        """What the decoder reads, T: the end-of-sentence symbol moved to the front."""
+        """The decoder's input, (T,): the target with the end-of-sentence symbol moved to the front."""
         return torch.cat([self.target[-1:], self.target[:-1]])
 
 
 def encode(text: str, dictionary: Dictionary, flag: str) -> Tensor:
-    """The tokens of a text, split at spaces, with the end of sentence.
+    """Return the indices of a text's tokens, which spaces separate, and of the end of sentence.
 
-    Raises UsageError, naming ``flag``, for a text without tokens and for tokens that the dictionary lacks: they would
-    all be ``<unk>``. That one may be given as such; the other special symbols may not.
+    Raises UsageError, naming ``flag``, for a text without tokens, for tokens that the dictionary lacks and for special
+    symbols other than ``<unk>``.
     """
     words = text.split()
     if not words:
@@ -76,7 +78,7 @@ def encode(text: str, dictionary: Dictionary, flag: str) -> Tensor:
 
 
 def read_pair(trained: Trained, args: argparse.Namespace) -> Pair:
-    """The pair that the command was asked for. Raises UsageError if there is none, or if the model cannot read it."""
+    """Return the pair that the arguments name. Raises UsageError if it does not exist or the model cannot read it."""
     task = trained.task
     if args.sentence is None:
         source = encode(args.source, task.source_dictionary, "--source")
@@ -103,7 +105,7 @@ def read_pair(trained: Trained, args: argparse.Namespace) -> Pair:
 
 
 def tokens_of(trained: Trained, pair: Pair, site: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What to call the queries and the keys of a site."""
+    """Return the labels of the queries and of the keys at a site."""
     from_source, from_target = trained.task.source_dictionary, trained.task.target_dictionary
     source = tuple(from_source[n] for n in pair.source.tolist())
     target = tuple(from_target[n] for n in pair.target.tolist())
@@ -112,32 +114,38 @@ def tokens_of(trained: Trained, pair: Pair, site: str) -> tuple[tuple[str, ...],
 
 
 def site_attentions(model: nn.Module, site: str) -> dict[Sublayer, nn.Module]:
+    """Return all attentions at a site."""
     return cross_attentions(model) if site == "cross" else self_attentions(model, [site])
 
 
 def window_layers(attentions: Attentions) -> list[int]:
-    """The layers of which an attention has windows, in order."""
+    """Return the numbers of the layers with an attention with windows, in order."""
     return sorted({at.layer for at, module in attentions.items() if isinstance(module, WindowAttention)})
 
 
 def common_layer(models: Sequence[nn.Module], site: str) -> int:
-    """The highest layer that has windows in every model that has windows at the site; without any, the highest of all.
+    """Return the highest layer with windows in every model that has windows at the site.
 
-    Raises UsageError if there is no such layer.
+    Without windows in any model, it is the highest layer that all models have. Raises UsageError if there is none.
     """
-    everywhere = [site_attentions(model, site) for model in models]
-    layers = [set(found) for found in map(window_layers, everywhere) if found]
-    common = set.intersection(*(layers or [{at.layer for at in found} for found in everywhere]))
+    attentions = [site_attentions(model, site) for model in models]
+    layers = [set(found) for found in map(window_layers, attentions) if found]
+    common = set.intersection(*(layers or [{at.layer for at in found} for found in attentions]))
     if not common:
         raise UsageError(f"--site {site}: no layer will do for all checkpoints; give --layer, or one --path at a time")
     return max(common)
 
 
-def select(model: nn.Module, site: str, layer: int, head: str, name: str) -> dict[Sublayer, nn.Module]:
-    """The attentions of a layer. ``head``: from 1, or mean; ``name``: of the checkpoint, for the errors.
+def select(model: nn.Module, site: str, layer: int, head: str, *, name: str) -> dict[Sublayer, nn.Module]:
+    """Return the attentions of a layer at a site.
 
-    Raises UsageError for a layer beyond the stack, a layer without such attention, a layer without windows in a model
-    that has windows, and a head that is not there.
+    Args:
+        model: a Transformer. site: one of SITES. layer: from 1.
+        head: a number from 1, or ``mean``; only checked here.
+        name: of the checkpoint, for error messages.
+
+    Raises UsageError for a layer beyond the stack, without such attention, or without windows in a model that has
+    windows, and for a head that does not exist.
     """
     stack = "encoder" if site == "encoder" else "decoder"
     depth = len(getattr(model, stack).layers)
@@ -158,9 +166,9 @@ def select(model: nn.Module, site: str, layer: int, head: str, name: str) -> dic
 
 
 def read_panels(
-    trained: Trained, pair: Pair, attentions: Attentions, site: str, head: str, name: str
+    trained: Trained, pair: Pair, attentions: Attentions, site: str, *, head: str, name: str
 ) -> Iterator[Panel]:
-    """The maps of these attentions for one pair: of each its soft mask, if it has windows, and its weights."""
+    """Yield the maps of these attentions for one pair: the soft mask of each with windows, and the weights."""
     model, device = trained.model, trained.device
     inputs = {
         "src_tokens": pair.source[None].to(device),
@@ -178,24 +186,34 @@ def read_panels(
             if values is not None:
                 heads = values[0].float().cpu()  # H×T×S
                 values = heads.mean(dim=0) if head == "mean" else heads[int(head) - 1]
-                yield Panel(name, site, at.layer, at.name, at.kind, head, what, queries, keys, values)
+                yield Panel(
+                    checkpoint=name,
+                    site=site,
+                    layer=at.layer,
+                    sublayer=at.name,
+                    kind=at.kind,
+                    head=head,
+                    what=what,
+                    queries=queries,
+                    keys=keys,
+                    values=values,
+                )
 
 
 def title_of(args: argparse.Namespace, layer: int) -> str:
+    """Return the title of the table and of the plot."""
     sentence = "a given pair" if args.sentence is None else f"{args.gen_subset or 'test'}, sentence {args.sentence}"
     head = "mean over heads" if args.head == "mean" else f"head {args.head}"
     return f"{sentence}: {SITE_NAMES[args.site]}, layer {layer}, {head}"
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m fairseq_localattn.analysis.heatmap",
-        description="Draw the soft masks and the attention weights of trained models for one sentence pair, side by "
-        "side (Figure 3 of Nguyen et al. 2020), and print the strongest key of each query.",
+    """Return the command's parser."""
+    parser = checkpoint_parser(
+        "heatmap",
+        "Draw the soft masks and the attention weights of trained models for one sentence pair, side by side (Figure 3 "
+        "of Nguyen et al. 2020), and print the strongest key of each query.",
     )
-    parser.add_argument("data", metavar="DATA", help="folder that fairseq-preprocess wrote")
-    parser.add_argument("--path", action="append", required=True, metavar="CHECKPOINT", help="may be repeated")
-    parser.add_argument("--name", action="append", default=[], help="what to call each checkpoint, in the same order")
     parser.add_argument("--sentence", type=int, metavar="N", help="of the split, from 0: fairseq-generate's H-N")
     parser.add_argument("--gen-subset", metavar="SPLIT", help="split of --sentence (default: test)")
     parser.add_argument("--source", metavar="TEXT", help="in place of --sentence: sub-words with spaces between")
@@ -205,12 +223,11 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--head", default="mean", metavar="H", help="from 1, or mean: the mean of all (default)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the maps (.png, .pdf, .svg)")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write all values as CSV")
-    parser.add_argument("--cpu", action="store_true", help="do not use the GPU")
     return parser
 
 
 def check_arguments(args: argparse.Namespace) -> None:
-    """Raise UsageError for what can be seen to be wrong before a checkpoint is read."""
+    """Raise UsageError for invalid arguments, before a checkpoint is read."""
     typed = [args.source is not None, args.target is not None]
     if any(typed) != all(typed) or any(typed) == (args.sentence is not None):
         raise UsageError("which sentence pair? give --sentence N, or --source and --target")
@@ -222,7 +239,7 @@ def check_arguments(args: argparse.Namespace) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Print the table; draw the maps and write CSV where asked for."""
+    """Print the table; on request draw the maps and write a CSV file."""
     args = make_parser().parse_args(argv)
     show_progress_alone()
     names = checkpoint_names(args.path, args.name)
@@ -233,8 +250,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     panels: list[Panel] = []
     for trained, name in zip(models, names, strict=True):
         pair = read_pair(trained, args)
-        attentions = select(trained.model, args.site, layer, args.head, name)
-        panels += read_panels(trained, pair, attentions, args.site, args.head, name)
+        attentions = select(trained.model, args.site, layer, args.head, name=name)
+        panels += read_panels(trained, pair, attentions, args.site, head=args.head, name=name)
         if (panels[-1].queries, panels[-1].keys) != (panels[0].queries, panels[0].keys):
             raise UsageError(f"{name} reads another pair than {names[0]}: were they trained in the same direction?")
     print(f"{title_of(args, layer)}: the strongest key of each query, the first of equals\n{table(panels)}")

@@ -1,8 +1,7 @@
-"""Soft masks and attention weights of one sentence pair as a heat map, as a short table and as CSV."""
+"""Output of the heat maps of one sentence pair: a plot, a short table and a CSV file."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,21 +10,27 @@ from typing import Any
 
 from torch import Tensor
 
-from .command import matplotlib
+from .command import new_figure, save_csv
 
 COLUMNS = (
     "checkpoint", "site", "layer", "sublayer", "head", "what", "query", "key", "query_token", "key_token", "value",
 )  # fmt: skip
-INCHES = 0.24  # the side of a cell
-LARGEST = 16.0  # inches of a panel's side; the cells of longer sentences are smaller
+CELL_INCHES = 0.24  # side of a cell
+MAX_INCHES = 16.0  # side of a panel; the cells of longer sentences are smaller
 BOTH_ENDS = "values above 1 are drawn as 1;\na mask reaches 2 where both ends of a window meet"
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One map: ``values`` T×S of ``what`` (mask or attention), for ``queries`` (rows) and ``keys`` (columns).
+    """A map of attention weights or of a soft mask.
 
-    ``sublayer``, ``kind``: as in :class:`~.attention_weights.Sublayer`; ``head``: from 1, or mean.
+    Args:
+        checkpoint: its name. site: one of SITES.
+        layer, sublayer, kind: see :class:`~.attention_weights.Sublayer`, whose ``name`` is ``sublayer``.
+        head: a number from 1, or ``mean``.
+        what: ``mask`` or ``attention``.
+        queries: labels of the T rows. keys: labels of the S columns.
+        values: T×S.
     """
 
     checkpoint: str
@@ -41,13 +46,13 @@ class Panel:
 
     @property
     def title(self) -> str:
-        """``soft mask (AW)``; with the name of the module where fairseq's layers have none of that name."""
+        """Title such as ``soft mask (AW)``, with the module's name unless it is one of fairseq's layers or the kind."""
         name = "" if self.sublayer in ("self_attn", "encoder_attn", self.kind) else f" {self.sublayer}"
         return f"{'soft mask' if self.what == 'mask' else 'attention'} ({self.kind.upper()}{name})"
 
 
 def table(panels: Sequence[Panel]) -> str:
-    """For each query (row) and panel (column), the key with the highest value, and the value."""
+    """Return a text table: for each query (row) and panel (column) the key with the highest value, and the value."""
     columns = [["query", *panels[0].queries]]
     for panel in panels:
         values, keys = panel.values.max(dim=1)
@@ -61,6 +66,7 @@ def table(panels: Sequence[Panel]) -> str:
 
 
 def _csv_rows(panels: Sequence[Panel]) -> Iterator[list[Any]]:
+    """Yield the rows of the CSV file."""
     for panel in panels:
         place = [panel.checkpoint, panel.site, panel.layer, panel.sublayer, panel.head, panel.what]
         for q, (query, row) in enumerate(zip(panel.queries, panel.values.tolist(), strict=True), start=1):
@@ -69,30 +75,23 @@ def _csv_rows(panels: Sequence[Panel]) -> Iterator[list[Any]]:
 
 
 def write_csv(panels: Sequence[Panel], path: Path) -> None:
-    """One row a value, not clipped, with the positions of query and key from 1; a file that is there is replaced."""
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows(_csv_rows(panels))
+    """Write a row for each value, not clipped, with positions from 1, in place of an existing file."""
+    save_csv(path, COLUMNS, _csv_rows(panels))
 
 
 def _label(panels: Sequence[Panel]) -> str:
-    """Of the colour bar: what is drawn, and what the scale leaves out."""
+    """Return the label of the colour bar."""
     if not any(panel.what == "mask" for panel in panels):
         return "attention weight"
     return f"soft mask, attention weight\n({BOTH_ENDS})"
 
 
 def draw(panels: Sequence[Panel], title: str) -> Any:
-    """The panels side by side as a matplotlib ``Figure``: darker = higher, one scale from 0 to 1. It needs no display.
-
-    Needs matplotlib; ``command.check_plot`` says so in one line where it is missing.
-    """
+    """Return a matplotlib ``Figure`` of the panels side by side, on one scale from 0 to 1 (darker = higher)."""
     queries, keys = panels[0].queries, panels[0].keys
-    side = min(INCHES, LARGEST / max(len(queries), len(keys)))
+    side = min(CELL_INCHES, MAX_INCHES / max(len(queries), len(keys)))
     font = {"fontsize": min(9.0, 72 * side * 0.6), "parse_math": False}  # a token may be $
-    figure = matplotlib(".figure").Figure(layout="constrained")
-    matplotlib(".backends.backend_agg").FigureCanvasAgg(figure)
+    figure = new_figure()
     width = max(2.8, side * len(keys) + 0.4)
     figure.set_size_inches(width * len(panels) + 2.0, max(4.4, side * len(queries) + 2.8))
     figure.suptitle(title, fontsize="medium", parse_math=False)

@@ -1,11 +1,11 @@
-"""How local attention is: its share within w positions of the query (Eq. 13, Table 5 of Fan et al., NAACL 2021).
+"""Locality of attention: its share within w positions of the query (Eq. 13, Table 5 of Fan et al., NAACL 2021).
 
     python -m fairseq_localattn.analysis.locality DATA --path CHECKPOINT [--path CHECKPOINT2] [--gen-subset test]
         [--windows 1,2,4] [--layers 1,3,6] [--stack encoder|decoder|both] [--csv FILE] [--plot FILE]
 
 ``attn_s[w] = 1/|D| Σ_X 1/T Σ_j Σ_{|k-j| ≤ w} s[j,k]``, where s is a sublayer's attention averaged over heads, D the
-split and T the tokens of a sentence as the model sees them: sub-words and the end-of-sentence symbol (which the decoder
-sees in front). So each sentence counts the same, however long it is.
+split, and T the number of tokens of a sentence X: sub-words and the end-of-sentence symbol, which is the first token of
+the decoder's input. All sentences have the same weight, whatever their length.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from torch import Tensor, nn
 from ..errors import UsageError
 from ..models.placement import parse_layers
 from .attention_weights import STACKS, Sublayer, collect_weights, self_attentions
-from .command import check_files, checkpoint_names, show_progress_alone
+from .command import check_files, checkpoint_names, checkpoint_parser, show_progress_alone
 from .evaluation import Split, Trained, load_trained, padding_masks, read_split, to_device, with_progress
 from .locality_report import Row, draw, table, write_csv
 
 
 def share_within(weights: Tensor, padding: Tensor | None, windows: Sequence[int]) -> Tensor:
-    """The share of each sentence's attention within w positions of the query: ``1/T Σ_j Σ_{|k-j| ≤ w} s[j,k]``.
+    """Return the share of each sentence's attention within w positions of the query, B×W in fp64.
 
-    Its mean over the sentences of a data set is Eq. 13; its sums over batches can be added up.
+    The share is ``1/T Σ_j Σ_{|k-j| ≤ w} s[j,k]``; its mean over the sentences of a data set is Eq. 13. It is NaN for a
+    sentence that is only padding.
 
     Args:
-        weights: B×T×T, the weight of key k (last) for query j; averaged over heads.
-        padding: B×T, True = padding, on either side or both; None = there is none. Padded keys count for nothing.
-        windows: w, 0 or more each.
+        weights: B×T×T, averaged over heads; the weight of key k (last dimension) for query j.
+        padding: B×T, True = padding, on any side; None = no padding. Padded keys are left out.
+        windows: the W values of w, each 0 or more.
 
-    Returns B×W in fp64; NaN for a sentence that is nothing but padding. Raises ValueError for weights that are not
-    square and for a negative window.
+    Raises ValueError for weights that are not square and for a negative window.
     """
     if weights.dim() != 3 or weights.size(1) != weights.size(2):
         raise ValueError(f"weights of self-attention are B×T×T, not {'×'.join(map(str, weights.shape))}")
@@ -48,7 +48,7 @@ def share_within(weights: Tensor, padding: Tensor | None, windows: Sequence[int]
     if padding is None:
         padding = torch.zeros(batch, length, dtype=torch.bool, device=weights.device)
     weights = weights.double().masked_fill(padding[:, :, None] | padding[:, None, :], 0)
-    # One running sum over the keys serves all windows: what is before the last key seen, less what is before the first.
+    # One cumulative sum over the keys serves all windows: the sum up to the last key minus that before the first.
     before = F.pad(weights.cumsum(dim=2), (1, 0))
     query = torch.arange(length, device=weights.device)[:, None]
     window = torch.tensor([min(w, length) for w in windows], dtype=torch.long, device=weights.device)
@@ -59,7 +59,14 @@ def share_within(weights: Tensor, padding: Tensor | None, windows: Sequence[int]
 
 @dataclass(frozen=True)
 class Locality:
-    """``shares``: of each sublayer, by window, from 0 to 1; ``tokens``: of each stack; ``sentences`` of the split."""
+    """Result of :func:`measure`.
+
+    Args:
+        windows: the values of w.
+        shares: the share of each sublayer for each window, from 0 to 1.
+        sentences: number of sentences of the split.
+        tokens: number of tokens of each stack's input.
+    """
 
     windows: tuple[int, ...]
     shares: dict[Sublayer, list[float]]
@@ -68,14 +75,19 @@ class Locality:
 
 
 def measure(
-    trained: Trained, split: Split, attentions: Mapping[Sublayer, nn.Module], windows: Sequence[int], label: str = ""
+    trained: Trained,
+    split: Split,
+    attentions: Mapping[Sublayer, nn.Module],
+    windows: Sequence[int],
+    *,
+    label: str = "",
 ) -> Locality:
-    """Eq. 13 for these self-attentions of the model, over a whole split. ``label`` is shown with the progress.
+    """Return Eq. 13 for these self-attentions of the model over a whole split. ``label`` is shown with the progress.
 
     Raises RuntimeError if a sentence of the split was not among the batches, or came twice.
     """
     model, zero = trained.model, torch.zeros((), device=trained.device)
-    totals: dict[Sublayer, Tensor] = {}  # in the order in which they run
+    totals: dict[Sublayer, Tensor] = {}  # in the order in which the sublayers run
     tokens = {stack: zero.long() for stack in STACKS}
     seen: list[int] = []
     progress = with_progress(split, label)
@@ -98,9 +110,9 @@ def measure(
 
 
 def select(trained: Trained, stacks: Sequence[str], layers: str) -> dict[Sublayer, nn.Module]:
-    """The self-attentions of ``layers`` (as ``1,3,6``, ``1-3`` or ``all``) of each stack.
+    """Return the self-attentions in ``layers`` (such as ``1,3,6``, ``1-3`` or ``all``) of each stack.
 
-    Raises UsageError for a layer beyond a stack, and if no self-attention is left.
+    Raises UsageError for a layer beyond a stack, and for layers without self-attention.
     """
     depth = {stack: len(getattr(trained.model, stack).layers) for stack in stacks}
     chosen = {stack: parse_layers(layers, "--layers", range(depth[stack]), depth[stack]) for stack in stacks}
@@ -112,7 +124,7 @@ def select(trained: Trained, stacks: Sequence[str], layers: str) -> dict[Sublaye
 
 
 def rows_of(locality: Locality, checkpoint: str, architecture: str, split: str) -> list[Row]:
-    """One row a sublayer and window."""
+    """Return one row for each sublayer and window."""
     return [
         Row(
             checkpoint=checkpoint,
@@ -133,7 +145,7 @@ def rows_of(locality: Locality, checkpoint: str, architecture: str, split: str) 
 
 
 def parse_windows(text: str) -> tuple[int, ...]:
-    """``1,2,4`` in ascending order, each once. Raises UsageError for anything but whole numbers from 0."""
+    """Return the numbers of ``1,2,4`` in ascending order, each once. Raises UsageError for other texts."""
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() for word in words):
         raise UsageError(f"--windows {text}: give whole numbers from 0, as in 1,2,4")
@@ -141,14 +153,12 @@ def parse_windows(text: str) -> tuple[int, ...]:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m fairseq_localattn.analysis.locality",
-        description="Print how much of a model's self-attention lies within w positions of the query, in percent "
-        "(Eq. 13 and Table 5 of Fan et al. 2021), by sublayer and layer.",
+    """Return the command's parser."""
+    parser = checkpoint_parser(
+        "locality",
+        "Print how much of a model's self-attention lies within w positions of the query, in percent (Eq. 13 and "
+        "Table 5 of Fan et al. 2021), by sublayer and layer.",
     )
-    parser.add_argument("data", metavar="DATA", help="folder that fairseq-preprocess wrote")
-    parser.add_argument("--path", action="append", required=True, metavar="CHECKPOINT", help="may be repeated")
-    parser.add_argument("--name", action="append", default=[], help="what to call each checkpoint, in the same order")
     parser.add_argument("--gen-subset", default="test", metavar="SPLIT", help="split to measure (default: test)")
     parser.add_argument("--windows", default="0,1,2,4,8,16,32", metavar="W,W", help="w (default: %(default)s)")
     parser.add_argument(
@@ -160,15 +170,14 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the table as CSV as well")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the share against w (.png, .pdf, .svg)")
     parser.add_argument("--max-tokens", type=int, default=4000, metavar="N", help="of a batch (default: %(default)s)")
-    parser.add_argument("--cpu", action="store_true", help="do not use the GPU")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Print the table of each checkpoint; write CSV and plot where asked for."""
+    """Print the table of each checkpoint; on request write a CSV file and a plot."""
     args = make_parser().parse_args(argv)
     show_progress_alone()
-    # What a mistake can end is checked before the work begins.
+    # Arguments are checked before the work begins.
     windows = parse_windows(args.windows)
     names = checkpoint_names(args.path, args.name)
     check_files(args.path, {"--csv": args.csv, "--plot": args.plot}, args.plot)
@@ -178,7 +187,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         trained = load_trained(path, args.data, args.cpu)
         attentions = select(trained, STACKS if args.stack == "both" else [args.stack], args.layers)
         split = read_split(trained, args.gen_subset, args.max_tokens)
-        measured = rows_of(measure(trained, split, attentions, windows, name), name, trained.architecture, split.name)
+        locality = measure(trained, split, attentions, windows, label=name)
+        measured = rows_of(locality, name, trained.architecture, split.name)
         print(table(measured), flush=True)
         if split.too_long:
             print(f"{split.too_long} sentences are not counted: they are longer than the model's positions\n")

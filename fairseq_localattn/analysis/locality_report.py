@@ -1,23 +1,22 @@
-"""The locality measure as a table like Table 5 of Fan et al. (2021), as CSV and as a plot."""
+"""Report of the locality measure: a table like Table 5 of Fan et al. (2021), a CSV file and a plot."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from .command import matplotlib
+from .command import matplotlib, new_figure, save_csv
 
-# A colour for each kind of sublayer, a shade of it for each layer: the darkest is the highest.
+# A colour for each kind of sublayer, with a shade for each layer, the darkest for the highest.
 COLOURS = ("Blues", "Oranges", "Greens", "Purples", "Reds", "Greys")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the CSV. ``share``: percent; ``tokens``: of the stack's side of the data, end of sentence included."""
+    """A row of the CSV file. ``share`` is in percent; ``tokens`` includes the end of each sentence."""
 
     checkpoint: str
     architecture: str
@@ -33,19 +32,19 @@ class Row:
 
 
 def distinct(values: Iterable[Any]) -> list[Any]:
-    """Each value once, in the order in which it first comes."""
+    """Return each value once, in the order of first occurrence."""
     return list(dict.fromkeys(values))
 
 
 def labels(rows: Sequence[Row]) -> dict[tuple[str, str], str]:
-    """(kind, sublayer) → what to call it: its kind in capitals, with the module's name where one kind has several."""
+    """Return (kind, sublayer) → label: the kind in capitals, with the module's name where a kind has several."""
     pairs = distinct((row.kind, row.sublayer) for row in rows)
     kinds = [kind for kind, _ in pairs]
     return {(kind, name): kind.upper() + (f" {name}" if kinds.count(kind) > 1 else "") for kind, name in pairs}
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows of one checkpoint as text: for each stack a table of sublayer by window (rows) and layer (columns)."""
+    """Return the rows of one checkpoint as text: for each stack a table by window and sublayer, and layer (columns)."""
     first = rows[0]
     lines = [f"{first.checkpoint} ({first.architecture}), {first.split}: {first.sentences:,} sentences"]
     for stack in distinct(row.stack for row in rows):
@@ -64,19 +63,17 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def write_csv(rows: Sequence[Row], path: Path) -> None:
-    """Write all rows; a file that is there is replaced. ``share`` in percent, to four decimals."""
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({**asdict(row), "share": f"{row.share:.4f}"} for row in rows)
+    """Write all rows, with ``share`` to four decimals, in place of an existing file."""
+    values = ({**asdict(row), "share": f"{row.share:.4f}"}.values() for row in rows)
+    save_csv(path, [field.name for field in fields(Row)], values)
 
 
 def draw(rows: Sequence[Row]) -> Any:
-    """The share against w as a matplotlib ``Figure``: a line for each sublayer and layer, a panel for each checkpoint
-    (columns) and stack (rows). It needs no display.
+    """Return a matplotlib ``Figure`` of the share against w.
+
+    It has a line for each sublayer and layer, and a panel for each checkpoint (columns) and stack (rows).
     """
-    figure = matplotlib(".figure").Figure(layout="constrained")
-    matplotlib(".backends.backend_agg").FigureCanvasAgg(figure)
+    figure = new_figure()
     checkpoints, stacks = distinct(row.checkpoint for row in rows), distinct(row.stack for row in rows)
     figure.set_size_inches(4.8 * len(checkpoints), 4.4 * len(stacks))
     grid = figure.subplots(len(stacks), len(checkpoints), sharex=True, sharey=True, squeeze=False)

@@ -1,8 +1,8 @@
-"""Checkpoints are data: reading one never runs code from it, and a file that holds more than data is refused.
+"""Safe reading of checkpoints: no code in a file is run, and a file that contains more than data is refused.
 
-Two doors are shut. torch unpickles only the classes listed here (``weights_only=True``, torch's default since 2.6).
-And fairseq calls ``eval`` on options that it finds in a checkpoint (``adaptive_softmax_cutoff``, the layers of wav2vec,
-``wer_args`` of a criterion): all of its modules get an ``eval`` that knows literals only.
+Two ways to run code are closed. ``torch.load`` unpickles only the classes listed here (``weights_only=True``, its
+default since torch 2.6). fairseq calls ``eval`` on options of a checkpoint (``adaptive_softmax_cutoff``, the layers of
+wav2vec, ``wer_args`` of a criterion): all modules of fairseq get an ``eval`` that accepts literals only.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ logger = logging.getLogger(__name__)
 
 _reconstruct = np.zeros(0).__reduce__()[0]  # at numpy.core.multiarray in numpy 1, at numpy._core.multiarray in numpy 2
 
-# What fairseq-train writes to a file, beyond what torch allows of itself (tensors, OrderedDict, numbers, strings).
+# Classes that fairseq-train writes to a file, beyond torch's own list (tensors, OrderedDict, numbers, strings).
 FILE_CLASSES: list[Any] = [
-    # cfg.model of a model that is configured by flags, as the Transformer is.
+    # cfg.model of a model configured by flags, such as the Transformer.
     argparse.Namespace,
-    # The n-gram counts that --eval-bleu keeps in its meters: arrays ...
+    # The n-gram counts in the meters of --eval-bleu: arrays ...
     np.ndarray,
     (_reconstruct, "numpy.core.multiarray._reconstruct"),
     (_reconstruct, "numpy._core.multiarray._reconstruct"),
@@ -50,14 +50,14 @@ FILE_CLASSES: list[Any] = [
     np.dtypes.Float64DType,
 ]
 
-# What rank 0 sends to the other processes on a resume: the same, with cfg made into an omegaconf object by then and the
-# tensors replaced by placeholders. Allowed during the broadcast only; in a file these classes are refused.
+# Classes that rank 0 sends to the other processes when a training is resumed: cfg is an omegaconf object by then, and
+# tensors are replaced by placeholders. They are allowed during the broadcast only, and refused in a file.
 BROADCAST_CLASSES: list[Any] = [
     distributed_utils._TensorPlaceholder,
     DictConfig,
     ListConfig,
     AnyNode,
-    # The bookkeeping of omegaconf's nodes, and what its fields refer to: the types of keys and elements, and a cache.
+    # Metadata of omegaconf's nodes, and the types that their fields refer to.
     ContainerMetadata,
     Metadata,
     typing.Any,
@@ -76,13 +76,13 @@ OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 class CheckpointError(UsageError):
-    """A checkpoint was not loaded. The message is one line: which file, what is wrong with it, what to do."""
+    """A checkpoint that cannot or must not be loaded; the message is one line with file, reason and remedy."""
 
 
 def literal_eval(expression: str) -> Any:
-    """Value of a Python literal, or of literals joined by + - * / as in fconv's ``[(512, 3)] * 20``.
+    """Return the value of a Python literal, or of literals joined by + - * / as in fconv's ``[(512, 3)] * 20``.
 
-    Raises TypeError for what is not a string, as ``eval`` does, and CheckpointError for any other expression.
+    Raises TypeError for a value that is not a string, as ``eval`` does, and CheckpointError for other expressions.
     """
     if not isinstance(expression, str):
         raise TypeError(f"eval() arg 1 must be a string, not {type(expression).__name__}")
@@ -102,14 +102,16 @@ def literal_eval(expression: str) -> Any:
 
 
 def forbid_unsafe_loading() -> None:
-    """Make sure that torch.load keeps its safe default: drop the variable that would turn it off for all of fairseq."""
+    """Remove the environment variable that would turn off torch.load's safe default in all of fairseq."""
     if os.environ.pop("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", None) is not None:
         logger.warning("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD is ignored: checkpoints are data, and are read as data")
 
 
 def forbid_code_in_options() -> None:
-    """Replace ``eval`` in all of fairseq. Importing fairseq imports every module of it that calls eval, wherever an
-    option ends up (models, criterions, optimizers, data), so that none needs to be named; the tests check that.
+    """Replace ``eval`` by :func:`literal_eval` in all modules of fairseq.
+
+    All modules that call ``eval`` (models, criterions, optimizers, data) are imported with fairseq, which the tests
+    check, so none needs to be listed.
     """
     for name, module in list(sys.modules.items()):
         if name.startswith("fairseq."):
@@ -117,18 +119,19 @@ def forbid_code_in_options() -> None:
 
 
 def foreign_classes(path: str, error: Exception) -> list[str]:
-    """Names of the classes and functions in the checkpoint at ``path`` that are not allowed; empty if there are none.
+    """Return the names of the classes and functions in the checkpoint at ``path`` that are not allowed.
 
-    ``error`` is what torch.load said: it names the first one only, but does so for torch's older file format too.
+    ``error`` is the one that torch.load raised: it names only the first, but also in torch's older file format.
     """
     try:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-    except Exception:  # not a zip file, or a damaged one
+    except Exception:  # not a zip file, or damaged
         names = []
     return sorted(names) or re.findall(r"(?:GLOBAL |got <class ')([\w.]+)", str(error))[:1]
 
 
 def _explain(path: str, error: Exception) -> CheckpointError:
+    """Return the error in one line for a file that could not be loaded."""
     foreign = foreign_classes(path, error) if isinstance(error, pickle.UnpicklingError) else []
     if foreign:
         return CheckpointError(
@@ -143,7 +146,7 @@ def _explain(path: str, error: Exception) -> CheckpointError:
 
 
 def _guarded(load: Callable[..., Any]) -> Callable[..., Any]:
-    """``load(path, ...)`` of fairseq's that raises CheckpointError, with one clear line, for an unusable file."""
+    """Wrap ``load(path, ...)`` of fairseq so that it raises CheckpointError for an unusable file."""
 
     @functools.wraps(load)
     def guarded(path: str, *args: Any, **kwargs: Any) -> Any:
@@ -151,7 +154,7 @@ def _guarded(load: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return load(path, *args, **kwargs)
         except (OSError, MemoryError, UsageError):
-            raise  # says itself what is wrong, and it is not what the file holds
+            raise  # already clear, and not caused by the contents of the file
         except Exception as error:
             raise _explain(path, error) from error
 
@@ -159,6 +162,8 @@ def _guarded(load: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _allowing_broadcast(broadcast: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap fairseq's broadcast so that BROADCAST_CLASSES are allowed while it runs."""
+
     @functools.wraps(broadcast)
     def allowing(*args: Any, **kwargs: Any) -> Any:
         with torch.serialization.safe_globals(BROADCAST_CLASSES):
@@ -168,7 +173,7 @@ def _allowing_broadcast(broadcast: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def protect() -> None:
-    """Install all of the above in torch and fairseq. To be called once."""
+    """Install the protection in torch and fairseq; to be called once."""
     forbid_unsafe_loading()
     torch.serialization.add_safe_globals(FILE_CLASSES)
     checkpoint_utils.load_checkpoint_to_cpu = _guarded(checkpoint_utils.load_checkpoint_to_cpu)

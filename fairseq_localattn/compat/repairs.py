@@ -1,6 +1,7 @@
-"""What fairseq needs to run on today's torch and numpy, to keep every sentence, and to say in one line what is missing.
-``apply()`` is called first thing when the plugin is imported, which is before fairseq parses its arguments or reads a
-checkpoint, and also in the processes that it spawns.
+"""Repairs of fairseq: today's torch and numpy, batches without losses, and errors in one line.
+
+:func:`apply` runs when the plugin is imported: before fairseq parses its arguments or reads a checkpoint, and in every
+process that fairseq spawns.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _applied = False
 
 
 def apply() -> None:
-    """Apply everything in this module once; further calls do nothing. Raises ImportError if torch is older than 2.6."""
+    """Apply all repairs once; further calls do nothing. Raises ImportError if torch is older than 2.6."""
     global _applied
     if _applied:
         return
@@ -45,14 +46,15 @@ def apply() -> None:
 
 
 def provide_numpy_long() -> None:
-    """numpy 2 dropped np.compat; fairseq uses np.compat.long for language-model blocks cut by sentence."""
+    """Provide ``np.compat.long``, which numpy 2 dropped and fairseq's blocks of sentences (TokenBlockDataset) use."""
     if not hasattr(np, "compat"):
         np.compat = types.SimpleNamespace(long=int)  # type: ignore[attr-defined]
 
 
 def undo_tpu_of_bf16() -> None:
-    """Let --bf16 train on CPU and GPU: fairseq's parse_args_and_arch sets tpu wherever bf16 is set, with no option
-    against it, and training then looks for torch_xla. Only a --tpu that the user typed remains.
+    """Let ``--bf16`` train on CPU and GPU: keep ``tpu`` only where the command line has ``--tpu``.
+
+    fairseq's parse_args_and_arch sets it with every ``--bf16``, and training then requires torch_xla.
     """
     parse = options.parse_args_and_arch
 
@@ -68,9 +70,10 @@ def undo_tpu_of_bf16() -> None:
 
 
 def keep_last_batch() -> None:
-    """Keep every sentence: this fairseq drops the last batch when its size is no multiple of
-    ``--required-batch-size-multiple`` (8), so that 4 of 500 test sentences would be neither translated nor scored, and
-    a data set of fewer than 8 would be empty (fairseq issue #5036).
+    """Keep the last batch, which this fairseq drops unless its size is a multiple of 8 (fairseq issue #5036).
+
+    The number is ``--required-batch-size-multiple``. Of 500 test sentences, 4 would be neither translated nor scored,
+    and a data set of fewer than 8 sentences would be empty.
     """
     cut = data_utils.batch_by_size
     signature = inspect.signature(cut)
@@ -78,19 +81,19 @@ def keep_last_batch() -> None:
     @functools.wraps(cut)
     def batch_by_size(indices: Any, *args: Any, **kwargs: Any) -> Any:
         if signature.bind(indices, *args, **kwargs).arguments.get("fixed_shapes") is not None:
-            return cut(indices, *args, **kwargs)  # another rule, which drops nothing; not surely in stretches
+            return cut(indices, *args, **kwargs)  # drops nothing, and its batches may not be consecutive
         batches = list(cut(indices, *args, **kwargs)) if len(indices) else []
-        kept = sum(map(len, batches))  # batches are consecutive stretches of the indices: what is missing is the end
+        kept = sum(map(len, batches))  # batches are consecutive slices of the indices, so only the end can be missing
         return batches if kept == len(indices) else [*batches, indices[kept:]]
 
     data_utils.batch_by_size = batch_by_size
 
 
 def keep_batches_on_resume() -> None:
-    """Let a run that is resumed in a later epoch train on the batches of the run that it continues.
+    """Give a training that is resumed in a later epoch the same batches as the training that it continues.
 
-    fairseq makes the batches once, in the first epoch, with random ties from ``seed + epoch``. A resumed run makes its
-    own in the epoch in which it begins, so other ones: it would see some sentences twice in that epoch and miss others.
+    fairseq makes the batches once, in the first epoch of a process, and breaks ties at random from ``seed + epoch``. A
+    resumed training would make different ones, see some sentences twice in its first epoch and miss others.
     """
     make = FairseqTask.get_batch_iterator
     signature = inspect.signature(make)
@@ -99,15 +102,14 @@ def keep_batches_on_resume() -> None:
     def get_batch_iterator(self: Any, *args: Any, **kwargs: Any) -> Any:
         call = signature.bind(self, *args, **kwargs)
         call.apply_defaults()
-        asked = call.arguments
-        seed = asked["seed"]
-        anew = asked["update_epoch_batch_itr"] or getattr(self.cfg, "rebuild_batches", False)
-        once = self.can_reuse_epoch_itr(asked["dataset"]) and not anew
-        if not once:  # batches made anew in each epoch depend on nothing that went before
-            return make(*call.args, **call.kwargs)
-        asked["seed"] = seed + 1 - asked["epoch"]  # so that seed + epoch is that of the first epoch
+        arguments = call.arguments
+        seed = arguments["seed"]
+        rebuilt = arguments["update_epoch_batch_itr"] or getattr(self.cfg, "rebuild_batches", False)
+        if rebuilt or not self.can_reuse_epoch_itr(arguments["dataset"]):
+            return make(*call.args, **call.kwargs)  # made again in each epoch, so independent of earlier ones
+        arguments["seed"] = seed + 1 - arguments["epoch"]  # makes seed + epoch that of the first epoch
         iterator = make(*call.args, **call.kwargs)
-        iterator.seed = seed  # which orders the batches of every epoch
+        iterator.seed = seed  # orders the batches of every epoch
         return iterator
 
     FairseqTask.get_batch_iterator = get_batch_iterator
@@ -117,22 +119,22 @@ DATA_HINT = "Give the folder that fairseq-preprocess wrote (its --destdir), and 
 CHECKPOINT_HINT = "Give --path a checkpoint that fairseq-train wrote (in its --save-dir)"
 
 
-def _telling(function: Callable[..., Any], hint: str) -> Callable[..., Any]:
-    """``function``, raising UsageError in one line with ``hint`` where it cannot open a file."""
+def _with_hint(function: Callable[..., Any], hint: str) -> Callable[..., Any]:
+    """Wrap ``function`` so that it raises UsageError, in one line with ``hint``, where it cannot open a file."""
 
     @functools.wraps(function)
-    def telling(*args: Any, **kwargs: Any) -> Any:
+    def with_hint(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
         except OSError as error:
             what = f"{error.strerror}: {error.filename}" if error.filename else " ".join(str(error).split())
             raise UsageError(f"fairseq_localattn: {what}. {hint}") from error
 
-    return telling
+    return with_hint
 
 
 def name_missing_files() -> None:
-    """One line instead of a traceback where a data folder, its dictionary or a split, or a checkpoint is missing."""
+    """Replace tracebacks by one line where a data folder, a dictionary, a split or a checkpoint is missing."""
     infer = data_utils.infer_language_pair
 
     @functools.wraps(infer)
@@ -143,9 +145,9 @@ def name_missing_files() -> None:
         return pair
 
     data_utils.infer_language_pair = infer_language_pair
-    tasks.setup_task = _telling(tasks.setup_task, DATA_HINT)
+    tasks.setup_task = _with_hint(tasks.setup_task, DATA_HINT)
     for task in (TranslationTask, LanguageModelingTask):
-        task.load_dataset = _telling(task.load_dataset, DATA_HINT)
-    checkpoint_utils.load_model_ensemble_and_task = _telling(
+        task.load_dataset = _with_hint(task.load_dataset, DATA_HINT)
+    checkpoint_utils.load_model_ensemble_and_task = _with_hint(
         checkpoint_utils.load_model_ensemble_and_task, CHECKPOINT_HINT
     )

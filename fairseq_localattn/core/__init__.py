@@ -1,1 +1,1 @@
-"""LocalAttention, the forward pass that every mechanism shares; attention in bands; the state of decoding."""
+"""LocalAttention, whose forward pass every mechanism shares; banded attention; the state of incremental decoding."""

@@ -1,22 +1,24 @@
-"""LocalAttention: one forward that every variant shares. Without fairseq it needs torch and NumPy alone.
+"""Multi-head attention with replaceable steps. Without fairseq it depends on torch and NumPy alone.
 
-Shapes: T queries, S keys, B sentences, H heads, D = C / H channels a head.
+Shapes: T queries, S keys, B sentences, H heads, C channels, D = C / H channels per head.
 
-Steps that a variant may override, in the order in which they run:
+A mechanism is a subclass of :class:`LocalAttention` that overrides one or more steps of its forward pass, listed in the
+order in which they run:
 
 ===============  ======================================================================================================
-``hidden_keys``  a hard window: H×T×S or 1×T×S (B×H×T×S if it differs by sentence), True = hidden
-``score_bias``   what is added to the scaled logits: log-masks, relative terms; broadcastable to B×H×T×S
-``reweight``     what becomes of the normalised weights B×H×T×S
-``attend``       all of it: bands, neighbouring heads, phrase memories
-``activate``     what becomes of the concatenated heads before the output projection
+``attend``       the whole computation from q, k and v to the attended values; by default the three steps below
+``score_bias``   a term added to the scaled scores, broadcastable to B×H×T×S
+``hidden_keys``  a hard window: 1×T×S or H×T×S, or B×H×T×S if it differs between sentences; True = hidden
+``reweight``     a function of the weights B×H×T×S after the softmax
+``activate``     a function of the concatenated heads before the output projection
 ===============  ======================================================================================================
 
-Projections beside those of queries, keys and values are named in ``further_queries`` and ``further_keys``. What they
-give reaches the steps as ``side``, by name; that of the keys is cached in incremental decoding like keys and values.
+A mechanism that needs more projections of the queries or keys lists the names of its linear layers in ``extra_queries``
+and ``extra_keys``. The steps receive their outputs as ``extra``, a mapping from these names to tensors; in incremental
+decoding those of the keys are cached together with keys and values.
 
-With none overridden the module equals fairseq's ``MultiheadAttention``: same state-dict keys, same initialisation from
-the same random state, same outputs and gradients.
+Without overridden steps the module equals fairseq's ``MultiheadAttention``: same state-dict keys, same initial values
+from the same random state, same outputs and gradients.
 """
 
 from __future__ import annotations
@@ -31,11 +33,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..kernels.dense import attention_by_products, products_suit, scaled_scores, weighted_sum
+from ..kernels.dense import IMPLEMENTATIONS, fused_attention, scaled_scores, use_products, weighted_sum
 from ..kernels.dropout import dropout
 from ..kernels.masks import Frame, hidden_and_bias, join_masks, normalise
-from ..kernels.projections import JoinedProjections, by_column, is_by_column, project_jointly
-from .decoding import Buffer, GrowableCache, append_padding, cached
+from ..kernels.projections import JoinedProjections, is_column_major, project_jointly, to_column_major
+from .decoding import Buffer, GrowableCache, append_padding, beam_copies, cached, sentence_order
 
 IncrementalState = dict[str, Buffer]
 
@@ -44,18 +46,20 @@ class LocalAttention(nn.Module):
     """Multi-head attention with fairseq's ``MultiheadAttention`` interface and replaceable steps.
 
     Args:
-        embed_dim: C, of queries and output. num_heads: H; must divide C.
-        kdim, vdim: channels of keys and values where they differ (cross-attention).
-        dropout: on the attention weights. bias: of the four projections.
+        embed_dim: C, channels of queries and output.
+        num_heads: H; must divide C.
+        kdim, vdim: channels of keys and values if they differ from C (cross-attention).
+        dropout: rate on the attention weights.
+        bias: whether the four projections have biases.
         self_attention, encoder_decoder_attention: as in fairseq.
 
-    Raises ValueError when the heads do not divide ``embed_dim``.
+    Raises ValueError if ``num_heads`` does not divide ``embed_dim``.
     """
 
     kind: ClassVar[str] = "san"  # the papers' short name of the mechanism, for tables and figures
-    # The names of further linear layers of the queries and of the keys, each embed_dim wide.
-    further_queries: tuple[str, ...] = ()
-    further_keys: tuple[str, ...] = ()
+    # Names of additional linear layers of the queries and of the keys, each with embed_dim outputs.
+    extra_queries: tuple[str, ...] = ()
+    extra_keys: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -86,10 +90,11 @@ class LocalAttention(nn.Module):
         self.beam_size = 1
         self.implementation = "auto"
         self.dropout_in_inference = False
-        self._room, self._joined = GrowableCache(), JoinedProjections()
+        self._cache, self._joined = GrowableCache(), JoinedProjections()
         self._state_key = f"{uuid.uuid4()}.attn_state"
 
     def reset_parameters(self) -> None:
+        """Initialise the four projections as fairseq does."""
         gain = 1 / math.sqrt(2) if self.kdim == self.vdim == self.embed_dim else 1.0
         for projection in (self.k_proj, self.v_proj, self.q_proj):
             nn.init.xavier_uniform_(projection.weight, gain=gain)
@@ -97,18 +102,37 @@ class LocalAttention(nn.Module):
         if self.out_proj.bias is not None:
             nn.init.zeros_(self.out_proj.bias)
 
-    # ------------------------------------------------------------------ steps that a variant may override
+    def set_implementation(self, implementation: str) -> None:
+        """Choose how attention is computed: ``auto``, ``products`` or ``sdpa`` (see :mod:`kernels.dense`).
+
+        Raises ValueError for another name.
+        """
+        if implementation not in IMPLEMENTATIONS:
+            raise ValueError(f"unknown implementation {implementation!r}: choose from {', '.join(IMPLEMENTATIONS)}")
+        self.implementation = implementation
+
+    # ------------------------------------------------------------------ steps that a mechanism may override
 
     def hidden_keys(self, frame: Frame, device: torch.device) -> Tensor | None:
-        """The hard window, 1×T×S or H×T×S (or with B before), True = hidden; None hides nothing."""
+        """Return the hard window, 1×T×S, H×T×S or B×H×T×S, True = hidden; None hides nothing."""
         return None
 
-    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, side: Mapping[str, Tensor]) -> Tensor | None:
-        """Added to the scaled logits, broadcastable to B×H×T×S. ``query``: T×B×C, before projection; ``q``: B×H×T×D."""
+    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, extra: Mapping[str, Tensor]) -> Tensor | None:
+        """Return a term added to the scaled scores, broadcastable to B×H×T×S, or None.
+
+        Args:
+            frame: positions and masks of the call.
+            query: T×B×C, the module's input before projection.
+            q: B×H×T×D, the projected queries, not scaled.
+            extra: outputs of the extra projections by name, B×H×T×D of queries and B×H×S×D of keys.
+        """
         return None
 
-    def reweight(self, weights: Tensor, frame: Frame, query: Tensor, side: Mapping[str, Tensor]) -> Tensor:
-        """What the normalised weights B×H×T×S (fp32) become before dropout. Override to leave the fused path."""
+    def reweight(self, weights: Tensor, frame: Frame, query: Tensor, extra: Mapping[str, Tensor]) -> Tensor:
+        """Return new weights B×H×T×S from those after the softmax, before dropout; both at least in fp32.
+
+        A subclass that overrides this step gives up the fused computation, which does not expose the weights.
+        """
         return weights
 
     def attend(
@@ -118,34 +142,49 @@ class LocalAttention(nn.Module):
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        side: Mapping[str, Tensor],
+        extra: Mapping[str, Tensor],
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        """Weights and their sum of values: B×H×T×D, and the weights B×H×T×S when ``need_weights``.
+        """Compute the attended values of all heads.
 
-        ``query``: T×B×C, the module's input; ``q``: B×H×T×D, not scaled; ``k``, ``v``: B×H×S×D; ``side``: what the
-        further projections gave, by name, in the shapes of q and k.
+        Args:
+            frame, query, q, extra: as in :meth:`score_bias`.
+            k, v: B×H×S×D.
+            need_weights: also return the weights.
+
+        Returns the attended values B×H×T×D, and the weights B×H×T×S or None.
         """
-        bias = self.score_bias(frame, query, q, side)
+        bias = self.score_bias(frame, query, q, extra)
         hidden, bias = hidden_and_bias(frame, self.hidden_keys(frame, q.device), bias, q.dtype)
         if not need_weights and type(self).reweight is LocalAttention.reweight:
-            return self.fused(q, k, v, hidden, bias), None
+            return self.fused(q, k, v, hidden=hidden, bias=bias), None
         mask = join_masks(hidden, bias, q.dtype)
         scores = scaled_scores(q, k, self.scaling)
         if mask is not None:
             scores = scores + mask
-        weights = self.reweight(normalise(scores), frame, query, side)
+        weights = self.reweight(normalise(scores), frame, query, extra)
         return weighted_sum(dropout(weights, self.dropout_rate).to(v.dtype), v), weights
 
-    def fused(self, q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None, bias: Tensor | None) -> Tensor:
-        """:func:`fused_attention` with this module's scaling, dropout and implementation."""
-        return fused_attention(q, k, v, hidden, bias, self.scaling, self.dropout_rate, self.implementation)
+    def fused(
+        self, q: Tensor, k: Tensor, v: Tensor, *, hidden: Tensor | None = None, bias: Tensor | None = None
+    ) -> Tensor:
+        """Call :func:`fused_attention` with this module's scaling, dropout and implementation."""
+        return fused_attention(
+            q,
+            k,
+            v,
+            hidden=hidden,
+            bias=bias,
+            scaling=self.scaling,
+            dropout=self.dropout_rate,
+            implementation=self.implementation,
+        )
 
     def activate(self, heads: Tensor) -> Tensor:
-        """What the concatenated heads, T×B×C, become before the output projection."""
+        """Return the input T×B×C of the output projection from the concatenated heads T×B×C."""
         return heads
 
-    # ------------------------------------------------------------------ the shared forward
+    # ------------------------------------------------------------------ the shared forward pass
 
     def forward(
         self,
@@ -162,23 +201,24 @@ class LocalAttention(nn.Module):
         """Attend, with fairseq's calling convention.
 
         Args:
-            query: T×B×C. key, value: S×B×C (ignored when ``static_kv`` finds them cached).
+            query: T×B×C.
+            key, value: S×B×C; ignored if ``static_kv`` finds them cached, and in self-attention.
             key_padding_mask: B×S, True = padding.
-            incremental_state: fairseq's decoding state; keys and values of earlier steps are kept there.
+            incremental_state: fairseq's decoding state, which holds keys and values of earlier steps.
             static_kv: the keys are the encoder's: project them once, then take them from the state.
-            attn_mask: T×S, boolean (True = hidden) or added to the logits.
+            attn_mask: T×S, boolean (True = hidden) or added to the scores.
             need_weights: also return the weights averaged over heads, B×T×S.
-            need_head_weights: return them by head instead, H×B×T×S.
+            need_head_weights: also return the weights of each head, H×B×T×S, instead.
 
-        Returns output T×B×C, and the weights or None.
+        Returns the output T×B×C, and the weights or None.
         """
         length, batch, _ = query.shape
         saved = self._get_input_buffer(incremental_state)
         if static_kv and "prev_key" in saved:
-            q, *rest = self.project_heads(query, ("q_proj", *self.further_queries))
+            q, *rest = self.project_heads(query, ("q_proj", *self.extra_queries))
             k, v = cached(saved, "prev_key"), cached(saved, "prev_value")
-            query_side = dict(zip(self.further_queries, rest, strict=True))
-            key_side = {name[len("side_") :]: cached(saved, name) for name in saved if name.startswith("side_")}
+            query_extra = dict(zip(self.extra_queries, rest, strict=True))
+            key_extra = {name: cached(saved, f"extra_{name}") for name in self.extra_keys}
             key_padding_mask = saved.get("prev_key_padding_mask")
         else:
             if self.self_attention:
@@ -186,26 +226,23 @@ class LocalAttention(nn.Module):
             assert key is not None and value is not None
             copies = 1
             if static_kv and incremental_state is not None:
-                copies = self._copies_of_sentences(key, batch)
-            if copies > 1:  # one of each is kept
+                copies = beam_copies(key, batch, self.beam_size)
+            if copies > 1:  # one row per sentence is enough
                 key, value = key[:, ::copies], value[:, ::copies]
                 key_padding_mask = None if key_padding_mask is None else key_padding_mask[::copies]
-            q, k, v, side = self.project(query, key, value)
-            query_side = {name: side[name] for name in self.further_queries}
-            key_side = {name: side[name] for name in self.further_keys}
+            q, k, v, extra = self.project(query, key, value)
+            query_extra = {name: extra[name] for name in self.extra_queries}
+            key_extra = {name: extra[name] for name in self.extra_keys}
             if incremental_state is not None:
-                k, v, key_side, key_padding_mask = self._remember(
-                    incremental_state, saved, k, v, key_side, key_padding_mask, copies
+                k, v, key_extra, key_padding_mask = self._update_state(
+                    incremental_state, k, v, key_extra=key_extra, padding=key_padding_mask, copies=copies
                 )
-        frame = Frame(
-            query_length=length,
-            key_length=k.size(2),
-            offset=k.size(2) - length if self.self_attention else 0,
-            key_padding_mask=key_padding_mask,
-            attn_mask=attn_mask,
-        )
+        offset = k.size(2) - length if self.self_attention else 0
+        frame = Frame(length, k.size(2), offset, key_padding_mask=key_padding_mask, attn_mask=attn_mask)
         need = need_weights or need_head_weights
-        attended, weights = self._attend_beams(frame, query, q, k, v, query_side, key_side, need)
+        attended, weights = self._attend_beams(
+            frame, query, q=q, k=k, v=v, query_extra=query_extra, key_extra=key_extra, need_weights=need
+        )
         output = self.out_proj(self.activate(attended.permute(2, 0, 1, 3).reshape(length, batch, self.embed_dim)))
         if not need or weights is None:
             return output, None
@@ -213,24 +250,26 @@ class LocalAttention(nn.Module):
 
     @property
     def dropout_rate(self) -> float:
-        """The rate in force: 0 in evaluation unless ``--retain-dropout`` asked for it."""
+        """The dropout rate in force: 0 in evaluation, unless fairseq's ``--retain-dropout`` keeps it."""
         return self.dropout if self.training or self.dropout_in_inference else 0.0
 
     def _attend_beams(
         self,
         frame: Frame,
         query: Tensor,
+        *,
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        query_side: Mapping[str, Tensor],
-        key_side: Mapping[str, Tensor],
+        query_extra: Mapping[str, Tensor],
+        key_extra: Mapping[str, Tensor],
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        """``attend``, with the hypotheses of a beam as further queries of their sentence where the keys are shared."""
+        """Call ``attend``; where the hypotheses of a beam share keys, treat them as more queries of one sentence."""
         sentences, rows = k.size(0), q.size(0)
         if sentences == rows:
-            return self.attend(frame, query, q, k, v, {**query_side, **key_side}, need_weights)
+            extra = {**query_extra, **key_extra}
+            return self.attend(frame, query, q=q, k=k, v=v, extra=extra, need_weights=need_weights)
         beam, length = rows // sentences, frame.query_length
 
         def fold(x: Tensor) -> Tensor:
@@ -238,8 +277,8 @@ class LocalAttention(nn.Module):
 
         queries = query.view(length, sentences, beam, -1).permute(2, 0, 1, 3).flatten(0, 1)  # (beam·T)×B×C
         frame = replace(frame, query_length=beam * length)
-        side = {name: fold(x) for name, x in query_side.items()} | dict(key_side)
-        attended, weights = self.attend(frame, queries, fold(q), k, v, side, need_weights)
+        extra = {name: fold(x) for name, x in query_extra.items()} | dict(key_extra)
+        attended, weights = self.attend(frame, queries, q=fold(q), k=k, v=v, extra=extra, need_weights=need_weights)
 
         def unfold(x: Tensor) -> Tensor:
             return x.unflatten(2, (beam, length)).transpose(1, 2).flatten(0, 1)
@@ -249,78 +288,75 @@ class LocalAttention(nn.Module):
     # ------------------------------------------------------------------ projections
 
     def project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
-        """q, k and v as B×H×·×D, and the further projections by name; those of the same input in one product."""
-        queries, keys = ("q_proj", *self.further_queries), ("k_proj", *self.further_keys)
+        """Compute all projections of T×B×C and S×B×C; those of one input tensor in one product.
+
+        Returns q B×H×T×D, k and v B×H×S×D, and the outputs of the extra projections by name.
+        """
+        queries, keys = ("q_proj", *self.extra_queries), ("k_proj", *self.extra_keys)
+        groups: list[tuple[Tensor, tuple[str, ...]]] = [(query, queries), (key, keys), (value, ("v_proj",))]
         if query is key and key is value:
-            found = self.project_heads(query, (*queries, *keys, "v_proj"))
+            groups = [(query, (*queries, *keys, "v_proj"))]
         elif key is value:
-            found = self.project_heads(query, queries) + self.project_heads(key, (*keys, "v_proj"))
-        else:
-            found = [
-                x
-                for y, names in ((query, queries), (key, keys), (value, ("v_proj",)))
-                for x in self.project_heads(y, names)
-            ]
-        side = dict(zip((*queries, *keys, "v_proj"), found, strict=True))
-        return side.pop("q_proj"), side.pop("k_proj"), side.pop("v_proj"), side
+            groups = [(query, queries), (key, (*keys, "v_proj"))]
+        found = [x for y, names in groups for x in self.project_heads(y, names)]
+        extra = dict(zip((*queries, *keys, "v_proj"), found, strict=True))
+        return extra.pop("q_proj"), extra.pop("k_proj"), extra.pop("v_proj"), extra
 
     def project_heads(self, x: Tensor, names: Sequence[str]) -> list[Tensor]:
-        """Projections of x, ·×B×C, each as B×H×·×D, views of one matrix product."""
+        """Apply the named linear layers to x, T×B×C. Returns a list of B×H×T×D, views of one matrix product."""
         projections: list[nn.Linear] = [getattr(self, name) for name in names]
-        x = x.contiguous()  # the embedding of a first layer is not, and would be multiplied sentence by sentence
+        x = x.contiguous()  # the first layer's input is transposed, and would be multiplied sentence by sentence
         if len(names) == 1 or (x.size(0) == 1 and torch.is_grad_enabled()):  # joining costs more than it saves
             return [p(x).unflatten(-1, (-1, self.head_dim)).permute(1, 2, 0, 3) for p in projections]
-        if self.training:  # with activation checkpointing without gradients too: parameters are about to change
+        if self.training:  # even without gradients, as in activation checkpointing: parameters are about to change
             parts = project_jointly(x, projections, self.num_heads)
         else:
-            weight, bias = self._joined.of(tuple(names), projections, self.num_heads)
+            weight, bias = self._joined.get(tuple(names), projections, self.num_heads)
             parts = F.linear(x, weight, bias).unflatten(-1, (self.num_heads, len(names), self.head_dim)).unbind(3)
         return [part.permute(1, 2, 0, 3) for part in parts]
 
     def train(self, mode: bool = True) -> LocalAttention:
-        self._joined.forget()
+        """Set training or evaluation mode, and forget the joined projections of the parameters so far."""
+        self._joined.clear()
         return super().train(mode)
 
     # ------------------------------------------------------------------ incremental decoding
 
-    def _copies_of_sentences(self, key: Tensor, batch: int) -> int:
-        """How often beam search has repeated each sentence's encoder output, S×B×C: ``beam_size`` times, or once.
-
-        fairseq's generator says its beam when it is made, and says nothing if that is 1; so a look at the copies.
-        """
-        if self.beam_size == 1 or batch != key.size(1) or batch % self.beam_size:
-            return 1
-        sentences = key.unflatten(1, (-1, self.beam_size))
-        return self.beam_size if torch.equal(sentences[:, :, 1:], sentences[:, :, :-1]) else 1
-
-    def _remember(
+    def _update_state(
         self,
         state: IncrementalState,
-        saved: Buffer,
         k: Tensor,
         v: Tensor,
-        key_side: dict[str, Tensor],
+        *,
+        key_extra: dict[str, Tensor],
         padding: Tensor | None,
         copies: int,
     ) -> tuple[Tensor, Tensor, dict[str, Tensor], Tensor | None]:
-        """Append this step's keys, values, key sides and padding to those of the steps before, and keep all."""
+        """Append keys, values, extra projections of keys, and padding of this step to the decoding state.
+
+        Returns those of all steps so far.
+        """
+        saved = self._get_input_buffer(state)
         before = saved.get("prev_key")
         if before is not None:
             padding = append_padding(saved.get("prev_key_padding_mask"), padding, before, k)
-            k, v, *sides = (
-                self._room.append(name, cached(saved, name), x)
-                for name, x in (("prev_key", k), ("prev_value", v), *((f"side_{n}", x) for n, x in key_side.items()))
+            names = ("prev_key", "prev_value", *(f"extra_{name}" for name in key_extra))
+            k, v, *rest = (
+                self._cache.append(name, cached(saved, name), x)
+                for name, x in zip(names, (k, v, *key_extra.values()), strict=True)
             )
-            key_side = dict(zip(key_side, sides, strict=True))
-        elif not self.self_attention:  # every word reads them, as they lie
-            v, fast = v.contiguous(), products_suit(k, k, None, self.dropout_rate, self.implementation)
-            k, *sides = (by_column(x) if fast else x.contiguous() for x in (k, *key_side.values()))
-            key_side = dict(zip(key_side, sides, strict=True))
-        further = {f"side_{name}": x for name, x in key_side.items()}
+            key_extra = dict(zip(key_extra, rest, strict=True))
+        elif not self.self_attention:  # laid out for single queries, since every step reads them
+            v = v.contiguous()
+            fast = use_products(k, k, dropout=self.dropout_rate, implementation=self.implementation)
+            k, *rest = (to_column_major(x) if fast else x.contiguous() for x in (k, *key_extra.values()))
+            key_extra = dict(zip(key_extra, rest, strict=True))
+        buffer: Buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": padding}
+        buffer |= {f"extra_{name}": x for name, x in key_extra.items()}
         if copies > 1:
-            further["copies"] = torch.tensor(copies)  # of each sentence, made one
-        self._set_input_buffer(state, {"prev_key": k, "prev_value": v, "prev_key_padding_mask": padding, **further})
-        return k, v, key_side, padding
+            buffer["copies"] = torch.tensor(copies)  # rows of the beam for which one row of keys is kept
+        self._set_input_buffer(state, buffer)
+        return k, v, key_extra, padding
 
     def _get_input_buffer(self, incremental_state: IncrementalState | None) -> Buffer:
         return (incremental_state or {}).get(self._state_key, {})
@@ -329,60 +365,36 @@ class LocalAttention(nn.Module):
         incremental_state[self._state_key] = buffer
 
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> IncrementalState:
-        """Follow a beam: row r of every cached tensor becomes row ``new_order[r]``."""
+        """Reorder the cached tensors to follow a beam: row r becomes the former row ``new_order[r]``."""
         buffer = self._get_input_buffer(incremental_state)
         copies = buffer.pop("copies", None)
         if copies is not None:
-            count = int(copies)
-            sentences = new_order // count
-            if new_order.numel() == cached(buffer, "prev_key").size(0) * count:
+            order, rows = sentence_order(new_order, cached(buffer, "prev_key").size(0), int(copies))
+            if rows > 1:
                 buffer["copies"] = copies
-                return incremental_state  # hypotheses moved within their sentences: the encoder side stays
-            whole = sentences.numel() % count == 0 and sentences.view(-1, count)
-            if whole is not False and torch.equal(whole, whole[:, :1].expand_as(whole)):
-                buffer["copies"], new_order = copies, whole[:, 0]
-            else:  # equal sentences, and no beam: from now on a row of keys for each query's
-                new_order = sentences
+            if order is None:
+                return incremental_state
+            new_order = order
         for name, tensor in buffer.items():
             if tensor is None or name == "copies":
                 continue
             if self.self_attention and tensor.dim() == 4 and not tensor.requires_grad:
-                buffer[name] = self._room.reorder(name, tensor, new_order)
+                buffer[name] = self._cache.reorder(name, tensor, new_order)
             else:
                 moved = tensor.index_select(0, new_order)
-                buffer[name] = by_column(moved) if is_by_column(tensor) else moved
+                buffer[name] = to_column_major(moved) if is_column_major(tensor) else moved
         return incremental_state
 
     def set_beam_size(self, beam_size: int) -> None:
-        """Called by fairseq's sequence generator: sentences are repeated this often in cross-attention."""
+        """Set how often sentences are repeated in cross-attention; called by fairseq's sequence generator."""
         self.beam_size = beam_size
 
     def make_generation_fast_(
         self, name: str = "", retain_dropout: bool = False, retain_dropout_modules: list[str] | None = None, **_: object
     ) -> None:
-        """fairseq's ``--retain-dropout``, by the name that its own attention has there."""
+        """Apply fairseq's ``--retain-dropout``, under the name of fairseq's own attention class."""
         chosen = retain_dropout_modules is None or "MultiheadAttention" in retain_dropout_modules
         self.dropout_in_inference = retain_dropout and chosen
 
     def extra_repr(self) -> str:
         return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, dropout={self.dropout}"
-
-
-def fused_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    hidden: Tensor | None,
-    bias: Tensor | None,
-    scaling: float,
-    dropout_rate: float,
-    implementation: str = "auto",
-) -> Tensor:
-    """Attention of which nobody asks the weights: B×H×T×D; arguments as :func:`products.attention_by_products`.
-
-    ``implementation``: one of products.IMPLEMENTATIONS.
-    """
-    if products_suit(q, k, bias, dropout_rate, implementation):
-        return attention_by_products(q, k, v, hidden, bias, scaling, dropout_rate)
-    mask = join_masks(hidden, bias, q.dtype)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_rate, scale=scaling)

@@ -1,4 +1,4 @@
-"""Cached keys and values of a decoder's self-attention, which beam search reorders and then makes one word longer."""
+"""Cached keys and values of a decoder during beam search."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ Buffer = dict[str, Tensor | None]
 
 
 class GrowableCache:
-    """Room for the next word behind what is cached, made when it is reordered: so both take one copy, not two.
+    """Cached tensors with room for one more position, so that reordering and appending take one copy instead of two.
 
-    The room belongs to the tensor that :meth:`reorder` gave and is used once: who appends to it again copies.
+    Each decoding step reorders the cached tensors to follow the beam, then appends one position. :meth:`reorder`
+    copies into a tensor that is one position longer and returns a view of all but the last; :meth:`append` writes into
+    the last. The room is used once: a second append to the same view copies.
     """
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[Tensor, Tensor]] = {}
 
     def reorder(self, name: str, tensor: Tensor, order: Tensor) -> Tensor:
-        """Rows ``order`` of a tensor B×H×S×D, with room for one word more."""
+        """Return the rows ``order`` of a tensor B×H×S×D, with room for one more position behind the last."""
         batch, (_, heads, length, channels) = order.size(0), tensor.shape
         whole = tensor.new_empty(batch, heads, length + 1, channels)
         taken = whole[:, :, :length]
@@ -27,7 +29,7 @@ class GrowableCache:
         return taken
 
     def append(self, name: str, before: Tensor, now: Tensor) -> Tensor:
-        """B×H×S×D and B×H×T×D → B×H×(S+T)×D."""
+        """Concatenate B×H×S×D and B×H×T×D to B×H×(S+T)×D, using the room of :meth:`reorder` where there is one."""
         taken, whole = self._made.pop(name, (None, None))
         if whole is None or taken is not before or now.size(2) != 1:
             return torch.cat([before, now], dim=2)
@@ -36,14 +38,22 @@ class GrowableCache:
 
 
 def cached(buffer: Buffer, name: str) -> Tensor:
-    """An entry of the decoding state that must be there."""
+    """Return an entry of the decoding state that is never None."""
     tensor = buffer[name]
     assert tensor is not None, f"{name} is missing from the decoding state"
     return tensor
 
 
 def append_padding(before: Tensor | None, now: Tensor | None, old: Tensor, new: Tensor) -> Tensor | None:
-    """Padding of cached keys ``old`` and this step's ``new`` (B×H×·×D), where either may be unknown (= none)."""
+    """Concatenate the padding masks of cached and new keys.
+
+    Args:
+        before: B×S, True = padding, of the cached keys; None if none of them is padding.
+        now: B×T, True = padding, of the new keys; None if none of them is padding.
+        old, new: the cached and the new keys, B×H×S×D and B×H×T×D.
+
+    Returns B×(S+T), or None if both masks are None.
+    """
     if before is None and now is None:
         return None
     if before is None:
@@ -51,3 +61,41 @@ def append_padding(before: Tensor | None, now: Tensor | None, old: Tensor, new: 
     if now is None:
         now = torch.zeros(new.size(0), new.size(2), dtype=torch.bool, device=new.device)
     return torch.cat([before.to(torch.bool), now.to(torch.bool)], dim=1)
+
+
+def beam_copies(key: Tensor, rows: int, beam_size: int) -> int:
+    """Return how often beam search has repeated each sentence of an encoder output.
+
+    Args:
+        key: S×B×C, the encoder output.
+        rows: of the queries.
+        beam_size: as last announced by fairseq's generator. It announces none if its beam is 1, so the rows of ``key``
+            are compared.
+
+    Returns ``beam_size``, or 1 if the sentences are not repeated.
+    """
+    if beam_size == 1 or rows != key.size(1) or rows % beam_size:
+        return 1
+    sentences = key.unflatten(1, (-1, beam_size))
+    return beam_size if torch.equal(sentences[:, :, 1:], sentences[:, :, :-1]) else 1
+
+
+def sentence_order(order: Tensor, sentences: int, copies: int) -> tuple[Tensor | None, int]:
+    """Translate a new order of a beam's rows into one of cached sentences, each of which serves ``copies`` rows.
+
+    Args:
+        order: the former row of each row.
+        sentences: the number of cached sentences.
+        copies: rows for which each of them is kept.
+
+    Returns the former sentence of each sentence, or None if they stay as they are, and the new number of copies: 1 if
+    the rows turn out to be equal sentences instead of a beam, which may end apart from each other.
+    """
+    if order.numel() == sentences * copies:
+        return None, copies  # hypotheses moved within their sentences
+    found = order // copies
+    if found.numel() % copies == 0:
+        beams = found.view(-1, copies)
+        if torch.equal(beams, beams[:, :1].expand_as(beams)):
+            return beams[:, 0], copies
+    return found, 1

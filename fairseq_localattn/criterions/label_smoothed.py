@@ -1,7 +1,8 @@
-"""fairseq's criterion ``label_smoothed_cross_entropy``, on a CPU in half of its time and a third of its memory.
+"""Criterion ``label_smoothed_cross_entropy`` as in fairseq, in less time and memory on a CPU.
 
-fairseq's makes logits, log-probabilities and their gradient twice, tensors of words × vocabulary, and holds three of
-them at a time. Here there is one: log-probabilities are written over the logits, and the gradient over those.
+fairseq's criterion holds three tensors of words × vocabulary at a time: logits, log-probabilities and a gradient. Here
+one tensor serves all three: the log-probabilities overwrite the logits, and the gradient overwrites the
+log-probabilities.
 """
 
 from __future__ import annotations
@@ -18,67 +19,78 @@ NAME = "label_smoothed_cross_entropy"
 
 
 def smoothed_loss(logits: Tensor, target: Tensor, smoothing: float, padding: int) -> tuple[Tensor, Tensor]:
-    """Label-smoothed cross-entropy and negative log-likelihood, summed over rows, as fairseq defines them.
+    """Return label-smoothed cross-entropy and negative log-likelihood, summed over rows as in fairseq.
 
-    With ``ε = smoothing`` and V words, ``(1 - ε - ε / (V - 1)) · -log p(target) + ε / (V - 1) · Σ_v -log p(v)``.
+    ``loss = (1 - ε - ε / (V - 1)) · -log p(target) + ε / (V - 1) · Σ_v -log p(v)`` for V words and ``ε = smoothing``.
 
     Args:
-        logits: N×V, contiguous, no leaf, and needed by nothing else: they become log-probabilities, of which the
-            softmax is the same. The backward pass writes the gradient there.
-        target: N, of int64. padding: the target of rows that do not count.
+        logits: N×V, contiguous, not a leaf, and used by nothing else. They are overwritten by log-probabilities, whose
+            softmax is the same, and in the backward pass by their gradient.
+        target: N, int64.
+        smoothing: ε, from 0 to 1.
+        padding: the target of rows that are left out.
 
-    The loss is differentiable once, the likelihood not at all. A second backward pass raises RuntimeError.
+    The loss is differentiable once; the likelihood is not. A second backward pass raises RuntimeError.
     """
     return _SmoothedLoss.apply(logits, target[:, None], smoothing, padding)
 
 
 class _SmoothedLoss(torch.autograd.Function):
+    """The computation of :func:`smoothed_loss`; ``target`` is N×1."""
+
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, smoothing: float, padding: int) -> tuple[Tensor, Tensor]:
         log_probs = logits.detach()
         torch.log_softmax(log_probs, dim=-1, out=log_probs)
         padded = target == padding
         ctx.save_for_backward(log_probs, target, padded)
-        ctx.by_any = smoothing / (logits.size(1) - 1)
-        ctx.by_target = 1 - smoothing - ctx.by_any
+        ctx.word_weight = smoothing / (logits.size(1) - 1)
+        ctx.target_weight = 1 - smoothing - ctx.word_weight
         likelihood = -log_probs.gather(1, target).masked_fill_(padded, 0).sum()
-        of_all = -log_probs.sum(1, keepdim=True).masked_fill_(padded, 0).sum()
+        over_words = -log_probs.sum(1, keepdim=True).masked_fill_(padded, 0).sum()
         ctx.mark_non_differentiable(likelihood)
-        return ctx.by_target * likelihood + ctx.by_any * of_all, likelihood
+        return ctx.target_weight * likelihood + ctx.word_weight * over_words, likelihood
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        """``p · (by_target + V · by_any) - by_any``, and less by_target at the target; 0 in rows that do not count."""
+        """Return the gradient with respect to the logits, N×V; 0 in rows of padding.
+
+        ``∂loss/∂logit_v = p(v) · (a + V · b) - b - a · [v = target]`` with the weights a of the target and b of a word.
+        """
         log_probs, target, padded = ctx.saved_tensors
         scale = float(gradient)
         result = log_probs.exp_()
-        share = result.new_tensor(-scale * ctx.by_any)
-        torch.add(share, result, alpha=scale * (ctx.by_target + result.size(1) * ctx.by_any), out=result)
-        result.scatter_add_(1, target, result.new_tensor(-scale * ctx.by_target).expand_as(target))
+        constant = result.new_tensor(-scale * ctx.word_weight)
+        torch.add(constant, result, alpha=scale * (ctx.target_weight + result.size(1) * ctx.word_weight), out=result)
+        result.scatter_add_(1, target, result.new_tensor(-scale * ctx.target_weight).expand_as(target))
         return result.index_fill_(0, padded[:, 0].nonzero()[:, 0], 0), None, None, None
 
 
 class LabelSmoothedCrossEntropyCriterion(theirs.LabelSmoothedCrossEntropyCriterion):
-    """fairseq's criterion; for a model with ``loss_in_place``, by :func:`smoothed_loss` on a CPU in fp32.
+    """fairseq's criterion, computed by :func:`smoothed_loss` for models with ``loss_in_place`` in fp32 on a CPU.
 
-    As in fairseq remain: validation, losses by word (``reduce=False``), ``--ignore-prefix-size``. It has the name of
-    fairseq's class since checkpoints have, and training is resumed only with a criterion of the same name.
+    Validation, losses by word (``reduce=False``) and ``--ignore-prefix-size`` use fairseq's implementation. The class
+    has the name of fairseq's class because checkpoints contain it and fairseq compares it when it resumes a training.
     """
 
     def compute_loss(
         self, model: Any, net_output: Any, sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, Tensor]:
-        """As fairseq's. ``net_output[0]``, the logits B×T×V, may be log-probabilities after it."""
-        if not (reduce and getattr(model, "loss_in_place", False) and self._fits(net_output[0])):
+        """Return the loss and the negative log-likelihood, summed over the batch, or by word unless ``reduce``.
+
+        The logits ``net_output[0]``, B×T×V, may be overwritten.
+        """
+        if not (reduce and getattr(model, "loss_in_place", False) and self._supports(net_output[0])):
             return super().compute_loss(model, net_output, sample, reduce=reduce)
         logits, target = net_output[0], model.get_targets(sample, net_output)
         return smoothed_loss(logits.view(-1, logits.size(-1)), target.reshape(-1), self.eps, self.padding_idx)
 
-    def _fits(self, logits: Tensor) -> bool:
+    def _supports(self, logits: Tensor) -> bool:
+        """Return whether :func:`smoothed_loss` applies to these logits and options."""
         cpu = logits.device.type == "cpu" and logits.dtype == torch.float32
         return cpu and logits.requires_grad and logits.is_contiguous() and self.ignore_prefix_size == 0
 
 
-# The registry refuses a name that it has, and has no other way to say what is to be built by that name.
+# fairseq's register_criterion refuses a name that is taken, so the entry is replaced directly.
 CRITERION_REGISTRY[NAME] = LabelSmoothedCrossEntropyCriterion

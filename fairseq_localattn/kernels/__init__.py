@@ -1,1 +1,1 @@
-"""Computations on tensors: masks, windows, attention as matrix products or in bands, dropout, joint projections."""
+"""Pure functions on tensors: masks, windows, dense and banded attention, dropout, joint projections."""

@@ -1,13 +1,14 @@
-"""Attention inside a band, and to neighbouring heads, as matrix products on overlapping views of blocks.
+"""Attention inside a band, and to neighbouring heads, as batched matrix products over overlapping views of blocks.
 
-Queries are cut into blocks; of keys and values there is, for each block, the stretch that its queries can reach, so
-neighbouring stretches share rows. Blocks stand in one line in the order of sentence, block and head: what a block sees
-of the heads beside its own are the stretches before and behind its own, so all that it sees is a view of the line with
-equal steps, which a product takes as it is. At the first and last head that view shows a stretch of another block: the
-score there is -∞.
+The positions of a sentence are cut into n blocks of s queries. For the keys and values of each block there is a
+*stretch*: the r = s + 2·half_width positions that its queries can reach, so neighbouring stretches share rows. Blocks
+are stored in one dimension, ordered by sentence, block and head. The stretches of the heads next to a block's own head
+are then the rows before and behind its own, and all keys that a block sees are one overlapping view with equal strides,
+which a batched product accepts without a copy. At the first and the last head this view reaches into another block;
+the scores there are set to -inf.
 
-Letters in shapes: B sentences, H heads, T positions, D channels a head; n blocks of s queries, r keys a stretch, N
-heads seen; m = B·n·H blocks in all.
+Shapes: B sentences, H heads, T positions, D channels per head; n blocks of s queries, r keys per stretch, N heads seen
+by a query; m = B·n·H blocks in all.
 """
 
 from __future__ import annotations
@@ -25,10 +26,16 @@ from .dropout import dropout_factors
 
 @dataclass(frozen=True)
 class BlockLayout:
-    """How ``batch`` sentences of ``heads`` heads stand in a line: each in ``blocks`` blocks of ``block`` positions.
+    """The layout of a batch of blocks in memory.
 
-    A stretch is a block with ``half_width`` rows before and behind it, at most ``block``. ``head_span``: N, odd.
-    N // 2 empty places stand before the first block and behind the last.
+    All methods work on *padded* tensors, whose first dimension is the m blocks with N // 2 rows of padding before the
+    first and behind the last block, so that :meth:`visible` stays inside of the tensor.
+
+    Args:
+        batch: B. heads: H.
+        blocks: n, blocks of a sentence. block: s, positions of a block.
+        half_width: positions that a stretch adds on either side of its block; at most ``block``.
+        head_span: N, heads that a query sees, its own in the middle; odd.
     """
 
     batch: int
@@ -44,61 +51,61 @@ class BlockLayout:
         return self.batch * self.blocks * self.heads
 
     @property
-    def side(self) -> int:
-        """Heads seen on either side, and places before the first block and behind the last."""
+    def padding(self) -> int:
+        """N // 2: heads seen on either side, and rows of padding at either end."""
         return self.head_span // 2
 
     @property
-    def reach(self) -> int:
-        """r, the rows of a stretch."""
+    def stretch(self) -> int:
+        """r, the positions of a stretch."""
         return self.block + 2 * self.half_width
 
-    def empty(self, like: Tensor, *shape: int) -> Tensor:
-        """A line of m places of this shape, with zeros in the places at its ends."""
-        line = like.new_empty(self.count + 2 * self.side, *shape)
-        if self.side:
-            line[: self.side].zero_()
-            line[-self.side :].zero_()
-        return line
+    def new_empty(self, like: Tensor, *shape: int) -> Tensor:
+        """Return an uninitialised padded tensor whose rows have this shape; the padding is 0."""
+        padded = like.new_empty(self.count + 2 * self.padding, *shape)
+        if self.padding:
+            padded[: self.padding].zero_()
+            padded[-self.padding :].zero_()
+        return padded
 
-    def places(self, line: Tensor) -> Tensor:
-        """The line without its ends: a view, m×…"""
-        return line[self.side : self.side + self.count]
+    def unpad(self, padded: Tensor) -> Tensor:
+        """Return the m blocks without the padding: a view m×…"""
+        return padded[self.padding : self.padding + self.count]
 
-    def by_block(self, line: Tensor) -> Tensor:
-        """Of a line without its ends, m×…, by sentence, block and head: a view, B×n×H×…"""
-        return line.unflatten(0, (self.batch, self.blocks, self.heads))
+    def split(self, blocks: Tensor) -> Tensor:
+        """Return blocks m×… by sentence, block and head: a view B×n×H×…"""
+        return blocks.unflatten(0, (self.batch, self.blocks, self.heads))
 
     def cut(self, x: Tensor, half_width: int = 0) -> Tensor:
-        """The blocks of x, B×H×T×D, each with ``half_width`` rows of its neighbours on either side, and zeros beyond.
+        """Cut x, B×H×T×D, into blocks that overlap by ``half_width`` positions on either side.
 
-        A line of places s×D, or r×D.
+        Returns a padded tensor of rows s×D (or r×D with ``half_width``); positions outside of the sentence are 0.
         """
         length, rows = x.size(2), self.block + 2 * half_width
-        line = self.empty(x, rows, x.size(3))
-        by_block = self.by_block(self.places(line))
-        # Blocks whose rows are all there are windows of x at equal steps.
+        padded = self.new_empty(x, rows, x.size(3))
+        blocks = self.split(self.unpad(padded))
+        # Blocks that lie wholly inside of the sentence are windows of x at equal strides.
         first = 1 if half_width else 0
         start = first * self.block - half_width
         whole = max(0, (length - start - rows) // self.block + 1)
         if whole:
             windows = x[:, :, start:].unfold(2, rows, self.block)  # B×H×whole×D×rows
-            by_block[:, first : first + whole] = windows.permute(0, 2, 1, 4, 3)
+            blocks[:, first : first + whole] = windows.permute(0, 2, 1, 4, 3)
         for at in (*range(min(first, self.blocks)), *range(first + whole, self.blocks)):  # the first, and the last few
             before = at * self.block - half_width
-            there = slice(max(0, before), max(0, min(length, before + rows)))
-            place = by_block[:, at]
-            place[:, :, : there.start - before] = 0
-            place[:, :, there.start - before : there.stop - before] = x[:, :, there]
-            place[:, :, max(0, there.stop - before) :] = 0
-        return line
+            inside = slice(max(0, before), max(0, min(length, before + rows)))
+            place = blocks[:, at]
+            place[:, :, : inside.start - before] = 0
+            place[:, :, inside.start - before : inside.stop - before] = x[:, :, inside]
+            place[:, :, max(0, inside.stop - before) :] = 0
+        return padded
 
-    def joined(self, blocks: Tensor, length: int, half_width: int = 0) -> Tensor:
-        """The inverse of :meth:`cut` for places m×…×D, where rows in several places are summed: B×H×``length``×D.
+    def merge(self, blocks: Tensor, length: int, half_width: int = 0) -> Tensor:
+        """Invert :meth:`cut` for blocks m×…×D, summing positions that several blocks share. Returns B×H×``length``×D.
 
-        In memory it is T×B×H×D, which the projections of its gradient, or of itself, need not copy.
+        The result is laid out as T×B×H×D, which the output projection, or that of the gradient, reads without a copy.
         """
-        rows = self.by_block(blocks).permute(1, 3, 0, 2, 4)  # n×…×B×H×D
+        rows = self.split(blocks).permute(1, 3, 0, 2, 4)  # n×…×B×H×D
         whole = rows.new_empty(self.blocks, self.block, self.batch, self.heads, blocks.size(-1))
         whole.copy_(rows[:, half_width : half_width + self.block])
         if half_width:
@@ -106,30 +113,31 @@ class BlockLayout:
             whole[1:, :half_width] += rows[:-1, self.block + half_width :]
         return whole.flatten(0, 1)[:length].permute(1, 2, 0, 3)
 
-    def seen(self, line: Tensor) -> Tensor:
-        """Of each block the places of all heads that it sees, one after the other: a view with overlaps, m×(N·…)×D."""
-        rows, channels = line.shape[1:]
-        return line.as_strided((self.count, self.head_span * rows, channels), (rows * channels, channels, 1))
+    def visible(self, padded: Tensor) -> Tensor:
+        """Return for each block the rows of all N heads that it sees, head by head: an overlapping view m×(N·…)×D."""
+        rows, channels = padded.shape[1:]
+        return padded.as_strided((self.count, self.head_span * rows, channels), (rows * channels, channels, 1))
 
-    def by_key(self, line: Tensor) -> Tensor:
-        """What queries have for keys, by the keys' place: m×(N·s)×r from a line of places s×(N·r).
+    def by_key(self, padded: Tensor) -> Tensor:
+        """Regroup values of query-key pairs by the block of the key.
 
-        The queries are those of the places that see this one: those that it sees, in the same order.
+        ``padded`` has rows s×(N·r): queries of a block by the keys that they see. Returns m×(N·s)×r: the queries of
+        all heads that see the block's own stretch, in the order of :meth:`visible`.
         """
         if self.head_span == 1:
-            return line
-        row = self.head_span * self.reach
-        # One place further on, these keys are those of the head before.
-        steps = self.block * row, self.block * row - self.reach, row, 1
-        shape = self.count, self.head_span, self.block, self.reach
-        first = line.storage_offset() + (self.head_span - 1) * self.reach
-        return line.as_strided(shape, steps, first).flatten(1, 2)
+            return padded
+        row = self.head_span * self.stretch
+        # In the next head, this stretch stands one head earlier in the row.
+        strides = self.block * row, self.block * row - self.stretch, row, 1
+        shape = self.count, self.head_span, self.block, self.stretch
+        first = padded.storage_offset() + (self.head_span - 1) * self.stretch
+        return padded.as_strided(shape, strides, first).flatten(1, 2)
 
-    def missing(self, scores: Tensor) -> Iterator[Tensor]:
-        """The parts of scores, m×s×(N·r), whose head does not exist: views."""
-        by_head = self.by_block(scores).unflatten(-1, (self.head_span, self.reach))
+    def missing_heads(self, scores: Tensor) -> Iterator[Tensor]:
+        """Yield views of the parts of scores, m×s×(N·r), that belong to heads before the first or after the last."""
+        by_head = self.split(scores).unflatten(-1, (self.head_span, self.stretch))
         for place in range(self.head_span):
-            distance = place - self.side
+            distance = place - self.padding
             if distance < 0:
                 yield by_head[:, :, :-distance, :, place]
             elif distance > 0:
@@ -137,55 +145,62 @@ class BlockLayout:
 
 
 def banded_products(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor, line: BlockLayout, scaling: float, dropout: float = 0.0
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, layout: BlockLayout, scaling: float, dropout: float = 0.0
 ) -> Tensor:
-    """Attention of queries B×H×T×D to the keys and values in their stretches: B×H×T×D. Differentiable once.
+    """Compute ``dropout(softmax(scaling · QKᵀ + mask)) V`` of each query over its block's stretch. Differentiable once.
 
-    ``mask``: added to the scores of each block, (B or 1)×n×s×r, finite, without gradient; it must hide what is not of
-    the sentence and the band.
+    Args:
+        q, k, v: B×H×T×D.
+        mask: added to the scores of each block, (B or 1)×n×s×r, finite, without gradient; it must hide keys outside
+            of the sentence and of the band.
+        layout: how the positions are cut into blocks, and the heads that a query sees.
+        scaling: factor of the dot products.
+        dropout: rate on the weights.
+
+    Returns B×H×T×D.
     """
-    return _BandedProducts.apply(q, k, v, mask, line, scaling, dropout)
+    return _BandedProducts.apply(q, k, v, mask, layout, scaling, dropout)
 
 
 class _BandedProducts(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, line: BlockLayout, scaling: float, dropout: float
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, layout: BlockLayout, scaling: float, dropout: float
     ) -> Tensor:
-        queries, keys, values = line.cut(q), line.cut(k, line.half_width), line.cut(v, line.half_width)
-        weights = line.empty(q, line.block, line.head_span * line.reach)
-        scores = line.places(weights)
-        keys_seen = line.seen(keys).transpose(1, 2)
-        torch.baddbmm(q.new_empty(()), line.places(queries), keys_seen, beta=0, alpha=scaling, out=scores)
-        by_head = line.by_block(scores).unflatten(-1, (line.head_span, line.reach))  # B×n×H×s×N×r
+        queries, keys, values = layout.cut(q), layout.cut(k, layout.half_width), layout.cut(v, layout.half_width)
+        weights = layout.new_empty(q, layout.block, layout.head_span * layout.stretch)
+        scores = layout.unpad(weights)
+        keys_seen = layout.visible(keys).transpose(1, 2)
+        torch.baddbmm(q.new_empty(()), layout.unpad(queries), keys_seen, beta=0, alpha=scaling, out=scores)
+        by_head = layout.split(scores).unflatten(-1, (layout.head_span, layout.stretch))  # B×n×H×s×N×r
         by_head += mask[:, :, None, :, None]
-        for part in line.missing(scores):
+        for part in layout.missing_heads(scores):
             part.fill_(float("-inf"))
         torch.softmax(scores, dim=-1, out=scores)
         factors = dropout_factors(weights, dropout) if dropout else None
         ctx.save_for_backward(queries, keys, values, weights, factors)
-        ctx.line, ctx.scaling, ctx.length = line, scaling, q.size(2)
+        ctx.layout, ctx.scaling, ctx.length = layout, scaling, q.size(2)
         kept = weights if factors is None else weights * factors
-        return line.joined(torch.bmm(line.places(kept), line.seen(values)), q.size(2))
+        return layout.merge(torch.bmm(layout.unpad(kept), layout.visible(values)), q.size(2))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        line: BlockLayout = ctx.line
+        layout: BlockLayout = ctx.layout
         queries, keys, values, weights, factors = ctx.saved_tensors
-        blocks = line.cut(gradient)
+        blocks = layout.cut(gradient)
         kept = weights if factors is None else weights * factors
-        by_values = torch.bmm(line.by_key(kept).transpose(1, 2), line.seen(blocks))
-        by_scores = line.empty(weights, *weights.shape[1:])
-        inner = line.places(by_scores)
-        torch.bmm(line.places(blocks), line.seen(values).transpose(1, 2), out=inner)
+        by_values = torch.bmm(layout.by_key(kept).transpose(1, 2), layout.visible(blocks))
+        by_scores = layout.new_empty(weights, *weights.shape[1:])
+        inner = layout.unpad(by_scores)
+        torch.bmm(layout.unpad(blocks), layout.visible(values).transpose(1, 2), out=inner)
         if factors is not None:
-            inner *= line.places(factors)
-        torch._softmax_backward_data(inner, line.places(weights), -1, weights.dtype, grad_input=inner)
+            inner *= layout.unpad(factors)
+        torch._softmax_backward_data(inner, layout.unpad(weights), -1, weights.dtype, grad_input=inner)
         scaled = {"beta": 0, "alpha": ctx.scaling}
         nothing = gradient.new_empty(())
-        by_queries = torch.baddbmm(nothing, line.places(by_scores), line.seen(keys), **scaled)
-        by_keys = torch.baddbmm(nothing, line.by_key(by_scores).transpose(1, 2), line.seen(queries), **scaled)
-        by_q = line.joined(by_queries, ctx.length)
-        by_k, by_v = (line.joined(x, ctx.length, line.half_width) for x in (by_keys, by_values))
+        by_queries = torch.baddbmm(nothing, layout.unpad(by_scores), layout.visible(keys), **scaled)
+        by_keys = torch.baddbmm(nothing, layout.by_key(by_scores).transpose(1, 2), layout.visible(queries), **scaled)
+        by_q = layout.merge(by_queries, ctx.length)
+        by_k, by_v = (layout.merge(x, ctx.length, layout.half_width) for x in (by_keys, by_values))
         return by_q, by_k, by_v, None, None, None, None

@@ -1,8 +1,10 @@
-"""Attention as matrix products with a backward pass of its own: the fastest on a CPU for sentences.
+"""Attention over all keys as plain matrix products with a hand-written backward pass; fastest for sentences on a CPU.
 
-torch's fused kernel for CPUs saves the weights' memory, and pays for it in time: up to :data:`PRODUCTS_UP_TO` keys the
-products are faster, and they take masks that need a gradient and dropout, which that kernel does not. Nothing is copied
-or kept that the gradient does not need. Letters in shapes: B sentences, H heads, T queries, S keys, D channels a head.
+torch's fused CPU kernel (``scaled_dot_product_attention``) does not store the weights, at a cost in time. Up to
+:data:`PRODUCTS_UP_TO` keys the products below are faster; they also support dropout and masks that need a gradient,
+which the CPU kernel does not. Tensors are copied or saved only where the gradient needs them.
+
+Shapes: B sentences, H heads, T queries, S keys, D channels per head; G = B·H.
 """
 
 from __future__ import annotations
@@ -10,25 +12,37 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .dropout import dropout_factors
-from .masks import lowest_score
+from .masks import join_masks, lowest_score
 
-# One attention, d=512, 8 heads, two cores: products take .98 of the fused kernel's time at 28 keys (masked: .95), .94
-# at 120, 1.03 at 200, 1.12 at 300.
+# Where the fused kernel becomes faster, measured on two cores with d=512 and 8 heads (docs/performance.md).
 PRODUCTS_UP_TO = 160
 IMPLEMENTATIONS = ("auto", "products", "sdpa")
 
 
-def products_suit(
-    q: Tensor, k: Tensor, bias: Tensor | None, dropout: float, implementation: str = "auto", banded: bool = False
+def use_products(
+    q: Tensor,
+    k: Tensor,
+    bias: Tensor | None = None,
+    *,
+    dropout: float = 0.0,
+    implementation: str = "auto",
+    banded: bool = False,
 ) -> bool:
-    """Whether attention is computed by products: always, never, or where they are faster (see IMPLEMENTATIONS).
+    """Return whether attention is computed by products instead of torch's fused kernel.
 
-    In half precision it is never: torch's kernels have their softmax in fp32. ``banded``: inside of a band, where
-    torch has no kernel.
+    Args:
+        q, k: B×H×T×D and B×H×S×D.
+        bias: added to the scores.
+        dropout: rate on the weights.
+        implementation: one of :data:`IMPLEMENTATIONS`; ``auto`` chooses the faster one.
+        banded: the attention is restricted to a band, for which torch has no kernel.
+
+    Returns False in half precision and under autocast, where torch's kernels compute the softmax in fp32.
     """
     if q.dtype not in (torch.float32, torch.float64) or torch.is_autocast_enabled(q.device.type):
         return False
@@ -43,52 +57,77 @@ def attention_by_products(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    hidden: Tensor | None,
-    bias: Tensor | None,
+    hidden: Tensor | None = None,
+    bias: Tensor | None = None,
+    *,
     scaling: float,
     dropout: float = 0.0,
 ) -> Tensor:
-    """``dropout(softmax(scaling · QKᵀ + bias)) V``: B×H×T×D from q B×H×T×D, and k and v B×H×S×D.
+    """Compute ``dropout(softmax(scaling · QKᵀ + bias)) V``. Differentiable once.
 
     Args:
-        hidden: True = hidden; its logit is :func:`frame.lowest_score`.
-        bias: added; may need a gradient, which is 0 at what is hidden. Both broadcastable to B×H×T×S.
-        dropout: the rate.
+        q: B×H×T×D.
+        k, v: B×H×S×D.
+        hidden: broadcastable to B×H×T×S, True = hidden; such keys have the score :func:`masks.lowest_score`.
+        bias: broadcastable to B×H×T×S; may need a gradient, which is 0 where ``hidden`` is True.
+        scaling: factor of the dot products.
+        dropout: rate on the weights.
 
-    Differentiable once.
+    Returns B×H×T×D.
     """
     return _Attention.apply(q, k, v, hidden, bias, scaling, dropout)
 
 
+def fused_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    hidden: Tensor | None = None,
+    bias: Tensor | None = None,
+    scaling: float,
+    dropout: float = 0.0,
+    implementation: str = "auto",
+) -> Tensor:
+    """Compute attention B×H×T×D without its weights, by products or by torch's fused kernel (see :func:`use_products`).
+
+    Arguments as in :func:`attention_by_products`; ``implementation`` is one of :data:`IMPLEMENTATIONS`.
+    """
+    if use_products(q, k, bias, dropout=dropout, implementation=implementation):
+        return attention_by_products(q, k, v, hidden, bias=bias, scaling=scaling, dropout=dropout)
+    mask = join_masks(hidden, bias, q.dtype)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scaling)
+
+
 def scaled_scores(q: Tensor, k: Tensor, scaling: float) -> Tensor:
-    """``scaling · QKᵀ``: B×H×T×S from q B×H×T×D and k B×H×S×D. Differentiable once."""
+    """Compute ``scaling · QKᵀ``: B×H×T×S from q B×H×T×D and k B×H×S×D. Differentiable once."""
     return _Scores.apply(q, k, scaling)
 
 
-def paired_scores(q: Tensor, other_q: Tensor, k: Tensor, other_k: Tensor, scaling: float) -> Tensor:
-    """:func:`scaled_scores` of both pairs of queries and keys in one tensor: 2×B×H×T×S. Differentiable once."""
+def paired_scores(q: Tensor, other_q: Tensor, k: Tensor, other_k: Tensor, *, scaling: float) -> Tensor:
+    """Compute :func:`scaled_scores` of (q, k) and of (other_q, other_k) as 2×B×H×T×S. Differentiable once."""
     return _PairedScores.apply(q, other_q, k, other_k, scaling)
 
 
 def weighted_sum(weights: Tensor, v: Tensor) -> Tensor:
-    """Weights B×H×T×S times values B×H×S×D: B×H×T×D."""
+    """Multiply weights B×H×T×S by values B×H×S×D. Returns B×H×T×D."""
     return torch.bmm(weights.flatten(0, 1), v.flatten(0, 1)).unflatten(0, weights.shape[:2])
 
 
 def _scores(q: Tensor, k: Tensor, scaling: float, out: Tensor | None = None) -> Tensor:
-    """G×T×S from G×T×D and G×S×D, with the scaling inside of the product."""
+    """Return ``scaling · QKᵀ``, G×T×S from G×T×D and G×S×D; the product applies the factor."""
     return torch.baddbmm(q.new_empty(()), q, k.transpose(1, 2), beta=0, alpha=scaling, out=out)
 
 
 def _score_gradients(gradient: Tensor, q: Tensor, k: Tensor, scaling: float) -> tuple[Tensor, Tensor]:
-    """Those of q and k of :func:`_scores`."""
+    """Return the gradients of q and k, given that of :func:`_scores`."""
     nothing = q.new_empty(())
     by_q = torch.baddbmm(nothing, gradient, k, beta=0, alpha=scaling)
     return by_q, torch.baddbmm(nothing, gradient.transpose(1, 2), q, beta=0, alpha=scaling)
 
 
-def _may_see_nothing(hidden: Tensor) -> bool:
-    """Whether a query may have all of its keys hidden. On a GPU, which would have to wait for the answer: yes."""
+def _may_hide_all_keys(hidden: Tensor) -> bool:
+    """Return whether some query may have all keys hidden; True on a GPU, where looking would synchronise."""
     return hidden.device.type != "cpu" or bool(hidden.all(-1).any())
 
 
@@ -124,10 +163,10 @@ class _PairedScores(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         q, other_q, k, other_k = ctx.saved_tensors
         gradients = [
-            _score_gradients(by_scores.flatten(0, 1), *sides, ctx.scaling)
-            for by_scores, sides in zip(gradient, ((q, k), (other_q, other_k)), strict=True)
+            _score_gradients(by_scores.flatten(0, 1), *pair, ctx.scaling)
+            for by_scores, pair in zip(gradient, ((q, k), (other_q, other_k)), strict=True)
         ]
-        return *(x.unflatten(0, ctx.groups) for sides in zip(*gradients, strict=True) for x in sides), None
+        return *(x.unflatten(0, ctx.groups) for pair in zip(*gradients, strict=True) for x in pair), None
 
 
 class _Attention(torch.autograd.Function):
@@ -143,24 +182,24 @@ class _Attention(torch.autograd.Function):
         dropout: float,
     ) -> Tensor:
         groups = q.shape[:2]
-        # Heads are views of what the projections gave: flattening copies nothing.
+        # Views, not copies: the projections lay sentences and heads out at equal steps.
         q, k, v = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
         scores = _scores(q, k, scaling)
         if bias is not None:
             scores.unflatten(0, groups).add_(bias)
         if hidden is not None:
-            # Next to the lowest score a usual one is rounded away, so to add it is to set it; and adding is faster.
+            # Adding the lowest score rounds an ordinary score away: equal to setting it, and faster.
             lowest = torch.zeros(hidden.shape, dtype=scores.dtype, device=scores.device)
             scores.unflatten(0, groups).add_(lowest.masked_fill_(hidden, lowest_score(scores.dtype)))
-            if bias is not None and not bias.requires_grad:  # a mask's, which may hide as well
+            if bias is not None and not bias.requires_grad:  # an attn_mask, which may hide the same key
                 scores.clamp_(min=lowest_score(scores.dtype))
         weights = torch.softmax(scores, dim=-1, out=scores)
         factors = dropout_factors(weights, dropout) if dropout else None
         ctx.save_for_backward(q, k, v, weights, factors, hidden)
         ctx.scaling, ctx.groups = scaling, groups
         ctx.bias = (bias.shape, bias.dtype) if bias is not None and bias.requires_grad else None
-        # Where a query has all of its keys hidden the softmax's gradient is not 0 at them, as it is elsewhere.
-        ctx.blind = ctx.bias is not None and hidden is not None and _may_see_nothing(hidden)
+        # A query without a visible key has uniform weights, so the softmax's gradient at its hidden keys is not 0.
+        ctx.mask_gradient = ctx.bias is not None and hidden is not None and _may_hide_all_keys(hidden)
         kept = weights if factors is None else weights * factors
         return torch.bmm(kept, v).unflatten(0, groups)
 
@@ -175,7 +214,7 @@ class _Attention(torch.autograd.Function):
         if factors is not None:
             by_weights *= factors
         by_scores = torch._softmax_backward_data(by_weights, weights, -1, weights.dtype, grad_input=by_weights)
-        if ctx.blind:
+        if ctx.mask_gradient:
             by_scores.unflatten(0, ctx.groups).mul_(~hidden)
         by_q, by_k = _score_gradients(by_scores, q, k, ctx.scaling)
         by_bias = None

@@ -1,7 +1,8 @@
-"""Dropout for CPUs in a fraction of the time of torch's, whose random numbers are 5 % of a Transformer's training step.
+"""Fast dropout on a CPU.
 
-torch draws a random number for each element, with a Mersenne twister. Here eight elements share one of 64 bits, from a
-generator that takes half of its time. Needs torch and NumPy.
+torch's dropout draws one random number for each element with a Mersenne twister, which takes 5 % of a Transformer's
+training step. Here eight elements share one random number of 64 bits, drawn by NumPy's SFC64 generator, in half of the
+time. Depends on torch and NumPy alone.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-_LEVELS = 1 << 16  # of a probability
-_HIGHEST = 255 << 8  # of a rate that 8 bits can tell from 1
-_RUN = 512  # elements that share a level
+_LEVELS = 1 << 16  # resolution of a probability
+_HIGHEST = 255 << 8  # above this level, numbers of 8 bits cannot express the probability
+_RUN = 512  # elements that share one threshold
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """``x`` with each element 0 with probability p, and the others scaled so that the expectation stays.
+    """Set elements of ``x`` to 0 with probability ``p`` and scale the others by ``1 / (1 - p)``.
 
-    On a CPU p is rounded to 1/65536, and the scale belongs to the rounded p. The random numbers are seeded by torch's
-    default generator, and are not those of ``torch.nn.functional.dropout``. Elsewhere, and for p from 255/256, it is
-    that function. Raises ValueError unless 0 ≤ p ≤ 1.
+    On a CPU, p is rounded to a multiple of 1/65536 and the random numbers, which differ from those of
+    ``torch.nn.functional.dropout``, are seeded by torch's default generator. On other devices, and for p ≥ 255/256,
+    that function is called. Raises ValueError unless 0 ≤ p ≤ 1.
     """
     if x.device.type != "cpu" or not 0 < _level(p) < _HIGHEST:
         return F.dropout(x, p)
@@ -32,16 +33,17 @@ def dropout(x: Tensor, p: float) -> Tensor:
 
 
 def dropout_factors(x: Tensor, p: float) -> Tensor:
-    """What :func:`dropout` multiplies x with: a tensor like x, of zeros and 1 / (1 - p)."""
+    """Return the factors by which :func:`dropout` multiplies ``x``: 0 or ``1 / (1 - p)``, a tensor like ``x``."""
     if x.device.type != "cpu" or not 0 < _level(p) < _HIGHEST:
         return F.dropout(torch.ones_like(x), p)
-    return _kept(x, p).mul_(_scale(p))
+    return _keep_mask(x, p).mul_(_scale(p))
 
 
 def dropout_and_residual(x: Tensor, residual: Tensor, p: float) -> Tensor:
-    """``residual + dropout(x)``, on a CPU in the place of x, which must be needed by nothing else.
+    """Compute ``residual + dropout(x)``; on a CPU in one pass that overwrites ``x``.
 
-    Both of one shape and precision; 0 < p < 1. Differentiable once.
+    ``x`` and ``residual`` have one shape and dtype, 0 < p < 1. Nothing else, the graph included, may need ``x``.
+    Differentiable once.
     """
     if x.device.type != "cpu" or not 0 < _level(p) < _HIGHEST:
         return residual + F.dropout(x, p)
@@ -51,9 +53,10 @@ def dropout_and_residual(x: Tensor, residual: Tensor, p: float) -> Tensor:
 class _DropoutAndResidual(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, residual: Tensor, p: float) -> Tensor:
-        kept, ctx.scale = _kept(x, p), _scale(p)
+        kept, ctx.scale = _keep_mask(x, p), _scale(p)
         ctx.save_for_backward(kept)
-        place = x.detach()  # a linear layer gives a view to autograd: to write into that would copy its gradient
+        # A linear layer's output is a view to autograd: writing into it without detaching would copy its gradient.
+        place = x.detach()
         return torch.addcmul(residual, place, kept, value=ctx.scale, out=place)
 
     @staticmethod
@@ -63,14 +66,14 @@ class _DropoutAndResidual(torch.autograd.Function):
         return torch.addcmul(gradient.new_zeros(()), gradient, kept, value=ctx.scale), gradient, None
 
 
-def _kept(x: Tensor, p: float) -> Tensor:
-    """A tensor like x: 0 with probability p, else 1.
+def _keep_mask(x: Tensor, p: float) -> Tensor:
+    """Return a tensor like ``x`` that is 0 with probability ``p`` and 1 otherwise.
 
-    An element is dropped whose number of 8 bits is below a level. p lies between two levels; each run of elements takes
-    one of them at random, so that p is the probability of every element.
+    An element is dropped if its random number of 8 bits is below a threshold. In general p lies between two thresholds
+    of 8 bits; each run of elements draws one of the two, such that the overall probability of each element is p.
     """
     rows = x.numel() // _RUN + 1
-    # Seeded by torch's generator: who seeds that one, or sets it back, has the same numbers again.
+    # Seeded by torch's generator: torch.manual_seed and a restored generator state reproduce the same mask.
     seed = int(torch.empty((), dtype=torch.int64, device=x.device).random_())
     words = np.random.SFC64(seed).random_raw(rows * (_RUN + 1) // 8 + 1)
     numbers = torch.from_numpy(words).view(torch.int8)  # from -128
@@ -82,10 +85,10 @@ def _kept(x: Tensor, p: float) -> Tensor:
 
 
 def _level(p: float) -> int:
-    """p in steps of 1/65536."""
+    """Return ``p`` in steps of 1/65536."""
     return round(p * _LEVELS)
 
 
 def _scale(p: float) -> float:
-    """1 / (1 - p), of the rounded p."""
+    """Return ``1 / (1 - p)`` for the rounded ``p``."""
     return _LEVELS / (_LEVELS - _level(p))

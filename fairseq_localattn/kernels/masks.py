@@ -1,4 +1,8 @@
-"""Where queries and keys of one call stand, and what of it is hidden. Needs torch alone."""
+"""Positions and masks of one attention call, and how masks are combined. Depends on torch alone.
+
+Boolean masks have **True = hidden**; float masks are added to the scaled scores. Shapes: B sentences, H heads, T
+queries, S keys.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,14 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Frame:
-    """Where the queries and the keys of one call stand.
+    """Positions of the queries and keys of one attention call, and the masks that the caller passed.
 
-    ``offset`` is the position of the first query among the keys (self-attention only; 0 in the full pass).
-    ``key_padding_mask``: B×S, True = padding. ``attn_mask``: T×S, boolean (True = hidden) or added to the logits.
+    Args:
+        query_length: T.
+        key_length: S.
+        offset: position of the first query among the keys (self-attention only; 0 in a full pass).
+        key_padding_mask: B×S, True = padding.
+        attn_mask: T×S, boolean (True = hidden) or added to the scores.
     """
 
     query_length: int
@@ -24,11 +32,11 @@ class Frame:
 
 
 def lowest_score(dtype: torch.dtype) -> float:
-    """What a hidden key's logit is set to: far below any score, and finite.
+    """Return the score of a hidden key: half of the lowest finite number of ``dtype``.
 
-    With -inf a row that has every key hidden (a padded query, an empty sentence) becomes NaN; with half of the lowest
-    number it becomes uniform, stays finite when a score is added in fp16, and in every other row the hidden keys'
-    weight underflows to an exact zero.
+    In a row with a visible key, the weight of a hidden key underflows to exactly 0. In a row without one (a padded
+    query, an empty sentence) the weights are uniform, where -inf would make them NaN. Half of the range is left so
+    that a score can be added in fp16 without overflow.
     """
     return torch.finfo(dtype).min / 2
 
@@ -36,18 +44,25 @@ def lowest_score(dtype: torch.dtype) -> float:
 def hidden_and_bias(
     frame: Frame, window: Tensor | None, bias: Tensor | None, dtype: torch.dtype
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Padding, window, ``attn_mask`` and bias as what is hidden (boolean, True = hidden) and what is added.
+    """Combine padding, window, ``attn_mask`` and bias into one boolean mask and one added term.
 
-    ``window``: True = hidden, (B×)H×T×S; ``bias``: finite. Both results are broadcastable to B×H×T×S, or None.
+    Args:
+        frame: holds padding and ``attn_mask``.
+        window: H×T×S or B×H×T×S, True = hidden.
+        bias: added to the scores, finite.
+        dtype: of the scores.
+
+    Returns:
+        ``hidden`` (True = hidden) and ``bias``, each broadcastable to B×H×T×S, or None where there is nothing.
     """
     hidden: Tensor | None = None
     if frame.key_padding_mask is not None:
         hidden = frame.key_padding_mask[:, None, None, :].to(torch.bool)
     if window is not None:
-        window = window if window.dim() == 4 else window[None]  # the fused kernels take masks of 2 or 4 dimensions
+        window = window if window.dim() == 4 else window[None]  # torch's fused kernels take masks of 2 or 4 dimensions
         hidden = window if hidden is None else hidden | window
     if frame.attn_mask is not None:
-        closed = _closed_keys(frame.attn_mask, dtype)
+        closed = _as_boolean(frame.attn_mask, dtype)
         if closed is not None:
             hidden = closed if hidden is None else hidden | closed
         else:
@@ -57,10 +72,10 @@ def hidden_and_bias(
     return hidden, bias
 
 
-def _closed_keys(mask: Tensor, dtype: torch.dtype) -> Tensor | None:
-    """What a mask T×S hides (True = hidden) if it does nothing else; fairseq's causal mask has 0 and -∞.
+def _as_boolean(mask: Tensor, dtype: torch.dtype) -> Tensor | None:
+    """Return a mask T×S as boolean (True = hidden) if it only hides keys, as fairseq's causal mask of 0 and -inf does.
 
-    None if it adds something besides, may learn to, or if a look at it would make a GPU wait.
+    Returns None if the mask has other values or needs a gradient, or if reading its values would synchronise a GPU.
     """
     if mask.dtype == torch.bool:
         return mask
@@ -71,7 +86,7 @@ def _closed_keys(mask: Tensor, dtype: torch.dtype) -> Tensor | None:
 
 
 def join_masks(hidden: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """:func:`hidden_and_bias` as one term added to the logits; None when there is nothing to add.
+    """Merge the two results of :func:`hidden_and_bias` into one term added to the scores, or None if both are None.
 
     Hidden keys get :func:`lowest_score`.
     """
@@ -79,8 +94,8 @@ def join_masks(hidden: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -
     if bias is not None:
         bias = bias if hidden is None else bias.masked_fill(hidden, lowest)
         if bias.dtype != dtype:
-            # In half precision numbers far from 0 are coarse. What the visible keys of a query have in common goes: the
-            # softmax does not see it.
+            # Numbers far from 0 are coarse in half precision, so each row is shifted to a maximum of 0. The softmax
+            # does not change.
             bias = bias - bias.detach().amax(-1, keepdim=True)
         return bias.to(dtype)
     if hidden is None:
@@ -89,13 +104,14 @@ def join_masks(hidden: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -
 
 
 def combine_masks(frame: Frame, window: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """Padding, window, ``attn_mask`` and bias as one term added to the logits, broadcastable to B×H×T×S, or None.
+    """Combine padding, window, ``attn_mask`` and bias into one term added to the scores.
 
-    ``window``: True = hidden, (B×)H×T×S; ``bias``: finite. Hidden keys get :func:`lowest_score`.
+    Arguments as in :func:`hidden_and_bias`. Returns a tensor broadcastable to B×H×T×S, where hidden keys have
+    :func:`lowest_score`, or None.
     """
     return join_masks(*hidden_and_bias(frame, window, bias, dtype), dtype)
 
 
 def normalise(scores: Tensor) -> Tensor:
-    """Softmax over the keys, in fp32 or better whatever the scores are in."""
+    """Compute the softmax over the keys, the last dimension, in at least fp32; the result has that precision."""
     return torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))

@@ -1,4 +1,4 @@
-"""Several projections of one input as one matrix product. Needs torch alone."""
+"""Several linear projections of one input as one matrix product. Depends on torch alone."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from torch.autograd.function import once_differentiable
 
 
 def join(projections: Sequence[nn.Linear], heads: int) -> tuple[Tensor, Tensor | None]:
-    """Weight (heads·n·D)×C and bias of n projections of C → heads·D channels.
+    """Copy the parameters of n projections C → heads·D into one weight (heads·n·D)×C and one bias (or None).
 
-    They are joined head by head: a head's channels of all projections are neighbours in the product. So in each result
-    sentences and heads are one dimension of equal steps, and a product over them needs no copy. The parameters stay
-    apart, so that checkpoints are fairseq's; joining them is a copy of each.
+    The rows are ordered head by head: the output channels of one head are adjacent for all projections. Sentences and
+    heads of each result are then one dimension with equal strides, and a batched product over them needs no copy. The
+    modules keep their own parameters, so that checkpoints stay fairseq's.
     """
     biases = [] if projections[0].bias is None else [p.bias for p in projections]
     return join_parameters([p.weight for p in projections], biases, heads)
 
 
 def join_parameters(weights: Sequence[Tensor], biases: Sequence[Tensor], heads: int) -> tuple[Tensor, Tensor | None]:
-    """:func:`join` of weights (heads·D)×C and biases, of which there may be none."""
+    """Apply :func:`join` to weights (heads·D)×C and biases heads·D; ``biases`` may be empty."""
     weight = torch.stack([w.unflatten(0, (heads, -1)) for w in weights], dim=1).flatten(0, 2)
     return weight, torch.stack([b.view(heads, -1) for b in biases], dim=1).flatten() if biases else None
 
 
 def project_jointly(x: Tensor, projections: Sequence[nn.Linear], heads: int) -> Sequence[Tensor]:
-    """Each projection of x, T×B×C, as T×B×heads×D: views of one product with weights joined head by head.
+    """Apply each projection to x, T×B×C. Returns one tensor T×B×heads×D per projection, all views of one product.
 
-    On a CPU, in single or double precision, the gradients are products by projection: joined ones would first have to
-    be laid out side by side, and then cut apart for the parameters. There it is differentiable once.
+    On a CPU in fp32 or fp64 the backward pass multiplies projection by projection, because joint gradients would be
+    copied twice: once to join them, and once to separate the parameters' gradients. In this case the result is
+    differentiable once.
     """
     bias = projections[0].bias is not None
     if x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu"):
@@ -71,40 +72,42 @@ class _Jointly(torch.autograd.Function):
         return (None if by_x is None else by_x.view(x.shape)), None, None, *by_weights, *by_biases
 
 
-def by_column(x: Tensor) -> Tensor:
-    """The same matrices, laid out by column: products of few rows with a layer's weight, or with keys, are faster so.
+def to_column_major(x: Tensor) -> Tensor:
+    """Return the matrices …×R×C in column-major layout; faster in products with few rows.
 
-    ``x``: a weight, or keys …×S×D, whose product with five queries takes a third of the time.
+    Applied to a layer's weight, and to cached keys …×S×D, whose product with five queries then takes a third of the
+    time.
     """
     return x.transpose(-1, -2).contiguous().transpose(-1, -2)
 
 
-def is_by_column(keys: Tensor) -> bool:
-    """Whether keys …×S×D are laid out by :func:`by_column`."""
-    return keys.dim() > 2 and keys.size(-2) > 1 and keys.stride(-2) == 1 and keys.stride(-1) == keys.size(-2)
+def is_column_major(x: Tensor) -> bool:
+    """Return whether a batch of matrices …×R×C has the layout of :func:`to_column_major`."""
+    return x.dim() > 2 and x.size(-2) > 1 and x.stride(-2) == 1 and x.stride(-1) == x.size(-2)
 
 
 class JoinedProjections:
-    """:func:`join`, whose result is kept while no gradient is asked for: in decoding it serves every word.
+    """A cache of :func:`join` for decoding, where the same parameters serve every step.
 
-    Whoever changes parameters behind autograd's back (``.data``, as half-precision optimizers do) must call
-    :meth:`forget`; a module does so when it goes to training or to evaluation.
+    Used only while no gradient is recorded. A change of a parameter is detected by its version counter, which an
+    assignment to ``.data`` (as in fairseq's half-precision optimizers) does not advance: call :meth:`clear` after
+    one. ``LocalAttention`` calls it in ``train()`` and ``eval()``.
     """
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, ...], tuple[tuple, tuple[Tensor, Tensor | None]]] = {}
 
-    def of(self, names: tuple[str, ...], projections: Sequence[nn.Linear], heads: int) -> tuple[Tensor, Tensor | None]:
-        """:func:`join` of the projections with these names."""
+    def get(self, names: tuple[str, ...], projections: Sequence[nn.Linear], heads: int) -> tuple[Tensor, Tensor | None]:
+        """Return :func:`join` of the projections, cached under their ``names``; on a CPU the weight is column-major."""
         parameters = [p for each in projections for p in (each.weight, each.bias) if p is not None]
-        if torch.is_grad_enabled() or any(p.is_inference() for p in parameters):  # those have no count of their changes
+        if torch.is_grad_enabled() or any(p.is_inference() for p in parameters):  # the latter have no version counter
             return join(projections, heads)
         state = tuple((p._version, p.data_ptr(), p.dtype) for p in parameters)
         if names not in self._kept or self._kept[names][0] != state:
             weight, bias = join(projections, heads)
-            self._kept[names] = state, (by_column(weight) if weight.device.type == "cpu" else weight, bias)
+            self._kept[names] = state, (to_column_major(weight) if weight.device.type == "cpu" else weight, bias)
         return self._kept[names][1]
 
-    def forget(self) -> None:
-        """Keep nothing."""
+    def clear(self) -> None:
+        """Empty the cache."""
         self._kept.clear()

@@ -1,11 +1,11 @@
-"""Which keys a query may see: hard windows as pure functions of positions.
+"""Hard attention windows as pure functions of positions.
 
-Every function returns a boolean tensor with **True = hidden** (the polarity of fairseq's padding masks), of shape
-T×S: T queries whose positions among the keys are ``offset … offset+T-1``, S keys at positions ``0 … S-1``. In the full
-pass of self-attention ``offset = 0`` and ``T = S``; in an incremental step ``T = 1`` and ``offset = S - 1``.
+Every function returns a boolean tensor T×S with **True = hidden**, the polarity of fairseq's padding masks. The T
+queries stand at positions ``offset … offset+T-1`` among the S keys, which stand at ``0 … S-1``: in a full pass of
+self-attention ``offset = 0`` and ``T = S``, in an incremental step ``T = 1`` and ``offset = S - 1``.
 
-Only differences of positions count, so the windows do not move when fairseq pads a sentence on the left. The diagonal
-(the query's own position) is open in every window: no real query can be left without a key.
+Windows depend on differences of positions alone, so left padding does not move them. The diagonal, a query's own
+position, is visible in every window, so every real query has a key.
 """
 
 from __future__ import annotations
@@ -17,29 +17,35 @@ HEAD_KINDS = ("global", "local", "forward", "backward")
 
 
 def relative_positions(query_length: int, key_length: int, offset: int, device: torch.device | None = None) -> Tensor:
-    """``j - i`` for query position i and key position j: T×S, int64; negative is the past."""
+    """Return ``j - i`` for each query position i and key position j: T×S, int64; negative for keys in the past."""
     query = torch.arange(offset, offset + query_length, device=device)
     key = torch.arange(key_length, device=device)
     return key[None, :] - query[:, None]
 
 
 def local_window(relative: Tensor, half_width: int | Tensor) -> Tensor:
-    """Hidden beyond ``|i - j| ≤ half_width`` (MMA Eq. 9, CSAN Eq. 4, MAN Eq. 11): as ``relative``; or broadcast."""
+    """Hide keys unless ``|i - j| ≤ half_width`` (MMA Eq. 9, CSAN Eq. 4, MAN Eq. 11).
+
+    ``half_width`` is a number, or a tensor broadcastable to ``relative``.
+    """
     return relative.abs() > half_width
 
 
 def forward_window(relative: Tensor) -> Tensor:
-    """Hidden unless ``i ≤ j``: the query sees itself and the future (MMA Eq. 10)."""
+    """Hide keys unless ``i ≤ j``: a query sees itself and the future (MMA Eq. 10)."""
     return relative < 0
 
 
 def backward_window(relative: Tensor) -> Tensor:
-    """Hidden unless ``i ≥ j``: the query sees itself and the past (MMA Eq. 11)."""
+    """Hide keys unless ``i ≥ j``: a query sees itself and the past (MMA Eq. 11)."""
     return relative > 0
 
 
 def window_of_kind(kind: str, relative: Tensor, half_width: int) -> Tensor:
-    """The window of one of :data:`HEAD_KINDS`; ``global`` hides nothing (MMA Eq. 8). Raises ValueError on others."""
+    """Return the window of a kind of head, one of :data:`HEAD_KINDS`; ``global`` hides nothing (MMA Eq. 8).
+
+    Raises ValueError for another kind.
+    """
     if kind == "global":
         return torch.zeros_like(relative, dtype=torch.bool)
     if kind == "local":

@@ -1,8 +1,8 @@
-"""Convolutional self-attention: a window of positions, and of neighbouring heads (CSAN, Yang et al., NAACL 2019).
+"""Convolutional self-attention over a window of positions and of neighbouring heads (CSAN, Yang et al., NAACL 2019).
 
-1D: query i of head h attends to positions i - M/2 … i + M/2 of the same head (Eq. 4-6). 2D: to those positions in heads
-h - N/2 … h + N/2, with one softmax over the whole area (Eq. 7-9). No parameter is added; time and memory are linear in
-the length.
+1D: query i of head h attends to positions i - M/2 … i + M/2 of its own head (Eq. 4-6). 2D: it attends to these
+positions of heads h - N/2 … h + N/2, with one softmax over the whole area (Eq. 7-9). No parameters are added. Time and
+memory are linear in the length.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from ..kernels.masks import Frame
 
 
 class ConvolutionalAttention(BandedAttention):
-    """Self-attention over a (head_span × window) area around each query.
+    """Self-attention over an area of (head_span × window) around each query.
 
     Args:
-        window: M + 1, positions seen; odd. head_span: N + 1, heads seen; odd, at most ``num_heads``; 1 is the 1D form.
-        Others: see :class:`LocalAttention`.
+        window: M + 1, positions in the area; odd.
+        head_span: N + 1, heads in the area; odd, at most ``num_heads``; 1 is the 1D form.
+        embed_dim, num_heads, kwargs: see :class:`LocalAttention`.
 
-    Raises ValueError for an even or non-positive window or head span, or more heads than there are.
+    Raises ValueError for an even or non-positive window or head span, and for a head span above ``num_heads``.
     """
 
     kind = "csan"
@@ -37,6 +38,7 @@ class ConvolutionalAttention(BandedAttention):
         self.window, self.head_span = window, head_span
 
     def band(self, frame: Frame, device: torch.device) -> tuple[int, None]:
+        """Return half of the window, for every query."""
         return self.window // 2, None
 
     def extra_repr(self) -> str:

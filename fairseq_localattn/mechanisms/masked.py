@@ -1,9 +1,12 @@
-"""Mask attention: every weight is multiplied by a mask M in [0, 1] and normalised again (MAN, Fan et al., NAACL 2021).
+"""Mask attention: weights are multiplied by a mask M in [0, 1] and normalised again (MAN, Fan et al., NAACL 2021).
 
-``S_M(Q, K) = M·exp(QKᵀ/√d_k) / Σ_k M·exp(QKᵀ/√d_k)`` (Eq. 4), which is ``softmax(QKᵀ/√d_k + log M)``, and
-``H = F([A_M¹, …, A_Mᴵ]) W_H`` (Eq. 5). ``M = 1`` is self-attention (SAN), ``M = I`` with one head and F = ReLU the
-feed-forward network (Eq. 7-9), a band of ones static mask attention (SMAN, Eq. 11), and a sigmoid of query, distance
-and head dynamic mask attention (DMAN, Eq. 12).
+``S_M(Q, K) = M·exp(QKᵀ/√d_k) / Σ_k M·exp(QKᵀ/√d_k)`` (Eq. 4), which equals ``softmax(QKᵀ/√d_k + log M)``, and
+``H = F([A_M¹, …, A_Mᴵ]) W_H`` (Eq. 5). Special cases:
+
+- self-attention (SAN): ``M = 1``
+- the feed-forward network: ``M = I``, one head, F = ReLU (Eq. 7-9)
+- static mask attention (SMAN): M is a band of ones (Eq. 11)
+- dynamic mask attention (DMAN): M is a sigmoid of query, distance and head (Eq. 12)
 """
 
 from __future__ import annotations
@@ -21,19 +24,19 @@ from ..core.attention import LocalAttention
 from ..core.banded import BandedAttention
 from ..kernels.masks import Frame
 
-# F of Eq. 5. The paper's self-attention has the identity (Eq. 7).
+# F of Eq. 5; the identity in the paper's self-attention (Eq. 7).
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor] | None] = {"none": None, "relu": F.relu, "gelu": F.gelu}
-# The least value of a dynamic mask is 1e-10: no key is ever quite closed, and the mask's gradient ends there.
+# Dynamic masks are clamped to at least 1e-10, so that no key is hidden completely; the clamped part has no gradient.
 LOWEST_MASK = 1e-10
-_LOWEST_Z = math.log(LOWEST_MASK)  # of which it is the sigmoid
+_LOWEST_Z = math.log(LOWEST_MASK)  # its inverse sigmoid
 
 
 class MaskAttention(LocalAttention):
-    """Mask attention with M = 1: the ordinary attention, with an activation on the concatenated heads.
+    """Mask attention with M = 1: ordinary attention with an activation on the concatenated heads.
 
     Args:
-        activation: F of Eq. 5, on the heads before the output projection: none, relu or gelu.
-        Others: see :class:`LocalAttention`.
+        activation: F of Eq. 5, applied before the output projection: ``none``, ``relu`` or ``gelu``.
+        embed_dim, num_heads, kwargs: see :class:`LocalAttention`.
 
     Raises ValueError for an unknown activation.
     """
@@ -45,6 +48,7 @@ class MaskAttention(LocalAttention):
         self.activation = activation
 
     def activate(self, heads: Tensor) -> Tensor:
+        """Apply F of Eq. 5 to the concatenated heads T×B×C."""
         activation = ACTIVATIONS[self.activation]
         return heads if activation is None else activation(heads)
 
@@ -53,41 +57,41 @@ class MaskAttention(LocalAttention):
 
 
 class _LogMask(torch.autograd.Function):
-    """``log max(σ(z), LOWEST_MASK)``; its derivative is 1 - σ(z), and 0 where the lowest was taken.
+    """``log max(σ(z), LOWEST_MASK)``, whose derivative is 1 - σ(z), and 0 where z was clamped.
 
-    Writes into z, which must be needed by nothing else. ``may_close``: whether the lowest may have to be taken.
+    Overwrites z, which nothing else may need. ``clamp``: whether some z may be below the bound.
     """
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, may_close: bool) -> Tensor:
+    def forward(ctx: Any, z: Tensor, clamp: bool) -> Tensor:
         mask = z.detach()
-        if may_close:
+        if clamp:
             mask.clamp_(min=_LOWEST_Z)
         mask.sigmoid_()
         ctx.save_for_backward(mask)
-        ctx.may_close = may_close
+        ctx.clamp = clamp
         return mask.log()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (mask,) = ctx.saved_tensors
-        if ctx.may_close:  # what was clamped is the lowest mask but for rounding
+        if ctx.clamp:  # clamped entries equal LOWEST_MASK up to rounding
             gradient = torch.ops.aten.threshold_backward(gradient, mask, LOWEST_MASK * (1 + 1e-5))
         return torch.addcmul(gradient, gradient, mask, value=-1), None
 
 
 class DynamicMaskAttention(MaskAttention):
-    """DMAN: ``M[t, s] = σ(x_t·w + P_{t-s} + U_i)`` for query t, key s and head i (Eq. 12).
+    """Dynamic mask attention (DMAN): ``M[t, s] = σ(x_t·w + P_{t-s} + U_i)`` for query t, key s and head i (Eq. 12).
 
-    ``x`` is the module's input, not the projected query. ``w``, ``P`` and ``U`` are the parameters ``query_mask``,
-    ``distance_mask`` and ``head_mask``, of this layer alone. They start as in the authors' code (w Xavier, P and U from
-    N(0, 1)): without a preference for near keys.
+    ``x`` is the module's input, not the projected query. The parameters ``query_mask`` (w), ``distance_mask`` (P) and
+    ``head_mask`` (U) belong to this layer alone. They are initialised as in the authors' code, w by Xavier and P and U
+    from N(0, 1), so no distance is preferred at first.
 
     Args:
-        max_distance: entries of P; keys further away have the entry of this distance. 0 or more.
-        causal: the future is hidden by ``attn_mask``, so P has no entries for it (a key there gets P_0).
-        Others: see :class:`MaskAttention`.
+        max_distance: the greatest distance with an entry in P, 0 or more; keys further away use its entry.
+        causal: the future is hidden by ``attn_mask``, so P has no entries for it (keys there use P_0).
+        embed_dim, num_heads, kwargs: see :class:`MaskAttention`.
 
     Raises ValueError for a negative ``max_distance``.
     """
@@ -109,25 +113,25 @@ class DynamicMaskAttention(MaskAttention):
         nn.init.normal_(self.distance_mask)
         nn.init.normal_(self.head_mask)
 
-    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, side: Mapping[str, Tensor]) -> Tensor:
-        """``log M``, B×H×T×S, in fp32 or better: in half precision z would lose small differences of P."""
+    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, extra: Mapping[str, Tensor]) -> Tensor:
+        """Return ``log M``, B×H×T×S, in at least fp32; half precision would lose small differences of P."""
         precision = torch.promote_types(query.dtype, torch.float32)
-        with torch.autocast(query.device.type, enabled=False):  # it would take the product back to half precision
+        with torch.autocast(query.device.type, enabled=False):  # which would compute the product in half precision
             by_query = F.linear(query.to(precision), self.query_mask.weight.to(precision))[..., 0].T  # B×T
         by_head = self.head_mask.to(precision)[:, None, None]
-        by_place = self._distances(frame, precision) + by_head
-        # Nothing is closed as a rule. On a CPU a look at both terms costs less than to go through all of z.
-        may_close = by_query.device.type != "cpu" or by_query.numel() == 0 or by_place.numel() == 0
-        may_close = may_close or bool(by_query.detach().amin() + by_place.detach().amin() < _LOWEST_Z)
-        return _LogMask.apply(by_query[:, None, :, None] + by_place, may_close)
+        by_distance = self._distances(frame, precision) + by_head
+        # Clamping is rarely needed. On a CPU, bounding z by the minima of its terms is cheaper than a pass over z.
+        clamp = by_query.device.type != "cpu" or by_query.numel() == 0 or by_distance.numel() == 0
+        clamp = clamp or bool(by_query.detach().amin() + by_distance.detach().amin() < _LOWEST_Z)
+        return _LogMask.apply(by_query[:, None, :, None] + by_distance, clamp)
 
     def _distances(self, frame: Frame, dtype: torch.dtype) -> Tensor:
-        """P_{t-s}, T×S. There are T+S-1 distances, and a row is a stretch of them.
+        """Return P_{t-s}, T×S, as overlapping rows of the entries of all T+S-1 distances.
 
-        Taking the T·S entries from the table itself would make the backward pass a sum by index over all of them.
+        Indexing P once for each of the T·S pairs would make the backward pass a scattered sum over all of them.
         """
         length, keys = frame.query_length, frame.key_length
-        farthest = frame.offset + length - 1  # of the last query from the first key
+        farthest = frame.offset + length - 1  # distance from the last query to the first key
         distance = farthest - torch.arange(length + keys - 1, device=self.distance_mask.device)
         entries = self.distance_mask[distance.clamp(-self.ahead, self.max_distance) + self.ahead]
         return entries.to(dtype).unfold(0, keys, 1).flip(0)
@@ -137,12 +141,14 @@ class DynamicMaskAttention(MaskAttention):
 
 
 class StaticMaskAttention(MaskAttention, BandedAttention):
-    """SMAN: ``M[t, s] = 1`` where ``|t - s| ≤ b``, else 0 (Eq. 11). Time and memory go with T·b, not with T².
+    """Static mask attention (SMAN): ``M[t, s] = 1`` where ``|t - s| ≤ b``, else 0 (Eq. 11).
+
+    Time and memory are proportional to T·b.
 
     Args:
-        boundary: b, 0 or more; 0 is M = I. None: ``b = √L / 2`` of each sentence's length L, padding not counted.
-        causal: L is the number of words up to the query, since a decoder does not know the length of what it writes.
-        Others: see :class:`MaskAttention`.
+        boundary: b, 0 or more; 0 is M = I. None: ``b = √L / 2``, where L is the sentence's length without padding.
+        causal: L counts the words up to the query, since a decoder does not know the length of its output.
+        embed_dim, num_heads, kwargs: see :class:`MaskAttention`.
 
     Raises ValueError for a negative boundary.
     """
@@ -158,13 +164,14 @@ class StaticMaskAttention(MaskAttention, BandedAttention):
         self.boundary, self.causal = boundary, causal
 
     def band(self, frame: Frame, device: torch.device) -> tuple[int, Tensor | None]:
+        """Return the greatest boundary, and that of each query, (B or 1)×S, where they differ."""
         if self.boundary is not None:
             return self.boundary, None
-        widest = int(frame.key_length**0.5 / 2)  # of the padded length: no look at the lengths themselves
+        widest = int(frame.key_length**0.5 / 2)  # from the padded length, to read no tensor
         return widest, self._widths(frame, device)
 
     def _widths(self, frame: Frame, device: torch.device) -> Tensor:
-        """√L / 2 for a query at each key position: B×S, or 1×S without padding."""
+        """Return √L / 2 for a query at each key position: B×S, or 1×S without padding."""
         if frame.key_padding_mask is None:
             real = torch.ones(1, frame.key_length, dtype=torch.long, device=device)
         else:

@@ -1,7 +1,7 @@
-"""Mixed multi-head self-attention: global, local, forward and backward heads (MMA, Cui et al., WAT 2019).
+"""Mixed multi-head self-attention: global, local, forward and backward heads (MMA, Cui et al., WNGT 2019).
 
 ``ATT(Q, K, V) = softmax(e_i + M_i) V`` (Eq. 7), where the mask M of a head is 0 for the keys that its kind sees and -∞
-for the others (Eq. 8-11); ``MA = Concat(head_G, head_L, head_F, head_B) W^O``. No parameter is added.
+for all others (Eq. 8-11), and ``MA = Concat(head_G, head_L, head_F, head_B) W^O``. No parameters are added.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from ..core.banded import banded_attention
 from ..kernels.masks import Frame, hidden_and_bias
 from ..kernels.windows import HEAD_KINDS, relative_positions, window_of_kind
 
-# From this many keys on, local heads are computed in their band instead of being masked in the full product.
+# With at least this many keys, local heads are computed in their band instead of in a masked T×S product.
 BANDED_FROM = 512
 
 
 def parse_head_mix(mix: str, heads: int) -> tuple[str, ...]:
-    """The kind of each head, from ``global:2,local:2`` (counts that add up) or ``global,local`` (equal shares).
+    """Return the kind of each head from ``global:2,local:2`` (counts) or ``global,local`` (equal shares).
 
     >>> parse_head_mix("global:1,local:3", 4)
     ('global', 'local', 'local', 'local')
 
-    Raises ValueError for an unknown kind, a count below 1, or counts that do not add up to ``heads``.
+    Raises ValueError for an unknown kind, a missing count or one below 1, and numbers that do not make up ``heads``.
     """
     parts = [part.strip().partition(":") for part in mix.split(",")]
     for kind, _, _ in parts:
@@ -51,11 +51,11 @@ class MixedAttention(LocalAttention):
     """Self-attention whose heads see different keys.
 
     Args:
-        head_kinds: one of ``global``, ``local``, ``forward``, ``backward`` for each head.
-        window: w of Eq. 9, the distance up to which a local head sees (w=1: three keys). At least 1.
-        Others: see :class:`LocalAttention`.
+        head_kinds: ``global``, ``local``, ``forward`` or ``backward`` for each head.
+        window: w of Eq. 9, the greatest distance of keys that a local head sees (w=1: three keys). At least 1.
+        embed_dim, num_heads, kwargs: see :class:`LocalAttention`.
 
-    Raises ValueError when the kinds are not one for each head, one is unknown, or the window is below 1.
+    Raises ValueError if there is not one kind for each head, a kind is unknown, or the window is below 1.
     """
 
     kind = "mma"
@@ -69,13 +69,15 @@ class MixedAttention(LocalAttention):
         if window < 1:
             raise ValueError(f"the window of the local heads must be 1 or more, not {window}")
         self.head_kinds, self.window = tuple(head_kinds), window
-        head_windows(self.head_kinds, window, 1, 1, 0, torch.device("cpu"))  # an unknown kind fails here
+        self._windows(self.head_kinds, Frame(query_length=1, key_length=1), torch.device("cpu"))  # checks the kinds
 
     def hidden_keys(self, frame: Frame, device: torch.device) -> Tensor | None:
+        """Return the windows of all heads, H×T×S, True = hidden."""
         return self._windows(self.head_kinds, frame, device)
 
     def _windows(self, kinds: tuple[str, ...], frame: Frame, device: torch.device) -> Tensor:
-        return head_windows(kinds, self.window, frame.query_length, frame.key_length, frame.offset, device)
+        lengths = frame.query_length, frame.key_length
+        return head_windows(kinds, self.window, *lengths, offset=frame.offset, device=device)
 
     def attend(
         self,
@@ -84,12 +86,15 @@ class MixedAttention(LocalAttention):
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        side: Mapping[str, Tensor],
+        extra: Mapping[str, Tensor],
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        """Masked heads together; from BANDED_FROM keys on the local ones in their band, at T·w and not T·S."""
+        """Compute all heads in one masked product, or from BANDED_FROM keys on the local ones in their band.
+
+        The band takes time and memory in T·w instead of T·S.
+        """
         if need_weights or frame.key_length < BANDED_FROM or "local" not in self.head_kinds:
-            return super().attend(frame, query, q, k, v, side, need_weights)
+            return super().attend(frame, query, q=q, k=k, v=v, extra=extra, need_weights=need_weights)
         parts = []
         for first, last in _runs(self.head_kinds):
             heads = (slice(None), slice(first, last))
@@ -99,14 +104,14 @@ class MixedAttention(LocalAttention):
                     k[heads],
                     v[heads],
                     frame,
-                    self.window,
+                    half_width=self.window,
                     dropout=self.dropout_rate,
                     implementation=self.implementation,
                 )
             else:
                 windows = self._windows(self.head_kinds[first:last], frame, q.device)
                 hidden, bias = hidden_and_bias(frame, windows, None, q.dtype)
-                part = self.fused(q[heads], k[heads], v[heads], hidden, bias)
+                part = self.fused(q[heads], k[heads], v[heads], hidden=hidden, bias=bias)
             parts.append(part)
         return torch.cat(parts, dim=1), None
 
@@ -115,17 +120,26 @@ class MixedAttention(LocalAttention):
 
 
 def _runs(kinds: Sequence[str]) -> list[tuple[int, int]]:
-    """Stretches of heads that are all local, or all not: (first, last + 1)."""
+    """Return the runs (first, last + 1) of adjacent heads that are all local or all not local."""
     starts = [h for h in range(len(kinds)) if h == 0 or (kinds[h] == "local") != (kinds[h - 1] == "local")]
     return list(zip(starts, [*starts[1:], len(kinds)], strict=True))
 
 
 @lru_cache(maxsize=4)
 def head_windows(
-    kinds: tuple[str, ...], half_width: int, query_length: int, key_length: int, offset: int, device: torch.device
+    kinds: tuple[str, ...],
+    half_width: int,
+    query_length: int,
+    key_length: int,
+    *,
+    offset: int,
+    device: torch.device,
 ) -> Tensor:
-    """H×T×S, True = hidden, for heads of these kinds. Kept for the layers of a batch, which all ask for the same."""
-    with torch.inference_mode(False):  # what is kept may meet a training step later
+    """Return the windows of heads of these kinds, H×T×S, True = hidden.
+
+    Cached, since all layers ask for the same windows in a batch. Raises ValueError for an unknown kind.
+    """
+    with torch.inference_mode(False):  # a cached tensor may be used in a training step later
         relative = relative_positions(query_length, key_length, offset, device)
         windows = {kind: window_of_kind(kind, relative, half_width) for kind in dict.fromkeys(kinds)}
         return torch.stack([windows[kind] for kind in kinds])

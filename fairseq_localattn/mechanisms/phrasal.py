@@ -1,12 +1,13 @@
-"""Multi-granularity self-attention: heads that attend to words, and heads that attend to phrases (Hao et al. 2019).
+"""Multi-granularity self-attention: some heads attend to words, others to phrases (MG-SA, Hao et al., EMNLP 2019).
 
-``Q = H W_Q``, ``K = H_g W_K``, ``V = H_g W_V`` (Eq. 5) in a head of granularity g, whose memory ``H_g = Rec(Com(H))``
-has one vector a phrase (phrases/compose.py); in a head of words ``H_g = H``.
+A head of granularity g computes ``Q = H W_Q``, ``K = H_g W_K``, ``V = H_g W_V`` (Eq. 5). Its phrase memory
+``H_g = Rec(Com(H))`` has one vector per phrase (see :mod:`phrase_memory.compose`); in a word head ``H_g = H``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -21,16 +22,16 @@ WORD = "word"
 
 
 def parse_granularities(mix: str, heads: int) -> tuple[tuple[int, ...], int]:
-    """The granularity of each head of phrases, and the number of heads of words, from a mix of heads.
+    """Return the granularity of each phrase head, and the number of word heads, from a mix of heads.
 
-    ``word,2,3,4``: equal shares of words and granularities 2, 3 and 4 (the length of an n-gram, or a level of a tree);
-    ``word:1,2:3``: these numbers of heads.
+    ``word,2,3,4`` gives equal shares to words and to granularities 2, 3 and 4, each the length of an n-gram or a level
+    of a tree; ``word:1,2:3`` gives the numbers of heads.
 
     >>> parse_granularities("word,1,2,3", 8)
     ((1, 1, 2, 2, 3, 3), 2)
 
-    Raises ValueError for what is neither ``word`` nor a number from 1, for shares that do not divide ``heads``, counts
-    that do not add up to it, and a mix without a granularity.
+    Raises ValueError for a name that is neither ``word`` nor a number from 1, for shares that do not divide ``heads``,
+    for counts that do not add up to ``heads``, and for a mix without a granularity.
     """
     parts = [part.strip().partition(":") for part in mix.split(",")]
     shared = not any(colon for _, colon, _ in parts)
@@ -56,16 +57,20 @@ def parse_granularities(mix: str, heads: int) -> tuple[tuple[int, ...], int]:
 
 
 class MultiGranularityAttention(LocalAttention):
-    """Self-attention with heads of words, which come first, and heads of phrases.
+    """Self-attention with word heads, which come first, and phrase heads.
+
+    The phrases are an input of every call. fairseq's layers cannot pass them to their attention as an argument, so the
+    call must run inside of the context :meth:`use_partition`.
 
     Args:
-        granularities: of each head of phrases, as an index into the granularities of :attr:`partition`, ascending.
-        composition, interaction: see phrases/compose.py. chunk: channels that share a value of ON-LSTM's master gates.
-        Others: see :class:`LocalAttention`.
+        granularities: for each phrase head its granularity, as an index into those of the partition; ascending.
+        composition: Com, one of ``compose.COMPOSITIONS``.
+        interaction: Rec, one of ``compose.INTERACTIONS``.
+        chunk: channels that share one value of ON-LSTM's master gates.
+        embed_dim, num_heads, kwargs: see :class:`LocalAttention`.
 
-    Before a call :attr:`partition` must be set; a call leaves in :attr:`composed` the phrases before their interaction,
-    B×H×P×C for the H heads of phrases. Raises ValueError when there are more heads of phrases than heads, none, or what
-    compose.py refuses.
+    Raises ValueError if there is no phrase head or more than ``num_heads``, for an unknown composition or interaction,
+    and for a chunk that does not divide a head's width.
     """
 
     kind = "mgsa"
@@ -90,11 +95,24 @@ class MultiGranularityAttention(LocalAttention):
         sizes = len(self.granularities), embed_dim, self.head_dim
         self.composition = make_composition(composition, *sizes)
         self.interaction = make_interaction(interaction, *sizes, chunk=chunk)
-        self.partition: Partition | None = None
-        self.composed: Tensor | None = None
+        self.partition: Partition | None = None  # set by use_partition
+        self.composed: Tensor | None = None  # the last call's phrases before their interaction, B×H×P×C
+
+    @contextmanager
+    def use_partition(self, partition: Partition) -> Iterator[None]:
+        """Attend to the phrases of ``partition`` in calls inside of this context.
+
+        After a call, :attr:`composed` holds the phrases before their interaction, B×H×P×C for the H phrase heads, until
+        the context ends.
+        """
+        self.partition = partition
+        try:
+            yield
+        finally:
+            self.partition = self.composed = None
 
     def project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
-        """q of all heads; k and v of the heads of words alone: those of phrases are projections of other vectors."""
+        """Project q of all heads, and k and v of the word heads only; phrase heads project their phrase memory."""
         width = self.word_heads * self.head_dim
         weight = torch.cat([self.q_proj.weight, self.k_proj.weight[:width], self.v_proj.weight[:width]])
         bias = None
@@ -111,22 +129,23 @@ class MultiGranularityAttention(LocalAttention):
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        side: Mapping[str, Tensor],
+        extra: Mapping[str, Tensor],
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        """Heads of words as ever; heads of phrases over their memory. A phrase's weight is shared by its words equally.
+        """Attend to words in the word heads and to the phrase memory in the phrase heads.
 
-        Raises RuntimeError without a partition.
+        The weights returned are of words: the words of a phrase share its weight equally. Raises RuntimeError outside
+        of :meth:`use_partition`.
         """
         if self.partition is None:
-            raise RuntimeError("set the attribute `partition` first: which words make a phrase")
+            raise RuntimeError("no phrases: call the attention inside of `with attention.use_partition(partition)`")
         k_phrases, v_phrases = self.memory(query, self.partition)
         partition = self.partition.of(self.granularities)
         hidden = partition.hidden[:, :, None]  # B×H×1×P
         word_queries, phrase_queries = q.split([self.word_heads, len(self.granularities)], dim=1)
-        words, weights = super().attend(frame, query, word_queries, k, v, side, need_weights)
+        words, weights = super().attend(frame, query, q=word_queries, k=k, v=v, extra=extra, need_weights=need_weights)
         if not need_weights:
-            phrases = self.fused(phrase_queries, k_phrases, v_phrases, hidden, None)
+            phrases = self.fused(phrase_queries, k_phrases, v_phrases, hidden=hidden)
             return torch.cat([words, phrases], dim=1), None
         scores = torch.matmul(phrase_queries * self.scaling, k_phrases.transpose(-1, -2))
         by_phrase = normalise(scores.masked_fill(hidden, lowest_score(scores.dtype)))
@@ -136,7 +155,7 @@ class MultiGranularityAttention(LocalAttention):
         return torch.cat([words, phrases], dim=1), torch.cat([weights, by_word.to(weights.dtype)], dim=1)
 
     def memory(self, x: Tensor, partition: Partition) -> tuple[Tensor, Tensor]:
-        """Keys and values of the heads of phrases, B×H×P×D, from the words x, T×B×C; keeps :attr:`composed`."""
+        """Compute keys and values of the phrase heads, B×H×P×D, from the words x, T×B×C; sets :attr:`composed`."""
         phrases = self.composition(x.transpose(0, 1), partition, self.granularities)
         self.composed = phrases
         if self.interaction is not None:
@@ -144,7 +163,7 @@ class MultiGranularityAttention(LocalAttention):
         return self._project_phrases(phrases, self.k_proj), self._project_phrases(phrases, self.v_proj)
 
     def _project_phrases(self, phrases: Tensor, projection: torch.nn.Linear) -> Tensor:
-        """B×H×P×C → B×H×P×D, each head by its own rows of the projection."""
+        """Project phrases B×H×P×C to B×H×P×D, each head by its own rows of the projection."""
         width = self.word_heads * self.head_dim
         weight = projection.weight[width:].view(len(self.granularities), self.head_dim, -1)
         projected = project_heads(phrases, weight.transpose(-1, -2))
@@ -157,7 +176,7 @@ class MultiGranularityAttention(LocalAttention):
 
 
 def share_among_words(weights: Tensor, partition: Partition) -> Tensor:
-    """Weights of phrases B×H×T×P as weights of words B×H×T×S: each word has an equal share of its phrase's."""
+    """Distribute weights of phrases, B×H×T×P, equally among the words of each phrase: B×H×T×S."""
     share = weights / partition.lengths.clamp(min=1)[:, :, None]
     with_padding = torch.cat([share, torch.zeros_like(share[..., :1])], dim=-1)
     index = partition.index[:, :, None].expand(-1, -1, weights.size(2), -1)

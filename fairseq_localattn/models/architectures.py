@@ -1,8 +1,8 @@
-"""Named architectures: the size of a plain Transformer, and a variant's options.
+"""Named architectures: the sizes of a plain Transformer together with a variant's options.
 
-A size stands in one place, the function of the plain architecture: fairseq's where fairseq has it, else one of those
-below. So each variant has, by construction, a plain Transformer to be compared with. Where a paper's model differs from
-it in more than the attention (MAN halves the feed-forward network), the variant's file says in what.
+Sizes are defined once, in the function of the plain architecture: fairseq's own, or one of those in this module. Every
+variant's architecture refers to a plain one, its baseline. Where a paper's model differs from the baseline in more than
+the attention (MAN halves the feed-forward network), the variant's module says so.
 """
 
 from __future__ import annotations
@@ -23,32 +23,33 @@ from ..errors import UsageError
 from ..options import fill_defaults, set_missing
 from ..speed.implementation import ImplementationOptions
 
+# Architecture of this package → its baseline.
 _BASELINES: dict[str, str] = {}
 
 
 def _set_sizes(args: Any, dim: int, ffn: int, heads: int, layers: int) -> None:
-    """Sizes of both stacks, where the command line has not set them; then fairseq's defaults for the rest."""
-    for side in ("encoder", "decoder"):
+    """Set the sizes of both stacks where the command line has not; leave the rest to fairseq's defaults."""
+    for stack in ("encoder", "decoder"):
         sizes = {"embed_dim": dim, "ffn_embed_dim": ffn, "attention_heads": heads, "layers": layers}
-        set_missing(args, **{f"{side}_{name}": size for name, size in sizes.items()})
+        set_missing(args, **{f"{stack}_{name}": size for name, size in sizes.items()})
     ARCH_CONFIG_REGISTRY["transformer"](args)
 
 
 @register_model_architecture("transformer", "transformer_localattn_tiny")
 def transformer_localattn_tiny(args: Any) -> None:
-    """For tests: fairseq's transformer_tiny, with the four heads that the variants need."""
+    """Set the sizes for tests: fairseq's transformer_tiny with four heads, which the variants need."""
     _set_sizes(args, dim=64, ffn=128, heads=4, layers=2)
 
 
 @register_model_architecture("transformer", "transformer_localattn_small")
 def transformer_localattn_small(args: Any) -> None:
-    """For two CPU cores: trains on Multi30k in minutes."""
+    """Set the sizes for two CPU cores: trains on Multi30k in minutes."""
     _set_sizes(args, dim=128, ffn=512, heads=4, layers=3)
 
 
 @register_model_architecture("transformer", "transformer_localattn_summarization")
 def transformer_localattn_summarization(args: Any) -> None:
-    """The Transformer of CNN/DM and Gigaword (MASS, Song et al. 2019): GELU, learned positions, embedding norm."""
+    """Set the sizes for CNN/DM and Gigaword as in MASS (Song et al. 2019): GELU, learned positions, embedding norm."""
     learned = {"encoder_learned_pos": True, "decoder_learned_pos": True}
     set_missing(args, activation_fn="gelu", layernorm_embedding=True, **learned)
     _set_sizes(args, dim=768, ffn=3072, heads=12, layers=6)
@@ -74,7 +75,7 @@ _register_changed("transformer_localattn_small", "transformer_localattn_small_8_
 
 
 def _set_lm_sizes(args: Any, dim: int, ffn: int, heads: int, layers: int) -> None:
-    """Sizes of a language model, where the command line has not set them; then fairseq's defaults for the rest."""
+    """Set the sizes of a language model where the command line has not; leave the rest to fairseq's defaults."""
     sizes = {"embed_dim": dim, "ffn_embed_dim": ffn, "attention_heads": heads, "layers": layers}
     set_missing(args, **{f"decoder_{name}": size for name, size in sizes.items()})
     base_lm_architecture(args)
@@ -82,19 +83,19 @@ def _set_lm_sizes(args: Any, dim: int, ffn: int, heads: int, layers: int) -> Non
 
 @register_model_architecture("transformer_lm", "transformer_lm_localattn")
 def transformer_lm_localattn(args: Any) -> None:
-    """Base size in pre-norm, like all of fairseq's named language models; its transformer_lm is in post-norm."""
+    """Set the base sizes, pre-norm as in fairseq's named language models (its transformer_lm is post-norm)."""
     _set_lm_sizes(args, dim=512, ffn=2048, heads=8, layers=6)
 
 
 @register_model_architecture("transformer_lm", "transformer_lm_localattn_tiny")
 def transformer_lm_localattn_tiny(args: Any) -> None:
-    """For tests."""
+    """Set the sizes for tests."""
     _set_lm_sizes(args, dim=64, ffn=128, heads=4, layers=2)
 
 
 @register_model_architecture("transformer_lm", "transformer_lm_localattn_small")
 def transformer_lm_localattn_small(args: Any) -> None:
-    """For two CPU cores."""
+    """Set the sizes for two CPU cores."""
     _set_lm_sizes(args, dim=128, ffn=512, heads=4, layers=3)
 
 
@@ -103,42 +104,49 @@ def register_architecture(
     name: str,
     baseline: str,
     options: type[FairseqDataclass],
-    differs: Callable[[Any], None] | None = None,
+    *,
+    adjust: Callable[[Any], None] | None = None,
     **defaults: Any,
 ) -> None:
-    """Register ``name``: the sizes of the plain architecture ``baseline``, and options with these ``defaults``.
+    """Register an architecture with fairseq.
 
-    ``differs`` sets, in the options that are complete by then, what differs from the plain architecture.
+    Args:
+        model: the registered name of the variant's model.
+        name: the name for ``--arch``.
+        baseline: the plain architecture whose sizes it has.
+        options: the variant's options.
+        adjust: sets in ``args``, whose variant options are complete, what else differs from the baseline.
+        defaults: values of the options, by name, that replace the dataclass's defaults.
     """
 
     def architecture(args: Any) -> None:
         fill_defaults(args, options, **defaults)
         fill_defaults(args, ImplementationOptions)
-        if differs is not None:
-            differs(args)
+        if adjust is not None:
+            adjust(args)
         ARCH_CONFIG_REGISTRY[baseline](args)
-        # fairseq calls this while it reads the command line: a mistake ends there, before workers start.
-        ARCH_MODEL_REGISTRY[model].check(args)
+        # fairseq runs this function while it parses the command line, before it starts worker processes.
+        ARCH_MODEL_REGISTRY[model].check_args(args)
 
     register_model_architecture(model, name)(architecture)
     _BASELINES[name] = baseline
 
 
 def localattn_architectures(task: str | None = None) -> dict[str, str]:
-    """Architecture → model, of this package's variants; of those for one of fairseq's tasks where it is given."""
+    """Return architecture → model for this package's variants, or only for those of one of fairseq's tasks."""
     names = [name for name in _BASELINES if task in (None, ARCH_MODEL_REGISTRY[name].task)]
     return {name: ARCH_MODEL_NAME_REGISTRY[name] for name in names}
 
 
 def baseline_of(architecture: str) -> str:
-    """The plain Transformer of the same size. Raises UsageError for an architecture that is not this package's."""
+    """Return the plain architecture of the same sizes. Raises UsageError for a name that is not this package's."""
     if architecture not in _BASELINES:
         raise UsageError(f"unknown architecture {architecture!r}: choose from {', '.join(sorted(_BASELINES))}")
     return _BASELINES[architecture]
 
 
 def quick_size_of(architecture: str) -> str:
-    """The ``_small`` architecture of a name that is a variant without a size; any other name as it is."""
+    """Return the ``_small`` architecture of a variant's name without a size, and any other name unchanged."""
     baseline_of(architecture)
     small = f"{architecture}_small"
     return small if small in _BASELINES else architecture

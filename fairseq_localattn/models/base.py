@@ -1,4 +1,8 @@
-"""What the models of a variant share, whatever they are for: options, flags, and which attention stands where."""
+"""The base of every variant's model: its options, its command-line flags and the attention of each layer.
+
+A variant is a class with a few attributes, mixed with one of fairseq's models (see :class:`LocalModel`);
+variants/csan.py is a short example.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +20,28 @@ from ..errors import UsageError
 from ..options import add_flags, check_names, read_options
 from ..speed.implementation import ImplementationOptions
 from ..speed.layers import lay_out_for_decoding
-from .placement import SITES, Placement, layer_numbers, parse_layers
+from .placement import SITES, Placement, kept_layers, parse_layers
 
-# (site, number of heads, further arguments of LocalAttention) → the variant's attention.
-MakeAttention = Callable[..., LocalAttention]
+# Called with the site and with LocalAttention's arguments by keyword; returns the variant's attention.
+AttentionFactory = Callable[..., LocalAttention]
 
 
-class Attentions:
-    """Builds the attention of each site and layer: the variant's where it is placed, the ordinary one elsewhere."""
+class AttentionBuilder:
+    """Builds the attention of every site and layer: the variant's where it is placed, ordinary attention elsewhere.
 
-    def __init__(self, make_variant: MakeAttention, placement: Placement) -> None:
+    Args:
+        make_variant: builds the variant's attention; raises ValueError for options that describe none.
+        placement: the sites and layers of the variant.
+    """
+
+    def __init__(self, make_variant: AttentionFactory, placement: Placement) -> None:
         self.make_variant, self.placement = make_variant, placement
 
     def build(self, site: str, layer: int, embed_dim: int, cfg: TransformerConfig, **kwargs: Any) -> LocalAttention:
-        """The attention of a site (see placement.SITES) and layer. Raises UsageError for what cannot be built."""
+        """Return the attention of a site (one of ``SITES``) and a layer (from 0), with the sizes that ``cfg`` gives.
+
+        ``kwargs`` are further arguments of :class:`LocalAttention`. Raises UsageError where the options are invalid.
+        """
         heads = cfg.encoder.attention_heads if site == "encoder" else cfg.decoder.attention_heads
         try:
             return self.make(site, layer, embed_dim=embed_dim, num_heads=heads, dropout=cfg.attention_dropout, **kwargs)
@@ -37,71 +49,84 @@ class Attentions:
             raise UsageError(f"{site} layer {layer + 1}: {error}") from None
 
     def make(self, site: str, layer: int, **kwargs: Any) -> LocalAttention:
-        """``build`` with all arguments of the attention's class."""
-        return self.make_variant(site, **kwargs) if self.placement.has(site, layer) else LocalAttention(**kwargs)
+        """Return the attention of a site and a layer from all arguments of its class."""
+        if self.placement.includes(site, layer):
+            return self.make_variant(site, **kwargs)
+        return LocalAttention(**kwargs)
 
 
 class LocalModel:
-    """Mixed into a model of fairseq's: what a variant says of itself, and what follows from it.
+    """Mixin for fairseq's models: options, flags and placement of a variant's attention.
 
-    A variant gives ``prefix``, ``options`` (whose fields ``<prefix>_<site>_layers`` place it), ``unsupported_sites`` and
-    ``make_attention``.
+    A subclass for one paper sets ``prefix`` and ``options`` and defines ``make_attention``; ``unsupported_sites`` names
+    the sites where its attention is not defined. The fields ``<prefix>_<site>_layers`` of the options place it.
     """
 
-    # fairseq's task that the model is for.
+    #: fairseq's task that the model is trained on; set by the base classes of models/.
     task: ClassVar[str]
-    prefix: ClassVar[str]
-    options: ClassVar[type[FairseqDataclass]]
-    # The sites that the model has.
+    #: The sites that the model has; set by the base classes of models/.
     sites: ClassVar[tuple[str, ...]] = SITES
-    # Sites where the variant has no meaning → the reason, for the error message.
+    #: What the names of the variant's options begin with, as in ``csan_window`` and ``--csan-window``.
+    prefix: ClassVar[str]
+    #: Dataclass of the variant's options, from which its flags and their defaults are made.
+    options: ClassVar[type[FairseqDataclass]]
+    #: Sites where the variant's attention is not defined, each with the reason, which the error message gives.
     unsupported_sites: ClassVar[dict[str, str]] = {}
-    # A class method (options, site, **arguments of LocalAttention) → the variant's attention there; ValueError where
-    # the options are no attention.
+    #: Class method ``(options, site, **arguments of LocalAttention)`` that returns the variant's attention; it raises
+    #: ValueError for invalid options.
     make_attention: ClassVar[Callable[..., LocalAttention]]
+    #: Whether the label-smoothed loss may overwrite the logits; set by ``configure_runtime``.
+    loss_in_place: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Check the names of a variant's options when its class is defined."""
         super().__init_subclass__(**kwargs)
         if "options" in vars(cls):
             check_names(cls.options, cls.prefix)
 
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
+        """Add the flags of fairseq's model, of the variant and of the implementation; called by fairseq."""
         super().add_args(parser)  # type: ignore[misc]
         add_flags(parser, cls.options)
         add_flags(parser, ImplementationOptions)
 
     def prepare_for_inference_(self, cfg: Any) -> None:
-        """fairseq-generate and its like call it before they decode."""
+        """Prepare the model for decoding; called by fairseq-generate and the other commands that only read a model."""
         super().prepare_for_inference_(cfg)  # type: ignore[misc]
         lay_out_for_decoding(self)  # type: ignore[arg-type]
 
     @classmethod
-    def check(cls, args: Namespace) -> None:
-        """Raise UsageError for options that make no sense together. ``args``: complete, but no model is built."""
+    def check_args(cls, args: Namespace) -> None:
+        """Raise UsageError for invalid or contradictory options. ``args`` are complete; no model is built."""
         cfg = TransformerConfig.from_namespace(args)
-        attentions = cls.attentions(cfg)
-        for site in attentions.placement.sites:
-            width = cfg.encoder.embed_dim if site == "encoder" else cfg.decoder.embed_dim
-            with torch.device("meta"):  # the attention's own checks, without its memory
-                attentions.build(site, min(attentions.placement.layers[site]), width, cfg)
+        builder = cls.attention_builder(cfg)
+        for site in builder.placement.sites:
+            embed_dim = cfg.encoder.embed_dim if site == "encoder" else cfg.decoder.embed_dim
+            with torch.device("meta"):  # runs the checks of the attention's constructor without its memory
+                builder.build(site, min(builder.placement.layers[site]), embed_dim, cfg)
 
     @classmethod
-    def attentions(cls, cfg: TransformerConfig) -> Attentions:
+    def attention_builder(cls, cfg: TransformerConfig) -> AttentionBuilder:
+        """Return what builds the attention of every layer. Raises UsageError for an invalid placement."""
         options = read_options(cfg, cls.options)
-        return Attentions(partial(cls.make_attention, options), cls.placement(options, cfg))
+        return AttentionBuilder(partial(cls.make_attention, options), cls.placement(options, cfg))
 
     @classmethod
     def placement(cls, options: Any, cfg: TransformerConfig) -> Placement:
-        """Read the ``…_layers`` options. Raises UsageError for layers beyond the stack and nonsensical sites."""
+        """Return the layers of each site that have the variant's attention, from the ``…_layers`` options.
+
+        Raises UsageError for layers beyond the stack, for a site that the variant or the model does not support, and
+        for options of fairseq that would replace the attention.
+        """
         layers = {}
         for site in cls.sites:
             stack = cfg.encoder if site == "encoder" else cfg.decoder
-            # Pruned stacks keep the numbers of the layers that they had, so their depth is no bound.
+            # The layers of a pruned stack keep their numbers, so its depth is not an upper bound.
             depth = None if stack.layers_to_keep else stack.layers
-            there = layer_numbers(stack.layers, stack.layers_to_keep)
+            existing = kept_layers(stack.layers, stack.layers_to_keep)
             name = f"{cls.prefix}_{site}_layers"
-            layers[site] = parse_layers(getattr(options, name), "--" + name.replace("_", "-"), there, depth)
+            layers[site] = parse_layers(getattr(options, name), "--" + name.replace("_", "-"), existing, depth)
         placement = Placement(layers)
         for site in placement.sites:
             flag = f"--{cls.prefix}-{site}-layers"

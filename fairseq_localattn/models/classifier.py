@@ -1,9 +1,9 @@
 """Sentence classification with the Transformer's encoder, for fairseq's task and criterion ``sentence_prediction``.
 
-The features of a sentence are the mean over its tokens, the end-of-sentence symbol included (as in tensor2tensor, whose
-tiny models Nguyen et al. 2020 use); one linear layer makes the scores of the classes. fairseq has no such model: its
-own classifiers read the first token, which needs pre-training to mean something. The plain one, with fairseq's own
-encoder, is ``transformer_localattn_classifier``; a variant's is a subclass of :class:`LocalClassifier`.
+The features of a sentence are the mean over its tokens, the end-of-sentence symbol included, as in tensor2tensor, whose
+tiny models Nguyen et al. 2020 use; one linear layer computes the scores of the classes. (fairseq's own classifiers read
+the first token, which is meaningful after pre-training only.) The plain model is ``transformer_localattn_classifier``;
+a variant's model is a subclass of :class:`LocalClassifier`.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -21,15 +21,15 @@ from fairseq.models.transformer import TransformerConfig, TransformerEncoderBase
 from fairseq.models.transformer.transformer_config import EncDecBaseConfig
 from torch import Tensor, nn
 
-from ..options import add_flags, fill_defaults, set_missing
-from ..speed.implementation import ImplementationOptions, configure_runtime
+from ..options import fill_defaults, set_missing
+from ..speed.implementation import configure_runtime
 from .base import LocalModel
 from .transformer import LocalEncoder
 
 
 @dataclass
 class ClassifierOptions(FairseqDataclass):
-    """Those of fairseq's Transformer that an encoder has and that are not of one stack."""
+    """Options of fairseq's Transformer that concern its encoder without being named after it."""
 
     activation_fn: ChoiceEnum(utils.get_available_activation_fns()) = field(  # type: ignore[valid-type]
         default="relu", metadata={"help": "activation function to use"}
@@ -44,7 +44,7 @@ class ClassifierOptions(FairseqDataclass):
 
 
 class ClassificationHead(nn.Module):
-    """Mean over the tokens, dropout, one linear layer."""
+    """Mean over the tokens, dropout and one linear layer."""
 
     def __init__(self, channels: int, num_classes: int, dropout: float) -> None:
         super().__init__()
@@ -52,7 +52,10 @@ class ClassificationHead(nn.Module):
         self.out_proj = nn.Linear(channels, num_classes)
 
     def forward(self, features: Tensor, padding: Tensor) -> Tensor:
-        """Scores B×K from features T×B×C and padding B×T (True = padding). A sentence of padding alone has mean 0."""
+        """Return the scores B×K of the classes; the mean of a sentence that is only padding is 0.
+
+        ``features``: T×B×C. ``padding``: B×T, True = padding.
+        """
         real = (~padding).T[..., None]  # T×B×1
         mean = (features * real).sum(dim=0) / real.sum(dim=0).clamp(min=1)
         return self.out_proj(F.dropout(mean, self.dropout, self.training))
@@ -60,7 +63,7 @@ class ClassificationHead(nn.Module):
 
 @register_model("transformer_localattn_classifier")
 class PlainClassifier(FairseqEncoderModel):
-    """The plain Transformer's encoder under a classification head."""
+    """fairseq's Transformer encoder with classification heads, by name."""
 
     def __init__(self, encoder: FairseqEncoder, dropout: float) -> None:
         super().__init__(encoder)
@@ -69,12 +72,14 @@ class PlainClassifier(FairseqEncoderModel):
 
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
+        """Add the flags of the encoder; called by fairseq."""
         gen_parser_from_dataclass(parser, EncDecBaseConfig(), delete_default=True, with_prefix="--encoder")
         gen_parser_from_dataclass(parser, ClassifierOptions(), delete_default=True)
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> "PlainClassifier":
-        args.max_source_positions = args.max_positions  # which the task has set
+        """Return a new model without heads; called by fairseq."""
+        args.max_source_positions = args.max_positions  # set by the task
         if kept := getattr(args, "encoder_layers_to_keep", None):  # a list from the command line, text from overrides
             args.encoder_layers_to_keep = kept if isinstance(kept, str) else ",".join(map(str, kept))
             args.encoder_layers = len(args.encoder_layers_to_keep.split(","))
@@ -84,10 +89,11 @@ class PlainClassifier(FairseqEncoderModel):
 
     @classmethod
     def build_encoder(cls, cfg: TransformerConfig, words: Dictionary, embed_tokens: nn.Module) -> FairseqEncoder:
+        """Return the encoder; overridden by the variants."""
         return TransformerEncoderBase(cfg, words, embed_tokens)
 
     def register_classification_head(self, name: str, num_classes: int) -> None:
-        """Called by the task, before it loads a checkpoint as well."""
+        """Add a head for ``num_classes`` classes; called by fairseq's task, also before it loads a checkpoint."""
         channels = self.encoder.cfg.encoder.embed_dim
         self.classification_heads[name] = ClassificationHead(channels, num_classes, self.dropout)
 
@@ -99,7 +105,10 @@ class PlainClassifier(FairseqEncoderModel):
         classification_head_name: str | None = None,
         **_: Any,
     ) -> tuple[Tensor, None]:
-        """Scores B×K of the named head; the features T×B×C without one. ``src_tokens``: B×T, padded on either side."""
+        """Return the scores B×K of the named head, or the features T×B×C without one, and None.
+
+        ``src_tokens``: B×T, padded on either side.
+        """
         features = self.encoder(src_tokens, src_lengths)["encoder_out"][0]
         if classification_head_name is None:
             return features, None
@@ -107,25 +116,20 @@ class PlainClassifier(FairseqEncoderModel):
         return self.classification_heads[classification_head_name](features, padding), None
 
     def get_normalized_probs(self, net_output: Any, log_probs: bool, sample: Any = None) -> Tensor:
-        """Over the classes, B×K."""
+        """Return the (log-)probabilities of the classes, B×K."""
         normalise = torch.log_softmax if log_probs else torch.softmax
         return normalise(net_output[0].float(), dim=-1)
 
 
 class LocalClassifier(LocalModel, PlainClassifier):
-    """The classifier whose encoder has a variant's attention in chosen layers."""
+    """Base of the classifiers with a variant's attention in chosen layers of the encoder."""
 
     task = "sentence_prediction"
     sites = ("encoder",)
 
     @classmethod
-    def add_args(cls, parser: ArgumentParser) -> None:
-        PlainClassifier.add_args(parser)
-        add_flags(parser, cls.options)
-        add_flags(parser, ImplementationOptions)
-
-    @classmethod
     def build_model(cls, args: Namespace, task: Any) -> PlainClassifier:
+        """Return a new model without heads; called by fairseq. Raises UsageError for invalid options."""
         fill_defaults(args, cls.options)
         model = super().build_model(args, task)
         configure_runtime(model, args)
@@ -133,11 +137,12 @@ class LocalClassifier(LocalModel, PlainClassifier):
 
     @classmethod
     def build_encoder(cls, cfg: TransformerConfig, words: Dictionary, embed_tokens: nn.Module) -> FairseqEncoder:
-        return LocalEncoder(cfg, words, embed_tokens, cls.attentions(cfg))
+        """Return the encoder with the variant's attention."""
+        return LocalEncoder(cfg, words, embed_tokens, cls.attention_builder(cfg))
 
 
 def _set_sizes(args: Namespace, dim: int, ffn: int) -> None:
-    """Two layers of four heads, where the command line has not set them; then fairseq's defaults for the rest."""
+    """Set sizes with two layers of four heads where the command line has not; leave the rest to the defaults."""
     sizes = {"embed_dim": dim, "ffn_embed_dim": ffn, "attention_heads": 4, "layers": 2}
     set_missing(args, **{f"encoder_{name}": size for name, size in sizes.items()})
     fill_defaults(args, ClassifierOptions)
@@ -145,11 +150,11 @@ def _set_sizes(args: Namespace, dim: int, ffn: int) -> None:
 
 @register_model_architecture("transformer_localattn_classifier", "transformer_localattn_classifier")
 def transformer_localattn_classifier(args: Namespace) -> None:
-    """The "tiny version" of Nguyen et al. 2020."""
+    """Set the sizes of the "tiny version" of Nguyen et al. 2020."""
     _set_sizes(args, dim=128, ffn=512)
 
 
 @register_model_architecture("transformer_localattn_classifier", "transformer_localattn_classifier_tiny")
 def transformer_localattn_classifier_tiny(args: Namespace) -> None:
-    """For tests."""
+    """Set the sizes for tests."""
     _set_sizes(args, dim=64, ffn=128)

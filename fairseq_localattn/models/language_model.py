@@ -1,4 +1,4 @@
-"""fairseq's language model, the Transformer's decoder alone, with LocalAttention in its self-attention."""
+"""fairseq's Transformer language model with :class:`LocalAttention` as its self-attention."""
 
 from __future__ import annotations
 
@@ -16,30 +16,33 @@ from .transformer import LocalDecoder
 
 
 class LocalLanguageModel(LocalModel, TransformerLanguageModel):
-    """fairseq's ``transformer_lm`` whose self-attention in chosen layers is a variant's."""
+    """Base of the language models: fairseq's ``transformer_lm`` with a variant's attention in chosen layers."""
 
     task = "language_modeling"
     sites = ("decoder",)
 
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
+        """Add the flags of fairseq's model, of the variant and of the implementation; called by fairseq."""
         gen_parser_from_dataclass(parser, TransformerLanguageModelConfig(), delete_default=True)
         add_flags(parser, cls.options)
         add_flags(parser, ImplementationOptions)
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> LocalLanguageModel:
+        """Return a new model; called by fairseq. Raises UsageError for invalid options."""
         fill_defaults(args, cls.options)
-        # fairseq's own defaults, but for those that it takes from the task ("${task...}").
-        standard = vars(TransformerLanguageModelConfig()).items()
-        set_missing(args, **{name: value for name, value in standard if not str(value).startswith("${")})
+        # fairseq's own defaults, except for values that it takes from the task ("${task...}").
+        defaults = vars(TransformerLanguageModelConfig()).items()
+        set_missing(args, **{name: value for name, value in defaults if not str(value).startswith("${")})
         if args.decoder_layers_to_keep:
             args.decoder_layers = len(args.decoder_layers_to_keep.split(","))
-        # fairseq has three kinds of embedding for a language model: its own model without layers has the right one.
-        bare = Namespace(**{**vars(args), "decoder_layers": 0, "decoder_layers_to_keep": None})
-        embed_tokens = super().build_model(bare, task).decoder.embed_tokens
-        args.max_target_positions = bare.max_target_positions
+        # fairseq chooses among three kinds of embedding inside build_model: take that of its model without layers.
+        without_layers = Namespace(**{**vars(args), "decoder_layers": 0, "decoder_layers_to_keep": None})
+        embed_tokens = super().build_model(without_layers, task).decoder.embed_tokens
+        args.max_target_positions = without_layers.max_target_positions
         cfg = TransformerConfig.from_namespace(args)
-        model = cls(LocalDecoder(cfg, task.target_dictionary, embed_tokens, cls.attentions(cfg), no_encoder_attn=True))
+        builder = cls.attention_builder(cfg)
+        model = cls(LocalDecoder(cfg, task.target_dictionary, embed_tokens, builder, no_encoder_attn=True))
         configure_runtime(model, args)
         return model

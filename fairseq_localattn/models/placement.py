@@ -1,4 +1,4 @@
-"""Where a variant's attention stands: sites (encoder, decoder, cross) and layers."""
+"""Placement of a variant's attention: its sites (encoder, decoder, cross) and its layers."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from dataclasses import dataclass, field
 
 from ..errors import UsageError
 
-# Self-attention of the encoder, self-attention of the decoder, attention from decoder to encoder.
+#: Self-attention of the encoder, self-attention of the decoder, attention of the decoder to the encoder.
 SITES = ("encoder", "decoder", "cross")
 
 
 def parse_layers(text: str, flag: str, layers: Iterable[int], depth: int | None = None) -> frozenset[int]:
-    """0-based layers from ``all``, ``none``, or numbers and ranges from 1 (the lowest) such as ``1-3`` or ``1,4-6``.
+    """Return 0-based layers from ``all``, ``none``, or numbers and ranges from 1 (the lowest) as in ``1,4-6``.
 
-    ``layers``: those that there are. ``depth``: the number of layers of the stack, None where layers were taken out of
-    it. Raises UsageError, naming ``flag``, for anything else, and for layers beyond the stack.
+    Args:
+        text: the value of the option.
+        flag: the option's name, for the error message.
+        layers: the layers that exist, which ``all`` stands for.
+        depth: number of layers of the whole stack; None for a pruned stack, whose layers keep their numbers.
+
+    Raises UsageError for any other text and for layers beyond the stack.
     """
     text = text.strip().lower()
     if text == "none":
@@ -41,19 +46,21 @@ class Placement:
 
     layers: dict[str, frozenset[int]] = field(default_factory=dict)
 
-    def has(self, site: str, layer: int) -> bool:
+    def includes(self, site: str, layer: int) -> bool:
+        """Return whether a layer has the variant's attention at a site."""
         return layer in self.layers.get(site, frozenset())
 
     @property
     def sites(self) -> list[str]:
-        """Sites that have at least one such layer."""
+        """The sites that have the variant's attention in at least one layer."""
         return [site for site in SITES if self.layers.get(site)]
 
 
-def layer_numbers(depth: int, keep: str | Iterable[int] | None) -> Iterable[int]:
-    """Numbers of the layers that are built, in order: fairseq's ``--encoder-layers-to-keep`` leaves some out.
+def kept_layers(depth: int, keep: str | Iterable[int] | None) -> Iterable[int]:
+    """Return the numbers (from 0, ascending) of the layers that are built of a stack of ``depth`` layers.
 
-    ``keep``: text from fairseq's overrides, numbers from its command line.
+    ``keep`` is fairseq's ``--encoder-layers-to-keep``: text from its overrides, numbers from its command line, None for
+    all layers.
     """
     if not keep:
         return range(depth)

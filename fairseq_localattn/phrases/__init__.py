@@ -1,1 +1,1 @@
-"""Syntactic phrases of the source: constituency trees, their projection to subwords, and their binarised form."""
+"""Syntactic phrases as data: constituency trees, their projection to subwords, and their binarised form."""

@@ -1,4 +1,4 @@
-"""Phrases beside the source sentences: read from their indexed data set, and made into the tensors of a batch."""
+"""Data sets of phrases: reading them, and collating them with the source sentences of a batch."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from torch import Tensor
 from ..errors import UsageError
 from .store import unpack
 
-Levels = list[tuple[Tensor, Tensor]]  # of a sentence: lengths and tags of the phrases of each level
-HOW = "python -m fairseq_localattn.phrases.binarize writes them"
+#: Lengths and tags of the phrases of each level, for one sentence.
+Levels = list[tuple[Tensor, Tensor]]
+HINT = "python -m fairseq_localattn.phrases.binarize writes them"
 
 
 class PhraseData(torch.utils.data.Dataset):
-    """The phrases of the sentences of one indexed data set, ``<prefix>.bin`` and ``.idx``, memory-mapped.
+    """The phrases of one indexed data set, ``<prefix>.bin`` and ``<prefix>.idx``, memory-mapped.
 
-    Item: the levels of a sentence. Raises UsageError where the files are missing.
+    An item is the levels of a sentence. Raises UsageError where the files are missing.
     """
 
     def __init__(self, prefix: str | Path) -> None:
         self.prefix = str(prefix)
         packed = data_utils.load_indexed_dataset(self.prefix, None, dataset_impl="mmap")
         if packed is None:
-            raise UsageError(f"{self.prefix}.idx: no phrases beside the source: {HOW}")
+            raise UsageError(f"{self.prefix}.idx: no phrases beside the source: {HINT}")
         self.packed = packed
 
     def __len__(self) -> int:
@@ -39,11 +40,11 @@ class PhraseData(torch.utils.data.Dataset):
 
     @property
     def sizes(self) -> np.ndarray:
-        """Numbers in each item; for fairseq's ConcatDataset."""
+        """Size of each packed item; read by fairseq's ConcatDataset."""
         return self.packed.sizes
 
-    def heads(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of each sentence the subwords without </s>, and the levels: the first two numbers of its item."""
+    def subwords_and_levels(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the number of subwords without </s>, and of levels, of each sentence: the first numbers of an item."""
         if not len(self):
             return np.zeros(0, np.int32), np.zeros(0, np.int32)
         starts = np.cumsum(self.packed.sizes) - self.packed.sizes
@@ -51,35 +52,36 @@ class PhraseData(torch.utils.data.Dataset):
         return numbers[starts], numbers[starts + 1]
 
     def check(self, sizes: np.ndarray, levels: int) -> None:
-        """Raise UsageError unless these are phrases of sentences of ``sizes`` tokens, </s> included, on ``levels``."""
+        """Raise UsageError unless the sentences have ``sizes`` tokens, </s> included, and ``levels`` levels."""
         if len(self) != len(sizes):
             raise UsageError(f"{self.prefix}.idx: phrases of {len(self)} sentences, and the source has {len(sizes)}")
-        own, deep = self.heads()
-        if (own != sizes - 1).any():
-            first = int(np.argmax(own != sizes - 1))
+        subwords, depths = self.subwords_and_levels()
+        if (subwords != sizes - 1).any():
+            first = int(np.argmax(subwords != sizes - 1))
             raise UsageError(
-                f"{self.prefix}.idx: sentence {first + 1} has phrases for {own[first]} subwords, and the source has "
-                f"{sizes[first] - 1}: the phrases are not of this text; {HOW}"
+                f"{self.prefix}.idx: sentence {first + 1} has phrases for {subwords[first]} subwords, and the source "
+                f"has {sizes[first] - 1}: the phrases are not of this text; {HINT}"
             )
-        if (deep != levels).any():
-            first = int(np.argmax(deep != levels))
+        if (depths != levels).any():
+            first = int(np.argmax(depths != levels))
             raise UsageError(
-                f"{self.prefix}.idx: sentence {first + 1} has phrases on {deep[first]} levels, and not on {levels} as "
-                f"the folder's settings say; {HOW}"
+                f"{self.prefix}.idx: sentence {first + 1} has phrases on {depths[first]} levels, and not on {levels} "
+                f"as the folder's settings say; {HINT}"
             )
 
 
 def levels_of(packed: Any) -> Levels:
-    """The levels of one packed sentence (store.py)."""
+    """Return the levels of one packed sentence (see store.py)."""
     _, levels = unpack(packed)
     return [(torch.as_tensor(lengths).long(), torch.as_tensor(tags).long()) for lengths, tags in levels]
 
 
 def collate_phrases(sentences: Sequence[Levels], no_tag: int, types: int | None = None) -> tuple[Tensor, Tensor]:
-    """Lengths and tags of the phrases, each B×K×P; </s> is one phrase more, of length 1.
+    """Return the lengths and the tags of the phrases of B sentences, each B×K×P for K levels.
 
-    Where there is no phrase the length is 0. The tag is ``no_tag`` there, at </s>, and where a phrase has none. Raises
-    UsageError for a tag that is not below ``types``, their number.
+    After a sentence's phrases comes </s>, a phrase of length 1; then the length is 0. The tag is ``no_tag`` for </s>,
+    for phrases without a tag and where there is no phrase. Raises UsageError for a tag not below ``types``, the number
+    of tags.
     """
     levels = len(sentences[0])
     count = 1 + max(len(lengths) for sentence in sentences for lengths, _ in sentence)
@@ -91,14 +93,15 @@ def collate_phrases(sentences: Sequence[Levels], no_tag: int, types: int | None 
             all_lengths[b, k, len(lengths)] = 1
             all_tags[b, k, : len(tags)] = tags
     if types is not None and int(all_tags.max()) >= types:
-        raise UsageError(f"a phrase has the tag {int(all_tags.max())} of {types}: another dictionary's; {HOW}")
+        raise UsageError(f"a phrase has the tag {int(all_tags.max())} of {types}: another dictionary's; {HINT}")
     return all_lengths, all_tags
 
 
 class PhrasePairDataset(BaseWrapperDataset):
-    """fairseq's sentence pairs, with the phrases of the source.
+    """fairseq's sentence pairs with the phrases of the source.
 
-    A batch has, beside what fairseq puts in, ``net_input.src_phrases`` (lengths, B×K×P) and ``phrase_tags`` (B×K×P).
+    A batch of fairseq gets ``net_input.src_phrases`` (lengths, B×K×P) and ``phrase_tags`` (B×K×P) in addition; see
+    :func:`collate_phrases`.
     """
 
     def __init__(
@@ -111,7 +114,7 @@ class PhrasePairDataset(BaseWrapperDataset):
         return {**self.dataset[index], "phrases": self.phrases[index]}
 
     def collater(self, samples: list[dict[str, Any]], pad_to_length: dict[str, int] | None = None) -> dict[str, Any]:
-        """fairseq's batch, whose rows it sorts, with phrases in the same order."""
+        """Return fairseq's batch, whose rows it sorts by length, with the phrases in the same order."""
         batch = self.dataset.collater(samples, pad_to_length=pad_to_length)
         if batch:
             by_id = {sample["id"]: sample["phrases"] for sample in samples}
@@ -129,5 +132,5 @@ class PhrasePairDataset(BaseWrapperDataset):
 
 
 def join_phrases(parts: list[PhraseData], primary: int = 1) -> Any:
-    """The phrases of several data sets one after the other, the first one ``primary`` times, as fairseq's sources."""
+    """Return the phrases of several data sets, concatenated as fairseq does sources: the first ``primary`` times."""
     return parts[0] if len(parts) == 1 else ConcatDataset(parts, [primary] + [1] * (len(parts) - 1))

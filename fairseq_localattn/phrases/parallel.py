@@ -1,29 +1,27 @@
-"""Work on a long file by several processes, in order, and how far it is."""
+"""A map over the pieces of a long file by several processes, in order."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
-import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing.connection import wait
-from typing import TextIO, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-AHEAD = 4  # pieces of work for each process that are read in advance
+AHEAD = 4  # pieces that are read in advance for each process
 
 
-def in_order(work: Callable[[T], R], pieces: Iterable[T], workers: int) -> Generator[R]:
-    """Yield work(piece) for each piece, in order, by `workers` processes; with 1, in this one.
+def map_in_order(work: Callable[[T], R], pieces: Iterable[T], workers: int) -> Generator[R]:
+    """Yield ``work(piece)`` for each piece, in order, computed by ``workers`` processes; with 1, by this process.
 
-    Only a few pieces are in memory at a time. An exception of `work` is raised here; close the iterator to end early.
+    Only a few pieces are in memory at a time. An exception of ``work`` is raised here. Close the iterator to end early.
     """
     if workers == 1:
         yield from map(work, pieces)
@@ -44,9 +42,9 @@ def in_order(work: Callable[[T], R], pieces: Iterable[T], workers: int) -> Gener
 
 
 def _end_with_parent() -> None:
-    """End this process when the one that started it is killed, which would leave it waiting for ever.
+    """Let this process end when its parent is killed; otherwise it would wait for work forever.
 
-    A Ctrl-C on the terminal reaches all processes: the first one ends the others.
+    Ctrl-C, which a terminal sends to all processes, is ignored: the parent ends the workers.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -57,36 +55,3 @@ def _end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-class Progress:
-    """Tells on `stream` how much of `total` is done and how long the rest takes: in place on a terminal, else a line
-    every `every` seconds.
-    """
-
-    def __init__(self, total: int, unit: str, stream: TextIO | None = None, every: float = 15.0) -> None:
-        self.total, self.unit = total, unit
-        self.stream = sys.stderr if stream is None else stream
-        self._terminal = self.stream.isatty()
-        self.every = min(every, 0.5) if self._terminal else every
-        self.done = 0
-        self._begin = self._told = time.monotonic()
-
-    def advance(self, number: int, name: str) -> None:
-        """`number` more are done, of the part `name`."""
-        self.done += number
-        now = time.monotonic()
-        if now - self._told < self.every:
-            return
-        self._told = now
-        spent = now - self._begin
-        left = spent / self.done * max(0, self.total - self.done)
-        text = f"{name}: {self.done:,} of {self.total:,} {self.unit}, {spent / 60:.1f} min, about {left / 60:.1f} left"
-        self.stream.write(f"\r\033[K{text}" if self._terminal else f"{text}\n")
-        self.stream.flush()
-
-    def close(self) -> None:
-        """Clear the line that is rewritten on a terminal."""
-        if self._terminal:
-            self.stream.write("\r\033[K")
-            self.stream.flush()

@@ -1,7 +1,8 @@
-"""The binarised phrases of one sentence: an array of integers in an indexed data set beside the source's.
+"""Packing of a sentence's phrases into one array of integers, an item of an indexed data set.
 
-``[n, K, p_1 … p_K, lengths of level 1 … K, tags of level 1 … K]``: n subwords without </s>, K levels, p_k phrases on
-level k with their lengths in subwords, which sum to n, and their tags, numbers of a fairseq dictionary.
+The array is ``[n, K, p_1 … p_K, lengths of level 1 … K, tags of level 1 … K]`` for n subwords without </s>, K levels
+and p_k phrases on level k. The lengths are in subwords and sum to n on each level; the tags are indices of a fairseq
+dictionary.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-# Lengths in subwords, and tags, of one level.
+#: Lengths in subwords and tags of the phrases of one level.
 NumberedLevel = tuple[Sequence[int], Sequence[int]]
 
 
 def pack(levels: Sequence[NumberedLevel]) -> torch.IntTensor:
-    """Return the array of a sentence's levels, (2 + K + 2 · sum of p_k,), int32.
+    """Return the array of a sentence's levels, (2 + K + 2 · Σ p_k,), int32.
 
-    Raises ValueError where there is no level, a level has not one tag for each phrase or a phrase without subword, a
-    tag is negative, or the levels differ in their number of subwords.
+    Raises ValueError without levels, for a number of tags other than that of phrases, a phrase without subwords, a
+    negative tag, and levels with different numbers of subwords.
     """
     if not levels:
         raise ValueError("no level of phrases")
@@ -37,7 +38,7 @@ def pack(levels: Sequence[NumberedLevel]) -> torch.IntTensor:
 
 
 def flat(levels: Sequence[NumberedLevel]) -> list[int]:
-    """The numbers of `pack`, unchecked."""
+    """Return the numbers that :func:`pack` stores, without checks."""
     numbers = [sum(levels[0][0]), len(levels), *(len(lengths) for lengths, _ in levels)]
     for lengths, _ in levels:
         numbers.extend(lengths)
@@ -47,9 +48,9 @@ def flat(levels: Sequence[NumberedLevel]) -> list[int]:
 
 
 def unpack(array: np.ndarray | torch.Tensor) -> tuple[int, list[tuple[np.ndarray, np.ndarray]]]:
-    """Return (n, [(lengths, tags) of each level]) of a packed array, (size,), of any integer type, as views of it.
+    """Return n and (lengths, tags) of each level, as views of a packed array, (size,), of any integer type.
 
-    Raises ValueError where the numbers contradict each other: the data are damaged, or are no phrases.
+    Raises ValueError for inconsistent numbers: the data are damaged, or are not phrases.
     """
     numbers = array.numpy() if isinstance(array, torch.Tensor) else np.asarray(array)
     if numbers.ndim != 1 or numbers.size < 3 or numbers[0] < 0 or not 1 <= numbers[1] <= numbers.size - 2:

@@ -1,7 +1,7 @@
-"""From words to subwords: how many each word has, and the partition of a sentence in subwords.
+"""Projection of phrases from words to subwords.
 
-The conventions: subword_nmt marks every piece of a word but the last with "@@" at its end; sentencepiece marks the
-first piece with "▁" at its beginning; with none, each piece is a word.
+There are three conventions for subwords. ``subword_nmt`` ends every piece of a word but the last with "@@",
+``sentencepiece`` begins the first piece with "▁", and with ``none`` each piece is a word.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from .trees import Span, TreeError
 CONTINUED = "@@"
 WORD_BEGIN = "\u2581"
 
-# Lengths in subwords and tags of one level; "" is no tag.
+#: Lengths in subwords and tags of the phrases of one level; "" is no tag.
 Level = tuple[list[int], list[str]]
 
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lcb-": "{", "-rcb-": "}", "-lsb-": "[", "-rsb-": "]"}
-# In this order: the two characters of a quote before the one. @-@ is how Moses splits hyphens, \/ how the Penn
-# Treebank writes a slash.
+# Applied in this order: quotes of two characters before those of one. @-@ is Moses' form of a hyphen, \/ the Penn
+# Treebank's form of a slash.
 _REWRITTEN = [
     ("``", '"'), ("''", '"'), ("\u201c", '"'), ("\u201d", '"'), ("\u201e", '"'), ("\u00ab", '"'), ("\u00bb", '"'),
     ("`", "'"), ("\u2018", "'"), ("\u2019", "'"), ("\u201a", "'"),
@@ -29,6 +29,7 @@ _REWRITTEN = [
 
 
 def _subword_nmt(pieces: Sequence[str]) -> list[list[str]]:
+    """Return the pieces of each word, without their marks; "@@" continues a word."""
     words: list[list[str]] = []
     ended = True
     for piece in pieces:
@@ -40,8 +41,9 @@ def _subword_nmt(pieces: Sequence[str]) -> list[list[str]]:
 
 
 def _sentencepiece(pieces: Sequence[str]) -> list[list[str]]:
+    """Return the pieces of each word, without their marks; "▁" begins a word."""
     words: list[list[str]] = []
-    waiting = 0  # pieces "▁" whose word follows
+    waiting = 0  # lone pieces "▁" that belong to the next word
     for piece in pieces:
         if piece == WORD_BEGIN:
             waiting += 1
@@ -57,20 +59,21 @@ def _sentencepiece(pieces: Sequence[str]) -> list[list[str]]:
     return words
 
 
-def _whole(pieces: Sequence[str]) -> list[list[str]]:
+def _whole_words(pieces: Sequence[str]) -> list[list[str]]:
+    """Return each piece as a word."""
     return [[piece] for piece in pieces]
 
 
 _CONVENTIONS: dict[str, Callable[[Sequence[str]], list[list[str]]]] = {
-    "subword_nmt": _subword_nmt, "sentencepiece": _sentencepiece, "none": _whole
+    "subword_nmt": _subword_nmt, "sentencepiece": _sentencepiece, "none": _whole_words
 }  # fmt: skip
 CONVENTIONS = tuple(_CONVENTIONS)
 
 
 def words_of(pieces: Sequence[str], convention: str) -> tuple[list[int], list[str]]:
-    """Return the number of pieces of each word, and the words put together again.
+    """Return the number of pieces of each word, and the words themselves.
 
-    A lone "▁" of sentencepiece belongs to the word that follows it, or to the last word at the end of a sentence. The
+    A lone "▁" of sentencepiece belongs to the word that follows, or to the last word at the end of a sentence. The
     numbers add up to len(pieces). Raises ValueError for a convention that is not one of CONVENTIONS.
     """
     if convention not in _CONVENTIONS:
@@ -80,10 +83,13 @@ def words_of(pieces: Sequence[str], convention: str) -> tuple[list[int], list[st
 
 
 def project(levels: Sequence[Sequence[Span]], counts: Sequence[int]) -> list[Level]:
-    """Return (lengths in subwords, tags) of each level's phrases, from lengths in words.
+    """Return (lengths in subwords, tags) of each level's phrases.
 
-    levels: partitions of the same sentence (`trees.partition`). counts: subwords of each word; a word's subwords follow
-    the word. Raises TreeError where a level does not cover exactly the sentence's words.
+    Args:
+        levels: partitions of the same sentence into words (:func:`trees.partition`).
+        counts: number of subwords of each word.
+
+    Raises TreeError where a level does not cover exactly the sentence's words.
     """
     projected = []
     for phrases in levels:
@@ -99,9 +105,9 @@ def project(levels: Sequence[Sequence[Span]], counts: Sequence[int]) -> list[Lev
 
 
 def normalise(word: str) -> str:
-    """Return what a word of a text and the leaf of a tree have in common, however each of them was escaped.
+    """Return a word in a form that does not depend on how a text or a treebank escapes it.
 
-    Entities (&apos; &#91;), names of brackets (-LRB-), kinds of quotes, compatibility forms and letter case are undone.
+    Undoes entities (&apos; &#91;), names of brackets (-LRB-), kinds of quotes, compatibility forms and letter case.
     """
     word = unicodedata.normalize("NFKC", html.unescape(word) if "&" in word else word)
     for written, meant in _REWRITTEN:
@@ -112,6 +118,6 @@ def normalise(word: str) -> str:
 
 
 def same_words(words: Sequence[str], leaves: Sequence[str]) -> bool:
-    """Whether the words of a sentence are those of its tree, but for what `normalise` undoes."""
+    """Return whether the normalised words of a sentence and of its tree are equal."""
     pairs = zip(words, leaves, strict=True)
     return all(word == leaf or normalise(word) == normalise(leaf) for word, leaf in pairs)

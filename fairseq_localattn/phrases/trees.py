@@ -1,7 +1,7 @@
 """Constituency trees in bracketed form, and their partition into phrases (Hao et al., EMNLP 2019, section 3.2).
 
-A bracketing is ``(LABEL TREE …)`` or ``(PART-OF-SPEECH WORD)``, brackets in words as -LRB- and -RRB-. A file of trees
-has one a line beside the lines of a text; an empty line there is a sentence without a tree.
+A bracketing is ``(LABEL TREE …)`` or ``(PART-OF-SPEECH WORD)``, with brackets in words as -LRB- and -RRB-. A file of
+trees has one tree a line, in the order of the lines of a text; an empty line is a sentence without a tree.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 EMPTY_ELEMENT = "-NONE-"
-# A no-break space is not where a word ends.
+# A no-break space belongs to a word.
 _TOKEN = re.compile(r"[()]|[^ \t\r\n()]+")
 _FUNCTION = re.compile(r"(?<=[^-=])[-=].*")
 
 
 class TreeError(ValueError):
-    """What is wrong with a tree, or with a tree and its sentence, in one line."""
+    """An invalid tree, or a tree that does not fit its sentence; the message is one line."""
 
 
 @dataclass(slots=True)
@@ -33,11 +33,11 @@ class Tree:
 
     @property
     def is_preterminal(self) -> bool:
-        """Whether this is a part of speech with its word."""
+        """Whether this node is a part of speech with its word."""
         return self.word is not None
 
     def preterminals(self) -> list[Tree]:
-        """The nodes that carry a word, left to right."""
+        """Return the nodes with a word, left to right."""
         found, waiting = [], [self]
         while waiting:
             node = waiting.pop()
@@ -48,12 +48,12 @@ class Tree:
         return found
 
     def words(self) -> list[str]:
-        """The words, left to right, as the bracketing writes them."""
+        """Return the words, left to right, as written in the bracketing."""
         return [leaf.word for leaf in self.preterminals() if leaf.word is not None]
 
 
 class Span(NamedTuple):
-    """A phrase of a partition: its number of words, and its label or part of speech; "" is no tag."""
+    """A phrase of a partition: its number of words, and its tag, a label or part of speech; "" is no tag."""
 
     words: int
     tag: str
@@ -61,19 +61,19 @@ class Span(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def strip_function(label: str) -> str:
-    """Return a label without function and index: NP-SBJ and NP=2 are NP; -LRB-, -RRB- and -NONE- stay."""
+    """Return a label without function and index: NP for NP-SBJ and NP=2; -LRB-, -RRB- and -NONE- are unchanged."""
     return label if label[:1] in ("-", "=") else _FUNCTION.sub("", label, count=1)
 
 
 def read_tree(text: str) -> Tree:
-    """Return the tree of one bracketing, labels without functions (`strip_function`), empty elements dropped.
+    """Return the tree of one bracketing, without functions of labels (:func:`strip_function`) and empty elements.
 
-    A label may be empty: ``((S …))``. Nesting may be of any depth. Raises TreeError for unbalanced brackets, a node
-    without word and children, one with both or with two words, a blank text, text after the tree, and a tree that has
-    no word.
+    A label may be empty, as in ``((S …))``. Nesting may be of any depth. Raises TreeError for unbalanced brackets, a
+    node without word and children, a node with both or with two words, a blank text, text after the tree, and a tree
+    without words.
     """
     tokens = _TOKEN.findall(text)
-    root = Tree("", [])  # holds the tree
+    root = Tree("", [])  # parent of the tree
     above: list[Tree] = []
     node, last = root, len(tokens)
     position = 0
@@ -107,7 +107,7 @@ def read_tree(text: str) -> Tree:
 
 
 def _stray(token: str, after: bool) -> str:
-    """What is wrong with a token outside of all brackets."""
+    """Return the error message for a token outside of all brackets."""
     if token == ")":
         return "unbalanced brackets: one closes that was not opened"
     return f"text after the tree: {token}" if after else f"a tree begins with a bracket, found {token}"
@@ -122,9 +122,9 @@ def _check(node: Tree) -> None:
 
 
 def _without_empty_elements(tree: Tree) -> Tree:
-    """Drop -NONE- and the constituents of nothing else, in place. Raises TreeError where nothing remains."""
+    """Remove -NONE- and constituents without other words, in place. Raises TreeError where no word remains."""
     nodes = [tree]
-    for node in nodes:  # grows: parents before their children
+    for node in nodes:  # grows while it is read: parents come before their children
         nodes.extend(node.children)
     for node in reversed(nodes):
         node.children = [kept for kept in node.children if kept.children or kept.word is not None]
@@ -136,17 +136,17 @@ def _without_empty_elements(tree: Tree) -> Tree:
 
 
 def partition(tree: Tree, levels: int = 3) -> list[list[Span]]:
-    """Return the phrases of each level, 1 to `levels`, top down: complete, contiguous, each refining the one before.
+    """Return the phrases of each level, from 1 to ``levels``; each level covers all words and refines the one before.
 
-    ROOT and any unary chain above the first branching node are stripped. Level 1 is that node's children; each next
-    level replaces every constituent of the one before by its children and keeps the words, so that a shallow tree
-    repeats its last level. A unary chain below is one node, which has the chain's topmost label; one that ends in a
-    word, as in (NP (NNP Bush)), is therefore a phrase NP that is never expanded: it stays NP on every level, and the
-    part of speech is the tag only of a word that stands directly under a branching node (the paper's Figure 1 gives
-    "Bush" on both levels, and a branch that ends higher up keeps its deepest node). A tree that does not branch is
-    stripped down to its word, which is one phrase with its part of speech.
+    - ROOT and any unary chain above the first branching node are left out. Level 1 has the children of that node.
+    - Each further level replaces every constituent by its children and keeps words, so that a shallow tree repeats its
+      last level.
+    - A unary chain below the first branching node is one node with the topmost label. One that ends in a word, as in
+      (NP (NNP Bush)), is a phrase NP on every level, as "Bush" is in the paper's Figure 1; the part of speech is the
+      tag only of words directly under a branching node.
+    - A tree that does not branch is one phrase: its word, with the part of speech as its tag.
 
-    Raises ValueError for `levels` < 1, and TreeError for a node without word and children.
+    Raises ValueError for ``levels`` < 1, and TreeError for a node without word and children.
     """
     if levels < 1:
         raise ValueError(f"levels must be 1 or more, not {levels}")
@@ -161,7 +161,7 @@ def partition(tree: Tree, levels: int = 3) -> list[list[Span]]:
 
 
 def _branching(node: Tree) -> Tree:
-    """The first node that branches or carries a word, down a unary chain."""
+    """Return the first node down a unary chain that branches or has a word."""
     while len(node.children) == 1:
         node = node.children[0]
     if node.word is None and not node.children:
@@ -170,12 +170,12 @@ def _branching(node: Tree) -> Tree:
 
 
 def _expand(label: str, node: Tree) -> list[tuple[str, Tree]]:
-    """(topmost label, node at the end of the unary chain) of each child; of a word, itself."""
+    """Return (topmost label, last node) of each child's unary chain; a word is returned itself."""
     return [(label, node)] if node.word is not None else [(child.label, _branching(child)) for child in node.children]
 
 
 def _count(node: Tree) -> int:
-    """Words under a node."""
+    """Return the number of words under a node."""
     words, waiting = 0, list(node.children)
     while waiting:
         below = waiting.pop()
@@ -185,19 +185,19 @@ def _count(node: Tree) -> int:
 
 
 def one_word_phrases(words: int, levels: int) -> list[list[Span]]:
-    """Return the partition of a sentence without a tree: on each level every word on its own, without tag."""
+    """Return the partition of a sentence without a tree: on each level, every word is a phrase without a tag."""
     return [[Span(1, "")] * words for _ in range(levels)]
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (number from 1, text without newline) of each line of a UTF-8 file.
 
-    Raises TreeError for a file that cannot be read, and for invalid UTF-8, with file and line.
+    Raises TreeError, with file and line, for a file that cannot be read and for invalid UTF-8.
     """
     number = 0
     try:
         with path.open("rb") as stream:
-            for number, line in enumerate(stream, 1):  # noqa: B007  # told by the error below
+            for number, line in enumerate(stream, 1):  # noqa: B007  # for the error message
                 yield number, line.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise TreeError(f"{path}:{number}: invalid UTF-8 at byte {error.start + 1} of the line") from None
@@ -206,7 +206,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def read_trees(path: Path) -> Iterator[tuple[int, Tree | None]]:
-    """Yield (line number from 1, tree) of a file of trees; None is a sentence without a tree.
+    """Yield (line number from 1, tree) of a file of trees, with None for a sentence without a tree.
 
     Raises TreeError with file and line.
     """

@@ -1,1 +1,1 @@
-"""What makes fairseq's layers and a process faster, and the choice of an implementation of attention."""
+"""Faster layers for fairseq's models, the choice of an attention implementation, and memory of the process."""

@@ -1,4 +1,4 @@
-"""Which implementation a model runs on: three flags of every architecture, and a log line that says it."""
+"""The flags that choose how a model computes attention, CPU matrix products and loss, and the log line about them."""
 
 import logging
 from collections import Counter
@@ -18,12 +18,14 @@ from .layers import make_efficient
 from .memory import keep_freed_memory
 
 logger = logging.getLogger(__name__)
-# What undoes the setting of bf16 products, once a model has asked for it.
-_set_back: list[Callable[[], object]] = []
+# Functions that restore the precision of matrix products; filled when a model asks for bf16.
+_restore: list[Callable[[], object]] = []
 
 
 @dataclass
 class ImplementationOptions(FairseqDataclass):
+    """Options of every architecture: how attention, matrix products and loss are computed."""
+
     localattn_attention: ChoiceEnum(IMPLEMENTATIONS) = field(  # type: ignore[valid-type]
         default="auto",
         metadata={
@@ -49,12 +51,17 @@ class ImplementationOptions(FairseqDataclass):
 
 
 def configure_runtime(model: nn.Module, args: Any) -> None:
-    """Make a model run as its flags in ``args`` say, and say in the log how it does."""
-    fill_defaults(args, ImplementationOptions)  # a checkpoint of an older version lacks them
+    """Configure a model by its flags in ``args``, and log what is in force.
+
+    Replaces layers of fairseq by faster ones, sets the implementation of every :class:`LocalAttention` and the
+    attribute ``loss_in_place`` of the model, and makes two settings of the process: the precision of CPU matrix
+    products and, without a GPU, the allocator.
+    """
+    fill_defaults(args, ImplementationOptions)  # missing in checkpoints of older versions
     make_efficient(model)
     attentions = [module for module in model.modules() if isinstance(module, LocalAttention)]
     for attention in attentions:
-        attention.implementation = str(args.localattn_attention)
+        attention.set_implementation(str(args.localattn_attention))
     in_place = str(args.localattn_loss) == "auto" and _softmax_is_fairseqs(model)
     model.loss_in_place = in_place  # type: ignore[assignment]  # read by criterions/label_smoothed.py
     kinds = Counter(attention.kind for attention in attentions)
@@ -66,7 +73,7 @@ def configure_runtime(model: nn.Module, args: Any) -> None:
 
 
 def _softmax_is_fairseqs(model: nn.Module) -> bool:
-    """Whether a model's probabilities are the softmax of its logits: not with an adaptive one, or one of its own."""
+    """Return whether a model's probabilities are fairseq's plain softmax of its logits, not an adaptive or own one."""
     if any(isinstance(module, AdaptiveSoftmax) for module in model.modules()):
         return False
     methods = (
@@ -78,13 +85,13 @@ def _softmax_is_fairseqs(model: nn.Module) -> bool:
 
 
 def _products_of_cpu(asked: str) -> str:
-    """Set the precision of matrix products on a CPU; return the one in force: fp32 where the CPU has no other."""
-    if asked == "bf16" and not _set_back:
+    """Set the precision of matrix products on a CPU, and return the one in force: fp32 if the CPU has no other."""
+    if asked == "bf16" and not _restore:
         _ask_for_bf16()
     if asked == "bf16" and _rounds_to_bf16():
         return asked
-    while _set_back:  # what this model, or another one of this process, has asked for
-        _set_back.pop()()
+    while _restore:  # undoes what this model or an earlier one of this process asked for
+        _restore.pop()()
     if asked == "bf16":
         logger.warning("--localattn-cpu-matmul bf16: this CPU has no products of bfloat16, so they are in fp32")
     return "fp32"
@@ -93,19 +100,19 @@ def _products_of_cpu(asked: str) -> str:
 def _rounds_to_bf16() -> bool:
     """Return whether a product of fp32 matrices rounds its factors to bfloat16.
 
-    Measured, because torch says that it supports such products on CPUs that compute them in fp32.
+    Measured, because torch reports support also on CPUs that compute such products in fp32.
     """
     factor = torch.full((128, 128), 1 + 2**-12)  # 1 in bfloat16
     return bool((factor @ factor == 128).all())
 
 
 def _ask_for_bf16() -> None:
-    """Allow products of bfloat16 in this process, and remember how to take that back."""
+    """Allow products of bfloat16 in this process, and remember how to undo it."""
     if hasattr(torch.backends.mkldnn, "matmul"):
         products, before = torch.backends.mkldnn.matmul, torch._C._get_fp32_precision_getter("mkldnn", "matmul")
-        _set_back.append(lambda: setattr(products, "fp32_precision", before))
+        _restore.append(lambda: setattr(products, "fp32_precision", before))
         products.fp32_precision = "bf16"
     else:  # torch before 2.9
         precision = torch.get_float32_matmul_precision()
-        _set_back.append(lambda: torch.set_float32_matmul_precision(precision))
+        _restore.append(lambda: torch.set_float32_matmul_precision(precision))
         torch.set_float32_matmul_precision("medium")

@@ -1,6 +1,6 @@
-"""Modules of fairseq's that cost time, exchanged in a model for ones that compute the same in less.
+"""Faster replacements of fairseq's dropout, ReLU and residual connection.
 
-Nothing with parameters is exchanged, so a state dict stays what it is.
+Only modules without parameters are replaced, so state dicts do not change.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..kernels.dropout import dropout, dropout_and_residual
-from ..kernels.projections import by_column
+from ..kernels.projections import to_column_major
 
 
 class Dropout(FairseqDropout):
-    """fairseq's dropout, by :func:`dropout.dropout`."""
+    """fairseq's dropout module, computed by :func:`kernels.dropout.dropout`."""
 
     def forward(self, x: Tensor, inplace: bool = False) -> Tensor:
         if inplace or not (self.training or self.apply_during_inference):
@@ -28,22 +28,22 @@ class Dropout(FairseqDropout):
 
 
 class ResidualDropout(Dropout):
-    """The dropout of a layer's sublayers: what it does is left to :class:`ResidualInPlace`, which comes next."""
+    """A layer's dropout before the residual connection: the identity, since :class:`ResidualInPlace` applies it."""
 
     def forward(self, x: Tensor, inplace: bool = False) -> Tensor:
         return x
 
     @property
     def rate(self) -> float:
-        """The rate in force."""
+        """The dropout rate in force."""
         return self.p if self.training or self.apply_during_inference else 0.0
 
 
 class _ReLU(torch.autograd.Function):
-    """ReLU that writes into its input, which must be needed by nothing else.
+    """ReLU that overwrites its input, which nothing else may need.
 
-    ``relu_`` does so too; but a linear layer gives what to autograd is a view, whose gradient is then copied thrice. (A
-    hook on that layer which keeps the output finds the result in it.)
+    With ``relu_`` the gradient would be copied three times, because a linear layer's output is a view to autograd. A
+    hook that keeps the layer's output sees the result of the ReLU.
     """
 
     @staticmethod
@@ -59,23 +59,23 @@ class _ReLU(torch.autograd.Function):
 
 
 def relu_of_linear(x: Tensor) -> Tensor:
-    """ReLU of the output of a linear layer, in its place: that layer's gradients do not need it."""
+    """Compute the ReLU of a linear layer's output in place; the layer's gradients do not need its output."""
     return _ReLU.apply(x)
 
 
 class ResidualInPlace:
-    """Mixed into fairseq's layers: dropout and residual connection, on a CPU in one pass, written over x.
+    """A mixin for fairseq's layers: dropout and residual connection in one pass that overwrites x.
 
-    x has the layout of a linear layer, so the sum has it too; a sum that is made anew would take that of the
-    residual, and in an encoder with layer norm before its sublayers every layer would copy the transposed embedding.
+    The sum keeps the memory layout of x, that of a linear layer's output. A new tensor would have the layout of the
+    residual: in an encoder with layer norm before its sublayers, every layer would copy the transposed embedding.
     """
 
     dropout_module: nn.Module
 
     def residual_connection(self, x: Tensor, residual: Tensor) -> Tensor:
-        """``residual + dropout(x)``. Under autocast they may differ in precision: then the sum has the higher one.
+        """Compute ``residual + dropout(x)``, in the higher precision of both if they differ under autocast.
 
-        (A hook on the sublayer's last linear layer that keeps its output finds the sum in it.)
+        A hook that keeps the output of the sublayer's last linear layer sees the sum.
         """
         rate = self.dropout_module.rate if isinstance(self.dropout_module, ResidualDropout) else 0.0
         alone = x.dtype == residual.dtype and not getattr(self, "return_fc", False)
@@ -87,9 +87,9 @@ class ResidualInPlace:
 
 
 def make_efficient(model: nn.Module) -> None:
-    """Exchange dropout, and ReLU for ReLU in place, in all of a model's layers."""
+    """Replace dropout, and ReLU by ReLU in place, in all layers of a model."""
     for module in list(model.modules()):
-        # A layer that adds residuals in another way has its dropout where fairseq has it.
+        # A layer with another residual connection keeps its dropout before it, as in fairseq.
         layer = getattr(type(module), "residual_connection", None) is ResidualInPlace.residual_connection
         for name, child in module.named_children():
             if type(child) is FairseqDropout:
@@ -101,11 +101,11 @@ def make_efficient(model: nn.Module) -> None:
 
 
 def lay_out_for_decoding(model: nn.Module) -> None:
-    """Lay the weights of linear layers on a CPU out by column (see :func:`joined.by_column`).
+    """Lay out the weights of linear layers on a CPU in column-major order; faster for the few rows of a decoding step.
 
-    Those that are an embedding's too stay, for its rows are looked up.
+    Weights shared with an embedding stay row-major, since rows are looked up in them.
     """
     looked_up = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for module in model.modules():
         if isinstance(module, nn.Linear) and module.weight.device.type == "cpu" and id(module.weight) not in looked_up:
-            module.weight.data = by_column(module.weight.data)
+            module.weight.data = to_column_major(module.weight.data)

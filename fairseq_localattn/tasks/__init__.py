@@ -1,4 +1,4 @@
-"""fairseq's tasks that the plugin adds. Importing this registers them."""
+"""fairseq tasks of this package, registered on import."""
 
 from . import translation_with_phrases
 

@@ -1,4 +1,4 @@
-"""Task ``translation_with_phrases``: translation whose source sentences come with the phrases of their trees."""
+"""Task ``translation_with_phrases``: translation of source sentences with the phrases of their trees."""
 
 import itertools
 import json
@@ -17,13 +17,13 @@ from torch import Tensor
 from ..criterions.phrase_tags import NAME as TAGGING
 from ..criterions.phrase_tags import LabelSmoothedCrossEntropyWithPhraseTags
 from ..errors import UsageError
-from ..phrases.convert import phrases_of_line
-from ..phrases.dataset import HOW, Levels, PhraseData, PhrasePairDataset, join_phrases, levels_of
+from ..phrases.convert import phrases_of_sentence
+from ..phrases.dataset import HINT, Levels, PhraseData, PhrasePairDataset, join_phrases, levels_of
 from ..phrases.trees import TreeError
 
 
 class PhraseSettings(NamedTuple):
-    """Of the phrases in a data folder: the dictionary of their tags, the levels, and the convention of subwords."""
+    """Settings of the phrases in a data folder: dictionary of tags, number of levels, convention of subwords."""
 
     tags: Dictionary
     levels: int
@@ -31,29 +31,29 @@ class PhraseSettings(NamedTuple):
 
 
 def read_settings(folder: Path, lang: str) -> PhraseSettings:
-    """Those of one side of a data folder. Raises UsageError where they are missing or damaged."""
+    """Return the settings of a language's phrases. Raises UsageError where they are missing or damaged."""
     settings, tags = folder / f"{lang}.phrases.json", folder / f"dict.{lang}.phrases.txt"
     for path in (settings, tags):
         if not path.is_file():
-            raise UsageError(f"{path}: missing: {folder} has no phrases of its {lang} side; {HOW}")
+            raise UsageError(f"{path}: missing: {folder} has no phrases of its {lang} side; {HINT}")
     try:
-        facts = json.loads(settings.read_text(encoding="utf-8"))
-        return PhraseSettings(Dictionary.load(str(tags)), int(facts["levels"]), str(facts["subwords"]))
+        values = json.loads(settings.read_text(encoding="utf-8"))
+        return PhraseSettings(Dictionary.load(str(tags)), int(values["levels"]), str(values["subwords"]))
     except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{settings} or {tags} is damaged ({type(error).__name__}: {error}); {HOW}") from None
+        raise UsageError(f"{settings} or {tags} is damaged ({type(error).__name__}: {error}); {HINT}") from None
 
 
 @dataclass
 class PhraseTranslationConfig(TranslationConfig):
-    """As fairseq's ``translation``."""
+    """Options of the task: those of fairseq's ``translation``."""
 
 
 @register_task("translation_with_phrases", dataclass=PhraseTranslationConfig)
 class PhraseTranslationTask(TranslationTask):
-    """fairseq's translation task, with the phrases of the source in every batch.
+    """fairseq's translation task with the phrases of the source in every batch.
 
-    They lie beside the binarised source (phrases/binarize.py). fairseq-interactive takes them from its input: the
-    sentence, a tab, its tree.
+    The phrases are in files next to the binarised source (see phrases/binarize.py). fairseq-interactive reads them from
+    its input, in which a tab and a tree follow each sentence.
     """
 
     def __init__(self, cfg: PhraseTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> None:
@@ -68,37 +68,43 @@ class PhraseTranslationTask(TranslationTask):
                     "the --tag-dictionary of the first"
                 )
         self.tag_dictionary, self.phrase_levels, self.subwords = first
-        self._supervised = False  # the model predicts tags
-        self._given: list[Levels] = []  # of the sentences that interactive use is about to put into a data set
-        self._waiting: dict[bytes, deque[Tensor]] = {}  # phrases of batches that it will hand in without them
+        self._supervised = False  # whether the model predicts tags
+        # fairseq-interactive drops the phrases twice: they are kept here from its input to the data set, ...
+        self._input_phrases: list[Levels] = []
+        # ... and from a batch, by its tokens, to the generation from it.
+        self._batch_phrases: dict[bytes, deque[Tensor]] = {}
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """As fairseq's. Raises UsageError where the phrases are missing or not those of the source."""
+        """Load a split with its phrases. Raises UsageError where they are missing or of other sentences."""
         super().load_dataset(split, epoch, combine, **kwargs)
         paths = utils.split_paths(self.cfg.data)
         path = Path(paths[(epoch - 1) % len(paths)] if split == self.cfg.train_subset else paths[0])
         parts = [PhraseData(prefix) for prefix in self._prefixes(path, split, combine)]
         pairs = self.datasets[split]
-        source = pairs.src.dataset if self.cfg.num_batch_buckets > 0 else pairs.src  # without the padding of buckets
+        source = pairs.src.dataset if self.cfg.num_batch_buckets > 0 else pairs.src  # sizes without padding to buckets
         for part, its_source in zip(parts, source.datasets if len(parts) > 1 else [source], strict=True):
             part.check(its_source.sizes, self.phrase_levels)
         phrases = join_phrases(parts, self.cfg.upsample_primary)
         self.datasets[split] = PhrasePairDataset(pairs, phrases, self.tag_dictionary)
 
     def _prefixes(self, folder: Path, split: str, combine: bool) -> list[Path]:
-        """Of the phrases of the data sets that fairseq joins for a split: train, and with ``combine`` train1, …"""
+        """Return the prefixes of the phrases of a split's data sets: train, and with ``combine`` train1, ….
+
+        They are the data sets that fairseq's load_langpair_dataset concatenates.
+        """
         src, tgt = self.cfg.source_lang, self.cfg.target_lang
         found = []
         for number in itertools.count() if combine else range(1):
             name = f"{split}{number or ''}"
             sources = [folder / f"{name}.{pair}.{src}" for pair in (f"{src}-{tgt}", f"{tgt}-{src}")]
-            there = [source for source in sources if source.with_name(f"{source.name}.idx").exists()]
-            if not there:
+            existing = [source for source in sources if source.with_name(f"{source.name}.idx").exists()]
+            if not existing:
                 break
-            found.append(there[0].with_name(f"{there[0].name}.phrases"))
+            found.append(existing[0].with_name(f"{existing[0].name}.phrases"))
         return found
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
+        """Return the model. Raises UsageError for an architecture without phrases."""
         model = super().build_model(cfg, from_checkpoint)
         if not hasattr(model.encoder, "head_levels"):
             raise UsageError(f"--arch {cfg.arch} reads no phrases: use --task translation")
@@ -106,7 +112,7 @@ class PhraseTranslationTask(TranslationTask):
         return model
 
     def build_criterion(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Raises UsageError where the model predicts tags and the criterion does not train them, or the reverse."""
+        """Return the criterion. Raises UsageError unless it trains tags exactly if the model predicts them."""
         criterion = super().build_criterion(cfg, from_checkpoint)
         if isinstance(criterion, LabelSmoothedCrossEntropyWithPhraseTags) and not self._supervised:
             raise UsageError(
@@ -119,11 +125,12 @@ class PhraseTranslationTask(TranslationTask):
     # ------------------------------------------------------------------ interactive use
 
     def get_interactive_tokens_and_lengths(self, lines: list[str], encode_fn: Any) -> tuple[list[Tensor], list[int]]:
-        """Each line: a sentence, a tab, and its tree in brackets, or () for one-word phrases; or a blank line.
+        """Return the tokens of each line and their number; the phrases are kept for the data set.
 
-        Raises UsageError, naming the sentence, otherwise.
+        A line is a sentence, a tab, and the sentence's tree in brackets, or () for one-word phrases; it may be blank.
+        Raises UsageError, naming the sentence, for any other line.
         """
-        texts, self._given = [], []
+        texts, self._input_phrases = [], []
         for line in lines:
             text, tab, tree = line.partition("\t")
             if not tab and text.strip():  # fairseq-interactive strips a tab that nothing follows
@@ -134,56 +141,62 @@ class PhraseTranslationTask(TranslationTask):
             texts.append(text)
             tree = "" if tree.strip() == "()" else tree
             try:
-                packed = phrases_of_line(
-                    encode_fn(text).split(), tree, self.phrase_levels, self.subwords, self.tag_dictionary
+                packed = phrases_of_sentence(
+                    encode_fn(text).split(), tree, self.phrase_levels, self.subwords, tags=self.tag_dictionary
                 )
             except TreeError as error:
                 raise UsageError(f"sentence {text!r} and its tree: {error}") from None
-            self._given.append(levels_of(packed))
+            self._input_phrases.append(levels_of(packed))
         return super().get_interactive_tokens_and_lengths(texts, encode_fn)
 
     def build_dataset_for_inference(
         self, src_tokens: list[Tensor], src_lengths: list[int], constraints: Tensor | None = None
     ) -> PhrasePairDataset:
-        """Of the sentences that :meth:`get_interactive_tokens_and_lengths` has just read."""
-        if len(self._given) != len(src_tokens):
+        """Return a data set of the sentences that :meth:`get_interactive_tokens_and_lengths` has just read."""
+        if len(self._input_phrases) != len(src_tokens):
             raise UsageError("each sentence needs its tree: give fairseq-interactive the sentence, a tab, the tree")
         pairs = super().build_dataset_for_inference(src_tokens, src_lengths, constraints)
-        given, self._given = self._given, []
-        return RememberedPhrases(pairs, given, self.tag_dictionary, self._waiting)
+        phrases, self._input_phrases = self._input_phrases, []
+        return InteractivePhraseDataset(pairs, phrases, self.tag_dictionary, self._batch_phrases)
 
     def inference_step(self, generator: Any, models: list[Any], sample: dict[str, Any], *args: Any, **kw: Any) -> Any:
-        """As fairseq's. fairseq-interactive builds a new sample of the words alone: their phrases are put back."""
+        """Generate from a batch; add its phrases where fairseq-interactive made a new sample of the tokens only."""
         net_input = sample["net_input"]
         if "src_phrases" not in net_input:
-            key = content(net_input["src_tokens"])
-            waiting = self._waiting.get(key)
-            if not waiting:
+            key = tensor_key(net_input["src_tokens"])
+            batches = self._batch_phrases.get(key)
+            if not batches:
                 raise UsageError("these sentences came without their phrases; see the task translation_with_phrases")
-            phrases = waiting.popleft().to(net_input["src_tokens"].device)
-            if not waiting:
-                del self._waiting[key]
+            phrases = batches.popleft().to(net_input["src_tokens"].device)
+            if not batches:
+                del self._batch_phrases[key]
             sample = {**sample, "net_input": {**net_input, "src_phrases": phrases}}
         return super().inference_step(generator, models, sample, *args, **kw)
 
 
-class RememberedPhrases(PhrasePairDataset):
-    """Keeps the phrases of each batch that it makes in ``waiting``, under the batch's words."""
+class InteractivePhraseDataset(PhrasePairDataset):
+    """A data set that stores the phrases of each batch in ``batch_phrases`` as well, by the batch's tokens."""
 
     def __init__(
-        self, pairs: LanguagePairDataset, phrases: list[Levels], tags: Dictionary, waiting: dict[bytes, deque[Tensor]]
+        self,
+        pairs: LanguagePairDataset,
+        phrases: list[Levels],
+        tags: Dictionary,
+        batch_phrases: dict[bytes, deque[Tensor]],
     ) -> None:
         super().__init__(pairs, phrases, tags)
-        self.waiting = waiting
+        self.batch_phrases = batch_phrases
 
     def collater(self, samples: list[dict[str, Any]], pad_to_length: dict[str, int] | None = None) -> dict[str, Any]:
+        """Return the batch and store its phrases."""
         batch = super().collater(samples, pad_to_length)
         if batch:
             net_input = batch["net_input"]
-            self.waiting.setdefault(content(net_input["src_tokens"]), deque()).append(net_input["src_phrases"])
+            key = tensor_key(net_input["src_tokens"])
+            self.batch_phrases.setdefault(key, deque()).append(net_input["src_phrases"])
         return batch
 
 
-def content(tokens: Tensor) -> bytes:
-    """What tells a batch B×T from another."""
+def tensor_key(tokens: Tensor) -> bytes:
+    """Return shape and contents of a tensor of indices, as a key of dictionaries."""
     return bytes(str(tuple(tokens.shape)), "ascii") + tokens.to("cpu", torch.long).numpy().tobytes()

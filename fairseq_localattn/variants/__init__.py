@@ -1,4 +1,4 @@
-"""One paper a file: options, model and named architectures. Importing this registers them all with fairseq."""
+"""The variants, one paper a module: options, model and named architectures, registered with fairseq on import."""
 
 from . import csan, diffwin, man, mgsa, mma
 

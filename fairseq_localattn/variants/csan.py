@@ -1,4 +1,7 @@
-"""transformer_csan: Convolutional Self-Attention Networks (Yang et al., NAACL 2019). mechanisms/convolutional.py."""
+"""Convolutional Self-Attention Networks (CSAN; Yang et al., NAACL 2019).
+
+The model ``transformer_csan``: its attention is in mechanisms/convolutional.py.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +17,8 @@ from ..models.transformer import LocalTransformerModel
 
 @dataclass
 class CSANOptions(FairseqDataclass):
+    """Options of CSAN; the defaults are the paper's 2D model."""
+
     csan_window: int = field(default=11, metadata={"help": "positions a query sees (the paper's M + 1); odd"})
     csan_heads: int = field(default=3, metadata={"help": "heads a query sees (the paper's N + 1); odd; 1 is 1D-CSAN"})
     csan_encoder_layers: str = field(
@@ -29,21 +34,23 @@ class CSANOptions(FairseqDataclass):
 
 @register_model("transformer_csan")
 class CSANTransformerModel(LocalTransformerModel):
+    """fairseq's Transformer with convolutional self-attention in chosen layers."""
+
     prefix = "csan"
     options = CSANOptions
     unsupported_sites = {"cross": "a window around the query's position means nothing in the other sentence"}
 
     @classmethod
     def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:
+        """Return the attention of a layer with CSAN; ``kwargs`` are LocalAttention's arguments."""
         return ConvolutionalAttention(window=options.csan_window, head_span=options.csan_heads, **kwargs)
 
 
-def _register(size: str, baseline: str, **defaults: Any) -> None:
-    """The 2D and the 1D architecture of a size."""
-    register_architecture("transformer_csan", f"transformer_csan{size}", baseline, CSANOptions, **defaults)
-    register_architecture(
-        "transformer_csan", f"transformer_csan_1d{size}", baseline, CSANOptions, csan_heads=1, **defaults
-    )
+def _register(suffix: str, baseline: str, **defaults: Any) -> None:
+    """Register the 2D and the 1D architecture with the sizes of ``baseline``."""
+    names = f"transformer_csan{suffix}", f"transformer_csan_1d{suffix}"
+    register_architecture("transformer_csan", names[0], baseline, CSANOptions, **defaults)
+    register_architecture("transformer_csan", names[1], baseline, CSANOptions, csan_heads=1, **defaults)
 
 
 _register("", "transformer")

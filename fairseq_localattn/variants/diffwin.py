@@ -1,4 +1,8 @@
-"""transformer_diffwin: Differentiable Window (Nguyen et al., ACL 2020). The attention is mechanisms/windowed.py."""
+"""Differentiable Window (Nguyen et al., ACL 2020).
+
+The models ``transformer_diffwin``, ``transformer_lm_diffwin`` and ``transformer_diffwin_classifier``: their attentions
+are in mechanisms/windowed.py.
+"""
 
 from argparse import Namespace
 from dataclasses import dataclass, field, replace
@@ -24,6 +28,8 @@ FORMS = ChoiceEnum(("token", "segment"))
 
 @dataclass
 class AnyWindowOptions(FairseqDataclass):
+    """Options of windows at any site."""
+
     diffwin_renormalise: bool = field(
         default=False, metadata={"help": "mw: divide the masked weights by their sum (the paper does not)"}
     )
@@ -31,11 +37,15 @@ class AnyWindowOptions(FairseqDataclass):
 
 @dataclass
 class SegmentOptions(FairseqDataclass):
+    """Options of windows whose ends are segments."""
+
     diffwin_segment_size: int = field(default=5, metadata={"help": "tokens in a segment (b)"})
 
 
 @dataclass
 class EncoderOptions(FairseqDataclass):
+    """Options of the encoder's self-attention."""
+
     diffwin_encoder: WINDOWS = field(  # type: ignore[valid-type]
         default="aw", metadata={"help": "the encoder's self-attention: none, mw (multiplicative) or aw (additive)"}
     )
@@ -49,6 +59,8 @@ class EncoderOptions(FairseqDataclass):
 
 @dataclass
 class DecoderOptions(FairseqDataclass):
+    """Options of the decoder's self-attention."""
+
     diffwin_decoder: WINDOWS = field(  # type: ignore[valid-type]
         default="mw",
         metadata={"help": "the decoder's self-attention: none, mw (multiplicative) or aw (additive)"},
@@ -63,6 +75,8 @@ class DecoderOptions(FairseqDataclass):
 
 @dataclass
 class CrossOptions(FairseqDataclass):
+    """Options of the decoder's attention to the encoder."""
+
     diffwin_cross: WINDOWS = field(  # type: ignore[valid-type]
         default="aw", metadata={"help": "the decoder's attention to the encoder: none, mw or aw"}
     )
@@ -74,37 +88,40 @@ class CrossOptions(FairseqDataclass):
 
 @dataclass
 class DiffWinOptions(AnyWindowOptions, SegmentOptions, CrossOptions, DecoderOptions, EncoderOptions):
-    """Of the translation model. The defaults are the paper's best, Enc(AW)-Cr(AW,Seg)-Dec(MW)."""
+    """Options of the translation model; the defaults are the paper's best, Enc(AW)-Cr(AW,Seg)-Dec(MW)."""
 
 
 @dataclass
 class DiffWinLanguageModelOptions(AnyWindowOptions, DecoderOptions):
-    """Of the language model. The default is the paper's best, Dec(MW)."""
+    """Options of the language model; the default is the paper's best, Dec(MW)."""
 
 
 @dataclass
 class DiffWinClassifierOptions(AnyWindowOptions, SegmentOptions, EncoderOptions):
-    """Of the classifier. The default is the paper's best, Enc(AW)."""
+    """Options of the classifier; the default is the paper's best, Enc(AW)."""
 
 
 def window_of(options: Any, site: str) -> str:
-    """``none``, ``mw`` or ``aw``."""
+    """Return the kind of window at a site: ``none``, ``mw`` or ``aw``."""
     return str(getattr(options, f"diffwin_{site}"))
 
 
 def is_segmented(options: Any, site: str) -> bool:
-    """Whether the windows of a site end at segments."""
+    """Return whether the windows of a site end at segments."""
     return str(getattr(options, f"diffwin_{site}_form")) == "segment"
 
 
-class DiffWin(LocalModel):
-    """What the three models share."""
+class DiffWinModel(LocalModel):
+    """Mixin of the three models: placement, checks and attention."""
 
     prefix = "diffwin"
 
     @classmethod
     def placement(cls, options: Any, cfg: TransformerConfig) -> Placement:
-        """Sites whose window is ``none`` have none. Also refuses segments in the decoder, and sizes below 1."""
+        """Return the layers with windows; a site with the window ``none`` has no such layers.
+
+        Raises UsageError also for segments in the decoder's self-attention and for segments without tokens.
+        """
         size = getattr(options, "diffwin_segment_size", 1)
         if size < 1:
             raise UsageError(f"--diffwin-segment-size {size}: give 1 or more tokens")
@@ -117,11 +134,11 @@ class DiffWin(LocalModel):
         return super().placement(replace(options, **without), cfg)
 
     @classmethod
-    def check(cls, args: Namespace) -> None:
-        """Also refuse options that would change nothing: the model would not be the one that was meant."""
-        super().check(args)
+    def check_args(cls, args: Namespace) -> None:
+        """Raise UsageError also for options that have no effect, which are likely mistakes."""
+        super().check_args(args)
         cfg = TransformerConfig.from_namespace(args)
-        sites = cls.attentions(cfg).placement.sites
+        sites = cls.attention_builder(cfg).placement.sites
         if "cross" in sites and cfg.no_cross_attention:
             raise UsageError(
                 f"--diffwin-cross {window_of(args, 'cross')} changes nothing: --no-cross-attention takes that attention"
@@ -133,13 +150,14 @@ class DiffWin(LocalModel):
                 raise UsageError(f"--diffwin-{site}-form segment changes nothing: no layer there has windows")
         if args.diffwin_renormalise and not any(window_of(args, site) == "mw" for site in sites):
             raise UsageError("--diffwin-renormalise changes nothing: no layer has mw, whose weights it would divide")
-        standard = SegmentOptions().diffwin_segment_size
-        size = getattr(args, "diffwin_segment_size", standard)
-        if size != standard and not any(is_segmented(args, site) for site in sites):
+        default_size = SegmentOptions().diffwin_segment_size
+        size = getattr(args, "diffwin_segment_size", default_size)
+        if size != default_size and not any(is_segmented(args, site) for site in sites):
             raise UsageError(f"--diffwin-segment-size {size} changes nothing: no layer has windows of segments")
 
     @classmethod
     def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:
+        """Return the attention of a layer with windows; ``kwargs`` are LocalAttention's arguments."""
         kwargs["segment_size"] = options.diffwin_segment_size if is_segmented(options, site) else 1
         if window_of(options, site) == "mw":
             return MultiplicativeWindowAttention(renormalise=options.diffwin_renormalise, **kwargs)
@@ -147,24 +165,30 @@ class DiffWin(LocalModel):
 
 
 @register_model("transformer_diffwin")
-class DiffWinTransformerModel(DiffWin, LocalTransformerModel):
+class DiffWinTransformerModel(DiffWinModel, LocalTransformerModel):
+    """fairseq's Transformer with differentiable windows in chosen layers of its three attentions."""
+
     options = DiffWinOptions
 
 
 @register_model("transformer_lm_diffwin")
-class DiffWinLanguageModel(DiffWin, LocalLanguageModel):
+class DiffWinLanguageModel(DiffWinModel, LocalLanguageModel):
+    """fairseq's language model with differentiable windows in chosen layers."""
+
     options = DiffWinLanguageModelOptions
 
 
 @register_model("transformer_diffwin_classifier")
-class DiffWinClassifier(DiffWin, LocalClassifier):
+class DiffWinClassifier(DiffWinModel, LocalClassifier):
+    """The classifier with differentiable windows in chosen layers."""
+
     options = DiffWinClassifierOptions
 
 
 def _register(
-    architecture: str, baseline: str, layers: str = "1-3", model: type[DiffWin] = DiffWinTransformerModel
+    architecture: str, baseline: str, layers: str = "1-3", model: type[DiffWinModel] = DiffWinTransformerModel
 ) -> None:
-    """An architecture with the sizes of a plain one and windows in these layers of all its attentions."""
+    """Register an architecture with windows in the same layers of all attentions of its model."""
     places: dict[str, Any] = {f"diffwin_{site}_layers": layers for site in model.sites}
     name = next(name for name, registered in MODEL_REGISTRY.items() if registered is model)
     register_architecture(name, architecture, baseline, model.options, **places)
@@ -174,7 +198,7 @@ _register("transformer_diffwin", "transformer")
 _register("transformer_diffwin_iwslt_de_en", "transformer_iwslt_de_en")
 _register("transformer_diffwin_wmt_en_de", "transformer_wmt_en_de")
 _register("transformer_diffwin_wmt_en_fr", "transformer_wmt_en_de")
-# Of smaller stacks the lower half, as in the paper.
+# Windows in the lower half of the stack, as in the paper.
 _register("transformer_diffwin_small", "transformer_localattn_small", "1-2")
 _register("transformer_diffwin_tiny", "transformer_localattn_tiny", "1")
 

@@ -1,4 +1,7 @@
-"""transformer_man: Mask Attention Networks (Fan et al., NAACL 2021). mechanisms/masked.py; layers: sublayers.py."""
+"""Mask Attention Networks (MAN; Fan et al., NAACL 2021).
+
+The model ``transformer_man``: its attentions are in mechanisms/masked.py, its layers in models/layers/sublayers.py.
+"""
 
 from argparse import Namespace
 from dataclasses import dataclass, field
@@ -13,16 +16,18 @@ from ..core.attention import LocalAttention
 from ..errors import UsageError
 from ..mechanisms.masked import ACTIVATIONS, DynamicMaskAttention, MaskAttention, StaticMaskAttention
 from ..models.architectures import register_architecture
-from ..models.layers.sublayers import OrderedAttentions, OrderedDecoderLayer, OrderedEncoderLayer, parse_order
+from ..models.layers.sublayers import OrderedAttentionBuilder, OrderedDecoderLayer, OrderedEncoderLayer, parse_order
 from ..models.transformer import LocalTransformerModel
 from ..options import read_options, set_missing
 
 DEFAULT_ORDER = "dman,san,ffn"
-MOST_DISTANCES = 1_000_000  # a table of parameters in every layer; longer ones are a slip of the hand
+MAX_DISTANCES = 1_000_000  # entries of a parameter table in every layer; a larger value is certainly a typing error
 
 
 @dataclass
 class MANOptions(FairseqDataclass):
+    """Options of MAN; the defaults are the model of the paper's text."""
+
     man_encoder_order: str = field(
         default=DEFAULT_ORDER,
         metadata={"help": "sublayers of an encoder layer, in order: dman (dynamic mask), sman (static), san, ffn"},
@@ -56,6 +61,8 @@ class MANOptions(FairseqDataclass):
 
 @register_model("transformer_man")
 class MANTransformerModel(LocalTransformerModel):
+    """fairseq's Transformer with mask attention networks: several attentions a layer, in a chosen order."""
+
     prefix = "man"
     options = MANOptions
     unsupported_sites = {
@@ -65,26 +72,27 @@ class MANTransformerModel(LocalTransformerModel):
     decoder_layer = OrderedDecoderLayer
 
     @classmethod
-    def attentions(cls, cfg: TransformerConfig) -> OrderedAttentions:
+    def attention_builder(cls, cfg: TransformerConfig) -> OrderedAttentionBuilder:
+        """Return what builds the attentions of all sublayers. Raises UsageError for invalid options."""
         options = read_options(cfg, cls.options)
         orders = {
             "encoder": parse_order(options.man_encoder_order, "--man-encoder-order"),
             "decoder": parse_order(options.man_decoder_order, "--man-decoder-order"),
         }
         parse_static_width(options.man_static_width)
-        if not 0 <= options.man_max_distance <= MOST_DISTANCES:
+        if not 0 <= options.man_max_distance <= MAX_DISTANCES:
             raise UsageError(
-                f"--man-max-distance {options.man_max_distance}: give a number from 0 to {MOST_DISTANCES:,}"
+                f"--man-max-distance {options.man_max_distance}: give a number from 0 to {MAX_DISTANCES:,}"
             )
-        return OrderedAttentions(partial(cls.make_attention, options), cls.placement(options, cfg), orders)
+        return OrderedAttentionBuilder(partial(cls.make_attention, options), cls.placement(options, cfg), orders)
 
     @classmethod
-    def check(cls, args: Namespace) -> None:
-        """Also refuse options that would change nothing: the model would not be the one that was meant."""
-        super().check(args)
-        attentions = cls.attentions(TransformerConfig.from_namespace(args))
-        placed = attentions.placement.sites
-        used = {kind for site in placed for kind in attentions.orders[site]}
+    def check_args(cls, args: Namespace) -> None:
+        """Raise UsageError also for options that have no effect, which are likely mistakes."""
+        super().check_args(args)
+        builder = cls.attention_builder(TransformerConfig.from_namespace(args))
+        placed = builder.placement.sites
+        used = {kind for site in placed for kind in builder.orders[site]}
         for site in ("encoder", "decoder"):
             flag, order = f"--man-{site}-order", getattr(args, f"man_{site}_order")
             if site not in placed and order != DEFAULT_ORDER:
@@ -99,6 +107,7 @@ class MANTransformerModel(LocalTransformerModel):
 
     @classmethod
     def make_attention(cls, options: Any, site: str, kind: str, **kwargs: Any) -> LocalAttention:
+        """Return the attention of a sublayer of the given kind: dman, sman or san."""
         kwargs["activation"] = str(options.man_head_activation)
         if kind == "dman":
             return DynamicMaskAttention(max_distance=options.man_max_distance, causal=site == "decoder", **kwargs)
@@ -109,7 +118,10 @@ class MANTransformerModel(LocalTransformerModel):
 
 
 def parse_static_width(text: str) -> int | None:
-    """b of Eq. 11, or None for ``sqrt`` (√L/2). Raises UsageError for anything else than a whole number from 0."""
+    """Return b of Eq. 11, or None for ``sqrt``, which is √L/2 for a sentence of length L.
+
+    Raises UsageError for anything but ``sqrt`` and whole numbers from 0.
+    """
     text = text.strip().lower()
     if text == "sqrt":
         return None
@@ -118,26 +130,27 @@ def parse_static_width(text: str) -> int | None:
     return int(text)
 
 
-def _register(size: str, baseline: str, ffn: int, norm: str = "pre", **defaults: Any) -> None:
-    """An architecture with the sizes of a plain one, but for the FFN (2·d in the paper) and the place of the norm."""
+def _register(suffix: str, baseline: str, ffn: int, norm: str = "pre", **defaults: Any) -> None:
+    """Register an architecture that has its own FFN size (2·d in the paper) and place of the layer norm."""
 
-    def differs(args: Namespace) -> None:
-        norms = {f"{side}_normalize_before": norm == "pre" for side in ("encoder", "decoder")}
+    def adjust(args: Namespace) -> None:
+        norms = {f"{stack}_normalize_before": norm == "pre" for stack in ("encoder", "decoder")}
         if args.man_post_norm:
             if given := [name for name in norms if getattr(args, name, False)]:
                 raise UsageError(f"--man-post-norm and --{given[0].replace('_', '-')}: choose one of them")
             norms = dict.fromkeys(norms, False)
         set_missing(args, encoder_ffn_embed_dim=ffn, decoder_ffn_embed_dim=ffn, **norms)
 
-    register_architecture("transformer_man", f"transformer_man{size}", baseline, MANOptions, differs, **defaults)
+    name = f"transformer_man{suffix}"
+    register_architecture("transformer_man", name, baseline, MANOptions, adjust=adjust, **defaults)
 
 
 _register("", "transformer", ffn=1024)
 _register("_tiny", "transformer_localattn_tiny", ffn=128)
 _register("_small", "transformer_localattn_small", ffn=256)
-# With Table 1's 36.8M parameters, as in the authors' code: DMAN in the encoder only, and a ReLU on the heads.
+# As in the authors' code, with the 36.8M parameters of Table 1: DMAN in the encoder only, ReLU on the heads.
 _register("_iwslt_de_en", "transformer_iwslt_de_en", ffn=512, man_decoder_layers="none", man_head_activation="relu")
-# What the paper's text says (49.4M).
+# As in the paper's text (49.4M parameters).
 _register("_iwslt_de_en_full", "transformer_iwslt_de_en", ffn=1024)
 _register("_wmt_en_de", "transformer_wmt_en_de", ffn=1024, man_head_activation="relu")
 _register("_wmt_en_de_big", "transformer_vaswani_wmt_en_de_big", ffn=2048, man_head_activation="relu")

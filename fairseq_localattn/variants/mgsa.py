@@ -1,7 +1,10 @@
-"""transformer_mgsa: Multi-Granularity Self-Attention (Hao et al., EMNLP 2019). The attention: mechanisms/phrasal.py."""
+"""Multi-Granularity Self-Attention (MGSA; Hao et al., EMNLP 2019).
+
+The model ``transformer_mgsa``: its attention is in mechanisms/phrasal.py, its encoder in
+models/layers/phrase_encoder.py.
+"""
 
 from argparse import Namespace
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +20,7 @@ from ..mechanisms.phrasal import MultiGranularityAttention, parse_granularities
 from ..mechanisms.phrase_memory.compose import COMPOSITIONS, INTERACTIONS
 from ..models.architectures import register_architecture
 from ..models.layers.phrase_encoder import PhraseEncoder
+from ..models.placement import Placement
 from ..models.transformer import LocalTransformerModel
 
 PARTITIONS = ("ngram", "syntactic")
@@ -26,7 +30,7 @@ DEFAULT_HEADS = {"ngram": "word,2,3,4", "syntactic": "word,1,2,3"}
 
 @dataclass
 class MGSAOptions(FairseqDataclass):
-    """The defaults are the paper's best model, but for its tag supervision, which needs a criterion as well."""
+    """Options of MGSA; the defaults are the paper's best model without tag supervision, which needs a criterion."""
 
     mgsa_partition: ChoiceEnum(PARTITIONS) = field(  # type: ignore[valid-type]
         default="syntactic",
@@ -57,19 +61,24 @@ class MGSAOptions(FairseqDataclass):
     )
 
 
-def heads_of(options: Any, heads: int) -> tuple[tuple[int, ...], int]:
-    """The granularity of each head of phrases, and the number of heads of words. Raises ValueError."""
-    return parse_granularities(options.mgsa_heads or DEFAULT_HEADS[str(options.mgsa_partition)], heads)
+def phrase_heads(options: Any, heads: int) -> tuple[int, ...]:
+    """Return the granularity of each head of phrases, ascending. Raises ValueError for an invalid mix of heads."""
+    granularities, _ = parse_granularities(options.mgsa_heads or DEFAULT_HEADS[str(options.mgsa_partition)], heads)
+    return granularities
 
 
 @register_model("transformer_mgsa")
 class MGSATransformer(LocalTransformerModel):
+    """fairseq's Transformer whose encoder has heads that attend to phrases in chosen layers."""
+
     prefix, options, sites = "mgsa", MGSAOptions, ("encoder",)
+    #: fairseq's task that provides the phrases of trees.
     phrase_task = "translation_with_phrases"
 
     @classmethod
     def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:
-        granularities, _ = heads_of(options, kwargs["num_heads"])
+        """Return the attention of a layer with phrases; ``kwargs`` are LocalAttention's arguments."""
+        granularities = phrase_heads(options, kwargs["num_heads"])
         distinct = sorted(set(granularities))
         return MultiGranularityAttention(
             granularities=[distinct.index(each) for each in granularities],
@@ -80,36 +89,49 @@ class MGSATransformer(LocalTransformerModel):
         )
 
     @classmethod
-    def placement(cls, options: Any, cfg: TransformerConfig) -> Any:
+    def placement(cls, options: Any, cfg: TransformerConfig) -> Placement:
+        """Return the layers with phrases. Raises UsageError also for the tags of n-grams, which have none."""
         if options.mgsa_tags and str(options.mgsa_partition) != "syntactic":
             raise UsageError("--mgsa-tags: n-grams have no tags; give --mgsa-partition syntactic, or leave it out")
         return super().placement(options, cfg)
 
     @classmethod
-    def check(cls, args: Namespace) -> None:
-        super().check(args)
-        syntactic = str(args.mgsa_partition) == "syntactic" and cls.attentions(TransformerConfig.from_namespace(args))
-        if syntactic and syntactic.placement.sites and getattr(args, "task", None) == "translation":
-            raise UsageError(NEEDS_TREES)
+    def check_args(cls, args: Namespace) -> None:
+        """Raise UsageError also for a task without trees where the phrases come from trees."""
+        super().check_args(args)
+        if str(args.mgsa_partition) == "syntactic" and getattr(args, "task", None) == "translation":
+            if cls.attention_builder(TransformerConfig.from_namespace(args)).placement.sites:
+                raise UsageError(NEEDS_TREES)
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> "MGSATransformer":
-        """Raises UsageError when the phrases are a tree's, and the task does not give them, or not these levels."""
+        """Return a new model; called by fairseq.
+
+        Raises UsageError for invalid options, and where the model needs levels of trees that the task does not have.
+        """
         model = super().build_model(args, task)
         if model.encoder.needs_phrases:
             check_task(task, max(model.encoder.granularities))
             if args.mgsa_tags:
-                model.encoder.supervise(len(task.tag_dictionary))
+                model.encoder.add_tag_classifier(len(task.tag_dictionary))
         return model
 
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Dictionary, embed_tokens: nn.Module) -> PhraseEncoder:
+        """Return the encoder; called by fairseq's ``build_model``."""
         cfg = TransformerConfig.from_namespace(args)
-        attentions = cls.attentions(cfg)
-        placed = attentions.placement.sites
-        distinct = sorted(set(heads_of(args, cfg.encoder.attention_heads)[0])) if placed else []
-        syntactic = str(args.mgsa_partition) == "syntactic"
-        return PhraseEncoder(cfg, src_dict, embed_tokens, attentions, distinct, syntactic)
+        builder = cls.attention_builder(cfg)
+        granularities: list[int] = []
+        if builder.placement.sites:  # without phrases the mix of heads is not used and may be invalid
+            granularities = sorted(set(phrase_heads(args, cfg.encoder.attention_heads)))
+        return PhraseEncoder(
+            cfg,
+            src_dict,
+            embed_tokens,
+            builder,
+            granularities=granularities,
+            needs_phrases=str(args.mgsa_partition) == "syntactic",
+        )
 
     def forward(
         self,
@@ -121,15 +143,18 @@ class MGSATransformer(LocalTransformerModel):
         src_phrases: Tensor | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, dict[str, Any]]:
-        """As fairseq's, with ``src_phrases`` (see PhraseEncoder) and the tags' logits in the second result."""
-        more = {"src_lengths": src_lengths, "return_all_hiddens": return_all_hiddens}
-        encoder_out = self.encoder(src_tokens, src_phrases=src_phrases, **more)
-        x, extra = self.decoder(prev_output_tokens, encoder_out=encoder_out, **more, **kwargs)
+        """Return the decoder's logits and extra results as fairseq does, with the tags' logits as ``tag_logits``.
+
+        ``src_phrases``: lengths of the phrases B×K×P, see :meth:`PhraseEncoder.forward`.
+        """
+        shared = {"src_lengths": src_lengths, "return_all_hiddens": return_all_hiddens}
+        encoder_out = self.encoder(src_tokens, src_phrases=src_phrases, **shared)
+        x, extra = self.decoder(prev_output_tokens, encoder_out=encoder_out, **shared, **kwargs)
         return x, {**extra, "tag_logits": self.encoder.tag_logits(encoder_out)}
 
 
 def check_task(task: Any, level: int) -> None:
-    """Raise UsageError unless the task's data have phrases of the tree's ``level``."""
+    """Raise UsageError unless the task's data have phrases down to ``level`` (from 1) of the trees."""
     levels = getattr(task, "phrase_levels", 0)
     if not levels:
         raise UsageError(NEEDS_TREES)
@@ -139,26 +164,17 @@ def check_task(task: Any, level: int) -> None:
         )
 
 
-def _register(suffix: str, plain: str) -> None:
-    """The syntactic model with ON-LSTM (Table 4), and the n-gram one without interaction (Table 3, row 2)."""
-    register_architecture("transformer_mgsa", f"transformer_mgsa{suffix}", plain, MGSAOptions)
-    register_architecture(
-        "transformer_mgsa",
-        f"transformer_mgsa_ngram{suffix}",
-        plain,
-        MGSAOptions,
-        mgsa_partition="ngram",
-        mgsa_interaction="none",
-    )
+def _register(suffix: str, baseline: str) -> None:
+    """Register the syntactic model with ON-LSTM (Table 4) and the n-gram one without interaction (Table 3, row 2)."""
+    names = f"transformer_mgsa{suffix}", f"transformer_mgsa_ngram{suffix}"
+    ngram: dict[str, Any] = {"mgsa_partition": "ngram", "mgsa_interaction": "none"}
+    register_architecture("transformer_mgsa", names[0], baseline, MGSAOptions)
+    register_architecture("transformer_mgsa", names[1], baseline, MGSAOptions, **ngram)
 
 
-_SIZES: Sequence[tuple[str, str]] = (
-    ("", "transformer"),
-    ("_tiny", "transformer_localattn_tiny"),
-    ("_small", "transformer_localattn_small"),
-    ("_iwslt_de_en", "transformer_iwslt_de_en"),
-    ("_wmt_en_de", "transformer_wmt_en_de"),
-    ("_wmt_en_de_big", "transformer_vaswani_wmt_en_de_big"),
-)
-for _suffix, _plain in _SIZES:
-    _register(_suffix, _plain)
+_register("", "transformer")
+_register("_tiny", "transformer_localattn_tiny")
+_register("_small", "transformer_localattn_small")
+_register("_iwslt_de_en", "transformer_iwslt_de_en")
+_register("_wmt_en_de", "transformer_wmt_en_de")
+_register("_wmt_en_de_big", "transformer_vaswani_wmt_en_de_big")

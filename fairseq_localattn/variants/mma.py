@@ -1,4 +1,7 @@
-"""transformer_mma: Mixed Multi-Head Self-Attention (Cui et al., WAT 2019). The attention is mechanisms/mixed.py."""
+"""Mixed Multi-Head Self-Attention (MMA; Cui et al., WNGT 2019).
+
+The model ``transformer_mma``: its attention is in mechanisms/mixed.py.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +19,8 @@ from ..models.transformer import LocalEncoder, LocalTransformerModel
 
 @dataclass
 class MMAOptions(FairseqDataclass):
+    """Options of MMA; the defaults are the paper's model."""
+
     mma_heads: str = field(
         default="global,local,forward,backward",
         metadata={
@@ -45,6 +50,8 @@ class MMAOptions(FairseqDataclass):
 
 @register_model("transformer_mma")
 class MMATransformerModel(LocalTransformerModel):
+    """fairseq's Transformer with mixed heads in chosen layers."""
+
     prefix = "mma"
     options = MMAOptions
     unsupported_sites = {
@@ -53,6 +60,7 @@ class MMATransformerModel(LocalTransformerModel):
 
     @classmethod
     def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:
+        """Return the attention of a layer with MMA. Raises ValueError for a mix of heads that is invalid there."""
         mix = options.mma_heads if site == "encoder" else options.mma_decoder_heads
         kinds = parse_head_mix(mix, kwargs["num_heads"])
         if site == "decoder" and "forward" in kinds:
@@ -61,15 +69,19 @@ class MMATransformerModel(LocalTransformerModel):
 
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Dictionary, embed_tokens: nn.Module) -> LocalEncoder:
+        """Return the encoder, on request without position embedding."""
         encoder = super().build_encoder(args, src_dict, embed_tokens)
         if args.mma_no_encoder_positions:
             encoder.embed_positions = None
         return encoder
 
 
-register_architecture("transformer_mma", "transformer_mma", "transformer", MMAOptions)
-register_architecture("transformer_mma", "transformer_mma_tiny", "transformer_localattn_tiny", MMAOptions)
-register_architecture("transformer_mma", "transformer_mma_small", "transformer_localattn_small", MMAOptions)
-register_architecture("transformer_mma", "transformer_mma_iwslt_de_en", "transformer_iwslt_de_en", MMAOptions)
-register_architecture("transformer_mma", "transformer_mma_wat17", "transformer", MMAOptions)
-register_architecture("transformer_mma", "transformer_mma_wmt_en_de", "transformer_wmt_en_de", MMAOptions)
+for _suffix, _baseline in (
+    ("", "transformer"),
+    ("_tiny", "transformer_localattn_tiny"),
+    ("_small", "transformer_localattn_small"),
+    ("_iwslt_de_en", "transformer_iwslt_de_en"),
+    ("_wat17", "transformer"),
+    ("_wmt_en_de", "transformer_wmt_en_de"),
+):
+    register_architecture("transformer_mma", f"transformer_mma{_suffix}", _baseline, MMAOptions)

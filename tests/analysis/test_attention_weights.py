@@ -16,8 +16,8 @@ from fairseq_localattn.analysis.attention_weights import (
     self_attentions,
 )
 from fairseq_localattn.mechanisms.windowed import WindowAttention
+from support.mechanisms.references import window_mask
 from support.models import batch, build, case, dictionary
-from support.references import window_mask
 
 SAMPLE = batch([9, 4, 13, 1], [7, 11, 3, 5])["net_input"]
 ONE = batch([12], [7])["net_input"]
@@ -30,13 +30,13 @@ def all_attentions(model: nn.Module) -> dict[Sublayer, nn.Module]:
 
 
 def changes_of(model: nn.Module) -> int:
-    """Hooks, and attributes that hide a method of a window."""
+    """Count the hooks of a model, and the attributes that hide a method of its windows."""
     hooks = sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules())
     return hooks + sum("soft_mask" in vars(module) for module in model.modules())
 
 
 def inputs_of(model: nn.Module, sample: dict[str, Tensor]) -> dict[nn.Module, tuple[Tensor, Tensor, dict[str, Any]]]:
-    """Query, key and further arguments of every attention in a forward pass."""
+    """Return query, key and keyword arguments of every attention in a forward pass."""
     calls: dict[nn.Module, tuple[Tensor, Tensor, dict[str, Any]]] = {}
 
     def record(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -53,7 +53,7 @@ def inputs_of(model: nn.Module, sample: dict[str, Tensor]) -> dict[nn.Module, tu
 
 
 def mask_by_hand(module: WindowAttention, query: Tensor, key: Tensor, causal: bool) -> Tensor:
-    """H×T×S from the module's projections, for one sentence; query and key T×1×C."""
+    """Return the mask H×T×S of one sentence from the module's projections; query T×1×C, key S×1×C."""
 
     def heads(name: str, x: Tensor) -> Tensor:
         return getattr(module, name)(x[:, 0]).view(len(x), module.num_heads, -1).transpose(0, 1)
@@ -64,7 +64,10 @@ def mask_by_hand(module: WindowAttention, query: Tensor, key: Tensor, causal: bo
         if causal:
             scores = scores.masked_fill(torch.ones_like(scores[0], dtype=torch.bool).triu(1), -torch.inf)
         pointers.append(scores.softmax(-1))
-    rows = [window_mask(*row, module.segment_size) for row in zip(*(p.flatten(0, 1) for p in pointers), strict=True)]
+    rows = [
+        window_mask(left, right, module.segment_size)
+        for left, right in zip(*(p.flatten(0, 1) for p in pointers), strict=True)
+    ]
     return torch.stack(rows).view_as(pointers[0])
 
 
@@ -80,7 +83,9 @@ def test_masks_are_those_of_the_equations(name: str) -> None:
     assert len(masks) == 3 and {at.layer for at in masks} == {1}
     for at, mask in masks.items():
         query, key, _ = calls[attentions[at]]
-        wanted = mask_by_hand(attentions[at], query, key, causal=(at.stack, at.name) == ("decoder", "self_attn"))
+        module = attentions[at]
+        assert isinstance(module, WindowAttention)
+        wanted = mask_by_hand(module, query, key, causal=(at.stack, at.name) == ("decoder", "self_attn"))
         assert mask.shape == (1, 4, len(query), len(key))
         torch.testing.assert_close(mask[0], wanted, rtol=0, atol=1e-5)
 
@@ -120,15 +125,15 @@ def test_fairseqs_heads_and_ours_are_the_same() -> None:
             model(**ONE)
         found.append(weights)
     assert len(found[0]) == 6 and list(found[0]) == list(found[1])
-    for at, weights in found[0].items():
-        assert weights.std(dim=1).max() > 1e-3, "the heads differ"
-        torch.testing.assert_close(found[1][at], weights, rtol=0, atol=1e-6)
+    for at, heads in found[0].items():
+        assert heads.std(dim=1).max() > 1e-3, "the heads differ"
+        torch.testing.assert_close(found[1][at], heads, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", [*WINDOWED, "transformer_localattn_tiny", "transformer_man_tiny"])
 @pytest.mark.parametrize("by_head", [True, False])
 def test_collecting_changes_nothing(name: str, by_head: bool) -> None:
-    """Logits, and the cross-attention that the decoder returns, are the same during and after; nothing is left."""
+    """Logits and returned cross-attention are equal before, during and after collecting; no hook is left."""
     model = case(name) if name in WINDOWED else build(name).eval()
     attentions = all_attentions(model)
     with torch.no_grad():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
+from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,15 +37,15 @@ def as_trained(model: Any) -> Trained:
 @pytest.mark.parametrize("arch", TINY)
 @pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])
 def test_every_model_has_maps(arch: str, site: str) -> None:
-    """T×S of layer 1; rows of attention sum to 1, but where a window multiplies it; head 2 is not the mean."""
+    """T×S; rows sum to 1 unless a window multiplies the attention; head 2 differs from the mean."""
     trained = as_trained(build(arch).eval())
     pair = Pair(*sentences([9, 6]))
     if getattr(trained.model.encoder, "needs_phrases", False):
         pair = Pair(pair.source, pair.target, phrases_of(pair.source[None]))
     layer = 2 if arch == "transformer_localattn_tiny" else 1
-    found = select(trained.model, site, layer, "mean", "it")
-    panels = list(read_panels(trained, pair, found, site, "mean", "it"))
-    second = list(read_panels(trained, pair, found, site, "2", "it"))
+    found = select(trained.model, site, layer, "mean", name="it")
+    panels = list(read_panels(trained, pair, found, site, head="mean", name="it"))
+    second = list(read_panels(trained, pair, found, site, head="2", name="it"))
     source, target = (tuple(dictionary()[n] for n in side.tolist()) for side in (pair.source, pair.target))
     queries, keys = {"encoder": (source, source), "decoder": (target, (target[-1], *target[:-1]))}.get(
         site, (target, source)
@@ -78,7 +79,7 @@ def test_the_layer_that_is_taken() -> None:
 
 
 def test_where_there_is_nothing_to_draw() -> None:
-    """Each error names the checkpoint and what it has; a model without attention to the encoder has none to draw."""
+    """Each error names the checkpoint and the sites, layers and heads that it has."""
     upper = build("transformer_diffwin_tiny", ["--diffwin-cross-layers", "2", "--diffwin-decoder", "none"])
     for site, layer, head, message in (
         ("cross", 1, "mean", "--site cross --layer 1: it has no window there, but at --site encoder --layer 1; "
@@ -89,12 +90,12 @@ def test_where_there_is_nothing_to_draw() -> None:
         ("cross", 2, "5", "--head 5: it has the heads 1 to 4 there"),
     ):  # fmt: skip
         with pytest.raises(UsageError) as error:
-            select(upper, site, layer, head, "it")
+            select(upper, site, layer, head, name="it")
         assert str(error.value).startswith(message) and "\n" not in str(error.value)
-    assert len(select(upper, "cross", 2, "4", "it")) == 1
+    assert len(select(upper, "cross", 2, "4", name="it")) == 1
     none = build("transformer_localattn_tiny", ["--no-cross-attention", "--cross-self-attention"])
     with pytest.raises(UsageError, match="--site cross: it has no attention to the encoder in layer 1"):
-        select(none, "cross", 1, "mean", "it")
+        select(none, "cross", 1, "mean", name="it")
     with pytest.raises(UsageError, match="no layer will do"):
         common_layer([none], "cross")
 
@@ -123,7 +124,7 @@ PANELS = [
 
 
 def test_table_and_csv(tmp_path: Path) -> None:
-    """The strongest key of each query; every value as it is, with no clipping."""
+    """The table has the strongest key of each query, the CSV every value without clipping."""
     assert table(PANELS) == (
         "query  a.pt: soft mask (AW)  b.pt: attention (DMAN dman2)\n"
         "fr@@   $x$ 1.75              $x$ 0.70\n"
@@ -143,7 +144,7 @@ def test_table_and_csv(tmp_path: Path) -> None:
 
 
 def test_figure() -> None:
-    """Panels side by side with one scale, sub-words as labels (a $ is no formula), and what is clipped is said."""
+    """Panels side by side on one scale, with sub-words as labels (a $ is no formula) and a note of clipped values."""
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     figure = draw(PANELS, "a title")
     figure.canvas.draw()
@@ -175,7 +176,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def checkpoints(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Name → checkpoint after three updates."""
+    """Return the checkpoint after three updates by name."""
     folder = tmp_path_factory.mktemp("runs")
     for name, arch in TRAINED.items():
         # Trained with padding to a multiple of 8, which the maps must not show.
@@ -186,7 +187,7 @@ def checkpoints(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command sets the levels of loggers, which belong to all tests here."""
+    """Keep the levels of loggers, which the command sets for its whole process."""
     monkeypatch.setattr(heatmap, "show_progress_alone", lambda: None)
 
 
@@ -195,7 +196,7 @@ def paths(checkpoints: dict[str, Path]) -> list[str]:
 
 
 def values_of(file: Path) -> dict[tuple[str, str], Tensor]:
-    """(checkpoint, what) → T×S, from a CSV."""
+    """Read the maps T×S of a CSV, by checkpoint and kind of map."""
     with open(file, encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines))
     found: dict[tuple[str, str], list[list[float]]] = {}
@@ -208,6 +209,7 @@ def values_of(file: Path) -> dict[tuple[str, str], Tensor]:
     return {name: torch.tensor(drawn) for name, drawn in found.items()}
 
 
+@pytest.mark.slow
 def test_the_command_in_the_shell(data: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
     """Mask, attention of the window model, attention of the plain one: as CSV, as picture, and as a table."""
     image = pytest.importorskip("matplotlib.image", reason="matplotlib is not installed")
@@ -298,7 +300,7 @@ def test_mistakes_end_in_one_line(
 
 
 def test_a_model_of_the_other_direction(data: Path, checkpoints: dict[str, Path], tmp_path: Path, quiet: None) -> None:
-    """Its sentence pair is another one, and has no place beside the first."""
+    """A sentence pair in the other direction cannot be drawn next to the first."""
     other = tmp_path / "other.pt"
     state = torch.load(checkpoints["plain"], weights_only=False)
     state["cfg"]["task"].update(source_lang="yy", target_lang="xx")
@@ -313,7 +315,7 @@ def test_a_split_without_target(data: Path, checkpoints: dict[str, Path], quiet:
     dataset = trained.task.dataset("test")
     dataset.tgt = None
     trained.task.load_dataset = lambda split: None
-    args = SimpleNamespace(sentence=0, gen_subset=None)
+    args = Namespace(sentence=0, gen_subset=None)
     with pytest.raises(UsageError, match="--sentence 0: test has no target side; give --source and --target"):
         heatmap.read_pair(trained, args)
 
@@ -321,7 +323,7 @@ def test_a_split_without_target(data: Path, checkpoints: dict[str, Path], quiet:
 def test_plots_need_matplotlib_and_a_known_format(
     data: Path, monkeypatch: pytest.MonkeyPatch, quiet: None, tmp_path: Path
 ) -> None:
-    """Said before a checkpoint is read."""
+    """The error comes before a checkpoint is read."""
     command = [str(data), "--path", str(data / "dict.xx.txt"), "--sentence", "0"]
     with monkeypatch.context() as patch:
         for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:

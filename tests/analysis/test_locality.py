@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:'pin_memory' argument:UserWarnin
 
 
 def by_loops(weights: Tensor, window: int) -> float:
-    """Eq. 13's inner sums for one sentence, T×T without padding, as they are written."""
+    """Return the inner sums of Eq. 13 for one sentence, T×T without padding, by loops."""
     length = len(weights)
     total = 0.0
     for j in range(length):
@@ -41,7 +41,7 @@ def by_loops(weights: Tensor, window: int) -> float:
 
 
 def padded(sentences: list[Tensor], left: bool, width: int) -> tuple[Tensor, Tensor]:
-    """Sentences T×T as one batch with its padding mask; what stands at padding is not zero, and must not count."""
+    """Return sentences T×T as one batch and its padding mask; padded places hold 7, which must not count."""
     weights = torch.full((len(sentences), width, width), 7.0)
     padding = torch.ones(len(sentences), width, dtype=torch.bool)
     for row, sentence in enumerate(sentences):
@@ -192,7 +192,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def checkpoints(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Name → checkpoint after two updates."""
+    """Return the checkpoint after two updates by name."""
     folder = tmp_path_factory.mktemp("runs")
     for name, arch in TRAINED.items():
         fairseq("train", *train_flags(data, arch, folder / name, updates=2, disable_validation=True))
@@ -201,13 +201,13 @@ def checkpoints(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command sets the levels of loggers, which belong to all tests here."""
+    """Keep the levels of loggers, which the command sets for its whole process."""
     monkeypatch.setattr(locality, "show_progress_alone", lambda: None)
 
 
 @pytest.fixture(scope="module")
 def told(data: Path, checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[Any]]:
-    """What the command prints for the three checkpoints, and the rows of its CSV."""
+    """Return what the command prints for the three checkpoints, and the rows of its CSV."""
     file = tmp_path_factory.mktemp("out") / "new" / "locality.csv"
     command: list[object] = [sys.executable, "-m", "fairseq_localattn.analysis.locality", data, "--csv", file]
     for name, path in checkpoints.items():
@@ -218,7 +218,7 @@ def told(data: Path, checkpoints: dict[str, Path], tmp_path_factory: pytest.Temp
 
 
 def one_by_one(trained: Trained) -> tuple[dict[tuple[str, ...], list[float]], Counter[str]]:
-    """Eq. 13 by loops, each sentence alone: percent by (stack, layer, name, kind, window), and each stack's tokens."""
+    """Return Eq. 13 by loops over single sentences, in percent by sublayer and window, and the tokens of each stack."""
     trained.task.load_dataset("test")
     dataset = trained.task.dataset("test")
     shares: dict[tuple[str, ...], list[float]] = {}
@@ -236,11 +236,12 @@ def one_by_one(trained: Trained) -> tuple[dict[tuple[str, ...], list[float]], Co
     return shares, tokens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRAINED)
 def test_the_command_measures_the_split(
     name: str, data: Path, checkpoints: dict[str, Path], told: tuple[str, list[Any]]
 ) -> None:
-    """Its CSV, from padded batches, against loops over single sentences; DMAN beside SAN; all 12 sentences count."""
+    """The CSV, from padded batches, agrees with loops over single sentences; all 12 sentences count."""
     rows = [row for row in told[1] if row["checkpoint"] == name]
     shares, tokens = one_by_one(load_trained(checkpoints[name], data, cpu=True))
     keys = [tuple(row[c] for c in ("stack", "layer", "sublayer", "kind", "window")) for row in rows]
@@ -255,7 +256,7 @@ def test_the_command_measures_the_split(
 
 
 def test_the_command_prints_a_table(told: tuple[str, list[Any]]) -> None:
-    """Shaped like Table 5: a row for each w and sublayer, a column for each layer."""
+    """In the shape of Table 5: a row for each w and sublayer, a column for each layer."""
     printed, rows = told
     man = printed[printed.index("man (transformer_man_tiny), test: 12 sentences") :]
     lines = [line.split() for line in man.split("decoder,")[0].splitlines()[2:]]
@@ -363,6 +364,7 @@ def test_wrong_data_and_names(data: Path, checkpoints: dict[str, Path], tmp_path
     assert locality.checkpoint_names(["a/last.pt", "b/best.pt"], []) == ["last.pt", "best.pt"]
 
 
+@pytest.mark.slow
 def test_a_mistake_in_the_shell(data: Path, checkpoints: dict[str, Path]) -> None:
     """One line on stderr, exit status 1, no traceback."""
     done = run(sys.executable, "-m", "fairseq_localattn.analysis.locality", data, "--path", checkpoints["mma"],
@@ -372,7 +374,7 @@ def test_a_mistake_in_the_shell(data: Path, checkpoints: dict[str, Path]) -> Non
 
 
 def test_plots_need_matplotlib_and_a_known_format(data: Path, monkeypatch: pytest.MonkeyPatch, quiet: None) -> None:
-    """Said before a checkpoint is read."""
+    """The error comes before a checkpoint is read."""
     some = str(data / "dict.xx.txt")
     with monkeypatch.context() as patch:
         for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 import sys
 from pathlib import Path
@@ -18,16 +17,16 @@ from omegaconf import OmegaConf
 from corpora.sources import probing as preparation
 from fairseq_localattn.analysis.probing import command as probing
 from fairseq_localattn.analysis.probing import models as probing_models
-from fairseq_localattn.analysis.probing import report as probing_report
+from fairseq_localattn.analysis.probing import probe as probing_probe
 from fairseq_localattn.analysis.probing.data import ProbingData, batches
 from fairseq_localattn.analysis.probing.labels import TASKS
 from fairseq_localattn.analysis.probing.models import encode, sentence_vectors, vectors_of, word_vectors
-from fairseq_localattn.analysis.probing.report import Progress, read_rows
+from fairseq_localattn.analysis.probing.report import read_rows
 from fairseq_localattn.analysis.probing.train import Trainer
 from fairseq_localattn.errors import UsageError
 from support.models import parse
 from support.prep import assert_refused, files_of, lines_of, prepare
-from tests.analysis.test_probing_labels import make_trees
+from support.probing_trees import make_trees
 
 # The preparation takes a while, and serves all of these tests.
 pytestmark = pytest.mark.xdist_group("probing")
@@ -60,6 +59,7 @@ def prepared(treebank, tmp_path_factory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_prepared_text_and_labels(prepared):
     text = lines_of(prepared / "raw/test.en")
     assert text[-1] == "Go &quot; A&amp;B &quot;" and text[-2] == "mountain" and len(text) == 42
@@ -86,6 +86,7 @@ def test_prepared_data_are_read(prepared):
         assert sentences.word_ends[number].tolist() == ends
 
 
+@pytest.mark.slow
 def test_second_preparation_does_nothing_and_mistakes_are_told(prepared, treebank, tmp_path):
     before = files_of(prepared)
     assert prepare("probing", prepared, *given(treebank), "--bpe", 30, "--escape").returncode == 0
@@ -121,7 +122,7 @@ def test_bad_trees_are_told_with_their_line(treebank, tmp_path, monkeypatch, cap
 
 
 def test_words_are_read_at_their_last_subword_and_sentences_as_means(prepared):
-    """A stand-in encoder whose state is the token itself, so that what is picked can be seen."""
+    """With a stand-in encoder that returns the tokens as its states, which shows the positions that are read."""
     data = ProbingData(prepared / "bin")
     sentences = data.sentences("test", 100, phrases=True)
 
@@ -131,7 +132,7 @@ def test_words_are_read_at_their_last_subword_and_sentences_as_means(prepared):
             return {"encoder_out": [tokens.T[..., None].double()]}
 
     echo = Echo()
-    vectors = vectors_of(echo, sentences, data.dictionary, 60, torch.device("cpu"), lambda *_: None)
+    vectors = vectors_of(echo, sentences, data.dictionary, 60, device=torch.device("cpu"), on_progress=lambda *_: None)
     for number in range(len(sentences)):
         tokens = sentences.tokens[number].double()
         assert vectors.words[number][:, 0].tolist() == tokens[sentences.word_ends[number]].tolist()
@@ -150,7 +151,7 @@ def test_batches_hold_each_sentence_once_and_follow_from_the_generator(prepared)
 
     def rows(seed: int | None) -> list[list[int]]:
         generator = None if seed is None else torch.Generator().manual_seed(seed)
-        return [batch.rows for batch in batches(sentences, numbers, data.dictionary, 60, generator)]
+        return [batch.rows for batch in batches(sentences, numbers, data.dictionary, 60, generator=generator)]
 
     for seed in (None, 1):
         assert sorted(row for group in rows(seed) for row in group) == list(range(len(numbers)))
@@ -164,13 +165,13 @@ def test_batches_hold_each_sentence_once_and_follow_from_the_generator(prepared)
 
 @pytest.fixture
 def quiet(monkeypatch) -> None:
-    """The command sets the levels of loggers, which belong to all tests here."""
+    """Keep the levels of loggers, which the command sets for its whole process."""
     monkeypatch.setattr(probing, "show_progress_alone", lambda: None)
 
 
 @pytest.fixture
 def command(prepared, tmp_path, quiet):
-    """Runs the command in this process; returns the rows of its file."""
+    """Return a function that runs the command in this process and returns the rows of its file."""
 
     def run(*words: object, data: Path = prepared / "bin", out: Path = tmp_path / "rows.csv") -> list[dict[str, str]]:
         probing.main([str(word) for word in (data, "--out", out, "--cpu", *words)])
@@ -202,7 +203,7 @@ def test_from_scratch_learns_and_adds_rows(command, prepared, tmp_path, capsys):
 
 
 def test_new_encoders_with_phrases(command):
-    """N-grams, and a tree's phrases, which come with the data."""
+    """Phrases that are n-grams, and phrases of trees from the binarised data."""
     more = ["--tasks", "tss", "--epochs", 1, "--max-tokens", 400]
     plain = command("--arch", "transformer_localattn_tiny", *more)
     grams = command("--arch", "transformer_mgsa_ngram_tiny", *more)[-1]
@@ -213,7 +214,7 @@ def test_new_encoders_with_phrases(command):
 
 @pytest.fixture(scope="module")
 def trained(prepared, tmp_path_factory) -> tuple[Path, Path]:
-    """A translation model of the probing text into itself, saved as fairseq saves it, and its data's folder."""
+    """Return a checkpoint of a translation model as fairseq saves it, and the folder of its dictionaries."""
     folder = tmp_path_factory.mktemp("trained")
     words = prepared / "bin/dict.en.txt"
     for lang in ("en", "xx"):
@@ -240,15 +241,19 @@ def trained(prepared, tmp_path_factory) -> tuple[Path, Path]:
 def test_trained_encoder_is_frozen_and_read_once(command, trained, monkeypatch):
     checkpoint, folder = trained
     loaded, read = [], []
-    load, vectors = probing.trained_encoder, probing.vectors_of
+    load, vectors = probing_probe.trained_encoder, probing_probe.vectors_of
 
     def remember(*args):
         found = load(*args)
         loaded.append((found[0], {name: value.clone() for name, value in found[0].state_dict().items()}))
         return found
 
-    monkeypatch.setattr(probing, "trained_encoder", remember)
-    monkeypatch.setattr(probing, "vectors_of", lambda *args: read.append(args[1].split) or vectors(*args))
+    def record_split(encoder, sentences, *args, **kwargs):
+        read.append(sentences.split)
+        return vectors(encoder, sentences, *args, **kwargs)
+
+    monkeypatch.setattr(probing_probe, "trained_encoder", remember)
+    monkeypatch.setattr(probing_probe, "vectors_of", record_split)
     more = ["--encoder", checkpoint, "--encoder-data", folder, "--epochs", 8, "--max-tokens", 32, "--lr", 0.01]
     rows = command(*more, "--tasks", "all")
     assert [row["task"] for row in rows] == list(TASKS) and read == ["train", "valid", "test"]
@@ -261,7 +266,7 @@ def test_trained_encoder_is_frozen_and_read_once(command, trained, monkeypatch):
 
 
 def test_killed_training_ends_as_if_it_had_not_been(command, trained, tmp_path, monkeypatch):
-    """Stopped after its second epoch of three: the same row, dropout included, and no file is left."""
+    """Stopped after its second epoch of three: an equal row, with dropout, and no file is left."""
     more = [*SCRATCH, *QUICK, "--dropout", 0.1, "--tasks", "tense"]
     whole = command(*more, out=tmp_path / "whole.csv")[0]
     save, saved = Trainer._save, []
@@ -280,9 +285,12 @@ def test_killed_training_ends_as_if_it_had_not_been(command, trained, tmp_path, 
     assert len(list((tmp_path / "killed.csv.parts").iterdir())) == 1
     trained_epochs = []
     train = Trainer._train_epoch
-    monkeypatch.setattr(
-        Trainer, "_train_epoch", lambda self, epoch, tell: trained_epochs.append(epoch) or train(self, epoch, tell)
-    )
+
+    def remember_epoch(self, epoch, tell):
+        trained_epochs.append(epoch)
+        return train(self, epoch, tell)
+
+    monkeypatch.setattr(Trainer, "_train_epoch", remember_epoch)
     resumed = command(*more, out=tmp_path / "killed.csv")[0]
     assert trained_epochs == [3]
     assert {**resumed, "seconds": ""} == {**whole, "seconds": ""}
@@ -382,15 +390,3 @@ def test_fairseqs_parser_says_its_mistakes_in_one_line():
     assert probing_models.architecture_options("transformer_localattn_tiny", []).encoder_layers == 3
     given = probing_models.architecture_options("transformer_localattn_tiny", ["--encoder-layers", "2"])
     assert given.encoder_layers == 2
-
-
-def test_progress_estimates_from_the_work_alone(monkeypatch):
-    times = iter([0.0, 50.0, 80.0, 90.0])
-    monkeypatch.setattr(probing_report.time, "monotonic", lambda: next(times))
-    stream = io.StringIO()
-    progress = Progress(450, stream, every=0)
-    progress.update(0, "states")
-    progress.skip(100)
-    progress.update(50, "first batch")
-    progress.update(100, "epoch 1")
-    assert stream.getvalue() == "[0:50] states\n[1:20] first batch\n[1:30, about 0:20 left] epoch 1\n"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import random
 
 import pytest
 
 from fairseq_localattn.analysis.probing.data import number_labels
 from fairseq_localattn.analysis.probing.labels import balanced, classes_of, labels_of, main_clause, verb_chain
 from fairseq_localattn.phrases.trees import read_tree
-from support.prep import ROOT
+from support.paths import ROOT
 
 GUM = ROOT / "../shared/data/constituency"
 needs_gum = pytest.mark.skipif(not GUM.is_dir(), reason="no ../shared/data/constituency here")
@@ -67,20 +66,6 @@ SENTENCES = {
     "one word": ("(ROOT (NP (NN English)))", "", "", ""),
     "punctuation is left out": ("(ROOT (NP (-LRB- -LRB-) (NN Song) (. .) (-RRB- -RRB-)))", "", "", "NN"),
 }  # fmt: skip
-
-
-def make_trees(count: int, seed: int) -> list[str]:
-    """Sentences whose tense, voice and top sequence can be learned from their words."""
-    draw = random.Random(seed)
-    trees = []
-    for _ in range(count):
-        subject = draw.choice(["(NP-SBJ (PRP it))", "(NP-SBJ (DT the) (NN house))", "(NP (DT the) (NN mountain))"])
-        front = draw.choice(["", "(ADVP (RB now)) ", "(PP (IN in) (NP (NNP May))) (, ,) "])
-        verb = draw.choice(
-            ["(VP (VBD was) (VP (VBN seen)))", "(VP (VBZ is) (VP (VBN seen)))", "(VP (VBD fell))", "(VP (VBZ falls))"]
-        )
-        trees.append(f"(ROOT (S {front}{subject} {verb} (. .)))")
-    return [*trees, "(ROOT (NP (NN mountain)))", "(ROOT (S (VP (VB Go)) (`` \u201c) (NP (NN A&B)) ('' \u201d)))"]
 
 
 @pytest.mark.parametrize("name", SENTENCES)

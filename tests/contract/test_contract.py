@@ -1,4 +1,4 @@
-"""What every registered architecture must keep. A new variant joins through its ``_tiny`` architecture (models.py)."""
+"""Requirements on every translation architecture. A new variant joins by its ``_tiny`` one (support/models.py)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 
 import pytest
 import torch
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
@@ -29,6 +30,7 @@ from support.models import (
     dictionary,
     encode,
     loss,
+    naming,
     pad,
     parse,
     sentences,
@@ -44,7 +46,7 @@ every_case = pytest.mark.parametrize("name", CASES)
 
 @pytest.fixture(params=["short", "long"])
 def every_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run a test also on the path that long sentences take: bands in blocks, of three queries to reach it here."""
+    """Run a test also on the path of long sentences, bands in blocks; blocks of three queries reach it here."""
     if request.param == "long":
         monkeypatch.setattr(banded, "MIN_BLOCK", 3)
         monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", 3)
@@ -69,7 +71,7 @@ FAIRSEQ_OPTIONS = [
 
 
 def plain_flags(arch: str) -> list[str]:
-    """What gives the plain Transformer the sizes and norms in which an architecture differs from it."""
+    """Return the flags that give fairseq's Transformer the sizes and norms of an architecture."""
     args, flags = parse(arch), []
     for side in ("encoder", "decoder"):
         flags += [f"--{side}-ffn-embed-dim", str(getattr(args, f"{side}_ffn_embed_dim"))]
@@ -96,7 +98,7 @@ def test_placed_nowhere_it_is_fairseqs_transformer(arch: str, flags: list[str], 
     real = sample["target"].ne(dictionary().pad())
     torch.testing.assert_close(logits(ours, sample)[real], logits(theirs, sample)[real], rtol=1e-6, atol=3e-6)
     for (key, got), wanted in zip(ours.named_parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(got.grad, wanted.grad, rtol=0, atol=1e-6, msg=lambda m, key=key: f"{key}: {m}")
+        torch.testing.assert_close(got.grad, wanted.grad, rtol=0, atol=1e-6, msg=naming(key))
 
 
 # Without positions the encoder lacks the buffer of the sinusoids' version, so such a model is no longer the stock one.
@@ -221,7 +223,7 @@ def test_beam_search_scores_are_the_models(name: str) -> None:
 
 @every_case
 def test_a_beam_whose_sentences_finish(name: str) -> None:
-    """The encoder's side is kept once a sentence; hypotheses change places, and finished sentences leave the batch."""
+    """Encoder keys are cached once a sentence; hypotheses change places, finished sentences leave the batch."""
     model, beam = case(name), 3
     sample = batch(SOURCE, [9] * 4)
     rows = torch.arange(4).repeat_interleave(beam)  # three hypotheses a sentence, each with words of its own
@@ -314,8 +316,14 @@ def test_state_dict_round_trip(name: str) -> None:
 # ---------------------------------------------------------------------------------------------- sizes
 
 
+@pytest.mark.parametrize("name", [*CASES, *LM_CASES, *CLASSIFIER_CASES])
+def test_fairseqs_configuration_holds_the_options(name: str) -> None:
+    """fairseq-train turns its arguments into a configuration before it builds a model."""
+    convert_namespace_to_omegaconf(parse(*{**CASES, **LM_CASES, **CLASSIFIER_CASES}[name]))
+
+
 def test_every_model_is_in_this_suite() -> None:
-    """A variant without a ``_tiny`` architecture would escape it; so would one without a plain counterpart."""
+    """Every variant has a ``_tiny`` architecture and a plain counterpart."""
     models = {name: model for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, LocalModel)}
     assert set(models) == {*ARCHITECTURES, *LANGUAGE_MODELS, *CLASSIFIERS}
     assert {models[name] for name in (*TINY, *LM_CASES, *CLASSIFIER_CASES) if name in models} == set(models.values())

@@ -1,10 +1,11 @@
-"""What every classifier must keep. A new one joins through its ``_tiny`` architecture (models.py)."""
+"""Requirements on every classifier. A new one joins by its ``_tiny`` architecture (support/models.py)."""
 
 from __future__ import annotations
 
 import copy
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from support.models import (
     HEAD,
     build_classifier,
     dictionary,
+    naming,
     pad,
     parse,
     sentences,
@@ -33,7 +35,7 @@ LENGTHS = [9, 4, 13, 1]
 LABELS = torch.tensor([0, 1, 2, 1])
 
 
-def case(name: str, seed: int = 1) -> nn.Module:
+def case(name: str, seed: int = 1) -> Any:
     arch, flags = CASES[name]
     return build_classifier(arch, flags, seed).eval()
 
@@ -59,7 +61,7 @@ def test_placed_nowhere_it_is_the_plain_classifier(arch: str, flags: list[str]) 
     torch.testing.assert_close(results[0], results[1], rtol=0, atol=1e-6)
     for (key, got), wanted in zip(ours.named_parameters(), theirs.parameters(), strict=True):
         assert torch.equal(got, wanted), key
-        torch.testing.assert_close(got.grad, wanted.grad, rtol=0, atol=1e-6, msg=lambda m, key=key: f"{key}: {m}")
+        torch.testing.assert_close(got.grad, wanted.grad, rtol=0, atol=1e-6, msg=naming(key))
 
 
 @every_case
@@ -118,7 +120,7 @@ def test_half_precision_stays_finite(name: str, left: bool, dtype: torch.dtype) 
     keep = [0, 2, 3]
     torch.testing.assert_close(got[keep].float(), scores(model, tokens)[keep], rtol=0.05, atol=0.05)
     F.cross_entropy(got.float(), LABELS).backward()
-    assert all(parameter.grad.isfinite().all() for parameter in half.parameters())
+    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in half.parameters())
 
 
 @every_case

@@ -1,9 +1,10 @@
-"""What every language model must keep. A new one joins through its ``_tiny`` architecture (models.py)."""
+"""Requirements on every language model. A new one joins by its ``_tiny`` architecture (support/models.py)."""
 
 from __future__ import annotations
 
 import copy
 import io
+from typing import Any
 
 import pytest
 import torch
@@ -15,19 +16,19 @@ from fairseq.sequence_scorer import SequenceScorer
 from torch import Tensor, nn
 
 from fairseq_localattn.models.architectures import baseline_of
-from support.models import LANGUAGE_MODELS, LM_CASES, build_lm, dictionary, pad, parse, sentences, shifted
+from support.models import LANGUAGE_MODELS, LM_CASES, build_lm, dictionary, naming, pad, parse, sentences, shifted
 
 every_case = pytest.mark.parametrize("name", LM_CASES)
 LENGTHS = [9, 4, 13, 1]
 
 
-def case(name: str, seed: int = 1, share: bool = True) -> nn.Module:
+def case(name: str, seed: int = 1, share: bool = True) -> Any:
     arch, flags = LM_CASES[name]
     return build_lm(arch, flags, seed, share).eval()
 
 
 def targets(lengths: list[int] = LENGTHS, to: int | None = None) -> Tensor:
-    """Sentences padded on the right, as fairseq's language modelling task pads them."""
+    """Return sentences padded on the right, as fairseq's language modelling task pads them."""
     return pad(sentences(lengths), False, to=to)
 
 
@@ -55,7 +56,7 @@ def test_placed_nowhere_it_is_fairseqs_language_model(arch: str, flags: list[str
     for value in losses:
         value.backward()
     for (key, got), wanted in zip(ours.named_parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(got.grad, wanted.grad, rtol=0, atol=1e-6, msg=lambda m, key=key: f"{key}: {m}")
+        torch.testing.assert_close(got.grad, wanted.grad, rtol=0, atol=1e-6, msg=naming(key))
 
 
 @every_case
@@ -145,7 +146,7 @@ def test_half_precision_stays_finite(name: str, dtype: torch.dtype) -> None:
     got = loss(half, target)
     torch.testing.assert_close(got, loss(model, target).detach(), rtol=0.03, atol=0.1)
     got.backward()
-    assert all(parameter.grad.isfinite().all() for parameter in half.parameters())
+    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in half.parameters())
 
 
 @every_case

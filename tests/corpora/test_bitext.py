@@ -7,7 +7,6 @@ import io
 import os
 import re
 import signal
-import sys
 import tarfile
 import time
 import tracemalloc
@@ -16,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from corpora.errors import DataError
+from corpora.mini import files as mini_files
 from corpora.mini import translation as mini_translation
-from corpora.text import bitext, linewise, unpack
-from corpora.text.parallel import DataError
-from corpora.tokens import moses_tokenize, subwords
-from support.prep import DATA_PREP, assert_refused, call, lines_of
+from corpora.text import bitext, linewise, markup, unpack
+from corpora.tokens import moses_tokenize, sentencepieces, subwords
+from support.prep import DATA_PREP, assert_refused, call, lines_of, run
 from support.translation_references import encoded
 
 
@@ -58,27 +58,27 @@ def test_segments_of_test_sets(tmp_path):
     path = tmp_path / "test.sgm.gz"
     text = '<refset>\n<DOC docid="a">\n<hl>\n<seg id="1"> One &amp; two. </seg>\n</hl>\n<SEG id=2>Line\n broken</SEG>\n'
     path.write_bytes(gzip.compress((text + '<p><seg id="3"></seg></p></DOC></refset>').encode()))
-    assert list(bitext.texts(path)) == [(4, "One &amp; two."), (6, "Line broken"), (8, "")]
+    assert list(markup.read_texts(path)) == [(4, "One &amp; two."), (6, "Line broken"), (8, "")]
     path.write_bytes(gzip.compress((text + '<seg id="3"> cut').encode()))
     with pytest.raises(DataError, match="gz:8: a <seg> without its </seg>"):
-        list(bitext.texts(path))
+        list(markup.read_texts(path))
     path.write_bytes(gzip.compress(b'<seg id="1"> one\n<seg id="2"> two</seg>\n'))
     with pytest.raises(DataError, match="gz:1: a <seg> without its </seg>"):
-        list(bitext.texts(path))
+        list(markup.read_texts(path))
 
 
 def test_other_encodings(tmp_path):
     path = tmp_path / "text"
     path.write_bytes("中文\n".encode("gb18030"))
-    assert list(bitext.texts(path, "gb18030")) == [(1, "中文")]
+    assert list(markup.read_texts(path, "gb18030")) == [(1, "中文")]
     with pytest.raises(DataError, match="text:1: invalid UTF-8"):
-        list(bitext.texts(path))
+        list(markup.read_texts(path))
 
 
 def test_markup_of_iwslt(tmp_path):
     lines = ["<url>http://x</url>", "<talkid>1</talkid>", "<title>A talk</title>", "<keywords>a, b</keywords>",
              "<description>Of it</description>", "Text < more", "<reviewer>R</reviewer>"]  # fmt: skip
-    found = list(bitext.without_markup(enumerate(lines, 1)))
+    found = list(markup.without_markup(enumerate(lines, 1)))
     assert found == [(3, "A talk"), (5, "Of it"), (6, "Text < more"), (7, "<reviewer>R</reviewer>")]
 
 
@@ -89,21 +89,17 @@ def test_join_and_select_from_the_command_line(tmp_path):
         write(tmp_path / name, lines)
     pairs = [["--pair", tmp_path / f"{name}.de", tmp_path / f"{name}.en"] for name in "ab"]
     targets = [tmp_path / "all.de", tmp_path / "all.en"]
-    command = [sys.executable, "-m", "corpora.text.bitext"]
-    done = call(*command, "join", *targets, *pairs[0], *pairs[1], "--official", 5)
+    done = run(bitext.main, "join", *targets, *pairs[0], *pairs[1], "--official", 5)
     assert done.stdout == "a.de: 2 pairs\nb.de: 3 pairs\nall: 5 pairs (published: 5)\n", done.stderr
-    assert_refused(
-        call(*command, "join", *targets, *pairs[0], "--official", 3, "--exact"), "all: 2 pairs (published: 3)"
-    )
-    call(*command, "join", *targets, *pairs[0], *pairs[1])
+    run(bitext.main, "join", *targets, *pairs[0], *pairs[1])
     prefix = tmp_path / "all"
-    select = [*command, "select", tmp_path, "de", "en", "--measure", prefix, "--take", prefix]
-    done = call(*select, "--ratio", 1.5, "--every", 2)
+    select = [bitext.main, "select", tmp_path, "de", "en", "--measure", prefix, "--take", prefix]
+    done = run(*select, "--ratio", 1.5, "--every", 2)
     assert done.stdout.endswith("5 pairs before cleaning\ntrain: 2 pairs\nvalid: 1 pairs\n"), done.stderr
     assert lines_of(tmp_path / "train.en") == ["one", "four"] and lines_of(tmp_path / "valid.de") == ["zwei zwei"]
-    assert_refused(call(*select, "--min", 4), "all.de: of 5 pairs none is left for train")
+    assert_refused(run(*select, "--min", 4), "all.de: of 5 pairs none is left for train")
     write(tmp_path / "short.en", ["one"])
-    assert_refused(call(*select[:-1], tmp_path / "short"), "short.de: cannot be read")
+    assert_refused(run(*select[:-1], tmp_path / "short"), "short.de: cannot be read")
 
 
 def test_shifted_text_is_refused(tmp_path, sentences):
@@ -126,7 +122,7 @@ def test_large_text_is_not_held_in_memory(tmp_path):
     tracemalloc.start()
     try:
         assert bitext.join([(first, second)], targets) == [15_000]
-        counts = bitext.select(targets, targets, tmp_path, ("de", "en"), bitext.Limits(1, 80, 9), 1333)
+        counts = bitext.select(targets, targets, tmp_path, ("de", "en"), limits=bitext.Limits(1, 80, 9), every=1333)
         assert tracemalloc.get_traced_memory()[1] < 1_500_000
     finally:
         tracemalloc.stop()
@@ -183,9 +179,9 @@ def test_tokenizer_without_normalisation():
 
 def test_empty_lines_stay_where_they_are_allowed(tmp_path):
     source = write(tmp_path / "in", ["Ein Satz.", "", "\x01"])
-    command = [sys.executable, "-m", "corpora.tokens.moses_tokenize", "--lang", "de", source, tmp_path / "out"]
-    assert_refused(call(*command), "in:2: no token left")
-    assert call(*command, "--allow-empty").returncode == 0
+    command = [moses_tokenize.main, "--lang", "de", source, tmp_path / "out"]
+    assert_refused(run(*command), "in:2: no token left")
+    assert run(*command, "--allow-empty").returncode == 0
     assert lines_of(tmp_path / "out") == ["Ein Satz .", "", ""]
 
 
@@ -200,27 +196,27 @@ def test_the_cache_of_subwords_does_not_grow_and_does_not_matter(tmp_path, monke
 
 def test_too_little_text_for_codes(tmp_path):
     text = write(tmp_path / "text", ["abc abc"])
-    learn = [sys.executable, "-m", "corpora.tokens.subwords", "learn", tmp_path / "codes", "--merges", 9, text]
-    done = call(*learn)
+    learn = [subwords.main, "learn", tmp_path / "codes", "--merges", 9, text]
+    done = run(*learn)
     assert done.returncode == 0 and "2 merges, not 9" in done.stdout, done.stderr
     write(text, ["a b c"])
-    assert_refused(call(*learn), "text: no word has two characters")
+    assert_refused(run(*learn), "text: no word has two characters")
 
 
 def test_sentencepiece_goes_there_and_back(tmp_path, sentences):
     import sentencepiece
 
     german, english = (write(tmp_path / lang, lines) for lang, lines in zip(("de", "en"), sentences, strict=True))
-    model, command = tmp_path / "de.model", [sys.executable, "-m", "corpora.tokens.sentencepieces"]
-    done = call(*command, "train", model, german, english, "--pieces", 150)
+    model = tmp_path / "de.model"
+    done = run(sentencepieces.main, "train", model, german, english, "--pieces", 150)
     assert done.returncode == 0, done.stderr
     assert sentencepiece.SentencePieceProcessor(model_file=str(model)).get_piece_size() == 150
-    done = call(*command, "apply", model, german, tmp_path / "valid", "--workers", 2)
+    done = run(sentencepieces.main, "apply", model, german, tmp_path / "valid", "--workers", 2)
     assert done.returncode == 0, done.stderr
     pieces = lines_of(tmp_path / "valid")
     assert any(len(line.split()) > len(text.split()) for line, text in zip(pieces, sentences[0], strict=True))
     assert ["".join(line.split()).replace("▁", " ")[1:] for line in pieces] == sentences[0]
-    refused = call(*command, "train", model, german, "--pieces", 30_000)
+    refused = run(sentencepieces.main, "train", model, german, "--pieces", 30_000)
     assert_refused(refused, "no model of 30,000 pieces can be trained on it")
 
 
@@ -236,7 +232,7 @@ def test_unpack(tmp_path, ending):
             for name, content in members.items():
                 packed.writestr(name, content)
     else:
-        mini_translation.archive(archive, members)
+        mini_files.archive(archive, members)
     assert unpack.unpack(archive, folder, ["one", "two/*.en"]) == 3
     files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert files == {"one/a.txt": b"a", "one/b.txt": b"b" * 3000, "two/c.en": b"c"}
@@ -270,7 +266,7 @@ def test_another_archive_is_unpacked_anew(tmp_path):
     archive, folder = tmp_path / "a.tgz", tmp_path / "unpacked"
     begin = 'set -euo pipefail; . "$1/lib/base.sh"; . "$1/lib/fetch.sh"; find_python; '
     for text in (b"first\n", b"second\n"):
-        mini_translation.archive(archive, {"text": text})
+        mini_files.archive(archive, {"text": text})
         if folder.exists():  # file systems have coarse clocks
             os.utime(archive, (time.time() + 5, time.time() + 5))
         done = call("bash", "-c", begin + 'unpack "$2" "$3" text', "unpack", DATA_PREP, archive, folder)

@@ -7,28 +7,24 @@ import html
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from corpora.sources import sgm
+from corpora.sources import nist, sgm
 from corpora.tokens import segment
 from corpora.tokens.moses_tokenize import Tokenizer
-from support.asian import assert_reads, mini, prepare, prepared
-from support.prep import assert_refused, call, lines_of
+from support.prep import assert_refused, assert_translation_data, lines_of, prepare, run
+from support.preparations import CASES
 
 NIST_SETS = {"valid": "02", "test": "03", "test1": "04", "test2": "05", "test3": "06"}
 
 
 @pytest.fixture(scope="module")
 def nist_corpus(tmp_path_factory) -> Path:
-    return mini("nist", tmp_path_factory.mktemp("corpus") / "nist")
-
-
-@pytest.fixture(scope="module")
-def wmt_corpus(tmp_path_factory) -> Path:
-    return mini("wmt17_zh_en", tmp_path_factory.mktemp("corpus") / "wmt17")
+    folder = tmp_path_factory.mktemp("corpus") / "nist"
+    CASES["nist"].make(folder)
+    return folder
 
 
 # prepare_nist.sh
@@ -39,12 +35,14 @@ def segments(path: Path) -> list[str]:
     return [html.unescape(text.strip()) for text in re.findall(r"<seg [^>]*>(.*?)</seg>", path.read_text("utf-8"))]
 
 
-@pytest.fixture(scope="module")
-def nist_data(nist_corpus, tmp_path_factory) -> Path:
+@pytest.fixture()
+def nist_data(preparation) -> Path:
     pytest.importorskip("jieba", reason="needs the extra zh")
-    return prepared("nist", tmp_path_factory.mktemp("nist") / "out", "--local", nist_corpus, "--bpe", "200")
+    return preparation("nist").out
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("nist")
 def test_nist_test_sets_and_references(nist_data, nist_corpus):
     moses = Tokenizer("en")
     for split, year in NIST_SETS.items():
@@ -61,42 +59,45 @@ def test_nist_test_sets_and_references(nist_data, nist_corpus):
     assert len({line.split()[0] for line in lines_of(nist_data / "tok/test.en")} & {"Today", "In", "This"}) > 1  # cased
 
 
-def test_nist_binarised(nist_data):
+@pytest.mark.slow
+@pytest.mark.xdist_group("nist")
+def test_nist_binarised(nist_data, preparation):
     words = {
         split: {lang: lines_of(nist_data / f"tok/{split}.{lang}") for lang in ("zh", "en")}
         for split in ("train", *NIST_SETS)
     }
     assert [len(words[split]["zh"]) for split in ("train", *NIST_SETS)] == [1600, 100, 60, 50, 40, 30]
-    assert_reads(nist_data, "zh", "en", words, "subword_nmt")
+    assert_translation_data(nist_data / "bin", "zh", "en", words, "subword_nmt")
     assert (nist_data / "bin/dict.zh.txt").read_bytes() != (nist_data / "bin/dict.en.txt").read_bytes()
-    said = (nist_data / "said.txt").read_text()
-    for part in ("test: MT03, 60 segments, 4 references (published: 919)", "train: 1,600 pairs (published: 1,250,000)"):
-        assert part in said
 
 
 @pytest.mark.slow
-def test_nist_with_trees(nist_data, nist_corpus, tmp_path):
+@pytest.mark.xdist_group("nist")
+def test_nist_with_trees(preparation, tmp_path):
     """Phrases of every subset, from trees that are given; a folder without one of them is refused."""
+    pytest.importorskip("jieba", reason="needs the extra zh")
+    made_once = preparation("nist")
     out, trees = tmp_path / "out", tmp_path / "trees"
-    shutil.copytree(nist_data, out)
+    shutil.copytree(made_once.out, out)
     trees.mkdir()
     for split in ("train", *NIST_SETS):
         lines = [line.split() for line in lines_of(out / f"tok/{split}.zh")]
         made = ["(IP (NP " + " ".join(f"(NN {word})" for word in line[:-1]) + f") (PU {line[-1]}))" for line in lines]
         (trees / f"{split}.zh.tree").write_text("".join(line + "\n" for line in made), "utf-8")
     last = (trees / "test3.zh.tree").rename(tmp_path / "kept")
-    options = ["--local", nist_corpus, "--bpe", "200", "--trees", "zh", "--tree-files", trees]
+    options = [*made_once.case.arguments(made_once.source), "--trees", "zh", "--tree-files", trees]
     assert_refused(prepare("nist", out, *options), "test3.zh.tree")
     last.rename(trees / "test3.zh.tree")
-    prepared("nist", out, *options)
+    done = prepare("nist", out, *options)
+    assert done.returncode == 0, done.stderr
     for split in ("train", *NIST_SETS):
         assert (out / f"bin/{split}.zh-en.zh.phrases.idx").stat().st_size > 0
     assert {"NP", "PU", "NN"} <= {line.split()[0] for line in lines_of(out / "bin/dict.zh.phrases.txt")}
 
 
-def read_nist(folder: Path, raw: Path, *options: object) -> subprocess.CompletedProcess:
+def read_nist(folder: Path, raw: Path, *options: object) -> subprocess.CompletedProcess[str]:
     raw.mkdir(exist_ok=True)
-    return call(sys.executable, "-m", "corpora.sources.nist", *options, folder, raw)
+    return run(nist.main, *options, folder, raw)
 
 
 def replace(path: Path, pattern: str, by: str, count: int = 1) -> None:
@@ -121,7 +122,7 @@ SRC, REF = "mt03_chinese_evlset_v0-src.sgm", "mt03_chinese_evlset_v0-ref.sgm"
         (SRC, lambda p: replace(p, r'<seg id="10">[^\n]*\n', ""), [f"{REF}:13: misaligned: segment 10", "is not in"]),
         (SRC, lambda p: p.write_bytes(p.read_bytes()[:-400]), [f"{SRC}:", "the file was cut off"]),
         (REF, lambda p: replace(p, "</refset>", ""), [f"{REF}:1: <refset> is not closed: the file was cut off"]),
-        (SRC, lambda p: p.write_bytes(p.read_text("utf-8").encode("gb18030")), [f"{SRC}:4: not utf-8", "gb18030"]),
+        (SRC, lambda p: p.write_bytes(p.read_text("utf-8").encode("gb18030")), [f"{SRC}:4: invalid UTF-8", "gb18030"]),
         (SRC, lambda p: p.unlink(), ["the source of MT03 should be below"]),
         (SRC, lambda p: shutil.copy(p, p.with_name("mt03.sgm")), ["which has the source of MT03?"]),
         ("train/news.zh", lambda p: p.write_text(p.read_text("utf-8").split("\n", 1)[1], "utf-8"),
@@ -164,12 +165,16 @@ def plain_nist(nist_corpus, tmp_path) -> Path:
     return folder
 
 
-def test_plain_nist_in_another_encoding(plain_nist, nist_data, tmp_path):
+def test_plain_nist_in_another_encoding(plain_nist, nist_corpus, tmp_path):
+    raw = tmp_path / "marked_up"
+    done = read_nist(nist_corpus, raw)
+    for part in ("test: MT03, 60 segments, 4 references (published: 919)", "train: 1,600 pairs (published: 1,250,000)"):
+        assert part in done.stdout
     done = read_nist(plain_nist, tmp_path / "raw", "--encoding", "gb18030")
     assert done.returncode == 0, done.stderr
     for split in NIST_SETS:
         for end in ("zh", "en", *(f"en.ref{number}" for number in range(4))):
-            assert lines_of(tmp_path / f"raw/{split}.{end}") == lines_of(nist_data / f"raw/{split}.{end}")
+            assert lines_of(tmp_path / f"raw/{split}.{end}") == lines_of(raw / f"{split}.{end}")
     assert len(lines_of(tmp_path / "raw/train.zh")) == 900 and "1 more pairs have an empty side" in done.stdout
     (plain_nist / "mt04.en.ref3").unlink()
     assert_refused(
@@ -204,22 +209,27 @@ def test_sets_as_nist_writes_them(tmp_path):
 # prepare_wmt17_zh_en.sh
 
 
-@pytest.fixture(scope="module")
-def wmt_data(wmt_corpus, tmp_path_factory) -> Path:
+@pytest.fixture()
+def wmt_data(preparation) -> Path:
     pytest.importorskip("jieba", reason="needs the extra zh")
-    options = ["--no-checksums", "--bpe", "150", "--max-words", "20", "--joined-dictionary"]
-    return prepared("wmt17_zh_en", tmp_path_factory.mktemp("wmt17") / "out", "--local", wmt_corpus, *options)
+    return preparation("wmt17_zh_en").out
 
 
-def test_wmt17_reads_every_corpus(wmt_data):
-    said = (wmt_data / "said.txt").read_text()
+@pytest.mark.slow
+@pytest.mark.xdist_group("wmt17_zh_en")
+def test_wmt17_reads_every_corpus(preparation):
+    pytest.importorskip("jieba", reason="needs the extra zh")
+    done = preparation("wmt17_zh_en")
+    said, wmt_data = done.said, done.out
     for part in ("UNv1.0.en-zh.zh: 500 pairs", "casict-B_ch.txt: 90 pairs", "Book2_cn.txt: 90 pairs", "NEU_cn.txt: 90"):
         assert part in said
     assert "raw: 1,520 pairs before cleaning" in said and "(published: 20,620,000)" in said
     assert not (wmt_data / "download/unpacked").exists()
 
 
-def test_wmt17_cleaned_and_binarised(wmt_data, wmt_corpus):
+@pytest.mark.slow
+@pytest.mark.xdist_group("wmt17_zh_en")
+def test_wmt17_cleaned_and_binarised(wmt_data):
     """Raw text and words stay beside each other, no side is longer than 20 words, and what is dropped is as long."""
     words = {
         split: {lang: lines_of(wmt_data / f"tok/{split}.{lang}") for lang in ("zh", "en")}
@@ -233,12 +243,14 @@ def test_wmt17_cleaned_and_binarised(wmt_data, wmt_corpus):
     moses = Tokenizer("en")
     assert english == [moses(line) for line in lines_of(wmt_data / "raw/train.en")]
     kept = len(english)
-    assert 500 < kept < 1520 and f"train: {kept:,} pairs" in (wmt_data / "said.txt").read_text()
+    assert 500 < kept < 1520
     assert len(words["valid"]["zh"]) == len(words["test"]["zh"]) == 100
-    assert_reads(wmt_data, "zh", "en", words, "subword_nmt")
+    assert_translation_data(wmt_data / "bin", "zh", "en", words, "subword_nmt")
     assert (wmt_data / "bin/dict.zh.txt").read_bytes() == (wmt_data / "bin/dict.en.txt").read_bytes()
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("wmt17_zh_en")
 def test_wmt17_words_in_a_corpus_do_not_count(wmt_data):
     """datum2017 comes in words, which are joined: its text is parted like that of the others."""
     raw = lines_of(wmt_data / "raw/train.zh")
@@ -248,24 +260,14 @@ def test_wmt17_words_in_a_corpus_do_not_count(wmt_data):
     assert spaced and all(tokens[number] == cut(raw[number].replace(" ", "")) for number in spaced)
 
 
-def test_wmt17_other_files_than_the_official_ones_are_refused(wmt_corpus, tmp_path):
-    done = prepare("wmt17_zh_en", tmp_path / "out", "--local", wmt_corpus)
-    assert_refused(done, "dev.tgz is not the official file", "expected checksum md5:9b1aa63c", "--no-checksums")
-
-
-def test_wmt17_missing_and_misaligned(wmt_corpus, tmp_path):
-    """A corpus that lies there unpacked is taken as it is; a piece without its other side or a line is refused."""
+def test_wmt17_other_files_than_the_official_ones_are_refused(tmp_path):
     corpus, out = tmp_path / "corpus", tmp_path / "out"
-    shutil.copytree(wmt_corpus, corpus)
-    shutil.unpack_archive(corpus / "neu2017.zip", corpus)
+    CASES["wmt17_zh_en"].make(corpus)
+    done = prepare("wmt17_zh_en", out, "--local", corpus, "--no-checksums", "--segmented", "--max-words", "x")
+    assert_refused(done, "--max-words needs a number from 0")
+    done = prepare("wmt17_zh_en", out, "--local", corpus)
+    assert_refused(done, "dev.tgz is not the official file", "expected checksum md5:9b1aa63c", "--no-checksums")
     (corpus / "neu2017.zip").unlink()
-    english = corpus / "neu2017/NEU_en.txt"
-    lines = english.read_text("utf-8").splitlines(True)
-    english.write_text("".join(lines[:-1]), "utf-8")
-    options = ["--local", corpus, "--no-checksums", "--bpe", "150"]
-    assert_refused(prepare("wmt17_zh_en", out, *options), "NEU_cn.txt:90: misaligned: 90 lines here, 89 in")
-    english.unlink()
-    assert_refused(prepare("wmt17_zh_en", out, *options), "NEU_cn.txt: there is no NEU_en.txt beside it")
-    shutil.rmtree(corpus / "neu2017")
-    assert_refused(prepare("wmt17_zh_en", out, *options), "has no neu2017.zip: get it from ftp://")
+    done = prepare("wmt17_zh_en", out, "--local", corpus, "--no-checksums")
+    assert_refused(done, "has no neu2017.zip: get it from ftp://")
     assert not (out / "source").exists()

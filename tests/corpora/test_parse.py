@@ -5,23 +5,20 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import stanza
 import torch
 
-from corpora.text.parallel import DataError
+from corpora.errors import DataError
 from corpora.toy import grammar as toy_grammar
 from corpora.trees import leaves, parse, parser_stanza, parser_training, train_parser, treebank, word_vectors
 from fairseq_localattn.phrases.trees import read_tree
-from support.prep import DATA_PREP, assert_refused, call, clean_environment, lines_of, prepare
+from support.prep import DATA_PREP, assert_refused, call, kill_when, lines_of, prepare, run
 
 pytestmark = pytest.mark.xdist_group("parse")  # one trained parser serves all of this file
 
@@ -42,23 +39,14 @@ def trees(tmp_path_factory) -> dict[str, Path]:
     return {"train": folder / "train.gz", "dev": folder / "dev", "text": folder / "valid.en"}
 
 
-def train(trees: dict[str, Path], out: Path, *options: str) -> list[str]:
-    return [
-        sys.executable, str(DATA_PREP / "train_parser.py"), "--train", str(trees["train"]), "--dev", str(trees["dev"]),
-        "--out", str(out), *TRAINING, *options,
-    ]  # fmt: skip
+def training(trees: dict[str, Path], out: Path, *options: str) -> list[str]:
+    files = ["--train", str(trees["train"]), "--dev", str(trees["dev"]), "--out", str(out)]
+    return [*files, *TRAINING, *options]
 
 
-def kill_when(command: list[str], there) -> None:
-    """Start a command, and kill it and its children as soon as there() is true."""
-    process = subprocess.Popen(command, env=clean_environment(), start_new_session=True, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 240
-    while not there():
-        assert process.poll() is None, "the command ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+def train(trees: dict[str, Path], out: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run train_parser.py in this process."""
+    return run(train_parser.main, *training(trees, out, *options))
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +54,15 @@ def models(trees, tmp_path_factory) -> Path:
     """Trained by the command, killed once, after the parser's first epoch."""
     out = tmp_path_factory.mktemp("parser") / "models"
     log = out / "train/parser.log"
-    kill_when(train(trees, out), lambda: log.exists() and "Starting epoch 2" in log.read_text())
+    kill_when(
+        [sys.executable, str(DATA_PREP / "train_parser.py"), *training(trees, out)],
+        lambda: log.exists() and "Starting epoch 2" in log.read_text(),
+    )
     assert not (out / "resources.json").exists()
-    done = call(*train(trees, out))
+    done = train(trees, out)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"\[\d:\d\d, about \d:\d\d left\] parser: epoch \d of 3", done.stdout), done.stdout
-    assert "tagger: step" not in done.stdout, "the tagger was complete when the training was killed"
+    assert "parser: trained" in done.stdout
+    assert "tagger: trained" not in done.stdout, "the tagger was complete when the training was killed"
     return out
 
 
@@ -89,10 +80,9 @@ def tokens(trees, tmp_path_factory) -> Path:
 def parsed(models, tokens, tmp_path_factory) -> Path:
     """The trees of `tokens`, in small blocks."""
     out = tmp_path_factory.mktemp("parsed") / "test.en.tree"
-    done = call(*command(models, tokens, out))
+    done = parse_here("--models", models, "--batch", 1, tokens, out)
     assert done.returncode == 0, done.stderr
     assert f"test.en.tree: {len(lines_of(tokens))} sentences, 1 blank, 0 failed; " in done.stdout
-    assert re.search(r"\[\d:\d\d, about \d:\d\d left\] test.en.tree: 4 of \d+ lines", done.stdout)
     return out
 
 
@@ -101,10 +91,9 @@ def command(models: Path, source: Path, out: Path, *options: str) -> list[str]:
     return [*program, "--batch", "1", *options, str(source), str(out)]
 
 
-def run(monkeypatch, *arguments: object) -> int:
-    """parse.py in this process."""
-    monkeypatch.setattr(sys, "argv", ["parse.py", "--lang", "en", "--cpu", *map(str, arguments)])
-    return parse.main()
+def parse_here(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run parse.py in this process."""
+    return run(parse.main, "--lang", "en", "--cpu", *arguments)
 
 
 # Training
@@ -121,6 +110,7 @@ def test_killed_training_went_on_after_its_last_epoch(models):
     assert started == ["1", "2", "2", "3"]
 
 
+@pytest.mark.slow
 def test_stanza_loads_the_models_without_network(models):
     pipeline = stanza.Pipeline(
         "en", dir=str(models), processors="tokenize,pos,constituency", tokenize_pretokenized=True,
@@ -134,10 +124,10 @@ def test_stanza_loads_the_models_without_network(models):
 def test_second_run_trains_nothing_and_other_options_are_refused(models, trees):
     before = {path: path.stat().st_mtime_ns for path in models.rglob("trained.pt")}
     assert len(before) == 3
-    done = call(*train(trees, models))
+    done = train(trees, models)
     assert done.returncode == 0 and "dev: " in done.stdout and "trained" not in done.stdout
     assert before == {path: path.stat().st_mtime_ns for path in before}
-    assert_refused(call(*train(trees, models, "--seed", "2")), "was begun with other files or options", "--out")
+    assert_refused(train(trees, models, "--seed", "2"), "was begun with other files or options", "--out")
 
 
 def test_cut_off_checkpoint_does_not_stop_the_training(models, tmp_path):
@@ -157,7 +147,7 @@ def test_treebank_is_cleaned(tmp_path):
     )
     found = [str(tree) for tree in treebank.read_treebank(path)]
     assert found == ["(ROOT (S (VP (VB Go) (-LRB- -LRB-))))", "(ROOT (NP (NN word)))", "(ROOT (NP (NN x)))"]
-    rows = treebank.to_conllu(treebank.read_treebank(path)).split("\n")
+    rows = list(treebank.to_conllu(treebank.read_treebank(path)))
     assert rows[0].split("\t")[:5] == ["1", "Go", "_", "VB", "VB"] and rows[1].split("\t")[1] == "("
 
 
@@ -230,19 +220,19 @@ def test_killed_run_continues_to_the_same_bytes(models, tokens, parsed, tmp_path
     assert not out.exists()
     with part.open("ab") as stream:
         stream.write(b"(ROOT (NP (NN cut")
-    done = call(*command(models, tokens, out))
+    done = parse_here("--models", models, "--batch", 1, tokens, out)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"out.tree: goes on after line \d+ of 28", done.stdout)
+    assert re.search(r"out.tree: continues after line \d+ of 28", done.stdout)
     assert out.read_bytes() == parsed.read_bytes()
     assert [path.name for path in tmp_path.iterdir()] == ["out.tree"]
 
 
-def test_part_of_another_text_is_not_taken(models, tokens, parsed, tmp_path, monkeypatch, capsys):
+def test_part_of_another_text_is_not_taken(models, tokens, parsed, tmp_path):
     out = tmp_path / "out.tree"
     (tmp_path / "out.tree.part").write_text("(ROOT (NN foreign))\n" * 8)
     (tmp_path / "out.tree.part.json").write_text('{"text": "another"}')
-    assert run(monkeypatch, "--models", models, "--batch", 1, tokens, out) == 0
-    assert "goes on" not in capsys.readouterr().out
+    done = parse_here("--models", models, "--batch", 1, tokens, out)
+    assert done.returncode == 0 and "continues" not in done.stdout
     assert out.read_bytes() == parsed.read_bytes()
 
 
@@ -253,14 +243,15 @@ def test_two_processes_give_the_same_bytes(models, tokens, parsed, tmp_path):
     assert (tmp_path / "out.tree").read_bytes() == parsed.read_bytes()
 
 
-def test_long_sentences_fail_and_are_counted(models, tokens, tmp_path, monkeypatch, capsys):
+def test_long_sentences_fail_and_are_counted(models, tokens, tmp_path):
     out = tmp_path / "out.tree"
     words = [len(line.split()) for line in lines_of(tokens)]
     long = [number for number, count in enumerate(words, 1) if count > 15]
     assert long[0] == 4
-    assert run(monkeypatch, "--models", models, "--max-words", 15, tokens, out) == 0
+    done = parse_here("--models", models, "--max-words", 15, tokens, out)
+    assert done.returncode == 0
     report = f"out.tree: 28 sentences, 1 blank, {len(long)} failed (the first in line 4); "
-    assert report in capsys.readouterr().out
+    assert report in done.stdout
     assert [number for number, tree in enumerate(lines_of(out), 1) if not tree] == [3, *long]
 
 
@@ -282,7 +273,7 @@ class Failing:
 
 
 def test_a_sentence_that_fails_takes_no_other_with_it(models):
-    parser = parser_stanza.Parser("en", models, 10, 200, cpu=True)
+    parser = parser_stanza.Parser(parser_stanza.Settings("en", models, batch=10, cpu=True))
     good = "the dog sees a cat .".split()
     expected = parser([good])
     assert expected[0].startswith("(ROOT ")
@@ -292,13 +283,14 @@ def test_a_sentence_that_fails_takes_no_other_with_it(models):
     assert parser([[], []]) == ["", ""] and failing.calls == 5
 
 
-def test_what_is_missing_is_said_in_one_line(models, tokens, tmp_path, monkeypatch, capsys):
+def test_missing_models_and_text_are_errors_of_one_line(models, tokens, tmp_path):
     out = tmp_path / "out.tree"
-    assert run(monkeypatch, "--models", tmp_path, tokens, out) == 1
-    assert run(monkeypatch, "--lang", "fr", "--models", models, tokens, out) == 1
-    assert run(monkeypatch, "--models", models, tmp_path / "none.en", out) == 1
-    for line, parts in zip(
-        capsys.readouterr().err.splitlines(),
+    calls = [
+        ("--models", tmp_path, tokens), ("--lang", "fr", "--models", models, tokens),
+        ("--models", models, tmp_path / "none.en"),
+    ]  # fmt: skip
+    for done, parts in zip(
+        [parse_here(*words, out) for words in calls],
         [
             (f"no models to parse en with in {tmp_path}", "stanza.download('en'", "train_parser.py", "--models"),
             ("no models to parse fr with", "stanza.download('fr'"),
@@ -306,17 +298,17 @@ def test_what_is_missing_is_said_in_one_line(models, tokens, tmp_path, monkeypat
         ],
         strict=True,
     ):
-        assert line.startswith("data error: ") and all(part in line for part in parts), line
+        assert_refused(done, "data error: ", *parts)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
 def test_multi30k_is_parsed_by_given_models(models, tmp_path):
     """Lower-cased text is parsed as it was before: the leaves keep their case, and are the tokens otherwise."""
-    sizes = {"train": 60, "val": 12, "test_2016_flickr": 12}
+    sizes = {"train": 60, "val": 4, "test_2016_flickr": 4}
     toy_grammar.write(tmp_path / "corpus", 3, sizes)
-    done = prepare("multi30k", tmp_path / "out", "--local", tmp_path / "corpus", "--no-checksums", "--bpe", 60,
-                   "--lowercase", "--trees", "en", "--parser", models)  # fmt: skip
+    options = ["--local", tmp_path / "corpus", "--no-checksums", "--bpe", 60, "--lowercase"]
+    done = prepare("multi30k", tmp_path / "out", *options, "--trees", "en", "--parser", models)
     assert done.returncode == 0, done.stderr
     assert "60 sentences, 0 blank, 0 failed" in done.stdout and "train.de-en.en: 60 sentences, 0 without" in done.stdout
     assert not (tmp_path / "out/tree.parsing").exists()
@@ -341,7 +333,6 @@ def test_missing_stanza_is_said_in_one_line(program, tmp_path, monkeypatch, caps
     ("content", "message"),
     [(b"", "text: is empty"), (b"a\nb \xff\n", "text:2: invalid UTF-8 at byte 3 of the line")],
 )
-def test_unusable_text(models, tmp_path, content, message, monkeypatch, capsys):
+def test_unusable_text(models, tmp_path, content, message):
     (tmp_path / "text").write_bytes(content)
-    assert run(monkeypatch, "--models", models, tmp_path / "text", tmp_path / "out") == 1
-    assert message in capsys.readouterr().err
+    assert_refused(parse_here("--models", models, tmp_path / "text", tmp_path / "out"), message)

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import tarfile
-import time
 import tracemalloc
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from support.prep import DATA_PREP, SPLITS, assert_refused, call, clean_environment, files_of, lines_of
-from support.summary_prep import LANGS, NO_SOURCES, SMALL, prepared, tables, write_lines
+from support.prep import SPLITS, assert_refused, lines_of, prepare, run, start_and_kill
+from support.preparations import SMALL
+from support.summary_prep import LANGS, tables, write_lines
 
 pytest.importorskip("tokenizers", reason="WordPieces need the package tokenizers")
 
+from corpora.errors import DataError
 from corpora.mini import news as mini_news
-from corpora.sources import cnndm
+from corpora.sources import cnndm, summaries
 from corpora.text import overlap
 from corpora.tokens import wordpiece
 from experiments.measure import rouge
+
+CNNDM = pytest.mark.xdist_group("cnndm")
+GIGAWORD = pytest.mark.xdist_group("gigaword")
 
 # CNN/DailyMail
 
@@ -38,38 +38,21 @@ def stories(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def cnndm_data(stories, tmp_path_factory) -> Path:
-    """By download, killed while it cuts texts into pieces, and run again."""
-    out = tmp_path_factory.mktemp("cnndm_data") / "out"
-    options = [*SMALL, "--no-checksums", "--summary-words", "20"]
-    given = NO_SOURCES | {"CNNDM_URL": stories.as_uri()}
-    process = subprocess.Popen(
-        ["bash", str(DATA_PREP / "prepare_cnndm.sh"), str(out), *options], env=clean_environment(**given),
-        start_new_session=True, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
-    deadline = time.monotonic() + 120
-    while not (out / "bpe.part/train.article").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    assert (out / "tok").is_dir() and not (out / "bpe").exists()
-    before = {step: files_of(out / step) for step in ("raw", "vocab", "tok")}
-    encoded = (out / "bpe.part/train.article").stat()
-    done = prepared("cnndm", out, *options, CNNDM_URL=stories.as_uri())
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith(f"ready: {out}/bin\n")
-    assert before == {step: files_of(out / step) for step in before}
-    assert (out / "bpe/train.article").stat().st_mtime_ns == encoded.st_mtime_ns  # not done again
-    assert not (out / "download/unpacked").exists()
-    return out
+@pytest.fixture()
+def cnndm_data(preparation) -> Path:
+    return preparation("cnndm").out
 
 
+@CNNDM
+@pytest.mark.slow
 def test_cnndm_summaries_are_the_highlights_in_the_order_of_the_list(stories, cnndm_data):
     texts = {}
     for name in ("cnn", "dailymail"):
         with tarfile.open(stories / f"{name}_stories.tgz") as tar:
-            texts |= {Path(member.name).stem: tar.extractfile(member).read().decode() for member in tar}
+            for member in tar:
+                packed = tar.extractfile(member)
+                assert packed is not None
+                texts[Path(member.name).stem] = packed.read().decode()
     for split, name, left_out in (("train", "train", 1), ("valid", "val", 0), ("test", "test", 0)):
         found = [texts[hashlib.sha1(url.encode()).hexdigest()] for url in lines_of(stories / f"all_{name}.txt")]
         kept = [text for text in found if not text.startswith("@highlight")]
@@ -90,9 +73,7 @@ def test_cnndm_counts_stand_beside_the_paper_s(stories, tmp_path):
     part.mkdir()
     for archive in ("cnn", "dailymail"):
         shutil.unpack_archive(stories / f"{archive}_stories.tgz", tmp_path / "unpacked", "gztar")
-    done = call(
-        sys.executable, "-m", "corpora.text.summaries", "cnndm", stories, part, "--stories", tmp_path / "unpacked"
-    )
+    done = run(summaries.main, "cnndm", stories, part, "--stories", tmp_path / "unpacked")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(
         "train: 300 pairs (official: 287,113; paper: 287,226); 1 left out, without text or summary;"
@@ -120,6 +101,8 @@ def test_lead3_is_taken_from_sentences():
     assert cnndm.sentences(["..."]) == "..."
 
 
+@CNNDM
+@pytest.mark.slow
 def test_cnndm_sentences_and_references_are_aligned(cnndm_data):
     articles, sentences = (lines_of(cnndm_data / f"raw/test.article{end}") for end in ("", ".sentences"))
     assert len(articles) == len(sentences) == 30
@@ -158,11 +141,15 @@ def assert_translation_task(out: Path, truncate: int = 0) -> None:
                 assert words.string(data[index][side]).split() == pieces
 
 
+@CNNDM
+@pytest.mark.slow
 def test_cnndm_serves_the_task(cnndm_data):
     assert_translation_task(cnndm_data)
     assert_translation_task(cnndm_data, truncate=64)
 
 
+@CNNDM
+@pytest.mark.slow
 def test_cnndm_pieces_join_to_the_words(cnndm_data):
     """What MASS does with sed 's/ ##//g', and the tokenizer's own decoder."""
     from tokenizers.decoders import WordPiece
@@ -182,34 +169,13 @@ def test_cnndm_pieces_join_to_the_words(cnndm_data):
     assert " ##" in (cnndm_data / "bpe/train.article").read_text("utf-8")
 
 
-def test_second_run_changes_nothing_and_other_options_are_refused(stories, cnndm_data):
-    before = files_of(cnndm_data)
-    options = [*SMALL, "--no-checksums"]
-    same = prepared("cnndm", cnndm_data, *options, "--summary-words", "20", CNNDM_URL=stories.as_uri())
-    assert same.returncode == 0, same.stderr
-    assert_refused(
-        prepared("cnndm", cnndm_data, *options), "summary-words=20", "summary-words=120", "give another folder"
-    )
-    assert files_of(cnndm_data) == before
-
-
-def test_url_of_a_missing_story(stories, tmp_path):
-    shutil.copytree(stories, tmp_path / "in")
-    with (tmp_path / "in/all_val.txt").open("a") as out:
-        out.write("http://www.cnn.example/lost.html\n")
-    done = prepared("cnndm", tmp_path / "out", "--local", tmp_path / "in", "--no-checksums", *SMALL)
-    name = hashlib.sha1(b"http://www.cnn.example/lost.html").hexdigest()
-    assert_refused(done, f"all_val.txt:31: no story {name}.story of http://www.cnn.example/lost.html")
-    assert not (tmp_path / "out/raw").exists()
-
-
 def test_files_that_are_not_the_official_ones(stories, tmp_path):
-    done = prepared("cnndm", tmp_path / "out", "--local", stories, *SMALL)
+    done = prepare("cnndm", tmp_path / "out", "--local", stories, *SMALL)
     assert_refused(done, "cnn_stories.tgz is not the official file (expected 158577824 bytes", "--no-checksums")
     (tmp_path / "in").mkdir()
     archive = (stories / "cnn_stories.tgz").read_bytes()
     (tmp_path / "in/cnn_stories.tgz").write_bytes(archive[: len(archive) // 2])
-    done = prepared("cnndm", tmp_path / "out", "--local", tmp_path / "in", "--no-checksums", *SMALL)
+    done = prepare("cnndm", tmp_path / "out", "--local", tmp_path / "in", "--no-checksums", *SMALL)
     assert_refused(done, "cnn_stories.tgz is not the official file", "unexpected end of file")
 
 
@@ -218,16 +184,14 @@ def test_bart_s_form_is_read_as_well(tmp_path):
     texts = tables(tmp_path / "in", {"train": 120, "val": 60, "test": 60})
     vocabulary = tmp_path / "in/vocab.txt"
     write_lines(vocabulary, wordpiece.learn(140, [tmp_path / "in/train.source", tmp_path / "in/train.target"]))
-    done = prepared("cnndm", tmp_path / "out", "--local", tmp_path / "in", "--vocab", vocabulary)
-    assert done.returncode == 0, done.stderr
     out = tmp_path / "out"
+    start_and_kill("cnndm", out, out / "bin.part", "--local", tmp_path / "in", "--vocab", vocabulary)
     for split, name in cnndm.FILES.items():
         assert (lines_of(out / f"raw/{split}.article"), lines_of(out / f"raw/{split}.summary")) == texts[name]
     assert lines_of(out / "raw/test.article.sentences")[7] == "The city of place7 has a new bridge . It cost 7 coins ."
     assert lines_of(out / "vocab/vocab.txt") == lines_of(vocabulary)
-    assert_translation_task(out)
     assert_refused(
-        prepared("cnndm", tmp_path / "other", "--local", tmp_path / "in"), "vocab.txt is not the official file"
+        prepare("cnndm", tmp_path / "other", "--local", tmp_path / "in"), "vocab.txt is not the official file"
     )
 
 
@@ -247,9 +211,8 @@ def test_bad_tables_name_file_and_line(tmp_path, damage, message):
         target.write_bytes(target.read_bytes()[:-4])
     else:
         write_lines(target, damage(lines_of(target)))
-    done = prepared("cnndm", tmp_path / "out", "--local", tmp_path / "in", *SMALL)
-    assert_refused(done, message)
-    assert not (tmp_path / "out/raw").exists()
+    (tmp_path / "part").mkdir()
+    assert_refused(run(summaries.main, "cnndm", tmp_path / "in", tmp_path / "part"), message)
 
 
 def test_official_number_of_lines_may_end_without_newline(tmp_path):
@@ -257,7 +220,7 @@ def test_official_number_of_lines_may_end_without_newline(tmp_path):
     pair = (tmp_path / "val.source", tmp_path / "val.target")
     pair[1].write_bytes(pair[1].read_bytes()[:-1])
     assert len(list(overlap.aligned(*pair, official=5))) == 5
-    with pytest.raises(overlap.DataError, match="val.target:5: no newline at the end"):
+    with pytest.raises(DataError, match="val.target:5: no newline at the end"):
         list(overlap.aligned(*pair, official=6))
 
 
@@ -265,7 +228,7 @@ def test_pairs_of_another_order_can_be_forced(tmp_path):
     tables(tmp_path, {"val": 60})
     write_lines(tmp_path / "val.target", lines_of(tmp_path / "val.target")[::-1])
     pair = (tmp_path / "val.source", tmp_path / "val.target")
-    with pytest.raises(overlap.DataError, match="in lines 1 to 60 the summaries have"):
+    with pytest.raises(DataError, match="in lines 1 to 60 the summaries have"):
         list(overlap.aligned(*pair, official=60))
     assert len(list(overlap.aligned(*pair, official=60, judge=False))) == 60
 
@@ -285,18 +248,17 @@ def test_pairs_are_not_kept_in_memory(tmp_path):
 # Gigaword
 
 
-@pytest.fixture(scope="module")
-def gigaword_data(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("gigaword")
-    mini_news.gigaword(folder / "in")
-    done = prepared("gigaword", folder / "out", "--local", folder / "in", *SMALL)
-    assert done.returncode == 0, done.stderr
-    assert "train: 600 pairs (official: 3,803,957); 22.0 words a text, 6.0 a summary" in done.stdout
-    return folder
+@pytest.fixture()
+def gigaword_data(preparation) -> Path:
+    """Folder with in/ and out/."""
+    done = preparation("gigaword")
+    return done.out.parent
 
 
+@GIGAWORD
+@pytest.mark.slow
 def test_gigaword_text_stays_as_it_comes(gigaword_data):
-    sumdata, raw = gigaword_data / "in/sumdata", gigaword_data / "out/raw"
+    sumdata, raw = gigaword_data / "source/sumdata", gigaword_data / "out/raw"
     train = gzip.decompress((sumdata / "train/train.article.txt.gz").read_bytes())
     assert (raw / "train.article").read_bytes() == train and b"#.## million" in train and b" <unk> said" in train
     assert (raw / "test.article").read_bytes() == (sumdata / "Giga/input.txt").read_bytes()
@@ -307,12 +269,16 @@ def test_gigaword_text_stays_as_it_comes(gigaword_data):
     assert " says unk\n" in (gigaword_data / "out/tok/test.summary").read_text()
 
 
+@GIGAWORD
+@pytest.mark.slow
 def test_gigaword_serves_the_task(gigaword_data):
     assert_translation_task(gigaword_data / "out")
     # <unk> of the text is text to the tokenizer, as it was to the authors', and not fairseq's symbol
     assert "<unk>" not in (gigaword_data / "out/bpe/train.article").read_text()
 
 
+@GIGAWORD
+@pytest.mark.slow
 def test_gigaword_as_unilm_gives_it(gigaword_data, tmp_path):
     raw = gigaword_data / "out/raw"
     with zipfile.ZipFile(tmp_path / "ggw_data.zip", "w") as archive:
@@ -321,10 +287,10 @@ def test_gigaword_as_unilm_gives_it(gigaword_data, tmp_path):
                 archive.write(raw / f"{split}.{lang}", f"org_data/{name}.{side}.txt")
         archive.writestr("unilm_tokenized/train.src", "not wanted")
     url = tmp_path.as_uri()
-    assert_refused(prepared("gigaword", tmp_path / "out", *SMALL, GIGAWORD_URL=url), "expected 578402958 bytes")
+    assert_refused(prepare("gigaword", tmp_path / "out", *SMALL, GIGAWORD_URL=url), "expected 578402958 bytes")
     nothing = tmp_path / "nothing.txt"
     nothing.write_text("\n")
-    done = prepared("gigaword", tmp_path / "out", "--vocab", nothing, "--no-checksums", GIGAWORD_URL=url)
+    done = prepare("gigaword", tmp_path / "out", "--vocab", nothing, "--no-checksums", GIGAWORD_URL=url)
     assert_refused(
         done, "nothing.txt:1: a vocabulary has one entry"
     )  # after the raw text, which is what is wanted here
@@ -332,27 +298,6 @@ def test_gigaword_as_unilm_gives_it(gigaword_data, tmp_path):
         for lang in LANGS:
             assert lines_of(tmp_path / f"out/raw/{split}.{lang}") == lines_of(raw / f"{split}.{lang}")
     assert not (tmp_path / "out/download/unpacked").exists()
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda folder: (folder / "Giga/input.txt").unlink(), "no input.txt, plain or .gz; give the folder sumdata"),
-        (lambda folder: shutil.rmtree(folder), "no train.article.txt, plain or .gz"),
-        (
-            lambda folder: (folder / "train/train.title.txt.gz").write_bytes(
-                (folder / "train/train.title.txt.gz").read_bytes()[:-90]
-            ),
-            "train.title.txt.gz:",
-        ),
-        (lambda folder: (folder / "Giga/input.txt").write_bytes(b"ok\n\xff\n"), "input.txt:2: invalid UTF-8 at byte 1"),
-    ],
-)
-def test_bad_gigaword_names_the_file(tmp_path, damage, message):
-    mini_news.gigaword(tmp_path / "in")
-    damage(tmp_path / "in/sumdata")
-    assert_refused(prepared("gigaword", tmp_path / "out", "--local", tmp_path / "in", *SMALL), message)
-    assert not (tmp_path / "out/raw").exists()
 
 
 # Options
@@ -364,11 +309,10 @@ def test_bad_gigaword_names_the_file(tmp_path, damage, message):
         ("cnndm", ["--vocab", "x", "--train-vocab", "9"], "--vocab FILE or --train-vocab N, not both"),
         ("cnndm", ["--vocab", "/nowhere/vocab.txt"], "no file /nowhere/vocab.txt"),
         ("cnndm", ["--summary-words", "-1"], "--summary-words needs a number from 0"),
-        ("cnndm", ["--local", "/nowhere"], "no folder /nowhere"),
         ("gigaword", ["--train-vocab", "0"], "--train-vocab needs a number from 1"),
         ("gigaword", ["--summary-words", "9"], "unknown option --summary-words"),
     ],
 )
 def test_bad_options(tmp_path, corpus, options, message):
-    assert_refused(prepared(corpus, tmp_path / "out", *options), message)
+    assert_refused(prepare(corpus, tmp_path / "out", *options), message)
     assert not (tmp_path / "out").exists()

@@ -9,6 +9,7 @@ import sys
 from collections import Counter, defaultdict
 from itertools import combinations, islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sacrebleu
@@ -59,7 +60,7 @@ def run(out: Path, *options: str, hash_seed: str = "0") -> subprocess.CompletedP
 
 
 def test_separable_verb_by_clause_type():
-    call = dict(verb=verb("call", "an"), objects=[noun("der Bruder")])
+    call: dict[str, Any] = dict(verb=verb("call", "an"), objects=[noun("der Bruder")])
     subject = noun("die Frau")
     assert both(Sentence(Clause(subject, **call))) == ("Die Frau ruft den Bruder an.", "The woman calls the brother.")
     assert both(Sentence(Clause(subject, tense="past", **call), kind="question")) == (
@@ -175,7 +176,7 @@ def test_homonyms_never_share_a_context():
 
 
 def test_homonyms_really_occur_in_both_senses(corpus):
-    senses = defaultdict(set)
+    senses: dict[str, set[str]] = defaultdict(set)
     for german, english, _ in corpus:
         for word, options in (
             ("Schloss", ("lock", "castle")),

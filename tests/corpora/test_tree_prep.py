@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
+import shutil
 import time
 from pathlib import Path
 
 import pytest
 
-from corpora.toy import grammar as toy_grammar
 from fairseq_localattn.phrases.store import unpack
 from fairseq_localattn.phrases.trees import partition, read_tree
 from support.prep import DATA_PREP, SPLITS, assert_refused, call, files_of, lines_of, prepare
-
-pytestmark = pytest.mark.xdist_group("tree_prep")  # the prepared data serve several tests
-
-SIZES = {"train": 150, "valid": 30, "test": 20}
-OFFICIAL = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
-TOY = [option for split, size in SIZES.items() for option in (f"--{split}", size)] + ["--bpe", 60]
+from support.preparations import CASES, MULTI30K_SIZES, TOY
 
 
 def assert_phrases(out: Path, trees: Path, empty: int = 0) -> None:
@@ -28,7 +22,7 @@ def assert_phrases(out: Path, trees: Path, empty: int = 0) -> None:
     for split in SPLITS:
         data = data_utils.load_indexed_dataset(str(out / f"bin/{split}.de-en.en.phrases"))
         lines = zip(lines_of(trees / f"{split}.en.tree"), lines_of(out / f"bpe/{split}.en"), strict=True)
-        assert len(data) == SIZES[split]
+        assert len(data) == MULTI30K_SIZES[split]
         for number, (line, text) in enumerate(lines):
             total, levels = unpack(data[number])
             assert total == len(text.split()) and len(levels) == 3
@@ -42,8 +36,10 @@ def assert_phrases(out: Path, trees: Path, empty: int = 0) -> None:
     assert empty == 0
 
 
-def test_toy_trees_are_added_to_prepared_data(tmp_path):
-    assert prepare("toy", tmp_path / "out", *TOY).returncode == 0
+@pytest.mark.slow
+@pytest.mark.xdist_group("toy")
+def test_toy_trees_are_added_to_prepared_data(preparation, tmp_path):
+    shutil.copytree(preparation("toy").out, tmp_path / "out")
     before = files_of(tmp_path / "out")
     done = prepare("toy", tmp_path / "out", *TOY, "--trees", "en")
     assert done.returncode == 0, done.stderr
@@ -57,33 +53,16 @@ def test_toy_trees_are_added_to_prepared_data(tmp_path):
     assert time.perf_counter() - begin < 4 and files_of(tmp_path / "out") == before
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory) -> Path:
-    """Toy sentences in the layout of Multi30k, and their trees; the second of training has none, test's are packed."""
-    folder = tmp_path_factory.mktemp("corpus")
-    toy_grammar.write(folder / "raw", 1, SIZES)
-    (folder / "trees").mkdir()
-    for split, name in OFFICIAL.items():
-        for lang in ("de", "en"):
-            (folder / f"{name}.{lang}").write_bytes((folder / f"raw/{split}.{lang}").read_bytes())
-        trees = lines_of(folder / f"raw/{split}.en.tree")
-        if split == "train":
-            trees[1] = ""
-        text = "".join(tree + "\n" for tree in trees).encode()
-        if split == "test":
-            (folder / "trees/test.en.tree.gz").write_bytes(gzip.compress(text))
-        else:
-            (folder / f"trees/{split}.en.tree").write_bytes(text)
-    return folder
-
-
 def multi30k(out: Path, corpus: Path, *options: object):
-    return prepare("multi30k", out, "--local", corpus, "--no-checksums", "--bpe", 60, *options)
+    return prepare("multi30k", out, *CASES["multi30k"].arguments(corpus), *options)
 
 
-def test_multi30k_with_trees_that_the_user_brings(corpus, tmp_path):
-    out, trees = tmp_path / "out", corpus / "trees"
-    assert multi30k(out, corpus).returncode == 0
+@pytest.mark.slow
+@pytest.mark.xdist_group("multi30k")
+def test_multi30k_with_given_trees(preparation, tmp_path):
+    made = preparation("multi30k")
+    corpus, out, trees = made.source, tmp_path / "out", made.source / "trees"
+    shutil.copytree(made.out, out)
     options, before = (out / "options.txt").read_text(), files_of(out)
     # Trees of other lines: nothing is written, the trees can be mended.
     (tmp_path / "bad").mkdir()
@@ -110,7 +89,6 @@ def test_multi30k_with_trees_that_the_user_brings(corpus, tmp_path):
 @pytest.mark.parametrize(
     ("corpus_name", "options", "message"),
     [
-        ("toy", ["--trees", "de"], "--trees de: no such language here, there is: en"),
         ("multi30k", ["--trees", "fr"], "--trees fr: no such language here, there is: de en"),
         ("multi30k", ["--parser", "x"], "--parser and --tree-files need --trees LANGUAGE"),
         ("multi30k", ["--trees", "en", "--parser", "/nowhere"], "--parser /nowhere: no such folder"),

@@ -6,11 +6,12 @@ import sys
 
 import pytest
 
-from support.prep import assert_refused, call, lines_of
-from support.summary_prep import prepared, tables, write_lines
+from support.prep import assert_refused, call, lines_of, prepare, run
+from support.summary_prep import tables, write_lines
 
 pytest.importorskip("tokenizers", reason="WordPieces need the package tokenizers")
 
+from corpora.errors import DataError
 from corpora.mini import news as mini_news
 from corpora.tokens import wordpiece
 
@@ -38,7 +39,7 @@ ENTRIES = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "##
         (lambda lines: [line for line in lines if line != "[SEP]"], "vocab.txt: has no [SEP]: this is no vocabulary"),
         (lambda lines: [line for line in lines if "##" not in line], "vocab.txt: has no entry with ##"),
         (lambda lines: [*lines, "Paris"], "vocab.txt:10: Paris has capital letters: give the vocabulary of an uncased"),
-        (lambda lines: [*lines, "the"], "vocab.txt:10: the stands in line 7 already"),
+        (lambda lines: [*lines, "the"], "vocab.txt:10: the is in line 7 already"),
         (lambda lines: [*lines, "two words"], "vocab.txt:10: a vocabulary has one entry without spaces a line"),
         (lambda lines: ["", *lines], "vocab.txt:1: a vocabulary has one entry"),
         (lambda lines: [*lines, "</s>"], "vocab.txt:10: </s> is a symbol of fairseq's"),
@@ -46,7 +47,7 @@ ENTRIES = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "##
 )
 def test_wrong_vocabulary(tmp_path, change, message):
     write_lines(tmp_path / "vocab.txt", change(ENTRIES))
-    with pytest.raises(wordpiece.DataError) as refused:
+    with pytest.raises(DataError) as refused:
         wordpiece.read_vocabulary(tmp_path / "vocab.txt")
     assert message in str(refused.value)
 
@@ -56,7 +57,7 @@ def test_vocabulary_of_another_language(tmp_path):
     for path in (tmp_path / "in").iterdir():
         write_lines(path, ["\u0441\u043b\u043e\u0432\u043e a"] * 5)
     write_lines(tmp_path / "vocab.txt", ENTRIES)
-    done = prepared("cnndm", tmp_path / "out", "--local", tmp_path / "in", "--vocab", tmp_path / "vocab.txt")
+    done = prepare("cnndm", tmp_path / "out", "--local", tmp_path / "in", "--vocab", tmp_path / "vocab.txt")
     assert_refused(done, "10 pieces, 50.00% of them unknown: the vocabulary is not that of this text")
     assert not (tmp_path / "out/bpe").exists()
 
@@ -66,11 +67,11 @@ def test_learned_vocabulary_is_the_same_in_each_run(tmp_path):
     mini_news.gigaword(tmp_path)
     texts = [tmp_path / f"sumdata/train/train.{side}.txt.gz" for side in ("article", "title")]
     entries = wordpiece.learn(140, texts)
-    for run in ("one", "two"):
-        (tmp_path / run).mkdir()
-        done = call(sys.executable, "-m", "corpora.tokens.wordpiece", "learn", 140, tmp_path / run, *texts)
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        done = call(sys.executable, "-m", "corpora.tokens.wordpiece", "learn", 140, tmp_path / folder, *texts)
         assert done.stdout == "vocabulary: 140 entries\n", done.stderr
-        assert lines_of(tmp_path / run / "vocab.txt") == entries
+        assert lines_of(tmp_path / folder / "vocab.txt") == entries
     assert len(entries) == 140 and entries[:5] == list(wordpiece.LEARNED_SPECIAL)
 
 
@@ -88,5 +89,5 @@ def test_pieces_have_no_white_space_and_no_special_entries(tmp_path):
 
 def test_learned_vocabulary_has_no_room(tmp_path):
     write_lines(tmp_path / "text", ["abcdefgh" * 3])
-    done = call(sys.executable, "-m", "corpora.tokens.wordpiece", "learn", 20, tmp_path, tmp_path / "text")
+    done = run(wordpiece.main, "learn", 20, tmp_path, tmp_path / "text")
     assert_refused(done, "a vocabulary of 20 has no room for its 8 characters; give at least 21")

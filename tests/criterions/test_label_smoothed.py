@@ -1,4 +1,4 @@
-"""Label-smoothed cross-entropy in the place of the logits is fairseq's, for our models and for no others."""
+"""Label-smoothed cross-entropy computed in place equals fairseq's, and is used for models of this package only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PADDING = 1
 
 
 def by_definition(logits: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """The loss and the likelihood, word by word."""
+    """Return the loss and the likelihood, computed word by word from their definition."""
     loss, likelihood = logits.new_zeros(()), logits.new_zeros(())
     for row, right in zip(logits, target.tolist(), strict=True):
         if right == PADDING:
@@ -37,7 +37,8 @@ def by_definition(logits: Tensor, target: Tensor, smoothing: float) -> tuple[Ten
     return loss, likelihood
 
 
-def some(words: int = 7, rows: int = 6) -> tuple[Tensor, Tensor]:
+def random_logits(words: int = 7, rows: int = 6) -> tuple[Tensor, Tensor]:
+    """Return logits N×V and targets N, one of which is padding."""
     generator = torch.Generator().manual_seed(3)
     logits = 3 * torch.randn(rows, words, generator=generator, dtype=torch.double)
     target = torch.randint(words, (rows,), generator=generator)
@@ -47,7 +48,7 @@ def some(words: int = 7, rows: int = 6) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
 def test_the_loss_by_its_definition(smoothing: float) -> None:
-    logits, target = some()
+    logits, target = random_logits()
     wanted = by_definition(logits, target, smoothing)
     (wanted_gradient,) = torch.autograd.grad(3 * wanted[0], logits)
     place = logits.clone()
@@ -59,20 +60,21 @@ def test_the_loss_by_its_definition(smoothing: float) -> None:
     assert (gradient[2] == 0).all() and not got[1].requires_grad
 
 
-def test_extreme_logits_and_batches_of_nothing() -> None:
+def test_extreme_logits_and_batches_without_words() -> None:
     logits = torch.tensor([[1e4, 0, -1e4], [-1e30, 0, 1e30]], requires_grad=True)
     loss, likelihood = smoothed_loss(logits * 1, torch.tensor([2, 2]), 0.0, PADDING)
     loss.backward()
+    assert logits.grad is not None
     assert loss == likelihood == 2e4 and torch.equal(logits.grad, torch.tensor([[1.0, 0, -1], [0, 0, 0]]))
     for rows in (2, 0):
         logits = torch.randn(rows, 3, requires_grad=True)
         loss, _ = smoothed_loss(logits * 1, torch.full((rows,), PADDING), 0.1, PADDING)
         loss.backward()
-        assert loss == 0 and (logits.grad == 0).all()
+        assert loss == 0 and logits.grad is not None and not logits.grad.any()
 
 
-def test_what_else_would_need_the_logits_is_told() -> None:
-    logits, target = some()
+def test_other_uses_of_the_logits_raise_an_error() -> None:
+    logits, target = random_logits()
     place = logits.clone()
     other = place.square().sum()  # needs the logits for its gradient
     loss, _ = smoothed_loss(place, target, 0.1, PADDING)
@@ -87,7 +89,7 @@ def test_what_else_would_need_the_logits_is_told() -> None:
 # ---------------------------------------------------------------------------------------------- the criterion
 
 
-def criterion(kind: type = LabelSmoothedCrossEntropyCriterion, **more: Any) -> Any:
+def make_criterion(kind: type = LabelSmoothedCrossEntropyCriterion, **more: Any) -> Any:
     task = SimpleNamespace(target_dictionary=dictionary(), tag_dictionary=tags())
     return kind(task, sentence_avg=False, **{"label_smoothing": 0.1, **more})
 
@@ -97,26 +99,26 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """The logits for which the loss was computed in place."""
     found: list[Tensor] = []
 
-    def told(logits: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    def record(logits: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
         found.append(logits)
         return smoothed_loss(logits, *rest)
 
-    monkeypatch.setattr(label_smoothed, "smoothed_loss", told)
+    monkeypatch.setattr(label_smoothed, "smoothed_loss", record)
     return found
 
 
 def run(model: Any, sample: dict[str, Any], kind: type, **more: Any) -> tuple[Any, list[Tensor]]:
-    """What the criterion logs, and the loss with all gradients; the same dropout each time."""
+    """Return the logged values, and the loss with all gradients, under the same dropout each time."""
     torch.manual_seed(5)
     model.zero_grad()
-    loss, words, logged = criterion(kind, **more)(model, sample)
+    loss, words, logged = make_criterion(kind, **more)(model, sample)
     if loss.requires_grad:
         loss.sum().backward()
     return logged, [loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
 
 
 def compare(model: Any, sample: dict[str, Any], **more: Any) -> None:
-    """The criterion of this name and fairseq's own give the same, for logs and gradients."""
+    """Assert that this criterion and fairseq's log the same values and give the same gradients."""
     logged, got = run(model, sample, LabelSmoothedCrossEntropyCriterion, **more)
     wanted_logged, wanted = run(model, sample, theirs.LabelSmoothedCrossEntropyCriterion, **more)
     assert logged.keys() == wanted_logged.keys() and len(got) == len(wanted) > 0
@@ -127,6 +129,7 @@ def compare(model: Any, sample: dict[str, Any], **more: Any) -> None:
 
 
 def sample_of(model: Any) -> dict[str, Any]:
+    """Return a batch for a model."""
     sample = batch([6, 4, 5], [5, 7, 3])
     return {**sample, "net_input": with_phrases(model, sample["net_input"])}
 
@@ -139,7 +142,7 @@ def test_every_model_has_fairseqs_loss_and_gradients(name: str, calls: list[Tens
 
 
 @pytest.mark.parametrize("name", LM_CASES)
-def test_every_language_model_too(name: str, calls: list[Tensor]) -> None:
+def test_every_language_model_has_fairseqs_loss_and_gradients(name: str, calls: list[Tensor]) -> None:
     model = build_lm(*LM_CASES[name]).train()
     sample = batch([5], [5, 7, 3])
     sample["net_input"] = {"src_tokens": sample["net_input"]["prev_output_tokens"]}
@@ -148,31 +151,31 @@ def test_every_language_model_too(name: str, calls: list[Tensor]) -> None:
 
 
 @pytest.mark.parametrize("more", [{"report_accuracy": True}, {"label_smoothing": 0.0}, {"ignore_prefix_size": 2}])
-def test_the_criterions_options(more: dict[str, Any], calls: list[Tensor]) -> None:
+def test_options_of_the_criterion(more: dict[str, Any], calls: list[Tensor]) -> None:
     model = build("transformer_mma_tiny").train()
     compare(model, sample_of(model), **more)
     assert len(calls) == (0 if "ignore_prefix_size" in more else 1)
 
 
-def test_where_it_is_as_in_fairseq(calls: list[Tensor]) -> None:
-    """Where no gradient is asked for, by word, in other precisions, by the flag, and for fairseq's own model."""
+def test_cases_that_are_left_to_fairseq(calls: list[Tensor]) -> None:
+    """No gradient, losses by word, other precisions, the flag, and fairseq's own model."""
     ours = build("transformer_mma_tiny").train()
     sample = sample_of(ours)
     with torch.no_grad():
         compare(ours, sample)
-    loss, _ = criterion().compute_loss(ours, ours(**sample["net_input"]), sample, reduce=False)
+    loss, _ = make_criterion().compute_loss(ours, ours(**sample["net_input"]), sample, reduce=False)
     assert loss.shape == (3 * 7, 1)
     with torch.autocast("cpu", torch.bfloat16):
         run(ours, sample, LabelSmoothedCrossEntropyCriterion)
     compare(build("transformer_mma_tiny", ["--localattn-loss", "fairseq"]).train(), sample)
     compare(build("transformer").train(), sample)
     assert calls == []
-    compare(ModuleProxyWrapper(Wrapped(ours)), sample)  # as in training by several processes
+    compare(ModuleProxyWrapper(Wrapped(ours)), sample)  # as in training with several processes
     assert len(calls) == 1
 
 
 class Wrapped(torch.nn.Module):
-    """What DistributedDataParallel is to a model: without its attributes."""
+    """A wrapper without the model's attributes, as DistributedDataParallel is."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         super().__init__()
@@ -182,7 +185,7 @@ class Wrapped(torch.nn.Module):
         return self.module(**kwargs)
 
 
-def test_models_whose_probabilities_are_no_softmax_of_logits() -> None:
+def test_models_with_other_probabilities_are_left_to_fairseq() -> None:
     class Sharpened(MMATransformerModel):
         def get_normalized_probs(self, net_output: Any, log_probs: bool, sample: Any = None) -> Tensor:
             return super().get_normalized_probs((net_output[0] / 2, None), log_probs, sample)
@@ -196,14 +199,14 @@ def test_models_whose_probabilities_are_no_softmax_of_logits() -> None:
     compare(model.train(), sample_of(model))
 
 
-def test_other_criterions_outputs_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models of fairseq's that give no tuple, and take their probabilities from what they give."""
+def test_models_without_logits_are_left_to_fairseq(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some models of fairseq return a dictionary and compute their probabilities from it."""
     monkeypatch.setattr(theirs.LabelSmoothedCrossEntropyCriterion, "compute_loss", lambda *_, **__: ("theirs", None))
-    assert criterion().compute_loss(SimpleNamespace(), {"logits": 1}, {})[0] == "theirs"
+    assert make_criterion().compute_loss(SimpleNamespace(), {"logits": 1}, {})[0] == "theirs"
 
 
-def test_tags_have_their_loss_beside_it(calls: list[Tensor]) -> None:
-    """The criterion with phrase tags, in place and with fairseq's loss."""
+def test_criterion_with_phrase_tags(calls: list[Tensor]) -> None:
+    """The same values and gradients in place and with fairseq's loss."""
     found = []
     for flag in ("auto", "fairseq"):
         model = build("transformer_mgsa_tiny", ["--mgsa-tags", "--localattn-loss", flag]).train()
@@ -226,5 +229,5 @@ def test_fairseq_builds_it_by_its_own_name() -> None:
     built = build_criterion(args, SimpleNamespace(target_dictionary=dictionary()))
     assert type(built) is LabelSmoothedCrossEntropyCriterion and built.padding_idx == PADDING
     assert built.eps == 0.1 and built.report_accuracy
-    # A checkpoint has the class's name, and training with another is not resumed.
+    # Checkpoints have the class's name, and a training with another one is not resumed.
     assert type(built).__name__ == theirs.LabelSmoothedCrossEntropyCriterion.__name__

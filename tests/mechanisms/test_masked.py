@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from functools import partial
 from itertools import permutations
+from typing import Any
 
 import pytest
 import torch
@@ -13,82 +13,26 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fairseq_localattn.core import banded
 from fairseq_localattn.core.attention import Frame
-from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, MaskAttention, StaticMaskAttention
-from support import references
-from tests.mechanisms.test_mechanisms import DIM, HEADS, LENGTHS, future, random_case
-
-ACTIVATIONS = {"none": None, "relu": torch.relu, "gelu": nn.GELU()}
-MODULES = {
-    "san": MaskAttention,
-    "dman": partial(DynamicMaskAttention, max_distance=3),
-    "sman": partial(StaticMaskAttention, boundary=2),
-    "sman-sqrt": partial(StaticMaskAttention, boundary=None),
-}
-every_module = pytest.mark.parametrize("name", MODULES)
-every_side = pytest.mark.parametrize("left", [True, False])
-every_path = pytest.mark.parametrize("block", [3, 64])  # long sentences are computed in blocks of queries
-half_precision = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-
-
-def make(name: str, causal: bool = False, heads: int = HEADS, **kwargs: object) -> MaskAttention:
-    """A module of :data:`MODULES` in evaluation mode; the same weights each time."""
-    torch.manual_seed(1)
-    if name != "san":
-        kwargs["causal"] = causal
-    return MODULES[name](DIM, heads, self_attention=True, **kwargs).eval()
-
-
-def run(
-    module: nn.Module, x: Tensor, padding: Tensor | None = None, causal: bool = False, weights: bool = False
-) -> tuple[Tensor, Tensor]:
-    """The module's output and weights; like fairseq, without a padding mask where nothing is padding."""
-    padding = padding if padding is not None and padding.any() else None
-    mask = future(x.size(0)).to(x.dtype) if causal else None
-    return module(x, x, x, key_padding_mask=padding, attn_mask=mask, need_weights=weights)
-
-
-def expected(module: MaskAttention, x: Tensor, padding: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
-    """The reference's output T×B×C and its S_M averaged over heads, B×T×T."""
-    means = []
-
-    def attend(q: Tensor, k: Tensor, v: Tensor, exists: Tensor, sentence: Tensor) -> Tensor:
-        if isinstance(module, DynamicMaskAttention):
-            lowest = 0 if causal else -module.max_distance
-            P = dict(enumerate(module.distance_mask.unbind(), start=lowest))
-            assert max(P) == module.max_distance
-            M = references.dynamic_mask(sentence, module.query_mask.weight[0], P, module.head_mask)
-        else:
-            b = module.boundary if isinstance(module, StaticMaskAttention) else exists.numel()
-            M = references.static_mask(b, exists, causal).expand(module.num_heads, -1, -1)
-        weights = references.mask_weights(q, k, M, exists, causal)
-        means.append(weights.mean(0))
-        return weights @ v
-
-    F = ACTIVATIONS[module.activation]
-    return references.module_output(module, x, padding, attend, F, takes_input=True), torch.stack(means)
-
-
-def outcome(output: Tensor, inputs: Tensor, module: nn.Module, padding: Tensor) -> dict[str, Tensor]:
-    """The output at real positions and the gradients of the input and of every parameter, by name."""
-    real = (~padding).T.to(output.dtype)[..., None]  # T×B×1
-    # Sums with fixed random weights, so that no gradient vanishes by symmetry.
-    probe = torch.randn(output.shape, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
-    module.zero_grad()
-    inputs.grad = None
-    (output * probe.to(output.dtype) * real).sum().backward()
-    gradients = {name: p.grad.clone() for name, p in module.named_parameters()}
-    return {"output": output.detach() * real, "input": inputs.grad.clone(), **gradients}
-
-
-def same(got: dict[str, Tensor], wanted: dict[str, Tensor], rtol: float = 1e-9, atol: float = 1e-10) -> None:
-    for name, value in wanted.items():
-        torch.testing.assert_close(got[name], value, rtol=rtol, atol=atol, msg=lambda m, name=name: f"{name}: {m}")
+from fairseq_localattn.mechanisms.masked import MaskAttention
+from support.mechanisms.inputs import DIM, HEADS, LENGTHS, cut_into_blocks, random_case
+from support.mechanisms.masked import (
+    ACTIVATIONS,
+    MODULES,
+    every_module,
+    every_path,
+    every_side,
+    expected,
+    half_precision,
+    make,
+    outcome,
+    run,
+    same,
+)
 
 
 def check(module: MaskAttention, x: Tensor, padding: Tensor, causal: bool) -> dict[str, Tensor]:
-    """Output and every gradient against the reference; returns them."""
+    """Compare output and every gradient with the reference, and return them."""
     module, inputs = module.double(), x.clone().requires_grad_()
     got = outcome(run(module, inputs, padding, causal)[0], inputs, module, padding)
     wanted = outcome(expected(module, inputs, padding, causal)[0], inputs, module, padding)
@@ -119,12 +63,11 @@ def test_dman_equals_equations(lengths: list[int], left: bool, causal: bool, act
 def test_sman_equals_equations(
     lengths: list[int], left: bool, causal: bool, boundary: int, long: bool, activation: str
 ) -> None:
-    """``long`` takes the path of long sentences: blocks of 3 queries, or of the boundary."""
+    """``long`` forces the path of long sentences: blocks of 3 queries, or of the boundary."""
     module = make("sman", causal, boundary=boundary, activation=activation)
     with pytest.MonkeyPatch.context() as patch:
         if long:
-            patch.setattr(banded, "MIN_BLOCK", 3)
-            patch.setattr(banded, "ONE_BLOCK_SCORES", 3)
+            cut_into_blocks(patch, 3)
         check(module, *random_case(lengths, left), causal)
 
 
@@ -142,8 +85,7 @@ def test_sman_by_length_equals_equations(lengths: list[int], left: bool, causal:
     module = make("sman-sqrt", causal, heads=1)
     with pytest.MonkeyPatch.context() as patch:
         if long:
-            patch.setattr(banded, "MIN_BLOCK", 3)
-            patch.setattr(banded, "ONE_BLOCK_SCORES", 3)
+            cut_into_blocks(patch, 3)
         check(module, *random_case(lengths, left), causal)
 
 
@@ -171,7 +113,7 @@ def test_a_mask_that_is_closed_everywhere_closes_nothing() -> None:
 
 
 def test_the_least_mask_is_1e_10() -> None:
-    """Closed keys beside one that is hardly more open."""
+    """All keys have the least mask but one, whose mask is hardly greater."""
     module = make("dman").double()
     with torch.no_grad():
         module.query_mask.weight.zero_()
@@ -212,9 +154,8 @@ def test_eq_7_a_mask_of_ones_is_fairseqs_self_attention(name: str, causal: bool,
 def test_eq_9_a_mask_that_is_the_identity_is_the_feed_forward_network(
     bias: bool, left: bool, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One head, ReLU, M = I: fc2(relu(fc1(x))) with W_V and W_H, whatever queries and keys are."""
-    monkeypatch.setattr(banded, "MIN_BLOCK", block)
-    monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", block)
+    """One head, ReLU and M = I give fc2(relu(fc1(x))) with W_V and W_H for any queries and keys."""
+    cut_into_blocks(monkeypatch, block)
     module = make("sman", heads=1, boundary=0, activation="relu", bias=bias).double()
     with torch.no_grad():
         for parameter in module.parameters():
@@ -240,8 +181,7 @@ def test_eq_9_a_mask_that_is_the_identity_is_the_feed_forward_network(
 @every_module
 def test_gradcheck(name: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Numerical against analytical gradients of the input and of the mask's parameters, with padding."""
-    monkeypatch.setattr(banded, "MIN_BLOCK", block)
-    monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", block)
+    cut_into_blocks(monkeypatch, block)
     module = make(name, activation="gelu").double()
     masks = {key: p for key, p in module.named_parameters() if "_mask" in key}
     x, padding = random_case([7, 4], left=True)
@@ -260,8 +200,7 @@ def test_gradcheck(name: str, block: int, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("name", [*MODULES, "dman head_mask", "dman distance_mask", "dman query_mask"])
 def test_half_precision(name: str, block: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     """Masks of z = ±100 and a sentence that is all padding: finite, and near fp32 with the same weights."""
-    monkeypatch.setattr(banded, "MIN_BLOCK", block)
-    monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", block)
+    cut_into_blocks(monkeypatch, block)
     name, _, part = name.partition(" ")
     module = make(name).to(dtype)
     x, padding = random_case([9, 5, 1, 9], left=True)
@@ -286,8 +225,8 @@ def test_half_precision(name: str, block: int, dtype: torch.dtype, monkeypatch: 
     same({key: value.float() for key, value in got.items()}, wanted, rtol=near, atol=2 * near)
 
 
-def by_distance(dtype: torch.dtype, by_query: float, by_head: float) -> tuple[DynamicMaskAttention, Tensor, Tensor]:
-    """One head whose scores are all 0, with P_d = d / 1000, x·w and U as given; its input; P_{t-s} for 41 words."""
+def by_distance(dtype: torch.dtype, by_query: float, by_head: float) -> tuple[Any, Tensor, Tensor]:
+    """Return one head whose scores are 0, with P_d = d / 1000, x·w and U as given; its input; P_{t-s} for 41 words."""
     module, x = make("dman", heads=1, max_distance=40), torch.zeros(41, 1, DIM)
     x[:, :, 0] = by_query
     with torch.no_grad():
@@ -307,14 +246,14 @@ def test_the_mask_is_summed_in_fp32(dtype: torch.dtype) -> None:
     got = module.score_bias(Frame(query_length=41, key_length=41), x, module.q_proj(x).view(1, 1, 41, DIM), {})
     wanted = torch.sigmoid(P.double() - 8).log()
     torch.testing.assert_close(got[0, 0].double(), wanted, rtol=0, atol=2e-6)
-    # What this test is for: in whatever order half precision adds the three, it is wrong.
+    # Half precision would be wrong in any order of the three terms.
     for a, b, c in permutations([x[:, 0, :1], P, module.head_mask]):
         assert (nn.functional.logsigmoid((a + b) + c).double() - wanted).abs().max() > 2e-3
 
 
 @half_precision
 def test_small_differences_of_distance_reach_the_weights(dtype: torch.dtype) -> None:
-    """x·w = -40 and U = 40 cancel; what P adds must show in S_M, which is M / ΣM where the scores are equal."""
+    """x·w = -40 and U = 40 cancel, so P decides S_M, which is M / ΣM for equal scores."""
     module, x, P = by_distance(dtype, -40, 40)
     got = run(module, x, weights=True)[1][0].double()
     M, by_hand = torch.sigmoid(P.double()), torch.sigmoid(((x[:, 0, :1] + P) + module.head_mask).double())
@@ -325,11 +264,11 @@ def test_small_differences_of_distance_reach_the_weights(dtype: torch.dtype) -> 
 
 @half_precision
 def test_a_mask_that_is_nearly_closed_keeps_its_differences(dtype: torch.dtype) -> None:
-    """With U = -15, log M is near -15, where numbers in bf16 are 1/16 apart: what the keys share is taken out."""
+    """With U = -15, log M is near -15, where numbers in bf16 are 1/16 apart: the keys' common part is subtracted."""
     module, x, P = by_distance(dtype, 0, -15)
     with torch.no_grad():
         module.distance_mask.mul_(20)  # P from -0.8 to 0.8
-        module.distance_mask[:40] = 10  # of the future, which is hidden here
+        module.distance_mask[:40] = 10  # entries of the future, which is hidden here
     visible = torch.ones(41, 41).tril()
     got = run(module, x, causal=True, weights=True)[1][0].double()
     M = torch.sigmoid(20 * P.double() - 15) * visible
@@ -340,7 +279,7 @@ def test_a_mask_that_is_nearly_closed_keeps_its_differences(dtype: torch.dtype) 
 
 
 def test_autocast_leaves_the_mask_in_fp32() -> None:
-    """x·w = -40 and U = 40 cancel, and so they must under autocast, which takes matrix products to bf16."""
+    """x·w = -40 and U = 40 must also cancel under autocast, which computes matrix products in bf16."""
     module, x, P = by_distance(torch.float32, -40.01, 40)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         got = module.score_bias(Frame(query_length=41, key_length=41), x, module.q_proj(x).view(1, 1, 41, DIM), {})

@@ -7,16 +7,15 @@ from itertools import pairwise
 import pytest
 import torch
 
-from fairseq_localattn.core import banded
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, MaskAttention, StaticMaskAttention
-from tests.mechanisms.test_masked import every_module, every_path, every_side, expected, make, outcome, run
-from tests.mechanisms.test_mechanisms import DIM, HEADS, LargestTensor, future, random_case
+from support.mechanisms.inputs import DIM, HEADS, LargestTensor, cut_into_blocks, future, random_case
+from support.mechanisms.masked import every_module, every_path, every_side, expected, make, outcome, run
 
 
 @every_module
 def test_no_position_sees_the_future(name: str) -> None:
-    """With as many sentences as positions too, where the authors' code swaps the two. Either kind of ``attn_mask``."""
+    """With either kind of ``attn_mask``, and with as many sentences as positions, which the authors' code confuses."""
     module = make(name, causal=True).double()
     x, _ = random_case([6] * 6, left=False)
     before, _ = run(module, x, causal=True)
@@ -49,8 +48,7 @@ def test_a_query_that_may_see_no_key_stays_finite(name: str) -> None:
 @every_module
 def test_step_by_step_equals_the_full_pass(name: str, left: bool, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Token by token, past the greatest distance and past lengths at which √L/2 changes; then in two chunks."""
-    monkeypatch.setattr(banded, "MIN_BLOCK", block)
-    monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", block)
+    cut_into_blocks(monkeypatch, block)
     module = make(name, causal=True).double()
     x, padding = random_case([18, 7, 2, 16], left)
     full, _ = run(module, x, padding, causal=True)
@@ -71,7 +69,8 @@ def test_a_step_takes_time_linear_in_what_is_cached(name: str) -> None:
     """One word after 1,000 and after 2,000: the largest tensor that is made grows as they do."""
 
     def largest(length: int) -> int:
-        module, state = make(name, causal=True), {}
+        module = make(name, causal=True)
+        state: dict = {}
         x = torch.zeros(length + 1, 1, DIM)
         options = {"incremental_state": state, "need_weights": False}
         with torch.no_grad():
@@ -91,8 +90,7 @@ def test_a_step_takes_time_linear_in_what_is_cached(name: str) -> None:
 @every_module
 def test_explicit_weights(name: str, causal: bool, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """need_weights: the same output; S_M of Eq. 4 averaged over heads, whose rows sum to one."""
-    monkeypatch.setattr(banded, "MIN_BLOCK", block)
-    monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", block)
+    cut_into_blocks(monkeypatch, block)
     module = make(name, causal, activation="relu").double()
     x, padding = random_case([9, 5], left=not causal)
     real = (~padding).T

@@ -10,49 +10,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from fairseq_localattn.core import banded
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.mechanisms import mixed
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, StaticMaskAttention
 from fairseq_localattn.mechanisms.mixed import MixedAttention, parse_head_mix
-from support import references
+from support.mechanisms import references
+from support.mechanisms.inputs import DIM, HEADS, LENGTHS, LargestTensor, cut_into_blocks, future, gradient, random_case
 
-DIM, HEADS = 12, 4
 KINDS = ["global", "local", "forward", "backward"]
 
 
-def random_case(lengths: list[int], left: bool, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """T×B×C float64 and its padding B×T (True = padding) for sentences of these lengths."""
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(max(lengths), len(lengths), DIM, generator=generator, dtype=torch.float64)
-    positions = torch.arange(max(lengths))
-    n = torch.tensor(lengths)[:, None]
-    return x, positions < max(lengths) - n if left else positions >= n
-
-
-def future(length: int) -> Tensor:
-    """fairseq's causal mask: T×T, -inf above the diagonal."""
-    return torch.full((length, length), float("-inf"), dtype=torch.float64).triu(1)
-
-
-class LargestTensor(TorchDispatchMode):
-    """Keeps the number of elements of the largest tensor that is made meanwhile."""
-
-    size = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        out = func(*args, **(kwargs or {}))
-        for tensor in out if isinstance(out, (tuple, list)) else (out,):
-            if isinstance(tensor, Tensor):
-                self.size = max(self.size, tensor.numel())
-        return out
-
-
 def check(module: LocalAttention, attend: Callable[..., Tensor], x: Tensor, padding: Tensor, causal: bool) -> None:
-    """Output and the gradients of input and parameters, at real positions, against the reference."""
+    """Compare the output and the gradients of input and parameters with the reference, at real positions."""
     module = module.double()
     real = (~padding).T.to(x.dtype)[..., None]  # T×B×1
     # Sums with fixed random weights, so that no gradient vanishes by symmetry.
@@ -67,12 +38,9 @@ def check(module: LocalAttention, attend: Callable[..., Tensor], x: Tensor, padd
         else:
             out = references.module_output(module, inputs, padding, attend)
         (out * probe).sum().backward()
-        results.append([out * real, inputs.grad, *(p.grad.clone() for p in module.parameters())])
+        results.append([out * real, inputs.grad, *(gradient(p) for p in module.parameters())])
     for got, wanted in zip(*results, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-10)
-
-
-LENGTHS = st.lists(st.integers(1, 11), min_size=1, max_size=3)
 
 
 @settings(max_examples=25, deadline=None)
@@ -86,12 +54,11 @@ def test_csan_equals_equations(lengths: list[int], left: bool, causal: bool, win
 @settings(max_examples=15, deadline=None)
 @given(LENGTHS, st.booleans(), st.booleans(), st.sampled_from([1, 3, 5, 7, 9, 25]), st.sampled_from([1, 3]))
 def test_csan_in_several_blocks(lengths: list[int], left: bool, causal: bool, window: int, head_span: int) -> None:
-    """The block-banded form, which long sentences take, on short ones: blocks of 3 queries, or half a window."""
+    """The blocks of long sentences, on short ones: of 3 queries, or of half a window."""
     module = ConvolutionalAttention(DIM, HEADS, window=window, head_span=head_span, self_attention=True)
     reference = partial(_csan, window=window, head_span=head_span, causal=causal)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(banded, "MIN_BLOCK", 3)
-        patch.setattr(banded, "ONE_BLOCK_SCORES", 3)
+        cut_into_blocks(patch, 3)
         check(module, reference, *random_case(lengths, left), causal)
 
 
@@ -105,18 +72,17 @@ MIXES = ["global,local,forward,backward", "global:1,local:3", "forward:2,backwar
 @settings(max_examples=25, deadline=None)
 @given(LENGTHS, st.booleans(), st.booleans(), st.sampled_from(MIXES), st.integers(1, 4), st.booleans())
 def test_mma_equals_equations(lengths: list[int], left: bool, causal: bool, mix: str, w: int, long: bool) -> None:
-    """``long`` takes the path of long sentences, where the local heads are computed in their band."""
+    """``long`` forces the path of long sentences, where the local heads are computed in their band."""
     kinds = parse_head_mix(mix, HEADS)
     module = MixedAttention(DIM, HEADS, head_kinds=kinds, window=w, self_attention=True)
 
     def reference(q: Tensor, k: Tensor, v: Tensor, exists: Tensor) -> Tensor:
-        return references.mma(q, k, v, list(kinds), w, exists, causal)
+        return references.mma(q, k, v, list(kinds), w=w, exists=exists, causal=causal)
 
     with pytest.MonkeyPatch.context() as patch:
         if long:
             patch.setattr(mixed, "BANDED_FROM", 1)
-            patch.setattr(banded, "MIN_BLOCK", 3)
-            patch.setattr(banded, "ONE_BLOCK_SCORES", 3)
+            cut_into_blocks(patch, 3)
         check(module, reference, *random_case(lengths, left), causal)
 
 
@@ -142,8 +108,7 @@ def test_gradcheck(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         return module(inputs, inputs, inputs, key_padding_mask=padding, need_weights=False)[0] * real
 
     assert torch.autograd.gradcheck(f, (x,))
-    monkeypatch.setattr(banded, "MIN_BLOCK", 2)
-    monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", 2)
+    cut_into_blocks(monkeypatch, 2)
     monkeypatch.setattr(mixed, "BANDED_FROM", 1)
     assert torch.autograd.gradcheck(f, (x,))
 
@@ -152,8 +117,7 @@ def test_gradcheck(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", MODULES)
 def test_explicit_weights_belong_to_the_output(name: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """need_weights: the same output as the fused path; weights that sum to one and are zero where nothing is seen."""
-    monkeypatch.setattr(banded, "MIN_BLOCK", block)
-    monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", block)
+    cut_into_blocks(monkeypatch, block)
     module = MODULES[name](DIM, HEADS, self_attention=True).double()
     x, padding = random_case([7, 5], left=True)
     fused, none = module(x, x, x, key_padding_mask=padding, need_weights=False)
@@ -183,12 +147,12 @@ def test_csan_with_a_window_as_wide_as_the_sentence_is_ordinary_attention(length
     torch.testing.assert_close(got[real], wanted[real], rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", [2, 64])
 @pytest.mark.parametrize("name", MODULES)
 def test_dropout_is_on_the_weights(name: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In training each draw differs, and their mean is the output without dropout; in evaluation there is none."""
-    monkeypatch.setattr(banded, "MIN_BLOCK", block)
-    monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", block)
+    """In training the mean of many draws is the output without dropout; in evaluation there is no dropout."""
+    cut_into_blocks(monkeypatch, block)
     monkeypatch.setattr(mixed, "BANDED_FROM", block)
     torch.manual_seed(1)
     module = MODULES[name](DIM, HEADS, dropout=0.3, self_attention=True).double()
@@ -226,8 +190,7 @@ def test_a_window_makes_no_quadratic_tensor(make: Callable[..., LocalAttention],
 
 def test_a_long_causal_chunk_after_a_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
     """Queries that start behind cached keys, in blocks: equal to the same rows of the full pass."""
-    monkeypatch.setattr(banded, "MIN_BLOCK", 3)
-    monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", 3)
+    cut_into_blocks(monkeypatch, 3)
     module = ConvolutionalAttention(DIM, HEADS, window=5, head_span=3, self_attention=True).double()
     x, _ = random_case([14], left=False)
     mask = future(14)

@@ -21,16 +21,17 @@ from fairseq_localattn.mechanisms.phrase_memory.partition import (
     sum_phrases,
 )
 from fairseq_localattn.mechanisms.phrase_memory.recurrent import Recurrence
-from support import phrase_references as reference
+from support.mechanisms import phrase_references as reference
+from support.mechanisms.inputs import labelled
 
-LENGTHS = [7, 1, 5]  # of the sentences
+LENGTHS = [7, 1, 5]  # lengths of the sentences
 HEADS, CHANNELS = 4, 16
 # Phrases of each sentence on two levels.
 LEVELS = [[[4, 2, 1], [1, 3, 1, 1, 1]], [[1], [1]], [[5], [2, 2, 1]]]
 
 
 def padding_of(lengths: list[int], left: bool, to: int = 9) -> Tensor:
-    """B×T, True = padding."""
+    """Return the padding of sentences of these lengths, B×T, True = padding."""
     places = torch.arange(to)
     rows = [places < to - n if left else places >= n for n in lengths]
     return torch.stack(rows)
@@ -53,13 +54,13 @@ def attention(composition: str, interaction: str, granularities: list[int], **mo
         **more,
     ).double()
     for name, parameter in module.named_parameters():
-        if name.endswith("bias"):  # zero at first, which would hide a mistake
+        if name.endswith("bias"):  # initialised to zero, which would hide a mistake
             torch.nn.init.normal_(parameter)
     return module
 
 
 def sentences(left: bool) -> tuple[Tensor, Tensor, list[slice]]:
-    """x T×B×C, padding B×T, and where each sentence's words are."""
+    """Return x T×B×C, padding B×T, and the slice of each sentence's words."""
     generator = torch.Generator().manual_seed(2)
     padding = padding_of(LENGTHS, left)
     x = torch.randn(padding.size(1), len(LENGTHS), CHANNELS, generator=generator, dtype=torch.float64)
@@ -81,9 +82,9 @@ def test_output_gradients_and_phrases_are_the_references(
     module = attention(composition, interaction, [0, 1, 1], chunk=chunk)
     x, padding, places = sentences(left)
     x.requires_grad_()
-    module.partition = partition_of(level_lengths(), padding)
-    output, _ = module(x, x, x, key_padding_mask=padding, need_weights=False)
-    composed = module.composed
+    with module.use_partition(partition_of(level_lengths(), padding)):
+        output, _ = module(x, x, x, key_padding_mask=padding, need_weights=False)
+        composed = module.composed
     assert composed is not None
     other = attention(composition, interaction, [0, 1, 1], chunk=chunk)
     parameters = dict(other.named_parameters())
@@ -91,7 +92,9 @@ def test_output_gradients_and_phrases_are_the_references(
     got, wanted = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
     for b, place in enumerate(places):
         levels = [reference.of_lengths(LEVELS[b][k]) for k in (0, 1, 1)]
-        theirs, phrases = reference.mgsa(y[place, b], [None, *levels], composition, interaction, chunk, parameters)
+        theirs, phrases = reference.mgsa(
+            y[place, b], [None, *levels], composition, interaction, chunk=chunk, p=parameters
+        )
         torch.testing.assert_close(output[place, b], theirs, rtol=1e-10, atol=1e-12)
         for h, head in enumerate(phrases):
             torch.testing.assert_close(composed[b, h, : len(head)], torch.stack(head), rtol=1e-10, atol=1e-12)
@@ -101,12 +104,12 @@ def test_output_gradients_and_phrases_are_the_references(
     wanted.backward()
     torch.testing.assert_close(x.grad, y.grad, rtol=1e-8, atol=1e-10)
     for name, parameter in module.named_parameters():
-        if name == "k_proj.bias":  # the softmax does not see it
+        if name == "k_proj.bias":  # the softmax does not depend on it
             continue
         expected = parameters[name].grad
         assert expected is not None and parameter.grad is not None, name
         assert expected.abs().max() > 0, name
-        torch.testing.assert_close(parameter.grad, expected, rtol=1e-8, atol=1e-10, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(parameter.grad, expected, rtol=1e-8, atol=1e-10, msg=labelled(name))
 
 
 @pytest.mark.parametrize(("composition", "interaction"), EVERY)
@@ -117,8 +120,9 @@ def test_gradcheck(composition: str, interaction: str) -> None:
     x = torch.randn(4, 2, CHANNELS, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 
     def run(x: Tensor) -> Tensor:
-        module.partition = partition_of(lengths, padding)
-        return module(x, x, x, key_padding_mask=padding, need_weights=False)[0].masked_fill(padding.T[..., None], 0)
+        with module.use_partition(partition_of(lengths, padding)):
+            output, _ = module(x, x, x, key_padding_mask=padding, need_weights=False)
+        return output.masked_fill(padding.T[..., None], 0)
 
     assert torch.autograd.gradcheck(run, (x.requires_grad_(),))
 
@@ -126,15 +130,15 @@ def test_gradcheck(composition: str, interaction: str) -> None:
 @pytest.mark.parametrize("left", [True, False])
 @pytest.mark.parametrize("interaction", INTERACTIONS)
 def test_ngrams_by_an_lstm_are_the_references(left: bool, interaction: str) -> None:
-    """Phrases of known length run side by side: the same outputs and gradients as one after another."""
+    """Phrases of known length run in parallel, with the outputs and gradients of running in sequence."""
     x, padding, places = sentences(left)
     sizes = [2, 4]
     found = []
     for longest in (4, None):
         module = attention("lstm", interaction, [0, 1, 1])
-        module.partition = partition_of(ngram_lengths(padding, sizes), padding, longest=longest)
         own = x.clone().requires_grad_()
-        output = module(own, own, own, key_padding_mask=padding, need_weights=False)[0]
+        with module.use_partition(partition_of(ngram_lengths(padding, sizes), padding, longest=longest)):
+            output = module(own, own, own, key_padding_mask=padding, need_weights=False)[0]
         real = ~padding.T[..., None]
         (output * real).square().sum().backward()
         found.append([output * real, own.grad, *(parameter.grad for parameter in module.parameters())])
@@ -143,21 +147,21 @@ def test_ngrams_by_an_lstm_are_the_references(left: bool, interaction: str) -> N
     parameters = dict(module.named_parameters())
     for b, place in enumerate(places):
         partitions = [reference.ngrams(LENGTHS[b], n) for n in (2, 4, 4)]
-        theirs, _ = reference.mgsa(x[place, b], [None, *partitions], "lstm", interaction, 1, parameters)
+        theirs, _ = reference.mgsa(x[place, b], [None, *partitions], "lstm", interaction, chunk=1, p=parameters)
         torch.testing.assert_close(found[0][0][place, b], theirs, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_dropout_is_on_the_weights_of_phrases_as_well(need_weights: bool) -> None:
-    """With a rate near 1 hardly a value comes through, of words or of phrases; in evaluation all do."""
+    """With a rate near 1 hardly a value remains, of words or of phrases; in evaluation all do."""
     module = attention("max", "none", [0, 0, 0, 1], dropout=0.999)
     x, padding, _ = sentences(left=True)
     seen: list[Tensor] = []
     module.out_proj.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
     for mode in (True, False):
         module.train(mode)
-        module.partition = partition_of(level_lengths(), padding)
-        module(x, x, x, key_padding_mask=padding, need_weights=need_weights)
+        with module.use_partition(partition_of(level_lengths(), padding)):
+            module(x, x, x, key_padding_mask=padding, need_weights=need_weights)
     trained, evaluated = (heads.view(*heads.shape[:2], HEADS, -1).ne(0).any(-1) for heads in seen)
     assert trained.float().mean() < 0.1 and evaluated.all()
 
@@ -173,8 +177,9 @@ def test_weights_at_the_start() -> None:
             bound = 4**-0.5 if recurrent else (6 / (weight.size(1) + weight.size(2))) ** 0.5
             assert 0.8 * bound < weight.abs().max() <= bound or weight.dim() == 2, name
     x, padding, _ = sentences(left=True)
-    module.partition = partition_of(level_lengths(), padding)
-    assert module(x, x, x, key_padding_mask=padding)[0].isfinite().all()
+    with module.use_partition(partition_of(level_lengths(), padding)):
+        assert module(x, x, x, key_padding_mask=padding)[0].isfinite().all()
+    assert module.partition is None and module.composed is None, "kept beyond the call"
 
 
 @pytest.mark.parametrize(
@@ -195,17 +200,19 @@ def test_modules_that_make_no_sense(granularities: list[int], more: dict[str, An
 
 @pytest.mark.parametrize("heads", [[0, 0, 0, 1], [1]])
 def test_any_number_of_heads_of_words(heads: list[int]) -> None:
-    """None, and all but one; the weights are those of the fused path, and by word they add up to one."""
+    """No word head, and all heads but one; weights belong to the fused output, and sum to one over the words."""
     module = attention("sans", "lstm", heads).eval()
     x, padding, places = sentences(left=True)
-    module.partition = partition_of(level_lengths(), padding)
     parameters = dict(module.named_parameters())
-    output, none = module(x, x, x, key_padding_mask=padding, need_weights=False)
-    same, weights = module(x, x, x, key_padding_mask=padding, need_head_weights=True)
+    with module.use_partition(partition_of(level_lengths(), padding)):
+        output, none = module(x, x, x, key_padding_mask=padding, need_weights=False)
+        same, weights = module(x, x, x, key_padding_mask=padding, need_head_weights=True)
     assert none is None
     for b, place in enumerate(places):
         levels = [reference.of_lengths(LEVELS[b][k]) for k in heads]
-        theirs, _ = reference.mgsa(x[place, b], [None] * (HEADS - len(heads)) + levels, "sans", "lstm", 1, parameters)
+        theirs, _ = reference.mgsa(
+            x[place, b], [None] * (HEADS - len(heads)) + levels, "sans", "lstm", chunk=1, p=parameters
+        )
         torch.testing.assert_close(output[place, b], theirs)
         torch.testing.assert_close(same[place, b], theirs)
         torch.testing.assert_close(weights[:, b, place, place].sum(-1), torch.ones(HEADS, LENGTHS[b]).double())
@@ -239,7 +246,7 @@ def test_ngrams_begin_at_the_first_real_token(left: bool) -> None:
 
 
 def test_the_partition_of_heads() -> None:
-    """As many heads as granularities are not their granularities."""
+    """Two heads of one granularity are not two granularities."""
     padding = padding_of([3], left=False, to=3)
     both = partition_of(torch.tensor([[[3, 0], [1, 2]]]), padding)
     assert both.of([1, 1]).lengths.tolist() == [[[1, 2], [1, 2]]]
@@ -248,7 +255,7 @@ def test_the_partition_of_heads() -> None:
 
 
 def test_half_precision_sums_and_shares_are_those_of_fp32() -> None:
-    """Softmax over a phrase, and sums of many small numbers, lose nothing but the last rounding."""
+    """The softmax over a phrase and sums of many small numbers are rounded once, at the end."""
     padding = padding_of([2000], left=False, to=2000)
     partition = partition_of(torch.tensor([[[2000]]]), padding)
     values = torch.full((1, 1, 2000, 1), 0.25, dtype=torch.bfloat16)
@@ -282,7 +289,8 @@ def test_each_head_is_projected_by_its_own_matrix() -> None:
 def test_an_lstm_is_torchs() -> None:
     """The states of torch's LSTM, whose gates stand in the order i, f, ĉ, o."""
     torch.manual_seed(0)
-    ours, theirs = Recurrence(1, 6, 5), torch.nn.LSTM(6, 5, batch_first=True)
+    ours = Recurrence(1, 6, 5)
+    theirs: Any = torch.nn.LSTM(6, 5, batch_first=True)
     with torch.no_grad():
         order = [1, 0, 3, 2]  # ours f, i, o, ĉ from theirs
         for name, weight in (("weight_ih_l0", ours.input_weight), ("weight_hh_l0", ours.hidden_weight)):
@@ -319,7 +327,7 @@ def test_master_gates_of_one_channel_are_shen_et_als() -> None:
 
 
 def test_the_tag_loss_is_eq_10() -> None:
-    """Summed over phrases, the mean of a level's heads; phrases without a tag count neither as right nor as wrong."""
+    """The loss is summed over phrases and averaged over a level's heads, without phrases that have no tag."""
     torch.manual_seed(0)
     pad, levels = 1, (0, 1, 1)
     tags = torch.tensor([[[5, 4, pad], [4, 6, 5]], [[6, pad, pad], [pad, 4, pad]]])
@@ -371,5 +379,5 @@ def test_granularities_that_make_no_sense(mix: str, message: str) -> None:
 
 def test_a_call_needs_a_partition() -> None:
     x, padding, _ = sentences(left=True)
-    with pytest.raises(RuntimeError, match="set the attribute `partition`"):
+    with pytest.raises(RuntimeError, match="call the attention inside of `with attention.use_partition"):
         attention("max", "none", [0])(x, x, x, key_padding_mask=padding)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
@@ -11,39 +11,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fairseq_localattn.core.attention import Frame, LocalAttention
+from fairseq_localattn.core.attention import Frame
 from fairseq_localattn.mechanisms.windowed import (
     AdditiveWindowAttention,
-    MultiplicativeWindowAttention,
     Segments,
     WindowAttention,
     segment_window,
     soft_window,
 )
-from support import references
-from tests.mechanisms.test_mechanisms import DIM, HEADS, LENGTHS, future, random_case
-
-MODULES = {
-    "mw": MultiplicativeWindowAttention,
-    "mw-renormalised": partial(MultiplicativeWindowAttention, renormalise=True),
-    "aw": AdditiveWindowAttention,
-}
-every_module = pytest.mark.parametrize("name", MODULES)
-every_side = pytest.mark.parametrize("left", [True, False])
-
-
-def make(name: str, size: int = 1, **kwargs: object) -> WindowAttention:
-    """A module of :data:`MODULES` in evaluation mode; the same weights each time, with pointers that are not flat."""
-    torch.manual_seed(1)
-    kwargs.setdefault("self_attention", True)
-    module = MODULES[name](DIM, HEADS, segment_size=size, **kwargs).eval()
-    with torch.no_grad():
-        for key, parameter in module.named_parameters():
-            if key.startswith(("left", "right", "local")):
-                parameter.mul_(3)
-            if key.endswith("bias"):
-                parameter.normal_()
-    return module
+from support.mechanisms import references
+from support.mechanisms.inputs import DIM, HEADS, LENGTHS, gradient, labelled, random_case
+from support.mechanisms.windowed import MODULES, every_module, every_side, make, run
 
 
 def distribution(length: int, seed: int) -> Tensor:
@@ -51,12 +29,12 @@ def distribution(length: int, seed: int) -> Tensor:
 
 
 def one_hot(position: int, length: int) -> Tensor:
-    """φ_k of Eq. 4; positions from 1."""
+    """Return φ_k of Eq. 4; positions count from 1."""
     return torch.eye(length, dtype=torch.float64)[position - 1]
 
 
 def window(left: Tensor, right: Tensor, size: int = 1) -> Tensor:
-    """The soft mask of two pointers, both S; of segments where ``size`` is more than 1."""
+    """Compute the soft mask of two pointers, S each; in the segment form if ``size`` is above 1."""
     pointers = torch.stack([left, right])
     if size == 1:
         return soft_window(pointers)
@@ -67,14 +45,14 @@ def window(left: Tensor, right: Tensor, size: int = 1) -> Tensor:
 
 
 def test_figure_1() -> None:
-    """l = 3, r = 8 among n = 10: keys 3 to 8, and so if the ends change places (Eq. 9)."""
+    """l = 3, r = 8 among n = 10 give keys 3 to 8, also with the ends exchanged (Eq. 9)."""
     wanted = torch.tensor([0, 0, 1, 1, 1, 1, 1, 1, 0, 0], dtype=torch.float64)
     assert torch.equal(window(one_hot(3, 10), one_hot(8, 10)), wanted)
     assert torch.equal(window(one_hot(8, 10), one_hot(3, 10)), wanted)
 
 
 def test_one_hot_pointers_give_the_discrete_window() -> None:
-    """Eq. 3 for all l ≠ r; where both ends meet, the one key is counted twice."""
+    """Eq. 3 holds for all l ≠ r; where both ends meet, their key counts twice."""
     for l, r in product(range(1, 8), repeat=2):  # noqa: E741
         wanted = torch.tensor([float(min(l, r) <= i <= max(l, r)) for i in range(1, 8)], dtype=torch.float64)
         assert torch.equal(window(one_hot(l, 7), one_hot(r, 7)), wanted * (2 if l == r else 1))
@@ -95,7 +73,7 @@ def test_sharper_pointers_come_nearer_to_the_discrete_window() -> None:
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 6), st.integers(0, 100))
 def test_eq_9_is_the_expected_window(length: int, seed: int) -> None:
-    """E over independent l and r, by enumeration: [l ≤ i ≤ r] + [r ≤ i ≤ l], as the Appendix has it."""
+    """The expectation of [l ≤ i ≤ r] + [r ≤ i ≤ l] over independent l and r, as in the Appendix, by enumeration."""
     left, right = distribution(length, seed), distribution(length, seed + 1)
     expected = torch.zeros(length, dtype=torch.float64)
     for l, r, i in product(range(length), repeat=3):  # noqa: E741
@@ -117,7 +95,7 @@ def test_eq_9_equals_the_triangular_products(length: int, seed: int) -> None:
 
 
 def test_figure_2() -> None:
-    """b = 2: a key has the mask of its segment; what is left of the window's end is summed to the end of a segment."""
+    """With b = 2 a key has the mask of its segment, and sums run to the ends of segments."""
     a = torch.tensor([0.1, 0.2, 0.3, 0.15, 0.25], dtype=torch.float64)
     to_the_end = torch.tensor([0.3, 0.3, 0.75, 0.75, 1.0], dtype=torch.float64)  # φ J
     from_the_start = torch.tensor([1.0, 1.0, 0.7, 0.7, 0.25], dtype=torch.float64)  # φ Jᵀ
@@ -142,7 +120,7 @@ def test_eq_11_equals_the_products_with_j(length: int, size: int, seed: int) -> 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.integers(0, 7), min_size=1, max_size=3), st.booleans(), st.integers(1, 9), st.integers(0, 100))
 def test_gradients_of_both_windows(lengths: list[int], left: bool, size: int, seed: int) -> None:
-    """gradcheck in double precision; keys that are padding have no part in a pointer, nor in the loss."""
+    """gradcheck in double precision; padded keys have no part in the pointers and in the loss."""
     keys = max(1, *lengths)
     padding = torch.tensor([[j < keys - n if left else j >= n for j in range(keys)] for n in lengths])
     scores = torch.randn(2, len(lengths), 2, 3, keys, generator=torch.Generator().manual_seed(seed)).double()
@@ -160,13 +138,13 @@ def test_gradients_of_both_windows(lengths: list[int], left: bool, size: int, se
 
 
 def expected(module: WindowAttention, x: Tensor, keys: Tensor, padding: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
-    """The reference's output T×B×C and what multiplies the values, averaged over heads, B×T×S."""
+    """Return the reference's output T×B×C, and its weights averaged over heads, B×T×S."""
     kind = "aw" if isinstance(module, AdditiveWindowAttention) else "mw"
     outputs, means = [], []
     for b in range(x.size(1)):
 
         def split(name: str, sentence: Tensor) -> Tensor:
-            projection = module.get_submodule(f"{name}_proj")
+            projection: Any = module.get_submodule(f"{name}_proj")
             projected = sentence @ projection.weight.T + projection.bias
             return torch.stack(projected.chunk(module.num_heads, dim=-1))
 
@@ -177,22 +155,17 @@ def expected(module: WindowAttention, x: Tensor, keys: Tensor, padding: Tensor, 
             if name != "local" or kind == "aw"
         }
         renormalise = getattr(module, "renormalise", False)
-        weights = references.window_weights(kind, by_name, ~padding[b], module.segment_size, causal, renormalise)
+        weights = references.window_weights(
+            kind, by_name, ~padding[b], module.segment_size, causal=causal, renormalise=renormalise
+        )
         joined = torch.cat(list(weights @ split("v", keys[:, b])), dim=-1)
         outputs.append(joined @ module.out_proj.weight.T + module.out_proj.bias)
         means.append(weights.mean(0))
     return torch.stack(outputs, dim=1), torch.stack(means)
 
 
-def run(module: LocalAttention, x: Tensor, keys: Tensor, padding: Tensor, causal: bool, **kwargs: bool) -> tuple:
-    """Like fairseq, without a padding mask where nothing is padding."""
-    kwargs.setdefault("need_weights", False)
-    mask = future(x.size(0)).to(x.dtype) if causal else None
-    return module(x, keys, keys, key_padding_mask=padding if padding.any() else None, attn_mask=mask, **kwargs)
-
-
 def check(module: WindowAttention, x: Tensor, keys: Tensor, padding: Tensor, causal: bool) -> None:
-    """Output, weights, and the gradients of inputs and parameters, at real queries, against the reference."""
+    """Compare output, weights, and the gradients of inputs and parameters with the reference, at real queries."""
     module = module.double()
     itself = keys is x
     real = (~padding).T.to(x.dtype)[..., None] if itself else torch.ones(x.size(0), x.size(1), 1, dtype=x.dtype)
@@ -202,14 +175,14 @@ def check(module: WindowAttention, x: Tensor, keys: Tensor, padding: Tensor, cau
         inputs = x.clone().requires_grad_()
         memory = inputs if itself else keys.clone().requires_grad_()
         module.zero_grad()
-        out, _ = forward(module, inputs, memory, padding, causal)
+        out, _ = forward(module, inputs, memory, padding, causal=causal)
         (out * probe).sum().backward()
-        gradients = [(name, p.grad.clone()) for name, p in module.named_parameters()]
+        gradients = [(name, gradient(p)) for name, p in module.named_parameters()]
         results.append([("output", out * real), ("input", inputs.grad), ("keys", memory.grad), *gradients])
     for (name, got), (_, wanted) in zip(*results, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-8, atol=1e-9, msg=lambda m, name=name: f"{name}: {m}")
-    asked, means = run(module, x, keys, padding, causal, need_weights=True)
-    _, wanted = expected(module, x, keys, padding, causal)
+        torch.testing.assert_close(got, wanted, rtol=1e-8, atol=1e-9, msg=labelled(name))
+    asked, means = run(module, x, keys, padding, causal=causal, need_weights=True)
+    _, wanted = expected(module, x, keys, padding, causal=causal)
     here = ~padding if itself else torch.ones(x.size(1), x.size(0), dtype=torch.bool)
     torch.testing.assert_close(means[here], wanted[here], rtol=1e-9, atol=1e-10)
     torch.testing.assert_close(asked * real, out * real)
@@ -221,16 +194,17 @@ def check(module: WindowAttention, x: Tensor, keys: Tensor, padding: Tensor, cau
 @example("mw", [4, 4, 4, 4], False, True)
 def test_token_windows_equal_equations(name: str, lengths: list[int], left: bool, causal: bool) -> None:
     x, padding = random_case(lengths, left)
-    check(make(name), x, x, padding, causal)
+    check(make(name), x, x, padding, causal=causal)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from([*MODULES]), LENGTHS, st.booleans(), st.integers(1, 6))
 @example("aw", [11, 7, 5, 1], True, 5)
 @example("mw", [11, 7, 5, 1], True, 2)
 def test_segment_windows_equal_equations(name: str, lengths: list[int], left: bool, size: int) -> None:
     x, padding = random_case(lengths, left)
-    check(make(name, size), x, x, padding, False)
+    check(make(name, size), x, x, padding, causal=False)
 
 
 @settings(max_examples=30, deadline=None)
@@ -238,12 +212,12 @@ def test_segment_windows_equal_equations(name: str, lengths: list[int], left: bo
 def test_windows_on_an_encoder_equal_equations(
     name: str, lengths: list[int], left: bool, size: int, queries: int
 ) -> None:
-    """Cross-attention, where the keys are another sequence, of other channels as well."""
+    """In cross-attention the keys are another sequence, with another number of channels."""
     keys, padding = random_case(lengths, left)
     keys = torch.cat([keys, keys[..., :3]], dim=-1)
     x, _ = random_case([queries] * len(lengths), left, seed=2)
     module = make(name, size, self_attention=False, encoder_decoder_attention=True, kdim=DIM + 3, vdim=DIM + 3)
-    check(module, x, keys, padding, False)
+    check(module, x, keys, padding, causal=False)
 
 
 @every_module
@@ -254,8 +228,8 @@ def test_padding_on_both_sides(name: str, left: bool) -> None:
     x, _ = random_case([7], left)
     wide = torch.cat([torch.randn(4, 1, DIM).double(), x, torch.randn(2, 1, DIM).double()])
     padding = torch.tensor([[True] * 4 + [False] * 7 + [True] * 2])
-    got, weights = run(module, wide, wide, padding, False, need_weights=True)
-    wanted, plain = run(module, x, x, torch.zeros(1, 7, dtype=torch.bool), False, need_weights=True)
+    got, weights = run(module, wide, wide, padding, causal=False, need_weights=True)
+    wanted, plain = run(module, x, x, torch.zeros(1, 7, dtype=torch.bool), causal=False, need_weights=True)
     torch.testing.assert_close(got[4:11], wanted)
     torch.testing.assert_close(weights[:, 4:11, 4:11], plain)
 
@@ -263,7 +237,7 @@ def test_padding_on_both_sides(name: str, left: bool) -> None:
 def test_weights_of_mw_are_diminished_and_those_of_aw_sum_to_one() -> None:
     x, padding = random_case([9, 5], True)
     for name, one in (("mw", False), ("mw-renormalised", True), ("aw", True)):
-        _, weights = run(make(name).double(), x, x, padding, False, need_weights=True)
+        _, weights = run(make(name).double(), x, x, padding, causal=False, need_weights=True)
         sums = weights[~padding].sum(-1)
         assert ((sums - 1).abs() < 1e-9).all() == one
         assert (sums > 0).all()

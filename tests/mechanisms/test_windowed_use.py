@@ -1,8 +1,9 @@
-"""Differentiable windows in use: gradients, precision, dropout, memory, word by word, sizes that make no sense."""
+"""Differentiable windows in use: gradients, precision, dropout, memory, decoding step by step, bad sizes."""
 
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -10,13 +11,14 @@ from torch import Tensor, nn
 
 from fairseq_localattn.core.attention import Frame, LocalAttention
 from fairseq_localattn.mechanisms.windowed import AdditiveWindowAttention
-from support import references
-from tests.mechanisms.test_mechanisms import DIM, HEADS, LargestTensor, random_case
-from tests.mechanisms.test_windowed import MODULES, every_module, make, run
+from support.mechanisms import references
+from support.mechanisms.inputs import DIM, HEADS, LargestTensor, random_case
+from support.mechanisms.windowed import MODULES, every_module, make, run
 
 # ---------------------------------------------------------------------------------------------- numerics
 
 
+@pytest.mark.slow
 @every_module
 @pytest.mark.parametrize("size", [1, 3])
 def test_gradcheck(name: str, size: int) -> None:
@@ -45,7 +47,7 @@ def test_half_precision(name: str, size: int, dtype: torch.dtype) -> None:
     for m in (module, copy.deepcopy(module).float()):
         inputs = x.to(m.out_proj.weight.dtype).requires_grad_()
         m.zero_grad()
-        out = run(m, inputs, inputs, padding, False)[0] * (~padding).T[..., None]
+        out = run(m, inputs, inputs, padding, causal=False)[0] * (~padding).T[..., None]
         out.float().square().sum().backward()
         # A bias of keys adds the same to all the logits of a softmax: its gradient is nothing but rounding.
         gradients = [p.grad for key, p in m.named_parameters() if not key.endswith("k_proj.bias")]
@@ -65,7 +67,7 @@ def test_a_small_mask_keeps_its_relative_precision() -> None:
     pointer[..., 0], scores[..., -1] = 18, 18
     found = {}
     for dtype in (torch.float32, torch.float64):
-        module.pointer_scores = lambda side, dtype=dtype: torch.stack([pointer, pointer]).to(dtype)
+        module.pointer_scores = lambda extra, dtype=dtype: torch.stack([pointer, pointer]).to(dtype)
         found[dtype] = module.reweight(scores.to(dtype).softmax(-1), Frame(1, 10), torch.zeros(1, 1, DIM), {})
     assert found[torch.float64][..., 1:].max() > 1e-3, "nothing small is left to compare"
     torch.testing.assert_close(found[torch.float32].double(), found[torch.float64], rtol=1e-5, atol=0)
@@ -104,7 +106,7 @@ def test_a_mask_that_closes_what_is_attended_to_stays_finite(name: str) -> None:
     last[..., -1] = 0
     weights = torch.zeros(1, HEADS, 6, 6)
     weights[..., 0] = 1
-    module.pointer_scores = lambda side: torch.stack([last, last])
+    module.pointer_scores = lambda extra: torch.stack([last, last])
     if name == "aw":
         local = torch.zeros(1, HEADS, 6, 1)
         return_value = module.score_bias(Frame(6, 6), x, x, {"local_q_proj": local, "local_k_proj": local})
@@ -114,14 +116,15 @@ def test_a_mask_that_closes_what_is_attended_to_stays_finite(name: str) -> None:
         assert masked.isfinite().all() and (masked.abs() < 1e-5).all()
 
 
+@pytest.mark.slow
 def test_dropout_is_on_the_masked_weights() -> None:
     """The mean of many draws is the output without dropout, in MW as in AW."""
     for name in MODULES:
         module = make(name, dropout=0.3).double()
         x, padding = random_case([6], left=False)
-        wanted, _ = run(module.eval(), x, x, padding, False)
+        wanted, _ = run(module.eval(), x, x, padding, causal=False)
         module.train()
-        draws = torch.stack([run(module, x, x, padding, False)[0] for _ in range(1500)])
+        draws = torch.stack([run(module, x, x, padding, causal=False)[0] for _ in range(1500)])
         assert draws.std(0).min() > 0.01
         assert ((draws.mean(0) - wanted).abs() < 5 * draws.std(0) / 1500**0.5).all()
 
@@ -148,7 +151,7 @@ def test_word_by_word_with_padding(name: str) -> None:
     """Keys of the pointers are cached; the sums of each step run over them: equal to the full causal pass."""
     module = make(name).double()
     x, padding = random_case([8, 5, 2], left=True)
-    full, _ = run(module, x, x, padding, True)
+    full, _ = run(module, x, x, padding, causal=True)
     state: dict = {}
     for t in range(8):
         word, now = x[t : t + 1], padding[:, t : t + 1]
@@ -167,10 +170,15 @@ def test_the_encoder_side_is_projected_once_a_sentence(name: str, size: int) -> 
     keys, padding = random_case([8, 5], left=True)
     keys, padding = keys.repeat_interleave(2, dim=1), padding.repeat_interleave(2, dim=0)
     x, _ = random_case([3] * 4, left=True, seed=3)
-    wanted, _ = run(module, x, keys, padding, False)
+    wanted, _ = run(module, x, keys, padding, causal=False)
     projected: list[int] = []
     once = module.project
-    module.project = lambda query, key, value: projected.append(key.size(1)) or once(query, key, value)
+
+    def project(query: Tensor, key: Tensor, value: Tensor) -> Any:
+        projected.append(key.size(1))
+        return once(query, key, value)
+
+    module.project = project
     state: dict = {}
     for t in range(3):
         step, _ = module(
@@ -182,17 +190,21 @@ def test_the_encoder_side_is_projected_once_a_sentence(name: str, size: int) -> 
 
 
 def test_segments_are_those_of_the_batch_at_hand() -> None:
-    """What is kept of one batch is not used for the next, whose padding is another, or none."""
+    """Cached segments are not used for a batch with another padding, or with none."""
     module = make("aw", 3, self_attention=False, encoder_decoder_attention=True).double()
     x, _ = random_case([2] * 2, left=True, seed=3)
     for lengths in ([8, 5], [8, 4], [8, 8], [5, 8], [6, 5], [8, 5]):
         keys, padding = random_case(lengths, left=True)
         fresh = make("aw", 3, self_attention=False, encoder_decoder_attention=True).double()
         for _ in range(2):
-            assert torch.equal(run(module, x, keys, padding, False)[0], run(fresh, x, keys, padding, False)[0])
+            torch.testing.assert_close(
+                run(module, x, keys, padding, causal=False)[0], run(fresh, x, keys, padding, causal=False)[0]
+            )
     padding[0, :2] = True  # the same tensor, another batch
     fresh = make("aw", 3, self_attention=False, encoder_decoder_attention=True).double()
-    assert torch.equal(run(module, x, keys, padding, False)[0], run(fresh, x, keys, padding, False)[0])
+    torch.testing.assert_close(
+        run(module, x, keys, padding, causal=False)[0], run(fresh, x, keys, padding, causal=False)[0]
+    )
 
 
 def test_bad_segments() -> None:
@@ -201,7 +213,7 @@ def test_bad_segments() -> None:
             make("aw", size)
     module, (x, padding) = make("aw", 2).double(), random_case([5], True)
     with pytest.raises(ValueError, match="segments need all keys at once"):
-        run(module, x, x, padding, True)
+        run(module, x, x, padding, causal=True)
     state: dict = {}
     module(x[:1], x[:1], x[:1], incremental_state=state, need_weights=False)
     with pytest.raises(ValueError, match="segments need all keys at once"):

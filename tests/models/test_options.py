@@ -1,8 +1,9 @@
-"""Flags, defaults, placement: what is asked for is what is built, and what makes no sense is one clear line."""
+"""Flags, defaults and placement: models are built as asked for, and invalid options are refused in one clear line."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -17,8 +18,8 @@ from fairseq_localattn.models.placement import parse_layers
 from fairseq_localattn.options import check_names
 from support.models import TINY, build, parse
 
-# architecture, flags, what the message must say
-NONSENSE = [
+# Architecture, flags, part of the message.
+INVALID = [
     ("transformer_mma_tiny", ["--mma-heads", "global:2,local:1"], "3 heads, the model has 4"),
     ("transformer_mma_tiny", ["--mma-heads", "global,locl"], "unknown kind of head 'locl'"),
     ("transformer_mma_tiny", ["--mma-heads", "global,local,forward"], "do not share 4 heads equally"),
@@ -46,19 +47,20 @@ NONSENSE = [
 ]
 
 
-@pytest.mark.parametrize(("arch", "flags", "message"), NONSENSE)
-def test_nonsense_is_one_clear_line(arch: str, flags: list[str], message: str) -> None:
+@pytest.mark.parametrize(("arch", "flags", "message"), INVALID)
+def test_invalid_options_are_one_clear_line(arch: str, flags: list[str], message: str) -> None:
     with pytest.raises(UsageError) as error:
         build(arch, flags)
     assert message in str(error.value) and "\n" not in str(error.value)
     assert isinstance(error.value, SystemExit) and isinstance(error.value, ValueError)
 
 
-def kinds(stack: torch.nn.Module) -> list[type[LocalAttention]]:
+def kinds(stack: Any) -> list[type[LocalAttention]]:
+    """Return the class of each layer's self-attention."""
     return [type(layer.self_attn) for layer in stack.layers]
 
 
-def test_csan_stands_in_the_lowest_three_encoder_layers() -> None:
+def test_csan_is_in_the_lowest_three_encoder_layers() -> None:
     with torch.device("meta"):
         model = build("transformer_csan")
     assert kinds(model.encoder) == [ConvolutionalAttention] * 3 + [LocalAttention] * 3
@@ -67,7 +69,7 @@ def test_csan_stands_in_the_lowest_three_encoder_layers() -> None:
     assert (attention.window, attention.head_span) == (11, 3)
 
 
-def test_mma_stands_in_every_encoder_layer() -> None:
+def test_mma_is_in_every_encoder_layer() -> None:
     with torch.device("meta"):
         model = build("transformer_mma_iwslt_de_en")
         base = build("transformer_mma_wat17")
@@ -98,7 +100,7 @@ def test_named_sizes_of_the_papers() -> None:
             assert tuple(getattr(args, f"{side}_{name}") for name in names) == sizes, arch
 
 
-def test_flags_beat_the_architecture() -> None:
+def test_flags_override_the_architecture() -> None:
     args = parse("transformer_csan_1d_tiny", ["--csan-heads", "3", "--csan-window", "5", "--encoder-layers", "3"])
     assert (args.csan_heads, args.csan_window, args.encoder_layers, args.decoder_layers) == (3, 5, 3, 2)
     assert parse("transformer_csan_1d_tiny").csan_heads == 1
@@ -107,7 +109,7 @@ def test_flags_beat_the_architecture() -> None:
 
 
 def test_encoder_without_position_embedding() -> None:
-    """Table 3: without positions a global encoder is blind to word order, a mixed one is not."""
+    """Table 3: without positions the output of global heads does not depend on word order; with mixed heads it does."""
     tokens = torch.tensor([[5, 6, 7, 8, 2]])
     swapped = torch.tensor([[6, 5, 7, 8, 2]])
     seen = {}
@@ -126,7 +128,7 @@ def test_pruned_layers_keep_their_placement() -> None:
 
 @pytest.mark.parametrize("arch", TINY)
 def test_pruned_stacks_are_built(arch: str) -> None:
-    """Whatever an architecture's placement is: layer 1 of the encoder and layer 2 of the decoder are kept."""
+    """Layer 1 of the encoder and layer 2 of the decoder are kept, for any placement."""
     kept = build(arch, encoder_layers_to_keep="0", decoder_layers_to_keep="1")
     whole = build(arch)
     assert len(kept.encoder.layers) == len(kept.decoder.layers) == 1

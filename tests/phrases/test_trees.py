@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from fairseq_localattn.phrases.trees import Span, TreeError, partition, read_tree, read_trees, strip_function
 from support.paths import ROOT
+from support.trees import FIGURE_1
 
 GUM = ROOT / "../shared/data/constituency"
 needs_gum = pytest.mark.skipif(not GUM.is_dir(), reason="no ../shared/data/constituency here")
-
-FIGURE_1 = "(ROOT (S (NP (NNP Bush)) (VP (VBD held) (NP (DT a) (NN talk)) (PP (IN with) (NP (NNP Sharon))))))"
 
 
 def phrases(tree: str, levels: int = 3) -> list[list[str]]:
@@ -110,7 +109,7 @@ def test_a_file_of_trees_has_empty_lines_and_errors_with_file_and_line(tmp_path)
     path.write_bytes(b"(NN a)\n\n(NN b\n")
     trees = read_trees(path)
     number, tree = next(trees)
-    assert (number, tree.words()) == (1, ["a"])
+    assert number == 1 and tree is not None and tree.words() == ["a"]
     assert next(trees) == (2, None)
     with pytest.raises(TreeError, match=rf"^{re.escape(str(path))}:3: unbalanced brackets"):
         next(trees)

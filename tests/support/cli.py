@@ -1,42 +1,125 @@
-"""fairseq's commands as subprocesses on a tiny translation task, shared by the command-line tests."""
+"""Commands on a tiny translation task: in this process, which saves the seconds of the imports, or as subprocesses."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import io
+import logging
 import os
 import random
 import subprocess
 import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
+import torch
+from fairseq import checkpoint_utils
+from fairseq.logging import metrics
+
+from fairseq_localattn.phrases import binarize
 from support.paths import ROOT as REPOSITORY
 
 USER_DIR = REPOSITORY / "fairseq_localattn"
+BIN = Path(sys.executable).parent
 TIMEOUT = 300
+Done = subprocess.CompletedProcess[str]
 
 
 def environment() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
 
 
-def run(*command: object, cwd: Path | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """A command's outcome with its output; AssertionError with what it printed when ``check`` and it failed."""
-    words = [str(word) for word in command]
-    done = subprocess.run(words, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=TIMEOUT)
+def checked(done: Done, check: bool) -> Done:
     if check and done.returncode != 0:
-        raise AssertionError(f"{' '.join(words)}\nexit {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+        words = " ".join(map(str, done.args))
+        raise AssertionError(f"{words}\nexit {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
     return done
 
 
-def fairseq(command: str, *arguments: object, **kwargs: object) -> subprocess.CompletedProcess[str]:
-    """``fairseq-<command>`` of this interpreter, with the plugin."""
-    module = {"eval-lm": "eval_lm"}.get(command, command)
-    return run(sys.executable, "-m", f"fairseq_cli.{module}", *arguments, "--user-dir", USER_DIR, **kwargs)  # type: ignore[arg-type]
+def run(*command: object, cwd: Path | None = None, check: bool = True) -> Done:
+    """Run a subprocess and return its outcome.
+
+    Raises AssertionError with the end of the output when ``check`` and the command failed.
+    """
+    words = [str(word) for word in command]
+    done = subprocess.run(words, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=TIMEOUT)
+    return checked(done, check)
+
+
+def fairseq_in_shell(command: str, *arguments: object, cwd: Path | None = None, check: bool = True) -> Done:
+    """Run the console script ``fairseq-<command>`` of this interpreter with the plugin, as a subprocess."""
+    return run(BIN / f"fairseq-{command}", *arguments, "--user-dir", USER_DIR, cwd=cwd, check=check)
+
+
+def fairseq(command: str, *arguments: object, check: bool = True) -> Done:
+    """Run ``fairseq-<command>`` with the plugin in this process, and return its outcome as of a subprocess."""
+    main = importlib.import_module(f"fairseq_cli.{command.replace('-', '_')}").cli_main
+    # A worker that loads data outlives its command in this process, and is waited for five seconds later on.
+    workers = [] if command == "preprocess" else ["--num-workers", 0]
+    return call(main, *arguments, *workers, "--user-dir", USER_DIR, check=check)
+
+
+def call(main: Callable[[], object], *arguments: object, check: bool = True) -> Done:
+    """Call the main function of a command in this process, and return its outcome as of a subprocess.
+
+    The command finds ``arguments`` in ``sys.argv``. Its log goes to the returned stdout, as fairseq-train's does.
+    """
+    words = [main.__module__, *map(str, arguments)]
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _state_of_a_new_process(out):
+        sys.argv = words
+        try:
+            main()
+            status = 0
+        except SystemExit as stop:
+            status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+            if isinstance(stop.code, str):
+                print(stop.code, file=err)
+        except Exception:
+            traceback.print_exc(file=err)
+            status = 1
+    return checked(subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue()), check)
+
+
+@contextlib.contextmanager
+def _state_of_a_new_process(log: io.StringIO) -> Iterator[None]:
+    """Let a command begin with the global state of a new process, and take back what it changes of it."""
+    root, preprocess = logging.getLogger(), logging.getLogger("fairseq_cli.preprocess")
+    before = sys.argv, root.handlers, root.level, logging.root.manager.disable
+    random_states = random.getstate(), np.random.get_state()
+    root.handlers = [logging.StreamHandler(log)]
+    root.setLevel(logging.INFO)
+    logging.disable(logging.NOTSET)
+    _forget_training()
+    try:
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        _forget_training()
+        for handler in preprocess.handlers[:]:  # one more for each call: a file in the data's folder
+            preprocess.removeHandler(handler)
+            handler.close()
+        sys.argv, root.handlers, root.level, disabled = before
+        logging.disable(disabled)
+        random.setstate(random_states[0])
+        np.random.set_state(random_states[1])
+
+
+def _forget_training() -> None:
+    """Drop what fairseq keeps of a training in its modules: meters, and the best score so far."""
+    metrics.reset()
+    vars(checkpoint_utils.save_checkpoint).pop("best", None)
 
 
 def make_data(folder: Path, train: int = 400, held_out: int = 12) -> Path:
-    """Binarised data, ``folder/bin``: reverse a sentence of 3 to 7 letters. Text: ``folder/{split}.xx``.
+    """Write binarised data, and return their folder, ``folder/bin``: reverse a sentence of 3 to 7 letters.
 
-    With phrases of the source, from the trees in ``folder/{split}.xx.tree``.
+    The text is ``folder/{split}.xx``, and ``folder/{split}.xx.tree`` has the trees that the phrases come from.
     """
     folder.mkdir(parents=True, exist_ok=True)
     generator = random.Random(1)
@@ -44,20 +127,16 @@ def make_data(folder: Path, train: int = 400, held_out: int = 12) -> Path:
         rows = [generator.choices("abcdefgh", k=generator.randint(3, 7)) for _ in range(size)]
         (folder / f"{split}.xx").write_text("".join(" ".join(row) + "\n" for row in rows))
         (folder / f"{split}.yy").write_text("".join(" ".join(reversed(row)) + "\n" for row in rows))
-        trees = [tree_of(line.split()) for line in (folder / f"{split}.xx").read_text().splitlines()]
-        (folder / f"{split}.xx.tree").write_text("".join(tree + "\n" for tree in trees))
+        (folder / f"{split}.xx.tree").write_text("".join(tree_of(row) + "\n" for row in rows))
     prefixes = [word for split in ("train", "valid", "test") for word in (f"--{split}pref", folder / split)]
-    run(
-        sys.executable, "-m", "fairseq_cli.preprocess", "-s", "xx", "-t", "yy", *prefixes,
-        "--joined-dictionary", "--destdir", folder / "bin",
-    )  # fmt: skip
+    fairseq("preprocess", "-s", "xx", "-t", "yy", *prefixes, "--joined-dictionary", "--destdir", folder / "bin")
     places = ("--lang", "xx", "--texts", folder, "--trees", folder, "--subwords", "none", "--workers", "1")
-    run(sys.executable, "-m", "fairseq_localattn.phrases.binarize", folder / "bin", *places)
+    call(binarize.main, folder / "bin", *places)
     return folder / "bin"
 
 
 def tree_of(words: list[str]) -> str:
-    """Some tree of three words or more: a pair of words, and branches to the right."""
+    """Return some tree of three words or more: a pair of words, and branches to the right."""
     leaves = [f"({word.upper()} {word})" for word in words]
     right = leaves[-1]
     for leaf in reversed(leaves[2:-1]):
@@ -66,7 +145,7 @@ def tree_of(words: list[str]) -> str:
 
 
 def train_flags(data: Path, arch: str, save_dir: Path, updates: int, **more: object) -> list[object]:
-    """Arguments of a short training; ``more`` are further flags by name, True for a flag without a value."""
+    """Return the arguments of a short training; ``more`` are flags by name, True for a flag without a value."""
     flags = {
         "arch": arch, "save-dir": save_dir, "max-update": updates, "max-tokens": 300, "optimizer": "adam",
         "lr": 0.002, "lr-scheduler": "inverse_sqrt", "warmup-updates": 20, "dropout": 0.1, "clip-norm": 1.0,

@@ -1,8 +1,9 @@
-"""Models and batches for the tests: built through fairseq's own argument parser, as fairseq-train builds them."""
+"""Models, built through fairseq's argument parser as fairseq-train builds them, and batches for them."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from functools import cache, lru_cache
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +11,8 @@ from typing import Any
 import torch
 from fairseq import options
 from fairseq.data import Dictionary
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderModel, FairseqLanguageModel, build_model
+from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 import fairseq_localattn  # noqa: F401  (registers the architectures)
@@ -21,7 +22,7 @@ from fairseq_localattn.models.placement import SITES
 ARCHITECTURES = sorted(localattn_architectures("translation"))
 LANGUAGE_MODELS = sorted(localattn_architectures("language_modeling"))
 CLASSIFIERS = sorted(localattn_architectures("sentence_prediction"))
-# What can be trained in a test. A new variant's `_tiny` architecture joins every suite by being registered.
+# Small enough to train in a test. A new variant's `_tiny` architecture joins every suite by being registered.
 TINY = [name for name in ARCHITECTURES if name.endswith("_tiny")]
 
 
@@ -41,7 +42,7 @@ def _diffwin(encoder: str, decoder: str, cross: str, *more: str) -> list[str]:
     return ["--diffwin-encoder", encoder, "--diffwin-decoder", decoder, "--diffwin-cross", cross, *more]
 
 
-# Variants beyond their defaults, which the contract must hold for as well: name → (architecture, flags).
+# Options of the variants that the contract is tested for beside their defaults: name → (architecture, flags).
 PLACEMENTS = {
     "mma-decoder": ("transformer_mma_tiny", ["--mma-decoder-layers", "all"]),
     "mma-pre-norm": ("transformer_mma_tiny", ["--encoder-normalize-before", "--decoder-normalize-before"]),
@@ -85,7 +86,7 @@ PLACEMENTS = {
 }
 CASES: dict[str, tuple[str, list[str]]] = {**{name: (name, []) for name in TINY}, **PLACEMENTS}
 
-# Those of the other tasks; a new one joins its suite (test_contract_lm.py, test_contract_classifier.py) by itself.
+# Language models and classifiers; a new one joins test_contract_lm.py or test_contract_classifier.py by itself.
 LM_CASES: dict[str, tuple[str, list[str]]] = {
     **{name: (name, []) for name in LANGUAGE_MODELS if name.endswith("_tiny")},
     "lm-aw": ("transformer_lm_diffwin_tiny", ["--diffwin-decoder", "aw", "--diffwin-decoder-layers", "all"]),
@@ -111,12 +112,12 @@ def dictionary() -> Dictionary:
     return words
 
 
-LEVELS = 3  # of the trees
+LEVELS = 3  # levels of a tree that phrases are taken from
 
 
 @lru_cache(maxsize=1)
 def tags() -> Dictionary:
-    """Tags of phrases, for models with tag supervision."""
+    """Return the tags of phrases, for models with tag supervision."""
     found = Dictionary()
     for tag in ("NP", "VP", "PP", "NN", "VB"):
         found.add_symbol(tag)
@@ -124,12 +125,12 @@ def tags() -> Dictionary:
 
 
 def parse(arch: str, flags: tuple[str, ...] | list[str] = ()) -> Any:
-    """The namespace that fairseq-train would have; parsed once for each combination, and copied."""
+    """Return the namespace that fairseq-train would have; parsed once for each combination, and copied."""
     return copy.deepcopy(_parse(arch, tuple(flags)))
 
 
 def task_of(arch: str) -> str:
-    """The task for an architecture's data: with phrases of trees where it needs them."""
+    """Return the task for an architecture: with phrases of trees where the model needs them."""
     needs = getattr(parse(arch), "mgsa_partition", "ngram") == "syntactic"
     return ARCH_MODEL_REGISTRY[arch].phrase_task if needs else "translation"
 
@@ -144,12 +145,15 @@ def _parse(arch: str, flags: tuple[str, ...]) -> Any:
     elif issubclass(model, FairseqEncoderModel):
         task = ["--task", "sentence_prediction", "--criterion", "sentence_prediction", "--num-classes", str(CLASSES)]
     args = options.parse_args_and_arch(parser, ["data", *task, "--arch", arch, *flags])
-    convert_namespace_to_omegaconf(args)  # as fairseq does: an option that its configuration cannot hold fails here
+    OmegaConf.create(vars(args))  # values that fairseq's configuration cannot hold fail here
     return args
 
 
 def build(arch: str, flags: tuple[str, ...] | list[str] = (), seed: int = 1, share: bool = True, **more: Any) -> Any:
-    """A model of an architecture, from a joined dictionary of 44 symbols; weights from ``seed``; ``more`` arguments."""
+    """Return a model of an architecture with random weights from ``seed``, for the dictionary of 44 symbols.
+
+    ``share`` ties the embeddings; ``more`` are attributes to set in the parsed arguments.
+    """
     args = parse(arch, [*flags, *(["--share-all-embeddings"] if share else [])])
     vars(args).update(more)
     task = SimpleNamespace(source_dictionary=dictionary(), target_dictionary=dictionary())
@@ -159,7 +163,7 @@ def build(arch: str, flags: tuple[str, ...] | list[str] = (), seed: int = 1, sha
 
 
 def build_lm(arch: str, flags: list[str] | tuple[str, ...] = (), seed: int = 1, share: bool = True) -> Any:
-    """A language model of an architecture, plain ones included, as fairseq's task builds it."""
+    """Return a language model of an architecture, fairseq's own included, as fairseq's task builds it."""
     args = parse(arch, [*flags, *(["--share-decoder-input-output-embed"] if share else [])])
     torch.manual_seed(seed)
     task = SimpleNamespace(source_dictionary=dictionary(), target_dictionary=dictionary())
@@ -167,7 +171,10 @@ def build_lm(arch: str, flags: list[str] | tuple[str, ...] = (), seed: int = 1, 
 
 
 def build_classifier(arch: str, flags: list[str] | tuple[str, ...] = (), seed: int = 1, **more: Any) -> Any:
-    """A classifier of three classes, plain ones included, as fairseq's task builds it; ``more`` arguments."""
+    """Return a classifier of three classes, fairseq's own included, as fairseq's task builds it.
+
+    ``more`` are attributes to set in the parsed arguments.
+    """
     args = parse(arch, flags)
     vars(args).update(max_positions=512, **more)
     torch.manual_seed(seed)
@@ -177,13 +184,18 @@ def build_classifier(arch: str, flags: list[str] | tuple[str, ...] = (), seed: i
 
 
 def case(name: str, **kwargs: Any) -> Any:
-    """The model of one of :data:`CASES`, in evaluation mode."""
+    """Return the model of one of :data:`CASES`, in evaluation mode."""
     arch, flags = CASES[name]
     return build(arch, flags, **kwargs).eval()
 
 
+def naming(parameter: str) -> Callable[[str], str]:
+    """Return a ``msg`` for ``torch.testing.assert_close`` that begins with the parameter's name."""
+    return lambda message: f"{parameter}: {message}"
+
+
 def sentences(lengths: list[int], seed: int = 0) -> list[Tensor]:
-    """Random sentences of these lengths, the end-of-sentence symbol included."""
+    """Return random sentences of these lengths, the end-of-sentence symbol included."""
     generator = torch.Generator().manual_seed(seed)
     words = dictionary()
     eos = torch.tensor([words.eos()])
@@ -192,7 +204,7 @@ def sentences(lengths: list[int], seed: int = 0) -> list[Tensor]:
 
 
 def pad(tokens: list[Tensor], left: bool, to: int | None = None) -> Tensor:
-    """Sentences as one B×T batch, padded to the longest or to ``to``."""
+    """Return sentences as one batch B×T, padded to the longest one or to ``to``."""
     words = dictionary()
     width = max([to or 0, *(len(s) for s in tokens)])
     rows = []
@@ -203,7 +215,7 @@ def pad(tokens: list[Tensor], left: bool, to: int | None = None) -> Tensor:
 
 
 def shifted(target: Tensor) -> Tensor:
-    """Right-padded targets → the decoder's input: end-of-sentence moved to the front."""
+    """Return the decoder's input for right-padded targets: the end-of-sentence symbol moves to the front."""
     out = target.clone()
     out[:, 1:] = target[:, :-1]
     out[:, 0] = dictionary().eos()
@@ -212,14 +224,14 @@ def shifted(target: Tensor) -> Tensor:
 
 
 def batch(source: list[int], target: list[int], left: bool = True, seed: int = 0) -> dict[str, Any]:
-    """net_input and target of random sentence pairs, padded as fairseq's translation task pads (source on the left)."""
+    """Return net_input and target of random sentence pairs, padded as by fairseq's translation task (source: left)."""
     src, tgt = pad(sentences(source, seed), left), pad(sentences(target, seed + 1), False)
     net_input = {"src_tokens": src, "src_lengths": torch.tensor(source), "prev_output_tokens": shifted(tgt)}
     return {"net_input": net_input, "target": tgt, "ntokens": sum(target), "id": torch.arange(len(source))}
 
 
 def phrases_of(src_tokens: Tensor) -> Tensor:
-    """Lengths B×K×P of phrases of each sentence: the same for the same number of words, each level within the last."""
+    """Return lengths B×K×P of phrases, by the number of words alone; phrases of a level lie within those before."""
     real = src_tokens.ne(dictionary().pad()).sum(dim=1).tolist()
     rows = []
     for words in (max(n - 1, 0) for n in real):
@@ -237,19 +249,19 @@ def phrases_of(src_tokens: Tensor) -> Tensor:
 
 
 def with_phrases(model: Any, net_input: dict[str, Any]) -> dict[str, Any]:
-    """What the model takes: with phrases of the source where it needs them and has none."""
+    """Return the inputs of a model, with phrases of the source added where it needs them."""
     if not getattr(model.encoder, "needs_phrases", False) or "src_phrases" in net_input:
         return net_input
     return {**net_input, "src_phrases": phrases_of(net_input["src_tokens"])}
 
 
 def encode(model: Any, net_input: dict[str, Any]) -> dict[str, Any]:
-    """The encoder's output."""
+    """Return the encoder's output."""
     return model.encoder.forward_torchscript(with_phrases(model, net_input))
 
 
 def loss(model: nn.Module, sample: dict[str, Any]) -> Tensor:
-    """Cross-entropy of the target tokens, summed; with tag supervision that of the tags (all alike) besides."""
+    """Return the summed cross-entropy of the target tokens, plus that of the last tag with tag supervision."""
     logits, extra = model(**with_phrases(model, sample["net_input"]))
     tag_loss = sum(layer.log_softmax(-1)[..., -1].float().mean() for layer in extra.get("tag_logits") or [])
     return -tag_loss + torch.nn.functional.cross_entropy(

@@ -1,47 +1,93 @@
-"""What the tests of data preparation share: running a preparation, and what fairseq's tasks make of the result."""
+"""Helpers of the tests of data preparation: running a preparation, and reading its result by fairseq's tasks."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import re
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
-from support.paths import ROOT
+from support.paths import DATA_PREP
 
-DATA_PREP = ROOT / "data-prep"
 SPLITS = ("train", "valid", "test")
-# Of the caller's environment, which must not decide.
-SOURCES = ("SST_", "IMDB_", "SVA_", "ONE_BILLION_", "CNNDM_", "GIGAWORD_", "ASPEC_", "NIST_", "WMT1", "IWSLT14_")
+# Names of the caller's environment that preparations read.
+SOURCES = re.compile(
+    r"(SST|IMDB|SVA|ONE_BILLION|CNNDM|GIGAWORD|ASPEC|NIST|WMT1\w+|IWSLT14|MULTI30K)_(DIR|URL|MD5|TREES)"
+)
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(SOURCES)}
+    """Return the environment without the caller's corpora."""
+    kept = {name: value for name, value in os.environ.items() if not SOURCES.fullmatch(name)}
     return kept | {"PYTHON": sys.executable, "OMP_NUM_THREADS": "1", **more}
 
 
-def call(*command: object, **environment: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [str(part) for part in command],
-        env=clean_environment(**environment),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+def call(*command: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command."""
+    words = [str(part) for part in command]
+    return subprocess.run(words, env=clean_environment(**environment), capture_output=True, text=True, timeout=300)
 
 
-def prepare(corpus: str, out: Path, *options: object, **environment: str) -> subprocess.CompletedProcess:
-    return call("bash", DATA_PREP / f"prepare_{corpus}.sh", out, "--workers", "1", *options, **environment)
+def run(main: Callable[[], int | None], *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the main() of a module of `corpora` in this process."""
+    words = [main.__module__, *map(str, arguments)]
+    out, err = io.StringIO(), io.StringIO()
+    with mock.patch.object(sys, "argv", words), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main()
+    return subprocess.CompletedProcess(words, status or 0, out.getvalue(), err.getvalue())
 
 
-def read(corpus: str, source: Path, part: Path, *options: object) -> subprocess.CompletedProcess:
-    part.mkdir(exist_ok=True)
-    return call(sys.executable, "-m", "corpora.text.labelled", corpus, source, part, *options)
+def command(corpus: str, out: Path, *options: object) -> list[str]:
+    """Return the command of a preparation, with one worker unless `options` say otherwise."""
+    return [str(part) for part in ("bash", DATA_PREP / f"prepare_{corpus}.sh", out, "--workers", "1", *options)]
+
+
+def prepare(corpus: str, out: Path, *options: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a preparation."""
+    return call(*command(corpus, out, *options), **environment)
+
+
+def kill_when(words: list[str], there: Callable[[], bool], **environment: str) -> str:
+    """Start a command, and kill it with its children as soon as there() is true; return what it printed."""
+    with tempfile.TemporaryFile("w+") as printed:
+        process = subprocess.Popen(words, env=clean_environment(**environment), start_new_session=True, stdout=printed)
+        _wait_and_kill(process, there)
+        printed.seek(0)
+        return printed.read()
+
+
+def _wait_and_kill(process: subprocess.Popen[bytes], there: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 240
+    while not there():
+        assert process.poll() is None, "the command ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def start_and_kill(corpus: str, out: Path, there: Path, *options: object, **environment: str) -> str:
+    """Run a preparation until a file or folder of OUT is there; return what it printed."""
+    return kill_when(command(corpus, out, *options), there.exists, **environment)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the content of every file but fairseq's log, which has times in it."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "preprocess.log")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def assert_refused(done: subprocess.CompletedProcess, *parts: str) -> None:
-    """Non-zero exit and one line on stderr that has all the parts."""
+    """Assert that a command failed with one line on stderr, which has all the parts."""
     assert done.returncode != 0, done.stdout
     assert done.stderr.count("\n") == 1, done.stderr
     for part in parts:
@@ -49,18 +95,19 @@ def assert_refused(done: subprocess.CompletedProcess, *parts: str) -> None:
 
 
 def lines_of(path: Path) -> list[str]:
+    """Return the lines of a text file."""
     return path.read_text("utf-8").split("\n")[:-1]
 
 
 def files_of(folder: Path) -> dict[Path, int]:
-    """Each file and when it was written, but for the lock, which every run touches."""
+    """Return when each file was written, except for the lock, which every run touches."""
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
 
 
 def assert_classification_task(
     folder: Path, classes: int, texts: dict[str, list[str]], labels: dict[str, list[int]]
 ) -> None:
-    """fairseq's own task reads the folder: class k is label k, there is no other, and the known words come back."""
+    """Assert that fairseq's task reads the folder: class k is label k, no other, and the known words return."""
     from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
     task = SentencePredictionTask.setup_task(SentencePredictionConfig(
@@ -80,7 +127,7 @@ def assert_classification_task(
 
 
 def assert_language_modeling_task(folder: Path, sentences: dict[str, list[str]]) -> list[str]:
-    """fairseq's own task reads the folder, the known words come back as targets; return the words of the dictionary."""
+    """Assert that fairseq's task reads the known words as targets; return the words of the dictionary."""
     from fairseq.tasks.language_modeling import LanguageModelingTask
 
     import fairseq_localattn  # noqa: F401  # blocks of text need its repair of fairseq
@@ -98,3 +145,33 @@ def assert_language_modeling_task(folder: Path, sentences: dict[str, list[str]])
         known = [" ".join(word if word in words else "<unk>" for word in text.split()) for text in sentences[split]]
         assert found == known
     return words.symbols[words.nspecial :]
+
+
+def assert_translation_data(
+    folder: Path, source: str, target: str, splits: dict[str, dict[str, list[str]]], bpe: str | None = None
+) -> None:
+    """Assert that fairseq reads the lines of `splits` (split → language → lines) in this direction.
+
+    bpe: the subwords to be joined (fairseq's --post-process); None: the lines are subwords, and those that are not in
+    the dictionary are <unk>.
+    """
+    from fairseq.data import Dictionary
+    from fairseq.data.data_utils import post_process
+    from fairseq.tasks.translation import load_langpair_dataset
+
+    words = {lang: Dictionary.load(str(folder / f"dict.{lang}.txt")) for lang in (source, target)}
+    for split, texts in splits.items():
+        data = load_langpair_dataset(
+            str(folder), split, source, words[source], target, words[target], combine=False, dataset_impl=None,
+            upsample_primary=1, left_pad_source=True, left_pad_target=False, max_source_positions=1024,
+            max_target_positions=1024,
+        )  # fmt: skip
+        for side, lang in (("source", source), ("target", target)):
+            found = [words[lang].string(data[index][side]) for index in range(len(data))]
+            expected = texts[lang]
+            if bpe is None:
+                known = words[lang].indices
+                expected = [" ".join(x if x in known else "<unk>" for x in line.split()) for line in expected]
+            else:
+                found = [post_process(line, bpe) for line in found]
+            assert found == expected, (split, lang)

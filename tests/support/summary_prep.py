@@ -1,28 +1,20 @@
-"""What the tests of texts with summaries share: calling their preparations, and small tables of texts and summaries."""
+"""Small tables of texts and summaries, for the tests of their preparations."""
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
-from support.prep import prepare
-
 LANGS = ("article", "summary")
-SMALL = ["--train-vocab", "140"]  # so few that most words are cut into pieces
-NO_SOURCES = {f"{name}_{what}": "" for name in ("CNNDM", "GIGAWORD") for what in ("DIR", "URL")}
-
-
-def prepared(corpus: str, out: Path, *options: object, **environment: str) -> subprocess.CompletedProcess:
-    return prepare(corpus, out, *options, **(NO_SOURCES | environment))
 
 
 def write_lines(path: Path, lines: list[str]) -> None:
+    """Write a text file; its folder is created."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
 
 
 def tables(folder: Path, splits: dict[str, int]) -> dict[str, tuple[list[str], list[str]]]:
-    """Write {split}.source and .target of so many pairs each: a text names its number, as its summary does."""
+    """Write {split}.source and .target with this number of pairs; text and summary of a pair share its number."""
     texts = {}
     for split, count in splits.items():
         numbers = range(count)

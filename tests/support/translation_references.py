@@ -1,4 +1,4 @@
-"""What the preparations of translation must make of their sources: the recipes in a few lines, from the archives."""
+"""References for the preparations of translation: their recipes in a few lines, applied to the archives."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from pathlib import Path
 
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
-from support.prep import SPLITS, lines_of
+from support.prep import SPLITS, assert_translation_data, lines_of
 
 TESTS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")  # of IWSLT14
 
 
 def member(archive: Path, name: str) -> list[str]:
+    """Return the lines of text of a file in an archive."""
     with tarfile.open(archive) as tar:
-        content = tar.extractfile(name).read()
+        packed = tar.extractfile(name)
+        assert packed is not None
+        content = packed.read()
     lines = (gzip.decompress(content) if name.endswith(".gz") else content).decode().split("\n")[:-1]
     if name.endswith((".sgm", ".xml")):
         return [re.sub(r"<seg id=\"\d+\">\s*|\s*</seg>\s*", "", line) for line in lines if "<seg id" in line]
@@ -25,6 +28,7 @@ def member(archive: Path, name: str) -> list[str]:
 
 
 def iwslt_text(path: Path, lang: str) -> dict[str, list[str]]:
+    """Return the text of IWSLT14 by split, before validation text is taken out."""
     archive = path / "de-en.tgz"
     train = member(archive, f"de-en/train.tags.de-en.{lang}")
     train = [line for line in train if not re.search("<url>|<talkid>|<keywords>", line)]
@@ -36,6 +40,7 @@ def iwslt_text(path: Path, lang: str) -> dict[str, list[str]]:
 
 
 def wmt_text(path: Path, lang: str, other: str) -> dict[str, list[str]]:
+    """Return the text of WMT14 by split; other: de or fr."""
     prefixes = {"europarl-v7": f"training/europarl-v7.{other}-en", "commoncrawl": f"commoncrawl.{other}-en"}
     if other == "fr":
         prefixes["un"] = "un/undoc.2000.fr-en"
@@ -52,6 +57,7 @@ def wmt_text(path: Path, lang: str, other: str) -> dict[str, list[str]]:
 
 
 def moses(lines: list[str], lang: str, *, normalise: bool, dashes: bool) -> list[str]:
+    """Return Moses tokens."""
     normalizer = MosesPunctNormalizer(lang=lang, perl_parity=True, post_remove_control_chars=True)
     tokenizer = MosesTokenizer(lang)
     if normalise:
@@ -60,7 +66,7 @@ def moses(lines: list[str], lang: str, *, normalise: bool, dashes: bool) -> list
 
 
 def kept(one: list[str], two: list[str], most: int, ratio: float) -> list[int]:
-    """The pairs that clean-corpus-n.perl keeps."""
+    """Return the places of the pairs that clean-corpus-n.perl keeps."""
     counts = [(len(a.split()), len(b.split())) for a, b in zip(one, two, strict=True)]
     return [
         place
@@ -70,6 +76,7 @@ def kept(one: list[str], two: list[str], most: int, ratio: float) -> list[int]:
 
 
 def encoded(codes: Path, lines: list[str]) -> list[str]:
+    """Return the lines in subwords."""
     from subword_nmt.apply_bpe import BPE
 
     with codes.open(encoding="utf-8") as stream:
@@ -78,26 +85,13 @@ def encoded(codes: Path, lines: list[str]) -> list[str]:
 
 
 def assert_texts(out: Path, folder: str, lang: str, texts: dict[str, list[str]]) -> None:
+    """Assert that a step has these lines of a language."""
     for split in SPLITS:
         assert lines_of(out / folder / f"{split}.{lang}") == texts[split], (folder, split, lang)
 
 
 def assert_binarised(out: Path, src: str, tgt: str) -> None:
-    """fairseq reads the data in both directions, and every subword comes back that is in the dictionary."""
-    from fairseq.data import Dictionary
-    from fairseq.tasks.translation import load_langpair_dataset
-
-    folder = str(out / "bin")
+    """Assert that fairseq reads OUT/bpe in both directions."""
+    texts = {split: {lang: lines_of(out / f"bpe/{split}.{lang}") for lang in (src, tgt)} for split in SPLITS}
     for one, two in ((src, tgt), (tgt, src)):
-        words = Dictionary.load(f"{folder}/dict.{one}.txt")
-        for split in SPLITS:
-            data = load_langpair_dataset(
-                folder, split, one, words, two, words, combine=False, dataset_impl=None, upsample_primary=1,
-                left_pad_source=True, left_pad_target=False, max_source_positions=1024, max_target_positions=1024,
-            )  # fmt: skip
-            for side, lang in (("source", one), ("target", two)):
-                known = [
-                    " ".join(word if word in words else "<unk>" for word in line.split())
-                    for line in lines_of(out / f"bpe/{split}.{lang}")
-                ]
-                assert [words.string(data[index][side]) for index in range(len(data))] == known
+        assert_translation_data(out / "bin", one, two, texts)

@@ -1,4 +1,4 @@
-"""transformer_diffwin, its language model and its classifier: windows by site, parameters, mistakes."""
+"""transformer_diffwin, its language model and its classifier: windows by site, parameters, invalid options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TINY = "transformer_diffwin_tiny"
 
 
 def windows(layers: torch.nn.ModuleList, name: str = "self_attn") -> list[str]:
-    """Kind and segment size of each layer's attention: ``aw``, ``aw/5``, ``san``."""
+    """Return kind and segment size of each layer's attention: ``aw``, ``aw/5``, ``san``."""
     found = []
     for layer in layers:
         attention = getattr(layer, name)
@@ -51,21 +51,21 @@ def test_options_by_site() -> None:
     assert set(nothing.state_dict()) == set(build(baseline_of(TINY)).state_dict())
 
 
-def test_the_language_models_best_is_the_default() -> None:
+def test_the_papers_best_language_model_is_the_default() -> None:
     with torch.device("meta"):
         assert windows(build_lm("transformer_lm_diffwin").decoder.layers) == ["mw"] * 3 + ["san"] * 3
     model = build_lm("transformer_lm_diffwin_tiny", ["--diffwin-decoder", "aw", "--diffwin-decoder-layers", "2"])
     assert windows(model.decoder.layers) == ["san", "aw"]
 
 
-def test_the_classifiers_best_is_the_default() -> None:
+def test_the_papers_best_classifier_is_the_default() -> None:
     assert windows(build_classifier("transformer_diffwin_classifier").encoder.layers) == ["aw", "san"]
     model = build_classifier("transformer_diffwin_classifier_tiny", ["--diffwin-encoder", "mw"])
     assert windows(model.encoder.layers) == ["mw", "san"]
 
 
-def test_sites_without_windows_are_not_asked_for_their_layers() -> None:
-    """The default of three layers is no matter where there is no window."""
+def test_layers_of_sites_without_windows_are_not_checked() -> None:
+    """The default of three layers is ignored at a site without windows, even in a stack of two."""
     none = ["--diffwin-decoder", "none", "--diffwin-cross", "none"]
     model = build(
         "transformer_diffwin", [*none, "--decoder-layers", "2", "--encoder-embed-dim", "64"], decoder_embed_dim=64
@@ -75,8 +75,8 @@ def test_sites_without_windows_are_not_asked_for_their_layers() -> None:
     assert windows(model.encoder.layers) == ["aw", "san"]
 
 
-# Rows of the table of parameters in README.md: matrices of Eq. 7, 8 and 15 beside the plain model, 4 for MW and 6 for
-# AW in each of 3 layers; each is d×d, and has a bias of d. Words of the dictionary; parameters.
+# Rows of the table of parameters in docs/papers/diffwin.md: matrices of Eq. 7, 8 and 15 beside the plain model, 4 for
+# MW and 6 for AW in each of 3 layers; each is d×d, and has a bias of d. Words of the dictionary; parameters.
 D = 512
 NONE = {site: [f"--diffwin-{site}", "none"] for site in ("encoder", "decoder", "cross")}
 ROWS = [
@@ -106,7 +106,7 @@ def test_parameters_are_those_of_the_equations_and_of_the_readme(
         model, plain = make(arch, flags), make(baseline_of(arch))
     assert count(model) == parameters
     assert count(model) - count(plain) == matrices * (D * D + D)
-    readme = (ROOT / "README.md").read_text("utf-8")
+    readme = (ROOT / "docs" / "papers" / "diffwin.md").read_text("utf-8")
     assert f"{parameters:,}" in readme and f"{count(plain):,}" in readme
 
 
@@ -159,7 +159,7 @@ def test_parameters_are_those_of_the_equations_and_of_the_readme(
     ],
 )
 def test_mistakes_are_one_clear_line(arch: str, flags: list[str], message: str) -> None:
-    """While fairseq reads the command line: before it starts processes."""
+    """The error is raised while fairseq parses the command line, before it starts processes."""
     with pytest.raises(UsageError) as error:
         parse(arch, flags)
     assert message in str(error.value) and "\n" not in str(error.value)

@@ -1,4 +1,4 @@
-"""transformer_man: orders of sublayers, names of weights, architectures and their sizes, mistakes in its options."""
+"""transformer_man: orders of sublayers, names of weights, architectures and their sizes, invalid options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from fairseq_localattn.models.architectures import baseline_of
 from support.models import batch, build, loss, parse
 
 TINY = "transformer_man_tiny"
-# Order → what runs, by the names of modules: cross-attention (decoder only) after the last attention; C#1 to C#5 first.
+# Order → names of the modules in the order in which they run, with the decoder's cross-attention after the last
+# attention; the paper's C#1 to C#5 come first.
 ORDERS = {
     "ffn,san,ffn": ["ffn", "self_attn", "encoder_attn", "fc"],
     "san,san,ffn": ["san", "self_attn", "encoder_attn", "fc"],
@@ -39,11 +40,12 @@ KINDS = {"dman": DynamicMaskAttention, "sman": StaticMaskAttention, "san": MaskA
 
 
 def in_both(order: str, *more: str) -> list[str]:
+    """Return the flags for the same order in both stacks."""
     return ["--man-encoder-order", order, "--man-decoder-order", order, *more]
 
 
-def by_hand(layer: Any, steps: list[str], x: Tensor, pre_norm: bool, encoder_out: Tensor | None) -> Tensor:
-    """The steps one by one, each with its residual and its layer norm; without dropout and padding."""
+def by_hand(layer: Any, steps: list[str], x: Tensor, *, pre_norm: bool, encoder_out: Tensor | None) -> Tensor:
+    """Compute a layer step by step, each with its residual and its layer norm, without dropout and padding."""
     causal = None if encoder_out is None else torch.full((x.size(0), x.size(0)), float("-inf")).triu(1)
     for step in steps:
         if step == "encoder_attn" and encoder_out is None:
@@ -69,16 +71,18 @@ def test_sublayers_run_in_the_order_asked_for(order: str, norm: str) -> None:
     generator = torch.Generator().manual_seed(0)
     x, encoder_out = (torch.randn(6, 3, 64, generator=generator) for _ in range(2))
     encoder, decoder = model.encoder.layers[1], model.decoder.layers[1]
-    for layer in (encoder, decoder):  # layer norms that differ from one another, so that a confusion shows
+    for layer in (encoder, decoder):  # different layer norms, so that confusing two of them shows
         for name, parameter in layer.named_parameters():
             if "layer_norm" in name:
                 torch.nn.init.normal_(parameter, mean=1.0, std=0.3, generator=generator)
     steps = ORDERS[order]
     got = encoder(x, None)
-    torch.testing.assert_close(got, by_hand(encoder, steps, x, norm == "pre", None), rtol=1e-4, atol=1e-5)
+    expected = by_hand(encoder, steps, x, pre_norm=norm == "pre", encoder_out=None)
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
     future = torch.full((6, 6), float("-inf")).triu(1)
     got, weights, _ = decoder(x, encoder_out, self_attn_mask=future, need_attn=True)
-    torch.testing.assert_close(got, by_hand(decoder, steps, x, norm == "pre", encoder_out), rtol=1e-4, atol=1e-5)
+    expected = by_hand(decoder, steps, x, pre_norm=norm == "pre", encoder_out=encoder_out)
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
     assert weights.shape == (3, 6, 6)
 
 
@@ -94,7 +98,7 @@ def test_sublayers_have_the_kinds_asked_for(order: str) -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_every_sublayer_has_dropout_and_residual(order: str) -> None:
-    """When everything is dropped, only the residuals are left; and the inner dropout reaches every FFN."""
+    """With dropout 1 only the residuals are left; the activation dropout is applied in every FFN."""
     model = build(TINY, in_both(order)).train()
     layer, decoder = model.encoder.layers[0], model.decoder.layers[0]
     x = torch.randn(5, 2, 64)
@@ -113,8 +117,8 @@ def test_every_sublayer_has_dropout_and_residual(order: str) -> None:
         assert torch.equal(output, x), "a feed-forward network without activation dropout"
 
 
-def test_masks_and_attention_weights_pass_as_in_fairseqs_layers() -> None:
-    """The encoder layer heeds ``attn_mask``; the decoder layer returns the weights when fairseq's does."""
+def test_masks_and_attention_weights_are_as_in_fairseqs_layers() -> None:
+    """The encoder layer uses ``attn_mask``; the decoder layer returns weights exactly when fairseq's does."""
     ours = build(TINY, in_both("san,san,ffn")).eval()
     plain = build(baseline_of(TINY), ["--encoder-normalize-before", "--decoder-normalize-before"]).eval()
     x, mask = torch.randn(5, 2, 64), torch.ones(5, 5).triu(1)
@@ -132,20 +136,20 @@ def test_masks_and_attention_weights_pass_as_in_fairseqs_layers() -> None:
 
 
 @pytest.mark.parametrize("order", ["dman,san,ffn", "san,dman,ffn", "ffn,san,ffn", "san,ffn,sman"])
-def test_weights_of_a_plain_transformer_find_their_place(order: str) -> None:
-    """With san and ffn in the order, all weights of fairseq's Transformer load; only the further sublayers' lack."""
+def test_weights_of_a_plain_transformer_are_loaded(order: str) -> None:
+    """With san and ffn in the order, only the weights of additional sublayers are missing."""
     stock = build(baseline_of(TINY), ["--encoder-normalize-before", "--decoder-normalize-before"], seed=5)
     model = build(TINY, in_both(order))
     result = model.load_state_dict(stock.state_dict(), strict=False)
     assert result.unexpected_keys == []
-    further = {name for name in ORDERS.get(order, ["sman"]) if name not in NORMS}
-    assert {key.split(".")[3].removesuffix("_layer_norm") for key in result.missing_keys} == further
+    additional = {name for name in ORDERS.get(order, ["sman"]) if name not in NORMS}
+    assert {key.split(".")[3].removesuffix("_layer_norm") for key in result.missing_keys} == additional
     assert torch.equal(model.decoder.layers[1].self_attn.q_proj.weight, stock.decoder.layers[1].self_attn.q_proj.weight)
     assert torch.equal(model.encoder.layers[0].fc1.weight, stock.encoder.layers[0].fc1.weight)
 
 
 def test_placement_by_layer() -> None:
-    """Layers without the order are fairseq's; the order of one stack says nothing of the other."""
+    """Layers that are not placed have fairseq's order; the stacks have orders of their own."""
     flags = ["--man-encoder-layers", "2", "--man-decoder-order", "san,dman,ffn", "--man-decoder-layers", "1"]
     model = build(TINY, flags)
     assert [layer.order for layer in model.encoder.layers] == [("san", "ffn"), ("dman", "san", "ffn")]
@@ -174,7 +178,7 @@ def test_every_feed_forward_network_has_the_width_of_its_stack() -> None:
 
 
 def test_norms() -> None:
-    """Pre-norm with a norm at the end of both stacks; post-norm by the switch."""
+    """Pre-norm with a norm at the end of both stacks; post-norm by the flag."""
     pre, post = build(TINY), build(TINY, ["--man-post-norm"])
     for model, before in ((pre, True), (post, False)):
         for stack in (model.encoder, model.decoder):
@@ -182,8 +186,8 @@ def test_norms() -> None:
             assert (stack.layer_norm is not None) is before
 
 
-# Architecture, words in the joint dictionary, parameters; the spec's figures in millions stand beside them.
-# (215 is Table 1's; the paper does not say how large its dictionary is.)
+# Architecture, words in the joint dictionary, parameters; as a comment, the specification's number in millions.
+# (215 is from Table 1; the paper does not give the size of its dictionary.)
 COUNTS = [
     ("transformer_man_iwslt_de_en", 10152, 36_770_846),  # 36.77
     ("transformer_man_iwslt_de_en_full", 10152, 49_387_580),  # 49.4
@@ -213,7 +217,7 @@ def test_numbers_of_parameters(arch: str, words: int, parameters: int) -> None:
     assert sum(parameter.numel() for parameter in model.parameters()) == parameters
 
 
-def test_architectures_are_those_of_the_spec() -> None:
+def test_architectures_are_those_of_the_specification() -> None:
     """(channels, FFN, heads, layers), pre-norm or not, decoder layers with DMAN, activation on the heads."""
     wanted = {
         "transformer_man": ((512, 1024, 8, 6), True, "all", "none"),
@@ -237,7 +241,7 @@ def test_architectures_are_those_of_the_spec() -> None:
     assert args.encoder_learned_pos and args.decoder_learned_pos
 
 
-def test_flags_beat_the_architecture() -> None:
+def test_flags_override_the_architecture() -> None:
     args = parse("transformer_man_summarization", ["--encoder-ffn-embed-dim", "3072", "--activation-fn", "relu"])
     assert (args.encoder_ffn_embed_dim, args.decoder_ffn_embed_dim, args.activation_fn) == (3072, 1536, "relu")
     assert parse("transformer_man_summarization", ["--encoder-normalize-before"]).encoder_normalize_before
@@ -267,14 +271,14 @@ def test_flags_beat_the_architecture() -> None:
     ],
 )
 def test_mistakes_are_one_clear_line(flags: list[str], message: str) -> None:
-    """While fairseq reads the command line: before it starts processes."""
+    """The error is raised while fairseq parses the command line, before it starts processes."""
     with pytest.raises(UsageError) as error:
         parse(TINY, flags)
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_masks_of_a_model_in_half_precision_get_gradients_in_it() -> None:
-    """Though the mask is computed in fp32."""
+def test_masks_in_half_precision_get_gradients_of_that_type() -> None:
+    """The mask itself is computed in fp32."""
     model = build(TINY).to(torch.bfloat16).train()
     loss(model, batch([9, 4, 13], [7, 11, 3])).backward()
     dman = model.encoder.layers[0].dman

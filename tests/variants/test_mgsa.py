@@ -1,7 +1,8 @@
-"""transformer_mgsa: sizes against the paper's tables, options, phrases in batches, and what goes wrong."""
+"""transformer_mgsa: sizes against the paper's tables, options, phrases in batches, errors."""
 
 from __future__ import annotations
 
+import copy
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,14 +11,19 @@ from typing import Any
 import pytest
 import torch
 from fairseq.data import LanguagePairDataset
+from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import Tensor
 
 from fairseq_localattn.criterions.phrase_tags import LabelSmoothedCrossEntropyWithPhraseTags, tag_loss_of
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.mechanisms.phrasal import MultiGranularityAttention
 from fairseq_localattn.phrases.dataset import Levels, PhrasePairDataset, collate_phrases
-from fairseq_localattn.tasks.translation_with_phrases import PhraseTranslationTask, RememberedPhrases, read_settings
-from support import phrase_references as reference
+from fairseq_localattn.tasks.translation_with_phrases import (
+    InteractivePhraseDataset,
+    PhraseTranslationTask,
+    read_settings,
+)
+from support.mechanisms import phrase_references as reference
 from support.models import batch, build, dictionary, loss, parse, sentences, tags, with_phrases
 from support.paths import ROOT
 
@@ -45,7 +51,7 @@ def parameters(arch: str, flags: list[str] | tuple[str, ...] = ()) -> int:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_added_parameters_are_the_papers(name: str) -> None:
-    """88.0M and ours give the paper's number after rounding. Where 88.0 itself was rounded, ± .05 are open."""
+    """88.0M plus our additional parameters is the paper's number, up to the rounding of 88.0M."""
     arch, flags, paper, added = TABLES[name]
     assert parameters(arch, flags) - parameters("transformer_wmt_en_de") == added
     assert abs(88.0 + added / 1e6 - paper) < 0.05
@@ -58,14 +64,14 @@ def test_added_parameters_of_the_big_model() -> None:
     assert round(264.1 + added / 1e6, 1) == 271.5 and round(234.8 + added / 1e6, 1) == 242.2
 
 
-def test_the_lstm_composition_falls_short_of_the_papers() -> None:
+def test_the_lstm_composition_has_fewer_parameters_than_the_papers() -> None:
     """Table 1 has 96.1M; states of a head's width give 94.5M, and no natural width gives the paper's number."""
     flags = ["--mgsa-composition", "lstm", "--mgsa-encoder-layers", "all"]
     assert parameters(GRAMS, flags) - parameters("transformer_wmt_en_de") == 6_497_280
 
 
 def test_the_readme_has_these_numbers() -> None:
-    readme = (ROOT / "README.md").read_text("utf-8")
+    readme = (ROOT / "docs" / "papers" / "mgsa.md").read_text("utf-8")
     rows = [line for line in readme.splitlines() if line.startswith("| Table ")]
     for name, (_, flags, paper, added) in TABLES.items():
         if "tags" in name:
@@ -85,7 +91,7 @@ def test_tags_add_one_classifier() -> None:
     added = set(tagged.state_dict()) - set(plain.state_dict())
     assert added == {"encoder.tag_proj.weight", "encoder.tag_proj.bias"}
     assert tagged.encoder.tag_proj.weight.shape == (len(tags()), 64)
-    for key, weight in plain.state_dict().items():  # drawn last, so it moves no other weight
+    for key, weight in plain.state_dict().items():  # initialised last, so no other weight changes
         assert torch.equal(weight, tagged.state_dict()[key]), key
 
 
@@ -102,7 +108,7 @@ def test_tags_add_one_classifier() -> None:
     ],
 )
 def test_each_head_has_its_granularity(arch: str, flags: list[str], heads: list[int]) -> None:
-    """In layer 1 and not in layer 2; the attention sees the partition of its granularity."""
+    """Heads of phrases are in layer 1 only, and each gets the partition of its granularity."""
     model = build(arch, flags).eval()
     first, second = (layer.self_attn for layer in model.encoder.layers)
     assert isinstance(first, MultiGranularityAttention) and not isinstance(second, MultiGranularityAttention)
@@ -123,8 +129,8 @@ def test_each_head_has_its_granularity(arch: str, flags: list[str], heads: list[
             assert found == [length for length in sample["src_phrases"][0, head - 1].tolist() if length]
 
 
-def test_phrases_matter() -> None:
-    """Other phrases of the same words, another output."""
+def test_output_depends_on_the_phrases() -> None:
+    """Other phrases of the same words give another output, on each level."""
     model = build(TINY).eval()
     sample = with_phrases(model, batch([6, 6], [4, 4])["net_input"])
     with torch.no_grad():
@@ -137,19 +143,17 @@ def test_phrases_matter() -> None:
 
 
 def test_checkpointing_changes_no_gradient() -> None:
-    """Also those of the tags, whose phrases leave the layer beside its output."""
+    """With tags as well, whose phrases are a second output of the layer."""
     sample = batch([9, 4, 13, 1], [7, 11, 3, 5])
     models = [build(TINY, ["--mgsa-tags", *more]) for more in ([], ["--checkpoint-activations"])]
     for model in models:
         loss(model.eval(), sample).backward()
-    for (name, one), other in zip(models[0].named_parameters(), models[1].parameters(), strict=True):
-        torch.testing.assert_close(one.grad, other.grad, msg=lambda m, name=name: f"{name}: {m}")
+    gradients = [{name: parameter.grad for name, parameter in model.named_parameters()} for model in models]
+    torch.testing.assert_close(*gradients)
 
 
-def test_a_copy_keeps_to_itself() -> None:
-    """The hooks of a copied encoder are its own."""
-    import copy
-
+def test_a_copied_encoder_has_its_own_hooks() -> None:
+    """A copy of the model gives the same output by itself."""
     model = build(TINY, ["--mgsa-tags"]).eval()
     other = copy.deepcopy(model)
     hooks = [hook for layer in other.encoder.layers for hook in layer._forward_pre_hooks.values()]
@@ -160,7 +164,7 @@ def test_a_copy_keeps_to_itself() -> None:
 
 
 @pytest.mark.parametrize("arch", [TINY, NGRAM])
-def test_without_phrases(arch: str) -> None:
+def test_only_the_ngram_model_runs_without_phrases(arch: str) -> None:
     model, sample = build(arch).eval(), batch([5], [4])["net_input"]
     if arch == NGRAM:
         assert model(**sample)[0].isfinite().all()
@@ -189,21 +193,19 @@ def test_without_phrases(arch: str) -> None:
         (TINY, ["--task", "translation"], "--mgsa-partition syntactic takes phrases from trees: give --task"),
     ],
 )
-def test_options_that_make_no_sense(arch: str, flags: list[str], message: str) -> None:
+def test_invalid_options_are_one_clear_line(arch: str, flags: list[str], message: str) -> None:
     with pytest.raises(UsageError) as error:
         parse(arch, flags)
     assert message in str(error.value)
 
 
-def test_levels_that_the_data_lack() -> None:
+def test_levels_beyond_the_data_are_refused() -> None:
     with pytest.raises(UsageError, match="--mgsa-heads asks for level 5 of the trees, and the data have 3"):
         build(TINY, ["--mgsa-heads", "word,5"])
 
 
-def test_a_task_without_trees() -> None:
+def test_a_task_without_trees_is_refused() -> None:
     task = SimpleNamespace(source_dictionary=dictionary(), target_dictionary=dictionary())
-    from fairseq.models import ARCH_MODEL_REGISTRY
-
     with pytest.raises(UsageError, match="takes phrases from trees"):
         ARCH_MODEL_REGISTRY[TINY].build_model(parse(TINY), task)
 
@@ -211,8 +213,8 @@ def test_a_task_without_trees() -> None:
 # ---------------------------------------------------------------------------------------------- criterion
 
 
-class Recorded(PhraseTranslationTask):
-    """The task without its files."""
+class TaskWithoutData(PhraseTranslationTask):
+    """The task without its data folder."""
 
     def __init__(self) -> None:
         self.tag_dictionary, self.target_dict = tags(), dictionary()
@@ -223,14 +225,14 @@ class Recorded(PhraseTranslationTask):
 
 
 def test_the_criterion_adds_the_weighted_tag_loss() -> None:
-    """λ L_tag is added to fairseq's loss; what is logged can be summed over workers; sample_size stays."""
+    """λ L_tag is added to fairseq's loss; logged values can be summed over workers; sample_size is unchanged."""
     model = build(TINY, ["--mgsa-tags"]).eval()
     sample = batch([9, 4], [7, 5])
     sample["net_input"] = with_phrases(model, sample["net_input"])
     lengths = sample["net_input"]["src_phrases"]
     sample["phrase_tags"] = torch.where(lengths > 1, 5, torch.where(lengths == 1, 7, tags().pad()))
-    plain = LabelSmoothedCrossEntropyWithPhraseTags(Recorded(), False, 0.1, tag_loss_weight=0.0)
-    weighted = LabelSmoothedCrossEntropyWithPhraseTags(Recorded(), False, 0.1, tag_loss_weight=0.25)
+    plain = LabelSmoothedCrossEntropyWithPhraseTags(TaskWithoutData(), False, 0.1, tag_loss_weight=0.0)
+    weighted = LabelSmoothedCrossEntropyWithPhraseTags(TaskWithoutData(), False, 0.1, tag_loss_weight=0.25)
     (without, size, _), (with_tags, same_size, logged) = plain(model, sample), weighted(model, sample)
     logits = model(**sample["net_input"])[1]["tag_logits"]
     wanted, _ = tag_loss_of(logits, sample["phrase_tags"], (0, 1, 2), tags().pad())
@@ -240,9 +242,9 @@ def test_the_criterion_adds_the_weighted_tag_loss() -> None:
     assert weighted.logging_outputs_can_be_summed()
 
 
-def test_a_weight_below_zero_and_a_task_without_tags() -> None:
+def test_criterion_refuses_a_negative_weight_and_a_task_without_tags() -> None:
     with pytest.raises(UsageError, match="--tag-loss-weight -1"):
-        LabelSmoothedCrossEntropyWithPhraseTags(Recorded(), False, 0.1, tag_loss_weight=-1)
+        LabelSmoothedCrossEntropyWithPhraseTags(TaskWithoutData(), False, 0.1, tag_loss_weight=-1)
     task = SimpleNamespace(target_dictionary=dictionary())
     with pytest.raises(UsageError, match="phrase tags come with --task translation_with_phrases"):
         LabelSmoothedCrossEntropyWithPhraseTags(task, False, 0.1)
@@ -250,7 +252,7 @@ def test_a_weight_below_zero_and_a_task_without_tags() -> None:
 
 @pytest.mark.parametrize("supervised", [True, False])
 def test_model_and_criterion_must_agree(supervised: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    task = Recorded()
+    task = TaskWithoutData()
     task._supervised = supervised
     criterion = None if supervised else LabelSmoothedCrossEntropyWithPhraseTags(task, False, 0.1)
     monkeypatch.setattr("fairseq.criterions.build_criterion", lambda *_, **__: criterion)
@@ -263,7 +265,7 @@ def test_model_and_criterion_must_agree(supervised: bool, monkeypatch: pytest.Mo
 
 
 def levels(*lengths: list[int]) -> Levels:
-    """Levels of a sentence, with the phrase's length + 2 as its tag."""
+    """Return the levels of a sentence; the tag of each phrase is its length + 2."""
     return [(torch.tensor(level), torch.tensor(level) + 2) for level in lengths]
 
 
@@ -271,13 +273,14 @@ PHRASES = [levels([3, 2], [1, 2, 2]), levels([1], [1]), levels([6], [2, 4])]
 
 
 def pairs(source: list[Tensor], target: list[Tensor] | None) -> LanguagePairDataset:
+    """Return fairseq's data set of sentence pairs."""
     sizes = [len(s) for s in source]
     more = {"tgt": target, "tgt_sizes": [len(t) for t in target], "tgt_dict": dictionary()} if target else {}
     return LanguagePairDataset(source, sizes, dictionary(), shuffle=False, **more)
 
 
 def test_phrases_follow_the_order_of_the_batch() -> None:
-    """fairseq sorts the rows of a batch by length; each keeps its own phrases, with </s> as one more."""
+    """fairseq sorts the rows of a batch by length; each keeps its phrases, followed by </s>."""
     source = sentences([6, 2, 7])
     data = PhrasePairDataset(pairs(source, sentences([4, 5, 3], seed=1)), PHRASES, tags())
     found = data.collater([data[0], data[1], data[2]])
@@ -295,20 +298,20 @@ def test_phrases_follow_the_order_of_the_batch() -> None:
     assert data.collater([]) == {}
 
 
-def test_an_empty_sentence_is_its_end_alone() -> None:
+def test_an_empty_sentence_has_one_phrase_for_its_end() -> None:
     lengths, found = collate_phrases([levels([], [])], no_tag=1)
     assert lengths.tolist() == [[[1], [1]]] and found.tolist() == [[[1], [1]]]
 
 
-def test_the_same_words_with_other_trees_keep_their_own() -> None:
-    """What fairseq-interactive drops is put back by the batch's words, in the order in which batches were made."""
+def test_equal_sentences_with_different_trees_keep_their_phrases() -> None:
+    """Phrases that fairseq-interactive drops are restored by the batch's tokens, in the order of the batches."""
     waiting: dict = {}
     source = [*sentences([4]), *sentences([4])]
     given = [levels([3], [1, 2]), levels([2, 1], [1, 1, 1])]
-    data = RememberedPhrases(pairs(source, None), given, tags(), waiting)
+    data = InteractivePhraseDataset(pairs(source, None), given, tags(), waiting)
     both = [data.collater([data[n]]) for n in (0, 1)]
-    task = Recorded()
-    task._waiting = waiting
+    task = TaskWithoutData()
+    task._batch_phrases = waiting
     seen: list[Tensor] = []
 
     class Generator:
@@ -320,18 +323,18 @@ def test_the_same_words_with_other_trees_keep_their_own() -> None:
         task.inference_step(Generator(), [], bare)
     assert [phrases.tolist() for phrases in seen] == [made["net_input"]["src_phrases"].tolist() for made in both]
     assert seen[0].tolist() != seen[1].tolist()
-    assert not waiting, "what was handed in is forgotten"
+    assert not waiting, "phrases that were used are deleted"
     with pytest.raises(UsageError, match="these sentences came without their phrases"):
         task.inference_step(Generator(), [], bare)
 
 
-def test_a_tag_of_another_dictionary() -> None:
+def test_a_tag_of_another_dictionary_is_refused() -> None:
     with pytest.raises(UsageError, match="a phrase has the tag 9 of 9: another dictionary's"):
         collate_phrases([levels([7], [3, 4])], no_tag=1, types=9)
 
 
-def test_phrases_of_other_words() -> None:
-    """Told on the CPU, where it costs nothing."""
+def test_phrases_of_other_words_are_refused() -> None:
+    """On the CPU, where the check costs nothing."""
     model = build(TINY).eval()
     sample = with_phrases(model, batch([6], [4])["net_input"])
     sample["src_phrases"][:, 0, 0] += 1
@@ -339,8 +342,8 @@ def test_phrases_of_other_words() -> None:
         model(**sample)
 
 
-def test_a_layer_that_is_pruned_takes_its_classifier_along() -> None:
-    """A checkpoint with tags, whose layer with phrases is left out by fairseq's --encoder-layers-to-keep."""
+def test_the_tag_classifier_is_pruned_with_its_layer() -> None:
+    """A checkpoint with tags is loaded without its layer with phrases (fairseq's --encoder-layers-to-keep)."""
     model = build(TINY, ["--mgsa-tags"])
     pruned = build(TINY, ["--mgsa-tags"], encoder_layers_to_keep="1", decoder_layers_to_keep="0,1")
     assert pruned.encoder.tag_proj is None and not pruned.encoder.needs_phrases
@@ -351,11 +354,11 @@ def test_a_layer_that_is_pruned_takes_its_classifier_along() -> None:
     assert pruned(**batch([5], [4])["net_input"])[0].isfinite().all()
 
 
-def test_heads_that_do_not_divide_matter_only_where_phrases_are() -> None:
+def test_the_mix_of_heads_is_not_checked_without_phrases() -> None:
     build(TINY, ["--mgsa-encoder-layers", "none", "--encoder-attention-heads", "2"])
 
 
-def test_settings_that_are_damaged(tmp_path: Path) -> None:
+def test_damaged_settings_are_refused(tmp_path: Path) -> None:
     (tmp_path / "dict.en.phrases.txt").write_text("NP 3\n")
     for text in ("{", '{"lang": "en"}', '{"levels": "many", "subwords": "none"}'):
         (tmp_path / "en.phrases.json").write_text(text)

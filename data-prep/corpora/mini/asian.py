@@ -1,33 +1,31 @@
 """Small English-Japanese and Chinese-English corpora, in the raw format and under the file names of the real ones.
 
-    python -m corpora.mini.corpus aspec FOLDER        (or nist, wmt17_zh_en, tanaka_enja)
+    python data-prep/mini_corpus.py aspec FOLDER        (or nist, wmt17_zh_en, tanaka_enja)
 
-A sentence says when who does what to which thing where; each part has one translation, and the order of the parts is
-another in each language. The same name always gives the same text.
+A sentence has a time, a subject, a verb, an object and a place; each part has one translation, and each language has an
+order of its own. A corpus has the same text each time.
 """
 
 from __future__ import annotations
 
-import gzip
-import io
 import random
-import tarfile
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from corpora.mini.files import archive, as_text, write
+
 Word = tuple[str, str, str]  # English, Japanese, Chinese
 
 
 def words(table: str) -> tuple[Word, ...]:
-    """The words of a table: a word a piece, its languages parted by /."""
+    """Return the words of a table, separated by commas, with / between the languages."""
     entries = (entry.strip().split("/") for entry in table.split(","))
     return tuple((english, japanese, chinese) for english, japanese, chinese in entries)
 
 
-# Mostly kana: a SentencePiece model has to know every character, and a tiny one shall do for this text.
+# Mostly kana, so that a tiny SentencePiece model, which must know every character, is enough.
 TIMES = words(
     """today/きょう/今天, yesterday/きのう/昨天, this week/こんしゅう/本周, last year/きょねん/去年,
     this morning/けさ/今早, in spring/はる/春天, in winter/ふゆ/冬天, tomorrow/あした/明天, next month/らいげつ/下月"""
@@ -64,7 +62,7 @@ PLACES = words(
 
 @dataclass(frozen=True)
 class Clause:
-    """Who does what to which thing where; a quality or the place may be missing."""
+    """A clause; both qualities and the place are optional."""
 
     subject_quality: Word | None
     subject: Word
@@ -74,7 +72,7 @@ class Clause:
     place: Word | None
 
     def words(self, language: int) -> list[str]:
-        """The words of a Word's language: 0 English, 1 Japanese, 2 Chinese; English parts have spaces in them."""
+        """Return the words in a language: 0 English, 1 Japanese, 2 Chinese; English parts may have several words."""
         who = [word[language] for word in (self.subject_quality, self.subject) if word]
         what = [word[language] for word in (self.quality, self.thing) if word]
         where = [self.place[language]] if self.place else []
@@ -88,13 +86,13 @@ class Clause:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A time and what happens then."""
+    """A time, and the clauses."""
 
     time: Word
     clauses: tuple[Clause, ...]
 
     def english(self) -> tuple[str, str, str, str]:
-        """Four translations, the first being the usual one."""
+        """Return four translations; the first is the usual one."""
         time, clauses = self.time[0], [" ".join(clause.words(0)) for clause in self.clauses]
         first = f"{time} {', and '.join(clauses)}."
         second = f"{', and '.join(clauses)} {time}."
@@ -103,11 +101,11 @@ class Sentence:
         return _capital(first), _capital(second), _capital(third), _capital(fourth)
 
     def japanese(self) -> list[str]:
-        """The words; joined without spaces they are the sentence."""
+        """Return the words, which are joined without spaces."""
         return [self.time[1], "、", *_chain([clause.words(1) for clause in self.clauses], ["、", "そして"]), "。"]
 
     def chinese(self) -> list[str]:
-        """The words; joined without spaces they are the sentence."""
+        """Return the words, which are joined without spaces."""
         return [self.time[2], *_chain([clause.words(2) for clause in self.clauses], ["，", "而且"]), "。"]
 
 
@@ -120,7 +118,7 @@ def _chain(clauses: Sequence[list[str]], between: list[str]) -> list[str]:
 
 
 def sentences(seed: int) -> Iterator[Sentence]:
-    """Yield sentences of one to three clauses without end, the same for the same seed."""
+    """Yield sentences of one to three clauses without end."""
     chance = random.Random(seed)
 
     def perhaps(table: Sequence[Word]) -> Word | None:
@@ -128,7 +126,8 @@ def sentences(seed: int) -> Iterator[Sentence]:
 
     def clause() -> Clause:
         subject, thing, deed = (chance.choice(table) for table in (PEOPLE, THINGS, DEEDS))
-        return Clause(perhaps(QUALITIES), subject, perhaps(QUALITIES), thing, deed, perhaps(PLACES))
+        whose, what, place = perhaps(QUALITIES), perhaps(QUALITIES), perhaps(PLACES)
+        return Clause(subject_quality=whose, subject=subject, quality=what, thing=thing, deed=deed, place=place)
 
     while True:
         time = chance.choice(chance.choice((TIMES, YEARS)))
@@ -136,18 +135,12 @@ def sentences(seed: int) -> Iterator[Sentence]:
 
 
 def take(source: Iterator[Sentence], count: int) -> list[Sentence]:
+    """Return the next sentences."""
     return [next(source) for _ in range(count)]
 
 
-def write(path: Path, lines: Sequence[str]) -> None:
-    """Write lines; a name in .gz is compressed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = "".join(line + "\n" for line in lines).encode()
-    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
-
-
 def aspec(folder: Path) -> None:
-    """ASPEC-JE: `score ||| id ||| number ||| Japanese ||| English`; no score in dev, devtest and test."""
+    """Write ASPEC-JE: `score ||| id ||| number ||| Japanese ||| English`; no score in dev, devtest and test."""
     source = sentences(1)
     sizes = {"train/train-1": 900, "train/train-2": 600, "train/train-3": 100, "dev/dev": 100, "test/test": 100}
     for place, (name, count) in enumerate({**sizes, "devtest/devtest": 20}.items()):
@@ -159,7 +152,7 @@ def aspec(folder: Path) -> None:
 
 
 def tanaka_enja(folder: Path) -> None:
-    """{train,dev,test}.{en,ja}.gz: Japanese in words, English lower-cased and in words."""
+    """Write {train,dev,test}.{en,ja}.gz: Japanese in words, English in lower-cased words."""
     source = sentences(2)
     for name, count in {"train": 1500, "dev": 100, "test": 100}.items():
         taken = take(source, count)
@@ -169,24 +162,24 @@ def tanaka_enja(folder: Path) -> None:
 
 
 def document(name: str, texts: Sequence[str], attributes: str = "") -> list[str]:
-    """The lines of one document of a test set."""
+    """Return the lines of one document of a test set."""
     segments = [f'<seg id="{number}"> {escape(text, quote=False)} </seg>' for number, text in enumerate(texts, 1)]
     return [f'<doc docid="{name}"{attributes}>', "<p>", *segments, "</p>", "</doc>"]
 
 
 def write_sgm(path: Path, kind: str, documents: Sequence[Sequence[str]]) -> None:
-    """kind: srcset or refset."""
+    """Write a test set; kind: srcset or refset."""
     languages = 'srclang="Chinese"' + (' trglang="English"' if kind == "refset" else "")
     write(path, [f'<{kind} setid="mini" {languages}>', *(line for lines in documents for line in lines), f"</{kind}>"])
 
 
 def parts(items: Sequence[Sentence], size: int) -> list[tuple[str, Sequence[Sentence]]]:
-    """Documents of `size` sentences, with names."""
+    """Return documents of `size` sentences, with their names."""
     return [(f"MINI{start:05}", items[start : start + size]) for start in range(0, len(items), size)]
 
 
 def nist(folder: Path) -> None:
-    """NIST Chinese-English: training text below train/, MT02 to MT06 as .sgm with four references."""
+    """Write NIST Chinese-English: training text below train/, MT02 to MT06 as .sgm with four references."""
     source = sentences(3)
     for name, suffix, count in (("news", "", 900), ("hansards", ".gz", 500)):
         taken = take(source, count)
@@ -209,45 +202,29 @@ def nist(folder: Path) -> None:
         write_sgm(folder / f"{stem}-ref.sgm", "refset", english)
 
 
-def in_tar(path: Path, files: dict[str, Sequence[str]]) -> None:
-    """Write files, given by their lines, into a .tar.gz."""
-    with tarfile.open(path, "w:gz") as archive:
-        for name, lines in files.items():
-            data = "".join(line + "\n" for line in lines).encode()
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-
-
-def in_zip(path: Path, files: dict[str, Sequence[str]]) -> None:
-    """Write files, given by their lines, into a .zip."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, lines in files.items():
-            archive.writestr(name, "".join(line + "\n" for line in lines))
-
-
 def wmt17_zh_en(folder: Path) -> None:
-    """The archives of WMT17's Chinese-English task, some CWMT corpora in several pieces, as they are."""
+    """Write the archives of WMT17's Chinese-English task; some CWMT corpora have several pieces, as the real ones."""
     source = sentences(4)
 
-    def pair(chinese: str, english: str, count: int, joint: str = "") -> dict[str, Sequence[str]]:
+    def pair(chinese: str, english: str, count: int, joint: str = "") -> dict[str, bytes]:
         taken = take(source, count)
         texts = [joint.join(item.chinese()) for item in taken]
-        return {chinese: texts, english: [item.english()[0] for item in taken]}
+        return {chinese: as_text(texts), english: as_text(item.english()[0] for item in taken)}
 
     commentary = "training/news-commentary-v12.zh-en"
-    in_tar(folder / "training-parallel-nc-v12.tgz", pair(f"{commentary}.zh", f"{commentary}.en", 300))
-    in_tar(folder / "UNv1.0.en-zh.tar.gz", pair("en-zh/UNv1.0.en-zh.zh", "en-zh/UNv1.0.en-zh.en", 500))
+    archive(folder / "training-parallel-nc-v12.tgz", pair(f"{commentary}.zh", f"{commentary}.en", 300))
+    archive(folder / "UNv1.0.en-zh.tar.gz", pair("en-zh/UNv1.0.en-zh.zh", "en-zh/UNv1.0.en-zh.en", 500))
     for corpus, stems in {
         "casia2015": ["casia2015_ch"], "casict2011": ["casict-A_ch", "casict-B_ch"], "casict2015": ["casict2015_ch"],
         "datum2015": ["datum_ch"], "datum2017": ["Book1_cn", "Book2_cn"], "neu2017": ["NEU_cn"],
     }.items():  # fmt: skip
-        files: dict[str, Sequence[str]] = {}
-        for stem in stems:  # datum2017 comes with its Chinese in words
+        files: dict[str, bytes] = {}
+        for stem in stems:
+            # The Chinese of datum2017 comes in words.
             joint = " " if corpus == "datum2017" else ""
             files |= pair(f"{corpus}/{stem}.txt", f"{corpus}/{stem[:-3]}_en.txt", 90, joint)
-        in_zip(folder / f"{corpus}.zip", files)
-    for archive, name, count in (("dev", "newsdev2017", 100), ("test", "newstest2017", 100)):
+        archive(folder / f"{corpus}.zip", files)
+    for part, name, count in (("dev", "newsdev2017", 100), ("test", "newstest2017", 100)):
         grouped = parts(take(source, count), 10)
         files = {}
         for end, kind, attributes in (("src.zh", "srcset", ""), ("ref.en", "refset", ' sysid="ref"')):
@@ -255,8 +232,8 @@ def wmt17_zh_en(folder: Path) -> None:
             for title, items in grouped:
                 said = ["".join(item.chinese()) if end == "src.zh" else item.english()[0] for item in items]
                 lines += document(title, said, attributes)
-            files[f"{archive}/{name}-zhen-{end}.sgm"] = [*lines, f"</{kind}>"]
-        in_tar(folder / f"{archive}.tgz", files)
+            files[f"{part}/{name}-zhen-{end}.sgm"] = as_text([*lines, f"</{kind}>"])
+        archive(folder / f"{part}.tgz", files)
 
 
 CORPORA: dict[str, Callable[[Path], None]] = {

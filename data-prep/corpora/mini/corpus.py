@@ -1,9 +1,9 @@
-"""Writes a small corpus in the format of a real one's source, to try its preparation and a whole table on.
+"""Writes a small corpus in the format of a real one's source, for trying its preparation and a whole table.
 
     python data-prep/mini_corpus.py NAME FOLDER
 
-NAME is that of a recipe's data. The files have the names and the raw format that the preparation's --local takes; their
-text is made by code. The other modules of this package have such corpora.
+NAME is the name of a recipe's data. The files have the names and the raw format of the preparation's --local; their
+text is generated. The corpora are those of the dictionaries CORPORA in this package.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import corpora.mini
-from corpora.text.parallel import as_status
+from corpora.errors import as_status
 
 
 def known_corpora() -> dict[str, Callable[[Path], None]]:
-    """Name → function that writes that corpus into a folder, of all modules of this package."""
+    """Return name → function that writes this corpus into a folder, of all modules in this package."""
     found: dict[str, Callable[[Path], None]] = {}
     for module in pkgutil.iter_modules(corpora.mini.__path__):
         found.update(getattr(importlib.import_module(f"corpora.mini.{module.name}"), "CORPORA", {}))

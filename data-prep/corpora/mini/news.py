@@ -1,21 +1,20 @@
 """Small corpora of news, headlines, film reviews and agreement, in the raw format and with the names of the real ones.
 
-    python -m corpora.mini.corpus cnndm FOLDER        (or gigaword, sst, sst2, sst5, imdb, sva, 1bw)
+    python data-prep/mini_corpus.py cnndm FOLDER        (or gigaword, sst, sst2, sst5, imdb, sva, 1bw)
 
-All texts come from a few patterns; label, headline and highlights follow from the text. The same name always gives the
-same files. They are not the official releases: --no-checksums where a preparation has that option.
+All texts come from a few patterns; label, headline and highlights follow from the text. A corpus has the same files
+each time. They are not the official releases: prepare them with --no-checksums where there is that option.
 """
 
 from __future__ import annotations
 
 import csv
-import gzip
 import hashlib
-import io
 import random
-import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from corpora.mini.files import archive, write
 
 PEOPLE = ("farmer", "teacher", "doctor", "sailor", "judge", "painter", "driver", "nurse")
 NAMES = ("Anna Berg", "Omar Khan", "Maria Lopez", "John Smith", "Ivy Chen", "Paul Weber", "Lena Novak", "Sam Okoro")
@@ -41,7 +40,7 @@ THINGS = ("film", "story", "cast", "music", "plot", "ending")
 
 
 def story(rng: random.Random) -> str:
-    """A story: who did what where, and why, among other things; its three highlights are taken from that."""
+    """Return a story with its three highlights, which repeat parts of it."""
     name, city, (deed, _) = rng.choice(NAMES), rng.choice(CITIES), rng.choice(DEEDS)
     reason, year, person = rng.choice(REASONS), rng.randint(1990, 2015), rng.choice(PEOPLE)
     lines = [
@@ -55,20 +54,10 @@ def story(rng: random.Random) -> str:
     return "\n\n".join([*lines, *(f"@highlight\n\n{line}" for line in highlights)]) + "\n"
 
 
-def write_tar(path: Path, files: dict[str, str]) -> None:
-    """Write a .tgz with these texts by name; the same ones always give the same bytes."""
-    with path.open("wb") as out, gzip.GzipFile("", "wb", mtime=0, fileobj=out) as zipped:
-        with tarfile.open(fileobj=zipped, mode="w") as tar:
-            for name, text in files.items():
-                member = tarfile.TarInfo(name)
-                member.size = len(text.encode())
-                tar.addfile(member, io.BytesIO(text.encode()))
-
-
 def cnndm(folder: Path) -> None:
-    """300 stories for training, of which one has no text, 30 for each other split."""
+    """Write 301 stories for training, of which one has no text, and 30 for each other split."""
     rng = random.Random("cnndm")
-    archives: dict[str, dict[str, str]] = {"cnn": {}, "dailymail": {}}
+    archives: dict[str, dict[str, bytes]] = {"cnn": {}, "dailymail": {}}
     for split, count in (("train", 301), ("val", 30), ("test", 30)):
         urls = [f"http://www.{('cnn', 'dailymail')[n % 2]}.example/{split}/{n}.html" for n in range(count)]
         for number, url in enumerate(urls):
@@ -76,18 +65,18 @@ def cnndm(folder: Path) -> None:
             if split == "train" and number == 100:
                 text = text[text.index("@highlight") :]
             name = hashlib.sha1(url.encode()).hexdigest()
-            archive = ("cnn", "dailymail")[number % 2]
-            archives[archive][f"{archive}/stories/{name}.story"] = text
-        (folder / f"all_{split}.txt").write_text("".join(f"{url}\n" for url in urls))
+            site = ("cnn", "dailymail")[number % 2]
+            archives[site][f"{site}/stories/{name}.story"] = text.encode()
+        write(folder / f"all_{split}.txt", urls)
     for name, files in archives.items():
-        write_tar(folder / f"{name}_stories.tgz", files)
+        archive(folder / f"{name}_stories.tgz", files)
 
 
 # Gigaword
 
 
 def headline(rng: random.Random, unknown: str) -> tuple[str, str]:
-    """A first sentence and its headline, in the corpus's tokens."""
+    """Return a first sentence and its headline, in the corpus's tokens."""
     person, city, (deed, thing) = rng.choice(PEOPLE), rng.choice(CITIES).lower(), rng.choice(DEEDS)
     day = rng.choice(("monday", "tuesday", "friday", "sunday"))
     name = rng.choice((*(name.split()[1].lower() for name in NAMES), unknown))
@@ -96,7 +85,7 @@ def headline(rng: random.Random, unknown: str) -> tuple[str, str]:
 
 
 def gigaword(folder: Path) -> None:
-    """600 pairs for training, 60 for each other split, as sent-summary has them."""
+    """Write 600 pairs for training and 60 for each other split, as in sent-summary."""
     rng = random.Random("gigaword")
     files = {
         "train": (600, "train/train.article.txt.gz", "train/train.title.txt.gz"),
@@ -106,24 +95,21 @@ def gigaword(folder: Path) -> None:
     for split, (count, *names) in files.items():
         pairs = [headline(rng, "UNK" if split == "test" else "<unk>") for _ in range(count)]
         for side, name in enumerate(names):
-            path = folder / "sumdata" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            data = "".join(f"{pair[side]}\n" for pair in pairs).encode()
-            path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+            write(folder / "sumdata" / name, [pair[side] for pair in pairs])
 
 
 # Classification
 
 
 def opinion(rng: random.Random, good: bool) -> list[str]:
-    """The words of a short judgement; "hardly" turns its adjective round."""
+    """Return the words of a short judgement; "hardly" negates its adjective."""
     turned = rng.random() < 0.25
     adjective = rng.choice(GOOD if good != turned else BAD)
     return ["the", rng.choice(THINGS), "is", "hardly" if turned else "rather", adjective, "."]
 
 
 def tree(rng: random.Random, label: int) -> str:
-    """A judgement as a tree of the Stanford treebank; 0 and 4 begin with "truly", 2 judges nothing."""
+    """Return a judgement as a tree of the Stanford treebank; 0 and 4 begin with "truly", 2 is neutral."""
     words = ["the", rng.choice(THINGS), "has", "an", "hour", "."] if label == 2 else opinion(rng, label > 2)
     if label in (0, 4):
         words.insert(0, "truly")
@@ -135,15 +121,14 @@ def tree(rng: random.Random, label: int) -> str:
 
 
 def sst(folder: Path) -> None:
-    """400, 60 and 60 trees, of the five labels by turns."""
+    """Write 400, 60 and 60 trees, with the five labels in turn."""
     rng = random.Random("sst")
     for name, count in (("train", 400), ("dev", 60), ("test", 60)):
-        trees = (tree(rng, number % 5) for number in range(count))
-        (folder / f"{name}.txt").write_text("".join(f"{line}\n" for line in trees))
+        write(folder / f"{name}.txt", [tree(rng, number % 5) for number in range(count)])
 
 
 def imdb(folder: Path) -> None:
-    """150 reviews of each kind for training, 30 for the test: prepare with --valid 30."""
+    """Write 150 reviews of each kind for training and 30 for the test, to be prepared with --valid 30."""
     rng = random.Random("imdb")
     for split, count in (("train", 150), ("test", 30)):
         for kind in ("pos", "neg"):
@@ -163,7 +148,7 @@ COLUMNS = (
 
 
 def agreement(rng: random.Random) -> dict[str, object]:
-    """A row of the table: the first noun decides the verb, a second one stands between the two."""
+    """Return a row of the table: the verb agrees with the first noun, and a second one is between the two."""
     plural, other = rng.random() < 0.4, rng.random() < 0.5
     first, second = rng.choice(PEOPLE), rng.choice(THINGS)
     words = ["the", f"{first}s" if plural else first, rng.choice(("near", "of", "behind")), "the"]
@@ -175,7 +160,7 @@ def agreement(rng: random.Random) -> dict[str, object]:
 
 
 def sva(folder: Path) -> None:
-    """3,000 rows, of which 270 are for training and 30 for validation."""
+    """Write 3,000 rows, of which 270 become training text and 30 validation text."""
     rng = random.Random("sva")
     with (folder / "agr_50_mostcommon_10K.tsv").open("w", newline="", encoding="utf-8") as out:
         table = csv.DictWriter(out, COLUMNS, delimiter="\t")
@@ -187,22 +172,21 @@ def sva(folder: Path) -> None:
 
 
 def news_sentences(rng: random.Random) -> Iterator[str]:
+    """Yield sentences without end."""
     while True:
         person, (deed, _) = rng.choice(PEOPLE), rng.choice(DEEDS)
         yield f"{rng.choice(('The', 'A', 'This'))} {person} {deed} in {rng.choice(CITIES)} ."
 
 
 def one_billion(folder: Path) -> None:
-    """The 99 training files with four sentences each, and two of the held-out files with 30."""
+    """Write the 99 training files with four sentences each, and two of the held-out files with 30."""
     rng = random.Random("1bw")
     sentences = news_sentences(rng)
     release = folder / "1-billion-word-language-modeling-benchmark-r13output"
     files = [("training", f"news.en-{number:05d}-of-00100", 4) for number in range(1, 100)]
     files += [("heldout", f"news.en.heldout-{number:05d}-of-00050", 30) for number in range(2)]
     for kind, name, count in files:
-        path = release / f"{kind}-monolingual.tokenized.shuffled" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(f"{next(sentences)}\n" for _ in range(count)))
+        write(release / f"{kind}-monolingual.tokenized.shuffled" / name, [next(sentences) for _ in range(count)])
 
 
 CORPORA: dict[str, Callable[[Path], None]] = {

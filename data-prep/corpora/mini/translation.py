@@ -1,19 +1,21 @@
-"""Small IWSLT14 De-En, WMT14 En-De and WMT14 En-Fr, in the archives and formats of their sources; see mini_corpus.py.
+"""Small IWSLT14 De-En, WMT14 En-De and WMT14 En-Fr, in the archives and formats of their sources.
 
-The text of German and English is that of the toy grammar; that of French and English has one pattern, in which
-adjective and noun change places. Some training pairs are such that cleaning leaves them out.
+    python data-prep/mini_corpus.py iwslt14 FOLDER        (or wmt14_en_de, wmt14_en_fr)
+
+German and English are from the toy grammar; French and English follow one pattern, in which adjective and noun change
+places. Cleaning removes some of the training pairs.
 """
 
 from __future__ import annotations
 
 import gzip
-import io
 import itertools
 import random
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from corpora.mini.files import archive, as_text, write
 from corpora.toy import grammar as toy_grammar
 
 Pair = tuple[str, str]
@@ -51,7 +53,7 @@ def french(seed: int) -> Iterator[Pair]:
 
 
 def _phrases(draw: random.Random) -> Pair:
-    """One to four things, in French and in English."""
+    """Return one to four things, in French and in English."""
     things = []
     for _ in range(draw.choice((1, 1, 2, 4))):
         (english, article, noun), (adjective, other) = draw.choice(_NOUNS), draw.choice(_ADJECTIVES)
@@ -59,48 +61,31 @@ def _phrases(draw: random.Random) -> Pair:
     return " et ".join(one for one, _ in things), " and ".join(two for _, two in things)
 
 
-def plain(lines: Sequence[str]) -> bytes:
-    """One sentence a line."""
-    return "".join(line + "\n" for line in lines).encode()
-
-
 def sgm(lines: Sequence[str], kind: str, lang: str) -> bytes:
-    """A test set of WMT or IWSLT; kind: srcset or refset."""
+    """Return a test set of WMT or IWSLT; kind: srcset or refset."""
     body = "".join(f'<seg id="{number}"> {line} </seg>\n' for number, line in enumerate(lines, 1))
     return f'<{kind} setid="mini" srclang="any" trglang="{lang}">\n<doc docid="1">\n{body}</doc>\n</{kind}>\n'.encode()
 
 
 def tags(lines: Sequence[str], lang: str) -> bytes:
-    """Training text of IWSLT: a head of tags before every talk of 20 lines."""
+    """Return training text of IWSLT, with tags before every talk of 20 lines."""
     text = []
     for number, line in enumerate(lines):
         if number % 20 == 0:
             text += [f"<url>http://talks.example/{number}</url>", f"<keywords>talks, {lang}</keywords>"]
             text += [f"<talkid>{number}</talkid>", f"<title>{line}</title>", f"<description>{line}</description>"]
         text.append(line)
-    return plain(text)
-
-
-def archive(path: Path, members: dict[str, bytes]) -> None:
-    """A .tgz or .tar; the same members give the same bytes."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as tar:
-        for name, content in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-    data = packed.getvalue()
-    path.write_bytes(data if path.suffix == ".tar" else gzip.compress(data, mtime=0))
+    return as_text(text)
 
 
 def take(pairs: Iterator[Pair], count: int) -> tuple[list[str], list[str]]:
-    """The next pairs, by side."""
+    """Return the next pairs, by side."""
     chosen = list(itertools.islice(pairs, count))
     return [one for one, _ in chosen], [two for _, two in chosen]
 
 
 def iwslt14(folder: Path) -> None:
-    """de-en.tgz, with 1,500 training pairs and titles and descriptions for each 20 of them."""
+    """Write de-en.tgz, with 1,500 training pairs and title and description of each talk."""
     pairs = german(14)
     members = {}
     for name in ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012"):
@@ -112,30 +97,31 @@ def iwslt14(folder: Path) -> None:
 
 
 def is_odd(number: int) -> bool:
-    """Whether odd() changes the training pair of this number, from 0."""
+    """Return whether odd() changes the training pair of this number, from 0."""
     return number % 40 in (7, 24)
 
 
 def odd(sides: tuple[list[str], list[str]]) -> tuple[list[str], list[str]]:
-    """The training pairs with some that every recipe leaves out: an empty side, or one of more than 100 words."""
+    """Change some pairs into ones that every recipe removes: with an empty side, or one of more than 100 words."""
     for number in filter(is_odd, range(len(sides[0]))):
         text = sides[number % 2][number]
         sides[number % 2][number] = "" if number % 40 == 7 else " ".join(itertools.repeat(text, 101))
     return sides
 
 
-def _wmt(folder: Path, lang: str, pairs: Iterator[Pair], corpora: dict[str, tuple[str, int]], test: str) -> None:
-    """The archives of WMT; corpora: archive → prefix of its two files, and number of pairs."""
+def _wmt(folder: Path, lang: str, pairs: Iterator[Pair], corpora: dict[str, tuple[str, int]]) -> None:
+    """Write the archives of WMT; corpora: archive → prefix of its two files, and number of pairs."""
     tests = {}
     valid = dict(zip((lang, "en"), take(pairs, 60), strict=True))
     for side, lines in zip((lang, "en"), take(pairs, 60), strict=True):
         kind, name = ("srcset", "src") if side == "en" else ("refset", "ref")
-        tests[f"test-full/newstest2014-{test}-{name}.{side}.sgm"] = sgm(lines, kind, side)
+        tests[f"test-full/newstest2014-{lang}en-{name}.{side}.sgm"] = sgm(lines, kind, side)
     archive(folder / "test-full.tgz", tests)
-    archive(folder / "dev.tgz", {f"dev/newstest2013.{side}": plain(lines) for side, lines in valid.items()})
+    archive(folder / "dev.tgz", {f"dev/newstest2013.{side}": as_text(lines) for side, lines in valid.items()})
     for name, (prefix, count) in corpora.items():
         members = {
-            f"{prefix}.{side}": plain(lines) for side, lines in zip((lang, "en"), odd(take(pairs, count)), strict=True)
+            f"{prefix}.{side}": as_text(lines)
+            for side, lines in zip((lang, "en"), odd(take(pairs, count)), strict=True)
         }
         if name.endswith(".tar"):
             members = {f"{member}.gz": gzip.compress(content, mtime=0) for member, content in members.items()}
@@ -143,32 +129,32 @@ def _wmt(folder: Path, lang: str, pairs: Iterator[Pair], corpora: dict[str, tupl
 
 
 def wmt14_en_de(folder: Path) -> None:
-    """The archives of prepare_wmt14_en_de.sh with 1,500 training pairs, and in trees/ the trees of the English.
+    """Write the archives of prepare_wmt14_en_de.sh with 1,500 training pairs, and in trees/ the trees of the English.
 
-    News Commentary v9, v11 and v12 have the same text, so that the trees serve each --data.
+    News Commentary v9, v11 and v12 have equal text, so that the trees fit every --data.
     """
     corpora = {
         "training-parallel-europarl-v7.tgz": ("training/europarl-v7.de-en", 700),
         "training-parallel-commoncrawl.tgz": ("commoncrawl.de-en", 500),
         "training-parallel-nc-v9.tgz": ("training/news-commentary-v9.de-en", 300),
     }
-    _wmt(folder, "de", german(15), corpora, "deen")
+    _wmt(folder, "de", german(15), corpora)
     with tarfile.open(folder / "training-parallel-nc-v9.tgz") as tar:
-        news = {lang: tar.extractfile(f"training/news-commentary-v9.de-en.{lang}").read() for lang in ("de", "en")}  # type: ignore[union-attr]
+        members = [(member.name[-2:], tar.extractfile(member)) for member in tar]
+        news = {lang: content.read() for lang, content in members if content}
     for version, place in (("v11", "training-parallel-nc-v11"), ("v12", "training")):
         names = {lang: f"{place}/news-commentary-{version}.de-en.{lang}" for lang in news}
         archive(folder / f"training-parallel-nc-{version}.tgz", {names[lang]: news[lang] for lang in news})
     trees = (tree for _, _, tree in toy_grammar.pairs(15))
-    (folder / "trees").mkdir(exist_ok=True)
     for split in ("valid", "test"):
-        (folder / f"trees/{split}.en.tree").write_bytes(plain(list(itertools.islice(trees, 60))))
+        write(folder / f"trees/{split}.en.tree", itertools.islice(trees, 60))
     kept = [tree for _, count in corpora.values() for number, tree in enumerate(itertools.islice(trees, count))
             if not is_odd(number)]  # fmt: skip
-    (folder / "trees/train.en.tree").write_bytes(plain(kept))
+    write(folder / "trees/train.en.tree", kept)
 
 
 def wmt14_en_fr(folder: Path) -> None:
-    """All archives that prepare_wmt14_en_fr.sh may ask for, 1,500 training pairs."""
+    """Write all archives that prepare_wmt14_en_fr.sh reads, with 1,500 training pairs."""
     corpora = {
         "training-parallel-europarl-v7.tgz": ("training/europarl-v7.fr-en", 500),
         "training-parallel-commoncrawl.tgz": ("commoncrawl.fr-en", 300),
@@ -176,7 +162,7 @@ def wmt14_en_fr(folder: Path) -> None:
         "training-parallel-nc-v9.tgz": ("training/news-commentary-v9.fr-en", 200),
         "training-giga-fren.tar": ("giga-fren.release2.fixed", 200),
     }
-    _wmt(folder, "fr", french(16), corpora, "fren")
+    _wmt(folder, "fr", french(16), corpora)
 
 
 CORPORA: dict[str, Callable[[Path], None]] = {

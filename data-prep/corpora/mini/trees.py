@@ -2,8 +2,8 @@
 
     python data-prep/mini_trees.py TOK LANG FOLDER
 
-writes FOLDER/SPLIT.LANG.tree, some bracketing of each line of TOK/SPLIT.LANG, for all splits that are there: words in
-pairs, and branches to the right. It says nothing of the language; it has phrases of more than one word on each level.
+writes FOLDER/SPLIT.LANG.tree, an arbitrary bracketing of each line of TOK/SPLIT.LANG, for each split in TOK: words in
+pairs, and branches to the right, so that every level has phrases of more than one word.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import random
 import sys
 from pathlib import Path
 
-from corpora.text.parallel import DataError, as_status
-from corpora.text.streams import read_bytes
+from corpora.errors import DataError, as_status
+from corpora.mini.files import write
+from corpora.text.lines import read_lines
+from corpora.trees.leaves import to_leaf
 
 TREEBANK = {"train": 400, "valid": 60, "test": 60}
 NOUNS = ("dog", "ladder", "king", "station", "letter", "horse", "garden", "doctor")
@@ -22,10 +24,10 @@ VERBS = {"see": ("sees", "saw", "seen"), "take": ("takes", "took", "taken"), "gi
 
 
 def bracketing(words: list[str]) -> str:
-    """A tree over the words; empty for no words."""
+    """Return a tree over the words; an empty text without words."""
     if not words:
         return ""
-    leaves = [f"(W {_escaped(word)})" for word in words]
+    leaves = [f"(W {to_leaf(word)})" for word in words]
     twos = [leaves[at : at + 2] for at in range(0, len(leaves), 2)]
     pairs = [f"(P {' '.join(two)})" if len(two) > 1 else two[0] for two in twos]
     right = pairs[-1]
@@ -34,24 +36,17 @@ def bracketing(words: list[str]) -> str:
     return f"(ROOT (S {right}))"
 
 
-def _escaped(word: str) -> str:
-    return word.replace("(", "-LRB-").replace(")", "-RRB-")
-
-
 def write_trees(tok: Path, lang: str, folder: Path) -> None:
-    """One bracketing a line of each split. Raises DataError."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write one bracketing for each line of each split. Raises DataError."""
     texts = sorted(tok.glob(f"*.{lang}"))
     if not texts:
         raise DataError(f"{tok}: no text of {lang} there")
     for text in texts:
-        with (folder / f"{text.name}.tree").open("w", encoding="utf-8") as out:
-            for _, line in read_bytes(text):
-                out.write(bracketing(line.decode("utf-8").split()) + "\n")
+        write(folder / f"{text.name}.tree", (bracketing(line.split()) for _, line in read_lines(text)))
 
 
 def sentence(rng: random.Random) -> str:
-    """A tree of a sentence in the present or the past, active or passive, with or without an adverbial before it."""
+    """Return the tree of a sentence, present or past, active or passive, with or without an adverbial before it."""
 
     def noun() -> str:
         return f"(NP (DT {rng.choice(('the', 'a'))}) (NN {rng.choice(NOUNS)}))"
@@ -68,11 +63,10 @@ def sentence(rng: random.Random) -> str:
 
 
 def treebank(folder: Path) -> None:
-    """{train,valid,test}.mrg, as data-prep/prepare_probing.sh takes them."""
+    """Write {train,valid,test}.mrg, for data-prep/prepare_probing.sh."""
     rng = random.Random(1)
-    folder.mkdir(parents=True, exist_ok=True)
     for split, size in TREEBANK.items():
-        (folder / f"{split}.mrg").write_text("".join(sentence(rng) + "\n" for _ in range(size)), encoding="utf-8")
+        write(folder / f"{split}.mrg", [sentence(rng) for _ in range(size)])
 
 
 CORPORA = {"probing": treebank}

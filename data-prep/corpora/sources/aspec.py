@@ -1,24 +1,25 @@
-"""Takes the two languages out of files of ASPEC-JE, the English-Japanese corpus of WAT.
+"""Extracts the two languages from files of ASPEC-JE, the English-Japanese corpus of WAT.
 
     python -m corpora.sources.aspec raw/train.ja raw/train.en train/train-1.txt --scored --official 1000000
     python -m corpora.sources.aspec raw/valid.ja raw/valid.en dev/dev.txt --official 1790
 
 A line of the training files is `score ||| id ||| number ||| Japanese ||| English`; those of dev, devtest and test have
-no score. Refused, with file and line: missing fields, a first field that is no score (or is one), an empty side, a file
-that is missing, cut off or not UTF-8. Pairs of training text with an empty side are left out and counted.
+no score. Pairs of training text with an empty side are left out and counted. Errors, with file and line, are missing
+fields, a score that is missing or not expected, an empty side elsewhere, and a file that is missing, cut off or not
+UTF-8.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from corpora.text.bitext import compare, tell, whole_files
-from corpora.text.parallel import DataError, as_status
-from corpora.text.streams import decode, read_bytes
+from corpora.errors import DataError, as_status
+from corpora.progress import progress
+from corpora.text.bitext import report
+from corpora.text.lines import read_lines, whole_files
 
 SEPARATOR = " ||| "
 FIELDS = ("id", "number", "Japanese", "English")
@@ -36,8 +37,8 @@ def read_pairs(path: Path, scored: bool) -> Iterator[tuple[int, str, str]]:
     """Yield (line number, Japanese, English) of a file, plain or .gz; raises DataError."""
     names = ("score", *FIELDS) if scored else FIELDS
     form = SEPARATOR.join(names)
-    for number, line in read_bytes(path):
-        fields = decode(path, number, line).replace("\r", " ").split(SEPARATOR, len(names) - 1)
+    for number, line in read_lines(path):
+        fields = line.replace("\r", " ").split(SEPARATOR, len(names) - 1)
         if len(fields) < len(names):
             raise DataError(f"{path}:{number}: {len(fields)} fields, {len(names)} wanted: {form}")
         if scored != is_score(fields[0]):
@@ -48,12 +49,11 @@ def read_pairs(path: Path, scored: bool) -> Iterator[tuple[int, str, str]]:
 
 
 def extract(sources: Sequence[Path], targets: tuple[Path, Path], scored: bool) -> tuple[int, int]:
-    """Write Japanese and English of all sources; return how many pairs, and how many left out. Raises DataError."""
+    """Write Japanese and English of all sources; return the numbers of pairs kept and left out. Raises DataError."""
     count = empty = 0
-    told = time.monotonic()
     with whole_files(targets) as (japanese, english):
         for source in sources:
-            for number, ja, en in read_pairs(source, scored):
+            for number, ja, en in progress(read_pairs(source, scored), source.name, "pairs"):
                 if ja and en:
                     japanese.write(ja + "\n")
                     english.write(en + "\n")
@@ -62,7 +62,6 @@ def extract(sources: Sequence[Path], targets: tuple[Path, Path], scored: bool) -
                     empty += 1
                 else:
                     raise DataError(f"{source}:{number}: the {'English' if ja else 'Japanese'} is empty")
-                told = tell(source.name, count, told)
     return count, empty
 
 
@@ -71,11 +70,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("targets", type=Path, nargs=2, metavar="OUT", help="Japanese, English")
     parser.add_argument("sources", type=Path, nargs="+", metavar="FILE")
-    parser.add_argument("--scored", action="store_true", help="training files: a score comes first")
-    parser.add_argument("--official", type=int, help="pairs that there should be, to print beside")
+    parser.add_argument("--scored", action="store_true", help="training files, with the score as first field")
+    parser.add_argument("--official", type=int, help="published number of pairs")
     args = parser.parse_args()
     count, empty = extract(args.sources, tuple(args.targets), args.scored)
-    compare(args.targets[0].stem, count, args.official)
+    report(args.targets[0].stem, count, args.official)
     if empty:
         print(f"{args.targets[0].stem}: {empty:,} more pairs have an empty side and are left out", flush=True)
 

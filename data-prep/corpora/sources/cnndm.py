@@ -1,10 +1,10 @@
 """CNN/DailyMail, not anonymised, as See et al. (2017) prepare it: news stories and their highlights.
 
-A story is a file HASH.story, HASH being the SHA-1 of its address: paragraphs, and highlights after lines "@highlight".
-The addresses of the splits stand in all_{train,val,test}.txt. What is a line of text and does not end like a sentence
-gets a full stop; the lines are joined. Facts: github.com/abisee/cnn-dailymail, make_datafiles.py. Theirs is lower-cased
-and in the tokens of the Penn Treebank; here the text stays as it is, as in github.com/artmatsak/cnn-dailymail, which
-makes BART's {train,val,test}.{source,target}. These files are read as well.
+A story is a file HASH.story, where HASH is the SHA-1 of its address: paragraphs, and highlights after lines
+"@highlight". all_{train,val,test}.txt list the addresses of the splits. A line of text that does not end like a
+sentence gets a full stop; the lines are joined, as in make_datafiles.py of github.com/abisee/cnn-dailymail, which also
+lower-cases the text and splits it into the tokens of the Penn Treebank. Here it stays as it is, as in
+github.com/artmatsak/cnn-dailymail, which makes BART's {train,val,test}.{source,target}; these files are read as well.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from corpora.text.bitext import plain_lines
+from corpora.errors import DataError
+from corpora.text.lines import read_lines, read_whole
 from corpora.text.overlap import aligned
-from corpora.text.parallel import DataError
 
 if TYPE_CHECKING:
     from nltk.tokenize.punkt import PunktSentenceTokenizer
@@ -29,10 +29,10 @@ FILES = {"train": "train", "valid": "val", "test": "test"}
 OFFICIAL = {"train": 287_113, "valid": 13_368, "test": 11_490}
 PAPER = {"train": 287_226, "valid": 13_368, "test": 11_490}
 MARK = "@highlight"
-# How a line may end that needs no full stop: See et al.'s END_TOKENS.
+# Ends of a line that needs no full stop: See et al.'s END_TOKENS.
 ENDS = (".", "!", "?", "'", "`", '"', "\u2019", "\u201d", ")")
 
-# Words before whose full stop a sentence seldom ends; for LEAD-3 alone.
+# Abbreviations, whose full stop seldom ends a sentence; for LEAD-3 only.
 ABBREVIATIONS = """mr mrs ms dr prof rev gen lt col sgt capt cmdr maj adm sen rep gov st jr sr hon pres supt insp det
     u.s u.k u.n e.u d.c l.a a.m p.m ph.d b.c a.d i.e e.g no nos vs inc ltd co corp bros dept est approx
     jan feb mar apr jun jul aug sept sep oct nov dec mt ft ave blvd"""
@@ -41,7 +41,7 @@ ABBREVIATIONS = """mr mrs ms dr prof rev gen lt col sgt capt cmdr maj adm sen re
 def article_and_highlights(text: str) -> tuple[list[str], list[str]]:
     """Return the lines of a story and its highlights. A full stop that ends a highlight is a word of its own.
 
-    Nothing follows the highlights in a story: what does not begin with the mark after the first one is a highlight.
+    A story ends with its highlights: every line after the first mark is one.
     """
     lines: tuple[list[str], list[str]] = ([], [])
     highlight = False
@@ -65,7 +65,7 @@ def _splitter() -> PunktSentenceTokenizer:
 
 
 def sentences(lines: list[str]) -> str:
-    """Return the sentences of these lines on one line; each ends in " .", which stands nowhere else."""
+    """Return the sentences of the lines on one line; each ends in " .", which occurs nowhere else."""
     found = []
     for sentence in (text for line in lines for text in _splitter().tokenize(line)):
         inner = re.sub(r"\s*\.$", "", sentence)
@@ -74,17 +74,11 @@ def sentences(lines: list[str]) -> str:
 
 
 def _story(number: int, url: str, file: Path, folders: list[Path]) -> str:
-    """Return the text of a story; raises DataError for one that is not there, naming list and line, or is no UTF-8."""
+    """Return the text of a story; raises DataError, which names list and line where the story is missing."""
     name = hashlib.sha1(url.encode()).hexdigest() + ".story"
     for folder in folders:
-        try:
-            return (folder / name).read_bytes().decode("utf-8")
-        except FileNotFoundError:
-            continue
-        except UnicodeDecodeError as error:
-            raise DataError(f"{folder / name}: invalid UTF-8 at byte {error.start + 1}") from None
-        except OSError as error:
-            raise DataError(f"{folder / name}: cannot be read: {error.strerror}") from None
+        if (folder / name).exists():
+            return read_whole(folder / name)
     raise DataError(f"{file}:{number}: no story {name} of {url}; get the stories of CNN and of the Daily Mail again")
 
 
@@ -102,8 +96,8 @@ def story_folders(roots: Sequence[Path]) -> list[Path]:
 def read(lists: Path, stories: Sequence[Path], judge: bool = True) -> Iterator[tuple[str, str, str, str]]:
     """Yield (split, text, summary, sentences of the text) of all splits; the last for test alone, else "".
 
-    lists: folder with all_{train,val,test}.txt; or with train.source etc., which needs no `stories`. stories: folders
-    that have cnn/stories and dailymail/stories. A story may be without text or highlights. judge: see aligned().
+    lists: folder with all_{train,val,test}.txt, or with train.source etc., which need no `stories`. stories: folders
+    with cnn/stories and dailymail/stories. A story may be without text or highlights. judge: as in aligned().
     Raises DataError with file and line.
     """
     if (lists / "train.source").exists():
@@ -115,7 +109,7 @@ def read(lists: Path, stories: Sequence[Path], judge: bool = True) -> Iterator[t
     folders = story_folders(stories)
     for split, name in FILES.items():
         file = lists / f"all_{name}.txt"
-        for number, line in plain_lines(file, open_end=True):
+        for number, line in read_lines(file, open_end=True):
             if url := line.strip():
                 lines, highlights = article_and_highlights(_story(number, url, file, folders))
                 yield split, " ".join(lines), " ".join(highlights), sentences(lines) if split == "test" else ""

@@ -1,8 +1,8 @@
 """First sentences of news and their headlines, of the annotated Gigaword corpus, as Rush et al. (2015) prepare them.
 
-Lower-cased tokens; digits are # and rare words <unk>, in the test set UNK; all that stays. They are read as
-github.com/harvardnlp/sent-summary gives them, sumdata/{train,Giga}, or as github.com/microsoft/unilm does, org_data, in
-which the same text has other names.
+The text is kept as it is: lower-cased tokens, # for digits, <unk> for rare words (UNK in the test set). Read are
+sumdata/{train,Giga} of github.com/harvardnlp/sent-summary, or org_data of github.com/microsoft/unilm, which has the
+text under other names.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from corpora.errors import DataError
 from corpora.text.overlap import aligned
-from corpora.text.parallel import DataError
 
 # Pairs as TensorFlow Datasets counts them in org_data.
 OFFICIAL = {"train": 3_803_957, "valid": 189_651, "test": 1_951}
@@ -29,7 +29,7 @@ BELOW = ("", "train", "Giga")
 
 
 def find(folder: Path, name: str) -> Path | None:
-    """Return a file of this name, plain or .gz, in `folder` or where it is in the release; None: there is none."""
+    """Return a file of this name, plain or .gz, in `folder` or its place in the release; None: there is none."""
     for below in BELOW:
         for path in (folder / below / name, folder / below / f"{name}.gz"):
             if path.exists():
@@ -54,7 +54,7 @@ def files(folder: Path) -> dict[str, tuple[Path, Path]]:
 
 
 def read(folder: Path, judge: bool = True) -> Iterator[tuple[str, str, str, str]]:
-    """Yield (split, text, headline, "") of all splits; judge: see aligned(). Raises DataError with file and line."""
+    """Yield (split, text, headline, "") of all splits; judge: as in aligned(). Raises DataError with file and line."""
     for split, pair in files(folder).items():
         for article, title in aligned(*pair, OFFICIAL[split], judge):
             yield split, article, title, ""

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from corpora.text.parallel import DataError
+from corpora.errors import DataError
+from corpora.text.lines import read_whole
 
 CLASSES = {"neg": 0, "pos": 1}
 REVIEWS = 12_500  # of a class, in train and in test
@@ -38,14 +39,8 @@ def reviews(folder: Path, kind: str) -> list[Path]:
 
 
 def text_of(path: Path) -> str:
-    """Return the text of a review on one line, line breaks in HTML as spaces; raises DataError."""
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: invalid UTF-8 at byte {error.start + 1}") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    words = _BREAK.sub(" ", text).split()
+    """Return the text of a review on one line, with spaces for HTML's line breaks; raises DataError."""
+    words = _BREAK.sub(" ", read_whole(path)).split()
     if not words:
         raise DataError(f"{path}: is empty")
     return " ".join(words)
@@ -54,8 +49,8 @@ def text_of(path: Path) -> str:
 def read(folder: Path, valid: int) -> Iterator[tuple[str, str, int]]:
     """Yield (split, text, class) of all splits.
 
-    valid: of each class, the last so many training reviews in order of name are the validation split.
-    folder: aclImdb, or the folder that has it. Raises DataError.
+    folder: aclImdb, or its parent. valid: number of training reviews of each class, the last ones in order of name,
+    that become the validation split. Raises DataError.
     """
     if (folder / "aclImdb").is_dir():
         folder = folder / "aclImdb"

@@ -1,14 +1,14 @@
-"""Finds NIST's Chinese-English test sets and the training text in a folder, checks them, and writes them as lines.
+"""Finds NIST's Chinese-English test sets and training text in a folder, checks them, and writes them as lines.
 
     python -m corpora.sources.nist FOLDER RAW [--encoding gb18030]
 
-A test set MT02 to MT06 is one of
+A test set, MT02 to MT06, is one of
     mt03.zh, mt03.en.ref0 … mt03.en.ref3         plain, one segment a line, or .gz
     mt03_chinese_evlset_v0-src.xml, …-ref.xml    NIST's .xml or .sgm, anywhere below FOLDER: names that begin with mt03
-                                                 or nist03, that of the references with `ref`, the other one without
+                                                 or nist03; only the name of the references contains `ref`
 Training text is FOLDER/train.{zh,en} or all of FOLDER/train/*.{zh,en}, plain, .gz, .sgm or .xml (NAME.zh.sgm and
 NAME.en.sgm). MT02 becomes RAW/valid, MT03 RAW/test, MT04 to MT06 RAW/test1 to test3: .zh, .en.ref0 to .ref3, and .en,
-which is the first reference.
+the first reference.
 """
 
 from __future__ import annotations
@@ -16,26 +16,28 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from corpora.sources.sgm import read_set, write_set
-from corpora.text.bitext import MIN_CORRELATION, check_lengths, compare, is_marked_up, pairs, tell, texts, whole_files
-from corpora.text.parallel import DataError, as_status
+from corpora.errors import DataError, as_status
+from corpora.progress import progress
+from corpora.sources.sgm import read_set
+from corpora.text.alignment import MIN_CORRELATION, check_lengths, pairs
+from corpora.text.bitext import report
+from corpora.text.lines import whole_files, write_lines
+from corpora.text.markup import is_marked_up, read_texts
 
-# Segments: LDC2010T10, T11 and T14 give those of MT02, MT03 and MT05. For MT04 (LDC2010T12) and the NIST part of MT06
-# (LDC2010T17) no official number was at hand: none is printed beside.
+# Segments, from LDC2010T10, T11 and T14; those of MT04 (LDC2010T12) and the NIST part of MT06 (LDC2010T17) are unknown.
 TEST_SETS: dict[str, tuple[str, int | None]] = {
     "02": ("valid", 878), "03": ("test", 919), "04": ("test1", None), "05": ("test2", 1082), "06": ("test3", None),
 }  # fmt: skip
 REFERENCES = 4
-TRAINING = 1_250_000  # "about 1.25M", the paper
-OTHERS = ("arabic", "urdu", "english-to", "gale", "progress", "current")  # sets that NIST's packages have besides
+TRAINING = 1_250_000  # pairs: "about 1.25M" in the paper
+OTHERS = ("arabic", "urdu", "english-to", "gale", "progress", "current")  # other sets in NIST's packages
 
 
 def plain_or_gz(folder: Path, name: str) -> Path | None:
-    """The file, or the compressed one, where there is one; names are compared without regard to case."""
+    """Return the file of this name, plain or .gz, ignoring case, or None."""
     for path in sorted(folder.iterdir()):
         if path.name.lower() in (name, f"{name}.gz"):
             return path
@@ -43,7 +45,7 @@ def plain_or_gz(folder: Path, name: str) -> Path | None:
 
 
 def marked_up_set(folder: Path, year: str) -> tuple[Path, Path] | None:
-    """The files of source and references of MT`year` below the folder, XML before SGML; None where there is none.
+    """Return the files of source and references of MT`year` below the folder, XML before SGML, or None.
 
     Raises DataError where there are several.
     """
@@ -69,7 +71,7 @@ def marked_up_set(folder: Path, year: str) -> tuple[Path, Path] | None:
 
 
 def plain_set(folder: Path, source: Path, year: str, encoding: str) -> tuple[list[str], list[list[str]]]:
-    """The lines of a plain test set and its references; raises DataError."""
+    """Return the lines of a plain test set, and those of each reference; raises DataError."""
     names = [f"mt{year}.en.ref{number}" for number in range(REFERENCES)]
     files = [plain_or_gz(folder, name) for name in names]
     for name, file in zip(names, files, strict=True):
@@ -78,7 +80,7 @@ def plain_set(folder: Path, source: Path, year: str, encoding: str) -> tuple[lis
             raise DataError(f"{source}: has {found} references, {REFERENCES} wanted: there is no {folder / name}")
     sides: list[list[str]] = []
     for path in (source, *(file for file in files if file)):
-        lines = [" ".join(text.split()) for _, text in texts(path, encoding)]
+        lines = [" ".join(text.split()) for _, text in read_texts(path, encoding)]
         if "" in lines:
             raise DataError(f"{path}:{lines.index('') + 1}: empty line")
         if sides and len(lines) != len(sides[0]):
@@ -99,13 +101,16 @@ def write_test_sets(folder: Path, raw: Path, encoding: str) -> None:
             if files is None:
                 raise DataError(f"{folder}: no MT{year}, neither mt{year}.zh nor a mt{year}….xml or .sgm")
             lines, references = read_set(*files, REFERENCES, encoding)
-        write_set((raw / f"{split}.zh", raw / f"{split}.en"), lines, references)
+        write_lines(raw / f"{split}.zh", lines)
+        write_lines(raw / f"{split}.en", references[0])
+        for number, reference in enumerate(references):
+            write_lines(raw / f"{split}.en.ref{number}", reference)
         count = f"{len(lines):,} segments, {REFERENCES} references"
         print(f"{split}: MT{year}, {count}" + (f" (published: {official:,})" if official else ""), flush=True)
 
 
 def training_pairs(folder: Path) -> list[tuple[Path, Path]]:
-    """The pairs of training files, by name; raises DataError where there is none or one has no other side."""
+    """Return the pairs of training files in order of name; raises DataError where a side or all are missing."""
     form = re.compile(r"(.+)\.(zh|en)((?:\.sgm|\.xml)?(?:\.gz)?)")
     below = folder / "train"
     files = sorted(below.iterdir()) if below.is_dir() else sorted(folder.glob("train.*"))
@@ -131,7 +136,7 @@ def read_training(
         lines, references = read_set(chinese, english, 1, encoding)
         yield from zip(lines, references[0], strict=True)
     else:
-        sides = [texts(path, encoding) for path in (chinese, english)]
+        sides = [read_texts(path, encoding) for path in (chinese, english)]
         for one, two in check_lengths(chinese, english, pairs(chinese, english, sides), minimum):
             yield one[1], two[1]
 
@@ -139,21 +144,19 @@ def read_training(
 def write_training(folder: Path, raw: Path, encoding: str, minimum: float = MIN_CORRELATION) -> None:
     """Check and join the training text, without pairs of which a side is empty; raises DataError."""
     total = empty = 0
-    told = time.monotonic()
     with whole_files([raw / "train.zh", raw / "train.en"]) as out:
         for chinese, english in training_pairs(folder):
             before = total
-            for pair in read_training(chinese, english, encoding, minimum):
+            for pair in progress(read_training(chinese, english, encoding, minimum), chinese.name, "pairs"):
                 sides = [" ".join(text.split()) for text in pair]
                 if all(sides):
                     for stream, text in zip(out, sides, strict=True):
                         stream.write(text + "\n")
                     total += 1
-                    told = tell(chinese.name, total, told)
                 else:
                     empty += 1
-            compare(chinese.name, total - before, None)
-    compare("train", total, TRAINING)
+            report(chinese.name, total - before, None)
+    report("train", total, TRAINING)
     if empty:
         print(f"train: {empty:,} more pairs have an empty side and are left out", flush=True)
 

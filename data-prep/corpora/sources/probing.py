@@ -1,33 +1,29 @@
-"""Makes the text and the labels of the probing tasks from constituency trees (fairseq_localattn/analysis/probing.py).
+"""Makes the text and the labels of the probing tasks of fairseq_localattn.analysis.probing from constituency trees.
 
     python -m corpora.sources.probing PART --lang en --train FILE --valid FILE --test FILE [--escape] [--lowercase]
 
-PART gets, line by line beside each other, {split}.LANG (the words of the trees, in the characters that Moses'
-normalisation leaves; with --escape, in its entities), {split}.LANG.tree (with the words of the text) and
-{split}.TASK.labels: a sentence's label, or one a word; an empty line where the task has none. Each error is one line
-that names file and line, with exit status 1.
+Writes aligned files to PART: {split}.LANG (the words of the trees in the characters of Moses' normalisation, with
+--escape in its entities), {split}.LANG.tree (with the words of the text) and {split}.TASK.labels (the label of the
+sentence or of each word; an empty line where the task has none). Each error is one line that names file and line, with
+exit status 1.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
-import os
 import re
 import sys
-import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TextIO
 
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
+from corpora.errors import DataError, as_status
+from corpora.progress import progress
 from corpora.sources.sst import unescape
-from corpora.text.parallel import DataError, as_status
-from corpora.text.streams import decode, read_bytes, refuse_symbols
+from corpora.text.lines import read_lines, refuse_symbols, whole_files
 
 if __name__ == "__main__":
     logging.disable(logging.INFO)  # of fairseq, which the package imports
@@ -36,7 +32,6 @@ from fairseq_localattn.analysis.probing.labels import TASKS, labels_of
 from fairseq_localattn.phrases.trees import TreeError, read_tree
 
 SPLITS = ("train", "valid", "test")
-PROGRESS_SECONDS = 30.0
 
 _LEAF = re.compile(r" +([^\s()]+) *\)")
 
@@ -51,7 +46,7 @@ class Writer:
         self.write = lru_cache(maxsize=200_000)(self._write)
 
     def _write(self, word: str) -> str:
-        """One word stays one word: what normalisation would delete or take apart is left as it is."""
+        """Return one word for one word: a word that normalisation deletes or splits is kept."""
         word = unescape(word)
         plain = word
         if any(letter.isalnum() for letter in word):  # Moses takes ’s alone for a closing quote and an s
@@ -64,39 +59,20 @@ class Writer:
 
 
 def in_brackets(word: str) -> str:
-    """Return the word as a bracketing can hold it."""
+    """Return the word as the leaf of a bracketing."""
     return word.replace("(", "-LRB-").replace(")", "-RRB-")
 
 
-@contextmanager
-def written(path: Path) -> Iterator[TextIO]:
-    """A text file that has its name only when it is complete."""
-    temporary = path.with_name(f"{path.name}.part{os.getpid()}")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="\n") as stream:
-            yield stream
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+def label_split(path: Path, part: Path, split: str, *, writer: Writer, lang: str) -> Counter[str]:
+    """Write the files of a split from its trees; return the number of sentences, and of those with each task's label.
 
-
-def read_treebank(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line number, bracketing); an empty one is a sentence without tree. Raises DataError with file and line."""
-    for number, line in read_bytes(path):
-        yield number, decode(path, number, line).strip()
-
-
-def label_split(path: Path, part: Path, split: str, writer: Writer, lang: str) -> Counter[str]:
-    """Write the files of a split from its trees; return how many sentences each task has, and how many there are.
-
-    Sentences without a tree are left out. Raises DataError.
+    path: a bracketing a line; an empty line is a sentence without tree, which is left out. Raises DataError.
     """
     counts: Counter[str] = Counter()
-    told = time.monotonic()
-    with ExitStack() as files:
-        text, trees = (files.enter_context(written(part / f"{split}.{name}")) for name in (lang, f"{lang}.tree"))
-        labels = {task: files.enter_context(written(part / f"{split}.{task}.labels")) for task in TASKS}
-        for number, line in read_treebank(path):
+    names = [f"{split}.{lang}", f"{split}.{lang}.tree", *(f"{split}.{task}.labels" for task in TASKS)]
+    with whole_files([part / name for name in names]) as (text, trees, *labels):
+        for number, line in progress(read_lines(path), split, "trees"):
+            line = line.strip()
             if not line:
                 counts["without a tree"] += 1
                 continue
@@ -108,19 +84,18 @@ def label_split(path: Path, part: Path, split: str, writer: Writer, lang: str) -
             refuse_symbols(path, number, sentence)
             text.write(sentence + "\n")
             trees.write(_LEAF.sub(lambda leaf: f" {in_brackets(writer.write(leaf[1]))})", line) + "\n")
-            for task, found in labels_of(tree).items():
-                labels[task].write(" ".join(found) + "\n")
-                counts[task] += bool(found)
+            found = labels_of(tree)
+            for task, out in zip(TASKS, labels, strict=True):
+                out.write(" ".join(found[task]) + "\n")
+                counts[task] += bool(found[task])
             counts["sentences"] += 1
-            if number % 1000 == 0 and time.monotonic() - told > PROGRESS_SECONDS:
-                told = time.monotonic()
-                print(f"{split}: {number:,} trees read so far", flush=True)
-    if not counts["sentences"]:
-        raise DataError(f"{path}: no line has a tree")
+        if not counts["sentences"]:
+            raise DataError(f"{path}: no line has a tree")
     return counts
 
 
 def report(split: str, counts: Counter[str]) -> None:
+    """Print the numbers that label_split returns."""
     kept = ", ".join(f"{task} {counts[task]:,}" for task in TASKS)
     lost = f"; {counts['without a tree']:,} more lines have no tree" if counts["without a tree"] else ""
     print(f"{split}: {counts['sentences']:,} sentences; with a label: {kept}{lost}", flush=True)
@@ -142,7 +117,7 @@ def main() -> None:
     args = _parser().parse_args()
     writer = Writer(args.lang, args.escape, args.lowercase)
     for split in SPLITS:
-        report(split, label_split(getattr(args, split), args.part, split, writer, args.lang))
+        report(split, label_split(getattr(args, split), args.part, split, writer=writer, lang=args.lang))
 
 
 if __name__ == "__main__":

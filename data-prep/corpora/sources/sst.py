@@ -9,19 +9,19 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from corpora.text.parallel import DataError
-from corpora.text.streams import read_text, refuse_symbols
+from corpora.errors import DataError
+from corpora.text.lines import find_file, read_text, refuse_symbols
 
 FILES = {"train": "train.txt", "valid": "dev.txt", "test": "test.txt"}
 LABELS = 5
 NEUTRAL = 2
-# Sentences: classes to splits to their number in the release.
+# Number of classes → split → sentences in the release.
 OFFICIAL = {
     5: {"train": 8544, "valid": 1101, "test": 2210},
     2: {"train": 6920, "valid": 872, "test": 1821},
 }
 
-# A word may have a no-break space in it ("2 1\/2"), which is not where it ends.
+# A word may contain a no-break space ("2 1\/2").
 _TOKEN = re.compile(r"[()]|[^ \t()]+")
 _BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]"}
 
@@ -36,10 +36,10 @@ def unescape(word: str) -> str:
 def subtrees(tree: str) -> list[tuple[str, int]]:
     """Return (text, label) of every subtree, children before their parent: the last is the whole sentence.
 
-    Raises ValueError with what is wrong with the tree.
+    Raises ValueError for a malformed tree.
     """
     found: list[tuple[str, int]] = []
-    # Of the open brackets: label, words that stand directly in them, texts of the subtrees.
+    # For each open bracket: label, words directly inside, texts of the subtrees.
     stack: list[tuple[int, list[str], list[str]]] = []
     tokens = iter(_TOKEN.findall(tree))
     for token in tokens:
@@ -64,7 +64,7 @@ def subtrees(tree: str) -> list[tuple[str, int]]:
 
 
 def _close(label: int, words: list[str], children: list[str]) -> tuple[str, int]:
-    """Return (text, label) of a subtree, which must be a leaf with one word or have two children."""
+    """Return (text, label) of a subtree: a leaf with one word, or a node with two children."""
     if len(words) == 1 and not children:
         return " ".join(unescape(words[0]).split()), label
     if len(children) == 2 and not words:
@@ -75,7 +75,7 @@ def _close(label: int, words: list[str], children: list[str]) -> tuple[str, int]
 
 
 def to_class(label: int, classes: int) -> int | None:
-    """Return the class of a label: itself of 5; of 2, negative 0 and positive 1, and None for a neutral text."""
+    """Return the class of a label: of 5 classes, the label; of 2, 0 negative, 1 positive and None neutral."""
     if classes == LABELS:
         return label
     return None if label == NEUTRAL else int(label > NEUTRAL)
@@ -84,14 +84,12 @@ def to_class(label: int, classes: int) -> int | None:
 def read(folder: Path, classes: int, phrases: bool) -> Iterator[tuple[str, str, int]]:
     """Yield (split, text, class) of all splits; texts without class are left out.
 
-    phrases: the training split is every distinct phrase of the training trees; their sentences come as the split
-    "sentences", of which the dictionary is made: by its phrases, a rare word would count once for each that it is in.
+    phrases: the training split is every distinct phrase of the training trees. The sentences are then the split
+    "sentences", from which the dictionary is made: over phrases, a rare word counts once for each that contains it.
     Raises DataError with file and line.
     """
     for split, name in FILES.items():
-        path = folder / name
-        if not path.exists() and (folder / f"{name}.gz").exists():
-            path = folder / f"{name}.gz"
+        path = find_file(folder, name)
         seen: set[tuple[str, int]] = set()
         for number, line in read_text(path):
             try:

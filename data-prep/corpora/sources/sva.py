@@ -1,10 +1,9 @@
-"""Subject-verb agreement of Linzen et al. (2016): is the verb that follows singular or plural?
+"""Subject-verb agreement of Linzen et al. (2016): whether the verb that follows a text is singular or plural.
 
-The table is their agr_50_mostcommon_10K.tsv: tab-separated, as Python's csv module writes it (a field may stand in
-quotes, lines end in a carriage return and a newline), with a header that names the columns. Used are `sentence` (words
-beyond the 10,000 most frequent ones are given as their part of speech), `verb_index` (of the verb, from 1) and
-`verb_pos` (VBZ or VBP).
-Their own program reads the same: github.com/TalLinzen/rnn_agreement, rnnagr/utils.py and agreement_acceptor.py.
+The table is their agr_50_mostcommon_10K.tsv: tab-separated, as Python's csv module writes it (fields may be quoted,
+lines end in a carriage return and a newline), with a header that names the columns. Used are `sentence` (with parts of
+speech for words beyond the 10,000 most frequent ones), `verb_index` (of the verb, from 1) and `verb_pos` (VBZ or VBP),
+as in the authors' github.com/TalLinzen/rnn_agreement, rnnagr/utils.py and agreement_acceptor.py.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from array import array
 from collections.abc import Iterator
 from pathlib import Path
 
-from corpora.text.parallel import DataError
-from corpora.text.streams import decode, read_bytes, refuse_symbols
+from corpora.errors import DataError
+from corpora.text.lines import read_lines, refuse_symbols
 
 CLASSES = {"VBZ": 0, "VBP": 1}
 COLUMNS = ("sentence", "verb_pos", "verb_index")
@@ -25,7 +24,7 @@ SPLITS = ("train", "valid", "test")
 
 def rows(path: Path) -> Iterator[tuple[int, str, int]]:
     """Yield (line number, text before the verb, class) of each row, with one row in memory; raises DataError."""
-    lines = (decode(path, number, line) for number, line in read_bytes(path))
+    lines = (line for _, line in read_lines(path))
     table = csv.reader(lines, delimiter="\t")
     header = next(table, [])
     for column in COLUMNS:
@@ -63,7 +62,7 @@ def divide(count: int, seed: int) -> array:
 
 
 def read(path: Path, seed: int) -> Iterator[tuple[str, str, int]]:
-    """Yield (split, text, class) of all rows, in the order of the file, which is read twice. Raises DataError."""
+    """Yield (split, text, class) of all rows in the order of the file, which is read twice. Raises DataError."""
     count = sum(1 for _ in rows(path))
     if count < 100:
         raise DataError(f"{path}: {count} rows; at least 100, for a validation split of 1 %")

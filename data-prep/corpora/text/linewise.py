@@ -1,9 +1,8 @@
-"""Turns the lines of a file into other lines, in several processes, order kept; used by the steps that do so."""
+"""Changes the lines of a file in several processes, in their order."""
 
 from __future__ import annotations
 
 import os
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -11,8 +10,9 @@ from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from pathlib import Path
 
-from corpora.text.parallel import DataError
-from corpora.text.streams import PROGRESS_SECONDS, decode, read_bytes
+from corpora.errors import DataError
+from corpora.progress import progress
+from corpora.text.lines import read_lines
 
 _CHUNK = 500  # lines sent to a worker at a time
 
@@ -31,13 +31,11 @@ def _apply(lines: list[str]) -> list[str]:
     return [_change(line) for line in lines]
 
 
-def _lines(source: Path, skip: int) -> Iterator[str]:
-    for number, line in islice(read_bytes(source, open_end=True), skip, None):
-        yield decode(source, number, line)
-
-
 def _changed(lines: Iterator[str], make: Callable[[], Change], workers: int) -> Iterator[str]:
-    """The changed lines, in order; a few chunks a worker are under way. Raises DataError where a worker is killed."""
+    """Yield the changed lines in order, with at most four chunks a worker in memory.
+
+    Raises DataError where a worker is killed.
+    """
     under_way: deque[Future[list[str]]] = deque()
     try:
         with ProcessPoolExecutor(workers, initializer=_start_worker, initargs=(make,)) as pool:
@@ -55,7 +53,7 @@ def _changed(lines: Iterator[str], make: Callable[[], Change], workers: int) -> 
 
 
 def _complete_lines(path: Path) -> int:
-    """How many lines a file has that a stopped run left; what it has after its last newline is cut off."""
+    """Return the number of lines that a stopped run left in a file; text after the last newline is removed."""
     count = end = 0
     with path.open("r+b") as stream:
         for line in stream:
@@ -76,10 +74,10 @@ def change_file(
     allow_empty: bool = False,
     resume: bool = False,
 ) -> None:
-    """Write `change(line)` of every line of `source` to `target`, which appears when it is complete.
+    """Write `change(line)` for each line of `source` to `target`, which appears when it is complete.
 
-    make: gives `change` (line without newline → line without newline), once in each process; it is pickled.
-    resume: go on where a stopped run of the same work left TARGET.part, and do nothing where the target is there.
+    make: returns `change`, a function from line to line without newlines; called once in each process, and pickled.
+    resume: continue TARGET.part of a stopped run with the same arguments, and do nothing where the target exists.
     Raises DataError for text that cannot be read, and, without allow_empty, where nothing is left of a line.
     """
     if resume and target.exists():
@@ -87,16 +85,14 @@ def change_file(
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part{'' if resume else os.getpid()}")
     done = _complete_lines(part) if part.exists() else 0
-    told = time.monotonic()
     try:
         with part.open("a", encoding="utf-8", newline="\n") as out:
-            for number, text in enumerate(_changed(_lines(source, done), make, workers), done + 1):
+            lines = (text for _, text in islice(read_lines(source, open_end=True), done, None))
+            changed = progress(_changed(lines, make, workers), target.name, initial=done)
+            for number, text in enumerate(changed, done + 1):
                 if not allow_empty and not text.strip():
                     raise DataError(f"{source}:{number}: no token left after normalisation; remove the pair")
                 out.write(text + "\n")
-                if time.monotonic() - told > PROGRESS_SECONDS:
-                    told = time.monotonic()
-                    print(f"{target.name}: {number:,} lines so far", flush=True)
         os.replace(part, target)
     finally:
         if not resume:

@@ -1,20 +1,21 @@
-"""Texts and their summaries, a line each in two files: do they belong together? A summary has words of its text."""
+"""Texts and summaries in two files, line by line: whether they belong together shows in the words that they share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from corpora.text.bitext import pairs, plain_lines
-from corpora.text.parallel import DataError
+from corpora.errors import DataError
+from corpora.text.alignment import pairs
+from corpora.text.lines import read_lines
 
 BLOCK = 1000
-FEWEST = 50  # pairs that are judged at all
-# The words of summaries (from four letters) that their own texts have must be that many times those that the texts
-# before have. Shifted by one line, it is once or less; of the two mini corpora (mini_news.py) it is 2.9 and 7.5 times.
-# The official corpora were not there to be measured, and long articles share common words, so the bound is low.
+FEWEST = 50  # pairs that are judged
+# Least ratio of the words that summaries share with their own text to those they share with the text before it. It is
+# at most 1 for texts shifted by one line, and 2.9 and 7.5 on the mini corpora (corpora/mini/news.py). The bound is low
+# because long articles share common words; the official corpora could not be measured.
 LEAST = 1.3
-LETTERS = 4
+LETTERS = 4  # of the words that count
 
 
 class Overlap:
@@ -37,36 +38,37 @@ class Overlap:
         self._previous = text
 
     def belongs(self) -> bool:
-        """Whether the pairs since clear() belong together; True as well of too few of them."""
+        """Return whether the pairs since clear() belong together; True for too few of them."""
         return self.pairs < FEWEST or self.own > LEAST * self.other
 
 
 def aligned(articles: Path, summaries: Path, official: int, judge: bool = True) -> Iterator[tuple[str, str]]:
     """Yield (text, summary) of two files side by side, plain or .gz; white space of any kind becomes one space.
 
-    official: a last line without a newline means a file that was cut off, unless the files have this number of lines.
+    official: number of lines with which the last one may have no newline; otherwise the file was cut off.
     Raises DataError with file and line: files that cannot be read, of different length, or, with `judge`, that do not
     belong together.
     """
     overlap, begin, number = Overlap(), 1, 0
-    sides = [plain_lines(path, open_end=True) for path in (articles, summaries)]
+    sides = [read_lines(path, open_end=True) for path in (articles, summaries)]
     for (number, article), (_, summary) in pairs(articles, summaries, sides):
         one, two = (" ".join(text.split()) for text in (article, summary))
         overlap.add(one, two)
         yield one, two
         if judge and overlap.pairs == BLOCK:
-            _judge(overlap, articles, summaries, begin, number)
+            _judge(overlap, articles, summaries, (begin, number))
             overlap.clear()
             begin = number + 1
     if judge:
-        _judge(overlap, articles, summaries, begin, number)
+        _judge(overlap, articles, summaries, (begin, number))
     if number != official:
         for path in (articles, summaries):
             _need_newline(path, number)
 
 
-def _judge(overlap: Overlap, articles: Path, summaries: Path, begin: int, end: int) -> None:
+def _judge(overlap: Overlap, articles: Path, summaries: Path, lines: tuple[int, int]) -> None:
     if not overlap.belongs():
+        begin, end = lines
         raise DataError(
             f"{summaries}:{begin}: misaligned with {articles}: in lines {begin} to {end} the summaries have "
             f"{overlap.own:,} words of their own text, {overlap.other:,} of the text before; get both files again, or "

@@ -2,8 +2,8 @@
 
     python -m corpora.text.unpack ARCHIVE FOLDER MEMBER…
 
-A MEMBER is a file's name in the archive, a folder's, or a pattern (dev/newstest2013*); './' before a name is nothing.
-Refused with one line: a damaged archive, and a MEMBER that is not in it.
+A MEMBER is the name of a file or a folder in the archive, or a pattern (dev/newstest2013*); a leading './' is ignored.
+A damaged archive, and a MEMBER that is not in it, are errors of one line.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from corpora.text.parallel import DataError, as_status
+from corpora.errors import DataError, as_status
 
 
 def _files(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """Name and content of each file in the archive, in its order; links and the like are left out."""
+    """Yield name and content of each regular file in the archive, in its order."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as zipped:
             for name in zipped.namelist():
@@ -39,7 +39,7 @@ def _files(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def unpack(archive: Path, folder: Path, members: Sequence[str]) -> int:
-    """Write the files that `members` name below `folder`; return how many. Raises DataError."""
+    """Write the files that `members` name below `folder`; return their number. Raises DataError."""
     wanted = {member.removeprefix("./").rstrip("/"): 0 for member in members}
     try:
         for name, content in _files(archive):

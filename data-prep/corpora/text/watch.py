@@ -1,9 +1,9 @@
-"""Runs a command that says nothing for a long time, and tells how much it has written.
+"""Runs a command that prints nothing for a long time, and shows how much it has written.
 
     python -m corpora.text.watch TITLE PATH LOG COMMAND…
 
-Every half minute it prints how many megabytes there are under PATH; the command's own output goes to the file LOG. The
-exit status is the command's. A signal that ends this program ends the command too.
+Prints every half minute the number of megabytes under PATH. The command's own output goes to the file LOG, its exit
+status is returned, and a signal that ends this program ends the command too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SECONDS = 30.0
 
 
 def size(path: Path) -> int:
-    """Return the bytes of a file, or of all files in a folder; 0 where there is nothing (yet)."""
+    """Return the bytes of a file, or of all files in a folder; 0 where it does not exist (yet)."""
     total = 0
     for file in [path, *path.rglob("*")]:
         try:

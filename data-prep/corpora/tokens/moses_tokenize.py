@@ -1,4 +1,4 @@
-"""Moses punctuation normalisation and tokenisation of a text file, in parallel, line order kept.
+"""Moses punctuation normalisation and tokenisation of a text file, and the reverse, in several processes.
 
     python -m corpora.tokens.moses_tokenize --lang de [--lowercase] [--workers 2] raw/train.de tok/train.de
 
@@ -11,25 +11,28 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from sacremoses import MosesPunctNormalizer, MosesTokenizer
+from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 
-from corpora.text.linewise import change_file
-from corpora.text.parallel import DataError
+from corpora.errors import as_status
+from corpora.text.linewise import Change, change_file
 
 
 class Tokenizer:
     """Tokenises single lines of one language.
 
-    aggressive_dash_splits: "a-b" becomes "a @-@ b" (the Perl script's -a).
-    normalise: as a recipe does that calls the first two scripts; without it, the tokenizer alone.
-    plain_apostrophes: ’ becomes ' before all, as in fairseq's recipes for test sets.
+    lowercase: lower-case the tokens.
+    aggressive_dash_splits: write "a-b" as "a @-@ b" (the Perl script's -a).
+    normalise: apply the first two scripts; otherwise the tokenizer alone.
+    plain_apostrophes: replace ’ by ' first, as fairseq's recipes do in test sets.
     """
 
     def __init__(
         self,
         lang: str,
+        *,
         lowercase: bool = False,
         aggressive_dash_splits: bool = False,
         normalise: bool = True,
@@ -53,51 +56,39 @@ class Tokenizer:
         return text.lower() if self.lowercase else text
 
 
-def tokenize_file(
-    source: Path,
-    target: Path,
-    lang: str,
-    lowercase: bool,
-    dashes: bool,
-    workers: int,
-    *,
-    normalise: bool = True,
-    plain_apostrophes: bool = False,
-    allow_empty: bool = False,
-    resume: bool = False,
-) -> None:
-    """Tokenise `source` into `target`; raises DataError, also where nothing is left of a line (without allow_empty)."""
-    make = functools.partial(Tokenizer, lang, lowercase, dashes, normalise, plain_apostrophes)
-    change_file(source, target, make, workers, allow_empty=allow_empty, resume=resume)
+class Detokenizer:
+    """Joins the tokens of single lines of one language."""
+
+    def __init__(self, lang: str) -> None:
+        self.detokenizer = MosesDetokenizer(lang=lang)
+
+    def __call__(self, line: str) -> str:
+        """Return the text of a line of tokens."""
+        return self.detokenizer.detokenize(line.split())
 
 
-def main() -> int:
+@as_status
+def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
     parser.add_argument("--lang", required=True, help="language code: de, en, fr, …")
+    parser.add_argument("--detokenise", action="store_true", help="join tokens to text; without other options")
     parser.add_argument("--lowercase", action="store_true", help="lower-case the tokens")
-    parser.add_argument(
-        "-a", "--aggressive-dash-splits", dest="dashes", action="store_true", help='split "a-b" into "a @-@ b"'
-    )
+    parser.add_argument("-a", "--aggressive-dash-splits", action="store_true", help='split "a-b" into "a @-@ b"')
     parser.add_argument(
         "--no-normalise", dest="normalise", action="store_false", help="no normalisation: Moses' tokenizer.perl alone"
     )
-    parser.add_argument("--plain-apostrophes", action="store_true", help="’ becomes ' first")
-    parser.add_argument("--allow-empty", action="store_true", help="a line without tokens stays, as an empty line")
-    parser.add_argument("--resume", action="store_true", help="go on in TARGET.part, which a stopped run left")
+    parser.add_argument("--plain-apostrophes", action="store_true", help="replace ’ by ' first")
+    parser.add_argument("--allow-empty", action="store_true", help="keep a line without tokens, as an empty line")
+    parser.add_argument("--resume", action="store_true", help="continue TARGET.part of a stopped run")
     parser.add_argument("--workers", type=int, default=1, help="processes (default: %(default)s)")
     args = parser.parse_args()
-    options = {name: getattr(args, name) for name in ("normalise", "plain_apostrophes", "allow_empty", "resume")}
-    try:
-        tokenize_file(args.source, args.target, args.lang, args.lowercase, args.dashes, max(args.workers, 1), **options)
-    except OSError as error:
-        print(f"data error: {error.filename}: {error.strerror}", file=sys.stderr)
-        return 1
-    except DataError as error:
-        print(f"data error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    names = ("lang", "lowercase", "aggressive_dash_splits", "normalise", "plain_apostrophes")
+    make: Callable[[], Change] = functools.partial(Tokenizer, **{name: getattr(args, name) for name in names})
+    if args.detokenise:
+        make = functools.partial(Detokenizer, args.lang)
+    change_file(args.source, args.target, make, max(args.workers, 1), allow_empty=args.allow_empty, resume=args.resume)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
-"""Parts text into words, in several processes, and joins the words of Japanese or Chinese.
+"""Segments text into words, in several processes, and joins the words of Japanese or Chinese.
 
     python -m corpora.tokens.segment words SOURCE OUT [--segmented] [--workers 2]
     python -m corpora.tokens.segment join train.ja.words train.ja
 
-`words` goes over a folder of files NAME.LANG (or NAME.LANG.ref0, …) and continues where a stopped run was. English goes
-through Moses' tokenizer; Japanese through MeCab with the IPA dictionary, as in sacreBLEU's ja-mecab; Chinese through
-jieba. Spaces between two Chinese characters are not trusted: some corpora come in words, others do not. A line without
-words is an error but for training text, NAME train, where it stays empty. `join` keeps spaces between words of Latin
-letters.
+`words` reads a folder of files NAME.LANG (or NAME.LANG.ref0, …) and continues a stopped run. English is tokenised by
+Moses; Japanese by MeCab with the IPA dictionary, as in sacreBLEU's ja-mecab; Chinese by jieba, without the spaces
+between two Chinese characters, which only some corpora have. A line without words stays empty in training text (NAME
+train) and is an error elsewhere. `join` keeps spaces between words of Latin letters.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+from corpora.errors import DataError, as_status
 from corpora.text.linewise import change_file
-from corpora.text.parallel import DataError, as_status
 from corpora.tokens.moses_tokenize import Tokenizer
 
 LANGUAGES = ("ja", "zh")
@@ -34,12 +33,12 @@ _OUTER_SPACE = re.compile(rf"(?<=[{_WIDE}])\s+|\s+(?=[{_WIDE}])")
 
 
 def one_space(text: str) -> str:
-    """`text` with single spaces for any white space, full-width ones too: fairseq splits at all of them."""
+    """Return the text with single spaces for any white space, full-width too: fairseq splits at all of it."""
     return " ".join(text.split())
 
 
 def join(text: str) -> str:
-    """Words to raw text: no spaces but those between words of other than Chinese and Japanese characters."""
+    """Return words as raw text, with spaces only between characters that are neither Chinese nor Japanese."""
     return _OUTER_SPACE.sub("", one_space(text))
 
 
@@ -58,7 +57,7 @@ def chinese() -> Callable[[str], str]:
     """Return a function from raw text to words with spaces between them; raises DataError where jieba is missing."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # jieba imports pkg_resources, which tells that it is old
+            warnings.simplefilter("ignore")  # jieba imports pkg_resources, which warns that it is deprecated
             import jieba  # type: ignore[import-untyped]
     except ImportError:
         raise DataError("Chinese needs jieba: pip install -e '.[zh]'; or give words, with --segmented") from None
@@ -68,25 +67,25 @@ def chinese() -> Callable[[str], str]:
 
 
 def segmenter(lang: str) -> Callable[[str], str]:
-    """Return the function for a language of LANGUAGES."""
+    """Return the function from raw text to words for a language of LANGUAGES."""
     return {"ja": japanese, "zh": chinese}[lang]()
 
 
 def changer(lang: str, kind: str) -> Callable[[str], str]:
-    """Return what is done to each line: kind is words (part it), join (join its words) or copy (it is in words)."""
+    """Return the function for each line; kind: words (segment it), join (join its words) or copy (it is in words)."""
     if kind == "words":
         return segmenter(lang)
     return join if kind == "join" else one_space
 
 
 def words_of_folder(source: Path, out: Path, segmented: bool, workers: int) -> None:
-    """Part every file of a folder into words; raises DataError."""
+    """Segment every file of a folder into words; raises DataError."""
     for file in sorted(source.iterdir()):
         name, lang = file.name.split(".")[:2]
         make: Callable[[], Callable[[str], str]]
         if lang in LANGUAGES:
             make = functools.partial(changer, lang, "copy" if segmented else "words")
-            make()  # what is missing is said once, and jieba's table is loaded before the workers start
+            make()  # reports a missing library once, and loads jieba's table before the workers start
         else:
             make = functools.partial(Tokenizer, lang)
         change_file(file, out / file.name, make, workers, allow_empty=name == "train", resume=True)

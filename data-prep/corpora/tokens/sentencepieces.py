@@ -1,9 +1,9 @@
 """SentencePiece models of large files, and text in their pieces, in several processes.
 
-    python -m corpora.tokens.sentencepieces train MODEL raw/train.ja [raw/train.en …] --pieces 16000 [--sample 5000000]
+    python -m corpora.tokens.sentencepieces train MODEL raw/train.ja [raw/train.en …] --pieces 16000
     python -m corpora.tokens.sentencepieces apply MODEL raw/train.ja bpe/train.ja [--workers 2]
 
-MODEL is a file .model; several texts make one joint model. Of a longer text `train` reads a sample of --sample lines.
+MODEL is a file .model; several texts make one joint model. `train` reads a sample of 5,000,000 lines of a longer text.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ from pathlib import Path
 
 import sentencepiece
 
+from corpora.errors import DataError, as_status
 from corpora.text.linewise import change_file
-from corpora.text.parallel import DataError, as_status
 
-SAMPLE = 5_000_000
-_THREADS = 4  # the same everywhere: the pieces may depend on it
+SAMPLE = 5_000_000  # lines
+_THREADS = 4  # fixed, as the pieces may depend on it
 
 
-def train(paths: Sequence[Path], model: Path, pieces: int, kind: str, coverage: float, sample: int) -> None:
-    """Write the model, which appears when it is complete; raises DataError."""
+def train(paths: Sequence[Path], model: Path, pieces: int, coverage: float) -> None:
+    """Train a unigram model, a file that appears when it is complete; raises DataError.
+
+    pieces: size of its vocabulary; coverage: share of the characters that it must know.
+    """
     for path in paths:
         if not path.is_file() or not path.stat().st_size:
             raise DataError(f"{path}: no such text, or empty")
@@ -34,8 +37,8 @@ def train(paths: Sequence[Path], model: Path, pieces: int, kind: str, coverage: 
     sentencepiece.set_random_generator_seed(1)
     try:
         sentencepiece.SentencePieceTrainer.train(
-            input=[str(path) for path in paths], model_prefix=str(prefix), vocab_size=pieces, model_type=kind,
-            character_coverage=coverage, input_sentence_size=sample, shuffle_input_sentence=True,
+            input=[str(path) for path in paths], model_prefix=str(prefix), vocab_size=pieces, model_type="unigram",
+            character_coverage=coverage, input_sentence_size=SAMPLE, shuffle_input_sentence=True,
             num_threads=_THREADS, minloglevel=2,
         )  # fmt: skip
         os.replace(written[0], model)
@@ -65,9 +68,7 @@ def main() -> None:
     one.add_argument("model", type=Path)
     one.add_argument("texts", type=Path, nargs="+", metavar="TEXT")
     one.add_argument("--pieces", type=int, required=True)
-    one.add_argument("--kind", choices=("unigram", "bpe"), default="unigram", help="(default: %(default)s)")
     one.add_argument("--coverage", type=float, default=0.9995, help="share of the characters (default: %(default)s)")
-    one.add_argument("--sample", type=int, default=SAMPLE, help="lines that are read (default: %(default)s)")
     two = commands.add_parser("apply", help="text in pieces")
     two.add_argument("model", type=Path)
     two.add_argument("source", type=Path)
@@ -76,7 +77,7 @@ def main() -> None:
     two.add_argument("--resume", action="store_true", help="go on in TARGET.part, which a stopped run left")
     args = parser.parse_args()
     if args.command == "train":
-        train(args.texts, args.model, args.pieces, args.kind, args.coverage, args.sample)
+        train(args.texts, args.model, args.pieces, args.coverage)
         return
     make = functools.partial(Encoder, args.model)
     change_file(args.source, args.target, make, max(args.workers, 1), allow_empty=True, resume=args.resume)

@@ -1,10 +1,10 @@
-"""Byte-pair encoding of large files with subword-nmt: codes from counted words, and their use in several processes.
+"""Byte-pair encoding of large files with subword-nmt: codes are learned from counted words, and applied in parallel.
 
     python -m corpora.tokens.subwords learn CODES --merges 10000 tok/train.de tok/train.en
     python -m corpora.tokens.subwords apply CODES tok/train.de bpe/train.de [--workers 2]
 
-The same codes and text as from subword_nmt.learn_bpe and subword_nmt.apply_bpe; `learn` holds the distinct words in
-memory and not the text.
+Codes and text are those of subword_nmt.learn_bpe and subword_nmt.apply_bpe; `learn` holds the distinct words in memory
+instead of the text.
 """
 
 from __future__ import annotations
@@ -15,46 +15,44 @@ import functools
 import io
 import os
 import sys
-import time
 import warnings
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
+from corpora.errors import DataError, as_status
+from corpora.progress import progress
+from corpora.text.lines import read_lines
 from corpora.text.linewise import change_file
-from corpora.text.parallel import DataError, as_status
-from corpora.text.streams import PROGRESS_SECONDS, decode, read_bytes
 
-_CACHED = 200_000  # words that a process remembers the subwords of; subword-nmt would remember them all
+_CACHED = 200_000  # words whose subwords a process keeps; subword-nmt itself would keep them all
 
 
 def count_words(paths: Sequence[Path]) -> Counter[str]:
-    """How often each word occurs in the files, in the order in which subword-nmt would find them; raises DataError."""
+    """Return the frequency of each word in the files, in the order of subword-nmt; raises DataError."""
     counts: Counter[str] = Counter()
     for path in paths:
-        for number, line in read_bytes(path):
-            counts.update(word for word in decode(path, number, line).strip("\r\n ").split(" ") if word)
+        for _, line in progress(read_lines(path), f"words of {path.name}"):
+            counts.update(word for word in line.strip("\r\n ").split(" ") if word)
     return counts
 
 
 class _Codes:
-    """Takes what subword-nmt writes, a merge at a time, and tells how many there are."""
+    """File that subword-nmt writes to, one merge a line after a header; `count` is the number of merges."""
 
     def __init__(self, out: TextIO, merges: int) -> None:
-        self.out, self.merges = out, merges
-        self.count, self.told = -1, time.monotonic()  # the first line is a header
+        self.out, self.count = out, -1
+        self._bar = progress(None, "BPE", "merges", total=merges)
 
     def write(self, line: str) -> None:
         self.out.write(line)
         self.count += 1
-        if time.monotonic() - self.told > PROGRESS_SECONDS:
-            self.told = time.monotonic()
-            print(f"BPE: {self.count:,} of {self.merges:,} merges so far", flush=True)
+        self._bar.update(self.count > 0)
 
 
 def learn(paths: Sequence[Path], codes: Path, merges: int) -> None:
-    """Write the codes of the files' text, taken together; the file appears when it is complete. Raises DataError."""
+    """Learn codes from the text of all files; `codes` appears when it is complete. Raises DataError."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from subword_nmt.learn_bpe import learn_bpe
@@ -77,7 +75,7 @@ def learn(paths: Sequence[Path], codes: Path, merges: int) -> None:
 
 
 class Encoder:
-    """Splits the words of a line by the codes."""
+    """Splits the words of a line into subwords."""
 
     def __init__(self, codes: Path) -> None:
         from subword_nmt.apply_bpe import BPE

@@ -1,13 +1,12 @@
-"""BERT's uncased WordPiece tokenizer on lines of text: its vocabulary as fairseq's dictionary, pieces, words.
+"""BERT's uncased WordPiece tokenizer: its vocabulary as fairseq's dictionary, and lines of text in pieces or words.
 
     python -m corpora.tokens.wordpiece check  VOCAB PART          (or: learn N PART TEXT …)
     python -m corpora.tokens.wordpiece encode VOCAB IN OUT [--max-words 120] [--workers 2]
     python -m corpora.tokens.wordpiece words  VOCAB IN OUT [--workers 2]
 
-PART gets vocab.txt, one entry a line as in BERT's, and dict.txt: fairseq's dictionary, which has exactly as many
-symbols. BERT's four special entries become fairseq's four ([CLS] <s>, [PAD] <pad>, [SEP] </s>, [UNK] <unk>), the others
-follow in their order, none is dropped. A stopped `encode` goes on where it was. Each error is one line, with exit
-status 1.
+Writes PART/vocab.txt, one entry a line as in BERT's, and PART/dict.txt, fairseq's dictionary with the same number of
+symbols: BERT's four special entries become fairseq's four ([CLS] <s>, [PAD] <pad>, [SEP] </s>, [UNK] <unk>), and all
+others follow in their order. A stopped `encode` or `words` is continued. Each error is one line, with exit status 1.
 """
 
 from __future__ import annotations
@@ -21,10 +20,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from corpora.text.bitext import plain_lines
+from corpora.errors import DataError, as_status
+from corpora.text.lines import SYMBOLS, read_bytes, read_lines, write_lines
 from corpora.text.linewise import Change, change_file
-from corpora.text.parallel import DataError, as_status
-from corpora.text.streams import SYMBOLS, read_bytes
 
 if TYPE_CHECKING:
     from tokenizers import BertWordPieceTokenizer
@@ -33,23 +31,23 @@ SPECIAL = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<unk>"}
 LEARNED_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PREFIX = "##"
 MAX_ALPHABET = 1000  # characters of a learned vocabulary, as in the tokenizers package
-MOST_UNKNOWN = 0.1  # of the pieces, beyond which the vocabulary is not that of this text
+MOST_UNKNOWN = 0.1  # share of the pieces; with more, the vocabulary is that of another language
 
 
 def read_vocabulary(path: Path) -> list[str]:
     """Return the entries of a vocabulary file, one a line, in order.
 
-    Raises DataError for entries that cannot be words of fairseq's, for doubles, for capital letters (the uncased
-    tokenizer never makes any: it is the cased vocabulary), and where special entries or pieces with ## are missing.
+    Raises DataError for entries that fairseq cannot have as words, for duplicates, for capital letters (which only a
+    cased vocabulary has), and where special entries or pieces with ## are missing.
     """
     seen: dict[str, int] = {}
-    for number, text in plain_lines(path, open_end=True):
+    for number, text in read_lines(path, open_end=True):
         entry = text.rstrip("\r")
         where = f"{path}:{number}"
         if not entry or entry.split() != [entry]:
             raise DataError(f"{where}: a vocabulary has one entry without spaces a line, found '{entry}'")
         if entry in seen:
-            raise DataError(f"{where}: {entry} stands in line {seen[entry]} already")
+            raise DataError(f"{where}: {entry} is in line {seen[entry]} already")
         if entry in (*SYMBOLS, "<unk>"):
             raise DataError(f"{where}: {entry} is a symbol of fairseq's; remove the entry")
         if re.search("[A-Z]", entry) and not re.fullmatch(r"\[\w+\]", entry):
@@ -64,24 +62,24 @@ def read_vocabulary(path: Path) -> list[str]:
 
 
 def write_vocabulary(entries: Sequence[str], part: Path) -> None:
-    """Write vocab.txt and dict.txt. The counts of the dictionary are all 1: nothing is sorted or cut by them."""
-    (part / "vocab.txt").write_text("".join(f"{entry}\n" for entry in entries), "utf-8")
-    # fairseq's four symbols are in each of its dictionaries, and not in the file
-    (part / "dict.txt").write_text("".join(f"{entry} 1\n" for entry in entries if entry not in SPECIAL), "utf-8")
+    """Write vocab.txt and dict.txt. All counts in the dictionary are 1, so that its order stays."""
+    write_lines(part / "vocab.txt", entries)
+    # fairseq adds its four symbols to every dictionary that it reads.
+    write_lines(part / "dict.txt", (f"{entry} 1" for entry in entries if entry not in SPECIAL))
     print(f"vocabulary: {len(entries):,} entries", flush=True)
 
 
 def load(vocabulary: Path) -> BertWordPieceTokenizer:
-    """Return the tokenizer. Text that looks like a special entry, such as "[SEP]", is text to it."""
+    """Return the tokenizer, which treats a special entry in the text, such as "[SEP]", as text."""
     from tokenizers import BertWordPieceTokenizer
 
     tokenizer = BertWordPieceTokenizer(str(vocabulary))
-    tokenizer._tokenizer.encode_special_tokens = True  # the wrapper does not hand it on
+    tokenizer._tokenizer.encode_special_tokens = True  # the wrapper has no such option
     return tokenizer
 
 
 def learn(size: int, texts: Sequence[Path]) -> list[str]:
-    """Return a vocabulary of at most `size` entries, learned on all lines; the same text gives the same one.
+    """Return a vocabulary of at most `size` entries, learned on all lines and reproducible.
 
     Raises DataError where not even the characters fit in.
     """
@@ -89,15 +87,15 @@ def learn(size: int, texts: Sequence[Path]) -> list[str]:
 
     def lines() -> Iterator[str]:
         for path in texts:
-            yield from (text for _, text in plain_lines(path))
+            yield from (text for _, text in read_lines(path))
 
     tokenizer = BertWordPieceTokenizer()
     characters: Counter[str] = Counter()
     for line in lines():
         characters.update(tokenizer.normalize(line))
     kept = sorted(char for char, _ in characters.most_common(MAX_ALPHABET) if not char.isspace())
-    # Given as special entries, the pieces of one character have their places. Else they come in the order of a hash
-    # table, another in each run, and that order decides between pairs of pieces that are equally frequent.
+    # The pieces of one character are given as special entries to fix their order. Otherwise it is that of a hash table,
+    # different in each run, and decides between pairs of pieces that are equally frequent.
     given = [*LEARNED_SPECIAL, *(PREFIX + char for char in kept)]
     if size < len(given) + len(kept):
         raise DataError(f"{texts[0]}: a vocabulary of {size} has no room for its {len(kept)} characters; "
@@ -110,7 +108,7 @@ def learn(size: int, texts: Sequence[Path]) -> list[str]:
 
 
 class Encoder:
-    """Gives the pieces of a line as words of fairseq's dictionary; max_words: of so many words, 0 for all."""
+    """Turns a line into its pieces, as words of fairseq's dictionary; max_words: of its first words, 0: of all."""
 
     def __init__(self, vocabulary: Path, max_words: int = 0) -> None:
         self._tokenizer, self._max_words = load(vocabulary), max_words
@@ -125,10 +123,10 @@ class Encoder:
 
 
 class Words:
-    """Gives the words of a line that would be cut into pieces: lower-cased, without accents, signs by themselves."""
+    """Turns a line into the words that Encoder cuts into pieces: lower-cased, no accents, punctuation apart."""
 
     def __init__(self, vocabulary: Path) -> None:
-        inner = load(vocabulary)._tokenizer  # the wrapper has no such methods
+        inner = load(vocabulary)._tokenizer  # the wrapper lacks these methods
         self._normalizer, self._splitter = inner.normalizer, inner.pre_tokenizer
 
     def __call__(self, line: str) -> str:
@@ -136,15 +134,15 @@ class Words:
 
 
 def check_known(source: Path, encoded: Path) -> None:
-    """Print how many pieces a file has, and raise DataError where too many of them are unknown."""
+    """Print the number of pieces in a file, and raise DataError where too many of them are unknown."""
     lines = total = unknown = 0
     for _, line in read_bytes(encoded):
         pieces = line.split(b" ")
         lines, total, unknown = lines + 1, total + len(pieces), unknown + pieces.count(b"<unk>")
-    told = f"{source.name}: {lines:,} lines, {total:,} pieces, {unknown / total:.2%} of them unknown"
+    found = f"{source.name}: {lines:,} lines, {total:,} pieces, {unknown / total:.2%} of them unknown"
     if unknown > MOST_UNKNOWN * total:
-        raise DataError(f"{source}: {told}: the vocabulary is not that of this text; give another with --vocab")
-    print(told, flush=True)
+        raise DataError(f"{source}: {found}: the vocabulary is not that of this text; give another with --vocab")
+    print(found, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -31,7 +31,7 @@ class Tree:
     word: str = ""
 
     def leaves(self) -> list[Tree]:
-        """The nodes that carry a word, left to right."""
+        """Return the nodes with a word, from left to right."""
         return [self] if self.word else [leaf for child in self.children for leaf in child.leaves()]
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ def _word(tag: str, word: str) -> Tree:
 
 
 def noun_phrase(phrase: NounPhrase, subject: bool = False) -> Tree:
-    """Tree of a noun phrase; `subject` chooses "he" over "him"."""
+    """Return the tree of a noun phrase; subject: "he" instead of "him"."""
     if phrase.name is not None:
         return Tree("NP", [_word("NNP", phrase.name[1])])
     if phrase.noun is None:
@@ -84,7 +84,7 @@ def _determiner(phrase: NounPhrase, mass: bool, following: str) -> list[Tree]:
 
 
 def place(phrase: Place) -> Tree:
-    """Tree of a prepositional phrase, or of a fixed phrase such as "at home"."""
+    """Return the tree of a prepositional phrase, or of a fixed phrase such as "at home"."""
     if phrase.phrase is None:
         preposition, *rest = phrase.english.split()
         tag = "TO" if preposition == "to" else "IN"
@@ -98,21 +98,21 @@ def place(phrase: Place) -> Tree:
 
 
 def third_person(base: str) -> str:
-    """Third person singular present of a regular verb: "goes", "copies", "sleeps"."""
+    """Return the third person singular present of a regular verb: "goes", "copies", "sleeps"."""
     if base.endswith("y") and base[-2] not in "aeiou":
         return base[:-1] + "ies"
     return base + ("es" if base.endswith(("s", "sh", "ch", "x", "o")) else "s")
 
 
 def present_participle(base: str) -> str:
-    """Form in -ing: "sitting", "driving", "reading"."""
+    """Return the form in -ing: "sitting", "driving", "reading"."""
     if base in _DOUBLING:
         return base + base[-1] + "ing"
     return base[:-1] + "ing" if base.endswith("e") and not base.endswith("ee") else base + "ing"
 
 
 def _verb_chain(clause: Clause, do_support: bool) -> list[Tree]:
-    """Finite verb first: [has, bought], [does, read], [will, read], [is, reading], [was, bought]."""
+    """Return the verbs, finite one first: [has, bought], [does, read], [will, read], [is, reading], [was, bought]."""
     verb, tense = clause.verb, clause.tense
     agreement = clause.subject.agreement if clause.subject is not None else "3s"
     third = agreement == "3s"
@@ -144,7 +144,7 @@ def _verb_chain(clause: Clause, do_support: bool) -> list[Tree]:
 
 
 def _verb_phrase(chain: list[Tree], after_first: list[Tree], rest: list[Tree]) -> Tree:
-    """Right-branching verb phrases over the chain; "not" or "often" after the auxiliary or before the only verb."""
+    """Return right-branching verb phrases; "not" or "often" follows the auxiliary or precedes the only verb."""
     if len(chain) == 1:
         copula = chain[0].word in {form for forms in _BE.values() for form in forms}
         return Tree("VP", [chain[0], *after_first, *rest] if copula else [*after_first, chain[0], *rest])
@@ -163,7 +163,7 @@ def _adverbs(clause: Clause) -> list[Tree]:
 
 
 def _arguments(clause: Clause) -> list[Tree]:
-    """What follows the last verb: objects and particle, places, time, complement."""
+    """Return the nodes after the last verb: objects and particle, places, time, complement."""
     verb = clause.verb
     objects = [noun_phrase(phrase) for phrase in clause.objects]
     if verb.english_preposition:
@@ -212,7 +212,7 @@ def _complement(conjunction: str, clause: Clause) -> Tree:
 
 
 def clause_tree(clause: Clause, first: list[Tree] | None = None) -> Tree:
-    """S of a clause, fronted phrase first; a missing subject (relative clause, infinitive) leaves the VP alone."""
+    """Return the S of a clause, fronted phrase first; only the VP without subject (relative clause, infinitive)."""
     verb_phrase = _verb_phrase(_verb_chain(clause, clause.negated), _adverbs(clause), _arguments(clause))
     nodes = list(first or [])
     if clause.front == "time":
@@ -225,7 +225,7 @@ def clause_tree(clause: Clause, first: list[Tree] | None = None) -> Tree:
 
 
 def _question(clause: Clause) -> Tree:
-    """SQ: the finite verb before the subject."""
+    """Return the SQ of a clause: the finite verb before the subject."""
     assert clause.subject is not None
     chain = _verb_chain(clause, do_support=True)
     subject = noun_phrase(clause.subject, subject=True)
@@ -236,7 +236,7 @@ def _question(clause: Clause) -> Tree:
 
 
 def sentence(meaning: Sentence) -> Tree:
-    """Tree of a sentence under ROOT, final punctuation included, the first word capitalised."""
+    """Return the tree of a sentence under ROOT, with final punctuation and capitalised first word."""
     mark, comma = "." if meaning.kind == "statement" else "?", _word(",", ",")
     if meaning.kind == "question":
         top = _question(meaning.main)
@@ -264,5 +264,5 @@ def sentence(meaning: Sentence) -> Tree:
 
 
 def passive_agent(agent: NounPhrase) -> Place:
-    """The by-phrase of a passive ("von" with the dative)."""
+    """Return the by-phrase of a passive ("von" with the dative)."""
     return Place("von", "by", "dat", agent)

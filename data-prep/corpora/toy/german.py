@@ -40,7 +40,7 @@ _AUXILIARIES = {  # present 1s, 3s, plural; past singular, plural
 
 
 def noun_phrase(phrase: NounPhrase, case: str) -> list[str]:
-    """Words of a noun phrase in a case (nom, acc or dat); a relative clause follows between commas."""
+    """Return the words of a noun phrase in a case (nom, acc or dat), and of its relative clause between commas."""
     if phrase.name is not None:
         return [phrase.name[0]]
     if phrase.noun is None:
@@ -59,7 +59,7 @@ def noun_phrase(phrase: NounPhrase, case: str) -> list[str]:
 
 
 def _determiner(phrase: NounPhrase, case: str) -> tuple[list[str], dict[str, list[str]]]:
-    """The determiner, and the table of endings that an adjective takes after it."""
+    """Return the determiner, and the table of endings of an adjective after it."""
     column = _COLUMN["p" if phrase.plural else phrase.gender]
     kind = phrase.determiner
     if kind in _ARTICLES:
@@ -99,7 +99,7 @@ def _relative(head: NounPhrase, clause: Clause) -> list[str]:
 
 
 def place(phrase: Place) -> list[str]:
-    """Words of a prepositional phrase, with "in dem" contracted to "im" and so on."""
+    """Return the words of a prepositional phrase, with "in dem" contracted to "im" and so on."""
     if phrase.phrase is None:
         return phrase.german.split()
     words = noun_phrase(phrase.phrase, phrase.case)
@@ -132,7 +132,7 @@ def _finite(verb: Verb, agreement: str, past: bool) -> str:
 
 
 def verb_forms(clause: Clause) -> tuple[str, list[str]]:
-    """The finite verb and what stands at the end of a main clause: participle, infinitive or separated particle."""
+    """Return the finite verb and the end of a main clause: participle, infinitive or separated particle."""
     verb, tense = clause.verb, clause.tense
     agreement = clause.subject.agreement if clause.subject is not None else "3s"
     infinitive = verb.particle + verb.infinitive
@@ -151,7 +151,7 @@ def verb_forms(clause: Clause) -> tuple[str, list[str]]:
 
 
 def _middle(clause: Clause, with_time: bool = True, with_place: bool = True) -> list[str]:
-    """The field between the finite verb and the end of the clause, without the subject."""
+    """Return the words between the finite verb and the end of the clause, without the subject."""
     cases = _object_cases(clause)
     pairs = list(zip(clause.objects, cases, strict=True))
     words: list[str] = []
@@ -197,7 +197,7 @@ def _complement(clause: Clause) -> list[str]:
 
 
 def verb_final(clause: Clause) -> list[str]:
-    """Words of a subordinate or infinitive clause: the finite verb last, a particle joined to it."""
+    """Return the words of a subordinate or infinitive clause: finite verb last, joined to its particle."""
     finite, end = verb_forms(clause)
     subject = [] if clause.subject is None or clause.gap == "subject" else noun_phrase(clause.subject, "nom")
     simple = clause.verb.particle and end == [clause.verb.particle]
@@ -206,7 +206,7 @@ def verb_final(clause: Clause) -> list[str]:
 
 
 def verb_second(clause: Clause, first: list[str] | None = None) -> list[str]:
-    """Words of a main clause. `first` fills the first position (empty list: a yes/no question, verb first)."""
+    """Return the words of a main clause; first: words before the verb (none: a yes/no question)."""
     finite, end = verb_forms(clause)
     assert clause.subject is not None
     subject = noun_phrase(clause.subject, "nom")
@@ -223,7 +223,7 @@ def verb_second(clause: Clause, first: list[str] | None = None) -> list[str]:
 
 
 def sentence(meaning: Sentence) -> list[str]:
-    """Tokens of a sentence, final punctuation included, the first word capitalised."""
+    """Return the tokens of a sentence, with final punctuation and capitalised first word."""
     if meaning.kind == "question":
         return finish(verb_second(meaning.main, []), "?")
     if meaning.kind != "statement":
@@ -240,7 +240,7 @@ def sentence(meaning: Sentence) -> list[str]:
 
 
 def finish(words: list[str], punctuation: str) -> list[str]:
-    """Drop doubled commas and the one before the final mark; capitalise the first word."""
+    """Remove doubled commas and the one before the final mark; capitalise the first word."""
     kept: list[str] = []
     for word in [*words, punctuation]:
         if kept and kept[-1] == "," and word in (",", punctuation):

@@ -4,7 +4,7 @@
 
 writes OUT/{train,valid,test}.{de,en}, raw text, and OUT/{train,valid,test}.en.tree, one Penn Treebank bracketing a line
 whose leaves are the tokens that the Moses tokenizer makes of the English line. No sentence of either language occurs
-twice, so the splits are disjoint on both sides. The same seed and sizes give the same bytes.
+twice, so the splits are disjoint on both sides. Equal seeds and sizes give equal bytes.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from corpora.errors import as_status
 from corpora.toy import english as toy_english
 from corpora.toy import german as toy_german
 from corpora.toy.sample import Sampler
 
-# The Moses tokenizer's escapes that occur in this corpus
+# Escapes of the Moses tokenizer that occur in this corpus.
 _ESCAPES = {"'s": "&apos;s"}
 _MAX_TOKENS = 28
 
 
 def join(words: list[str]) -> str:
-    """Raw text of a token list: punctuation and the English possessive attach to the word before."""
+    """Return the raw text of tokens: punctuation and the English possessive follow the word without a space."""
     text = ""
     for word in words:
         text += word if not text or word in (",", ".", "?", "'s") else " " + word
@@ -56,7 +57,7 @@ def pairs(seed: int) -> Iterator[tuple[str, str, str]]:
 
 
 def write(out: Path, seed: int, sizes: dict[str, int]) -> None:
-    """Write the splits into `out`: first into a temporary folder in it, renamed file by file when all are complete."""
+    """Write the splits to `out`, from a temporary folder in it when all are complete."""
     out.mkdir(parents=True, exist_ok=True)
     temporary = out / f".writing.{os.getpid()}"
     temporary.mkdir()
@@ -84,19 +85,15 @@ def _size(text: str) -> int:
     return int(text)
 
 
-def main() -> int:
+@as_status
+def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("out", type=Path, help="folder to write to")
     parser.add_argument("--seed", type=int, default=1, help="seed of the grammar (default: %(default)s)")
     for split, size in (("train", 20000), ("valid", 500), ("test", 500)):
         parser.add_argument(f"--{split}", type=_size, default=size, help="sentence pairs (default: %(default)s)")
     args = parser.parse_args()
-    try:
-        write(args.out, args.seed, {"train": args.train, "valid": args.valid, "test": args.test})
-    except OSError as error:
-        print(f"toy_grammar.py: cannot write to {args.out}: {error.strerror or error}", file=sys.stderr)
-        return 1
-    return 0
+    write(args.out, args.seed, {"train": args.train, "valid": args.valid, "test": args.test})
 
 
 if __name__ == "__main__":

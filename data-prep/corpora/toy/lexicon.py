@@ -210,7 +210,7 @@ class Verb:
 @dataclass(frozen=True)
 class Adjective:
     german: str
-    stem: str  # what the attributive endings are added to
+    stem: str  # of the attributive form, without ending
     english: str
     classes: frozenset[str]
 

@@ -1,4 +1,4 @@
-"""Meanings of the toy corpus: what a sentence says, before either language says it.
+"""Meanings of the toy corpus: the content of a sentence, independent of its language.
 
 toy_sample.py draws meanings; toy_german.py and toy_english.py put the same meaning into words. The two realisers share
 nothing but these classes, so that a sentence pair is synchronous by construction.
@@ -42,7 +42,7 @@ class NounPhrase:
 
     @property
     def agreement(self) -> str:
-        """Key of the agreement classes that both languages tell apart: 1s, 1p, 3s or 3p."""
+        """Return the class of agreement in both languages: 1s, 1p, 3s or 3p."""
         return ("1" if self.first_person else "3") + ("p" if self.plural else "s")
 
 
@@ -62,7 +62,7 @@ class Clause:
 
     tense: present, past, perfect, pluperfect, future, modal, progressive, perfect-past (German perfect that English
     says in the simple past, next to an adverb such as "yesterday"), or infinitive (no subject; "zu" and "to").
-    gap: "subject" or "object" where a relative pronoun stands for that argument.
+    gap: "subject" or "object" if that argument is a relative pronoun.
     complement: (conjunction, clause) after the verb: "dass", "zu" or "um".
     """
 
@@ -81,12 +81,12 @@ class Clause:
     degree: tuple[str, str] | None = None
     gap: str = ""
     complement: tuple[str, Clause] | None = None
-    front: str = ""  # "time" or "place": what stands before the finite verb
+    front: str = ""  # "time" or "place": the phrase before the finite verb
 
 
 @dataclass
 class Sentence:
-    """A main clause, perhaps joined to another clause.
+    """A main clause, optionally joined to another clause.
 
     kind: statement, question (yes/no) or the German question word of a wh-question.
     joined: (relation, clause), a subordinate clause ("weil", "wenn", …) or a coordinated one ("und", "aber").

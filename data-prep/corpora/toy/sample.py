@@ -42,7 +42,7 @@ _ENGLISH_PREPOSITION = {"in": "in", "auf": "on", "vor": "in front of", "an": "at
 
 
 class Sampler:
-    """Draws sentences with a random generator of its own: the same seed gives the same sentences."""
+    """Draws sentences with a random generator of its own; equal seeds give equal sentences."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -75,7 +75,7 @@ class Sampler:
     # Noun phrases
 
     def person(self, pronoun: float = 0.25, name: float = 0.2, modifiers: float = 1.0) -> NounPhrase:
-        """A subject: pronoun, name or noun."""
+        """Draw a subject: pronoun, name or noun."""
         draw = self.random.random()
         if draw < pronoun:
             gender = self.choice(["m", "f"])
@@ -87,7 +87,7 @@ class Sampler:
         return self.noun(["person"], modifiers=modifiers)
 
     def noun(self, classes: list[str], owner: NounPhrase | None = None, modifiers: float = 0.6) -> NounPhrase:
-        """A noun of one of the classes. modifiers: scales how often a phrase or a relative clause follows."""
+        """Draw a noun of one of the classes; modifiers: factor of the chance of a phrase or a relative clause."""
         name = self.choice(classes)
         noun = self.choice(self.nouns[name])
         phrase = NounPhrase(noun=noun)
@@ -120,7 +120,7 @@ class Sampler:
         return self.weighted(weights)
 
     def _modify(self, phrase: NounPhrase, name: str) -> None:
-        """A prepositional phrase inside the noun phrase: "the man with the hat", "the book on the table"."""
+        """Add a prepositional phrase: "the man with the hat", "the book on the table"."""
         if name == "person":
             inner = NounPhrase(noun=self.choice(self.nouns["clothes"]), determiner=self.choice(["def", "indef"]))
             phrase.modifier = Place("mit", "with", "dat", inner)
@@ -189,7 +189,7 @@ class Sampler:
     def clause(
         self, tenses: dict[str, int] | None = None, subject: NounPhrase | None = None, time: float = 0.4
     ) -> Clause:
-        """A main or subordinate clause with a person (sometimes an animal) as subject, its tense among `tenses`."""
+        """Draw a main or subordinate clause in one of `tenses`, with a person or an animal as subject."""
         weights = tenses or _TENSES
         if subject is None:
             animal = self.chance(0.06)
@@ -208,7 +208,7 @@ class Sampler:
         return clause
 
     def _fill(self, clause: Clause) -> None:
-        """Objects and places that the verb's frame asks for."""
+        """Add the objects and places of the verb's frame."""
         verb = clause.verb
         frame = verb.frame
         if frame == "m":
@@ -229,7 +229,7 @@ class Sampler:
                 clause.places = [self._location(["area"])]
 
     def _object(self, clause: Clause) -> NounPhrase:
-        """An object: a noun, or a pronoun that is not ambiguous in its case."""
+        """Draw an object: a noun, or a pronoun that is not ambiguous in its case."""
         verb = clause.verb
         if "person" in verb.classes and self.chance(0.3):
             return self._object_pronoun(clause, dative=verb.object_case.endswith("dat"))
@@ -252,7 +252,7 @@ class Sampler:
         )
 
     def _adverbs(self, clause: Clause) -> None:
-        """Fronting, negation, "often"."""
+        """Add fronting, negation or "often"."""
         if clause.time is not None and self.chance(0.5):
             clause.front = "time"
         elif clause.places and clause.verb.frame in "it" and self.chance(0.25):
@@ -274,7 +274,7 @@ class Sampler:
                 return
 
     def _plain(self, clause: Clause) -> Clause:
-        """The same clause with nothing before its subject, as in subordinate clauses and questions."""
+        """Return the clause with nothing before its subject, as in subordinate clauses and questions."""
         clause.front = ""
         return clause
 
@@ -299,7 +299,7 @@ class Sampler:
         return Sentence(self._plain(outer) if first else outer, joined=(relation, inner), joined_first=first)
 
     def _because(self) -> Sentence:
-        """ "weil er müde ist" (he) against "weil er billig ist" (it): only the predicate tells."""
+        """Draw "weil er müde ist" (he) or "weil er billig ist" (it): only the predicate decides."""
         main = self.clause({"present": 1, "past": 1, "perfect": 1}, time=0.15)
         things = [phrase for phrase in main.objects if phrase.noun is not None and not phrase.noun.classes & _ANIMATE]
         if things and self.chance(0.7):

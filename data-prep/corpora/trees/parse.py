@@ -2,12 +2,12 @@
 
     python data-prep/parse.py --lang en [--models DIR] [--batch N] [--workers N] [--cpu] tok/train.en train.en.tree
 
-The tokens are those of the Moses tokenizer: its entities (`&apos;s`) are unescaped for the parser, and in the trees,
+The tokens are those of the Moses tokenizer; its entities (`&apos;s`) are unescaped for the parser and in the trees,
 where brackets are -LRB- and so on. A blank line gives an empty line, as does a sentence that cannot be parsed or has
-more than --max-words words; the report counts them. Without --models stanza's own downloaded models are used; models
-trained by train_parser.py are given by their folder. Uses a GPU where there is one, unless --cpu.
+more than --max-words words; the report counts both. --models is a folder that data-prep/train_parser.py has made;
+the default is the folder to which stanza downloads its own models. A GPU is used where there is one, unless --cpu.
 
-A killed run continues where it stopped: finished blocks are in OUT.part, which becomes OUT when all lines are done.
+A killed run is continued: finished blocks are in OUT.part, which becomes OUT when all lines are done.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from corpora.text.parallel import DataError
-from experiments.runs.progress import Progress
+from corpora.errors import DataError, as_status
+from corpora.progress import progress
+from corpora.text.lines import read_lines
 
-BLOCK = 4  # batches that are parsed, and written, at a time
+BLOCK = 4  # batches that are parsed and written together
 
 
 class Part:
-    """OUT.part, the trees of the first lines, and OUT.part.json, which says of what they are the trees.
+    """OUT.part, the trees of the first lines, and OUT.part.json, the description of their text and models.
 
-    Blocks are always the same lines, so that an interrupted run gives the same bytes as one in one go.
+    Blocks begin at fixed lines, so that a continued run gives the bytes of an uninterrupted one.
     """
 
     def __init__(self, out: Path, origin: dict[str, object], block: int) -> None:
         self.out, self.block = out, block
         self.path, self.about = (out.with_name(out.name + ending) for ending in (".part", ".part.json"))
         self._text = json.dumps(origin)
-
-        self._kept: bytes | None = None  # of an interrupted run, until they are written again
+        self._kept: bytes | None = None  # trees of an interrupted run, until they are written again
 
     def lines_done(self) -> int:
-        """Return the number of lines, of whole blocks, that need not be parsed again."""
+        """Return the number of lines in the whole blocks of an interrupted run."""
         data = b""
         if self.about.exists() and self.about.read_text("utf-8") == self._text and self.path.exists():
             data = self.path.read_bytes()
@@ -52,11 +52,11 @@ class Part:
         return done
 
     def append(self, trees: Sequence[str]) -> None:
-        """Write the trees of the next block; a block that was cut off, and foreign trees, go before the first."""
+        """Write the trees of the next block; the first call removes a cut-off block and trees of other text."""
         if self._kept is not None:
             temporary = self.path.with_name(f"{self.path.name}{os.getpid()}")
             temporary.write_bytes(self._kept)
-            # The old trees go first: without them, what is said of them says nothing wrong.
+            # The old trees are removed first, so that the new description never stands for them.
             self.path.unlink(missing_ok=True)
             self.about.write_text(self._text, "utf-8")
             os.replace(temporary, self.path)
@@ -65,8 +65,8 @@ class Part:
             part.write("".join(tree + "\n" for tree in trees))
 
     def finish(self) -> list[str]:
-        """Rename the part to OUT; return its lines."""
-        self.append([])  # an interrupted run may have had all blocks, and half a line
+        """Rename OUT.part to OUT; return its lines."""
+        self.append([])  # removes half a line that follows the last block
         trees = self.path.read_bytes().decode("utf-8").split("\n")[:-1]
         os.replace(self.path, self.out)
         self.about.unlink()
@@ -75,54 +75,28 @@ class Part:
 
 def parse_file(args: argparse.Namespace) -> None:
     """Parse args.source into args.out, and print the report; raises DataError."""
-    lines, origin = _read(args)
+    from corpora.trees.parser_stanza import Settings, fingerprint, parse_blocks
+
+    lines = [text.split() for _, text in read_lines(args.source, open_end=True)]
+    origin = {
+        "text": hashlib.sha256(args.source.read_bytes()).hexdigest(), "lang": args.lang,
+        "models": fingerprint(args.lang, args.models), "batch": args.batch, "max_words": args.max_words,
+    }  # fmt: skip
     block = BLOCK * args.batch
     part = Part(args.out, origin, block)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     done = part.lines_done()
-    progress = Progress()
     if done:
-        progress.say(f"{args.out.name}: goes on after line {done:,} of {len(lines):,}")
+        print(f"{args.out.name}: continues after line {done:,} of {len(lines):,}", flush=True)
     blocks = [lines[start : start + block] for start in range(done, len(lines), block)]
-    words = [sum(map(len, lines)) for lines in blocks]
-    begin, parsed = time.time(), 0
-    for number, trees in enumerate(_trees(blocks, args), 1):
-        part.append(trees)
-        parsed += len(trees)
-        speed = max(1, sum(words[:number])) / (time.time() - begin)
-        progress.update(f"{args.out.name}: {done + parsed:,} of {len(lines):,} lines", sum(words[number:]) / speed)
-    progress.close()
-    speed_text = f"; {parsed / (time.time() - begin):.0f} lines/s" if parsed else ""
-    print(f"{args.out.name}: {_report(lines, part.finish())}{speed_text}", flush=True)
-
-
-def _read(args: argparse.Namespace) -> tuple[list[list[str]], dict[str, object]]:
-    """Return the words of each line, and what the trees depend on."""
-    try:
-        data = args.source.read_bytes()
-    except OSError as error:
-        raise DataError(f"{args.source}: cannot be read: {error.strerror}") from None
-    if not data:
-        raise DataError(f"{args.source}: is empty")
-    lines = []
-    for number, line in enumerate(data.removesuffix(b"\n").split(b"\n"), 1):
-        try:
-            lines.append(line.decode("utf-8").split())
-        except UnicodeDecodeError as error:
-            raise DataError(f"{args.source}:{number}: invalid UTF-8 at byte {error.start + 1} of the line") from None
-    from corpora.trees.parser_stanza import fingerprint
-
-    origin = {
-        "text": hashlib.sha256(data).hexdigest(), "lang": args.lang, "models": fingerprint(args.lang, args.models),
-        "batch": args.batch, "max_words": args.max_words,
-    }  # fmt: skip
-    return lines, origin
-
-
-def _trees(blocks: Sequence[list[list[str]]], args: argparse.Namespace) -> Iterator[list[str]]:
-    from corpora.trees.parser_stanza import parse_blocks
-
-    return parse_blocks(blocks, args.lang, args.models, args.batch, args.max_words, args.cpu, args.workers)
+    settings = Settings(args.lang, args.models, batch=args.batch, max_words=args.max_words, cpu=args.cpu)
+    begin = time.monotonic()
+    with progress(None, args.out.name, total=len(lines), initial=done) as bar:
+        for trees in parse_blocks(blocks, settings, args.workers):
+            part.append(trees)
+            bar.update(len(trees))
+    speed = f"; {(len(lines) - done) / (time.monotonic() - begin):.0f} lines/s" if blocks else ""
+    print(f"{args.out.name}: {_report(lines, part.finish())}{speed}", flush=True)
 
 
 def _report(lines: Sequence[list[str]], trees: Sequence[str]) -> str:
@@ -151,20 +125,12 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def main() -> int:
+@as_status
+def main() -> None:
     args = _arguments()
     if importlib.util.find_spec("stanza") is None:
-        print("parse.py: stanza is missing: pip install 'fairseq_localattn[parse]'", file=sys.stderr)
-        return 1
-    try:
-        parse_file(args)
-    except DataError as error:
-        print(f"data error: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"data error: {error.filename}: {error.strerror}", file=sys.stderr)
-        return 1
-    return 0
+        raise DataError("stanza is missing: pip install 'fairseq_localattn[parse]'")
+    parse_file(args)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""stanza's constituency parser for tokenised lines: tokens stay as they are, and no sentence can stop the others."""
+"""stanza's constituency parser for tokenised lines: tokens are kept, and a sentence that fails affects no other."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import stanza
@@ -16,10 +17,25 @@ import torch
 from stanza.models.constituency.parse_tree import Tree
 from stanza.resources.common import DEFAULT_MODEL_DIR
 
-from corpora.text.parallel import DataError
+from corpora.errors import DataError
 from corpora.trees.leaves import to_leaf, unescape
 
 PROCESSORS = "tokenize,pos,constituency"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a Parser.
+
+    models: a folder of stanza's, None: the one to which stanza downloads; batch: sentences parsed together; max_words:
+    longer sentences are not parsed; cpu: use no GPU.
+    """
+
+    lang: str
+    models: Path | None = None
+    batch: int = 250
+    max_words: int = 200
+    cpu: bool = False
 
 
 def bracketing(tree: Tree) -> str:
@@ -40,7 +56,7 @@ def bracketing(tree: Tree) -> str:
 
 
 def fingerprint(lang: str, models: Path | None) -> str:
-    """Return what tells one set of models from another: stanza's version, and name, size and time of every file."""
+    """Return a hash of stanza's version and of name, size and time of each model of a language."""
     folder = Path(models or DEFAULT_MODEL_DIR) / lang
     files = sorted((str(path.relative_to(folder)), path.stat()) for path in folder.rglob("*.pt"))
     text = stanza.__version__ + "".join(f"\n{name} {found.st_size} {found.st_mtime_ns}" for name, found in files)
@@ -48,16 +64,13 @@ def fingerprint(lang: str, models: Path | None) -> str:
 
 
 class Parser:
-    """Parses lists of Moses tokens.
+    """Parses lists of Moses tokens. Raises DataError where the models are missing."""
 
-    models: a folder of stanza's, None: where stanza downloads to; batch: sentences parsed together; max_words: longer
-    sentences are not parsed. Raises DataError where the models are missing.
-    """
-
-    def __init__(self, lang: str, models: Path | None, batch: int, max_words: int, cpu: bool) -> None:
-        self.max_words = max_words
+    def __init__(self, settings: Settings) -> None:
+        self.max_words = settings.max_words
+        lang = settings.lang
         logging.getLogger("stanza").setLevel(logging.ERROR)
-        folder = models or Path(DEFAULT_MODEL_DIR)
+        folder = settings.models or Path(DEFAULT_MODEL_DIR)
         missing = (
             f"no models to parse {lang} with in {folder}: download stanza's (python -c \"import stanza;"
             f" stanza.download('{lang}', processors='{PROCESSORS}')\"), or train some (data-prep/train_parser.py) and"
@@ -68,15 +81,16 @@ class Parser:
         try:
             self._pipeline = stanza.Pipeline(
                 lang, dir=str(folder), processors=PROCESSORS, tokenize_pretokenized=True, download_method=None,
-                constituency_batch_size=batch, use_gpu=not cpu and torch.cuda.is_available(), logging_level="ERROR",
+                constituency_batch_size=settings.batch, use_gpu=not settings.cpu and torch.cuda.is_available(),
+                logging_level="ERROR",
             )  # fmt: skip
-        except Exception as error:  # of many kinds: no such language, a file is missing, a file is damaged
+        except Exception as error:  # of many types: no such language, a missing or damaged file
             raise DataError(f"{missing} (stanza: {' '.join(str(error).split()) or type(error).__name__})") from None
         if "constituency" not in self._pipeline.processors:
             raise DataError(f"stanza has no constituency parser for {lang} in {folder}; train one, or bring the trees")
 
     def __call__(self, lines: Sequence[Sequence[str]]) -> list[str]:
-        """Return a bracketing for each list of tokens; "" for an empty one, and where none could be made."""
+        """Return a bracketing for each list of tokens, "" for an empty list and a sentence that cannot be parsed."""
         trees = [""] * len(lines)
         sentences = {
             number: [unescape(token) for token in line]
@@ -85,18 +99,18 @@ class Parser:
         }
         found = self._parse(list(sentences.values()))
         for (number, words), tree in zip(sentences.items(), found, strict=True):
-            if tree is None:  # maybe another sentence's fault
+            if tree is None:  # another sentence may be the cause
                 tree = self._parse([words])[0]
             trees[number] = bracketing(tree) if tree is not None else ""
         return trees
 
     def _parse(self, sentences: list[list[str]]) -> list[Tree | None]:
-        """Return the trees; None for all where stanza fails, and for those whose leaves are not the words."""
-        if not sentences:  # stanza cannot do nothing
+        """Return the trees, with None where the leaves are not the words, and everywhere if stanza fails."""
+        if not sentences:  # stanza fails on no sentences
             return []
         try:
             found = [sentence.constituency for sentence in self._pipeline(sentences).sentences]
-        except Exception:  # whatever it is, sentences alone may still go through
+        except Exception:  # of any type; single sentences may still be parsed
             return [None] * len(sentences)
         if len(found) != len(sentences):
             return [None] * len(sentences)
@@ -106,34 +120,25 @@ class Parser:
         ]
 
 
-def parse_blocks(
-    blocks: Sequence[list[list[str]]],
-    lang: str,
-    models: Path | None,
-    batch: int,
-    max_words: int,
-    cpu: bool,
-    workers: int,
-) -> Iterator[list[str]]:
-    """Yield what a Parser makes of each block, in order; `workers` processes share the work."""
-    settings = (lang, models, batch, max_words, cpu)
-    if torch.cuda.is_available() and not cpu:
-        workers = 1  # they would only share the GPU
+def parse_blocks(blocks: Sequence[list[list[str]]], settings: Settings, workers: int) -> Iterator[list[str]]:
+    """Yield the bracketings of each block in order, from a Parser in each of `workers` processes."""
+    if torch.cuda.is_available() and not settings.cpu:
+        workers = 1  # several would share the GPU
     if workers == 1 or len(blocks) <= 1:
-        parser = Parser(*settings)
+        parser = Parser(settings)
         yield from map(parser, blocks)
         return
-    # Not forked: a process that has used a GPU, or threads, must not be.
+    # Spawned: a process that has used a GPU or threads must not be forked.
     with multiprocessing.get_context("spawn").Pool(min(workers, len(blocks)), _start, (settings, workers)) as pool:
         yield from pool.imap(_work, blocks)
 
 
-_settings: tuple[str, Path | None, int, int, bool]  # of a worker process
+_settings: Settings  # of a worker process
 _parser: Parser | None = None
 
 
-def _start(settings: tuple[str, Path | None, int, int, bool], workers: int) -> None:
-    """Set a worker up; what may fail is left to the first block: a pool restarts workers that fail here, for ever."""
+def _start(settings: Settings, workers: int) -> None:
+    """Set a worker up without its Parser, which may fail: a pool restarts workers that fail here, for ever."""
     global _settings
     _settings = settings
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
@@ -141,7 +146,7 @@ def _start(settings: tuple[str, Path | None, int, int, bool], workers: int) -> N
 
 
 def _die_with(parent: int) -> None:
-    """End this process when its parent was killed: nobody else would."""
+    """End this process after its parent was killed."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
@@ -150,5 +155,5 @@ def _die_with(parent: int) -> None:
 def _work(block: list[list[str]]) -> list[str]:
     global _parser
     if _parser is None:
-        _parser = Parser(*_settings)
+        _parser = Parser(_settings)
     return _parser(block)

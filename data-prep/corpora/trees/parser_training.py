@@ -1,6 +1,6 @@
-"""The stages in which train_parser.py trains: word vectors, tagger, parser, installation, scores.
+"""Stages of training a parser by stanza's own trainers: word vectors, tagger, parser, installation, scores.
 
-stanza's own trainers do the work; each stage leaves its file under its name only when it is complete.
+The file of a stage has its name only when the stage is complete.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,32 +23,32 @@ from stanza.models.common.pretrain import Pretrain, PretrainedWordVocab
 from stanza.models.constituency import parser_training
 from stanza.models.constituency.parse_tree import Tree
 
-from corpora.text.parallel import DataError
+from corpora.errors import DataError
+from corpora.progress import progress
+from corpora.text.lines import read_lines, write_lines
 from corpora.trees.treebank import bracket_f1, read_treebank, tag_accuracy, to_conllu
 from corpora.trees.word_vectors import train_vectors
-from experiments.runs.progress import Progress
 
 PACKAGE = "trained"
-# Switches of stanza's parser that hold for every size: it learns from the tags of the treebank, in one stage, without
-# repairs of wrong decisions; labels that only the development trees have are no error.
+# Arguments of stanza's parser for every size: it learns from the tags of the treebank, in one stage, without repairs of
+# wrong decisions, and accepts labels that only the development trees have.
 PARSER = "--no_retag --no_multistage --oracle_level 0 --no_check_valid_states --retag_method upos"
 
 
 class Training:
-    """Trains into the folder `out`; call the stages in the order in which they stand here."""
+    """Trains models in the folder `out`; the stages are to be called in the order of their definitions."""
 
     def __init__(self, out: Path, lang: str, seed: int) -> None:
         self.out, self.lang, self.seed = out, lang, seed
         self.work = out / "train"
-        self.progress = Progress()
         self.trees: dict[str, list[Tree]] = {}
 
     def model(self, kind: str) -> Path:
-        """Return where stanza looks for a model: "pretrain", "pos" or "constituency"."""
+        """Return the file in which stanza looks for a model: "pretrain", "pos" or "constituency"."""
         return self.out / self.lang / kind / f"{PACKAGE}.pt"
 
     def read(self, train: Path, dev: Path, max_words: int | None = None) -> None:
-        """Read and clean the treebanks, and write them as the trainers want them; raises DataError.
+        """Read and clean the treebanks, and write them in the formats of the trainers; raises DataError.
 
         max_words: longer sentences are left out of the training trees.
         """
@@ -57,10 +57,10 @@ class Training:
             if max_words and name == "train":
                 trees = [tree for tree in trees if len(tree.leaf_labels()) <= max_words]
             self.trees[name] = trees
-            _write(self.work / f"{name}.mrg", "".join(f"{tree}\n" for tree in trees))
-            _write(self.work / f"{name}.conllu", to_conllu(trees))
+            write_lines(self.work / f"{name}.mrg", map(str, trees))
+            write_lines(self.work / f"{name}.conllu", to_conllu(trees))
             words = sum(len(tree.leaf_labels()) for tree in trees)
-            self.progress.say(f"{name}: {len(trees):,} trees, {words:,} words")
+            _say(f"{name}: {len(trees):,} trees, {words:,} words")
 
     def vectors(self, texts: Iterable[Path], dim: int) -> None:
         """Make word vectors of the training trees and of the texts."""
@@ -68,7 +68,7 @@ class Training:
             return
         sentences = [tree.leaf_labels() for tree in self.trees["train"]]
         for path in texts:
-            sentences += [line.split() for line in path.read_text("utf-8").splitlines()]
+            sentences += [line.split() for _, line in read_lines(path, open_end=True)]
         words, vectors = train_vectors(sentences, dim, seed=self.seed)
         pretrain = Pretrain(str(self.work / "vectors.pt"), save_to_file=False)
         pretrain._vocab = PretrainedWordVocab(words)
@@ -77,7 +77,7 @@ class Training:
         with _Log(self.work / "vectors.log"):
             pretrain.save(pretrain.filename)
         _move(self.work / "vectors.pt", self.model("pretrain"))
-        self.progress.say(f"word vectors: {len(words):,} words of {len(sentences):,} sentences")
+        _say(f"word vectors: {len(words):,} words of {len(sentences):,} sentences")
 
     def tagger(self, options: Sequence[str], steps: int) -> None:
         """Train the tagger of parts of speech."""
@@ -85,17 +85,17 @@ class Training:
             return
         best = self.work / "tagger.pt"
         best.unlink(missing_ok=True)
-        with _Log(self.work / "tagger.log", self._tagger_progress(steps)):
+        with _Log(self.work / "tagger.log", _TaggerBar(steps)):
             tagger.main([
                 *self._common("conllu", best), *options, "--max_steps", str(steps), "--no_second_optim",
                 "--max_steps_before_stop", str(steps), "--eval_interval", str(max(1, steps // 6)),
                 "--fix_eval_interval", "--log_step", "10",
             ])  # fmt: skip
         _move(best, self.model("pos"))
-        self.progress.say("tagger: trained")
+        _say("tagger: trained")
 
     def parser(self, options: Sequence[str]) -> None:
-        """Train the parser; one that was killed goes on after its last epoch."""
+        """Train the parser; a killed training continues after its last epoch."""
         if self.model("constituency").exists():
             return
         best = self.work / "parser.pt"
@@ -107,11 +107,13 @@ class Training:
         ]  # fmt: skip
         epochs = int(arguments[len(arguments) - arguments[::-1].index("--epochs")])
         parser_training.EvaluateParser = _Evaluator
-        parser_training.tqdm = self._parser_progress(epochs)
+        parser_training.tqdm = lambda batches, postfix="", **_: progress(
+            batches, f"parser: {postfix} of {epochs}", "batches"
+        )
         with _Log(self.work / "parser.log"):
             constituency_parser.main(arguments)
         _move(best, self.model("constituency"))
-        self.progress.say("parser: trained")
+        _say("parser: trained")
 
     def install(self) -> None:
         """Write resources.json, by which stanza's pipeline finds the models."""
@@ -122,10 +124,10 @@ class Training:
             "tokenize": {PACKAGE: {}}, "pretrain": {PACKAGE: {}},
             "pos": {PACKAGE: needs}, "constituency": {PACKAGE: needs},
         }  # fmt: skip
-        _write(self.out / "resources.json", json.dumps({self.lang: entry}, indent=1))
+        write_lines(self.out / "resources.json", [json.dumps({self.lang: entry}, indent=1)])
 
     def score(self, files: dict[str, Path]) -> None:
-        """Parse the words of treebanks with the installed pipeline; print and write what it gets right."""
+        """Parse the words of treebanks with the installed pipeline; print and write the scores."""
         path = self.out / "scores.json"
         scores = json.loads(path.read_text("utf-8")) if path.exists() else {}
         for name, file in files.items():
@@ -133,11 +135,9 @@ class Training:
             if scores.get(name, {}).get("sha256") != digest:
                 with _Log(self.work / "score.log"):
                     scores[name] = self._score(read_treebank(file)) | {"sha256": digest}
-                _write(path, json.dumps(scores, indent=1))
+                write_lines(path, [json.dumps(scores, indent=1)])
             tags, f1, speed = (scores[name][key] for key in ("tags", "f1", "sentences_per_second"))
-            self.progress.say(
-                f"{name}: {100 * tags:.2f} % of the tags, F1 of the brackets {100 * f1:.2f}; {speed} sentences/s"
-            )
+            _say(f"{name}: {100 * tags:.2f} % of the tags, F1 of the brackets {100 * f1:.2f}; {speed} sentences/s")
 
     def _score(self, gold: list[Tree]) -> dict[str, Any]:
         pipeline = stanza.Pipeline(
@@ -162,35 +162,20 @@ class Training:
             "--save_dir", str(best.parent), "--save_name", best.name,
         ]  # fmt: skip
 
-    def _tagger_progress(self, steps: int) -> Callable[[str], None]:
-        begin = time.time()
 
-        def show(message: str) -> None:
-            if found := re.search(r"Finished STEP (\d+)/", message):
-                done = int(found[1]) / steps
-                self.progress.update(f"tagger: step {found[1]} of {steps}", (time.time() - begin) * (1 / done - 1))
+class _TaggerBar:
+    """Shows the steps of stanza's tagger, which it reports in its log."""
 
-        return show
+    def __init__(self, steps: int) -> None:
+        self._bar = progress(None, "tagger", "steps", total=steps)
 
-    def _parser_progress(self, epochs: int) -> Callable[..., Iterator[Any]]:
-        """Return what stands in for tqdm in stanza's trainer, which gives it the batches of an epoch, by its number."""
-        first: list[float] = []  # the share that was done when this process began, and when that was
-
-        def track(batches: Sequence[Any], postfix: str = "", **_: object) -> Iterator[Any]:
-            found = re.fullmatch(r"Epoch (\d+)", postfix)
-            for number, batch in enumerate(batches):
-                if found:
-                    done = (int(found[1]) - 1 + number / len(batches)) / epochs
-                    first[:] = first or [done, time.time()]
-                    left = (time.time() - first[1]) / (done - first[0]) * (1 - done) if done > first[0] else 0.0
-                    self.progress.update(f"parser: epoch {found[1]} of {epochs}, {100 * done:.0f} %", left)
-                yield batch
-
-        return track
+    def __call__(self, message: str) -> None:
+        if found := re.search(r"Finished STEP (\d+)/", message):
+            self._bar.update(int(found[1]) - self._bar.n)
 
 
 class _Evaluator:
-    """Scores the development trees in place of stanza's evaluator, which starts Java."""
+    """Scores the development trees; replaces stanza's evaluator, which starts Java."""
 
     def __init__(self, **_: object) -> None:
         pass
@@ -207,7 +192,7 @@ class _Evaluator:
 
 
 class _Log(logging.Handler):
-    """While it is entered, what stanza says goes to a file instead of the terminal, and to `show`."""
+    """Context in which stanza's log goes to a file instead of the terminal, and to `show`."""
 
     def __init__(self, path: Path, show: Callable[[str], None] = lambda _: None) -> None:
         super().__init__()
@@ -231,24 +216,22 @@ class _Log(logging.Handler):
         self._file.close()
 
 
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(path.name + ".part")
-    temporary.write_text(text, "utf-8")
-    os.replace(temporary, path)
+def _say(text: str) -> None:
+    print(text, flush=True)
 
 
 def _drop_broken(checkpoint: Path) -> None:
-    """Remove a checkpoint that was cut off while it was written: the training begins again."""
+    """Remove a checkpoint that was cut off while it was written; the training then begins again."""
     try:
         torch.load(checkpoint, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         pass
-    except Exception:  # whatever torch says of a damaged file
+    except Exception:  # of any type, for a damaged file
         checkpoint.unlink()
 
 
 def _move(path: Path, target: Path) -> None:
     if not path.exists():
-        raise DataError(f"{path}: stanza saved no model; see the logs beside it")
+        raise DataError(f"{path}: stanza saved no model; see the logs in its folder")
     target.parent.mkdir(parents=True, exist_ok=True)
     os.replace(path, target)

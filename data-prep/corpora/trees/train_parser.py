@@ -1,18 +1,18 @@
-"""Trains stanza's tagger and constituency parser on bracketings, and installs them for parse.py: no network, no Java.
+"""Trains stanza's tagger and constituency parser on bracketings, without network or Java, for data-prep/parse.py.
 
     python data-prep/train_parser.py --train gum.train.mrg.gz --dev gum.dev.mrg.gz --test gum.test.mrg.gz --out DIR \\
         [--lang en] [--size small|tiny] [--text FILE…] [--max-words N] [--epochs N] [--steps N] [--seed N]
     python data-prep/parse.py --models DIR --lang en tok/train.en train.en.tree
 
-A file of bracketings is plain or .gz; function labels and empty elements go. --text: tokenised text without trees, such
-as the text to be parsed, of which word vectors are made besides the treebank's. DIR gets resources.json and
-LANG/{pretrain,pos,constituency}/trained.pt, which stanza.Pipeline(LANG, dir=DIR, download_method=None) loads, and
-scores.json: of --dev and --test, parsed by that pipeline from their words alone, the accuracy of the tags and F1 of
-the labelled brackets (as evalb counts by COLLINS.prm). What is complete is not done again, the parser goes on from its
-last epoch; the logs are in DIR/train.
+Files of bracketings are plain or .gz; function labels and empty elements are removed. --text is tokenised text without
+trees, such as the text to be parsed, for the word vectors in addition to the treebank's. Written are DIR/resources.json
+and DIR/LANG/{pretrain,pos,constituency}/trained.pt, which stanza.Pipeline(LANG, dir=DIR, download_method=None) loads,
+and DIR/scores.json: the accuracy of the tags and F1 of the labelled brackets (as evalb counts by COLLINS.prm) that this
+pipeline has on the words of --dev and --test. A killed run is continued, from the last epoch of the parser; the logs
+are in DIR/train.
 
-The models of this repository's experiments on Multi30k are trained on GUM, whose trees are in the Penn Treebank's
-style, with vectors of the captions as well (8 minutes of one core for the parser, 4 for the tagger):
+The models of this repository's experiments on Multi30k are trained on GUM, whose trees are in the style of the Penn
+Treebank, with vectors of the captions as well (8 minutes of one core for the parser, 4 for the tagger):
 
     python data-prep/train_parser.py --train gum.train.mrg.gz --dev gum.dev.mrg.gz --test gum.test.mrg.gz \\
         --max-words 30 --text tok/train.en --out DIR
@@ -26,12 +26,12 @@ import argparse
 import hashlib
 import importlib.util
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from corpora.text.parallel import DataError
+from corpora.errors import DataError, as_status
+from corpora.text.lines import write_lines
 
 # By size: dimension of the word vectors; arguments of stanza's tagger and of its parser.
 SIZES: dict[str, tuple[int, str, str]] = {
@@ -62,9 +62,9 @@ def _number(text: str) -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--train", type=Path, required=True, help="bracketings to learn from")
-    parser.add_argument("--dev", type=Path, required=True, help="bracketings by which the best model is chosen")
-    parser.add_argument("--test", type=Path, help="bracketings to score at the end, besides those of --dev")
-    parser.add_argument("--out", type=Path, required=True, help="folder of models, for parse.py --models")
+    parser.add_argument("--dev", type=Path, required=True, help="bracketings for choosing the best model")
+    parser.add_argument("--test", type=Path, help="bracketings to score at the end, with those of --dev")
+    parser.add_argument("--out", type=Path, required=True, help="folder of models, for --models of data-prep/parse.py")
     parser.add_argument("--lang", default="en", help="code of the language (default: %(default)s)")
     parser.add_argument("--size", choices=sorted(SIZES), default="small", help="of both models (default: %(default)s)")
     parser.add_argument("--text", type=Path, nargs="+", default=[], help="tokenised text for the word vectors")
@@ -76,7 +76,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
-    """Return all that decides what is trained; raises DataError where a file cannot be read."""
+    """Return everything that the models depend on; raises DataError where a file cannot be read."""
     files = {}
     for path in [args.train, args.dev, *args.text]:
         try:
@@ -88,46 +88,35 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _open(out: Path, settings: dict[str, Any]) -> None:
-    """Create the folder, or check that the one that is there was begun with the same settings."""
+    """Create the folder, or check that it was begun with the same settings."""
     path, text = out / "train" / "settings.json", json.dumps(settings, indent=1)
     if path.exists():
-        if path.read_text("utf-8") != text:
+        if path.read_text("utf-8").rstrip("\n") != text:
             raise DataError(
                 f"{out} was begun with other files or options (see {path}); give another --out, or remove it"
             )
         return
     if out.exists() and any(out.iterdir()) and not (out / "train").is_dir():
         raise DataError(f"{out} is not empty and was not made by this script; give another --out")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".part")
-    temporary.write_text(text, "utf-8")
-    os.replace(temporary, path)
+    write_lines(path, [text])
 
 
-def main() -> int:
+@as_status
+def main() -> None:
     args = _arguments()
     if importlib.util.find_spec("stanza") is None:
-        print("train_parser.py: stanza is missing: pip install 'fairseq_localattn[parse]'", file=sys.stderr)
-        return 1
+        raise DataError("stanza is missing: pip install 'fairseq_localattn[parse]'")
     from corpora.trees.parser_training import Training
 
-    try:
-        _open(args.out, _settings(args))
-        vectors, tagger, parser = SIZES[args.size]
-        training = Training(args.out, args.lang, args.seed)
-        training.read(args.train, args.dev, args.max_words)
-        training.vectors(args.text, vectors)
-        training.tagger(tagger.split(), args.steps or STEPS[args.size])
-        training.parser([*parser.split(), *(["--epochs", str(args.epochs)] if args.epochs else [])])
-        training.install()
-        training.score({"dev": args.dev, **({"test": args.test} if args.test else {})})
-    except DataError as error:
-        print(f"data error: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"data error: {error.filename}: cannot be written: {error.strerror}", file=sys.stderr)
-        return 1
-    return 0
+    _open(args.out, _settings(args))
+    vectors, tagger, parser = SIZES[args.size]
+    training = Training(args.out, args.lang, args.seed)
+    training.read(args.train, args.dev, args.max_words)
+    training.vectors(args.text, vectors)
+    training.tagger(tagger.split(), args.steps or STEPS[args.size])
+    training.parser([*parser.split(), *(["--epochs", str(args.epochs)] if args.epochs else [])])
+    training.install()
+    training.score({"dev": args.dev, **({"test": args.test} if args.test else {})})
 
 
 if __name__ == "__main__":

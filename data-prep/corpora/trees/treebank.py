@@ -1,38 +1,29 @@
-"""Treebanks for training a parser: read and cleaned, as text for a tagger, and the score of one against another."""
+"""Treebanks for training a parser: reading, cleaning, the text for a tagger, and scores."""
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from stanza.models.constituency import tree_reader
 from stanza.models.constituency.parse_tree import Tree
 
-from corpora.text.parallel import DataError
+from corpora.errors import DataError
+from corpora.text.lines import read_lines
 
 ROOT = "ROOT"
-PUNCTUATION = {",", ".", ":", "``", "''"}  # the tags that COLLINS.prm of evalb leaves out
-_SAME = {"PRT": "ADVP"}  # that it does not tell apart
+PUNCTUATION = {",", ".", ":", "``", "''"}  # tags that COLLINS.prm of evalb leaves out
+_SAME = {"PRT": "ADVP"}  # labels that COLLINS.prm takes as equal
 
 
 def read_treebank(path: Path) -> list[Tree]:
     """Return the trees of a file of bracketings, plain or .gz, under one root each.
 
-    A tree's function labels go (`NP-SBJ` -> `NP`), and its empty elements (`-NONE-`); blank lines are passed over.
+    Function labels (`NP-SBJ` → `NP`) and empty elements (`-NONE-`) are removed; blank lines are skipped.
     Raises DataError with the file, and the line of the first tree that cannot be read.
     """
-    try:
-        data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}:{data[: error.start].count(10) + 1}: invalid UTF-8") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise DataError(f"{path}: damaged or cut-off gzip file; get it again") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    text = "\n".join(line for _, line in read_lines(path, open_end=True))
     try:
         trees = tree_reader.read_trees(text, use_tqdm=False)
     except ValueError as error:
@@ -47,23 +38,20 @@ def _clean(tree: Tree) -> Tree:
     return tree if tree.label == ROOT else Tree(ROOT, [tree])
 
 
-def to_conllu(trees: Iterable[Tree]) -> str:
-    """Return the words with their tags in CoNLL-U, the tag in both columns (UPOS, XPOS); heads are of no meaning."""
-    blocks = []
+def to_conllu(trees: Iterable[Tree]) -> Iterator[str]:
+    """Yield the lines of CoNLL-U with the words and their tags (as UPOS and XPOS); heads have no meaning."""
     for tree in trees:
-        rows = [
-            f"{number}\t{node.children[0].label}\t_\t{node.label}\t{node.label}\t_\t{number - 1}\tdep\t_\t_\n"
-            for number, node in enumerate(tree.yield_preterminals(), 1)
-        ]
-        blocks.append("".join(rows) + "\n")
-    return "".join(blocks)
+        for number, node in enumerate(tree.yield_preterminals(), 1):
+            tag = node.label
+            yield f"{number}\t{node.children[0].label}\t_\t{tag}\t{tag}\t_\t{number - 1}\tdep\t_\t_"
+        yield ""
 
 
 def brackets(tree: Tree, tags: Sequence[str]) -> Counter[tuple[str, int, int]]:
     """Return the labelled spans of the constituents as evalb counts them by COLLINS.prm.
 
-    tags: of the words, which say what is punctuation. The root, the tags and punctuation do not count; PRT is ADVP. A
-    span is counted in words without punctuation.
+    tags: of the words, for finding punctuation. Root, tags and punctuation are not counted, and PRT is counted as ADVP.
+    Spans are in words without punctuation.
     """
     found: Counter[tuple[str, int, int]] = Counter()
     position = 0
@@ -84,7 +72,7 @@ def brackets(tree: Tree, tags: Sequence[str]) -> Counter[tuple[str, int, int]]:
 
 
 def bracket_f1(gold: Sequence[Tree], predicted: Sequence[Tree]) -> float:
-    """Return F1 of the labelled brackets of a whole treebank, from 0 to 1; the gold tags say what is punctuation."""
+    """Return F1 of the labelled brackets of a whole treebank, from 0 to 1; gold tags mark punctuation."""
     matched = total = 0
     for one, other in zip(gold, predicted, strict=True):
         tags = [node.label for node in one.yield_preterminals()]

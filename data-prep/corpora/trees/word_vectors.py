@@ -1,4 +1,4 @@
-"""Word vectors from little text, for a tagger and a parser: the contexts that a word occurs in, factorised."""
+"""Word vectors from little text, for a tagger and a parser: a factorisation of words and their contexts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def train_vectors(
 
 
 def _count(sentences: Sequence[Sequence[str]], index: dict[str, int]) -> Counter[tuple[int, int]]:
-    """Return how often each (word, offset and context word as one number) occurs."""
+    """Return the frequency of each (word, number of offset and context word)."""
     pairs: Counter[tuple[int, int]] = Counter()
     for sentence in sentences:
         ids = [index.get(word, -1) for word in sentence]

@@ -1,1 +1,1 @@
-"""Probing: which labels of five tasks a classifier finds in an encoder's states (Table 5 of Hao et al., EMNLP 2019)."""
+"""Probing: syntactic labels that a classifier predicts from an encoder's states (Table 5 of Hao et al., EMNLP 2019)."""

@@ -1,8 +1,8 @@
-"""The data of the probing tasks, as data-prep/prepare_probing.sh writes them: sentences, phrases, words and labels.
+"""Data of the probing tasks, which data-prep/prepare_probing.sh writes: sentences, phrases, words and labels.
 
-In the folder stand, beside what fairseq-preprocess writes of the text alone (``train.en-None.en.bin``) and its
-phrases, ``{split}.words``, how many subwords each word has, and ``{split}.TASK.labels``, one label a sentence or one a
-word, both line by line; an empty line of labels is a sentence that the task leaves out.
+The folder has the binarised text (``train.en-None.en.bin``) and its phrases, and two kinds of text files with a line
+for each sentence. ``{split}.words`` has the number of subwords of each word; ``{split}.TASK.labels`` has a label for
+the sentence, or one for each of its words, and is empty for a sentence that the task leaves out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ _CONTENTS = re.compile(r"(dict\..*\.txt|(train|valid|test)\..*\.(bin|idx|labels)
 
 @dataclass(frozen=True)
 class Sentences:
-    """A split's sentences: subwords with </s>, the position of each word's last subword, phrases where needed."""
+    """Sentences of a split: subwords with </s>, the position of each word's last subword, phrases where needed."""
 
     split: str
     tokens: Any
@@ -45,9 +45,9 @@ class Sentences:
 
 @dataclass(frozen=True)
 class Labelled:
-    """The sentences that a task has labels for, by number, and their labels: one each, or one a word.
+    """The numbers of the sentences with labels for a task, and their labels: one each, or one a word.
 
-    Labels are numbers of classes; the number of classes itself stands for a label that training has not.
+    A label is the index of a class; the number of classes stands for a label that does not occur in training.
     """
 
     numbers: list[int]
@@ -56,12 +56,12 @@ class Labelled:
 
     @property
     def flat(self) -> Tensor:
-        """All labels, one after the other."""
+        """All labels, concatenated."""
         return torch.cat(self.targets)
 
 
 class ProbingData:
-    """The folder of a preparation. Raises UsageError where it is none."""
+    """A folder of probing data. Raises UsageError where it lacks the text or the dictionary."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -77,12 +77,12 @@ class ProbingData:
 
     @property
     def phrase_levels(self) -> int:
-        """Levels of the phrases beside the sentences; 0 where there are none."""
+        """Number of levels of the sentences' phrases; 0 without phrases."""
         path = self.folder / f"{self.lang}.phrases.json"
         return int(json.loads(path.read_text(encoding="utf-8"))["levels"]) if path.exists() else 0
 
     def digest(self) -> str:
-        """A checksum of all that the folder holds for this purpose."""
+        """Return a checksum of all data files in the folder."""
         total = hashlib.sha256()
         for path in sorted(self.folder.iterdir()):
             if _CONTENTS.fullmatch(path.name):
@@ -91,9 +91,10 @@ class ProbingData:
         return total.hexdigest()
 
     def sentences(self, split: str, longest: int, phrases: bool) -> Sentences:
-        """A split, with its phrases on request. Raises UsageError where something is missing or does not fit.
+        """Return a split, on request with its phrases.
 
-        ``longest``: the most tokens, </s> included, that the encoder can read; a longer sentence is an error.
+        Raises UsageError for files that are missing or inconsistent, and for a sentence of more than ``longest``
+        tokens, </s> included, which the encoder cannot read.
         """
         prefix = str(self.folder / f"{split}.{self.suffix}")
         tokens = data_utils.load_indexed_dataset(prefix, self.dictionary)
@@ -109,7 +110,7 @@ class ProbingData:
         return Sentences(split, tokens, ends, data)
 
     def labels(self, split: str, task: str, sentences: Sentences) -> list[list[str]]:
-        """The labels of each sentence, none where the task leaves it out. Raises UsageError with file and line."""
+        """Return the labels of each sentence, none where the task leaves it out. Raises UsageError, with line."""
         path = self.folder / f"{split}.{task}.labels"
         found = [line.split() for line in _lines(path, len(sentences))]
         for number, (labels, ends) in enumerate(zip(found, sentences.word_ends, strict=True), 1):
@@ -120,7 +121,7 @@ class ProbingData:
 
 
 def _lines(path: Path, count: int) -> list[str]:
-    """The lines of a text file that must have ``count`` of them. Raises UsageError with file and line."""
+    """Return the lines of a text file that must have ``count`` lines. Raises UsageError, with line."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except OSError as error:
@@ -136,10 +137,13 @@ def _lines(path: Path, count: int) -> list[str]:
 
 
 def read_word_ends(path: Path, sizes: Sequence[int]) -> list[Tensor]:
-    """The position, from 0, of the last subword of each word of each sentence.
+    """Return the position, from 0, of the last subword of each word of each sentence.
 
-    path: one line a sentence, the number of subwords of each word; sizes: tokens of each sentence, </s> included.
-    Raises UsageError with file and line.
+    Args:
+        path: a file with the number of subwords of each word, a line for each sentence.
+        sizes: tokens of each sentence, </s> included.
+
+    Raises UsageError, with line, for a file that does not fit.
     """
     found = []
     for number, (line, size) in enumerate(zip(_lines(path, len(sizes)), sizes, strict=True), 1):
@@ -155,7 +159,7 @@ def read_word_ends(path: Path, sizes: Sequence[int]) -> list[Tensor]:
 
 
 def number_labels(labels: Sequence[Sequence[str]], classes: Sequence[str]) -> Labelled:
-    """Labels as numbers of classes; a label that is no class is ``other`` if there is such, else len(classes)."""
+    """Return labels as indices of classes; an unknown label is the class ``other`` if it exists, else len(classes)."""
     known = {label: number for number, label in enumerate(classes)}
     unknown = known.get(OTHER, len(classes))
     numbers = [number for number, found in enumerate(labels) if found]
@@ -165,10 +169,12 @@ def number_labels(labels: Sequence[Sequence[str]], classes: Sequence[str]) -> La
 
 @dataclass(frozen=True)
 class Batch:
-    """Input of an encoder for B sentences of up to T tokens, padded on the left, as fairseq pads sources.
+    """Input of an encoder for B sentences of up to T tokens, padded on the left as fairseq pads sources.
 
-    tokens: B×T; lengths: B; phrases: B×K×P or None; word_ends: positions in the B·T tokens, sentence by sentence;
-    rows: of each sentence in the order of :func:`batches`' argument.
+    Args:
+        tokens: B×T. lengths: (B,). phrases: lengths of the phrases, B×K×P, or None.
+        word_ends: positions of the words' last subwords in the B·T tokens, sentence by sentence.
+        rows: position of each sentence among the ``numbers`` given to :func:`batches`.
     """
 
     tokens: Tensor
@@ -178,21 +184,26 @@ class Batch:
     rows: list[int]
 
     def to(self, device: torch.device) -> Batch:
-        phrases = None if self.phrases is None else self.phrases.to(device)
-        return Batch(
-            self.tokens.to(device), self.lengths.to(device), phrases, self.word_ends.to(device), self.rows
-        )  # fmt: skip
+        """Return the batch on a device."""
+        return replace(
+            self,
+            tokens=self.tokens.to(device),
+            lengths=self.lengths.to(device),
+            phrases=None if self.phrases is None else self.phrases.to(device),
+            word_ends=self.word_ends.to(device),
+        )
 
 
 def collate(sentences: Sentences, numbers: Sequence[int], rows: list[int], dictionary: Dictionary) -> Batch:
-    """The batch of the sentences with these ``numbers``."""
+    """Return the batch of the sentences with these ``numbers``."""
     tokens = [sentences.tokens[number].long() for number in numbers]
     padded = data_utils.collate_tokens(tokens, dictionary.pad(), left_pad=True)
     width = padded.size(1)
     ends = [sentences.word_ends[number] + (b + 1) * width - len(tokens[b]) for b, number in enumerate(numbers)]
     phrases = sentences.phrases
     lengths = collate_phrases([phrases[number] for number in numbers], 0)[0] if phrases is not None else None
-    return Batch(padded, torch.tensor([len(one) for one in tokens]), lengths, torch.cat(ends), rows)
+    sizes = torch.tensor([len(sentence) for sentence in tokens])
+    return Batch(padded, sizes, lengths, word_ends=torch.cat(ends), rows=rows)
 
 
 def batches(
@@ -200,18 +211,19 @@ def batches(
     numbers: Sequence[int],
     dictionary: Dictionary,
     max_tokens: int,
+    *,
     generator: torch.Generator | None = None,
 ) -> Iterator[Batch]:
-    """Batches of the sentences with these ``numbers``, of similar length, of at most ``max_tokens`` with padding.
+    """Yield batches of the sentences with these ``numbers``, grouped by length, of at most ``max_tokens`` with padding.
 
-    A sentence that is longer is a batch of its own. With ``generator`` sentences of the same length and the batches are
-    in random order, else in that of their length.
+    A longer sentence is a batch of its own. With a generator, the batches and sentences of the same length are in
+    random order; otherwise the order is that of the lengths.
     """
     order = torch.randperm(len(numbers), generator=generator) if generator else torch.arange(len(numbers))
     sizes = sentences.tokens.sizes
     rows = sorted(order.tolist(), key=lambda row: sizes[numbers[row]])
     groups: list[list[int]] = [[]]
-    for row in rows:  # ascending, so that the last one is the longest
+    for row in rows:  # lengths ascend, so the last sentence of a group is the longest
         if groups[-1] and (len(groups[-1]) + 1) * sizes[numbers[row]] > max_tokens:
             groups.append([])
         groups[-1].append(row)

@@ -1,18 +1,19 @@
 """Labels of five probing tasks from a constituency tree (Shi et al. 2016; Table 5 of Hao et al. 2019).
 
-The main clause is found from the root: nodes with one child are descended; of coordinated clauses (two or more under a
-node without a verb of its own) the first counts. Its verb chain goes from VP to VP and takes the first verb that stands
-directly in each. Before it comes a verb that stands directly in the clause, as in questions ("Did you see it?"), and
-a question's clause under its question word (SBARQ over SQ) is descended: without that, questions would have no verb.
-
-- ``voice``: ``passive`` if in the chain a form of *be* is followed by a VBN, else ``active``; none without a verb.
-- ``tense``: of the first finite verb, VBD ``past``, VBZ, VBP and MD ``non-past``; none without a finite verb.
-- ``tss``: the labels of the main clause's children, without punctuation, joined by ``_``; none for a lone word. A
-  sentence without a clause has the sequence below its topmost node that branches.
-- ``spc``: for each word the label of the node above its part of speech.
+- ``voice``: ``passive`` if a form of *be* is followed by a VBN in the verb chain, else ``active``; none without a verb.
+- ``tense``: ``past`` for VBD, ``non-past`` for VBZ, VBP and MD, by the chain's first finite verb; none without one.
+- ``tss``, the top sequence: the labels of the main clause's children, without punctuation, joined by ``_``; none for a
+  lone word. A sentence without a clause has the sequence below its topmost branching node.
+- ``spc``, the smallest phrase: for each word the label of the node above its part of speech.
 - ``pos``: for each word its part of speech.
 
-Trees are those of ``phrases.trees.read_tree``: labels without functions (``NP-SBJ`` is ``NP``), no empty elements.
+The *main clause* is found from the root: down nodes with one child, and to the first of coordinated clauses (two or
+more under a node without a verb of its own). The *verb chain* goes down the main clause from VP to VP and has the first
+verb directly in each. It begins with a verb directly in the clause, as in questions ("Did you see it?"); where there is
+neither verb nor VP, it continues in a question's inner clause (SQ in SBARQ).
+
+Trees are those of :func:`phrases.trees.read_tree`: labels without functions (``NP`` for ``NP-SBJ``) and without empty
+elements.
 """
 
 from __future__ import annotations
@@ -26,32 +27,33 @@ from ...phrases.trees import Tree
 SENTENCE_TASKS = ("voice", "tense", "tss")
 WORD_TASKS = ("spc", "pos")
 TASKS = SENTENCE_TASKS + WORD_TASKS
-BALANCED = ("voice", "tense")  # on request; in text as it comes nine sentences of ten are active
+BALANCED = ("voice", "tense")  # tasks for --balance; nine of ten sentences of a text are active
 
-KEPT_SEQUENCES = 19  # of tss: the most frequent ones in training; all others are one class more
+KEPT_SEQUENCES = 19  # classes of tss: the most frequent in training; all others are one more class
 OTHER = "other"
 
 CLAUSES = frozenset({"S", "SINV", "SQ", "SBARQ"})
 VERBS = frozenset({"VB", "VBD", "VBG", "VBN", "VBP", "VBZ", "MD"})
 TENSES = {"VBD": "past", "VBZ": "non-past", "VBP": "non-past", "MD": "non-past"}
-# HYPH, NFP: of the Treebank's later guidelines; PU: of the Chinese Treebank.
+# HYPH and NFP are of the Treebank's later guidelines, PU of the Chinese Treebank.
 PUNCTUATION = frozenset({",", ".", ":", "``", "''", "-LRB-", "-RRB-", "HYPH", "NFP", "PU"})
 BE = frozenset({"be", "am", "is", "are", "was", "were", "been", "being", "'m", "'re", "'s"})
-HAS_BEFORE = frozenset({"been", "got", "gotten", "had"})  # before these, 's is "has"
+AFTER_HAS = frozenset({"been", "got", "gotten", "had"})  # before these words, 's is "has"
 
 
 def _verb(node: Tree) -> Tree | None:
-    """The first verb that stands directly in the node, or is it."""
+    """Return the first verb directly in the node, or the node itself if it is a verb."""
     nodes = [node] if node.is_preterminal else node.children
     return next((child for child in nodes if child.is_preterminal and child.label in VERBS), None)
 
 
 def _first(node: Tree, labels: frozenset[str]) -> Tree | None:
+    """Return the node's first constituent with one of the labels."""
     return next((child for child in node.children if not child.is_preterminal and child.label in labels), None)
 
 
 def main_clause(tree: Tree) -> Tree:
-    """The node of the main clause, or the topmost branching node of a sentence without one; a lone word is itself."""
+    """Return the main clause; without one, the topmost branching node, or the lone word of a sentence."""
     node = tree
     while children := node.children:
         clauses = [child for child in children if child.label in CLAUSES]
@@ -63,7 +65,7 @@ def main_clause(tree: Tree) -> Tree:
 
 
 def verb_chain(tree: Tree) -> list[Tree]:
-    """The preterminals of the main clause's verbs, outermost first; empty where the sentence has no clause."""
+    """Return the preterminals of the verb chain, outermost first; none for a sentence without a clause."""
     chain: list[Tree] = []
     clause = main_clause(tree)
     node: Tree | None = clause
@@ -79,12 +81,13 @@ def verb_chain(tree: Tree) -> list[Tree]:
 
 
 def _is_be(verb: Tree, follower: str) -> bool:
+    """Return whether a verb is a form of *be*, given the next verb."""
     word = (verb.word or "").lower().replace("’", "'")
-    return word in BE and not (word == "'s" and follower in HAS_BEFORE)
+    return word in BE and not (word == "'s" and follower in AFTER_HAS)
 
 
 def voice(tree: Tree) -> str | None:
-    """``passive``, ``active``, or None for a sentence without a verb chain."""
+    """Return ``passive``, ``active``, or None for a sentence without a verb chain."""
     chain = verb_chain(tree)
     pairs = zip(chain, chain[1:], strict=False)
     passive = any(two.label == "VBN" and _is_be(one, (two.word or "").lower()) for one, two in pairs)
@@ -92,19 +95,19 @@ def voice(tree: Tree) -> str | None:
 
 
 def tense(tree: Tree) -> str | None:
-    """``past``, ``non-past``, or None for a sentence whose verb chain has no finite verb."""
+    """Return ``past``, ``non-past``, or None for a sentence whose verb chain has no finite verb."""
     tags = (verb.label for verb in verb_chain(tree))
     return next((TENSES[tag] for tag in tags if tag in TENSES), None)
 
 
 def top_sequence(tree: Tree) -> str | None:
-    """The labels under the main clause, as ``NP_VP``; None where there are none but punctuation."""
+    """Return the labels under the main clause, such as ``NP_VP``; None where there is only punctuation."""
     labels = [child.label for child in main_clause(tree).children]
     return "_".join(label for label in labels if label not in PUNCTUATION) or None
 
 
 def smallest_phrases(tree: Tree) -> list[str]:
-    """For each word the label of its preterminal's parent; ``ROOT`` where the parent has no label or is none."""
+    """Return for each word the label of its preterminal's parent; ``ROOT`` without a parent or its label."""
     found: list[str] = []
     stack: list[tuple[Tree, str]] = [(tree, "ROOT")]  # no recursion: a tree may be deeper than Python's stack
     while stack:
@@ -117,12 +120,12 @@ def smallest_phrases(tree: Tree) -> list[str]:
 
 
 def parts_of_speech(tree: Tree) -> list[str]:
-    """For each word the label of its preterminal."""
+    """Return for each word the label of its preterminal."""
     return [leaf.label for leaf in tree.preterminals()]
 
 
 def labels_of(tree: Tree) -> dict[str, list[str]]:
-    """Task → labels: none (the sentence is left out) or one of a task of sentences, one a word of a task of words."""
+    """Return task → labels: one for each word, or one for the sentence, or none if the task leaves the sentence out."""
     sentence = {"voice": voice(tree), "tense": tense(tree), "tss": top_sequence(tree)}
     return {
         **{task: [] if label is None else [label] for task, label in sentence.items()},
@@ -132,9 +135,9 @@ def labels_of(tree: Tree) -> dict[str, list[str]]:
 
 
 def balanced(labels: Sequence[Sequence[str]]) -> list[Sequence[str]]:
-    """The labels of sentences, none or one each, of which each class keeps as many as the rarest class has.
+    """Return the labels of sentences, none or one each, with all classes reduced to the size of the rarest.
 
-    Which ones is random, but always the same for the same labels.
+    The choice is random, but the same for the same labels.
     """
     of_class: dict[str, list[int]] = {}
     for number, found in enumerate(labels):
@@ -147,9 +150,9 @@ def balanced(labels: Sequence[Sequence[str]]) -> list[Sequence[str]]:
 
 
 def classes_of(task: str, training: Iterable[str]) -> list[str]:
-    """The classes of a task in the order of their frequency in the training labels, then of the alphabet.
+    """Return the classes of a task, ordered by their frequency in the training labels, then by name.
 
-    Those of ``tss`` are the :data:`KEPT_SEQUENCES` most frequent and, last, :data:`OTHER`, where there are more.
+    ``tss`` has the :data:`KEPT_SEQUENCES` most frequent classes and, if there are more, :data:`OTHER` at the end.
     """
     counts = Counter(training)
     classes = sorted(counts, key=lambda label: (-counts[label], label))

@@ -1,7 +1,7 @@
-"""What is probed: a trained model's encoder or a new one, the vectors that it gives, and the classifier on them.
+"""Models of the probing tasks: a trained or new encoder, the vectors from its states, and the classifier.
 
-A task of sentences reads the mean over the tokens, </s> included (as classifier.py does); a task of words reads the
-last subword of each word, which in English and German has the ending.
+Tasks of sentences use the mean over the tokens, </s> included, as models/classifier.py does. Tasks of words use the
+last subword of each word, which has the inflection in English and German.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ from ..evaluation import load_trained
 from .data import Batch, ProbingData, Sentences, batches
 from .labels import WORD_TASKS
 
-PAPER_LAYERS = 3  # of the encoders that are trained from scratch
+PAPER_LAYERS = 3  # layers of an encoder that is trained from scratch
+
+#: Called with the number of items done since the last call, and a message.
+OnProgress = Callable[[int, str], None]
 
 
 def trained_encoder(checkpoint: Path, training_data: Path, data: ProbingData, cpu: bool) -> tuple[nn.Module, str]:
-    """The encoder of a trained translation model, without gradients, and its architecture.
+    """Return the encoder of a trained translation model, without gradients, and its architecture.
 
-    training_data: the folder that it was trained on, for its dictionaries. Raises UsageError where they are not there,
-    or the probing data were prepared with another dictionary.
+    ``training_data`` is the folder that the model was trained on, for its dictionaries. Raises UsageError where they
+    are missing, or ``data`` were prepared with another dictionary.
     """
     trained = load_trained(checkpoint, training_data, cpu)
     words = trained.task.source_dictionary
@@ -47,7 +50,7 @@ def trained_encoder(checkpoint: Path, training_data: Path, data: ProbingData, cp
 
 
 def check_levels(encoder: Any, data: ProbingData) -> None:
-    """Raise UsageError where the encoder needs phrases, and the data have none, or too few levels of them."""
+    """Raise UsageError where the encoder needs phrases and the data have none, or too few levels."""
     if not needs_phrases(encoder):
         return
     needed, there = max(getattr(encoder, "granularities", (1,))), data.phrase_levels
@@ -60,38 +63,41 @@ def check_levels(encoder: Any, data: ProbingData) -> None:
 
 
 def needs_phrases(encoder: nn.Module) -> bool:
+    """Return whether an encoder reads the phrases of trees."""
     return bool(getattr(encoder, "needs_phrases", False))
 
 
 class _Refusing(argparse.ArgumentParser):
-    """Takes the place of fairseq's parser's error message, which is preceded by hundreds of lines of usage."""
+    """Class of fairseq's parser for this command, without the hundreds of lines of usage before an error message."""
 
     def error(self, message: str) -> NoReturn:
+        """Raise UsageError."""
         raise UsageError(f"--arch and the model's flags: {message}")
 
 
 def architecture_options(architecture: str, flags: Sequence[str]) -> Namespace:
-    """The options of a translation model, with three encoder layers unless ``flags`` say otherwise.
-    Raises UsageError for an unknown architecture or flag, and for flags that make no sense together.
+    """Return the options of a translation model, with three encoder layers unless ``flags`` say otherwise.
+
+    Raises UsageError for an unknown architecture or flag, and for flags that contradict each other.
     """
     if architecture not in ARCH_MODEL_REGISTRY:
         raise UsageError(f"--arch {architecture}: unknown; python -m fairseq_localattn lists this package's")
     parser = options.get_training_parser()
     parser.__class__ = _Refusing
-    task = "translation_with_phrases"  # serves models without phrases as well
+    task = "translation_with_phrases"  # also for models without phrases
     given = ["data", "--task", task, "--arch", architecture, "--encoder-layers", str(PAPER_LAYERS), *flags]
     return options.parse_args_and_arch(parser, given)
 
 
 def new_encoder(args: Namespace, data: ProbingData) -> nn.Module:
-    """An encoder with new weights. Raises UsageError where it cannot be built for these data.
+    """Return an encoder with new weights. Raises UsageError where it cannot be built for these data.
 
-    It is that of a translation model, whose decoder is built as well, and dropped.
+    The encoder is part of a translation model, whose decoder is built and dropped.
     """
     task = Namespace(
         source_dictionary=data.dictionary,
         target_dictionary=data.dictionary,
-        phrase_levels=sys.maxsize,  # that the data have enough is checked below, in terms of this command
+        phrase_levels=sys.maxsize,  # check_levels below has this command's error message
         tag_dictionary=Dictionary(),  # no tag supervision here, as in the paper
     )
     model: Any = ARCH_MODEL_REGISTRY[args.arch].build_model(args, task)
@@ -107,25 +113,25 @@ class Classifier(nn.Sequential):
 
 
 def encode(encoder: nn.Module, batch: Batch) -> Tensor:
-    """The encoder's output B×T×C."""
+    """Return the encoder's output, B×T×C."""
     more = {} if batch.phrases is None else {"src_phrases": batch.phrases}
     states: Tensor = encoder(batch.tokens, src_lengths=batch.lengths, **more)["encoder_out"][0]
     return states.transpose(0, 1)
 
 
 def sentence_vectors(states: Tensor, batch: Batch, padding: int) -> Tensor:
-    """B×C: the mean over the tokens, </s> included."""
+    """Return the mean over the tokens of each sentence, </s> included, B×C from states B×T×C."""
     real = batch.tokens.ne(padding)[..., None]
     return (states * real).sum(dim=1) / real.sum(dim=1)
 
 
 def word_vectors(states: Tensor, batch: Batch) -> Tensor:
-    """W×C, sentence by sentence: the state of each word's last subword."""
+    """Return the state of each word's last subword, sentence by sentence, W×C from states B×T×C."""
     return states.flatten(0, 1)[batch.word_ends]
 
 
 class Probed(nn.Module):
-    """An encoder and its classifier, trained together. ``padding``: the index of the padding symbol."""
+    """An encoder and its classifier, trained together; ``padding`` is the index of the padding symbol."""
 
     def __init__(self, encoder: nn.Module, classifier: nn.Module, task: str, padding: int) -> None:
         super().__init__()
@@ -133,7 +139,7 @@ class Probed(nn.Module):
         self.of_words, self.padding = task in WORD_TASKS, padding
 
     def forward(self, batch: Batch) -> Tensor:
-        """Scores of the classes, N×K: a row a sentence of the batch, or a row a word."""
+        """Return the scores of the classes, N×K, with a row for each sentence or for each word."""
         states = encode(self.encoder, batch)
         vectors = word_vectors(states, batch) if self.of_words else sentence_vectors(states, batch, self.padding)
         return self.classifier(vectors)
@@ -141,7 +147,7 @@ class Probed(nn.Module):
 
 @dataclass(frozen=True)
 class Vectors:
-    """What a frozen encoder makes of a split, on the CPU: of sentences N×C, and of the words of each, W×C."""
+    """Vectors of a split from a frozen encoder, on the CPU: of the sentences, N×C, and of each one's words, W×C."""
 
     sentences: Tensor
     words: list[Tensor]
@@ -153,10 +159,11 @@ def vectors_of(
     sentences: Sentences,
     dictionary: Dictionary,
     max_tokens: int,
+    *,
     device: torch.device,
-    progress: Callable[[int, str], None],
+    on_progress: OnProgress,
 ) -> Vectors:
-    """Run the encoder over a split, once. progress: called after each batch with 0 and what to say."""
+    """Return the vectors of a split, in batches of at most ``max_tokens``; ``on_progress`` counts no items."""
     encoder.eval()
     means: list[Tensor | None] = [None] * len(sentences)
     words: list[Tensor | None] = [None] * len(sentences)
@@ -171,7 +178,7 @@ def vectors_of(
         ):
             means[row], words[row] = mean, found
         done += len(batch.rows)
-        progress(0, f"states of {sentences.split}: {done:,} of {len(sentences):,} sentences")
+        on_progress(0, f"states of {sentences.split}: {done:,} of {len(sentences):,} sentences")
     return Vectors(
         torch.stack([mean for mean in means if mean is not None]), [found for found in words if found is not None]
     )

@@ -1,7 +1,7 @@
-"""Training and scoring of one probing task: Adam, the best epoch by accuracy on the validation set.
+"""Training and scoring of one probing task: Adam, and the epoch with the best accuracy on the validation set.
 
-After each epoch all is written to a file, from which a killed training goes on as if it had not been killed: batches
-and dropout of an epoch follow from the seed and its number alone.
+The state is saved after each epoch. A training that was killed continues from there with the same result, because the
+batches and the dropout of an epoch depend only on the seed and the epoch's number.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,13 +22,20 @@ from torch import Tensor, nn
 from ...errors import UsageError
 from .data import Labelled, Sentences, batches
 from .labels import WORD_TASKS
-from .models import Vectors
+from .models import OnProgress, Vectors
 
 
 @dataclass(frozen=True)
 class Settings:
-    """epochs; lr, reached after ``warmup`` updates, then falling with the inverse square root of their number;
-    max_tokens: of a batch (of a frozen encoder: vectors); hidden: units of the classifier; dropout: in it."""
+    """Settings of a training.
+
+    Args:
+        epochs: passes over the training set.
+        lr: learning rate, reached after ``warmup`` updates; then it falls with the inverse square root of the update.
+        max_tokens: tokens of a batch, or vectors of a frozen encoder.
+        hidden: hidden units of the classifier. dropout: of the classifier.
+        clip: largest norm of the gradient.
+    """
 
     epochs: int
     lr: float
@@ -40,51 +47,60 @@ class Settings:
 
 
 class Part(Protocol):
-    """A split for one task: the ``items`` of an epoch, and its batches (inputs, targets, items in it)."""
+    """A split for one task; ``items`` is the number of labels or tokens of an epoch."""
 
     items: int
 
-    def batches(self, generator: torch.Generator | None) -> Iterator[tuple[Any, Tensor, int]]: ...
+    def batches(self, generator: torch.Generator | None) -> Iterator[tuple[Any, Tensor, int]]:
+        """Yield (inputs, targets, items) of each batch, in random order if a generator is given."""
+        ...
 
 
 class VectorPart:
-    """Vectors of a frozen encoder, N×C, and their labels."""
+    """Vectors of a frozen encoder, N×C, and their labels, in batches of ``size``."""
 
-    def __init__(self, vectors: Vectors, labelled: Labelled, task: str, batch: int, device: torch.device) -> None:
+    def __init__(self, vectors: Vectors, labelled: Labelled, task: str, *, size: int, device: torch.device) -> None:
         if task in WORD_TASKS:
             inputs = torch.cat([vectors.words[number] for number in labelled.numbers])
         else:
             inputs = vectors.sentences[labelled.numbers]
         self.inputs, self.targets = inputs.to(device), labelled.flat.to(device)
-        self.batch, self.items = batch, len(inputs)
+        self.size, self.items = size, len(inputs)
 
     def batches(self, generator: torch.Generator | None) -> Iterator[tuple[Any, Tensor, int]]:
+        """Yield (vectors, targets, their number) of each batch."""
         order = torch.randperm(self.items, generator=generator) if generator else torch.arange(self.items)
-        for rows in order.split(self.batch):
-            there = rows.to(self.inputs.device)
-            yield self.inputs[there], self.targets[there], len(rows)
+        for rows in order.to(self.inputs.device).split(self.size):
+            yield self.inputs[rows], self.targets[rows], len(rows)
 
 
 class SentencePart:
-    """Sentences for an encoder that is trained, and their labels."""
+    """Sentences for an encoder that is trained, and their labels, in batches of at most ``max_tokens``."""
 
     def __init__(
-        self, sentences: Sentences, labelled: Labelled, words: Dictionary, max_tokens: int, device: torch.device
+        self, sentences: Sentences, labelled: Labelled, words: Dictionary, *, max_tokens: int, device: torch.device
     ) -> None:
         self.sentences, self.labelled, self.words = sentences, labelled, words
         self.max_tokens, self.device = max_tokens, device
         self.items = int(sentences.tokens.sizes[labelled.numbers].sum())
 
     def batches(self, generator: torch.Generator | None) -> Iterator[tuple[Any, Tensor, int]]:
-        for batch in batches(self.sentences, self.labelled.numbers, self.words, self.max_tokens, generator):
+        """Yield (batch, targets, number of tokens) of each batch."""
+        for batch in batches(self.sentences, self.labelled.numbers, self.words, self.max_tokens, generator=generator):
             targets = torch.cat([self.labelled.targets[row] for row in batch.rows])
             yield batch.to(self.device), targets.to(self.device), int(batch.lengths.sum())
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Right answers on the test set, of ``total``; accuracy on the validation set, from 0 to 1, at the best epoch, from
-    1; seconds that training took."""
+    """Result of a training.
+
+    Args:
+        correct, total: right answers, and all answers, on the test set.
+        valid_accuracy: on the validation set, from 0 to 1, after the best epoch.
+        epoch: number of the best epoch, from 1.
+        seconds: duration of the training.
+    """
 
     correct: int
     total: int
@@ -95,7 +111,7 @@ class Outcome:
 
 @torch.inference_mode()
 def count_correct(model: nn.Module, part: Part) -> tuple[int, int]:
-    """(right answers, all answers) of the model on a split."""
+    """Return the number of right answers, and of all answers, of the model on a split."""
     model.eval()
     correct = total = 0
     for inputs, targets, _ in part.batches(None):
@@ -105,32 +121,38 @@ def count_correct(model: nn.Module, part: Part) -> tuple[int, int]:
 
 
 def rate_at(update: int, settings: Settings) -> float:
-    """The learning rate of an update, which are numbered from 1."""
+    """Return the learning rate of an update, numbered from 1."""
     return settings.lr * min(update / settings.warmup, (settings.warmup / update) ** 0.5)
 
 
 class Trainer:
-    """Trains a model on a task; ``file`` keeps its state between epochs."""
+    """Trains a model on a task.
 
-    def __init__(self, model: nn.Module, parts: Sequence[Part], settings: Settings, seed: int, file: Path) -> None:
+    Args:
+        model: returns scores N×K for the inputs of a batch.
+        parts: the splits: train, valid, test.
+        settings: of the training. seed: of batches and dropout.
+        file: where the state is saved after each epoch; a training continues from an existing one.
+
+    Raises UsageError for a file that is damaged.
+    """
+
+    def __init__(self, model: nn.Module, parts: Sequence[Part], settings: Settings, *, seed: int, file: Path) -> None:
         self.model, self.settings, self.seed, self.file = model, settings, seed, file
         self.train, self.valid, self.test = parts
         trained = [weights for weights in model.parameters() if weights.requires_grad]
         self.optimizer = torch.optim.Adam(trained, lr=settings.lr, betas=(0.9, 0.98))
         self.epoch = self.update = 0
-        self.seconds = 0.0  # of all epochs, those of an earlier run as well
+        self.seconds = 0.0  # of all epochs, those before an interruption included
         self.best: dict[str, Any] = {"accuracy": -1.0, "epoch": 0, "model": {}}
         if file.exists():
             self._resume()
 
-    def run(self, progress: Callable[[int, str], None]) -> Outcome:
-        """Train what is left to train, then score the best epoch on the test set.
-
-        progress: called with the items that were gone through since its last call, and what to say.
-        """
+    def run(self, on_progress: OnProgress) -> Outcome:
+        """Train the remaining epochs, then score the best one on the test set."""
         for epoch in range(self.epoch + 1, self.settings.epochs + 1):
             begin = time.monotonic()
-            loss = self._train_epoch(epoch, progress)
+            loss = self._train_epoch(epoch, on_progress)
             correct, total = count_correct(self.model, self.valid)
             if correct / total > self.best["accuracy"]:
                 state = copy.deepcopy(self.model.state_dict())
@@ -138,12 +160,12 @@ class Trainer:
             self.epoch = epoch
             self.seconds += time.monotonic() - begin
             self._save()
-            progress(0, f"epoch {epoch}: loss {loss:.3f}, valid {100 * correct / total:.2f}")
+            on_progress(0, f"epoch {epoch}: loss {loss:.3f}, valid {100 * correct / total:.2f}")
         self.model.load_state_dict(self.best["model"])
         return Outcome(*count_correct(self.model, self.test), self.best["accuracy"], self.best["epoch"], self.seconds)
 
-    def _train_epoch(self, epoch: int, progress: Callable[[int, str], None]) -> float:
-        """One pass over the training set; returns the mean loss."""
+    def _train_epoch(self, epoch: int, on_progress: OnProgress) -> float:
+        """Train on the training set once; return the mean loss."""
         torch.manual_seed(1_000_003 * self.seed + epoch)
         generator = torch.Generator().manual_seed(1_000_003 * self.seed + epoch)
         self.model.train()
@@ -158,10 +180,11 @@ class Trainer:
             self.optimizer.step()
             losses += loss.item() * len(targets)
             answers += len(targets)
-            progress(items, f"epoch {epoch}: loss {losses / answers:.3f}")
+            on_progress(items, f"epoch {epoch}: loss {losses / answers:.3f}")
         return losses / answers
 
     def _save(self) -> None:
+        """Save the state, so that the file is always complete."""
         state = {
             "epoch": self.epoch,
             "update": self.update,
@@ -175,13 +198,13 @@ class Trainer:
         os.replace(temporary, self.file)
 
     def _resume(self) -> None:
-        """Raises UsageError for a file that is damaged."""
+        """Restore the state. Raises UsageError for a file that is damaged."""
         try:
             state = torch.load(self.file, map_location="cpu", weights_only=True)
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
             self.epoch, self.update, self.seconds = state["epoch"], state["update"], state["seconds"]
             self.best = state["best"]
-        except Exception as error:  # torch raises what it likes for a damaged file
+        except Exception as error:  # torch raises various exceptions for a damaged file
             detail = " ".join(str(error).split())[:120]
             raise UsageError(f"{self.file}: cannot be continued ({detail}): remove it, and run again") from error

@@ -1,1 +1,1 @@
-"""From the words of a sentence to vectors of its phrases: partitions, composition, recurrent networks."""
+"""The phrase memory of MG-SA: partitions of a sentence, composition of words into phrases, recurrent networks."""

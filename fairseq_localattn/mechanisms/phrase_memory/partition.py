@@ -1,9 +1,9 @@
-"""Partitions of sentences into phrases, as tensors, and what is summed or pooled over each phrase.
+"""Partitions of sentences into phrases, as tensors, and reductions over the tokens of each phrase.
 
-Shapes: B sentences of T tokens, G granularities (n-gram lengths, or levels of a tree), P phrases a sentence at most.
+A partition is given by the **lengths** of its phrases in order, B×G×P, with 0 where there is no phrase. Lengths do not
+count padding, so they do not depend on the side where a sentence is padded.
 
-A partition is given by the **lengths** of its phrases, B×G×P: the tokens of the first phrase, of the second, … , and 0
-where there is no phrase. It says nothing of padding, so it is the same for a sentence padded on the left or the right.
+Shapes: B sentences of T tokens, G granularities (n-gram lengths, or levels of a tree), at most P phrases per sentence.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from torch import Tensor
 class Partition:
     """The phrases of a batch.
 
-    ``index``: B×G×T, the phrase that each token belongs to; P for padding. ``lengths``: B×G×P, 0 = no phrase.
-    ``longest``: tokens of a phrase at most, where that is known without looking into the tensors.
+    Args:
+        index: B×G×T, the phrase of each token; P for padding.
+        lengths: B×G×P, tokens of each phrase; 0 = no phrase.
+        longest: an upper bound of ``lengths`` if one is known without reading the tensors, else None.
     """
 
     index: Tensor
@@ -29,30 +31,35 @@ class Partition:
 
     @property
     def count(self) -> int:
-        """P."""
+        """P, the greatest number of phrases of a sentence."""
         return self.lengths.size(-1)
 
     @property
     def hidden(self) -> Tensor:
-        """B×G×P, True = there is no such phrase."""
+        """B×G×P, True = no phrase."""
         return self.lengths.eq(0)
 
     def of(self, granularities: Sequence[int]) -> Partition:
-        """That of each of the listed granularities, in this order; the same one may come several times."""
+        """Return the partition of the listed granularities, in this order, with repetitions."""
         return Partition(choose(self.index, granularities), choose(self.lengths, granularities), self.longest)
 
 
 def choose(values: Tensor, places: Sequence[int]) -> Tensor:
-    """B×G×… → B×H×…, the listed ones of G. (Indexing by a list would copy it to the GPU, and wait.)"""
+    """Select the listed places of the second dimension: B×G×… → B×H×…
+
+    Indexing by a list would copy the list to the GPU and synchronise.
+    """
     if tuple(places) == tuple(range(values.size(1))):
         return values
     return torch.stack([values[:, place] for place in places], dim=1)
 
 
 def ngram_lengths(padding: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Lengths B×G×P of the n-grams without overlap from the first real token on; the last one may be short.
+    """Return the lengths B×G×P of adjacent n-grams from the first real token on; the last n-gram may be shorter.
 
-    padding: B×T, True = padding. sizes: the n of each granularity, from 1.
+    Args:
+        padding: B×T, True = padding.
+        sizes: the n of each granularity, at least 1.
     """
     length = padding.size(1)
     real = length - padding.sum(dim=1, keepdim=True)  # B×1
@@ -61,11 +68,11 @@ def ngram_lengths(padding: Tensor, sizes: Sequence[int]) -> Tensor:
 
 
 def partition_of(lengths: Tensor, padding: Tensor, longest: int | None = None) -> Partition:
-    """The partition with these lengths (B×G×P) of sentences with this ``padding`` (B×T, True = padding).
+    """Return the partition of sentences with ``padding`` (B×T, True = padding) into phrases of ``lengths`` (B×G×P).
 
-    The lengths of each granularity must add up to the real tokens of the sentence; who loads them checks that.
+    The lengths of each granularity must add up to the number of real tokens; this is not checked here.
     """
-    place = (~padding).cumsum(dim=1) - 1  # of each real token in its sentence
+    place = (~padding).cumsum(dim=1) - 1  # position of each real token in its sentence
     ends = lengths.cumsum(dim=-1)
     places = place[:, None].expand(-1, lengths.size(1), -1).contiguous()
     index = torch.searchsorted(ends, places, right=True)
@@ -73,9 +80,9 @@ def partition_of(lengths: Tensor, padding: Tensor, longest: int | None = None) -
 
 
 def project_heads(x: Tensor, weight: Tensor) -> Tensor:
-    """Each head by its own matrix: x B×H×P×C, or B×1×P×C for all heads, and weight H×C×O → B×H×P×O.
+    """Multiply each head by its own matrix: x B×H×P×C (or 1 for H) and weight H×C×O → B×H×P×O.
 
-    ``matmul`` would make a copy of the weights for each sentence.
+    ``matmul`` would copy the weights for each sentence.
     """
     heads, channels, outputs = weight.shape
     batch, _, places, _ = x.shape
@@ -86,26 +93,23 @@ def project_heads(x: Tensor, weight: Tensor) -> Tensor:
     return torch.bmm(flat, weight).view(heads, batch, places, outputs).transpose(0, 1)
 
 
-# In what follows values have a dimension H: granularities, or heads, each with the granularity of its own partition.
+# In the following functions, H is the number of granularities of the partition, which may be selected for heads.
 
 
 def pool_phrases(values: Tensor, partition: Partition) -> Tensor:
-    """The maximum over each phrase, by channel: B×H×T×C → B×H×P×C, 0 where there is no phrase.
-
-    ``values`` may have 1 for H: the same for all.
-    """
+    """Compute the maximum of each channel over each phrase: B×H×T×C (or 1 for H) → B×H×P×C; 0 = no phrase."""
     index = partition.index[..., None].expand(-1, -1, -1, values.size(-1))
     values = values.expand(-1, index.size(1), -1, -1)
     pooled = values.new_zeros(*index.shape[:2], partition.count + 1, values.size(-1))
-    # In a bucket of its own, the last, padding goes; a bucket that nothing goes into stays 0.
+    # The last bucket collects padding. An empty bucket stays 0.
     return pooled.scatter_reduce(2, index, values, "amax", include_self=False)[:, :, :-1]
 
 
 def normalise_in_phrases(scores: Tensor, partition: Partition) -> Tensor:
-    """Softmax over the tokens of each phrase, in fp32 or better: B×H×T → B×H×T; padding gets 0."""
+    """Compute the softmax over the tokens of each phrase in at least fp32: B×H×T → B×H×T; padding gets 0."""
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     index, buckets = partition.index, partition.count + 1
-    # The largest score of a phrase changes no weight; without it the exponentials may overflow.
+    # Subtracting a phrase's largest score does not change its weights, and avoids an overflow of the exponentials.
     largest = scores.new_zeros(*index.shape[:2], buckets)
     largest = largest.scatter_reduce(2, index, scores.detach(), "amax", include_self=False)
     exponentials = (scores - largest.gather(2, index)).exp()
@@ -114,7 +118,7 @@ def normalise_in_phrases(scores: Tensor, partition: Partition) -> Tensor:
 
 
 def sum_phrases(values: Tensor, weights: Tensor, partition: Partition) -> Tensor:
-    """The weighted sum over each phrase: values B×H×T×C (or 1 for H), weights B×H×T → B×H×P×C."""
+    """Compute the weighted sum over each phrase: values B×H×T×C (or 1 for H), weights B×H×T → B×H×P×C."""
     index = partition.index[..., None].expand(-1, -1, -1, values.size(-1))
     weighted = values * weights[..., None].to(torch.promote_types(values.dtype, torch.float32))
     sums = weighted.new_zeros(*index.shape[:2], partition.count + 1, values.size(-1))
@@ -122,14 +126,14 @@ def sum_phrases(values: Tensor, weights: Tensor, partition: Partition) -> Tensor
 
 
 def last_tokens(values: Tensor, partition: Partition) -> Tensor:
-    """The values of each phrase's last token: B×H×T×C → B×H×P×C; 0 where there is no phrase."""
+    """Return the values of each phrase's last token: B×H×T×C → B×H×P×C; 0 = no phrase."""
     is_last = torch.ones_like(partition.index, dtype=torch.bool)
     is_last[..., :-1] = partition.index[..., 1:] != partition.index[..., :-1]
     return sum_phrases(values, is_last.to(values.dtype), partition)
 
 
 def first_tokens(partition: Partition) -> Tensor:
-    """B×H×T, True = the token begins a phrase (or padding)."""
+    """Return B×H×T, True = the token is the first of its phrase, or of a run of padding."""
     is_first = torch.ones_like(partition.index, dtype=torch.bool)
     is_first[..., 1:] = partition.index[..., 1:] != partition.index[..., :-1]
     return is_first

@@ -1,17 +1,17 @@
-"""LSTM and ON-LSTM, several independent ones side by side: one for each head that attends to phrases.
+"""LSTM and ON-LSTM, with independent parameters for each of several heads that run in parallel.
 
 LSTM (Hochreiter and Schmidhuber 1997)::
 
     f, i, o = σ(W x + U h + b)     ĉ = tanh(W_c x + U_c h + b_c)
     c = f ⊙ c₋₁ + i ⊙ ĉ            h = o ⊙ tanh(c)
 
-ON-LSTM (Shen et al., ICLR 2019, Eq. 4-15) has two master gates besides, whose channels are ordered::
+ON-LSTM (Shen et al., ICLR 2019, Eq. 4-15) adds two master gates with ordered channels::
 
     f̃ = cumax(W x + U h + b)       ĩ = 1 - cumax(W x + U h + b)        cumax(z) = cumsum(softmax(z))
     ω = f̃ ⊙ ĩ                      f̂ = f ⊙ ω + (f̃ - ω)                 î = i ⊙ ω + (ĩ - ω)
     c = f̂ ⊙ c₋₁ + î ⊙ ĉ            h = o ⊙ tanh(c)
 
-A master gate has one value for each ``chunk`` channels.
+A master gate has one value per ``chunk`` channels.
 """
 
 from __future__ import annotations
@@ -25,15 +25,18 @@ from .partition import project_heads
 
 
 class Recurrence(nn.Module):
-    """``heads`` LSTMs or ON-LSTMs of ``channels`` → ``hidden``, from left to right, each on inputs of its own.
+    """Independent LSTMs or ON-LSTMs, one per head, that run from left to right.
 
     Args:
-        ordered: ON-LSTM. chunk: channels that share a value of its master gates; must divide ``hidden``.
+        heads: the number of networks.
+        channels, hidden: channels of the input and of the state of each.
+        ordered: ON-LSTM instead of LSTM.
+        chunk: channels that share one value of the master gates; must divide ``hidden``.
 
-    Raises ValueError when the chunk does not divide ``hidden``.
+    Raises ValueError if the chunk does not divide ``hidden``.
     """
 
-    def __init__(self, heads: int, channels: int, hidden: int, ordered: bool = False, chunk: int = 1) -> None:
+    def __init__(self, heads: int, channels: int, hidden: int, *, ordered: bool = False, chunk: int = 1) -> None:
         super().__init__()
         if ordered and (chunk < 1 or hidden % chunk):
             raise ValueError(f"master gates of chunks of {chunk} channels do not divide a state of {hidden} channels")
@@ -42,24 +45,24 @@ class Recurrence(nn.Module):
         self.input_weight = nn.Parameter(torch.empty(heads, channels, gates))
         self.hidden_weight = nn.Parameter(torch.empty(heads, hidden, gates))
         self.bias = nn.Parameter(torch.empty(heads, gates))
-        for parameter in self.parameters():  # as torch's LSTM
+        for parameter in self.parameters():  # as in torch's LSTM
             nn.init.uniform_(parameter, -1 / math.sqrt(hidden), 1 / math.sqrt(hidden))
 
     def forward(self, x: Tensor, restart: Tensor | None = None) -> Tensor:
-        """The states after each position: x B×H×S×C (or 1 for H) → B×H×S×hidden.
+        """Return the state after each position: x B×H×S×C (or 1 for H) → B×H×S×hidden.
 
-        restart: B×H×S, True = the position begins anew, from zero states; None: only the first one does.
+        restart: B×H×S, True = the position starts from a zero state; None: only the first position does.
         """
         return self.run(self.gates(x), restart)
 
     def gates(self, x: Tensor) -> Tensor:
-        """What the inputs B×H×S×C (or 1 for H) give to the gates of each position: B×H×S×gates."""
+        """Compute the inputs' part of the gates, ``W x + b``: B×H×S×C (or 1 for H) → B×H×S×gates."""
         return project_heads(x, self.input_weight) + self.bias[:, None]
 
     def run(self, inputs: Tensor, restart: Tensor | None = None) -> Tensor:
-        """:meth:`forward` from what :meth:`gates` gives."""
+        """Continue :meth:`forward` from the result of :meth:`gates`."""
         kept = None if restart is None else (~restart).to(inputs.dtype)
-        # One product a step for all heads: H×B×·.
+        # One product per step for all heads: H×B×·.
         steps = inputs.permute(2, 1, 0, 3).unbind(0)
         h = c = inputs.new_zeros(inputs.size(1), inputs.size(0), self.hidden)
         states = []
@@ -72,7 +75,7 @@ class Recurrence(nn.Module):
         return torch.stack(states).permute(2, 1, 0, 3)
 
     def step(self, gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """One step from the gates before their nonlinearities, H×B×gates, and the cell H×B×hidden: h and c."""
+        """Compute h and c, H×B×hidden, from the gates before their nonlinearities, H×B×gates, and the last c."""
         sigmoid, candidate = gates[..., : 3 * self.hidden].sigmoid(), gates[..., 3 * self.hidden : 4 * self.hidden]
         forget, take, output = sigmoid.chunk(3, dim=-1)
         if self.ordered:
@@ -81,14 +84,14 @@ class Recurrence(nn.Module):
         return output * c.tanh(), c
 
     def order(self, forget: Tensor, take: Tensor, masters: Tensor) -> tuple[Tensor, Tensor]:
-        """The gates f̂ and î from f and i (H×B×hidden) and the two master gates before cumax, side by side."""
+        """Compute f̂ and î from f and i, H×B×hidden, and the concatenated master gates before cumax."""
         master_forget, master_kept = (self.cumax(part) for part in masters.chunk(2, dim=-1))
         master_take = 1 - master_kept
         overlap = master_forget * master_take
         return forget * overlap + (master_forget - overlap), take * overlap + (master_take - overlap)
 
     def cumax(self, z: Tensor) -> Tensor:
-        """``cumsum(softmax(z))``, each value for ``chunk`` channels."""
+        """Compute ``cumsum(softmax(z))``, with each value repeated for ``chunk`` channels."""
         sums = torch.softmax(z, dim=-1, dtype=torch.promote_types(z.dtype, torch.float32)).cumsum(dim=-1)
         return sums.to(z.dtype).repeat_interleave(self.chunk, dim=-1) if self.chunk > 1 else sums.to(z.dtype)
 

@@ -1,8 +1,8 @@
-"""The encoder of a model that attends to phrases: it hands the phrases to the layers, and collects what they made.
+"""Encoder of a model with attention over phrases: passes each batch's phrases to its layers.
 
-fairseq's encoder calls its layers with the words alone. So a hook on each layer with phrases adds them to the call, and
-another takes the composed phrases out of its result; both stand outside of activation checkpointing, which then sees
-all that it must repeat.
+fairseq's encoder calls its layers with the words only. A forward pre-hook on each layer with phrases therefore adds the
+partition to the call, and a forward hook takes the composed phrases out of the result. Both hooks are outside of
+activation checkpointing, which thereby sees all inputs that it must replay.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from ...errors import UsageError
 from ...mechanisms.phrasal import MultiGranularityAttention
 from ...mechanisms.phrase_memory.partition import Partition, choose, ngram_lengths, partition_of
-from ..base import Attentions
+from ..base import AttentionBuilder
 from ..transformer import LocalEncoder, LocalEncoderLayer
 
 
 class PhraseEncoderLayer(LocalEncoderLayer):
-    """fairseq's encoder layer, which takes a partition where its attention is one over phrases."""
+    """fairseq's encoder layer that accepts a partition for its :class:`MultiGranularityAttention`."""
 
     def forward(
         self,
@@ -31,68 +31,75 @@ class PhraseEncoderLayer(LocalEncoderLayer):
         attn_mask: Tensor | None = None,
         partition: Partition | None = None,
     ) -> Any:
-        """x: T×B×C. With a partition the result has the composed phrases B×H×P×C besides: (x, phrases)."""
+        """Return x, T×B×C; with a partition, x and the composed phrases B×H×P×C.
+
+        ``encoder_padding_mask``: B×T, True = padding.
+        """
         if partition is None:
             return super().forward(x, encoder_padding_mask, attn_mask)
         attention = self.self_attn
-        attention.partition = partition
-        try:
+        with attention.use_partition(partition):
             x = super().forward(x, encoder_padding_mask, attn_mask)
             return x, attention.composed
-        finally:
-            attention.partition = attention.composed = None
 
 
 class PhraseEncoder(LocalEncoder):
     """fairseq's encoder for layers with :class:`MultiGranularityAttention`.
 
     Args:
-        granularities: those that its heads have, ascending: the n of n-grams, or levels of a tree from 1.
-        needs_phrases: they are a tree's, and come with the batch; else n-grams, which are made here.
+        granularities: the distinct granularities of the heads, ascending: n of n-grams, or levels of a tree from 1.
+        needs_phrases: the phrases come with the batch, from trees; otherwise they are n-grams, computed here.
     """
 
     def __init__(
         self,
         cfg: TransformerConfig,
         dictionary: Dictionary,
-        embed: nn.Module,
-        attentions: Attentions,
+        embed_tokens: nn.Module,
+        builder: AttentionBuilder,
+        *,
         granularities: Sequence[int],
         needs_phrases: bool,
     ) -> None:
         self.granularities = tuple(granularities)
         self._partition: Partition | None = None
         self._composed: list[Tensor] = []
-        self._heads: tuple[int, ...] = ()
-        super().__init__(cfg, dictionary, embed, attentions, PhraseEncoderLayer)
-        self.needs_phrases = needs_phrases and bool(self._heads)
+        self._head_granularities: tuple[int, ...] = ()  # of each head, as an index into granularities
+        super().__init__(cfg, dictionary, embed_tokens, builder, layer_class=PhraseEncoderLayer)
+        self.needs_phrases = needs_phrases and bool(self._head_granularities)
         self.tag_proj: nn.Linear | None = None
 
-    def supervise(self, tags: int) -> None:
-        """Add the classifier of the phrases' tags (Eq. 9), for this many of them."""
+    def add_tag_classifier(self, tags: int) -> None:
+        """Add the linear layer that predicts one of ``tags`` tags for each phrase (Eq. 9)."""
         self.tag_proj = nn.Linear(self.cfg.encoder.embed_dim, tags)
         nn.init.xavier_uniform_(self.tag_proj.weight)
         nn.init.zeros_(self.tag_proj.bias)
 
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
+        """Return the next layer, with hooks where it has phrases; called by fairseq's constructor."""
         layer = super().build_encoder_layer(cfg)
         if isinstance(layer.self_attn, MultiGranularityAttention):
-            self._heads = layer.self_attn.granularities
-            layer.register_forward_pre_hook(self._give_partition, with_kwargs=True)
-            layer.register_forward_hook(self._take_phrases)
+            self._head_granularities = layer.self_attn.granularities
+            layer.register_forward_pre_hook(self._add_partition, with_kwargs=True)
+            layer.register_forward_hook(self._collect_phrases)
         return layer
 
-    def _give_partition(self, layer: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def _add_partition(self, layer: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """Add the batch's partition to the arguments of a layer."""
         return args, {**kwargs, "partition": self._partition}
 
-    def _take_phrases(self, layer: nn.Module, args: Any, output: tuple[Tensor, Tensor]) -> Tensor:
+    def _collect_phrases(self, layer: nn.Module, args: Any, output: tuple[Tensor, Tensor]) -> Tensor:
+        """Store the composed phrases of a layer for the tag classifier; return its output without them."""
         x, phrases = output
         if self.tag_proj is not None:
             self._composed.append(phrases)
         return x
 
     def partition(self, src_tokens: Tensor, src_phrases: Tensor | None) -> Partition:
-        """The phrases of B×T tokens, by granularity. Raises UsageError where they must be given and are not."""
+        """Return the phrases of B×T tokens by granularity; see :meth:`forward` for ``src_phrases``.
+
+        Raises UsageError where phrases are needed and missing, or (on the CPU) do not cover their sentence.
+        """
         padding = src_tokens.eq(self.padding_idx)
         if not self.needs_phrases:
             return partition_of(ngram_lengths(padding, self.granularities), padding, longest=max(self.granularities))
@@ -114,13 +121,17 @@ class PhraseEncoder(LocalEncoder):
         token_embeddings: Tensor | None = None,
         src_phrases: Tensor | None = None,
     ) -> dict[str, Any]:
-        """As fairseq's encoder.
+        """Return the output of fairseq's encoder, with ``phrases`` added.
 
-        src_phrases: B×K×P, the length of each phrase of each of the K levels in tokens, </s> included, 0 = no phrase.
-        With tag supervision the result has ``phrases`` besides: for each layer that has some, the composed phrases
-        B×H×P×C of its H heads (see :meth:`head_levels`).
+        ``phrases`` has the composed phrases B×H×P×C of each layer with phrases, for the tag classifier; it is empty
+        without one. See :meth:`head_levels` for the H heads.
+
+        Args:
+            src_tokens: B×T.
+            src_phrases: B×K×P, the lengths in tokens of the phrases on each of K levels, </s> included; 0 = no phrase.
+            Others: see fairseq's encoder.
         """
-        if self._heads:
+        if self._head_granularities:
             self._partition = self.partition(src_tokens, src_phrases)
         self._composed = []
         try:
@@ -130,11 +141,11 @@ class PhraseEncoder(LocalEncoder):
             self._partition, self._composed = None, []
 
     def tag_logits(self, encoder_out: dict[str, Any]) -> list[Tensor]:
-        """The scores of the tags (Eq. 9) of the phrases in an output: for each layer B×H×P×tags."""
+        """Return the logits of the tags (Eq. 9) from the encoder's output: B×H×P×tags for each layer with phrases."""
         return [] if self.tag_proj is None else [self.tag_proj(phrases) for phrases in encoder_out["phrases"]]
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Any], name: str) -> dict[str, Any]:
-        """As fairseq's; the classifier of the tags goes where no layer with phrases was kept."""
+        """Adapt a checkpoint's state dict; without layers with phrases (pruned), drop the tag classifier as well."""
         state_dict = super().upgrade_state_dict_named(state_dict, name)
         if self.tag_proj is None:
             for part in ("weight", "bias"):
@@ -142,5 +153,5 @@ class PhraseEncoder(LocalEncoder):
         return state_dict
 
     def head_levels(self) -> tuple[int, ...]:
-        """The level of the tree, from 0, of each head of phrases, in the order of the tags' logits."""
-        return tuple(self.granularities[head] - 1 for head in self._heads)
+        """Return the level of the tree, from 0, of each head of phrases, in the order of the tag logits."""
+        return tuple(self.granularities[index] - 1 for index in self._head_granularities)

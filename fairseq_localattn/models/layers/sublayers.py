@@ -1,12 +1,12 @@
-"""Layers of sublayers in a chosen order, such as ``dman,san,ffn`` (MAN, Fan et al. 2021, Section 2.5 and Table 3).
+"""Layers whose sublayers have a chosen order, such as ``dman,san,ffn`` (MAN, Fan et al. 2021, Section 2.5 and Table 3).
 
-Each sublayer has its own residual connection, dropout and layer norm, before or after as fairseq's
-``--{encoder,decoder}-normalize-before`` says. In a decoder, cross-attention follows the last self-attention sublayer.
+Each sublayer has its own residual connection, dropout and layer norm, which stands before or after the sublayer as
+fairseq's ``--{encoder,decoder}-normalize-before`` says. In a decoder, cross-attention follows the last self-attention.
 
-The modules that fairseq's layers have keep their names, so that weights of a plain Transformer find their place: the
-last ``san`` (the last attention, in an order without ``san``) is ``self_attn``, and the last ``ffn`` is ``fc1``,
-``fc2`` and ``final_layer_norm``. Further sublayers are named by their kind, from the second on with a number (``dman``,
-``dman2``, ``ffn``), each with its ``…_layer_norm``.
+Modules that fairseq's layers have keep fairseq's names, so that the weights of a plain Transformer can be loaded: the
+last ``san`` (without ``san``, the last attention) is ``self_attn``, and the last ``ffn`` is ``fc1``, ``fc2`` and
+``final_layer_norm``. All other sublayers are named by their kind, numbered from the second on (``dman``, ``dman2``,
+``ffn``), with their layer norms in ``…_layer_norm``.
 """
 
 from __future__ import annotations
@@ -21,17 +21,21 @@ from torch import Tensor, nn
 
 from ...core.attention import IncrementalState, LocalAttention
 from ...errors import UsageError
-from ..base import Attentions, MakeAttention
+from ..base import AttentionBuilder, AttentionFactory
 from ..placement import Placement
 from ..transformer import LocalDecoderLayer, LocalEncoderLayer
 
-ATTENTIONS = ("dman", "sman", "san")
-ORDINARY = ("san", "ffn")
 Order = tuple[str, ...]
+
+ATTENTIONS = ("dman", "sman", "san")
+PLAIN_ORDER: Order = ("san", "ffn")
 
 
 class NamedSublayer(NamedTuple):
-    """One sublayer: its kind, and the names of its module and of its layer norm in the layer."""
+    """A sublayer's kind, and the names of its module and of its layer norm (attributes of the layer).
+
+    ``name`` is empty for the feed-forward network of fairseq's layer, ``fc1`` and ``fc2``.
+    """
 
     kind: str
     name: str
@@ -39,9 +43,9 @@ class NamedSublayer(NamedTuple):
 
 
 def parse_order(text: str, flag: str) -> Order:
-    """The sublayers of a layer from ``dman,san,ffn``.
+    """Return the kinds of the sublayers from text such as ``dman,san,ffn``.
 
-    Raises UsageError, naming ``flag``, for an unknown sublayer, and for an order without self-attention or without ffn.
+    Raises UsageError, naming ``flag``, for an unknown kind and for an order without self-attention or without ffn.
     """
     order = tuple(part.strip().lower() for part in text.split(","))
     for kind in order:
@@ -54,53 +58,59 @@ def parse_order(text: str, flag: str) -> Order:
     return order
 
 
-def core_index(order: Order) -> tuple[int, int]:
-    """The places in ``order`` of the sublayers with fairseq's names: self-attention, and feed-forward network."""
-    wanted = ("san",) if "san" in order else ATTENTIONS
-    attention = max(place for place, kind in enumerate(order) if kind in wanted)
-    return attention, max(place for place, kind in enumerate(order) if kind == "ffn")
+def plain_positions(order: Order) -> tuple[int, int]:
+    """Return the positions in ``order`` of the self-attention and of the ffn that have fairseq's names."""
+    candidates = ("san",) if "san" in order else ATTENTIONS
+    attention = max(position for position, kind in enumerate(order) if kind in candidates)
+    return attention, max(position for position, kind in enumerate(order) if kind == "ffn")
 
 
 def named_sublayers(order: Order) -> list[NamedSublayer]:
-    """The sublayers with the names of their modules."""
-    attention, ffn = core_index(order)
-    found: list[NamedSublayer] = []
-    for place, kind in enumerate(order):
-        if place == attention:
-            found.append(NamedSublayer(kind, "self_attn", "self_attn_layer_norm"))
-        elif place == ffn:
-            found.append(NamedSublayer(kind, "", "final_layer_norm"))  # fc1 and fc2 of the layer itself
+    """Return the sublayers of a layer with the names of their modules."""
+    attention, ffn = plain_positions(order)
+    named: list[NamedSublayer] = []
+    for position, kind in enumerate(order):
+        if position == attention:
+            named.append(NamedSublayer(kind, "self_attn", "self_attn_layer_norm"))
+        elif position == ffn:
+            named.append(NamedSublayer(kind, "", "final_layer_norm"))
         else:
-            number = 1 + sum(other.name.rstrip("0123456789") == kind for other in found)
+            number = 1 + sum(other.name.rstrip("0123456789") == kind for other in named)
             name = kind if number == 1 else f"{kind}{number}"
-            found.append(NamedSublayer(kind, name, f"{name}_layer_norm"))
-    return found
+            named.append(NamedSublayer(kind, name, f"{name}_layer_norm"))
+    return named
 
 
-class OrderedAttentions(Attentions):
-    """Attentions of layers whose sublayers stand in the order of their stack where the variant is placed."""
+class OrderedAttentionBuilder(AttentionBuilder):
+    """Builds the attentions of layers with several sublayers.
 
-    def __init__(self, make_variant: MakeAttention, placement: Placement, orders: Mapping[str, Order]) -> None:
+    Args:
+        make_variant: builds an attention of any kind, ``san`` included, which it is given by keyword as ``kind``.
+        placement: the layers that have the order of their stack; all others have fairseq's order.
+        orders: the order of each site, ``encoder`` and ``decoder``.
+    """
+
+    def __init__(self, make_variant: AttentionFactory, placement: Placement, orders: Mapping[str, Order]) -> None:
         super().__init__(make_variant, placement)
         self.orders = orders
 
     def order(self, site: str, layer: int) -> Order:
-        """The sublayers of a layer; those of fairseq where the variant is not placed."""
-        return self.orders[site] if self.placement.has(site, layer) else ORDINARY
+        """Return the kinds of a layer's sublayers."""
+        return self.orders[site] if self.placement.includes(site, layer) else PLAIN_ORDER
 
     def make(self, site: str, layer: int, kind: str | None = None, **kwargs: Any) -> LocalAttention:
-        """``kind``: of a further sublayer; without it, the one that is ``self_attn``, or cross-attention."""
+        """Return an attention of the given kind; without one, the layer's ``self_attn`` or its cross-attention."""
         if kind is None:
-            order = ORDINARY if site == "cross" else self.order(site, layer)
-            kind = order[core_index(order)[0]]
+            order = PLAIN_ORDER if site == "cross" else self.order(site, layer)
+            kind = order[plain_positions(order)[0]]
         return self.make_variant(site, kind=kind, **kwargs)
 
 
 class _OrderedLayer(nn.Module):
-    """What the layers of both stacks share; mixed in before fairseq's layer."""
+    """Mixin for fairseq's layers: the modules of all sublayers, and the call of one."""
 
     def add_sublayers(self: Any, order: Order, site: str, ffn_dim: int, cfg: TransformerConfig) -> None:
-        """Make the modules that fairseq's layer lacks."""
+        """Create the modules that fairseq's layer lacks."""
         self.order, self.sublayers = order, named_sublayers(order)
         quantize = (self.quant_noise, self.quant_noise_block_size)
         for sublayer in self.sublayers:
@@ -121,20 +131,20 @@ class _OrderedLayer(nn.Module):
         x: Tensor,
         attend: Callable[[nn.Module, Tensor], tuple[Tensor, Tensor | None]],
     ) -> Tensor:
-        """One self-attention or feed-forward sublayer of x, T×B×C; ``attend(module, x)`` calls an attention."""
+        """Apply one self-attention or feed-forward sublayer to x, T×B×C; ``attend(module, x)`` calls an attention."""
         if sublayer.kind != "ffn":
             attention = getattr(self, sublayer.name)
-            return self.residual(sublayer.norm, x, lambda y: attend(attention, y)[0])
+            return self.apply_with_residual(sublayer.norm, x, lambda y: attend(attention, y)[0])
         networks = getattr(self, sublayer.name) if sublayer.name else {"fc1": self.fc1, "fc2": self.fc2}
 
         def feed_forward(y: Tensor) -> Tensor:
             y = self.activation_dropout_module(self.activation_fn(networks["fc1"](y)))
             return networks["fc2"](y)
 
-        return self.residual(sublayer.norm, x, feed_forward)
+        return self.apply_with_residual(sublayer.norm, x, feed_forward)
 
-    def residual(self: Any, norm_name: str, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """``function`` of x (T×B×C) with dropout, residual connection, and layer norm before or after."""
+    def apply_with_residual(self: Any, norm_name: str, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """Apply ``function`` to x, T×B×C, with dropout, residual connection, and layer norm before or after."""
         norm = getattr(self, norm_name)
         y = function(norm(x) if self.normalize_before else x)
         y = self.residual_connection(self.dropout_module(y), x)
@@ -142,19 +152,25 @@ class _OrderedLayer(nn.Module):
 
 
 class OrderedEncoderLayer(_OrderedLayer, LocalEncoderLayer):
-    """fairseq's encoder layer with sublayers in any order; in fairseq's own order it runs fairseq's forward."""
+    """fairseq's encoder layer with sublayers in any order; in fairseq's own order it runs fairseq's forward pass."""
 
     def __init__(
-        self, cfg: TransformerConfig, attentions: OrderedAttentions, layer: int, return_fc: bool = False
+        self, cfg: TransformerConfig, builder: OrderedAttentionBuilder, layer: int, return_fc: bool = False
     ) -> None:
-        super().__init__(cfg, attentions, layer, return_fc)
-        if return_fc and attentions.order("encoder", layer) != ORDINARY:
+        super().__init__(cfg, builder, layer, return_fc)
+        if return_fc and builder.order("encoder", layer) != PLAIN_ORDER:
             raise UsageError("return_fc asks for the output of the one feed-forward network of fairseq's own order")
-        self.add_sublayers(attentions.order("encoder", layer), "encoder", cfg.encoder.ffn_embed_dim, cfg)
+        self.add_sublayers(builder.order("encoder", layer), "encoder", cfg.encoder.ffn_embed_dim, cfg)
 
     def forward(self, x: Tensor, encoder_padding_mask: Tensor | None, attn_mask: Tensor | None = None) -> Any:
-        """x: T×B×C; ``encoder_padding_mask``: B×T, True = padding; ``attn_mask``: T×T, true or 1 = hidden."""
-        if self.order == ORDINARY:
+        """Return the layer's output, T×B×C.
+
+        Args:
+            x: T×B×C.
+            encoder_padding_mask: B×T, True = padding.
+            attn_mask: T×T, True or 1 = hidden.
+        """
+        if self.order == PLAIN_ORDER:
             return super().forward(x, encoder_padding_mask, attn_mask)
         mask = None if attn_mask is None else attn_mask.to(torch.bool)
 
@@ -167,13 +183,13 @@ class OrderedEncoderLayer(_OrderedLayer, LocalEncoderLayer):
 
 
 class OrderedDecoderLayer(_OrderedLayer, LocalDecoderLayer):
-    """fairseq's decoder layer with sublayers in any order; in fairseq's own order it runs fairseq's forward."""
+    """fairseq's decoder layer with sublayers in any order; in fairseq's own order it runs fairseq's forward pass."""
 
     def __init__(
-        self, cfg: TransformerConfig, attentions: OrderedAttentions, layer: int, no_encoder_attn: bool
+        self, cfg: TransformerConfig, builder: OrderedAttentionBuilder, layer: int, no_encoder_attn: bool
     ) -> None:
-        super().__init__(cfg, attentions, layer, no_encoder_attn)
-        self.add_sublayers(attentions.order("decoder", layer), "decoder", cfg.decoder.ffn_embed_dim, cfg)
+        super().__init__(cfg, builder, layer, no_encoder_attn)
+        self.add_sublayers(builder.order("decoder", layer), "decoder", cfg.decoder.ffn_embed_dim, cfg)
         self.last_attention = max(i for i, sublayer in enumerate(self.sublayers) if sublayer.kind != "ffn")
 
     def forward(
@@ -186,18 +202,28 @@ class OrderedDecoderLayer(_OrderedLayer, LocalDecoderLayer):
         self_attn_padding_mask: Tensor | None = None,
         need_attn: bool = False,
         need_head_weights: bool = False,
-        **more: Any,
+        **onnx_state: Any,
     ) -> tuple[Tensor, Tensor | None, None]:
-        """As fairseq's: x is T×B×C, the padding masks B×S and B×T with True = padding, ``self_attn_mask`` T×T.
+        """Return the layer's output T×B×C, the weights of cross-attention, and None, as fairseq's layer does.
 
-        Returns x and, when asked for, the cross-attention's weights: B×T×S, or H×B×T×S with ``need_head_weights``. What
-        fairseq's export to ONNX passes in besides (``more``) is refused with UsageError.
+        The weights are B×T×S, or H×B×T×S with ``need_head_weights``; None unless asked for.
+
+        Args:
+            x: T×B×C.
+            encoder_out: S×B×C.
+            encoder_padding_mask: B×S, True = padding.
+            incremental_state: fairseq's decoding state.
+            self_attn_mask: T×T, added to the logits.
+            self_attn_padding_mask: B×T, True = padding.
+            onnx_state: further arguments, which fairseq's export to ONNX passes; refused with UsageError.
         """
-        if self.order == ORDINARY:
+        if self.order == PLAIN_ORDER:
             masks = {"self_attn_mask": self_attn_mask, "self_attn_padding_mask": self_attn_padding_mask}
             need = {"need_attn": need_attn, "need_head_weights": need_head_weights}
-            return super().forward(x, encoder_out, encoder_padding_mask, incremental_state, **masks, **need, **more)
-        if any(state is not None for state in more.values()):
+            return super().forward(
+                x, encoder_out, encoder_padding_mask, incremental_state, **masks, **need, **onnx_state
+            )
+        if any(state is not None for state in onnx_state.values()):
             raise UsageError(
                 f"export to ONNX needs fairseq's own order of sublayers, san,ffn, not {','.join(self.order)}"
             )
@@ -223,8 +249,8 @@ class OrderedDecoderLayer(_OrderedLayer, LocalDecoderLayer):
             )
             return y
 
-        for place, sublayer in enumerate(self.sublayers):
+        for position, sublayer in enumerate(self.sublayers):
             x = self.run_sublayer(sublayer, x, attend)
-            if place == self.last_attention and cross is not None and encoder_out is not None:
-                x = self.residual("encoder_attn_layer_norm", x, attend_encoder)
+            if position == self.last_attention and cross is not None and encoder_out is not None:
+                x = self.apply_with_residual("encoder_attn_layer_norm", x, attend_encoder)
         return x, weights, None

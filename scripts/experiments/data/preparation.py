@@ -35,7 +35,13 @@ def prepared(recipe: Recipe, out: Path) -> Prepared:
             at = options.index(option)
             del options[at : at + 2]
     digest = hashlib.sha256(repr(options).encode()).hexdigest()[:8]
-    return Prepared(out / "data" / f"{data.name}.{digest}", data.source, data.target, data.bpe, data.lowercase)
+    return Prepared(
+        out / "data" / f"{data.name}.{digest}",
+        source=data.source,
+        target=data.target,
+        bpe=data.bpe,
+        lowercase=data.lowercase,
+    )
 
 
 def local_folder(data: Data, given: str | None) -> Path | None:

@@ -42,7 +42,15 @@ class Prepared:
         # Pieces of raw text have no tokens.
         tok = self._references("tok", subset) if (self.folder / "tok").is_dir() else []
         first, others = (tok[0], tok[1:]) if tok else (None, [])
-        return TestSet(raw[0], self.target, self.bpe, self.lowercase, first, tuple(raw[1:]), tuple(others))
+        return TestSet(
+            raw[0],
+            self.target,
+            self.bpe,
+            lowercase=self.lowercase,
+            tokenised=first,
+            others=tuple(raw[1:]),
+            others_tokenised=tuple(others),
+        )
 
     def _references(self, kind: str, subset: str) -> list[Path]:
         one = self.folder / kind / f"{subset}.{self.target}"

@@ -1,4 +1,4 @@
-"""Takes part in the trainings of the first of several machines."""
+"""Trainings on several machines, as all but the first of them take part."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POLL_SECONDS = 0.5
 
 
 def follow(plan: Plan, progress: Progress) -> int:
-    """Takes part in the trainings of machine 0 until it is done; returns the exit status."""
+    """Take part in the trainings of machine 0 until it is done; return the exit status."""
     leader = plan.leader
     mine = leader.path.with_name(f"{leader.path.stem}.machine{plan.choice.launch.node_rank}")
     mine.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def follow(plan: Plan, progress: Progress) -> int:
 
 
 def _take_part(plan: Plan, said: Mapping[str, Any], progress: Progress) -> None:
-    """Trains with the others, until the training ends or machine 0 is at something else. Raises JobFailed."""
+    """Train with the others, until the training ends or machine 0 is at something else. Raises JobFailed."""
     plan.make_runs()  # here, as by now the data are prepared
     name = said["train"]
     runs = {run.folder.name: run for run in [*plan.runs, *plan.to_do()]}

@@ -250,8 +250,9 @@ class Plan:
         baseline = self.baseline_run(row, run.seed)
         if baseline is not None and not (baseline.done() and run.measure.compares):
             baseline = None
-        lines = self.lines(row, run)
-        if lines and (baseline is None or any(line["difference"] for line in lines)):
+        lines, code = self.lines(row, run), run.commit()
+        of_this_run = not code or any(line["commit"] == code for line in lines)
+        if lines and of_this_run and (baseline is None or any(line["difference"] for line in lines)):
             return
         try:
             self.results(row).put(self._new_lines(row, run, baseline), instead=lambda line: self.is_of(line, row, run))

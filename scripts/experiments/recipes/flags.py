@@ -25,7 +25,7 @@ def command_of(section: str) -> str:
 
 
 def expand(recipe: Recipe, section: str, *, arch: str) -> list[str]:
-    """The flags of one section as fairseq's argv, checked with fairseq's own parser, the architecture's flags included.
+    """Return the flags of one section as fairseq's argv, checked by fairseq's parser with the architecture's flags.
 
     The result holds neither the data folder nor what RESERVED names: the caller adds those. Raises RecipeError for an
     unknown flag, a model size, a reserved flag, or a value that the parser refuses.
@@ -61,7 +61,7 @@ def expand(recipe: Recipe, section: str, *, arch: str) -> list[str]:
 
 
 def _flag_argv(where: str, option: str, action: argparse.Action, value: Any) -> list[str]:
-    """One flag: a switch by itself, several values one by one, a list where fairseq evaluates one as '[a, b]'."""
+    """Return one flag: a switch by itself, several values one by one, a list where fairseq wants '[a, b]'."""
     if action.nargs == 0:  # a switch
         if not isinstance(value, bool):
             raise RecipeError(f"{where}: {option} is a switch: give true or false, not {value!r}")
@@ -97,7 +97,7 @@ class RefusedError(Exception):
 def _parse(
     section: str, argv: list[str], *, known: bool, capture: Callable[[argparse.ArgumentParser], None] | None = None
 ) -> None:
-    """fairseq's own two-pass parsing; raises RefusedError with the parser's message instead of leaving the process."""
+    """Run fairseq's two-pass parsing. Raises RefusedError with the parser's message instead of leaving the process."""
     from fairseq import options, utils
 
     utils.import_user_module(argparse.Namespace(user_dir=argv[argv.index("--user-dir") + 1]))
@@ -112,7 +112,7 @@ def _parse(
 
 
 def _fairseq_actions(recipe: Recipe, section: str, fixed: list[str]) -> dict[str, argparse.Action]:
-    """All flags that fairseq knows for this architecture and the task, criterion, ... that the section chooses."""
+    """Return all flags that fairseq knows for this architecture and the task, criterion, ... of the section."""
     from fairseq.registry import REGISTRIES
 
     entries = recipe.section(section)
@@ -139,7 +139,7 @@ def _check_values(recipe: Recipe, section: str, argv: list[str], places: dict[st
 
 
 def _at_line(recipe: Recipe, section: str, message: str, places: dict[str, str]) -> RecipeError:
-    """The error at the line of a flag that the message names; else at that of the recipe."""
+    """Return the error at the line of a flag that the message names; else at that of the recipe."""
     named = re.findall(r"--[\w-]+", message)
     where = next((places[option] for option in named if option in places), recipe.where)
     return RecipeError(f"{where}: {command_of(section)}: {message}")

@@ -141,7 +141,7 @@ def load_table(path: Path) -> Table:
         if not ROW_NAME.fullmatch(name):
             raise RecipeError(f"{where}: {name}: the name of a row has lower-case letters, digits and '_'")
         row_items = mapping(path, child, f"the row {name}")
-        sources[name] = _source(path, row_items, sources, defaults, where)
+        sources[name] = _source(path, row_items, where, before=sources, defaults=defaults)
         baselines[name] = _baseline(path, row_items) if "baseline" in row_items else default
         if baselines[name] == (path.stem, name):
             baselines[name] = None
@@ -157,9 +157,10 @@ def load_table(path: Path) -> Table:
 def _source(
     path: Path,
     items: dict[str, tuple[yaml.Node, str]],
+    where: str,
+    *,
     before: Mapping[str, RowSource],
     defaults: RowSource,
-    where: str,
 ) -> RowSource:
     """Return the source of one row: on the table's defaults, or on the row that it is the same as."""
     files, layer, own = _parts(path, items, ROW_KEYS)

@@ -1,4 +1,4 @@
-"""Tables of the measures on trained models: results/probing/<name>.csv and results/locality/<name>.csv."""
+"""Tables of the analyses of trained models: results/probing/<name>.csv and results/locality/<name>.csv."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TASKS = {"tss": "TSS", "spc": "SPC", "pos": "POS"}
 
 
 def probing_table(root: Path, name: str) -> str:
-    """Accuracy in percent, encoders by tasks (of several seeds mean and deviation), and the most frequent class."""
+    """Return accuracies in percent, encoders by tasks, and those of the most frequent class."""
     path = root / "results" / "probing" / f"{name}.csv"
     lines = read_lines(path, ("name", "task", "seed", "accuracy", "majority"), ("name", "task", "seed"))
     tasks = distinct(lines, "task")
@@ -32,7 +32,7 @@ def _is(line: Line, encoder: str, task: str) -> bool:
 
 
 def locality_table(root: Path, name: str) -> str:
-    """Percent of the attention within WINDOW positions in the encoder: checkpoints and their sublayers by layers."""
+    """Return the percentage of attention within WINDOW positions in the encoder, sublayers of checkpoints by layers."""
     path = root / "results" / "locality" / f"{name}.csv"
     needed = ("checkpoint", "stack", "layer", "sublayer", "kind", "window", "share")
     lines = read_lines(path, needed, needed[:-1])

@@ -1,4 +1,4 @@
-"""What the tables of the READMEs share: CSV files read with their line numbers, numbers as text, Markdown."""
+"""CSV files with their line numbers, numbers as text, and Markdown, for the tables of the pages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TableError(ValueError):
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a CSV file. `where` is 'file:line'."""
+    """One line of a CSV file and its place, 'file:line'."""
 
     where: str
     values: Mapping[str, str]
@@ -30,7 +30,7 @@ class Line:
         return self.values.get(column, "")
 
     def number(self, column: str) -> float:
-        """The number in a column. TableError where there is none."""
+        """Return the number in a column. Raises TableError where there is none."""
         try:
             value = float(self[column])
         except ValueError:
@@ -40,12 +40,12 @@ class Line:
         return value
 
     def number_or_none(self, column: str) -> float | None:
-        """The same, or None where the column is empty."""
+        """Return the number in a column, or None where the column is empty."""
         return self.number(column) if self[column] else None
 
 
 def read_lines(path: Path, needed: Sequence[str], key: Sequence[str]) -> list[Line]:
-    """The lines of a CSV file with at least the columns `needed`, in which no `key` comes twice. Raises TableError."""
+    """Return the lines of a CSV file that has the columns ``needed`` and no ``key`` twice. Raises TableError."""
     try:
         reader = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError) as error:
@@ -71,7 +71,7 @@ def read_lines(path: Path, needed: Sequence[str], key: Sequence[str]) -> list[Li
 
 
 def groups(lines: Iterable[Line], *columns: str) -> dict[tuple[str, ...], list[Line]]:
-    """The lines by the values of some columns, in the order of their first line; within each by seed."""
+    """Return the lines by the values of some columns, in the order of their first line; within each by seed."""
     found: dict[tuple[str, ...], list[Line]] = {}
     for line in lines:
         found.setdefault(tuple(line[name] for name in columns), []).append(line)
@@ -79,17 +79,17 @@ def groups(lines: Iterable[Line], *columns: str) -> dict[tuple[str, ...], list[L
 
 
 def distinct(lines: Iterable[Line], column: str) -> list[str]:
-    """The values of a column, each once, in the lines' order, without the empty one."""
+    """Return the values of a column, each once, in the lines' order, without the empty one."""
     return [value for value in dict.fromkeys(line[column] for line in lines) if value]
 
 
 def seeds_of(lines: Iterable[Line]) -> list[str]:
-    """The seeds of these lines, in order."""
+    """Return the seeds of these lines, in order."""
     return sorted(distinct(lines, "seed"), key=natural)
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """A key that sorts names as one reads them: window_3 before window_11."""
+    """Return a key that sorts names as one reads them: window_3 before window_11."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name) if part]
 
 
@@ -97,18 +97,18 @@ def natural(name: str) -> list[tuple[int, str]]:
 
 
 def mean_and_sd(values: Sequence[float], digits: int = 2) -> str:
-    """'38.04 ± 0.27': mean and standard deviation of a sample; of one value nothing but itself."""
+    """Return mean and standard deviation of a sample, '38.04 ± 0.27'; a single value as it is."""
     spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
     return f"{statistics.mean(values):.{digits}f}{spread}"
 
 
 def mean_change(values: Sequence[float]) -> str:
-    """'+1.22': the mean with its sign; nothing of no values."""
+    """Return the mean with its sign, '+1.22'; an empty text for no values."""
     return f"{statistics.mean(values):+.2f}" if values else ""
 
 
 def p_value(line: Line) -> str:
-    """'0.012' from the column p_value; '<0.001' for less; nothing where it is empty."""
+    """Return the column p_value as '0.012', or '<0.001' for less; an empty text where it is empty."""
     value = line.number_or_none("p_value")
     if value is None:
         return ""
@@ -116,13 +116,13 @@ def p_value(line: Line) -> str:
 
 
 def millions(parameters: float, digits: int | None = None) -> str:
-    """'36.8M', and '1.91M' below ten."""
+    """Return a number of parameters as '36.8M', below ten million as '1.91M'."""
     digits = (1 if parameters >= 1e7 else 2) if digits is None else digits
     return f"{parameters / 1e6:.{digits}f}M"
 
 
 def decimals(values: Iterable[float]) -> int:
-    """How many decimals numbers have as they are written, at most: 1 for 36.3 and 27."""
+    """Return the largest number of decimals with which numbers are written: 1 for 36.3 and 27."""
     return max((len(f"{value:.10f}".rstrip("0").partition(".")[2]) for value in values), default=0)
 
 
@@ -130,7 +130,7 @@ def decimals(values: Iterable[float]) -> int:
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table without the columns that are empty in every row."""
+    """Return a Markdown table without the columns that are empty in every row."""
     kept = [i for i in range(len(header)) if any(row[i] for row in rows)]
     lines = [[header[i] for i in kept], *([row[i].replace("|", "\\|") for i in kept] for row in rows)]
     text = [("| " + " | ".join(cells) + " |").replace("|  |", "| |").replace("|  |", "| |") for cells in lines]

@@ -35,7 +35,7 @@ ANALYSES = {"probing": probing_table, "locality": locality_table}
 
 @dataclass(frozen=True)
 class Block:
-    """A table on a page: its text is that of the lines between `first` and `last`, counted from 0, its markers'."""
+    """A table on a page: the lines between those of its two markers, ``first`` and ``last``, counted from 0."""
 
     name: str
     first: int
@@ -43,12 +43,12 @@ class Block:
 
 
 def pages(root: Path) -> list[Path]:
-    """The pages that may have tables."""
+    """Return the pages that may have tables."""
     return [path for path in (root / "README.md", *sorted((root / "results").glob("*.md"))) if path.is_file()]
 
 
 def blocks_of(page: Path, lines: list[str]) -> list[Block]:
-    """The tables of a page. TableError where a marker lacks its other half, or looks like one and is none."""
+    """Return the tables of a page. Raises TableError for a marker without its other half, or with a slip in it."""
     blocks: list[Block] = []
     begun: tuple[str, int] | None = None
     for i, line in enumerate(lines):
@@ -75,7 +75,7 @@ def blocks_of(page: Path, lines: list[str]) -> list[Block]:
 
 
 def table(root: Path, name: str, where: str) -> str:
-    """The text of a table. TableError where there is none of that name, at `where`."""
+    """Return the text of a table. Raises TableError, at ``where``, for an unknown name."""
     known = names(root)
     if name not in known:
         raise TableError(f"{where}: there is no table {name!r}{nearest(name, known)}")
@@ -117,7 +117,7 @@ def needed(root: Path) -> dict[str, str]:
 
 
 def renew(root: Path, page: Path) -> tuple[str, list[str], list[str]]:
-    """A page's text with its tables as they should be, the names of its tables, and 'file:line: table' that differ."""
+    """Return a page with its tables made anew, the names of its tables, and 'file:line: table' of those that differ."""
     lines = page.read_text(encoding="utf-8").split("\n")
     blocks, renewed, differ, at = blocks_of(page, lines), [], [], 0
     for block in blocks:
@@ -133,7 +133,7 @@ def renew(root: Path, page: Path) -> tuple[str, list[str], list[str]]:
 
 
 def make(root: Path, check: bool) -> int:
-    """Renews all pages, or says what differs. All tables are made before the first page is written."""
+    """Write all pages anew once all tables are made, or say what differs; return the exit status."""
     texts: dict[Path, str] = {}
     shown: list[str] = []
     differ: list[str] = []
@@ -158,7 +158,7 @@ def make(root: Path, check: bool) -> int:
 
 
 def _write(page: Path, text: str) -> None:
-    """Replaces a page as a whole."""
+    """Replace a page as a whole."""
     half = page.with_name(page.name + ".part")
     half.write_text(text, encoding="utf-8")
     os.replace(half, page)

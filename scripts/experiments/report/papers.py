@@ -64,6 +64,7 @@ HEADER = (
     *(c for s in SCALES for c in (f"{s} scale", f"gain, {s}", f"p, {s}")),
 )
 FIRST = 3  # cell of the first scale, after metric, paper and gain
+PAPERS = {"mma": "MMA", "csan": "CSAN", "man": "MAN", "diffwin": "DiffWin", "mgsa": "MG-SA"}
 # The rows of the table in README.md: PAPER/TABLE/ROW.
 SUMMARY = (
     "mma/table2/mma", "csan/table1/1d", "csan/table1/2d", "man/table1/iwslt14_man", "man/table1/iwslt14_man_full",
@@ -270,7 +271,7 @@ def summary_table(root: Path) -> str:
         gain, digits = row.gain(row.metric("full")), decimals(row.paper.values())
         cells.append(
             [
-                f"[{row.label}](results/{paper}.md)",
+                f"[{PAPERS.get(paper, paper)}](results/{paper}.md): {row.label.rpartition(': ')[2]}",
                 row.recipes["small"].description.partition(",")[0],
                 metric_name(row.metric("small")),
                 f"{statistics.mean(score for _, score in plain):.2f}" if plain else "",

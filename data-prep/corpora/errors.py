@@ -1,0 +1,32 @@
+"""Errors in data, and how the commands of this package report them."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+
+
+class DataError(Exception):
+    """A data file that cannot be used; the message names the file, and the line where there is one."""
+
+
+def as_status(work: Callable[[], None]) -> Callable[[], int]:
+    """Turn a command's work into its `main`, which returns 0, or prints one line to stderr and returns 1.
+
+    Caught are DataError and OSError (a file or folder that cannot be written).
+    """
+
+    @functools.wraps(work)
+    def main() -> int:
+        try:
+            work()
+        except DataError as error:
+            print(f"data error: {error}", file=sys.stderr)
+            return 1
+        except OSError as error:
+            print(f"data error: {error.filename}: cannot be written: {error.strerror}", file=sys.stderr)
+            return 1
+        return 0
+
+    return main

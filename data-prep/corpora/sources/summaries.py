@@ -1,0 +1,102 @@
+"""Reads corpora of texts with summaries, checks them, and writes one text and one summary a line.
+
+    python -m corpora.sources.summaries cnndm    DIR PART [--stories DIR DIR] [--any-pairs]
+    python -m corpora.sources.summaries gigaword DIR PART [--any-pairs]
+
+Writes PART/{train,valid,test}.article and .summary, and for CNN/DailyMail PART/test.article.sentences, the articles
+with " ." at the end of each sentence. Pairs without text or without summary are left out and counted. Prints the
+numbers of pairs, with the published ones where they differ. Each error is one line that names file and line, with exit
+status 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from corpora.errors import DataError, as_status
+from corpora.progress import progress
+from corpora.sources import cnndm, gigaword
+from corpora.text.lines import LineFiles
+
+SPLITS = ("train", "valid", "test")
+
+
+@dataclass
+class Split:
+    """Size of a split; words are counted as `wc -w` does."""
+
+    pairs: int = 0
+    left_out: int = 0
+    article_words: int = 0
+    summary_words: int = 0
+    longest: int = 0  # summary, in words
+
+    def add(self, article: str, summary: str) -> None:
+        words = len(summary.split())
+        self.pairs += 1
+        self.article_words += len(article.split())
+        self.summary_words += words
+        self.longest = max(self.longest, words)
+
+
+def write(part: Path, examples: Iterable[tuple[str, str, str, str]]) -> dict[str, Split]:
+    """Write (split, text, summary, sentences) into the files of their splits; return the size of each split.
+
+    Raises DataError where a split is empty.
+    """
+    splits = {name: Split() for name in SPLITS}
+    with LineFiles(part) as files:
+        for split, article, summary, sentences in progress(examples, "read", "pairs"):
+            if not (article and summary):
+                splits[split].left_out += 1
+                continue
+            files.write(f"{split}.article", article)
+            files.write(f"{split}.summary", summary)
+            if sentences:
+                files.write(f"{split}.article.sentences", sentences)
+            splits[split].add(article, summary)
+    for name, found in splits.items():
+        if not found.pairs:
+            raise DataError(f"{part / name}: no text with a summary in this split; give the whole corpus")
+    return splits
+
+
+def report(splits: Mapping[str, Split], official: Mapping[str, int], paper: Mapping[str, int]) -> None:
+    """Print the size of each split, with the number of pairs that is official and the one in the corpus's paper."""
+    for name, split in splits.items():
+        counts = [f"official: {official[name]:,}"] if official[name] != split.pairs else []
+        counts += [f"paper: {paper[name]:,}"] if official[name] != paper[name] else []
+        note = f"{name}: {split.pairs:,} pairs" + (f" ({'; '.join(counts)})" if counts else "")
+        if split.left_out:
+            note += f"; {split.left_out:,} left out, without text or summary"
+        article, summary = (words / split.pairs for words in (split.article_words, split.summary_words))
+        print(f"{note}; {article:.1f} words a text, {summary:.1f} a summary, at most {split.longest:,}", flush=True)
+
+
+@as_status
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("corpus", choices=("cnndm", "gigaword"))
+    parser.add_argument("source", type=Path)
+    parser.add_argument("part", type=Path, help="an existing folder")
+    parser.add_argument(
+        "--stories", type=Path, nargs="+", help="folders with cnn/ and dailymail/ (default: the source)"
+    )
+    parser.add_argument(
+        "--any-pairs", action="store_true", help="do not check whether texts and summaries belong together"
+    )
+    args = parser.parse_args()
+    judge = not args.any_pairs
+    if args.corpus == "cnndm":
+        found = write(args.part, cnndm.read(args.source, args.stories or [args.source], judge))
+        report(found, cnndm.OFFICIAL, cnndm.PAPER)
+    else:
+        report(write(args.part, gigaword.read(args.source, judge)), gigaword.OFFICIAL, gigaword.OFFICIAL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""Training of every architecture: the loss falls, it resumes exactly, two processes agree with one; and mistakes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import fairseq_localattn  # noqa: F401  (allows the classes that fairseq's checkpoints hold)
+from support.cli import BIN, USER_DIR, environment, fairseq, fairseq_in_shell, train_flags
+from support.models import TINY, naming, task_of
+
+# The tests of an architecture share its training.
+every_architecture = pytest.mark.parametrize(
+    "arch", [pytest.param(arch, marks=pytest.mark.xdist_group(f"training {arch}")) for arch in TINY]
+)
+UPDATES = 16
+SAVED = {"save_interval_updates": 4, "keep_interval_updates": -1}
+
+
+def checkpoint(path: Path) -> dict[str, Any]:
+    return torch.load(path, weights_only=True)
+
+
+def assert_same(a: Any, b: Any, where: str = "") -> None:
+    """Assert that two checkpoints, or parts of them, are equal to the bit."""
+    if isinstance(a, torch.Tensor):
+        assert torch.equal(a, b), where
+    elif isinstance(a, dict):
+        assert a.keys() == b.keys(), where
+        for key in a:
+            assert_same(a[key], b[key], f"{where}.{key}")
+    elif isinstance(a, (list, tuple)):
+        assert len(a) == len(b), where
+        for n, (x, y) in enumerate(zip(a, b, strict=True)):
+            assert_same(x, y, f"{where}[{n}]")
+    else:
+        assert a == b, where
+
+
+def flags(arch: str, data: Path, save_dir: Path) -> list[object]:
+    learning = {"lr": 0.01, "warmup_updates": 4, "log_interval": 1}
+    return train_flags(data, arch, save_dir, updates=UPDATES, task=task_of(arch), **learning, **SAVED)
+
+
+@pytest.fixture(scope="module")
+def trainings(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return a function that trains an architecture once: its folder, and what the training printed."""
+    done: dict[str, tuple[Path, str]] = {}
+
+    def train(arch: str) -> tuple[Path, str]:
+        if arch not in done:
+            folder = tmp_path_factory.mktemp(arch)
+            done[arch] = folder, fairseq("train", *flags(arch, data, folder)).stdout
+        return done[arch]
+
+    return train
+
+
+@every_architecture
+def test_train_and_generate(arch: str, trainings: Any, data: Path, tmp_path: Path) -> None:
+    """The loss falls, and every sentence is translated."""
+    folder, printed = trainings(arch)
+    losses = [float(loss) for loss in re.findall(r'"loss": "([\d.]+)"', printed)]
+    assert len(losses) == UPDATES and losses[-1] < losses[0] - 0.3, losses
+    fairseq("generate", data, "--path", folder / "checkpoint_last.pt", "--beam", 5, "--cpu", "--results-path", tmp_path,
+            "-s", "xx", "-t", "yy", "--max-len-b", 12, "--task", task_of(arch))  # fmt: skip
+    lines = (tmp_path / "generate-test.txt").read_text().splitlines()
+    assert sum(line.startswith("H-") for line in lines) == 12, "a sentence was left out"
+
+
+@every_architecture
+def test_resumed_equals_uninterrupted(arch: str, trainings: Any, data: Path, tmp_path: Path) -> None:
+    """Stopped in its second epoch and started again: equal weights, optimizer state and history, to the bit."""
+    whole, _ = trainings(arch)
+    shutil.copy(whole / "checkpoint_2_12.pt", tmp_path / "checkpoint_last.pt")
+    # One architecture in a process of its own: there the plugin comes with --user-dir, before the checkpoint.
+    train = fairseq_in_shell if arch == TINY[0] else fairseq
+    resumed = train("train", *flags(arch, data, tmp_path))
+    assert "Loaded checkpoint" in resumed.stderr + resumed.stdout
+    a, b = checkpoint(whole / "checkpoint_2_16.pt"), checkpoint(tmp_path / "checkpoint_2_16.pt")
+    assert_same(a["model"], b["model"], "model")
+    assert_same(a["last_optimizer_state"], b["last_optimizer_state"], "optimizer")
+    assert a["optimizer_history"][-1]["num_updates"] == b["optimizer_history"][-1]["num_updates"] == UPDATES
+
+
+TAGGING: dict[str, object] = {
+    "task": "translation_with_phrases", "mgsa_tags": True, "tag_loss_weight": 0.5,
+    "criterion": "label_smoothed_cross_entropy_with_phrase_tags",
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("arch", "more"), [("transformer_csan_tiny", {}), ("transformer_mgsa_tiny", TAGGING)])
+def test_two_processes_equal_one(arch: str, more: dict[str, object], data: Path, tmp_path: Path) -> None:
+    """Two gloo processes against one that accumulates two batches: weights within 1e-5, without dropout."""
+    settings: dict[str, object] = {"dropout": 0, "lr": 0.0005, **more}
+    fairseq("train", *train_flags(data, arch, tmp_path / "one", updates=4, update_freq=2, **settings))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings |= {
+        "distributed_world_size": 2, "distributed_init_method": f"tcp://127.0.0.1:{port}", "distributed_no_spawn": True,
+        "distributed_backend": "gloo", "ddp_backend": "legacy_ddp", "num_workers": 1,
+    }  # fmt: skip
+    ranks = []
+    for rank in (0, 1):
+        words = train_flags(data, arch, tmp_path / "two", updates=4, distributed_rank=rank, **settings)
+        command = [str(BIN / "fairseq-train"), *map(str, words), "--user-dir", str(USER_DIR)]
+        with open(tmp_path / f"rank{rank}.log", "w") as log:
+            ranks.append(subprocess.Popen(command, env=environment(), stdout=log, stderr=log))
+    assert [rank.wait(timeout=240) for rank in ranks] == [0, 0], (tmp_path / "rank0.log").read_text()[-3000:]
+    one, two = (checkpoint(tmp_path / n / "checkpoint_last.pt") for n in ("one", "two"))
+    assert two["optimizer_history"][-1]["num_updates"] == 4
+    if more:
+        tags = re.findall(r'"train_tag_loss": "([\d.]+)"', (tmp_path / "rank0.log").read_text())
+        assert tags and float(tags[-1]) > 0, "the loss of the tags is not summed over the processes"
+    for key, weight in one["model"].items():
+        torch.testing.assert_close(two["model"][key], weight, rtol=0, atol=1e-5, msg=naming(key))
+
+
+def test_a_stock_checkpoint_is_taken_over(data: Path, tmp_path: Path) -> None:
+    """A checkpoint of fairseq's own Transformer, trained without the plugin's models, continues as transformer_csan."""
+    fairseq("train", *train_flags(data, "transformer_localattn_tiny", tmp_path / "stock", updates=2))
+    stock = tmp_path / "stock" / "checkpoint_last.pt"
+    settings = {"finetune_from_model": stock, "lr": 0}
+    taken = fairseq("train", *train_flags(data, "transformer_csan_tiny", tmp_path / "csan", updates=1, **settings))
+    assert f"loading pretrained model from {stock}" in taken.stdout
+    before, after = checkpoint(stock), checkpoint(tmp_path / "csan" / "checkpoint_last.pt")
+    assert_same(before["model"], after["model"], "model")  # the learning rate was 0
+
+
+MISTAKES = [  # and --csan-window 4 in test_doors.py
+    (["--csan-heads", "7"], "7 heads was asked for, and there are 4"),
+    (["--csan-cross-layers", "1"], "--csan-cross-layers"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "message"), MISTAKES)
+def test_mistakes_end_in_one_line(wrong: list[str], message: str, data: Path, tmp_path: Path) -> None:
+    """No traceback, a non-zero exit, and nothing written."""
+    words = train_flags(data, "transformer_csan_tiny", tmp_path / "run", updates=1)
+    failed = fairseq("train", *words, *wrong, check=False)
+    assert failed.returncode == 1 and message in failed.stderr and failed.stderr.count("\n") == 1, failed.stderr
+    assert not list(tmp_path.glob("run/*.pt"))

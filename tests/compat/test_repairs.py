@@ -1,0 +1,149 @@
+"""Repairs of fairseq: no sentence is dropped, and missing files are named in one line."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from fairseq import checkpoint_utils, options
+from fairseq.data import TokenBlockDataset, data_utils
+
+from fairseq_localattn.compat import repairs
+from support.cli import USER_DIR, make_data
+from support.forked import run
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # Hydra's, on how fairseq calls it
+
+
+@pytest.mark.parametrize("limits", [{"max_tokens": 100}, {"max_sentences": 20}])
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 16, 20, 29, 99])
+def test_no_sentence_is_dropped_and_none_comes_twice(count, limits):
+    """Sentences of 5 tokens, their lengths given as a function and as an array."""
+    indices = np.arange(count)[::-1].copy()  # not in ascending order
+    for lengths in None, np.full(count, 5):
+        made = data_utils.batch_by_size(indices, lambda index: 5, lengths, required_batch_size_multiple=8, **limits)
+        assert [index for batch in made for index in batch] == indices.tolist()
+        assert all(len(batch) % 8 == 0 for batch in made[:-1]) and all(0 < len(batch) <= 20 for batch in made)
+
+
+def test_full_batches_are_those_of_fairseq():
+    cut = data_utils.batch_by_size.__wrapped__
+    theirs = cut(np.arange(16), lambda index: 5, max_tokens=45, required_batch_size_multiple=8)
+    ours = data_utils.batch_by_size(np.arange(16), lambda index: 5, max_tokens=45, required_batch_size_multiple=8)
+    assert [batch.tolist() for batch in ours] == [batch.tolist() for batch in theirs]
+
+
+@pytest.mark.parametrize("by_position", [False, True])
+def test_batches_of_fixed_shapes_are_those_of_fairseq(by_position, monkeypatch):
+    """Here only the third and fourth of ten sentences."""
+
+    def cut(
+        indices, num_tokens_fn, num_tokens_vec=None, max_tokens=None, max_sentences=None,
+        required_batch_size_multiple=1, fixed_shapes=None,
+    ):  # fmt: skip
+        return [indices[2:4]]
+
+    fairseqs = inspect.unwrap(data_utils.batch_by_size)
+    assert inspect.getfullargspec(fairseqs) == inspect.getfullargspec(cut)
+    monkeypatch.setattr(data_utils, "batch_by_size", cut)
+    repairs.keep_last_batch()
+    shapes = [(4, 5), (2, 10)]
+    if by_position:
+        made = data_utils.batch_by_size(*(np.arange(10), len, None, None, None, 1, shapes))
+    else:
+        made = data_utils.batch_by_size(np.arange(10), len, fixed_shapes=shapes)
+    assert [batch.tolist() for batch in made] == [[2, 3]]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    return make_data(tmp_path_factory.mktemp("compat"), train=12)
+
+
+def refusal(command: str, *args: object, cwd: Path) -> str:
+    """Return the only line of its own that a failing command prints, after fairseq's warnings on stderr."""
+    done = run(command, *args, "--user-dir", USER_DIR, "--cpu", cwd=cwd)
+    assert done.returncode == 1 and "Traceback" not in done.stderr + done.stdout, done.stderr
+    lines = [line for line in done.stderr.splitlines() if "fairseq_localattn:" in line]
+    assert lines == done.stderr.splitlines()[-1:]
+    return lines[0]
+
+
+TRAIN = ["--arch", "transformer_tiny", "--max-tokens", "100"]
+LANGUAGES = ["-s", "xx", "-t", "yy"]
+FOLDER = "Give the folder that fairseq-preprocess wrote"
+CHECKPOINT = "Give --path a checkpoint that fairseq-train wrote"
+
+
+@pytest.mark.parametrize("command, args", [("fairseq-train", TRAIN), ("fairseq-generate", ["--path", "x.pt"])])
+def test_missing_folder_is_named(command, args, tmp_path):
+    line = refusal(command, tmp_path / "missing", *args, cwd=tmp_path)
+    assert f"No such file or directory: {tmp_path / 'missing'}. {FOLDER}" in line
+
+
+@pytest.mark.parametrize("command, args", [("fairseq-train", TRAIN), ("fairseq-generate", ["--path", "x.pt"])])
+def test_missing_dictionary_is_named(command, args, data, tmp_path):
+    for file in data.iterdir():
+        if file.name.startswith(("train", "test")):
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    assert f"{tmp_path / 'dict.xx.txt'}. {FOLDER}" in refusal(command, tmp_path, *args, cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "command, args",
+    [
+        ("fairseq-generate", LANGUAGES),
+        ("fairseq-interactive", LANGUAGES),
+        ("fairseq-validate", ["--task", "translation", "--max-tokens", "100"]),
+        ("fairseq-eval-lm", []),
+    ],
+)
+def test_missing_checkpoint_is_named(command, args, data, tmp_path):
+    shutil.copy(data / "dict.xx.txt", tmp_path / "dict.txt")  # fairseq-eval-lm reads this file
+    folder = tmp_path if command == "fairseq-eval-lm" else data
+    line = refusal(command, folder, *args, "--path", tmp_path / "x.pt", cwd=tmp_path)
+    assert f"Model file not found: {tmp_path / 'x.pt'}. {CHECKPOINT}" in line
+
+
+def test_folder_without_data_is_named(tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    line = refusal("fairseq-train", tmp_path, *TRAIN, cwd=tmp_path)
+    assert f"No data of a language pair in {tmp_path}. {FOLDER}" in line
+
+
+def test_missing_split_is_named(data, tmp_path):
+    line = refusal("fairseq-train", data, *TRAIN, *LANGUAGES, "--valid-subset", "tset", cwd=tmp_path)
+    assert f"Dataset not found: tset ({data}). {FOLDER}" in line
+
+
+def test_missing_folder_of_a_language_model_is_named(tmp_path):
+    args = ["--task", "language_modeling", "--arch", "transformer_lm", *TRAIN[2:]]
+    line = refusal("fairseq-train", tmp_path / "missing", *args, cwd=tmp_path)
+    assert f"No such file or directory: {tmp_path / 'missing' / 'dict.txt'}. {FOLDER}" in line
+
+
+def test_repairs_are_applied_once():
+    repairs.apply()
+    original = checkpoint_utils.load_checkpoint_to_cpu.__wrapped__
+    assert not hasattr(original, "__wrapped__")
+
+
+@pytest.mark.parametrize("flags, tpu", [(["--bf16"], False), (["--bf16", "--tpu"], True), ([], False)])
+def test_bf16_does_not_turn_on_tpu(flags, tpu, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["fairseq-train"])
+    args = ["data", "--arch", "transformer_tiny", *flags]
+    parsed = options.parse_args_and_arch(options.get_training_parser(), args)
+    assert isinstance(parsed, argparse.Namespace)
+    assert parsed.bf16 == bool(flags) and parsed.tpu is tpu
+
+
+def test_numpy_has_the_type_long_that_fairseq_uses():
+    lines = [torch.tensor([5, 6, 2]), torch.tensor([7, 2])]
+    blocks = TokenBlockDataset(lines, sizes=[3, 2], block_size=4, pad=1, eos=2, break_mode="eos")
+    assert [block.tolist() for block in blocks] == [line.tolist() for line in lines]

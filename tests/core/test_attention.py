@@ -1,0 +1,152 @@
+"""LocalAttention: agreement of implementations, joined projections, and caches in beam search."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from fairseq.sequence_generator import SequenceGenerator
+from torch import Tensor
+
+from fairseq_localattn.core.attention import LocalAttention
+from fairseq_localattn.core.decoding import GrowableCache
+from fairseq_localattn.kernels.projections import is_column_major
+from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
+from fairseq_localattn.mechanisms.masked import DynamicMaskAttention
+from support.models import batch, build, dictionary
+
+MAKES = [
+    lambda: LocalAttention(8, 4, self_attention=True),
+    lambda: ConvolutionalAttention(8, 4, window=3, head_span=3, self_attention=True),
+    lambda: DynamicMaskAttention(8, 4, self_attention=True),
+]
+
+
+def test_keys_of_an_encoder_are_laid_out_for_single_queries() -> None:
+    """Keys are column-major where products are used, also after beams have finished; values never are."""
+    torch.manual_seed(1)
+    keys, x = torch.randn(7, 4, 8), torch.randn(1, 4, 8)
+    outputs = []
+    for forced, fast in (("auto", True), ("sdpa", False)):
+        torch.manual_seed(1)
+        module = LocalAttention(8, 2, encoder_decoder_attention=True).eval()
+        module.set_implementation(forced)
+        state: dict[str, Any] = {}
+        with torch.no_grad():
+            out = [module(x, keys, keys, incremental_state=state, static_kv=True, need_weights=False)[0]]
+            module.reorder_incremental_state(state, torch.tensor([2, 0]))
+            (buffer,) = state.values()
+            assert is_column_major(buffer["prev_key"]) == fast and buffer["prev_value"].is_contiguous()
+            rows = x[:, [2, 0]], keys[:, [2, 0]]
+            step = {"incremental_state": state, "static_kv": True, "need_weights": False}
+            out.append(module(rows[0], rows[1], rows[1], **step)[0])
+        torch.testing.assert_close(out[1], out[0][:, [2, 0]])
+        outputs.append(torch.cat(out, dim=1))
+    torch.testing.assert_close(*outputs)
+
+
+def test_a_transposed_input_is_not_multiplied_sentence_by_sentence() -> None:
+    module = LocalAttention(8, 2, self_attention=True)
+    x = torch.randn(5, 3, 8).transpose(0, 1)  # as the input of a stack's first layer
+    for mode in (module.train(), module.eval()):
+        with torch.profiler.profile() as profile:
+            mode.project(x, x, x)
+        called = {event.key for event in profile.key_averages()}
+        assert "aten::addmm" in called and not called & {"aten::bmm", "aten::baddbmm", "aten::matmul"}
+
+
+@pytest.mark.parametrize("length", [7, 230])
+@pytest.mark.parametrize("make", MAKES, ids=["san", "csan", "dman"])
+def test_forced_implementations_agree(make: Any, length: int) -> None:
+    module = make().double()
+    x = torch.randn(length, 2, 8, dtype=torch.double)
+    padding = torch.zeros(2, length, dtype=torch.bool)
+    padding[1, :3] = True
+    results = []
+    for name in ("auto", "products", "sdpa"):
+        module.set_implementation(name)
+        module.zero_grad()
+        out, _ = module(x, x, x, key_padding_mask=padding, need_weights=False)
+        real = out[~padding.T]  # padded queries may see no key, and are not compared
+        real.square().sum().backward()
+        results.append([real, *(p.grad for p in module.parameters())])
+    for other in results[1:]:
+        for got, wanted in zip(other, results[0], strict=True):
+            torch.testing.assert_close(got, wanted)
+
+
+def test_room_behind_cached_keys_is_used_once() -> None:
+    cache, keys = GrowableCache(), torch.randn(3, 2, 4, 5)
+    order = torch.tensor([2, 2, 0, 1])
+    taken = cache.reorder("k", keys, order)
+    first, second = torch.randn(4, 2, 1, 5), torch.randn(4, 2, 1, 5)
+    one = cache.append("k", taken, first)
+    two = cache.append("k", taken, second)  # another branch from the same state
+    assert torch.equal(one, torch.cat([keys[order], first], dim=2))
+    assert torch.equal(two, torch.cat([keys[order], second], dim=2))
+    assert torch.equal(cache.append("k", keys, keys), torch.cat([keys, keys], dim=2))
+
+
+def test_joined_projections_follow_the_parameters() -> None:
+    """Joined projections are cached in decoding, until a parameter changes or the module is trained."""
+    module = LocalAttention(8, 2, self_attention=True).eval()
+    x = torch.randn(1, 3, 8)
+
+    def output() -> Tensor:
+        with torch.no_grad():
+            return module(x, x, x, need_weights=False)[0]
+
+    def fresh() -> Tensor:
+        with torch.no_grad():
+            twin = LocalAttention(8, 2, self_attention=True).eval()
+            twin.load_state_dict(module.state_dict())
+            return twin(x, x, x, need_weights=False)[0]
+
+    before = output()
+    assert module._joined._kept
+    with torch.no_grad():
+        module.v_proj.weight.mul_(2)
+    assert not torch.allclose(output(), before)
+    torch.testing.assert_close(output(), fresh())
+    module.v_proj.weight.data.copy_(torch.randn(8, 8))  # as fairseq's half-precision optimizer does: in training
+    module.train()
+    module.eval()
+    torch.testing.assert_close(output(), fresh())
+    assert copy.deepcopy(module).state_dict().keys() == module.state_dict().keys()
+
+
+@pytest.mark.parametrize("arch", ["transformer_mma_tiny", "transformer_diffwin_tiny"])
+def test_a_narrower_beam_after_a_wide_one(arch: str) -> None:
+    """fairseq announces a beam size only above 1: an earlier announcement must not mix sentences."""
+    sample = batch([6, 5, 4, 4], [3, 3, 3, 3])
+    words, model = dictionary(), build(arch).eval()
+
+    def search(beam: int, model: Any) -> list[list[int]]:
+        generator = SequenceGenerator([model], words, beam_size=beam, max_len_b=6)
+        return [found[0]["tokens"].tolist() for found in generator.generate([model], sample)]
+
+    wanted = search(1, build(arch).eval())
+    search(2, model)
+    assert model.decoder.layers[0].encoder_attn.beam_size == 2, "the beam did not reach the attention"
+    assert search(1, model) == wanted
+
+
+def test_equal_sentences_are_no_beam() -> None:
+    """Equal sentences look like a beam, but may finish at different steps; hypotheses of a beam finish together."""
+    model = build("transformer_mma_tiny").eval()
+    attention = model.decoder.layers[0].encoder_attn
+    attention.set_beam_size(2)
+    keys = torch.randn(5, 2, 64).repeat_interleave(2, dim=1)  # A A B B
+    x = torch.randn(1, 4, 64)
+    state: dict[str, Any] = {}
+    options = {"incremental_state": state, "static_kv": True, "need_weights": False}
+    with torch.no_grad():
+        attention(x, keys, keys, **options)
+        for order in ([1, 2, 3], [0, 2]):  # the first row ends, then the second of B
+            attention.reorder_incremental_state(state, torch.tensor(order))
+            x, keys = x[:, order], keys[:, order]
+            got, _ = attention(x, keys, keys, **options)
+            wanted, _ = attention(x, keys, keys, need_weights=False)
+            torch.testing.assert_close(got, wanted)

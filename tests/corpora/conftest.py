@@ -1,0 +1,22 @@
+"""Prepared mini corpora, made once for all tests of a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from support.preparations import CASES, Prepared, prepare_in_two_runs
+
+
+@pytest.fixture(scope="session")
+def preparation(tmp_path_factory) -> Callable[[str], Prepared]:
+    """Return name of a preparation → its prepared mini corpus."""
+    done: dict[str, Prepared] = {}
+
+    def get(name: str) -> Prepared:
+        if name not in done:
+            done[name] = prepare_in_two_runs(CASES[name], tmp_path_factory.mktemp(name))
+        return done[name]
+
+    return get

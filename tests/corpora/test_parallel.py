@@ -1,0 +1,285 @@
+"""Checks of parallel text, Moses tokens, and the preparations of the toy corpus and of Multi30k."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import shutil
+import subprocess
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from corpora.text import alignment, parallel
+from corpora.tokens import moses_tokenize
+from corpora.toy import grammar as toy_grammar
+from support.paths import DATA_PREP, SHARED
+from support.prep import (
+    assert_refused,
+    assert_translation_data,
+    call,
+    lines_of,
+    prepare,
+    run,
+    start_and_kill,
+)
+from support.preparations import CASES, MULTI30K_NAMES
+
+MULTI30K = SHARED / "multi30k"
+needs_multi30k = pytest.mark.skipif(not MULTI30K.is_dir(), reason="no ../shared/data/multi30k here")
+
+
+def pair(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run `parallel.py pair`."""
+    return run(parallel.main, "pair", *arguments)
+
+
+@pytest.fixture(scope="module")
+def sentences() -> tuple[list[str], list[str]]:
+    pairs = list(islice(toy_grammar.pairs(seed=3), 400))
+    return [german for german, _, _ in pairs], [english for _, english, _ in pairs]
+
+
+@pytest.fixture()
+def files(tmp_path, sentences) -> tuple[Path, Path]:
+    for lang, lines in zip(("de", "en"), sentences, strict=True):
+        (tmp_path / f"train.{lang}").write_text("".join(line + "\n" for line in lines), "utf-8")
+    return tmp_path / "train.de", tmp_path / "train.en"
+
+
+def replace_line(path: Path, number: int, text: bytes | None) -> None:
+    """Put other bytes in place of a line (from 1), or remove it."""
+    lines = path.read_bytes().split(b"\n")
+    lines[number - 1 : number] = [] if text is None else [text]
+    path.write_bytes(b"\n".join(lines))
+
+
+# parallel.py
+
+
+def test_good_pair_is_written_and_gzip_is_read(files, tmp_path, sentences):
+    german, english = files
+    packed = tmp_path / "packed.de.gz"
+    packed.write_bytes(gzip.compress(german.read_bytes()))
+    done = pair(packed, english, "--write", tmp_path / "out/a.de", tmp_path / "out/a.en", "--lowercase")
+    assert done.returncode == 0 and not done.stderr
+    assert (tmp_path / "out/a.de").read_text("utf-8").splitlines() == [line.lower() for line in sentences[0]]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.de", "a.en"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda de, en: de.unlink(), "train.de: cannot be read: No such file"),
+        (lambda de, en: replace_line(en, 17, b""), "train.en:17: empty line"),
+        (lambda de, en: replace_line(en, 18, b" \t "), "train.en:18: empty line"),
+        (lambda de, en: replace_line(de, 19, b"Stra\xdfe."), "train.de:19: invalid UTF-8 at byte 5"),
+        (lambda de, en: replace_line(de, 20, b"Eins\rzwei."), "train.de:20: carriage return"),
+        (lambda de, en: de.write_bytes(de.read_bytes()[:-3]), "train.de:400: no newline at the end"),
+        (lambda de, en: de.write_bytes(b""), "train.de: is empty"),
+        (lambda de, en: replace_line(de, 400, None), "train.en:400: misaligned: 400 lines here, 399 in"),
+        (lambda de, en: replace_line(de, 250, None), "come apart between lines 101 and 300"),
+    ],
+    ids=["missing", "empty", "blank", "utf8", "return", "cut off", "no content", "short", "line lost"],
+)  # fmt: skip
+def test_bad_pair_names_file_and_line(files, tmp_path, damage, message):
+    damage(*files)
+    out = tmp_path / "out.de"
+    out.write_text("mine\n")
+    assert_refused(pair(*files, "--write", out, tmp_path / "out.en"), message)
+    assert out.read_text() == "mine\n" and not (tmp_path / "out.en").exists()
+
+
+def test_same_count_but_shifted_is_found(files):
+    """A line lost here and one gained there: the counts agree, the lengths tell."""
+    german, english = files
+    replace_line(german, 101, None)
+    replace_line(english, 400, None)
+    assert_refused(pair(german, english), "train.en:101: misaligned with", "between lines 1 and 200")
+    assert pair(german, english, "--min-correlation", "-1").returncode == 0
+
+
+def test_cut_off_gzip_names_the_line(files, tmp_path):
+    german, english = files
+    packed = tmp_path / "cut.de.gz"
+    whole = gzip.compress(german.read_bytes())
+    packed.write_bytes(whole[: len(whole) // 2])
+    done = pair(packed, english)
+    assert_refused(done, "cut.de.gz:", "damaged or cut-off gzip file")
+    assert 50 < int(done.stderr.split("cut.de.gz:")[1].split(":")[0]) < 350
+
+
+def test_manifest(files, tmp_path):
+    german, english = files
+    rows = {path.name: f"{hashlib.sha256(path.read_bytes()).hexdigest()} 400 {path.name}\n" for path in files}
+    manifest = tmp_path / "manifest"
+    manifest.write_text("# comment\n" + "".join(rows.values()))
+    assert pair(german, english, "--manifest", manifest).returncode == 0
+    replace_line(english, 7, b"Another line.")
+    assert_refused(pair(german, english, "--manifest", manifest), "train.en: wrong checksum: expected sha256")
+    replace_line(english, 7, None)
+    assert_refused(pair(german, english, "--manifest", manifest), "train.en:400: expected 400 lines, found 399")
+    manifest.write_text(rows["train.de"])
+    assert_refused(pair(german, english, "--manifest", manifest), "train.en: the manifest does not name this file")
+
+
+def test_trees_must_have_the_tokens_as_leaves(tmp_path):
+    tokens, trees = tmp_path / "x.en", tmp_path / "x.tree"
+    tokens.write_text("the dog sleeps .\na cat .\n")
+    trees.write_text("(S (NP (DT The) (NN dog)) (VP (VBZ sleeps)) (. .))\n(NP (DT a) (NN cat) (. .))\n")
+    assert parallel.check_trees(tokens, trees) == 2
+    trees.write_text("(S (NP (DT The) (NN dog)) (VP (VBZ sleeps)) (. .))\n(NP (DT a) (. .))\n")
+    assert_refused(run(parallel.main, "trees", tokens, trees), "x.tree:2:", "2 leaves, 3 tokens")
+
+
+@needs_multi30k
+def test_alignment_check_is_robust_on_multi30k():
+    """No block of real data comes near the limit; shifted by one line, the first block tells."""
+    one, two = (parallel.read_lines(MULTI30K / f"train.{lang}.gz") for lang in ("de", "en"))
+    assert alignment.misaligned_at(one, two, minimum=0.75) is None
+    assert alignment.misaligned_at(one[1:], two) == 1
+    assert alignment.misaligned_at(one[:5000] + one[5001:], two) == 5001
+
+
+# moses_tokenize.py
+
+
+def test_tokenizer_settings():
+    assert moses_tokenize.Tokenizer("en")("He doesn't like “rock & roll”.") == (
+        "He doesn &apos;t like &quot; rock &amp; roll . &quot;"
+    )
+    assert moses_tokenize.Tokenizer("de", lowercase=True)("Ein rot-weißer Ball, z.B.") == "ein rot-weißer ball , z.b."
+    assert moses_tokenize.Tokenizer("de", aggressive_dash_splits=True)("rot-weiß") == "rot @-@ weiß"
+
+
+def test_tokenizer_keeps_line_order_with_several_processes(tmp_path, sentences):
+    source = tmp_path / "in"
+    source.write_text("".join(f"Zeile {number}: {line}\n" for number, line in enumerate(sentences[0] * 4)), "utf-8")
+    for workers in (1, 3):
+        options = ["--lang", "de", "--workers", workers]
+        assert run(moses_tokenize.main, *options, source, tmp_path / f"out{workers}").returncode == 0
+    lines = (tmp_path / "out3").read_text("utf-8").splitlines()
+    assert (tmp_path / "out1").read_bytes() == (tmp_path / "out3").read_bytes()
+    assert [line.split()[1] for line in lines] == [str(number) for number in range(len(lines))]
+
+
+def test_tokenizer_refuses_a_line_that_vanishes(tmp_path):
+    (tmp_path / "in").write_text("Ein Satz.\n\u0001\n", "utf-8")
+    done = run(moses_tokenize.main, "--lang", "de", tmp_path / "in", tmp_path / "out")
+    assert_refused(done, "in:2: no token left")
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+# prepare_toy.sh
+
+
+@pytest.mark.xdist_group("toy")
+def test_toy_serves_both_directions(preparation):
+    out = preparation("toy").out
+    assert (out / "bin/dict.de.txt").read_bytes() == (out / "bin/dict.en.txt").read_bytes()
+    texts = {"test": {lang: lines_of(out / f"tok/test.{lang}") for lang in ("de", "en")}}
+    for source, target in (("de", "en"), ("en", "de")):
+        assert_translation_data(out / "bin", source, target, texts, "subword_nmt")
+
+
+@pytest.mark.xdist_group("toy")
+def test_toy_layout(preparation):
+    out = preparation("toy").out
+    for split, count in (("train", 150), ("valid", 30), ("test", 20)):
+        for folder in ("raw", "tok", "bpe"):
+            for lang in ("de", "en"):
+                assert len(lines_of(out / folder / f"{split}.{lang}")) == count
+        assert parallel.check_trees(out / "tok" / f"{split}.en", out / "raw" / f"{split}.en.tree") == count
+    assert "@@ " in (out / "bpe/train.de").read_text("utf-8")
+    assert len(lines_of(out / "bpe/codes")) == 61  # header and merges
+
+
+def test_foreign_folder_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    assert_refused(prepare("toy", tmp_path), "was not made by this script")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--bpe", "many"], "--bpe needs a number"),
+        (["--bpe"], "--bpe needs a value"),
+        (["--trees", "de"], "--trees de: no such language here, there is: en"),
+    ],
+)
+def test_bad_options(tmp_path, options, message):
+    assert_refused(call("bash", DATA_PREP / "prepare_toy.sh", tmp_path / "out", *options), message)
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_python(tmp_path):
+    done = call("bash", DATA_PREP / "prepare_toy.sh", tmp_path / "out", PYTHON="/nowhere/python")
+    assert_refused(done, "no Python at '/nowhere/python'")
+
+
+# prepare_multi30k.sh
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("multi30k")
+def test_multi30k_lower_cased(preparation):
+    done = preparation("multi30k")
+    tokenize = moses_tokenize.Tokenizer("de", lowercase=True)
+    for split, name in MULTI30K_NAMES.items():
+        original = lines_of(done.source / f"{name}.de")
+        assert lines_of(done.out / f"raw/{split}.de") == [line.lower() for line in original]
+        assert lines_of(done.out / f"raw/cased/{split}.de") == original
+        assert lines_of(done.out / f"tok/{split}.de") == [tokenize(line) for line in original]
+    texts = {"test": {lang: lines_of(done.out / f"tok/test.{lang}") for lang in ("de", "en")}}
+    assert_translation_data(done.out / "bin", "en", "de", texts, "subword_nmt")
+
+
+@pytest.fixture(scope="module")
+def small_multi30k(tmp_path_factory) -> Path:
+    """A small corpus in the layout of the release, compressed."""
+    folder = tmp_path_factory.mktemp("multi30k")
+    CASES["multi30k"].make(folder / "plain")
+    for path in (folder / "plain").glob("*.??"):
+        (folder / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    return folder
+
+
+def test_options_can_be_mended_until_a_step_is_complete(small_multi30k, tmp_path):
+    """After an error of the checksums one adds --no-checksums in the same folder; after a complete step no more."""
+    out, options = tmp_path / "out", ["--local", small_multi30k, "--bpe", "60"]
+    assert_refused(prepare("multi30k", out, *options), "train.de.gz:151: expected 29000 lines, found 150")
+    assert not (out / "raw").exists()
+    start_and_kill("multi30k", out, out / "raw", *options, "--no-checksums")
+    assert "checksums=0" in (out / "options.txt").read_text()
+    assert_refused(prepare("multi30k", out, *options), "was prepared with", "checksums=0", "give another folder")
+
+
+def test_multi30k_download_checks_its_files(small_multi30k, tmp_path):
+    """Download through a file:// address: an interrupted file is continued, a broken one refused and fetched again."""
+    out, server = tmp_path / "out", tmp_path / "server"
+    shutil.copytree(small_multi30k, server)
+    whole = (server / "val.de.gz").read_bytes()
+    (server / "val.de.gz").write_bytes(whole[:-40])
+    url = server.as_uri()
+    done = prepare("multi30k", out, "--no-checksums", "--bpe", "60", MULTI30K_URL=url)
+    assert_refused(done, "val.de.gz is not the whole file that it should be", "unexpected end of file")
+    assert {path.name for path in (out / "download").iterdir()} == {"train.de.gz", "train.en.gz"}
+    (server / "val.de.gz").write_bytes(whole)
+    (out / "download/val.de.gz.part").write_bytes(whole[:500])  # as a killed download leaves it
+    begun = (out / "download/train.de.gz").stat().st_mtime_ns
+    start_and_kill("multi30k", out, out / "raw", "--no-checksums", "--bpe", "60", MULTI30K_URL=url)
+    assert (out / "download/val.de.gz").read_bytes() == whole
+    assert (out / "download/train.de.gz").stat().st_mtime_ns == begun
+    done = prepare("multi30k", tmp_path / "none", MULTI30K_URL=(tmp_path / "nowhere").as_uri())
+    assert_refused(done, "download of file:", "train.de.gz failed", "run again to continue")
+
+
+@needs_multi30k
+def test_manifest_fits_the_real_data():
+    manifest = parallel.read_manifest(DATA_PREP / "multi30k.manifest")
+    assert len(manifest) == 6
+    for name in MULTI30K_NAMES.values():
+        one, two = parallel.check_pair(MULTI30K / f"{name}.de.gz", MULTI30K / f"{name}.en.gz", manifest)
+        assert len(one) == len(two)

@@ -1,0 +1,84 @@
+"""The page on adding a variant is literally right: its blocks, in a copy of the package, make a variant that passes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parents[2]
+COPIED = ("fairseq_localattn", "scripts", "configs", "data-prep", "tests/contract", "tests/support")
+BLOCK = re.compile(r'^```(?:python|yaml) title="([^"]+)"\n(.*?)^```$', re.M | re.S)
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package and of the contract, with the files of the page."""
+    root = tmp_path_factory.mktemp("checkout")
+    for name in COPIED:
+        shutil.copytree(REPO / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "tests/conftest.py"):
+        shutil.copy(REPO / name, root / name)
+    blocks = BLOCK.findall((REPO / "docs" / "add-a-variant.md").read_text("utf-8"))
+    assert len(blocks) == 5
+    for title, text in blocks:
+        (root / title).parent.mkdir(parents=True, exist_ok=True)
+        (root / title).write_text(text, encoding="utf-8")
+    return root
+
+
+def run(checkout: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(checkout)}
+    command = [sys.executable, "-m", *args]
+    return subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def test_the_registration_keeps_every_other_variant(checkout: Path) -> None:
+    """The page shows the whole of variants/__init__.py, which must not be an old one."""
+    here, there = (
+        (root / "fairseq_localattn" / "variants" / "__init__.py").read_text("utf-8") for root in (REPO, checkout)
+    )
+    assert there.replace("dilated, ", "").replace('"dilated", ', "") == here
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("add_a_variant")
+def test_the_variant_passes_its_tests_and_the_contract(checkout: Path) -> None:
+    done = run(checkout, "pytest", "-q", "-p", "no:cacheprovider", "tests", "-k", "dilated")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed and int(passed[1]) > 30
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("add_a_variant")
+def test_the_variant_is_listed(checkout: Path) -> None:
+    listed = run(checkout, "fairseq_localattn").stdout
+    assert [line.split()[0] for line in listed.splitlines() if "transformer_dilated" in line] == [
+        "transformer_dilated", "transformer_dilated_small", "transformer_dilated_tiny",
+    ]  # fmt: skip
+
+
+def test_the_files_are_as_the_repository_wants_them(checkout: Path) -> None:
+    named = [title for title, _ in BLOCK.findall((REPO / "docs" / "add-a-variant.md").read_text("utf-8"))]
+    files = [name for name in named if name.endswith(".py")]
+    for command in (["check"], ["format", "--check"]):
+        done = run(checkout, "ruff", *command, "--no-cache", *files)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("add_a_variant")
+def test_the_table_is_planned(checkout: Path) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(checkout)}
+    command = [sys.executable, "scripts/table.py", "dilated", "table1", "--dry-run"]
+    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    trained = re.findall(r"--arch (\S+)", done.stdout)
+    assert set(trained) == {"transformer_localattn_small", "transformer_dilated_small"}
+    assert "--dilated-rate 3" in done.stdout

@@ -1,0 +1,100 @@
+"""Every example runs as its reader would run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPO = Path(__file__).resolve().parents[2]
+EXAMPLES = REPO / "examples"
+
+
+def run(*args: object, **env: str) -> subprocess.CompletedProcess[str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": path, **env}
+    return subprocess.run([*map(str, args)], env=environment, capture_output=True, text=True, timeout=300)
+
+
+# Runs a script in an interpreter that has no fairseq.
+WITHOUT_FAIRSEQ = """
+import importlib.abc, importlib.util, runpy, sys
+
+class NoFairseq(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("fairseq", "fairseq_cli", "omegaconf", "hydra"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "fairseq" else find_spec(name, *rest)
+sys.meta_path.insert(0, NoFairseq())
+sys.argv = [sys.argv[1], "--steps", "100"]
+runpy.run_path(sys.argv[0], run_name="__main__")
+assert "fairseq" not in sys.modules
+"""
+
+
+def test_attention_without_fairseq_learns():
+    done = run(sys.executable, "-c", WITHOUT_FAIRSEQ, EXAMPLES / "attention_without_fairseq.py")
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.split("accuracy on new texts: ")[1]) > 0.95
+
+
+def notebook_cells(kind: str) -> list[str]:
+    notebook = json.loads((EXAMPLES / "masks.ipynb").read_text("utf-8"))
+    assert notebook["nbformat"] == 4
+    return ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == kind]
+
+
+def test_notebook_draws_every_mechanism(monkeypatch: pytest.MonkeyPatch):
+    """The code of its cells, without Jupyter."""
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    shown: list[int] = []
+    monkeypatch.setattr(plt, "show", lambda: shown.append(len(plt.gcf().axes)))
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for number, cell in enumerate(notebook_cells("code"), 1):
+        exec(compile(cell, f"masks.ipynb, code cell {number}", "exec"), names)
+    plt.close("all")
+    assert shown == [4, 3, 3, 4, 4]
+
+
+def test_notebook_is_committed_without_output():
+    notebook = json.loads((EXAMPLES / "masks.ipynb").read_text("utf-8"))
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in notebook["cells"])
+    assert len(notebook_cells("markdown")) == 6
+
+
+@pytest.mark.slow
+def test_own_data_from_raw_text_to_translations(tmp_path: Path):
+    done = run(EXAMPLES / "own_data" / "run.sh", tmp_path, UPDATES="60", MERGES="150")
+    assert done.returncode == 0, done.stderr[-2000:]
+    rows = [line.split("\t") for line in (tmp_path / "translations.tsv").read_text("utf-8").splitlines()]
+    raw = (tmp_path / "raw" / "test.de").read_text("utf-8").splitlines()
+    assert [source for source, _ in rows] == raw[:5]
+    assert all(translation and "@@" not in translation for _, translation in rows)
+
+
+def test_own_data_explains_itself(tmp_path: Path):
+    done = run(EXAMPLES / "own_data" / "run.sh")
+    assert done.returncode == 2 and "From raw text files to translations" in done.stdout and "set -e" not in done.stdout
+    bare = run("bash", EXAMPLES / "own_data" / "run.sh", tmp_path / "out", PATH="/usr/bin:/bin")
+    assert bare.returncode == 2 and "source .venv/bin/activate first" in bare.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_own_data_splits_do_not_overlap(tmp_path: Path):
+    assert run(sys.executable, EXAMPLES / "own_data" / "make_text.py", tmp_path).returncode == 0
+    pairs = {}
+    for split in ("train", "valid", "test"):
+        sides = [(tmp_path / f"{split}.{lang}").read_text("utf-8").splitlines() for lang in ("de", "en")]
+        pairs[split] = set(zip(*sides, strict=True))
+    assert len(pairs["train"]) > 500 and len(pairs["valid"]) == len(pairs["test"]) == 20
+    assert len(set.union(*pairs.values())) == sum(map(len, pairs.values()))

@@ -1,0 +1,85 @@
+"""Dense attention by matrix products: values, gradients and dropout against the plain computation."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck
+
+from fairseq_localattn.kernels.dense import (
+    PRODUCTS_UP_TO,
+    attention_by_products,
+    paired_scores,
+    scaled_scores,
+    use_products,
+)
+from fairseq_localattn.kernels.dropout import dropout_factors
+from support.mechanisms.inputs import random_heads
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("has_hidden", [False, True])
+def test_products_are_softmax_attention(has_bias: bool, has_hidden: bool) -> None:
+    q, k, v = random_heads(2, 3, queries=4, keys=5, channels=2)
+    hidden = torch.zeros(2, 1, 1, 5, dtype=torch.bool)
+    hidden[1, ..., :2] = True
+    bias = torch.randn(3, 4, 5, dtype=torch.double, requires_grad=True)
+    given = hidden if has_hidden else None, bias if has_bias else None
+    scores = 0.7 * torch.einsum("bhtd,bhsd->bhts", q, k) + (bias if has_bias else 0)
+    wanted = (scores.masked_fill(hidden, -torch.inf) if has_hidden else scores).softmax(-1) @ v
+    torch.testing.assert_close(attention_by_products(q, k, v, *given, scaling=0.7), wanted)
+
+    def run(q: Tensor, k: Tensor, v: Tensor, *bias: Tensor) -> Tensor:
+        return attention_by_products(q, k, v, given[0], bias=bias[0] if bias else None, scaling=0.7)
+
+    assert gradcheck(run, (q, k, v, *([bias] if has_bias else [])))
+
+
+def test_gradients_of_a_query_that_sees_nothing_are_finite() -> None:
+    q, k, v = random_heads(1, 1, queries=2, keys=3, channels=2)
+    bias = torch.randn(1, 1, 2, 3, dtype=torch.double, requires_grad=True)
+    hidden = torch.tensor([[True, True, True], [False, True, False]])
+    attention_by_products(q, k, v, hidden, bias=bias, scaling=1.0).sum().backward()
+    assert bias.grad is not None and (bias.grad[..., hidden] == 0).all() and bias.grad.abs().max() > 0
+    assert all(x.grad is not None and x.grad.isfinite().all() for x in (q, k, v))
+
+
+def test_gradients_with_dropout_are_those_of_the_weights_that_were_kept() -> None:
+    q, k, v = random_heads(2, 2, queries=3, keys=4, channels=2)
+
+    def function(*x: Tensor) -> Tensor:
+        torch.manual_seed(3)
+        return attention_by_products(*x, scaling=1.0, dropout=0.4)
+
+    assert gradcheck(function, (q, k, v))
+    torch.manual_seed(3)
+    weights = (q @ k.transpose(-1, -2)).softmax(-1)
+    factors = dropout_factors(weights.flatten(0, 1), 0.4).view_as(weights)
+    assert 0 < factors.eq(0).sum() < factors.numel()
+    torch.testing.assert_close(function(q, k, v), (weights * factors) @ v)
+
+
+def test_scaled_scores() -> None:
+    q, k, _ = random_heads(2, 3, queries=4, keys=5, channels=2)
+    torch.testing.assert_close(scaled_scores(q, k, 0.3), 0.3 * torch.einsum("bhtd,bhsd->bhts", q, k))
+    assert gradcheck(lambda q, k: scaled_scores(q, k, 0.3), (q, k))
+    other_q, other_k, _ = random_heads(2, 3, queries=4, keys=5, channels=2, seed=1)
+    pair = paired_scores(q, other_q, k, other_k, scaling=0.3)
+    wanted = scaled_scores(q, k, 0.3), scaled_scores(other_q, other_k, 0.3)
+    torch.testing.assert_close(pair, torch.stack(wanted))
+    assert gradcheck(lambda *x: paired_scores(*x, scaling=0.3), (q, other_q, k, other_k))
+
+
+def test_which_implementation_suits() -> None:
+    q = torch.zeros(1, 1, 3, 2)
+    short, long = torch.zeros(1, 1, PRODUCTS_UP_TO, 2), torch.zeros(1, 1, PRODUCTS_UP_TO + 1, 2)
+    assert use_products(q, short) and not use_products(q, long)
+    assert use_products(q, long, dropout=0.1), "torch's kernel for CPUs has no dropout"
+    assert use_products(q, long, torch.zeros(1, requires_grad=True)), "nor a mask with a gradient"
+    assert use_products(q, long, banded=True)
+    assert not use_products(q.half(), short.half())
+    assert use_products(q, long, implementation="products")
+    assert not use_products(q, short, dropout=0.1, implementation="sdpa")
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not use_products(q, short) and not use_products(q, short, implementation="products")

@@ -1,0 +1,23 @@
+"""How masks are combined."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from fairseq_localattn.kernels.masks import Frame, hidden_and_bias, lowest_score
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_mask_that_only_hides_is_taken_as_boolean(dtype: torch.dtype) -> None:
+    causal = torch.full((3, 3), -torch.inf).triu(1)
+    hidden, bias = hidden_and_bias(Frame(3, 3, attn_mask=causal), None, None, dtype)
+    assert bias is None and hidden is not None and torch.equal(hidden, causal.isinf())
+    learned = nn.Parameter(causal.clone())  # not trained yet
+    _, bias = hidden_and_bias(Frame(3, 3, attn_mask=learned), None, None, dtype)
+    assert bias is not None and bias.requires_grad
+    slopes = causal - torch.arange(3.0)  # as in ALiBi
+    hidden, bias = hidden_and_bias(Frame(3, 3, attn_mask=slopes), None, None, dtype)
+    assert hidden is None and bias is not None and torch.equal(bias.isfinite(), torch.ones(3, 3).bool())
+    assert torch.equal(bias[2], -torch.arange(3.0)) and (bias[0, 1:] <= lowest_score(dtype)).all()

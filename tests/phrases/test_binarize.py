@@ -1,0 +1,334 @@
+"""The command that binarises phrases: its files, its errors, and runs that are stopped."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetBuilder
+
+from fairseq_localattn.errors import UsageError
+from fairseq_localattn.phrases import binarize
+from fairseq_localattn.phrases import write as phrase_writer
+from fairseq_localattn.phrases.parallel import map_in_order
+from fairseq_localattn.phrases.store import unpack
+from fairseq_localattn.phrases.subwords import project
+from fairseq_localattn.phrases.trees import partition, read_tree
+from support.cli import run
+from support.trees import FIGURE_1
+
+Rows = list[tuple[str, str | None]]
+# Texts in subwords with their trees; None: without a tree.
+LINES: dict[str, Rows] = {
+    "train": [
+        ("Bu@@ sh held a talk with Sha@@ r@@ on", FIGURE_1),
+        ("he s@@ lept", None),
+        ("", None),
+        ("&apos;s &quot; &#91; @-@", "(X (POS 's) (`` ``) (-LRB- -LSB-) (HYPH -))"),
+        ("go on", "(S-IMP (VB go) (RP down))"),
+    ],
+    "valid": [("he fell .", "(ROOT (S (NP-SBJ (PRP he)) (VP (VBD fell)) (. .)))")],
+    "test": [("fire", "(ROOT (NP (NN fire)))")],
+}
+
+
+def write(folder: Path, lines: dict[str, Rows]) -> list[str]:
+    """Write binarised sources, texts and trees of splits to a folder; return the command's arguments."""
+    for name in ("bin", "bpe", "tree"):
+        (folder / name).mkdir(exist_ok=True)
+    for split, rows in lines.items():
+        (folder / f"bpe/{split}.en").write_text("".join(f"{text}\n" for text, _ in rows), "utf-8")
+        (folder / f"tree/{split}.en.tree").write_text("".join(f"{tree or ''}\n" for _, tree in rows), "utf-8")
+        builder = MMapIndexedDatasetBuilder(str(folder / f"bin/{split}.en-de.en.bin"), dtype=np.uint16)
+        for text, _ in rows:
+            builder.add_item(torch.full((len(text.split()) + 1,), 5))
+        builder.finalize(str(folder / f"bin/{split}.en-de.en.idx"))
+    return [str(folder / "bin"), "--lang", "en", "--texts", str(folder / "bpe"), "--trees", str(folder / "tree")]
+
+
+def load(folder: Path, split: str) -> list[tuple[int, list[tuple[list[int], list[str]]]]]:
+    """Return n and (lengths, tags) of each level, for each sentence of a split."""
+    tags = Dictionary.load(str(folder / "dict.en.phrases.txt"))
+    data = MMapIndexedDataset(str(folder / f"{split}.en-de.en.phrases"))
+    rows = [unpack(data[index]) for index in range(len(data))]
+    return [(n, [(sizes.tolist(), [tags[tag] for tag in names]) for sizes, names in levels]) for n, levels in rows]
+
+
+def phrase_files(folder: Path) -> list[str]:
+    """Return the names of the files of phrases in a folder."""
+    return sorted(path.name for path in folder.iterdir() if "phrases" in path.name)
+
+
+@pytest.fixture
+def data(tmp_path) -> list[str]:
+    return write(tmp_path, LINES)
+
+
+# ---------------------------------------------------------------- the command
+
+
+def test_binarised_phrases_read_back(data, tmp_path, capsys):
+    binarize.main(data)
+    out = tmp_path / "bin"
+    assert phrase_files(out) == sorted(
+        ["dict.en.phrases.txt", "en.phrases.json"]
+        + [f"{split}.en-de.en.phrases.{kind}" for split in LINES for kind in ("bin", "idx")]
+    )
+    assert json.loads((out / "en.phrases.json").read_text()).items() >= {"levels": 3, "subwords": "subword_nmt"}.items()
+    train = load(out, "train")
+    assert train[0] == (9, project(partition(read_tree(FIGURE_1)), [2, 1, 1, 1, 1, 3]))
+    assert train[1] == (3, [([1, 2], ["<pad>"] * 2)] * 3)
+    assert train[2] == (0, [([], [])] * 3)
+    assert train[3][1][0] == ([1] * 4, ["POS", "``", "-LRB-", "HYPH"])
+    assert load(out, "valid") == [(3, [([1] * 3, ["NP", "VP", "."])] * 3)]
+    assert load(out, "test") == [(1, [([1], ["NN"])] * 3)]
+    assert MMapIndexedDataset(str(out / "test.en-de.en.phrases"))._index.dtype == np.int32
+    report = capsys.readouterr().out
+    assert (
+        "train.en-de.en: 5 sentences, 2 without a tree (40.00 %); phrases a sentence by level: 2.00, 2.40, 2.80"
+        in report
+    )
+    assert f"differ from the leaves in 1 sentences, first {tmp_path}/tree/train.en.tree:5;" in report
+    assert "dict.en.phrases.txt: 14 tags" in report
+
+
+def test_phrases_fit_what_fairseq_preprocess_writes(tmp_path):
+    """Among the sentences, a blank one, and one with a no-break space, which only fairseq splits at."""
+    from fairseq import options
+    from fairseq_cli import preprocess
+
+    rows = [*LINES["train"], ("he\u00a0fell  .", LINES["valid"][0][1])]
+    arguments = write(tmp_path, {"train": rows})
+    (tmp_path / "bpe/train.de").write_bytes((tmp_path / "bpe/train.en").read_bytes())
+    preprocess.main(options.get_preprocessing_parser().parse_args(
+        ["-s", "en", "-t", "de", "--trainpref", str(tmp_path / "bpe/train"), "--destdir", str(tmp_path / "new")]
+    ))  # fmt: skip
+    binarize.main([str(tmp_path / "new"), *arguments[1:]])
+    found = load(tmp_path / "new", "train")
+    source = MMapIndexedDataset(str(tmp_path / "new/train.en-de.en"))
+    assert [n for n, _ in found] == [9, 3, 0, 4, 2, 3] == (source.sizes - 1).tolist()
+    assert found[5][1][0] == ([1, 1, 1], ["NP", "VP", "."])
+
+
+def test_tags_are_ordered_by_training_then_by_all_splits_then_by_name(data, tmp_path):
+    binarize.main(data)
+    lines = (tmp_path / "bin/dict.en.phrases.txt").read_text("utf-8").splitlines()
+    assert lines == [
+        "NP 5", "-LRB- 3", "HYPH 3", "POS 3", "RP 3", "VB 3", "`` 3", "VBD 2",
+        "NN 1", "VP 1", "DT 1", "IN 1", "PP 1", ". 0",
+    ]  # fmt: skip
+
+
+def test_sentencepiece_and_other_levels(tmp_path):
+    arguments = write(tmp_path, {"train": [("▁B ush ▁held ▁a ▁talk ▁with ▁Shar on", FIGURE_1)]})
+    binarize.main([*arguments, "--subwords", "sentencepiece", "--levels", "1"])
+    assert load(tmp_path / "bin", "train") == [(8, [([2, 6], ["NP", "VP"])])]
+    kept = json.loads((tmp_path / "bin/en.phrases.json").read_text())
+    assert (kept["levels"], kept["subwords"]) == (1, "sentencepiece")
+
+
+def test_other_data_take_the_dictionary_of_the_training_data(data, tmp_path):
+    binarize.main(data)
+    other = tmp_path / "other"
+    other.mkdir()
+    arguments = write(other, {"test": LINES["valid"], "test1": LINES["test"]})
+    with pytest.raises(UsageError, match="no training split to take the tags from; give --tag-dictionary"):
+        binarize.main(arguments)
+    given = tmp_path / "bin/dict.en.phrases.txt"
+    binarize.main([*arguments, "--tag-dictionary", str(given)])
+    assert (other / "bin/dict.en.phrases.txt").read_bytes() == given.read_bytes()
+    assert load(other / "bin", "test") == load(tmp_path / "bin", "valid")
+    assert load(other / "bin", "test1") == load(tmp_path / "bin", "test")
+
+
+def test_several_processes_write_the_same(tmp_path, monkeypatch):
+    rows: Rows = [(f"a{'@@ b' * (index % 3)} c d", f"(S (NP (DT a) (T{index % 7} c)) (VB d))") for index in range(100)]
+    arguments = write(tmp_path, {"train": rows, "valid": rows[:3]})
+    monkeypatch.setattr(phrase_writer, "CHUNK", 7)
+    written = []
+    for workers in ("1", "3"):
+        binarize.main([*arguments, "--workers", workers])
+        written.append({name: (tmp_path / "bin" / name).read_bytes() for name in phrase_files(tmp_path / "bin")})
+    assert written[0] == written[1]
+    assert [n for n, _ in load(tmp_path / "bin", "train")] == [3 + index % 3 for index in range(100)]
+
+
+def broken(tmp_path: Path, line: int, text: str | None = None, tree: str | None = None) -> list[str]:
+    """Write the data with another text or tree in one line of training; return the command's arguments."""
+    rows = list(LINES["train"])
+    rows[line - 1] = (rows[line - 1][0] if text is None else text, rows[line - 1][1] if tree is None else tree)
+    return write(tmp_path, LINES | {"train": rows})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"line": 5, "tree": "(S (VB go) (RP on)"}, "tree/train.en.tree:5: unbalanced brackets: 1 not closed; parse"),
+        ({"line": 2, "tree": "(S (A a))"}, "tree/train.en.tree:2: the tree has 1 leaves, the sentence 2 words; parse"),
+        ({"line": 1, "tree": "(S (A a) ())"}, "tree/train.en.tree:1: an empty node: (); parse the sentence again"),
+    ],
+)
+def test_trees_that_do_not_fit_are_refused(tmp_path, change, message):
+    arguments = broken(tmp_path, **change)
+    for workers in ("1", "2"):
+        with pytest.raises(UsageError, match=re.escape(f"{tmp_path}/{message}")) as error:
+            binarize.main([*arguments, "--workers", workers])
+        assert "\n" not in str(error.value)
+    assert phrase_files(tmp_path / "bin") == []
+
+
+def test_a_missing_file_or_line_is_named(data, tmp_path):
+    def refused(path: Path, content: str | None, message: str) -> None:
+        kept = path.read_bytes()
+        path.unlink()
+        if content is not None:
+            path.write_text(content)
+        with pytest.raises(UsageError, match=re.escape(f"{tmp_path}/{message}")):
+            binarize.main(data)
+        assert phrase_files(tmp_path / "bin") == []
+        path.write_bytes(kept)
+
+    text, tree = tmp_path / "bpe/valid.en", tmp_path / "tree/valid.en.tree"
+    refused(tree, None, "tree/valid.en.tree: no such file; parse valid.en, or take valid.en-de.en out of")
+    refused(text, None, "bpe/valid.en: no such file; --texts is the folder")
+    refused(tree, "", f"tree/valid.en.tree:1: no such line, {text} has more")
+    refused(tree, "\n\n", f"bpe/valid.en:2: no such line, {tree} has more")
+    refused(tmp_path / "bin/valid.en-de.en.idx", "", "bin/valid.en-de.en.idx: cannot be read")
+    with pytest.raises(UsageError, match="bin: no binarised fr, such as train.fr-xx.fr.idx; run fairseq-preprocess"):
+        binarize.main([*data[:2], "fr", *data[3:]])
+    with pytest.raises(UsageError, match="--tag-dictionary nothing.txt: no such file"):
+        binarize.main([*data, "--tag-dictionary", "nothing.txt"])
+
+
+def test_text_that_is_not_what_was_binarised_is_refused(tmp_path):
+    arguments = write(tmp_path, {"train": LINES["train"], "valid": LINES["valid"]})
+    text, trees = tmp_path / "bpe/train.en", tmp_path / "tree/train.en.tree"
+    lines = text.read_text().splitlines(keepends=True)
+    text.write_text("".join([*lines[:4], "g@@ o on\n"]))
+    with pytest.raises(
+        UsageError, match=r"bpe/train.en:5: 3 subwords, .*/bin/train.en-de.en.idx has 2; give the --texts"
+    ):
+        binarize.main(arguments)
+    text.write_text("".join(lines) + "more\n")
+    trees.write_text(trees.read_text() + "\n")
+    with pytest.raises(UsageError, match=r"bpe/train.en:6: .*train.en-de.en.idx has 5 sentences only; give"):
+        binarize.main(arguments)
+    text.write_text("".join(lines[:2]))
+    trees.write_text("\n\n")
+    with pytest.raises(UsageError, match=r"bpe/train.en:3: no such line, .*train.en-de.en.idx has 5 sentences; give"):
+        binarize.main(arguments)
+    assert phrase_files(tmp_path / "bin") == []
+
+
+def test_an_unknown_tag_is_named_with_its_line(data, tmp_path):
+    given = tmp_path / "tags.txt"
+    given.write_text("NP 1\nVP 1\n")
+    with pytest.raises(UsageError, match=r"tree/train.en.tree:1: the tag VBD is not in .*tags.txt; take the parser"):
+        binarize.main([*data, "--tag-dictionary", str(given)])
+    given.write_text("NP 1\nNP 1\n")
+    with pytest.raises(UsageError, match="--tag-dictionary .*tags.txt: Duplicate word"):
+        binarize.main([*data, "--tag-dictionary", str(given)])
+
+
+@pytest.mark.slow
+def test_errors_end_the_command_with_one_line_and_a_status(tmp_path):
+    """Status 1, here of a process, and 2 for invalid arguments."""
+    arguments = broken(tmp_path, 5, tree="(S")
+    done = run(sys.executable, "-m", "fairseq_localattn.phrases.binarize", *arguments, check=False)
+    assert done.returncode == 1 and done.stdout == ""
+    said = [line for line in done.stderr.splitlines() if not line.startswith("INFO:")]  # of fairseq, on import
+    assert len(said) == 1 and "train.en.tree:5: unbalanced brackets: 1 not closed" in said[0], done.stderr
+    with pytest.raises(SystemExit) as error:
+        binarize.main([*arguments, "--levels", "0"])
+    assert error.value.code == 2
+
+
+# ---------------------------------------------------------------- stopped runs
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_interrupted_renaming_leaves_only_complete_splits(data, tmp_path, monkeypatch, again):
+    """Whatever number of files was renamed, the splits that can be loaded are complete, and of the new run."""
+    data = [*data, "--workers", "1"]
+    if again:
+        binarize.main([*data, "--levels", "1"])
+    rename, out = os.replace, tmp_path / "bin"
+    for allowed in range(8):
+        done: list[str] = []
+
+        def some(source, target, done=done, allowed=allowed):
+            if len(done) == allowed:
+                raise KeyboardInterrupt
+            done.append(target)
+            rename(source, target)
+
+        monkeypatch.setattr(os, "replace", some)
+        with pytest.raises(SystemExit) as error:
+            binarize.main(data)
+        assert error.value.code == 130
+        loading = [split for split in LINES if MMapIndexedDataset.exists(str(out / f"{split}.en-de.en.phrases"))]
+        assert len(loading) == max(0, allowed - 5)
+        assert all(len(levels) == 3 for split in loading for _, levels in load(out, split))
+    monkeypatch.setattr(os, "replace", rename)
+    binarize.main(data)
+    assert load(out, "train")[0][0] == 9
+
+
+def children(process: int) -> list[int]:
+    """Return the ids of a process's children."""
+    return [int(number) for number in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
+    """Wait until a condition holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc")
+def test_killed_run_leaves_no_index_and_no_process_and_can_be_repeated(tmp_path):
+    arguments = write(tmp_path, {"train": LINES["train"][:1] * 30000})
+    process = multiprocessing.get_context("fork").Process(target=binarize.main, args=([*arguments, "--workers", "2"],))
+    process.start()
+    assert process.pid is not None
+    part = tmp_path / "bin/train.en-de.en.phrases.bin.tmp"
+    wait_for(lambda: part.exists() and part.stat().st_size > 0)
+    workers = children(process.pid)
+    assert len(workers) == 2
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    assert phrase_files(tmp_path / "bin") == [part.name]
+    wait_for(lambda: not any(Path(f"/proc/{worker}/cmdline").exists() for worker in workers))
+    write(tmp_path, {"train": LINES["train"]})
+    binarize.main(arguments)
+    assert len(load(tmp_path / "bin", "train")) == 5 and not part.exists()
+
+
+# ---------------------------------------------------------------- work on long files
+
+
+def test_results_are_in_order_and_pieces_are_read_little_ahead():
+    read = []
+
+    def pieces():
+        for number in range(100):
+            read.append(number)
+            yield number
+
+    results = map_in_order(abs, pieces(), 2)
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    assert len(read) < 20
+    assert list(results) == list(range(3, 100))

@@ -1,0 +1,1 @@
+"""Helpers for the tests of kernels and mechanisms: inputs, modules, and slow references from the equations."""

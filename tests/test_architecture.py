@@ -1,0 +1,74 @@
+"""Rules of the repository's structure: layers, no import cycles, small doors, files and folders."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import grimp
+import pytest
+from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
+
+from support.paths import ROOT
+
+PACKAGES = ("benchmarks", "corpora", "experiments", "fairseq_localattn")
+FOLDERS = ("benchmarks", "data-prep", "examples", "fairseq_localattn", "results", "scripts", "tests")
+# Scripts that users start: they find their packages themselves, and leave the work to them.
+DOORS = {
+    *(path for folder in ("scripts", "data-prep", "results") for path in (ROOT / folder).glob("*.py")),
+    ROOT / "benchmarks" / "run.py",
+}
+MOST_LINES, MOST_LINES_OF_A_DOOR, MOST_MODULES = 400, 60, 13
+
+
+def python_files() -> list[Path]:
+    """Return all Python files of the repository."""
+    return [ROOT / "setup.py", *(path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")))]
+
+
+def named(path: Path) -> str:
+    """Return the path within the repository."""
+    return str(path.relative_to(ROOT))
+
+
+def test_layers_and_forbidden_imports(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Check the contracts of [tool.importlinter] in pyproject.toml."""
+    monkeypatch.chdir(ROOT)
+    status = lint_imports("pyproject.toml", no_cache=True, no_logo=True)
+    assert status == EXIT_STATUS_SUCCESS, capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def graph() -> grimp.ImportGraph:
+    """The imports of all packages, those for type checkers included."""
+    return grimp.build_graph(*PACKAGES, exclude_type_checking_imports=False, cache_dir=None)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_import_cycle(graph: grimp.ImportGraph, package: str) -> None:
+    modules = {package, *graph.find_descendants(package)}
+    assert len(modules) > 5
+    cycle: list[str] = []
+    try:
+        TopologicalSorter({each: graph.find_modules_directly_imported_by(each) for each in modules}).prepare()
+    except CycleError as error:
+        cycle = error.args[1]
+    assert not cycle, " ← ".join(cycle)
+
+
+def test_only_doors_change_the_import_path() -> None:
+    def changes_path(path: Path) -> bool:
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        return any(isinstance(node, ast.Attribute) and ast.unparse(node) == "sys.path" for node in nodes)
+
+    assert [named(path) for path in python_files() if path not in DOORS and changes_path(path)] == []
+
+
+def test_files_doors_and_folders_are_small() -> None:
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in python_files()}
+    bounds = {path: MOST_LINES_OF_A_DOOR if path in DOORS else MOST_LINES for path in lines}
+    assert {named(path): count for path, count in lines.items() if count > bounds[path]} == {}
+    modules = Counter(path.parent for path in lines if path.name != "__init__.py")
+    assert {named(folder): count for folder, count in modules.items() if count > MOST_MODULES} == {}
