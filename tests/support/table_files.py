@@ -51,7 +51,7 @@ def table_file(root: Path, text: str = TWO_ROWS, name: str = "man/table1") -> Pa
 
 
 def line(
-    row: str, seed: int, metric: str, score: object, difference: str = "", p: str = "", **more: str
+    row: str, seed: int, metric: str, score: object, *, difference: str = "", p: str = "", **more: str
 ) -> dict[str, str]:
     """Return a line of a table's CSV: of the full scale and the settings aa, unless ``more`` says otherwise."""
     own = {"row": row, "seed": str(seed), "metric": metric, "score": str(score), "difference": difference, "p_value": p}

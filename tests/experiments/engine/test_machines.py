@@ -20,7 +20,6 @@ from experiments.runs.processes import JobFailed, write_stamp
 from experiments.runs.progress import Progress
 from experiments.runs.run import Run
 from support.bench import Bench
-from support.paths import DATA_PREP, SCRIPTS
 
 
 def machine(rank: int, folder: Path, rendezvous: str = "a:1") -> Leader:
@@ -121,8 +120,7 @@ def test_two_machines(bench: Bench, toy_corpus: Path) -> None:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     program = (
-        f"import sys; sys.path[:0] = [{str(SCRIPTS)!r}, {str(DATA_PREP)!r}]\n"
-        "import functools, pathlib\n"
+        "import functools, pathlib, sys\n"
         "from experiments.engine import table\n"
         f"configs = pathlib.Path({str(bench.root / 'configs')!r})\n"
         "table.find_table = functools.partial(table.find_table, configs=configs)\n"

@@ -40,12 +40,12 @@ def test_both_scales_stand_side_by_side(tmp_path: Path) -> None:
     table_file(tmp_path)
     csv_of(
         tmp_path,
-        line("man", 2, "tokenised_bleu", 36.10, "1.90", "0.0010"),
+        line("man", 2, "tokenised_bleu", 36.10, difference="1.90", p="0.0010"),
         line("transformer", 1, "tokenised_bleu", 34.20),
-        line("man", 1, "tokenised_bleu", 36.50, "1.50", "0.0200"),
-        line("man", 1, "sacrebleu", 35.00, "1.25", "0.0400"),
-        line("man", 1, "sacrebleu", 37.00, "-0.25", "0.2507", scale="small"),
-        line("man", 1, "tokenised_bleu", 99, "9", "0.5", scale="small"),
+        line("man", 1, "tokenised_bleu", 36.50, difference="1.50", p="0.0200"),
+        line("man", 1, "sacrebleu", 35.00, difference="1.25", p="0.0400"),
+        line("man", 1, "sacrebleu", 37.00, difference="-0.25", p="0.2507", scale="small"),
+        line("man", 1, "tokenised_bleu", 99, difference="9", p="0.5", scale="small"),
     )
     assert table(tmp_path, "man/table1") == (
         "| row | metric | paper | gain, paper | small scale: sacreBLEU | gain, small | p, small"
@@ -101,7 +101,7 @@ def test_several_test_sets_and_their_mean(tmp_path: Path) -> None:
         f"  base: {{label: base, architecture: transformer_tiny, paper: {base}}}\n"
     )
     table_file(tmp_path, text, "man/table4")
-    csv_of(tmp_path, line("zh", 1, "MT03/multi_bleu", 44, "2.00", "0.0010"), table="man/table4")
+    csv_of(tmp_path, line("zh", 1, "MT03/multi_bleu", 44, difference="2.00", p="0.0010"), table="man/table4")
     found = cells(table(tmp_path, "man/table4"))
     # The mean of the test sets is the metric that is compared; it is not there yet.
     assert found[:3] == [
@@ -123,7 +123,9 @@ def test_rows_of_other_settings_stand_apart(tmp_path: Path) -> None:
 
 def test_perplexity_has_no_test(tmp_path: Path) -> None:
     table_file(tmp_path, TWO_ROWS.replace("baseline:", "metric: perplexity\nbaseline:"))
-    csv_of(tmp_path, line("transformer", 1, "perplexity", 46.37), line("man", 1, "perplexity", 44.95, "-1.42"))
+    csv_of(
+        tmp_path, line("transformer", 1, "perplexity", 46.37), line("man", 1, "perplexity", 44.95, difference="-1.42")
+    )
     header, *_ = table(tmp_path, "man/table1").split("\n")
     assert header.endswith("| full scale: perplexity (lower is better) | gain, full |")
     assert cells(table(tmp_path, "man/table1"))[2][-2:] == ["44.95 (n = 1)", "-1.42"]
@@ -199,10 +201,10 @@ def test_summary_has_each_main_row_in_a_line(tmp_path: Path) -> None:
         tmp_path,
         line("iwslt14_transformer", 1, "sacrebleu", 35.00, scale="small"),
         line("iwslt14_transformer", 2, "sacrebleu", 34.50, scale="small"),
-        line("iwslt14_man", 2, "sacrebleu", 36.00, "1.50", "0.0001", scale="small"),
-        line("iwslt14_man", 1, "sacrebleu", 34.80, "-0.20", "0.2507", scale="small"),
-        line("iwslt14_man", 3, "sacrebleu", 99, "9", "0.0001", scale="small", settings="bb"),
-        line("iwslt14_man_full", 1, "tokenised_bleu", 36.00, "1.50", "0.0001"),
+        line("iwslt14_man", 2, "sacrebleu", 36.00, difference="1.50", p="0.0001", scale="small"),
+        line("iwslt14_man", 1, "sacrebleu", 34.80, difference="-0.20", p="0.2507", scale="small"),
+        line("iwslt14_man", 3, "sacrebleu", 99, difference="9", p="0.0001", scale="small", settings="bb"),
+        line("iwslt14_man_full", 1, "tokenised_bleu", 36.00, difference="1.50", p="0.0001"),
     )
     assert table(tmp_path, "summary") == (
         "| system | data | metric | Transformer | system's | gain | p by seed | seeds | paper's gain |\n"

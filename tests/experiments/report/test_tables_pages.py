@@ -27,8 +27,8 @@ def measured(root: Path) -> Path:
     return csv_of(
         root,
         line("transformer", 1, "sacrebleu", 35.00, scale="small"),
-        line("man", 1, "sacrebleu", 36.00, "1.00", "0.2507", scale="small"),
-        line("man", 2, "sacrebleu", 34.80, "-0.20", "0.0010", scale="small"),
+        line("man", 1, "sacrebleu", 36.00, difference="1.00", p="0.2507", scale="small"),
+        line("man", 2, "sacrebleu", 34.80, difference="-0.20", p="0.0010", scale="small"),
     )
 
 
