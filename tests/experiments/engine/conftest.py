@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support import prep
-from support.bench import TOY, Bench
+from support.tables.bench import TOY, Bench
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from experiments.runs.machines import Leader
 from experiments.runs.processes import JobFailed, write_stamp
 from experiments.runs.progress import Progress
 from experiments.runs.run import Run
-from support.bench import Bench
+from support.tables.bench import Bench
 
 
 def machine(rank: int, folder: Path, rendezvous: str = "a:1") -> Leader:

@@ -16,7 +16,7 @@ from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import find_table
 from experiments.runs import checkpoints
 from experiments.runs.run import Run
-from support.bench import Bench
+from support.tables.bench import Bench
 
 TABLE_3 = find_table("mgsa", "table3")
 TREES = ("syntactic", "syntactic_tags", "lstm", "onlstm")

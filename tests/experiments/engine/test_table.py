@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.bench import CHECKPOINTS, TABLE_1, Bench
+from support.tables.bench import CHECKPOINTS, TABLE_1, Bench
 
 # --- what is trained
 

@@ -11,7 +11,7 @@ from experiments.engine import table
 from experiments.recipes.recipe import Recipe
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import find_table
-from support.bench import Bench
+from support.tables.bench import Bench
 
 # --- launches
 

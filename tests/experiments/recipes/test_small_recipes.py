@@ -7,7 +7,7 @@ import re
 import pytest
 
 from fairseq_localattn.models.architectures import baseline_of, localattn_architectures
-from support.table_rows import ROOT, ROWS, SMALL_ROWS, baseline_of_row, parsed, row, same, source_of, values
+from support.tables.rows import ROOT, ROWS, SMALL_ROWS, baseline_of_row, parsed, row, same, source_of, values
 
 
 def test_every_row_has_a_small_form() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from experiments.recipes.recipe import Recipe, load_recipe
 from fairseq_localattn.models.architectures import baseline_of, localattn_architectures
-from support.paper_numbers import NUMBERS
-from support.table_rows import (
+from support.tables.paper_numbers import NUMBERS
+from support.tables.rows import (
     BASES,
     ROOT,
     ROWS,

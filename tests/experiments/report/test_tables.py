@@ -9,7 +9,7 @@ import pytest
 from experiments.recipes.tables import SCALES, find_table, tables_of
 from experiments.recipes.tables import papers as all_papers
 from experiments.report import csv_lines, pages, papers, results
-from support.table_files import HEAD, TWO_ROWS, csv_of, line, put, table_file
+from support.tables.files import HEAD, TWO_ROWS, csv_of, line, put, table_file
 
 
 def table(root: Path, name: str) -> str:

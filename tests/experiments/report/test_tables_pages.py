@@ -10,7 +10,7 @@ import pytest
 
 from experiments.report import pages
 from support.paths import ROOT
-from support.table_files import TWO_ROWS, csv_of, line, page, put, table_file
+from support.tables.files import TWO_ROWS, csv_of, line, page, put, table_file
 
 
 def refusal(root: Path, capsys: pytest.CaptureFixture[str], *options: str) -> str:
