@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""The command of experiments/runs/averaging.py."""
+"""Average the parameters of checkpoints of one training. Usage: --help, or experiments/runs/averaging.py."""
 
 import sys
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""The command of experiments/runs/probe.py."""
+"""Probe the encoder of a row of Table 5 of Hao et al. 2019. Usage: --help, or experiments/runs/probe.py."""
 
 import sys
 

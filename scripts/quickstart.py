@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""The command of experiments/engine/quickstart.py."""
+"""Train and compare two systems, after scripts/quickstart.sh. Usage: --help, or experiments/engine/quickstart.py."""
 
 import sys
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""The command of experiments/measure/command.py."""
+"""Score what a model has written. Usage: --help, or experiments/measure/command.py."""
 
 import sys
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""The command of experiments/engine/table.py."""
+"""Train, decode and score the rows of a paper's table. Usage: --help, or experiments/engine/table.py."""
 
 import sys
 

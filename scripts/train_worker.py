@@ -1,11 +1,11 @@
 #!/usr/bin/env python
-"""One process of a fairseq training that torchrun has started.
+"""Run one process of a fairseq training that torchrun starts.
 
     torchrun --nproc-per-node N scripts/train_worker.py DATA … (arguments of fairseq-train)
 
-fairseq alone takes torchrun's variables only where it sees GPUs, and where it sees one on each of several machines it
-trains on each of them by itself. Here they become flags, so that a CPU works as well. A worker dies with torchrun,
-which by itself leaves its workers training when it is killed.
+torchrun's variables become flags of fairseq, which reads the variables only where it sees GPUs, and trains on each
+machine by itself where it sees one GPU on each of several. A worker dies with torchrun, which leaves its workers
+running when it is killed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from experiments.runs.processes import die_with_parent
 
 
 def worker_argv(argv: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """The arguments of this process: its place among the others; all but the first write no log file.
+    """Return the arguments with the place of this process among the others; only the first writes the log file.
 
     Raises KeyError where torchrun's variables are missing.
     """

@@ -24,8 +24,8 @@ from fairseq_localattn.analysis.probing.models import encode, sentence_vectors, 
 from fairseq_localattn.analysis.probing.report import read_rows
 from fairseq_localattn.analysis.probing.train import Trainer
 from fairseq_localattn.errors import UsageError
+from support.corpora.prep import assert_refused, files_of, lines_of, prepare
 from support.models import parse
-from support.prep import assert_refused, files_of, lines_of, prepare
 from support.probing_trees import make_trees
 
 # The preparation takes a while, and serves all of these tests.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from support.preparations import CASES, Prepared, prepare_in_two_runs
+from support.corpora.preparations import CASES, Prepared, prepare_in_two_runs
 
 
 @pytest.fixture(scope="session")

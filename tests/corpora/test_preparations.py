@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
+from support.corpora.prep import assert_refused, call, contents, files_of, prepare, start_and_kill
+from support.corpora.preparations import CASES, Case, Prepared, damage, unpacked
 from support.paths import DATA_PREP
-from support.prep import assert_refused, call, contents, files_of, prepare, start_and_kill
-from support.preparations import CASES, Case, Prepared, damage, unpacked
 
 WITH_LIBRARY = {
     "nist": "jieba",

@@ -4,7 +4,7 @@ The lengths of translations of each other correlate. In blocks of 5,000 lines, t
 characters correlate by 0.96 on IWSLT14 De-En (0.69 with every third line replaced by another) and by 0.87 on
 Multi30k; shifted by one line, by 0.15 at most. In blocks of 100 lines, the lengths themselves correlate by at least
 0.81 on Multi30k, 0.93 on the toy corpus, 0.92 on IWSLT14 De-En and 0.34 on Japanese-English; shifted by one line, by
-at most 0.22 on the first two and 0.48 on IWSLT14. See tests/corpora/test_parallel.py.
+at most 0.22 on the first two and 0.48 on IWSLT14. See tests/corpora/text/test_parallel.py.
 """
 
 from __future__ import annotations

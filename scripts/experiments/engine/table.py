@@ -1,4 +1,4 @@
-"""Trains, decodes and scores the rows of one table of a paper.
+"""Train, decode and score the rows of one table of a paper.
 
     scripts/<paper>/<table>.sh [--scale smoke|small|full] [--rows a,b] [--seeds 1,2] [--gpus N] [--dry-run] …
     python scripts/table.py PAPER TABLE …
@@ -17,9 +17,11 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from experiments.engine.carry_out import carry_out, show_commands
 from experiments.engine.follow import follow
@@ -35,10 +37,17 @@ from experiments.runs.processes import Busy, JobFailed, stop_all, stop_on_signal
 from experiments.runs.progress import Progress
 
 
+class OneLineParser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message}; --help lists all options\n")
+
+
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="table", description="Trains, decodes and scores the rows of a paper's table")
+    parser = OneLineParser(prog="table", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paper", metavar="PAPER", help="man, diffwin, csan, mma, mgsa; a folder of configs/")
-    parser.add_argument("table", help="table1, fig2, …")
+    parser.add_argument("table", metavar="TABLE", help="table1, fig2, …")
     parser.add_argument("--scale", choices=SCALES, help="default: full, or the only one that the table has")
     parser.add_argument("--smoke", dest="scale", action="store_const", const="smoke", help="--scale smoke")
     parser.add_argument("--rows", help="comma-separated; default: all, and the baselines that they need")
@@ -76,8 +85,12 @@ def launches(args: argparse.Namespace, recipes: list[Recipe]) -> list[Launch]:
         value = getattr(args, name)
         if value is not None and value < least:
             raise RecipeError(f"--{name.replace('_', '-')} {value}: at least {least}")
-    if args.nodes > 1 and (args.node_rank >= args.nodes or ":" not in args.rendezvous or (args.jobs or 1) > 1):
-        raise RecipeError("--nodes needs --rendezvous HOST:PORT, a --node-rank below it, and --jobs 1")
+    if args.node_rank >= args.nodes:
+        raise RecipeError(f"--nodes {args.nodes} needs a --node-rank below it, from 0, not {args.node_rank}")
+    if args.nodes > 1 and not re.fullmatch(r".+:\d+", args.rendezvous):
+        raise RecipeError("--nodes needs --rendezvous HOST:PORT, a free port of machine 0")
+    if args.nodes > 1 and (args.jobs or 1) > 1:
+        raise RecipeError(f"--jobs {args.jobs}: with --nodes trainings follow each other; leave it out")
     on_cpu = args.scale == "smoke" or args.cpu or all(recipe.hardware == "cpu" for recipe in recipes)
 
     def launch(gpus: int, precision: str = "fp32", devices: tuple[str, ...] | None = None) -> Launch:
@@ -152,16 +165,28 @@ def seeds_of(given: str | None) -> tuple[int, ...]:
         seeds = tuple(int(seed) for seed in given.split(",")) if given else ()
     except ValueError:
         raise RecipeError(f"--seeds {given}: seeds are whole numbers, separated by commas") from None
+    if any(not 0 <= seed < 2**32 for seed in seeds):
+        raise RecipeError(f"--seeds {given}: a seed is from 0 to 2^32 - 1")
     if len(set(seeds)) < len(seeds):
         raise RecipeError(f"--seeds {given}: a seed is given twice")
     return seeds
+
+
+def check_folder(option: str, folder: Path) -> None:
+    """Raise RecipeError where a folder is not there and cannot be made, or is not to be written to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecipeError(f"{option} {folder}: cannot be made: {error.strerror}; choose another folder") from None
+    if not os.access(folder, os.W_OK):
+        raise RecipeError(f"{option} {folder}: cannot be written to; choose another folder")
 
 
 def run_table(args: argparse.Namespace) -> int:
     table = find_table(args.paper, args.table)
     there = [scale for scale in SCALES if table.rows(scale)]
     args.scale = args.scale or ("full" if "full" in there else there[-1])
-    rows = rows_of(table, args.scale, args.rows)
+    rows, seeds = rows_of(table, args.scale, args.rows), seeds_of(args.seeds)
     lanes = launches(args, [row.stated for row in rows])
     out = (args.out or ROOT / "runs" / args.scale).resolve()
     results = (args.results or (out / "results" if args.scale == "smoke" else ROOT / "results")).resolve()
@@ -170,7 +195,7 @@ def run_table(args: argparse.Namespace) -> int:
         launch=lanes[0],
         out=out,
         results=results,
-        seeds=seeds_of(args.seeds),
+        seeds=seeds,
         local=folders(args.local, rows),
         with_baselines=not args.rows,
         keep_checkpoints=args.keep_checkpoints,
@@ -179,6 +204,8 @@ def run_table(args: argparse.Namespace) -> int:
     if args.dry_run:
         show_commands(plan)
         return 0
+    for option, folder in (("--out", out), ("--results", results)):
+        check_folder(option, folder)
     progress = Progress()
     if args.node_rank > 0:
         return follow(plan, progress)

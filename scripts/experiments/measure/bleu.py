@@ -10,25 +10,25 @@ from typing import Any
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
-from experiments.measure.bootstrap import SAMPLES, Significance
 from experiments.measure.generated import ScoreError
+from experiments.measure.significance import SAMPLES, Significance
 
 REFERENCE_LENGTHS = ("closest", "shortest")
 TOKENISERS = {"zh": "zh", "ja": "ja-mecab"}  # all other languages: 13a
-# Source words of a sentence: above the first, up to the second (the last: above it alone), as in Figure 2 of MMA.
+# Groups by the source's words, (above, up to), as in Figure 2 of Cui et al. 2019.
 LENGTHS = ((0, 10), (10, 20), (20, 30), (30, 40), (40, 50), (50, None))
 
 
 @dataclass(frozen=True)
 class Bleu:
-    """A corpus BLEU (0-100) and the sacreBLEU signature that says how it was counted."""
+    """A corpus BLEU, 0 to 100, and the sacreBLEU signature that says how it was counted."""
 
     score: float
     signature: str
 
 
 class _ShortestBLEU(BLEU):
-    """The brevity penalty looks at the shortest reference of each sentence, as in NIST's mteval before version 12."""
+    """BLEU whose brevity penalty takes the shortest reference of each sentence, as NIST's mteval before version 12."""
 
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, Any]) -> list[int]:
         shortest = {**ref_kwargs, "ref_lens": [min(ref_kwargs["ref_lens"])]}
@@ -36,7 +36,7 @@ class _ShortestBLEU(BLEU):
 
 
 def tokeniser_of(language: str) -> str:
-    """sacreBLEU's tokeniser for a target language."""
+    """Return sacreBLEU's tokeniser for a target language."""
     return TOKENISERS.get(language, "13a")
 
 
@@ -62,9 +62,11 @@ def sacre_bleu(
     tokenize: str = "13a",
     reference_length: str = "closest",
 ) -> Bleu:
-    """sacreBLEU of a corpus against one or more reference documents. tokenize='none': the tokens as they are.
+    """Return sacreBLEU of a corpus against one or more reference documents.
 
-    reference_length: which reference of several the brevity penalty looks at, by sentence (REFERENCE_LENGTHS).
+    Args:
+        tokenize: sacreBLEU's tokeniser; 'none' takes the tokens as they are.
+        reference_length: which of several references the brevity penalty takes, by sentence (``REFERENCE_LENGTHS``).
     """
     metric = _metric(lowercase, tokenize, reference_length)
     score = metric.corpus_score(list(hypotheses), [list(r) for r in references])
@@ -81,9 +83,9 @@ def paired_bootstrap(
     reference_length: str = "closest",
     samples: int = SAMPLES,
 ) -> Significance:
-    """sacreBLEU's paired bootstrap test of `system` against `baseline` (Koehn 2004); SACREBLEU_SEED sets its seed.
+    """Test ``system`` against ``baseline`` by sacreBLEU's paired bootstrap (Koehn 2004), with ``$SACREBLEU_SEED``.
 
-    Where there is no difference, as of a system with itself, p is 1: sacreBLEU itself has 1 / (1 + samples) there.
+    Without a difference, as of a system and itself, p is 1, where sacreBLEU has 1 / (1 + samples).
     """
     named: list[tuple[str, Sequence[str]]] = [("baseline", list(baseline)), ("system", list(system))]
     metrics = {"BLEU": _metric(lowercase, tokenize, reference_length)}
@@ -97,22 +99,22 @@ def paired_bootstrap(
 
 
 def join_dashes(line: str) -> str:
-    """Words that Moses' -a has split at their dashes, as it leaves them without: X @-@ Y is X-Y.
+    """Return a line with the words joined that Moses' option ``-a`` splits at dashes: ``X @-@ Y`` becomes ``X-Y``.
 
-    WMT's training text is split so; papers' BLEU is on tokens that are not (and split_compounds() on these).
+    WMT's training text is split this way; the papers' BLEU is on tokens that are not.
     """
     return line.replace(" @-@ ", "-")
 
 
 def split_compounds(line: str) -> str:
-    """Parts of compounds as tokens of their own, as Perl's s{(\\S)-(\\S)}{$1 ##AT##-##AT## $2}g has them.
+    """Return a line with compounds split, as Perl's ``s{(\\S)-(\\S)}{$1 ##AT##-##AT## $2}g`` does.
 
-    In a-b-c it splits only the first, for the b is used up. Perl sees bytes: in a-é-b the é is two, and both are split.
+    Matches do not overlap: a-b-c is split at the first dash only. Perl reads bytes: a-é-b, where é is two, at both.
     """
     return re.sub(rb"(\S)-(\S)", rb"\1 ##AT##-##AT## \2", line.encode()).decode()
 
 
 def of_length(sources: Sequence[str], above: int, up_to: int | None) -> list[int]:
-    """The numbers of the sentences that have more than `above` words, and no more than `up_to`."""
+    """Return the numbers of the sentences with more than ``above`` words, and at most ``up_to`` (None: any)."""
     sizes = [len(line.split()) for line in sources]
     return [number for number, size in enumerate(sizes) if above < size and (up_to is None or size <= up_to)]

@@ -1,4 +1,4 @@
-"""Scores what a model has written: BLEU, ROUGE, accuracy, perplexity; against a baseline's output too.
+"""Score what a model has written: BLEU, ROUGE, accuracy or perplexity, also against a baseline's output.
 
     python scripts/score.py GENERATE.txt --reference raw/test.en [--target en] [--tokenised tok/test.en]
                             [--bpe subword_nmt|sentencepiece|wordpiece|none] [--lowercase] [--by-length [--source FILE]]
@@ -6,13 +6,13 @@
                             [--tokenised tok/test.en.ref0 ...] [--reference-length closest|shortest]
     python scripts/score.py GENERATE.txt --metric rouge --reference tok/test.summary --bpe wordpiece [--scorer python]
     python scripts/score.py --metric lead3 --source raw/test.article.sentences --reference tok/test.summary
-    python scripts/score.py PREDICTIONS --metric accuracy        what analysis/accuracy.py --predictions has written
-    python scripts/score.py LOG --metric perplexity              the log of fairseq-eval-lm
+    python scripts/score.py PREDICTIONS --metric accuracy        (from analysis/accuracy.py --predictions)
+    python scripts/score.py LOG --metric perplexity              (from fairseq-eval-lm)
 
 BLEU is sacreBLEU on detokenised text against the raw reference, with its signature (tokeniser 13a; zh, ja: their own).
-With --tokenised comes BLEU on the tokens as they are (as multi-bleu.perl counts), with --target de also after compound
-splitting. --by-length: BLEU by the words of the source. --baseline tests against another system: BLEU and ROUGE by
-paired bootstrap, accuracy by McNemar's test. An output in which a sentence is missing or comes twice is an error.
+--tokenised adds BLEU on the tokens as they are (as multi-bleu.perl counts), with --target de also after compound
+splitting. --by-length adds BLEU by the number of source words. --baseline tests against another system: BLEU and ROUGE
+by paired bootstrap, accuracy by McNemar's test. An output in which a sentence is missing or doubled is an error.
 """
 
 from __future__ import annotations
@@ -26,19 +26,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from experiments.measure.bleu import REFERENCE_LENGTHS, Bleu, paired_bootstrap, sacre_bleu
-from experiments.measure.bootstrap import SAMPLES, Significance, seed
-from experiments.measure.generated import BPE_KINDS, ScoreError, detokenise, read_generated, read_lines, remove_bpe
+from experiments.measure.bleu import REFERENCE_LENGTHS
+from experiments.measure.generated import BPE_KINDS, ScoreError
 from experiments.measure.predictions import accuracy, perplexity, read_perplexity
 from experiments.measure.rouge import SCORERS
-from experiments.measure.scoring import Measurement, Report, TestSet, lead3, score_output, summarization, translation
-
-# What other scripts may ask this one for.
-__all__ = [
-    "BPE_KINDS", "Bleu", "Measurement", "Report", "ScoreError", "Significance", "TestSet", "detokenise", "lead3",
-    "paired_bootstrap", "read_generated", "read_lines", "remove_bpe", "sacre_bleu", "score_output", "summarization",
-    "translation",
-]  # fmt: skip
+from experiments.measure.scoring import Measurement, TestSet, lead3, summarization, translation
+from experiments.measure.significance import SAMPLES, Significance, seed
 
 NAMES = {
     "sacrebleu": "BLEU",
@@ -50,7 +43,7 @@ NAMES = {
     "rougeL": "ROUGE-L",
     "rouge_avg": "ROUGE, mean of the three",
 }
-Facts = dict[str, Any]  # for JSON; "measurements" is what as_text() shows
+Facts = dict[str, Any]  # for JSON; "measurements" is what as_text shows
 
 
 def _bleu(args: argparse.Namespace) -> Facts:
@@ -101,7 +94,7 @@ def _perplexity(args: argparse.Namespace) -> Facts:
 
 
 OF_BLEU = {"target", "tokenised", "bpe", "lowercase", "by_length", "source", "reference_length", "baseline"}
-# Metric -> what counts, the arguments that it needs, and those that it may have beside these.
+# Metric → what counts it, the arguments that it needs, and those that it may have as well.
 METRICS: dict[str, tuple[Callable[[argparse.Namespace], Facts], set[str], set[str]]] = {
     "bleu": (_bleu, {"output", "reference"}, OF_BLEU),
     "rouge": (_rouge, {"output", "reference"}, {"bpe", "scorer", "baseline"}),
@@ -112,7 +105,7 @@ METRICS: dict[str, tuple[Callable[[argparse.Namespace], Facts], set[str], set[st
 
 
 def check(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """Raise ScoreError where an argument is missing, or would change nothing."""
+    """Raise ScoreError for an argument that is missing, or that changes nothing."""
     _, needed, allowed = METRICS[args.metric]
     given = {name for name, value in vars(args).items() if value != parser.get_default(name)} - {"metric", "json"}
     for name in sorted(needed - given):
@@ -130,7 +123,7 @@ def _flag(name: str) -> str:
 
 
 def as_text(facts: Facts) -> str:
-    """The measurements as lines for reading."""
+    """Return the measurements as lines for reading."""
     lines = [facts["output"] + (f": {facts['sentences']} sentences" if "sentences" in facts else "")]
     for measured in facts["measurements"]:
         name = NAMES.get(measured.metric, measured.metric)
@@ -146,12 +139,14 @@ def _test_of(metric: str) -> str:
 
 
 def _drawn() -> str:
-    """How the bootstrap drew, in sacreBLEU's words."""
+    """Return how the bootstrap drew its samples, as sacreBLEU's signatures say it."""
     return f"bs:{SAMPLES}|seed:{str(seed()).lower()}"
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Scores what a model has written")
+    parser = argparse.ArgumentParser(
+        prog="score", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
         "output", nargs="?", help="fairseq-generate's output; accuracy: predictions; perplexity: the log"
     )

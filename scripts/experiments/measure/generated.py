@@ -1,4 +1,4 @@
-"""What fairseq-generate has written, read whole or not at all; its sub-words joined, its text put together."""
+"""Output of fairseq-generate: read, with subwords joined and text detokenised."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ BPE_KINDS = ("subword_nmt", "sentencepiece", "wordpiece", "none")
 
 
 class ScoreError(ValueError):
-    """Output or reference that cannot be scored; the message names the file and what is wrong with it."""
+    """Raised for output or references that cannot be scored; the message names the file and what is wrong with it."""
 
 
 def read_lines(path: str | Path, errors: str = "strict") -> list[str]:
-    """The lines of a text file, split at newlines only (as Moses and fairseq do). Raises ScoreError."""
+    """Return the lines of a text file, split at newlines only, as Moses and fairseq do. Raises ScoreError."""
     try:
         text = Path(path).read_text(encoding="utf-8", errors=errors)
     except OSError as error:
@@ -28,7 +28,7 @@ def read_lines(path: str | Path, errors: str = "strict") -> list[str]:
 
 
 def read_as_long(path: str | Path, other: str | Path, size: int) -> list[str]:
-    """The `size` lines of a file that stands beside `other`. Raises ScoreError where it has more or fewer."""
+    """Return the lines of a file. Raises ScoreError unless there are ``size``, as many as ``other`` has."""
     lines = read_lines(path)
     if len(lines) != size:
         raise ScoreError(f"{path}: {len(lines)} lines, but {other} has {size}")
@@ -36,10 +36,10 @@ def read_as_long(path: str | Path, other: str | Path, size: int) -> list[str]:
 
 
 def read_generated(path: str | Path, size: int, kind: str = "H") -> list[str]:
-    """The `size` hypotheses (kind H; S: sources) of fairseq-generate's output as they are, in the data set's order.
+    """Return ``size`` hypotheses (kind 'H') or sources ('S') of fairseq-generate's output, in the data set's order.
 
-    Every sentence 0..size-1 must be there exactly once, and so must the line that fairseq writes last: otherwise
-    ScoreError, which names what is missing, twice or unexpected.
+    Raises ScoreError unless each sentence 0 … size − 1 is there once, and fairseq's last line as well; the message
+    names what is missing, doubled or unexpected.
     """
     found: dict[int, str] = {}
     finished = False
@@ -78,7 +78,7 @@ def read_generated(path: str | Path, size: int, kind: str = "H") -> list[str]:
 
 
 def remove_bpe(line: str, bpe: str = "subword_nmt") -> str:
-    """Joins sub-words: '@@ ' of subword-nmt, SentencePiece's word marks, or ' ##' of WordPiece."""
+    """Return a line with subwords joined: '@@ ' of subword-nmt, word marks of SentencePiece, ' ##' of WordPiece."""
     if bpe == "subword_nmt":
         return (line + " ").replace("@@ ", "").rstrip()
     if bpe == "sentencepiece":
@@ -89,10 +89,9 @@ def remove_bpe(line: str, bpe: str = "subword_nmt") -> str:
 
 
 def detokenise(lines: Sequence[str], language: str) -> list[str]:
-    """The text of tokenised lines.
+    """Return tokenised lines as text, by Moses' detokenisation (sacremoses), entities unescaped.
 
-    Moses detokenisation (sacremoses), entities unescaped. Japanese is put together without spaces; one is kept only
-    between two Latin words, which MeCab would take for a single word.
+    Japanese is joined without spaces, but for those between two Latin words: MeCab would read these as one word.
     """
     if language == "ja":
         return [re.sub(r"(?<![A-Za-z])\s+|\s+(?![A-Za-z])", "", line) for line in lines]

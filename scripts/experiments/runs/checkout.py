@@ -1,10 +1,8 @@
-"""Which code is at work: the commit of this checkout, and the state of its package."""
+"""The code that runs: the commit of this checkout, and a hash of the package."""
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import re
 import subprocess
 
 from experiments.recipes.recipe import ROOT, USER_DIR
@@ -15,7 +13,7 @@ def _git(*args: str) -> str:
 
 
 def commit() -> str:
-    """The commit at this moment, with '+dirty' where files other than the results differ; 'none' outside git."""
+    """Return the present commit, with '+dirty' where files other than results differ from it; 'none' outside git."""
     try:
         changed = _git("status", "--porcelain", "--", ".", ":(exclude)results")
         return _git("rev-parse", "--short=10", "HEAD") + ("+dirty" if changed else "")
@@ -24,24 +22,8 @@ def commit() -> str:
 
 
 def package() -> str:
-    """A hash of the package's sources at this moment, also without git."""
+    """Return a hash of the package's present sources, also without git."""
     digest = hashlib.sha256()
     for path in sorted(USER_DIR.rglob("*.py")):
         digest.update(str(path.relative_to(USER_DIR)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:10]
-
-
-@functools.cache
-def same_package(commits: str) -> bool:
-    """True where the package at these commits ('a' or 'a..b', as rows name them) is the present one.
-
-    False also where that cannot be told: a checkout that was dirty, or a commit that is not here.
-    """
-    for name in commits.split(".."):
-        if not re.fullmatch("[0-9a-f]{7,40}", name):
-            return False
-        try:
-            _git("diff", "--quiet", name, "--", str(USER_DIR))
-        except (OSError, subprocess.CalledProcessError):
-            return False
-    return True

@@ -1,4 +1,4 @@
-"""What a training of fairseq leaves behind: its checkpoints and its logs."""
+"""Checkpoints and logs of a training by fairseq."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ BEST = Path("checkpoints") / "checkpoint_best.pt"
 
 
 def mend_last_checkpoint(folder: Path) -> None:
-    """Puts the newest whole checkpoint in place of half a checkpoint_last.pt.
+    """Replace a checkpoint_last.pt that is cut off by the newest whole checkpoint.
 
-    fairseq writes that one by copying another, so that a kill can leave half a file.
+    fairseq writes checkpoint_last.pt by copying another one, so that a kill can leave half a file.
     """
     last = folder / "checkpoint_last.pt"
     if last.exists() and not whole(last):
@@ -34,15 +34,14 @@ def mend_last_checkpoint(folder: Path) -> None:
 
 
 def remove_averaged(folder: Path) -> None:
-    """Remove the checkpoints of single updates, of which an average has been made; the last and the best one stay."""
-    for path in folder.glob("checkpoint_*_*.pt"):
-        path.unlink()
-    for path in folder.glob("checkpoint.best_*.pt"):
-        path.unlink()
+    """Remove the checkpoints that an average may have been made of; checkpoint_last.pt and checkpoint_best.pt stay."""
+    for pattern in ("checkpoint_*_*.pt", "checkpoint.best_*.pt"):
+        for path in folder.glob(pattern):
+            path.unlink()
 
 
 def whole(path: Path) -> bool:
-    """Whether a checkpoint was written to its end."""
+    """Return whether a checkpoint was written to its end."""
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.testzip() is None
@@ -51,7 +50,7 @@ def whole(path: Path) -> bool:
 
 
 def checkpoint_updates(folder: Path) -> int:
-    """Updates of the last checkpoint of the training under `folder`; 0 without one that can be read."""
+    """Return the updates of a training's last checkpoint; 0 without one that can be read."""
     if not (folder / LAST).exists():
         return 0
     import torch
@@ -61,19 +60,19 @@ def checkpoint_updates(folder: Path) -> int:
     try:
         state = torch.load(folder / LAST, map_location="cpu", weights_only=True, mmap=True)
         return int(state["optimizer_history"][-1]["num_updates"])
-    except Exception:  # damaged in whatever way: the training that is to continue from it will say so
+    except Exception:  # damaged: the training that continues from it will say so
         return 0
 
 
 def updates_of_names(folder: Path) -> int:
-    """Updates of the newest checkpoint_EPOCH_UPDATES.pt, which takes the place of half a last one; 0 without one."""
+    """Return the updates of the newest checkpoint_EPOCH_UPDATES.pt, which may replace the last one; 0 without one."""
     others = sorted((folder / LAST).parent.glob("checkpoint_*_*.pt"), key=lambda path: path.stat().st_mtime)
     numbers = [re.fullmatch(r"checkpoint_\d+_(\d+)", path.stem) for path in others]
     return int(numbers[-1][1]) if numbers and numbers[-1] else 0
 
 
 def train_log(folder: Path, start: int = 0) -> dict[int, dict[str, str]]:
-    """fairseq's JSON log from byte `start`, by number of updates; of what was done twice the last counts."""
+    """Return the entries of fairseq's JSON log from byte ``start``, by updates; of repeated updates the last entry."""
     found: dict[int, dict[str, str]] = {}
     try:
         data = (folder / "train.json.log").read_bytes()[start:]
@@ -91,7 +90,7 @@ def train_log(folder: Path, start: int = 0) -> dict[int, dict[str, str]]:
 
 
 def last_validation(folder: Path, name: str) -> str | None:
-    """What the last validation logged as `name`, such as tag_accuracy; None where no validation did."""
+    """Return what the last validation logged as ``name``, such as tag_accuracy; None where none did."""
     try:
         lines = (folder / "train.json.log").read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:
@@ -107,12 +106,15 @@ def last_validation(folder: Path, name: str) -> str | None:
 
 
 def training_facts(folder: Path) -> dict[str, Any]:
-    """What checkpoint and logs say of a finished training.
+    """Return what checkpoint and logs say of a finished training.
 
-    words_per_second: target tokens (sub-words and end of sentence) by seconds, fairseq's wps of each logging interval
-    averaged over the whole run by time; steps_per_second: updates, likewise. train_minutes: these intervals together
-    (validation and saving included, start not), so that an interrupted run counts as a whole one: fairseq's own wall
-    time begins again at a resume. All three are None where the training was shorter than one interval.
+    - ``updates``, ``parameters``.
+    - ``words_per_second``: target tokens (subwords and ends of sentences) a second, fairseq's wps averaged over the
+      logging intervals by time; ``steps_per_second``: updates a second, likewise.
+    - ``train_minutes``: all logging intervals, with validation and saving but without the start. fairseq's own wall
+      time begins again when a training is resumed.
+
+    The speeds and the minutes are None where the training was shorter than one interval.
     """
     words = seconds = 0.0
     timed = before = 0

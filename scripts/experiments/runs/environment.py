@@ -11,7 +11,7 @@ PACKAGE = "fairseq_localattn"
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of what decides the results."""
+    """Return the versions of Python, torch, fairseq, this package and sacreBLEU."""
     found = {"python": platform.python_version()}
     for name, dists in (
         ("torch", ("torch",)),

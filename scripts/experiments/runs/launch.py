@@ -1,4 +1,4 @@
-"""How a training is started: on one GPU or by torchrun on several, on one machine or more, with the recipe's batch."""
+"""Start of a training: on one GPU or by torchrun on several, on one machine or more, with the recipe's batch."""
 
 from __future__ import annotations
 
@@ -17,9 +17,15 @@ PRECISIONS = ("fp32", "fp16", "bf16")
 class Launch:
     """Where one training runs.
 
-    `gpus` processes on each of `nodes` machines, of which this is number `node_rank`, that meet at `rendezvous`
-    (HOST:PORT of the first). `devices`: the GPUs of this machine that it may use (None: as the environment says).
-    `max_tokens`: the most tokens (batch_size: sentences) that a GPU holds, where that is less than the recipe's.
+    Args:
+        gpus: processes on each machine.
+        nodes: machines.
+        node_rank: number of this machine, from 0.
+        rendezvous: HOST:PORT of machine 0, where the machines meet.
+        precision: of ``PRECISIONS``.
+        cpu: train on the CPU.
+        devices: GPUs of this machine that the training may use; None: those of the environment.
+        max_tokens: most tokens (with batch_size: sentences) that a GPU holds, where it is less than the recipe's.
     """
 
     gpus: int = 1
@@ -33,32 +39,31 @@ class Launch:
 
     @property
     def world(self) -> int:
-        """Processes in all."""
+        """Number of processes on all machines."""
         return self.gpus * self.nodes
 
     def environment(self) -> dict[str, str]:
-        """What the training's environment has besides: the GPUs that it may use; none on a CPU."""
+        """Return the variables that tell the training its GPUs; on a CPU it has none."""
         if self.cpu:
             return {"CUDA_VISIBLE_DEVICES": ""}
         return {} if self.devices is None else {"CUDA_VISIBLE_DEVICES": ",".join(self.devices)}
 
     def command(self) -> list[str]:
-        """The beginning of the command, before fairseq-train's arguments."""
+        """Return the command up to the arguments of fairseq-train."""
         if self.world == 1:
             return [sys.executable, "-m", "fairseq_cli.train"]
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(self.gpus)]
         if self.nodes == 1:
             return [*torchrun, "--standalone", str(WORKER)]
-        # The static rendezvous: with the other one torchrun numbers the machines itself, and the first, whose log is
-        # read, may be another than machine 0.
+        # The static rendezvous: by the dynamic one torchrun may give rank 0, whose log is read, to another machine.
         host, _, port = self.rendezvous.rpartition(":")
         where = ["--nnodes", str(self.nodes), "--node-rank", str(self.node_rank)]
         return [*torchrun, *where, "--master-addr", host, "--master-port", port, str(WORKER)]
 
     def adapt(self, recipe: Recipe) -> Recipe:
-        """The recipe with the flags of this machine: precision, device, and the same effective batch.
+        """Return the recipe with the flags of this machine: precision, device, and the same effective batch.
 
-        gpus × max_tokens × update_freq stays what the recipe says (rounded down to whole tokens a process). Raises
+        gpus × max_tokens × update_freq is that of the recipe, rounded down to whole tokens a process. Raises
         RecipeError where the batch is smaller than the number of processes.
         """
         flags: dict[str, object] = {"distributed_world_size": 1} if self.world == 1 else {}
@@ -69,7 +74,7 @@ class Launch:
         batch = batch_of(recipe, self)
         flags |= {"update_freq": [batch.update_freq], batch.key: batch.size}
         if batch.size < recipe.flag("train", batch.key):
-            # fairseq rounds the sentences of a batch down to a multiple of 8: of small batches a large part.
+            # fairseq rounds the sentences of a batch down to a multiple of 8, which is much of a small batch.
             flags["required_batch_size_multiple"] = 1
         recipe = recipe.with_flags("train", flags, f"{recipe.where}: on {self.world} process(es)")
         for section in ("generate", "eval_lm"):
@@ -81,22 +86,21 @@ class Launch:
         return recipe
 
     def decoding_environment(self) -> dict[str, str]:
-        """The same for decoding and evaluation, in which one process works, on the first GPU."""
+        """Return the variables of decoding and evaluation, which are one process on the first GPU."""
         return {"CUDA_VISIBLE_DEVICES": self.devices[0]} if self.devices else self.environment()
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What one update sees: `key` is max_tokens or batch_size, `size` that of one process, `total` of all together."""
+    """Batch of one update: ``key`` is max_tokens or batch_size, ``size`` that of one process and step."""
 
     key: str
     size: int
     update_freq: int
-    total: int
 
 
 def batch_of(recipe: Recipe, launch: Launch) -> Batch:
-    """The batch on this machine. Raises RecipeError where recipe and machine do not go together."""
+    """Return the batch on this machine. Raises RecipeError where the recipe has no size, or one below the processes."""
     key = "max_tokens" if recipe.flag("train", "max_tokens") is not None else "batch_size"
     size = recipe.flag("train", key)
     if not isinstance(size, int):
@@ -106,11 +110,11 @@ def batch_of(recipe: Recipe, launch: Launch) -> Batch:
         raise RecipeError(f"{recipe.where}: {launch.world} processes, but a batch has {total} {key.split('_')[-1]}")
     most = min(size, launch.max_tokens or size)
     update_freq = max(1, -(-total // (launch.world * most)))
-    return Batch(key, total // (launch.world * update_freq), update_freq, total)
+    return Batch(key, total // (launch.world * update_freq), update_freq)
 
 
 def paper_batch(recipe: Recipe) -> int:
-    """gpus × max_tokens (or batch_size) × update_freq of the recipe."""
+    """Return the effective batch of the recipe: gpus × max_tokens (or batch_size) × update_freq."""
     size = recipe.flag("train", "max_tokens") or recipe.flag("train", "batch_size")
     freq = recipe.flag("train", "update_freq", [1])
     freq = freq[0] if isinstance(freq, list) else freq
@@ -118,6 +122,6 @@ def paper_batch(recipe: Recipe) -> int:
 
 
 def best_precision(capabilities: Sequence[tuple[int, int]]) -> str:
-    """The precision for GPUs with these compute capabilities: bf16 from 8.0 on (A100), fp16 from 7.0 on (V100)."""
+    """Return the precision for GPUs of these compute capabilities: bf16 from 8.0 (A100), fp16 from 7.0 (V100)."""
     least = min(capabilities, default=(0, 0))
     return "bf16" if least >= (8, 0) else "fp16" if least >= (7, 0) else "fp32"

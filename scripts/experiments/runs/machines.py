@@ -1,7 +1,7 @@
-"""Trainings on several machines: the first one leads, the others take part in each training that it announces.
+"""Trainings on several machines with a common file system.
 
-The machines share a file system. Machine 0 does all that a single one would do; when it begins to train a run it writes
-down which, and the others start the same command, which meets the first at the rendezvous.
+Machine 0 does what a single machine would do. When it begins a training it announces the run in a file, and the other
+machines start the same training, which meets that of machine 0 at the rendezvous.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from experiments.runs.processes import read_stamp, write_stamp
 
 
 class Leader:
-    """What machine 0 of one rendezvous says, in a file under `folder` that the others read."""
+    """Announcements of machine 0 to the other machines of its rendezvous, in a file under ``folder``."""
 
     def __init__(self, launch: Launch, folder: Path) -> None:
         self.launch = launch
         self.path = folder / f".training.{re.sub(r'[^A-Za-z0-9.]', '_', launch.rendezvous)}.json"
 
     def begin(self) -> None:
-        """Takes back what was said before this start."""
+        """Remove the announcement of an earlier start."""
         if self._speaks():
             self.path.unlink(missing_ok=True)
 
     def announce(self, folder: Path) -> None:
-        """Tells the other machines that the run of this folder is trained now."""
+        """Tell the other machines that the run of this folder is trained now."""
         if self._speaks():
             write_stamp(self.path, {"train": folder.name, "at": time.time_ns()})
 
     def end(self) -> None:
-        """Tells the other machines that there is nothing more to do."""
+        """Tell the other machines that all is done."""
         if self._speaks():
             write_stamp(self.path, {"end": True, "at": time.time_ns()})
 
@@ -42,9 +42,9 @@ class Leader:
         return self.launch.nodes > 1 and self.launch.node_rank == 0
 
     def said(self) -> Mapping[str, Any]:
-        """What was said last: `train` (a folder's name) or `end`, and `at`; empty where nothing was."""
+        """Return the last announcement: ``train`` (a folder's name) or ``end``, and ``at``; empty without one."""
         return read_stamp(self.path) or {}
 
     def written(self) -> float:
-        """When, by the clock of the file system."""
+        """Return the time of the last announcement by the clock of the file system; 0 without one."""
         return self.path.stat().st_mtime if self.path.exists() else 0.0

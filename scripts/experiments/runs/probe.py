@@ -1,11 +1,11 @@
-"""Probes the encoder of a row of Table 5 of Hao et al. 2019, on tasks in the encoder's own subwords.
+"""Probe the encoder of a row of Table 5 of Hao et al. 2019, on tasks in the encoder's own subwords.
 
     python scripts/probe.py --data FOLDER --lang en (--encoder CHECKPOINT | --arch ARCH [--flag=…]) --trees DIR
                             --work DIR --out DIR [--seed N] [--epochs N] [--cpu]
 
-FOLDER holds what the data preparation of the encoder wrote (bpe/codes, bin/dict.LANG.txt); DIR of --trees has
-{train,valid,test}.mrg, or NAME.train.mrg and so on (dev for valid), plain or .gz, one constituency tree a line. Writes
-OUT/probing.csv. Both steps continue where they were stopped.
+FOLDER is the data folder of the encoder (bpe/codes, bin/dict.LANG.txt). The folder of --trees has
+{train,valid,test}.mrg, or NAME.train.mrg and so on (dev for valid), plain or .gz, one constituency tree a line. The
+numbers go to probing.csv in the folder of --out. What was stopped continues.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ SPLITS = ("train", "valid", "test")
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="probe", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="probe", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--lang", required=True)
     kind = parser.add_mutually_exclusive_group(required=True)
@@ -50,7 +52,7 @@ def tree_file(folder: Path | None, split: str) -> Path:
 
 
 def preparation(args: argparse.Namespace) -> list[str]:
-    """The command that prepares the tasks in the subwords of the encoder's data."""
+    """Return the command that prepares the tasks in the subwords of the encoder's data."""
     words = ["bash", str(ROOT / "data-prep" / "prepare_probing.sh"), str(args.work / "data"), "--lang", args.lang]
     for split in SPLITS:
         words += [f"--{split}", str(tree_file(args.trees, split))]
@@ -59,7 +61,7 @@ def preparation(args: argparse.Namespace) -> list[str]:
 
 
 def probing(args: argparse.Namespace) -> list[str]:
-    """The command that probes; rows that are there are not made again."""
+    """Return the command that probes; rows that are there are not made again."""
     words = [sys.executable, "-m", "fairseq_localattn.analysis.probing", str(args.work / "data" / "bin")]
     if args.encoder:
         words += ["--encoder", str(args.encoder), "--encoder-data", str(args.data / "bin")]

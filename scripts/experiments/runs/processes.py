@@ -1,4 +1,4 @@
-"""Child processes of the runners: output in a log, no orphans, one owner a folder; files that appear whole or not."""
+"""Child processes with their logs, locks of folders, and files that are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _alive: list[Job] = []
 
 
 class JobFailed(RuntimeError):  # noqa: N818 (it is what happened, as CalledProcess is)
-    """A child failed; the message ends with the last lines of its log and the log's path."""
+    """Raised where a child fails; the message ends with the last lines of its log and the log's path."""
 
 
 class Busy(RuntimeError):  # noqa: N818
-    """Another process works in the folder."""
+    """Raised where another process works in the folder."""
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Writes a file so that a reader, or a run after a kill, sees the old text or the new one and nothing between."""
+    """Write a file so that a reader, also after a kill, sees either the old text or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
     with open(new, "w", encoding="utf-8", newline="") as stream:
@@ -38,7 +38,7 @@ def write_atomic(path: Path, text: str) -> None:
 
 
 def read_stamp(path: Path) -> dict[str, Any] | None:
-    """What a finished step has written down, or None where it is not finished."""
+    """Return the facts that a finished step has written; None where it is not finished."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, json.JSONDecodeError):
@@ -46,12 +46,12 @@ def read_stamp(path: Path) -> dict[str, Any] | None:
 
 
 def write_stamp(path: Path, facts: Mapping[str, Any]) -> None:
-    """Marks a step as finished."""
+    """Mark a step as finished, with its facts."""
     write_atomic(path, json.dumps(facts, indent=2, sort_keys=True) + "\n")
 
 
 def lock(folder: Path) -> IO[str]:
-    """Takes the folder for this process and the children that inherit the file. Raises Busy where it is taken."""
+    """Take a folder for this process, and the children that inherit the file. Raises Busy where it is taken."""
     folder.mkdir(parents=True, exist_ok=True)
     stream = open(folder / ".lock", "a+", encoding="utf-8")
     try:
@@ -63,14 +63,14 @@ def lock(folder: Path) -> IO[str]:
 
 
 def die_with_parent() -> None:
-    """Linux: the kernel kills this process when its parent dies, also by SIGKILL: a second run meets no first one."""
+    """Let the kernel kill this process when its parent dies, also by SIGKILL; on Linux only."""
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 class Job:
-    """One child process in its own group, with stdout and stderr appended to `log`."""
+    """A child process in a process group of its own, with stdout and stderr appended to ``log``."""
 
     def __init__(
         self,
@@ -79,7 +79,6 @@ class Job:
         *,
         threads: int,
         held: IO[str] | None = None,
-        cwd: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.argv = list(argv)
@@ -102,7 +101,6 @@ class Job:
                 stdout=stream,
                 stderr=subprocess.STDOUT,
                 env=env,
-                cwd=cwd,
                 start_new_session=True,
                 pass_fds=[held.fileno()] if held else [],
                 preexec_fn=die_with_parent,
@@ -110,7 +108,7 @@ class Job:
         _alive.append(self)
 
     def finished(self) -> bool:
-        """True once the child has ended well; raises JobFailed where it has ended badly."""
+        """Return whether the child has ended. Raises JobFailed where it has failed."""
         status = self.process.poll()
         if status is None:
             return False
@@ -123,13 +121,13 @@ class Job:
         return True
 
     def error_line(self) -> str | None:
-        """The last line '...error: ...' that the child has written; None where it wrote none, or crashed."""
+        """Return the last line '…error: …' of the child; None without one, or after a traceback."""
         text = self.log.read_bytes()[self._log_size :].decode("utf-8", errors="replace")
         lines = [line for line in text.splitlines() if "error: " in line]
         return lines[-1] if lines and "Traceback (most recent call last)" not in text else None
 
     def stop(self) -> None:
-        """Ends the child and all that it has started."""
+        """End the child and all that it has started."""
         if self in _alive:
             _alive.remove(self)
         for sign in (signal.SIGTERM, signal.SIGKILL):
@@ -144,13 +142,13 @@ class Job:
 
 
 def stop_all() -> None:
-    """Ends all children."""
+    """End all children."""
     while _alive:
         _alive.pop().stop()
 
 
 def stop_on_signals() -> None:
-    """Makes SIGTERM and SIGHUP end the runner as Ctrl-C does: by KeyboardInterrupt, then the caller's stop_all()."""
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does; the caller then calls ``stop_all``."""
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
@@ -161,7 +159,7 @@ def stop_on_signals() -> None:
 
 
 def tail(path: Path, lines: int = 12) -> str:
-    """The last lines of a log, indented."""
+    """Return the last lines of a log, indented."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Progress of long jobs with the time left: a line that is rewritten on a terminal, a line now and then elsewhere."""
+"""Progress of long jobs with the time left: on a terminal one line, elsewhere a line now and then."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TextIO
 
 
 def clock(seconds: float) -> str:
-    """Seconds as m:ss or h:mm:ss."""
+    """Return seconds as m:ss or h:mm:ss."""
     whole = max(0, round(seconds))
     hours, rest = divmod(whole, 3600)
     minutes, secs = divmod(rest, 60)
@@ -19,7 +19,7 @@ def clock(seconds: float) -> str:
 
 
 def time_left(running: Sequence[float], waiting: Sequence[float], lanes: int) -> float:
-    """Seconds until all is done: `running` jobs need that long, `waiting` ones follow in order on `lanes` lanes."""
+    """Return the seconds until all jobs are done, of which ``lanes`` run at a time; ``waiting`` ones start in order."""
     lanes = max(1, lanes, len(running))
     ends = [*running, *([0.0] * (lanes - len(running)))]
     heapq.heapify(ends)
@@ -29,9 +29,9 @@ def time_left(running: Sequence[float], waiting: Sequence[float], lanes: int) ->
 
 
 class Progress:
-    """Shows `[elapsed, about X left] message`; on a terminal in place, elsewhere at most every `every` seconds.
+    """A line ``[elapsed, about X left] message``, on a terminal in place, elsewhere at most every ``every`` seconds.
 
-    `started` is the time.time() from which elapsed counts.
+    ``started`` is the ``time.time()`` from which the elapsed time counts.
     """
 
     def __init__(self, started: float | None = None, stream: TextIO | None = None, every: float = 15.0) -> None:
@@ -43,11 +43,11 @@ class Progress:
         self._open_line = False
 
     def elapsed(self) -> float:
-        """Seconds since the job began."""
+        """Return the seconds since the job began."""
         return time.time() - self.started
 
     def update(self, message: str, left: float) -> None:
-        """Shows where the job stands; `left` is the estimate of the seconds to the end of the whole job."""
+        """Show where the job stands; ``left`` is the estimate of the seconds to its end."""
         if not self._tty and time.time() - self._last < self.every:
             return
         self._last = time.time()
@@ -61,13 +61,13 @@ class Progress:
         self.stream.flush()
 
     def say(self, message: str) -> None:
-        """A line that stays."""
+        """Write a line that stays."""
         self.close()
         self.stream.write(f"[{clock(self.elapsed())}] {message}\n")
         self.stream.flush()
 
     def close(self) -> None:
-        """Clears the line that is being rewritten."""
+        """Clear the line that is rewritten."""
         if self._open_line:
             self.stream.write("\r\033[K")
             self._open_line = False

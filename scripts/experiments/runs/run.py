@@ -1,4 +1,4 @@
-"""One run: a recipe and a seed, trained by fairseq, then measured; resumable."""
+"""One run: a recipe with a seed, trained by fairseq, then measured; it can be stopped and continued."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ from experiments.runs.machines import Leader
 from experiments.runs.processes import Job, JobFailed, lock, read_stamp, write_stamp
 from experiments.runs.steps import AVERAGE, TRAIN, Step
 
-# Flags that change neither the model nor its output: a run that differs only in these is the same run. (Where the best
-# checkpoint or an average is measured, that of save_interval_updates does: it says which checkpoints there are.)
+# Flags that change neither the model nor its output. Where the best checkpoint or an average is measured,
+# save_interval_updates does: it decides which checkpoints there are.
 NOT_SETTINGS = {"log_interval", "save_interval_updates", "keep_interval_updates", "no_epoch_checkpoints", "num_workers"}
-# How many sentences are decoded at once changes nothing.
+# The size of a batch in decoding changes no output.
 NOT_DECODING = {"max_tokens", "batch_size", "num_workers"}
 AVERAGER = ROOT / "scripts" / "average.py"
-GENERATING = "generating"  # what is measured is written there, and moved when it is complete
+GENERATING = "generating"  # folder of unfinished output, which is moved when it is complete
 AVERAGED = "averaged.pt"
 
 
 def settings_hash(recipe: Recipe, data: str) -> str:
-    """Return eight hex digits that change with all that can change a result, beside architecture and seed.
+    """Return eight hex digits that change with all that can change a result but architecture and seed.
 
-    That is the recipe's flags, the checkpoints that are measured, the batch and ``data``, the data's fingerprint.
+    These are the recipe's flags, the checkpoints that are measured, the batch and ``data``, the data's fingerprint.
     """
     best, average = recipe.checkpoint == "best", dict(recipe.average)
     ignored = NOT_SETTINGS - {"save_interval_updates"} if best or average else NOT_SETTINGS
@@ -72,15 +72,25 @@ def settings_hash(recipe: Recipe, data: str) -> str:
 
 @dataclass
 class Run:
-    """Trains ``arch`` with ``seed`` on ``data`` under ``folder``, then measures a checkpoint on the test sets.
+    """A training, and the measuring of its checkpoint on the test sets.
 
-    ``recipe`` is that of this machine (Launch.adapt), ``settings`` the hash of the row's own. ``rows`` are the names of
-    the rows that the run measures, as PAPER/TABLE/ROW. ``narrow``: of a smoke run; ``trees``: folder with the trees of
-    probing; ``leader``: of several machines. A row of probing from scratch has no training of its own, and one of
+    ``advance`` is called again and again until it returns True. What is finished is skipped, and a training that was
+    killed continues from its last checkpoint. A row of probing from scratch has no training of its own, and one of
     leading sentences no step at all.
 
-    advance() is called again and again until it returns True; a failure raises JobFailed. What is finished is skipped,
-    and a training that was killed continues from its last checkpoint.
+    Args:
+        recipe: the recipe with the flags of this machine (``Launch.adapt``).
+        arch: architecture.
+        seed: seed of the training.
+        data: prepared corpus.
+        folder: folder of the run, with its checkpoints, logs and output.
+        settings: ``settings_hash`` of the recipe without the flags of this machine.
+        launch: where the training runs.
+        trees: folder with the trees of probing.
+        leader: announces the training to other machines.
+        narrow: make the model narrow, for a smoke run.
+        keep_checkpoints: keep the checkpoints that an average has been made of.
+        rows: rows that the run measures, as PAPER/TABLE/ROW.
     """
 
     recipe: Recipe
@@ -98,12 +108,12 @@ class Run:
     _job: Job | None = field(default=None, repr=False)
     _held: IO[str] | None = field(default=None, repr=False)
     _step: Step = TRAIN
-    _log_size: int = 0  # of the training log when this process began to train
-    _first: tuple[float, int] | None = None  # time and updates at its first sight of a new line there
+    _log_size: int = 0  # bytes of the training log when this process began to train
+    _first: tuple[float, int] | None = None  # time and updates at the first line after them
 
     @property
     def name(self) -> str:
-        """The rows without paper and table, for reading."""
+        """Names of the rows without paper and table, for reading."""
         return ", ".join(dict.fromkeys(row.rpartition("/")[2] for row in self.rows)) or self.arch
 
     @property
@@ -128,14 +138,14 @@ class Run:
 
     @property
     def model(self) -> Path:
-        """The checkpoint that is measured: as the recipe says, an average, the best by validation, or the last."""
+        """Path of the checkpoint that is measured: an average, the best by validation, or the last."""
         if self.recipe.average:
             return self.folder / AVERAGED
         return self.folder / (BEST if self.recipe.checkpoint == "best" else LAST)
 
     @property
     def output(self) -> Path:
-        """The file that measuring leaves."""
+        """Path of the file that measuring leaves."""
         return self.folder / self.measure.output()
 
     def flags(self, section: str) -> tuple[str, ...]:
@@ -151,7 +161,7 @@ class Run:
         return found + (narrow_flags(self.arch, ("encoder",)) if self.narrow else [])
 
     def facts(self) -> dict[str, Any]:
-        """Return what the finished training has written down: updates, parameters, words_per_second, machine, …"""
+        """Return the facts of the finished training: ``training_facts``, the seed and the machine."""
         return read_stamp(self.folder / "trained.json") or {}
 
     def done(self) -> bool:
@@ -159,7 +169,7 @@ class Run:
         return all((self.folder / step.stamp).exists() for step in self.steps())
 
     def steps(self) -> list[Step]:
-        """Return what is to be done, in order."""
+        """Return the steps in order."""
         if self.recipe.lead:
             return []
         found = [TRAIN, AVERAGE] if self.recipe.average else [TRAIN]
@@ -170,11 +180,11 @@ class Run:
         return [step for step in found if step.name == Probing.step] if self.recipe.probing == "scratch" else found
 
     def begun(self) -> int:
-        """Updates of the checkpoint from which the training will continue; 0 without one. Changes nothing."""
+        """Return the updates of the checkpoint from which the training would continue; 0 without one."""
         return checkpoint_updates(self.folder) or updates_of_names(self.folder)
 
     def plan(self) -> str:
-        """What is still to be done, for reading."""
+        """Return what is still to be done, for reading."""
         if self.done():
             return f"{self.label}: already finished, in {self.folder}"
         if TRAIN not in self.steps():
@@ -189,16 +199,16 @@ class Run:
         return f"{self.label}: {todo}, in {self.folder}"
 
     def commit(self) -> str:
-        """The commit that trained and decoded; 'a..b' where it was another one in between, or at the end."""
+        """Return the commit that trained and decoded; 'a..b' where these were several."""
         return "..".join(entry["commit"] for entry in self._code())
 
     def other_code(self) -> str | None:
-        """The commit at which an unfinished run was last at work, where its package was not the present one."""
+        """Return the last commit of an unfinished run where its package was not the present one, else None."""
         code = self._code()
         return code[-1]["commit"] if code and not self.done() and code[-1]["package"] != package() else None
 
     def _code(self) -> list[dict[str, str]]:
-        """Commit and package of each part of the run, in order; neighbours differ."""
+        """Return commit and package of each part of the run, in order; neighbours differ."""
         stamp = read_stamp(self.folder / "started.json")
         return stamp["code"] if stamp else []
 
@@ -208,7 +218,7 @@ class Run:
             write_stamp(self.folder / "started.json", {"code": [*code, now]})
 
     def train_argv(self) -> list[str]:
-        """The command that trains."""
+        """Return the command that trains."""
         return [
             *self.launch.command(), str(self.data.bin),
             "--user-dir", str(USER_DIR), "--arch", self.arch, "--seed", str(self.seed),
@@ -220,23 +230,23 @@ class Run:
         ]  # fmt: skip
 
     def average_argv(self) -> list[str]:
-        """The command that averages checkpoints."""
+        """Return the command that averages checkpoints."""
         ((which, count),) = self.recipe.average.items()
         written = ["--output", str(self.folder / AVERAGED)]
         return [sys.executable, str(AVERAGER), str((self.folder / LAST).parent), f"--{which}", str(count), *written]
 
     def measure_argv(self, subset: str = "test") -> list[str]:
-        """The command that measures the model on a test set."""
+        """Return the command that measures the model on a test set."""
         return [sys.executable, *self.measure.argv(self, self.folder / GENERATING, subset)]
 
     def argv(self, step: Step) -> list[str]:
-        """The command of a step."""
+        """Return the command of a step."""
         if step == TRAIN:
             return self.train_argv()
         return self.average_argv() if step == AVERAGE else self.measure_argv(step.subset)
 
     def advance(self) -> bool:
-        """Starts what is next or looks after what runs; True when all is finished. Raises JobFailed, or Busy."""
+        """Start the next step or look after the one that runs; return whether all are done. Raises JobFailed, Busy."""
         if self._job is None and self.done():
             return True
         if self._held is None:
@@ -267,7 +277,7 @@ class Run:
         if not self.facts():
             mend_last_checkpoint((self.folder / LAST).parent)
             if self.begun() >= self.updates:
-                # Killed after the last checkpoint: fairseq would make one update more before it looks at their number.
+                # Killed after the last checkpoint: fairseq would make one more update before it stops.
                 write_stamp(self.folder / TRAIN.stamp, self._trained())
         self._step = next(step for step in self.steps() if not (self.folder / step.stamp).exists())
         self._note_code()
@@ -279,7 +289,7 @@ class Run:
                 raise JobFailed(f"{self.model}: half a file; remove {self.folder} and train this run again")
             shutil.rmtree(self.folder / GENERATING, ignore_errors=True)
             (self.folder / GENERATING).mkdir()
-            (self.folder / self._step.log).unlink(missing_ok=True)  # what is measured may stand in it
+            (self.folder / self._step.log).unlink(missing_ok=True)  # the numbers may be in it
         self._job = Job(
             self.argv(self._step),
             self.folder / self._step.log,
@@ -295,7 +305,7 @@ class Run:
         return {**training_facts(self.folder), "seed": self.seed, "machine": self.machine()}
 
     def machine(self) -> dict[str, Any]:
-        """Return where a training runs, and with what: columns of its lines in the results."""
+        """Return hardware, batch, precision and versions of a training, as columns of the results."""
         found = versions()
         batch: dict[str, Any] = {"batch_tokens": ""}
         if not self.recipe.lead:
@@ -312,7 +322,7 @@ class Run:
         }
 
     def measurements(self, baseline: Run | None, wanted: Container[str] = ()) -> list[Measurement]:
-        """Return what the measure finds, and of the training what is ``wanted``. Raises ScoreError."""
+        """Return what the measure finds, and the ``wanted`` metrics of the training. Raises ScoreError."""
         found = self.measure.measurements(self, baseline)
         facts = self.facts()
         for metric in OF_TRAINING:
@@ -340,13 +350,13 @@ class Run:
             remove_averaged((self.folder / LAST).parent)
 
     def environment(self, step: Step) -> dict[str, str]:
-        """What the environment of a step has besides: the GPUs that it may use."""
+        """Return the variables that tell a step its GPUs."""
         return self.launch.environment() if step == TRAIN else self.launch.decoding_environment()
 
     # --- where it stands
 
     def status(self) -> str:
-        """For the progress line."""
+        """Return where the run stands, for the progress line."""
         if self._step != TRAIN:
             return f"{self.name} {self._step.doing}"
         log = train_log(self.folder, self._log_size)
@@ -357,7 +367,7 @@ class Run:
         return f"{self.name} {max(log)}/{self.updates} updates, {numbers}"
 
     def seconds_left(self) -> float:
-        """Estimate for this run: from its own speed once it is under way, from the recipe's expect_minutes before."""
+        """Return the estimate of the time left, by the run's own speed, or before by the recipe's expect_minutes."""
         generate = 20.0
         expected = 60 * self.recipe.expect_minutes
         if self.done():
@@ -376,5 +386,5 @@ class Run:
 
 @functools.lru_cache(maxsize=256)
 def _expanded(recipe: Recipe, section: str, arch: str) -> tuple[str, ...]:
-    """expand(), once for all seeds."""
+    """Return ``expand`` of a section, once for all seeds."""
     return tuple(expand(recipe, section, arch=arch))

@@ -1,4 +1,4 @@
-"""Runs several runs side by side and shows how far they are."""
+"""Runs side by side, with their progress."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from experiments.runs.processes import Busy, JobFailed, stop_all
 from experiments.runs.progress import Progress, time_left
 from experiments.runs.run import Run
+
+POLL_SECONDS = 0.3
 
 
 def run_all(
@@ -20,11 +22,13 @@ def run_all(
     failed: Callable[[Run, Exception], None] | None = None,
     started: Callable[[Run, int], None] = lambda run, lane: None,
 ) -> None:
-    """Brings all runs to their end, `lanes` at a time, in order.
+    """Bring all runs to their end in order, ``lanes`` at a time. Ctrl-C ends the children.
 
-    `after`: seconds expected for what follows. `started` is called with a run and its lane, from 0; `finished` for each
-    run that ends well; `failed` for one that does not, and the others go on: without it the first failure ends all and
-    is raised. Ctrl-C ends the children.
+    Args:
+        after: seconds expected for what follows, for the estimate of the time left.
+        finished: called with each run that succeeds.
+        failed: called with a run that fails, while the others go on; without it the first failure is raised.
+        started: called with a run and its lane, from 0.
     """
     waiting = list(runs)
     active: list[Run] = []
@@ -55,7 +59,7 @@ def run_all(
             where = f"{count}/{len(runs)} runs done; " if len(runs) > 2 else ""
             left = time_left([r.seconds_left() for r in active], [r.seconds_left() for r in waiting], lanes)
             progress.update(where + "; ".join(run.status() for run in active), left + after)
-            time.sleep(0.3)
+            time.sleep(POLL_SECONDS)
     finally:
         stop_all()
         progress.close()

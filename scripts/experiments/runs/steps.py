@@ -1,4 +1,4 @@
-"""The commands of which a run consists."""
+"""Steps of a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Step:
-    """One command of a run: `stamp` is the file that says it is finished, `subset` of the data what it measures."""
+    """One command of a run: ``stamp`` is the file that says it is finished, ``subset`` its test set."""
 
     name: str  # train, average, or a measure's
     stamp: str

@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
-from experiments.measure import bleu, bootstrap, scoring
+from experiments.measure import bleu, scoring, significance
 from experiments.measure import command as score
-from support.outputs import assert_one_line, noisy, run_score, write_lines, write_output
+from experiments.measure.generated import ScoreError
+from support.engine.outputs import assert_one_line, noisy, run_score, write_lines, write_output
 
 DRAW = random.Random(5)
 SOURCES = [" ".join(DRAW.choices("abcdefgh", k=length)) for length in (1, 10, 11, 20, 25, 35, 45, 50, 51, 80) * 3]
@@ -101,10 +102,10 @@ def test_the_two_lengths_differ_where_they_should(tmp_path: Path) -> None:
 def test_references_must_go_together(tmp_path: Path, test_set: scoring.TestSet) -> None:
     output = write_output(tmp_path / "out", REFERENCES)
     other = write_lines(tmp_path / "other", REFERENCES)
-    with pytest.raises(score.ScoreError, match=r"test.en: 1 tokenised references, but 2 raw ones"):
+    with pytest.raises(ScoreError, match=r"test.en: 1 tokenised references, but 2 raw ones"):
         scoring.translation(output, replace(test_set, others=(other,)))
     write_lines(other, REFERENCES[1:])
-    with pytest.raises(score.ScoreError, match=r"other: 29 lines, but .*test.en has 30"):
+    with pytest.raises(ScoreError, match=r"other: 29 lines, but .*test.en has 30"):
         scoring.translation(output, replace(test_set, others=(other,), others_tokenised=(other,)))
 
 
@@ -176,7 +177,8 @@ def test_dashes_that_the_tokenisation_has_split(tmp_path: Path) -> None:
         output = write_output(tmp_path / name, lines[1])
         test = scoring.TestSet(raw, "de", "none", tokenised=path)
         found[name] = scoring.translation(output, test)
-        assert [m.score for m in found[name][:1]] == [score.score_output(output, test).tokenised.score]
+        tokenised = scoring.score_output(output, test).tokenised
+        assert tokenised is not None and found[name][0].score == tokenised.score
     assert found["split"] == found["whole"]
     as_they_are = [[line.replace("-", " @-@ ") for line in side] for side in (hypotheses, references)]
     assert reference_bleu(as_they_are[0], [as_they_are[1]], False) > found["split"][0].score + 5
@@ -267,12 +269,12 @@ def test_bootstrap_is_sacrebleus(seed: str, monkeypatch: pytest.MonkeyPatch) -> 
     for rate in (0.1, 0.12, 0.15, 0.3):
         system, baseline = noisy(references, 0.1, 1), noisy(references, rate, 2)
         expected = bleu.paired_bootstrap(system, baseline, [references], tokenize="none", samples=200)
-        statistics = [
+        ours, base = (
             np.array(metric._extract_corpus_statistics(lines, [references]), dtype="float32")
             for lines in (system, baseline)
-        ]
-        own = bootstrap.paired_bootstrap(
-            *statistics, lambda sums: float(metric._compute_score_from_stats(list(sums)).score), samples=200
+        )
+        own = significance.paired_bootstrap(
+            ours, base, lambda sums: float(metric._compute_score_from_stats(list(sums)).score), samples=200
         )
         assert own.p_value == expected.p_value and own.difference == pytest.approx(expected.difference, abs=1e-4)
         assert own.signature == f"bs:200|seed:{seed}" and f"bs:200|seed:{seed}" in expected.signature
@@ -284,11 +286,11 @@ def test_bootstrap_without_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SACREBLEU_SEED", "none")
     draw = np.random.default_rng(1)
     ours, base = draw.random((40, 1)), draw.random((40, 1))
-    found = [bootstrap.paired_bootstrap(ours, base, lambda sums: float(sums[0]), samples=500) for _ in range(4)]
+    found = [significance.paired_bootstrap(ours, base, lambda sums: float(sums[0]), samples=500) for _ in range(4)]
     assert found[0].signature == "bs:500|seed:none" and len({one.p_value for one in found}) > 1
 
 
 def test_no_difference_is_no_evidence() -> None:
     same = np.random.default_rng(1).random((40, 1))
-    found = bootstrap.paired_bootstrap(same, same, lambda sums: float(sums[0]), samples=50)
+    found = significance.paired_bootstrap(same, same, lambda sums: float(sums[0]), samples=50)
     assert (found.difference, found.p_value) == (0, 1)

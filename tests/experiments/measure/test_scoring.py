@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from pathlib import Path
 
 import pytest
 import sacrebleu
 
 from experiments.measure import command as score
-from support.outputs import assert_one_line, noisy, run_score, write_lines, write_output
+from experiments.measure.bleu import paired_bootstrap, sacre_bleu
+from experiments.measure.generated import ScoreError, remove_bpe
+from experiments.measure.scoring import TestSet, score_output
+from support import cli
+from support.engine.outputs import assert_one_line, noisy, run_score, write_lines, write_output
+from support.paths import SCRIPTS
 
 REFERENCES = [
     "The old man isn't reading a book, is he?",
@@ -36,18 +42,18 @@ DETOKENISED = [
 
 
 @pytest.fixture
-def test_set(tmp_path: Path) -> score.TestSet:
+def test_set(tmp_path: Path) -> TestSet:
     reference = tmp_path / "test.en"
     reference.write_text("\n".join(REFERENCES) + "\n", encoding="utf-8")
-    return score.TestSet(reference, "en")
+    return TestSet(reference, "en")
 
 
-def test_bleu_is_sacrebleu_on_detokenised_text(tmp_path: Path, test_set: score.TestSet) -> None:
+def test_bleu_is_sacrebleu_on_detokenised_text(tmp_path: Path, test_set: TestSet) -> None:
     order = list(range(len(TOKENS)))
     random.Random(1).shuffle(order)
     output = write_output(tmp_path / "out.txt", TOKENS, order)
     assert test_set.hypotheses(output) == DETOKENISED
-    report = score.score_output(output, test_set)
+    report = score_output(output, test_set)
     expected = sacrebleu.corpus_bleu(DETOKENISED, [REFERENCES])
     assert report.bleu.score == pytest.approx(expected.score, abs=1e-9)
     assert 20 < report.bleu.score < 90
@@ -55,20 +61,20 @@ def test_bleu_is_sacrebleu_on_detokenised_text(tmp_path: Path, test_set: score.T
     assert report.sentences == len(REFERENCES)
 
 
-def test_lowercase_ignores_case(tmp_path: Path, test_set: score.TestSet) -> None:
+def test_lowercase_ignores_case(tmp_path: Path, test_set: TestSet) -> None:
     output = write_output(tmp_path / "out.txt", [line.upper() for line in REFERENCES])
-    lowercase = score.TestSet(test_set.reference, "en", "none", lowercase=True)
-    assert score.score_output(output, test_set).bleu.score < 20
-    report = score.score_output(output, lowercase)
+    lowercase = TestSet(test_set.reference, "en", "none", lowercase=True)
+    assert score_output(output, test_set).bleu.score < 20
+    report = score_output(output, lowercase)
     assert report.bleu.score > 90 and "case:lc" in report.bleu.signature
 
 
-def test_tokenised_bleu_takes_the_tokens_as_they_are(tmp_path: Path, test_set: score.TestSet) -> None:
-    tokens = [score.remove_bpe(line) for line in TOKENS]
+def test_tokenised_bleu_takes_the_tokens_as_they_are(tmp_path: Path, test_set: TestSet) -> None:
+    tokens = [remove_bpe(line) for line in TOKENS]
     reference = tmp_path / "tok.en"
     reference.write_text("\n".join(tokens[1:] + tokens[:1]) + "\n", encoding="utf-8")
     output = write_output(tmp_path / "out.txt", TOKENS)
-    report = score.score_output(output, score.TestSet(test_set.reference, "en", tokenised=reference))
+    report = score_output(output, TestSet(test_set.reference, "en", tokenised=reference))
     expected = sacrebleu.BLEU(tokenize="none", force=True).corpus_score(tokens, [tokens[1:] + tokens[:1]])
     assert report.tokenised is not None
     assert report.tokenised.score == pytest.approx(expected.score, abs=1e-9)
@@ -78,7 +84,7 @@ def test_tokenised_bleu_takes_the_tokens_as_they_are(tmp_path: Path, test_set: s
 def test_several_references() -> None:
     second = [line.replace("old", "elderly") for line in REFERENCES]
     expected = sacrebleu.corpus_bleu(DETOKENISED, [REFERENCES, second])
-    assert score.sacre_bleu(DETOKENISED, [REFERENCES, second]).score == pytest.approx(expected.score, abs=1e-9)
+    assert sacre_bleu(DETOKENISED, [REFERENCES, second]).score == pytest.approx(expected.score, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -92,63 +98,65 @@ def test_several_references() -> None:
     ],
 )
 def test_remove_bpe(bpe: str, line: str, expected: str) -> None:
-    assert score.remove_bpe(line, bpe) == expected
+    assert remove_bpe(line, bpe) == expected
 
 
-def test_missing_sentences_are_named(tmp_path: Path, test_set: score.TestSet) -> None:
+def test_missing_sentences_are_named(tmp_path: Path, test_set: TestSet) -> None:
     order = [index for index in range(len(TOKENS)) if index not in (3, 17)]
     output = write_output(tmp_path / "out.txt", TOKENS, order)
-    with pytest.raises(score.ScoreError, match=r"out\.txt: 2 of 40 sentences are missing \(3, 17\): truncated"):
-        score.score_output(output, test_set)
+    with pytest.raises(ScoreError, match=r"out\.txt: 2 of 40 sentences are missing \(3, 17\): truncated"):
+        score_output(output, test_set)
 
 
-def test_output_without_its_last_line_is_truncated(tmp_path: Path, test_set: score.TestSet) -> None:
+def test_output_without_its_last_line_is_truncated(tmp_path: Path, test_set: TestSet) -> None:
     output = write_output(tmp_path / "out.txt", TOKENS, last=False)
-    with pytest.raises(score.ScoreError, match=r"the final line 'Generate .* is missing: truncated"):
-        score.score_output(output, test_set)
+    with pytest.raises(ScoreError, match=r"the final line 'Generate .* is missing: truncated"):
+        score_output(output, test_set)
 
 
-def test_line_that_is_cut_off(tmp_path: Path, test_set: score.TestSet) -> None:
+def test_line_that_is_cut_off(tmp_path: Path, test_set: TestSet) -> None:
     output = write_output(tmp_path / "out.txt", TOKENS)
     text = output.read_text(encoding="utf-8")
     output.write_text(text[: text.index("H-5\t") + len("H-5\t-0.")] + "\n", encoding="utf-8")
-    with pytest.raises(score.ScoreError, match=r"out\.txt:28: sentence 5: .* cut off"):
-        score.score_output(output, test_set)
+    with pytest.raises(ScoreError, match=r"out\.txt:28: sentence 5: .* cut off"):
+        score_output(output, test_set)
 
 
-def test_sentence_that_comes_twice(tmp_path: Path, test_set: score.TestSet) -> None:
+def test_sentence_that_comes_twice(tmp_path: Path, test_set: TestSet) -> None:
     output = write_output(tmp_path / "out.txt", TOKENS, [*range(len(TOKENS)), 7])
-    with pytest.raises(score.ScoreError, match=r"out\.txt:\d+: sentence 7 comes twice"):
-        score.score_output(output, test_set)
+    with pytest.raises(ScoreError, match=r"out\.txt:\d+: sentence 7 comes twice"):
+        score_output(output, test_set)
 
 
-def test_output_of_another_test_set(tmp_path: Path, test_set: score.TestSet) -> None:
+def test_output_of_another_test_set(tmp_path: Path, test_set: TestSet) -> None:
     output = write_output(tmp_path / "out.txt", [*TOKENS, "one more ."])
-    with pytest.raises(score.ScoreError, match="sentence 40, but the reference has only 40 lines"):
-        score.score_output(output, test_set)
+    with pytest.raises(ScoreError, match="sentence 40, but the reference has only 40 lines"):
+        score_output(output, test_set)
 
 
 def test_paired_bootstrap_tells_systems_apart() -> None:
     generator = random.Random(3)
     references = [" ".join(generator.choices("abcdefghijkl", k=12)) for _ in range(200)]
     better, worse, alike = (noisy(references, *how) for how in ((0.1, 1), (0.3, 2), (0.1, 3)))
-    clear = score.paired_bootstrap(better, worse, [references], samples=300)
+    clear = paired_bootstrap(better, worse, [references], samples=300)
     assert clear.p_value < 0.05 and clear.difference > 5
     assert "bs:300" in clear.signature and "seed:" in clear.signature
-    same = score.paired_bootstrap(better, alike, [references], samples=300)
+    same = paired_bootstrap(better, alike, [references], samples=300)
     assert same.p_value > 0.05
-    itself = score.paired_bootstrap(better, better, [references], samples=300)
+    itself = paired_bootstrap(better, better, [references], samples=300)
     assert (itself.difference, itself.p_value) == (0, 1)
 
 
-def test_command(tmp_path: Path, test_set: score.TestSet) -> None:
+def test_command(tmp_path: Path, test_set: TestSet) -> None:
     output = write_output(tmp_path / "out.txt", TOKENS)
     baseline = write_output(tmp_path / "base.txt", [line.replace("a", "the") for line in TOKENS])
-    done = run_score(output, "--reference", test_set.reference, "--baseline", baseline, "--json")
-    assert done.returncode == 0, done.stderr
+    done = cli.run(
+        sys.executable, SCRIPTS / "score.py", output, "--reference", test_set.reference,
+        "--baseline", baseline, "--json",
+    )  # fmt: skip
     report = json.loads(done.stdout)
     # As score_output() reports them, which counts by itself.
-    expected = score.score_output(output, test_set, baseline)
+    expected = score_output(output, test_set, baseline)
     assert expected.baseline is not None and expected.significance is not None
     assert report["bleu"]["score"] == pytest.approx(expected.bleu.score)
     assert report["bleu"]["signature"] == expected.bleu.signature and report["tokenised"] is None
@@ -161,7 +169,7 @@ def test_command(tmp_path: Path, test_set: score.TestSet) -> None:
     assert f"{expected.significance.difference:+.2f}, p = {expected.significance.p_value:.4f} by paired" in told
 
 
-def test_command_fails_in_one_line(tmp_path: Path, test_set: score.TestSet) -> None:
+def test_command_fails_in_one_line(tmp_path: Path, test_set: TestSet) -> None:
     output, reference = write_output(tmp_path / "out.txt", TOKENS, [0]), test_set.reference
     assert_one_line(run_score(output, "--reference", reference), "39 of 40 sentences are missing")
     assert_one_line(run_score(tmp_path / "none.txt", "--reference", reference), "none.txt: cannot be read")

@@ -17,7 +17,7 @@ import fairseq_localattn  # noqa: F401  names the classes that a checkpoint may 
 from experiments.measure import generated
 from experiments.runs import averaging as average
 from support.cli import REPOSITORY, fairseq, make_data, run, train_flags
-from support.outputs import write_lines
+from support.engine.outputs import write_lines
 
 SCRIPTS = REPOSITORY / "scripts"
 pytestmark = pytest.mark.xdist_group("average")  # one training run serves all of this file
@@ -29,7 +29,7 @@ def load(path: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """(data, checkpoints) of a training of nine updates, more than an epoch, that kept all kinds of checkpoints."""
+    """Return (data, checkpoints) of a training of nine updates, more than an epoch, with all kinds of checkpoints."""
     folder = tmp_path_factory.mktemp("average")
     data = make_data(folder / "data", train=150)
     flags = train_flags(
@@ -41,7 +41,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture
 def folder(trained: tuple[Path, Path], tmp_path: Path) -> Path:
-    """A copy of the checkpoints."""
+    """Return the folder of a copy of the checkpoints."""
     return Path(shutil.copytree(trained[1], tmp_path / "run"))
 
 
@@ -50,7 +50,7 @@ def updates(path: Path) -> int:
 
 
 def change(path: Path, how: Callable[[dict[str, Any]], object]) -> Path:
-    """The same checkpoint with another content."""
+    """Change what a checkpoint holds; return its path."""
     state = load(path)
     how(state)
     torch.save(state, path)
@@ -208,7 +208,7 @@ def test_fairseq_generates_with_it(trained: tuple[Path, Path], folder: Path, tmp
 
 
 def fails(paths: list[Path], message: str, target: Path | None = None) -> None:
-    """It stops with this message, and writes nothing."""
+    """Assert that averaging stops with this message, and writes nothing."""
     target = target or paths[-1].parent / "averaged.pt"
     with pytest.raises(average.AverageError, match=message) as caught:
         average.average(paths, target)

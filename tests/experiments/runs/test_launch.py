@@ -42,7 +42,8 @@ def test_the_batch_is_that_of_the_paper(
     paper: recipe.Recipe, gpus: int, nodes: int, most: int | None, size: int, update_freq: int
 ) -> None:
     found = launch.batch_of(paper, launch.Launch(gpus=gpus, nodes=nodes, max_tokens=most))
-    assert (found.key, found.size, found.update_freq, found.total) == ("max_tokens", size, update_freq, 98304)
+    assert launch.paper_batch(paper) == 98304
+    assert (found.key, found.size, found.update_freq) == ("max_tokens", size, update_freq)
     world = gpus * nodes
     assert 98304 - world * update_freq < world * size * update_freq <= 98304  # short by less than a token each
 
@@ -63,13 +64,13 @@ def test_a_batch_needs_a_size(tmp_path: Path) -> None:
 
 def test_flags_of_the_machine(paper: recipe.Recipe) -> None:
     adapted = launch.Launch(gpus=2, precision="bf16").adapt(paper)
-    flags = {key: entry.value for key, entry in adapted.sections["train"].items()}
+    flags = {key: entry.value for key, entry in adapted.train.items()}
     assert (flags["bf16"], flags["max_tokens"], flags["update_freq"]) == (True, 4096, [12])
     assert "distributed_world_size" not in flags  # torchrun says it
     one = launch.Launch(cpu=True, precision="fp32").adapt(paper)
     assert one.flag("train", "distributed_world_size") == 1 and one.flag("train", "cpu") is True
     assert one.flag("generate", "cpu") is True and adapted.flag("generate", "cpu") is None
-    assert not {"fp16", "bf16"} & set(one.sections["train"])
+    assert not {"fp16", "bf16"} & set(one.train)
 
 
 def test_small_batches_are_not_rounded_down_to_eight_sentences(paper: recipe.Recipe) -> None:

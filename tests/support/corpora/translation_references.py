@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
-from support.prep import SPLITS, assert_translation_data, lines_of
+from support.corpora.prep import SPLITS, assert_translation_data, lines_of
 
 TESTS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")  # of IWSLT14
 

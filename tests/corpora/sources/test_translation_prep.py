@@ -12,10 +12,18 @@ from pathlib import Path
 import pytest
 
 from corpora.mini import translation as mini_translation
+from support.corpora.prep import DATA_PREP, SPLITS, assert_refused, call, lines_of, prepare, start_and_kill
+from support.corpora.preparations import CASES, unpacked
+from support.corpora.translation_references import (
+    assert_binarised,
+    assert_texts,
+    encoded,
+    iwslt_text,
+    kept,
+    moses,
+    wmt_text,
+)
 from support.paths import SHARED
-from support.prep import DATA_PREP, SPLITS, assert_refused, call, lines_of, prepare, start_and_kill
-from support.preparations import CASES, unpacked
-from support.translation_references import assert_binarised, assert_texts, encoded, iwslt_text, kept, moses, wmt_text
 
 IWSLT14 = SHARED / "iwslt14"
 

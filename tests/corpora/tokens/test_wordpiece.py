@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from support.prep import assert_refused, call, lines_of, prepare, run
-from support.summary_prep import tables, write_lines
+from support.corpora.prep import assert_refused, call, lines_of, prepare, run
+from support.corpora.summary_prep import tables, write_lines
 
 pytest.importorskip("tokenizers", reason="WordPieces need the package tokenizers")
 

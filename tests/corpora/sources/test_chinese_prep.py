@@ -14,8 +14,8 @@ import pytest
 from corpora.sources import nist, sgm
 from corpora.tokens import segment
 from corpora.tokens.moses_tokenize import Tokenizer
-from support.prep import assert_refused, assert_translation_data, lines_of, prepare, run
-from support.preparations import CASES
+from support.corpora.prep import assert_refused, assert_translation_data, lines_of, prepare, run
+from support.corpora.preparations import CASES
 
 NIST_SETS = {"valid": "02", "test": "03", "test1": "04", "test2": "05", "test3": "06"}
 

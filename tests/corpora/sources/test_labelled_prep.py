@@ -14,7 +14,7 @@ import pytest
 
 from corpora.sources import imdb, labelled, sva
 from corpora.tokens import moses_tokenize
-from support.prep import (
+from support.corpora.prep import (
     DATA_PREP,
     SPLITS,
     assert_classification_task,

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from support.prep import SPLITS, assert_refused, lines_of, prepare, run, start_and_kill
-from support.preparations import SMALL
-from support.summary_prep import LANGS, tables, write_lines
+from support.corpora.prep import SPLITS, assert_refused, lines_of, prepare, run, start_and_kill
+from support.corpora.preparations import SMALL
+from support.corpora.summary_prep import LANGS, tables, write_lines
 
 pytest.importorskip("tokenizers", reason="WordPieces need the package tokenizers")
 

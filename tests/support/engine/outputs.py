@@ -1,14 +1,14 @@
-"""Files as fairseq-generate writes them, for the tests of scoring."""
+"""Files as fairseq-generate writes them, and the command that scores them, for the tests of scoring."""
 
 from __future__ import annotations
 
 import random
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from support.paths import SCRIPTS
+from experiments.measure import command
+from support import cli
 
 LAST = "Generate test with beam=5: BLEU4 = 10.00, 1/1/1/1 (BP=1.000, ratio=1.000, syslen=1, reflen=1)"
 
@@ -20,7 +20,7 @@ def write_output(
     last: bool = True,
     sources: Sequence[str] | None = None,
 ) -> Path:
-    """A file as fairseq-generate writes it."""
+    """Write the hypotheses as fairseq-generate does, in an order of its own; return the path."""
     lines = []
     for index in order if order is not None else range(len(tokens)):
         source = "quelle" if sources is None else sources[index]
@@ -31,24 +31,28 @@ def write_output(
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> Path:
+    """Write one string a line; return the path."""
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
 
 
 def noisy(lines: Sequence[str], rate: float, seed: int) -> list[str]:
-    """The lines with a share of their words replaced by x."""
+    """Return the lines with a share ``rate`` of their words replaced by x."""
     noise = random.Random(seed)
     return [" ".join(word if noise.random() > rate else "x" for word in line.split()) for line in lines]
 
 
-def run_score(*args: object) -> subprocess.CompletedProcess[str]:
-    """scripts/score.py with these arguments."""
-    command = [sys.executable, str(SCRIPTS / "score.py"), *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True)
+def run_score(*args: object) -> cli.Done:
+    """Run scripts/score.py with these arguments, in this process."""
+
+    def door() -> None:
+        sys.exit(command.main())
+
+    return cli.call(door, *args, check=False)
 
 
-def assert_one_line(failed: subprocess.CompletedProcess[str], message: str) -> None:
-    """It failed, with one line that says this."""
+def assert_one_line(failed: cli.Done, message: str) -> None:
+    """Assert that it failed, with one line that says this."""
     assert failed.returncode == 2 and failed.stdout == ""
     assert failed.stderr.startswith("score: ") and failed.stderr.count("\n") == 1
     assert message in failed.stderr

@@ -7,8 +7,8 @@ import pytest
 from corpora.mini import corpus
 from corpora.mini import news as mini_news
 from corpora.sources import imdb, sst, sva
-from support.prep import SPLITS, run
-from support.preparations import CASES
+from support.corpora.prep import SPLITS, run
+from support.corpora.preparations import CASES
 
 NAMES = sorted(corpus.known_corpora())
 

@@ -18,7 +18,7 @@ from corpora.errors import DataError
 from corpora.toy import grammar as toy_grammar
 from corpora.trees import leaves, parse, parser_stanza, parser_training, train_parser, treebank, word_vectors
 from fairseq_localattn.phrases.trees import read_tree
-from support.prep import DATA_PREP, assert_refused, call, kill_when, lines_of, prepare, run
+from support.corpora.prep import DATA_PREP, assert_refused, call, kill_when, lines_of, prepare, run
 
 pytestmark = pytest.mark.xdist_group("parse")  # one trained parser serves all of this file
 

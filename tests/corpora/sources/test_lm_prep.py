@@ -17,7 +17,7 @@ from corpora.errors import DataError
 from corpora.mini import news as mini_news
 from corpora.text import streams, watch
 from corpora.tokens import dictionary
-from support.prep import (
+from support.corpora.prep import (
     SPLITS,
     assert_language_modeling_task,
     assert_refused,
@@ -27,7 +27,7 @@ from support.prep import (
     run,
     start_and_kill,
 )
-from support.preparations import LM_NUMBERS, lm_sentence
+from support.corpora.preparations import LM_NUMBERS, lm_sentence
 
 BILLION = "1-billion-word-language-modeling-benchmark-r13output"
 HELDOUT = "heldout-monolingual.tokenized.shuffled/news.en.heldout"

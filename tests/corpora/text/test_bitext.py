@@ -20,8 +20,8 @@ from corpora.mini import files as mini_files
 from corpora.mini import translation as mini_translation
 from corpora.text import bitext, linewise, markup, unpack
 from corpora.tokens import moses_tokenize, sentencepieces, subwords
-from support.prep import DATA_PREP, assert_refused, call, lines_of, run
-from support.translation_references import encoded
+from support.corpora.prep import DATA_PREP, assert_refused, call, lines_of, run
+from support.corpora.translation_references import encoded
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,7 @@ import pytest
 from corpora.text import alignment, parallel
 from corpora.tokens import moses_tokenize
 from corpora.toy import grammar as toy_grammar
-from support.paths import DATA_PREP, SHARED
-from support.prep import (
+from support.corpora.prep import (
     assert_refused,
     assert_translation_data,
     call,
@@ -24,7 +23,8 @@ from support.prep import (
     run,
     start_and_kill,
 )
-from support.preparations import CASES, MULTI30K_NAMES
+from support.corpora.preparations import CASES, MULTI30K_NAMES
+from support.paths import DATA_PREP, SHARED
 
 MULTI30K = SHARED / "multi30k"
 needs_multi30k = pytest.mark.skipif(not MULTI30K.is_dir(), reason="no ../shared/data/multi30k here")

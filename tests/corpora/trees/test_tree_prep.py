@@ -10,8 +10,8 @@ import pytest
 
 from fairseq_localattn.phrases.store import unpack
 from fairseq_localattn.phrases.trees import partition, read_tree
-from support.prep import DATA_PREP, SPLITS, assert_refused, call, files_of, lines_of, prepare
-from support.preparations import CASES, MULTI30K_SIZES, TOY
+from support.corpora.prep import DATA_PREP, SPLITS, assert_refused, call, files_of, lines_of, prepare
+from support.corpora.preparations import CASES, MULTI30K_SIZES, TOY
 
 
 def assert_phrases(out: Path, trees: Path, empty: int = 0) -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from corpora.sources import labelled, sst
-from support.paths import SHARED
-from support.prep import (
+from support.corpora.prep import (
     SPLITS,
     assert_classification_task,
     assert_refused,
@@ -19,6 +18,7 @@ from support.prep import (
     run,
     start_and_kill,
 )
+from support.paths import SHARED
 
 SST = SHARED / "sst"
 needs_sst = pytest.mark.skipif(not SST.is_dir(), reason="no ../shared/data/sst here")

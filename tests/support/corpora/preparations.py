@@ -11,7 +11,7 @@ from pathlib import Path
 
 from corpora.mini.corpus import known_corpora
 from corpora.toy import grammar
-from support.prep import SPLITS, lines_of, prepare, start_and_kill
+from support.corpora.prep import SPLITS, lines_of, prepare, start_and_kill
 
 MULTI30K_NAMES = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
 MULTI30K_SIZES = {"train": 150, "valid": 30, "test": 20}

@@ -15,9 +15,9 @@ from corpora.errors import DataError
 from corpora.sources import aspec
 from corpora.tokens import segment
 from corpora.tokens.moses_tokenize import Tokenizer
+from support.corpora.prep import assert_refused, assert_translation_data, lines_of, prepare, run, start_and_kill
+from support.corpora.preparations import CASES
 from support.paths import SHARED
-from support.prep import assert_refused, assert_translation_data, lines_of, prepare, run, start_and_kill
-from support.preparations import CASES
 
 TANAKA = SHARED / "tanaka_enja"
 SEPARATOR = " ||| "

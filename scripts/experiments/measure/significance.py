@@ -1,0 +1,62 @@
+"""Significance of a difference: the paired bootstrap of Koehn 2004, as sacreBLEU counts it, and McNemar's test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import binomtest
+
+SAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class Significance:
+    """A test of a system against a baseline.
+
+    ``p_value`` is the probability of such a ``difference`` if there were none; ``signature`` says how it was counted.
+    """
+
+    p_value: float
+    difference: float
+    signature: str
+
+
+def seed() -> int | None:
+    """Return ``$SACREBLEU_SEED`` (default: sacreBLEU's 12345); None for 'none' or 0, as sacreBLEU reads it."""
+    value = os.environ.get("SACREBLEU_SEED", "12345")
+    return None if value.lower() == "none" else int(value) or None
+
+
+def paired_bootstrap(
+    system: np.ndarray, baseline: np.ndarray, score: Callable[[np.ndarray], float], samples: int = SAMPLES
+) -> Significance:
+    """Test a system against a baseline by a score that follows from sums over sentences.
+
+    Args:
+        system, baseline: statistics of the same sentences, of shape (sentences, k).
+        score: score of a sum of statistics, of shape (k,).
+        samples: number of resampled test sets.
+
+    With d the difference of the two scores on a resampled test set,
+    p = (1 + number of samples with |d| − mean |d| > |difference|) / (1 + samples), and 1 without a difference.
+    """
+    difference = score(system.sum(0)) - score(baseline.sum(0))
+    drawn = np.random.default_rng(seed()).choice(len(system), size=(samples, len(system)), replace=True)
+    sizes = np.array([abs(score(system[rows].sum(0)) - score(baseline[rows].sum(0))) for rows in drawn])
+    as_far = int(np.sum(sizes - sizes.mean() > abs(difference)))
+    p_value = (as_far + 1) / (samples + 1) if difference else 1.0
+    return Significance(p_value, difference, f"bs:{samples}|seed:{str(seed()).lower()}")
+
+
+def mcnemar(system: Sequence[bool], baseline: Sequence[bool]) -> float:
+    """Return p of McNemar's exact test, two-sided; each argument says which sentences a system has right.
+
+    The test counts the sentences that one system has right and the other wrong: without a difference between the
+    systems, each of these is won by either with probability 1/2. p is 1 where there are none.
+    """
+    won = sum(a and not b for a, b in zip(system, baseline, strict=True))
+    lost = sum(b and not a for a, b in zip(system, baseline, strict=True))
+    return float(binomtest(won, won + lost).pvalue) if won + lost else 1.0

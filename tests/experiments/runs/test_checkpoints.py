@@ -1,0 +1,69 @@
+"""What the runs read of fairseq's checkpoints and logs, also of those that a kill has cut off."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from pathlib import Path
+
+from experiments.runs import checkpoints
+from support.engine.runs import save_checkpoint
+
+
+def test_a_damaged_last_checkpoint_counts_nothing(tmp_path: Path) -> None:
+    path = save_checkpoint(tmp_path, 3)
+    assert checkpoints.checkpoint_updates(tmp_path) == 3
+    path.write_bytes(path.read_bytes()[:100])
+    assert checkpoints.checkpoint_updates(tmp_path) == 0
+
+
+def write_checkpoint(path: Path, text: str) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("data", text * 1000)
+
+
+def test_half_a_last_checkpoint_is_mended(tmp_path: Path) -> None:
+    for number, name in enumerate(("checkpoint_1_100.pt", "checkpoint_1_200.pt", "checkpoint_last.pt")):
+        write_checkpoint(tmp_path / name, str(number))
+        os.utime(tmp_path / name, (number, number))
+    last = tmp_path / "checkpoint_last.pt"
+    whole = last.read_bytes()
+    checkpoints.mend_last_checkpoint(tmp_path)
+    assert last.read_bytes() == whole
+    last.write_bytes(whole[:200])
+    checkpoints.mend_last_checkpoint(tmp_path)
+    assert last.read_bytes() == (tmp_path / "checkpoint_1_200.pt").read_bytes()
+    for path in tmp_path.glob("*.pt"):
+        path.write_bytes(b"cut")
+    checkpoints.mend_last_checkpoint(tmp_path)
+    assert not last.exists()
+
+
+def test_averaged_checkpoints_are_removed(tmp_path: Path) -> None:
+    kept = {"checkpoint_last.pt", "checkpoint_best.pt", "checkpoint3.pt", "averaged.pt"}
+    for name in (*kept, "checkpoint_1_100.pt", "checkpoint_2_200.pt", "checkpoint.best_loss_3.14.pt"):
+        write_checkpoint(tmp_path / name, "x")
+    checkpoints.remove_averaged(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == kept
+
+
+def test_facts_of_an_interrupted_training(tmp_path: Path) -> None:
+    def line(updates: int, wps: float) -> str:
+        return json.dumps({"num_updates": str(updates), "wps": str(wps), "wpb": "100", "wall": str(updates)})
+
+    lines = [line(10, 50), line(20, 1), line(20, 100), line(30, 100)]  # 20 was done again after a kill
+    save_checkpoint(tmp_path, 30)
+    (tmp_path / "train.json.log").write_text("\n".join(lines))
+    (tmp_path / "train.log").write_text("x | num. shared model params: 1,234 (num. trained: 1,234)\n")
+    facts = checkpoints.training_facts(tmp_path)
+    speeds = {"words_per_second": 75, "steps_per_second": 0.75, "train_minutes": 0.67}
+    assert facts == {"updates": 30, "parameters": 1234, **speeds}
+
+
+def test_the_last_validation(tmp_path: Path) -> None:
+    assert checkpoints.last_validation(tmp_path, "tag_accuracy") is None
+    lines = ['{"valid_tag_accuracy": "50"}', '{"valid_tag_accuracy": "61.5"}', '{"valid_loss": "2"}', '{"valid_tag']
+    (tmp_path / "train.json.log").write_text("\n".join(lines))
+    assert checkpoints.last_validation(tmp_path, "tag_accuracy") == "61.5"
+    assert checkpoints.last_validation(tmp_path, "accuracy") is None

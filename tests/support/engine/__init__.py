@@ -1,0 +1,1 @@
+"""What the tests of runs, measures and the engine share."""

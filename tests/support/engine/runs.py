@@ -1,0 +1,53 @@
+"""Runs whose steps are one-line Python programs: what is tested is what goes on around them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+
+from experiments.data.prepared import Prepared
+from experiments.recipes.recipe import Recipe
+from experiments.runs.checkpoints import LAST
+from experiments.runs.launch import Launch
+from experiments.runs.run import Run
+
+
+class FakeRun(Run):
+    """A run that trains and measures by ``train_code`` and ``measure_code``, where {folder} is its folder."""
+
+    train_code = "print('trained')"
+    measure_code = "open('{folder}/generating/generate-test.txt', 'w')"
+
+    def train_argv(self) -> list[str]:
+        return self._program(self.train_code)
+
+    def measure_argv(self, subset: str = "test") -> list[str]:
+        return self._program(self.measure_code)
+
+    def _program(self, code: str) -> list[str]:
+        return [sys.executable, "-S", "-c", code.replace("{folder}", str(self.folder))]
+
+
+def fake_run(recipe: Recipe, folder: Path, name: str, kind: type[FakeRun] = FakeRun) -> FakeRun:
+    """Return a run of seed 1 in ``folder / name``, of a recipe that need not state its metric."""
+    recipe = recipe if recipe.metric else recipe.with_metric("sacrebleu")
+    data = Prepared(folder / "data", "de", "en")
+    return kind(
+        recipe=recipe,
+        arch=name,
+        seed=1,
+        data=data,
+        folder=folder / name,
+        settings="aaaaaaaa",
+        launch=Launch(cpu=True),
+    )
+
+
+def save_checkpoint(folder: Path, updates: int) -> Path:
+    """Write a checkpoint_last.pt with what the runs read of fairseq's."""
+    path = folder / LAST
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.save({"optimizer_history": [{"num_updates": updates}]}, path)
+    return path
