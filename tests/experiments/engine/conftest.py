@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support import prep
+from support.corpora import prep
 from support.tables.bench import TOY, Bench
 
 
