@@ -44,7 +44,10 @@ def mapping(path: Path, node: yaml.Node, what: str) -> dict[str, tuple[yaml.Node
         raise RecipeError(f"{place(path, node)}: {what} must be a mapping, one 'key: value' a line")
     found: dict[str, tuple[yaml.Node, str]] = {}
     for key_node, value_node in node.value:
-        key, where = str(key_node.value), place(path, key_node)
+        where = place(path, key_node)
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise RecipeError(f"{where}: a key must be a word")
+        key = str(key_node.value)
         if key in found:
             raise RecipeError(f"{where}: {key} was already given on line {found[key][1].rpartition(':')[2]}")
         found[key] = (value_node, where)
@@ -60,7 +63,7 @@ def entry_of(path: Path, node: yaml.Node, where: str) -> Entry:
     """Return the Python value of a node. Raises RecipeError."""
     try:
         return Entry(yaml.SafeLoader("").construct_object(node, deep=True), where)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: of a date that there is not
         raise RecipeError(f"{where}: {getattr(error, 'problem', error)}") from None
 
 

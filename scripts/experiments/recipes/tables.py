@@ -32,7 +32,8 @@ from experiments.recipes.recipe import CONFIGS, KEYS, SECTIONS, Layer, Recipe, m
 SCALES = ("smoke", "small", "full")
 ROW_NAME = re.compile(r"[a-z0-9][a-z0-9_]*", re.ASCII)  # it stands in commands and in results
 NOT_PAPERS = ("base", "scales")
-OF_ROW = ("extends", "same_as", "baseline", "small", "full")
+ROW_KEYS = (*KEYS, "extends", "same_as", "baseline", "small", "full")
+TABLE_KEYS = (*KEYS, "extends", "baseline", "small", "full", "rows")
 
 
 @dataclass(frozen=True)
@@ -128,10 +129,10 @@ def _recipe(table: Table, row: str, scale: str) -> Recipe:
 def load_table(path: Path) -> Table:
     """Return the table of a file, its structure checked (recipe() and expand() check the rest). Raises RecipeError."""
     items = mapping(path, compose(path), "a table")
+    files, common, own = _parts(path, items, TABLE_KEYS)
     if "rows" not in items:
         raise RecipeError(f"{path}: a table needs the key 'rows'")
     node, _ = items.pop("rows")
-    files, common, own = _parts(path, items)
     default = _baseline(path, items)
     defaults = RowSource(str(path), files, (common,), {scale: (own[scale],) for scale in own})
     sources: dict[str, RowSource] = {}
@@ -162,7 +163,7 @@ def _source(
     defaults: RowSource,
 ) -> RowSource:
     """Return the source of one row: on the table's defaults, or on the row that it is the same as."""
-    files, layer, own = _parts(path, items)
+    files, layer, own = _parts(path, items, ROW_KEYS)
     base = defaults
     if "same_as" in items:
         base = _same_as(path, items["same_as"], before, defaults)
@@ -193,10 +194,9 @@ def _same_as(
 
 
 def _parts(
-    path: Path, items: Mapping[str, tuple[yaml.Node, str]]
+    path: Path, items: Mapping[str, tuple[yaml.Node, str]], known: tuple[str, ...]
 ) -> tuple[dict[str, Path | None], Layer, dict[str, Layer]]:
     """Return of a table or a row the files that it extends, its layer, and its layers of the scales full and small."""
-    known = (*KEYS, *OF_ROW)
     for key, (_, where) in items.items():
         if key not in known:
             raise RecipeError(f"{where}: unknown key {key!r}{nearest(key, known)}")

@@ -63,6 +63,7 @@ HEADER = (
     "gain, paper",
     *(c for s in SCALES for c in (f"{s} scale", f"gain, {s}", f"p, {s}")),
 )
+FIRST = 3  # cell of the first scale, after metric, paper and gain
 PAPERS = {"mma": "MMA", "csan": "CSAN", "man": "MAN", "diffwin": "DiffWin", "mgsa": "MG-SA"}
 # The rows of the table in README.md: PAPER/TABLE/ROW.
 SUMMARY = (
@@ -138,7 +139,8 @@ def table_of_paper(root: Path, paper: str, name: str) -> str:
         for i, lines in enumerate(_by_settings(found, row)):
             label = row.label + (f" (settings {_settings(lines)})" if i else "")
             for j, metric in enumerate(_metrics(row, lines)):
-                cells.append(["" if j else label, *_cells(row, metric, lines, digits.get(metric, 2))])
+                values = _cells(row, metric, lines, digits.get(metric, 2))
+                cells.append(["", *values] if j else [label, *_say_nothing(row, lines, values)])
     header = list(HEADER)
     for scale, named in metrics.items():
         if len(named) == 1 and not named & set(FAMILIES):
@@ -196,15 +198,21 @@ def _cells(row: Row, metric: str, lines: dict[str, list[Line]], digits: int) -> 
         own = [line for line, _ in measured[scale]] if metric not in OF_THE_RUN else []
         changes = [line.number("difference") for line in own if line["difference"]]
         found += [ours, mean_change(changes), ", ".join(filter(None, map(p_value, own)))]
-    if not metric:  # the metric that is compared
-        found[0] = found[0] or (NOTHING if measured["full"] else NOT_MEASURED)
-        found[3] = found[3] or NOTHING
     return [
         metric_name(of["full"]),
         NOTHING if paper is None else f"{paper:.{digits}f}{unit}",
         "" if gain is None else f"{gain:+.{digits}f}{unit}",
         *found,
     ]
+
+
+def _say_nothing(row: Row, lines: dict[str, list[Line]], cells: list[str]) -> list[str]:
+    """Return a row's first cells with words at the scales that have no number: 'not measured' where none has one."""
+    found, nothing = list(cells), NOTHING if any(lines.values()) else NOT_MEASURED
+    for scale in row.recipes:
+        at = FIRST + SCALES.index(scale) * 3
+        found[at], nothing = found[at] or nothing, NOTHING
+    return found
 
 
 def _of_metric(lines: list[Line], metric: str) -> list[tuple[Line, float]]:
@@ -281,4 +289,6 @@ def summary_table(root: Path) -> str:
 
 
 def _small(lines: list[Line], row: str) -> list[Line]:
-    return [line for line in lines if line["scale"] == "small" and line["row"] == row]
+    """Return a row's lines at small scale, by seed; of several settings the first, as they are never averaged."""
+    own = [line for line in lines if line["scale"] == "small" and line["row"] == row]
+    return next(iter(groups(own, "settings").values()), [])

@@ -1,96 +1,210 @@
-"""The runners for real, on tiny data: the quick start killed and started again, and a comparison with a failing run."""
+"""The quick start: its two rows, what it refuses, and for real: killed, started again, summed up."""
 
 from __future__ import annotations
 
-import csv
 import json
 import os
-import random
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from experiments.data import preparation as corpus
-from experiments.engine import compare
-from experiments.recipes import recipe
-from experiments.runs import checkpoints as training
-from experiments.runs import processes as jobs
-from experiments.runs import run as runs
-from support.paths import ROOT
+from experiments.engine import quickstart
+from experiments.engine.plan import Row
+from experiments.recipes.scales import recipe_at
+from experiments.recipes.tables import find_table
+from experiments.runs import checkpoints
+from support.paths import ROOT, SCRIPTS
+from support.recipes import write_table
 
-RECIPE = """\
+SMALL = """\
 data: {name: toy, prepare: data-prep/prepare_toy.sh, source: de, target: en,
        options: [--train, 150, --valid, 20, --test, 16, --bpe, 60]}
-architectures: [transformer_mma_tiny, transformer_csan_tiny]
+metric: sacrebleu
 threads: 1
+hardware: cpu
 expect_minutes: 0.2
 train:
-  cpu: true
   num_workers: 0
   criterion: label_smoothed_cross_entropy
   share_all_embeddings: true
   optimizer: adam
   lr: [0.001]
   max_tokens: 150
-  max_update: UPDATES
+  max_update: 120
   disable_validation: true
   save_interval_updates: 10
   keep_interval_updates: 1
   no_epoch_checkpoints: true
   log_interval: 5
 generate:
-  cpu: true
   num_workers: 0
   beam: 2
   max_len_b: 10
 """
-ARCHS = ("transformer_mma_tiny", "transformer_localattn_tiny")
+TABLE = """\
+small: base/small.yaml
+baseline: transformer
+rows:
+  transformer:
+    label: Transformer
+    architecture: transformer_localattn_tiny
+    small: {architecture: transformer_localattn_tiny}
+  mma: {label: MMA, architecture: transformer_mma_tiny, small: {architecture: transformer_mma_tiny}}
+"""
+ARCHITECTURES = ("transformer_mma_tiny", "transformer_localattn_tiny")
 
 
-def write_recipe(folder: Path, updates: int) -> Path:
-    path = folder / "tiny.yaml"
-    path.write_text(RECIPE.replace("UPDATES", str(updates)), encoding="utf-8")
-    return path
+def rows(data: str, architecture: str) -> tuple[Row, Row]:
+    """Return the rows of a quick start."""
+    system, plain = quickstart.two_rows(find_table("quickstart", data), quickstart.sized(architecture))
+    return system, plain
 
 
-# --- the quick start
+# --- its rows
+
+
+@pytest.mark.parametrize("data", ["toy", "multi30k"])
+@pytest.mark.parametrize(
+    ("architecture", "name", "baseline"),
+    [
+        ("transformer_mgsa", "mgsa", "transformer_en_de"),
+        ("transformer_mgsa_ngram", "mgsa_ngram", "transformer"),
+        ("transformer_mma", "mma", "transformer"),
+        ("transformer_csan_small", "csan", "transformer"),
+        ("transformer_man_iwslt_de_en", "man_iwslt_de_en", "transformer"),
+    ],
+)
+def test_two_rows(data: str, architecture: str, name: str, baseline: str) -> None:
+    """An architecture that the table lacks has the plain Transformer's flags; both rows have one seed."""
+    system, plain = rows(data, architecture)
+    assert (system.name, plain.name) == (name, baseline)
+    size = "transformer_iwslt_de_en" if "iwslt" in name else "transformer_localattn_small"
+    assert (system.stated.architecture, plain.stated.architecture) == (quickstart.sized(architecture), size)
+    assert system.stated.seeds == plain.stated.seeds == (1,)
+    trees = name == "mgsa"
+    assert (system.stated.flag("train", "task") == "translation_with_phrases") == trees
+    assert ("--trees" in system.stated.corpus.options) == trees
+    assert system.stated.corpus.source == plain.stated.corpus.source == ("en" if trees else "de")
+    assert system.table.baseline(system.name) == (plain.table, plain.name) or not trees
+    if not trees:
+        assert system.stated.train == plain.stated.train or name == "mma"
+
+
+def test_the_quick_start_is_a_table_at_small_scale() -> None:
+    """Its rows on Multi30k are trained as those of the papers' tables, so that the scores compare."""
+    system, plain = rows("multi30k", "transformer_mma")
+    table = find_table("mma", "table2")
+    for row, name in ((system, "mma"), (plain, "transformer")):
+        other = recipe_at(table, name, "small")
+        assert row.stated.architecture == other.architecture
+        assert {k: e.value for k, e in row.stated.train.items()} == {k: e.value for k, e in other.train.items()}
+        assert row.stated.corpus == other.corpus
+
+
+def test_an_unused_gpu_is_mentioned(monkeypatch: pytest.MonkeyPatch) -> None:
+    toy = rows("toy", "transformer_mma")[0].stated
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    note = quickstart.gpu_note(toy)
+    assert note is not None and "CUDA GPU" in note and "trains on the CPU" in note
+    assert quickstart.gpu_note(recipe_at(find_table("comparisons", "iwslt14_sample"), "mma", "full")) is None
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert quickstart.gpu_note(toy) is None
+
+
+def without(command: list[str], *flags: str) -> list[str]:
+    """Return a command without these flags' values."""
+    return [word for before, word in zip(["", *command], command, strict=False) if before not in flags]
+
+
+def test_dry_run(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert quickstart.main(["--dry-run", "--out", str(tmp_path / "out")]) == 0
+    text = capsys.readouterr().out
+    assert "prepare_toy.sh" in text and text.count("fairseq_cli.generate") == 2
+    variant, plain = (shlex.split(line) for line in text.splitlines() if "fairseq_cli.train" in line)
+    assert variant[variant.index("--arch") + 1] == "transformer_mma_small"
+    assert plain[plain.index("--arch") + 1] == "transformer_localattn_small"
+    paths = ("--arch", "--save-dir", "--log-file")
+    assert without(variant, *paths) == without(plain, *paths)
+    assert not (tmp_path / "out").exists()
+
+
+# --- what it refuses
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--arch", "lstm"], "--arch lstm: no such architecture; there are transformer_csan, "),
+        (["--data", "wmt"], "--data wmt: no such data set; there are multi30k, toy"),
+        (["--data", "multi30k", "--local", "/none/there"], "--local /none/there: no such folder"),
+        (["--out"], "--out needs a value"),
+        (["--speed", "9"], "unknown argument '--speed'"),
+    ],
+)
+def test_the_script_refuses_before_the_set_up(options: list[str], message: str) -> None:
+    begin = time.monotonic()
+    done = subprocess.run([SCRIPTS / "quickstart.sh", *options], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr and done.stderr.count("\n") == 1
+    assert time.monotonic() - begin < 5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--arch", "transformer_nosuch"], "--arch transformer_nosuch: no such architecture; there are transformer_"),
+        (["--arch", "transformer_lm_diffwin"], "--arch transformer_lm_diffwin: no such architecture"),
+        (["--data", "wmt"], "--data wmt: no such data set; there are multi30k, toy"),
+        (["--local", "/none/there"], "--local /none/there: toy takes no folder"),
+        (["--data", "multi30k", "--local", "/none/there"], "--local /none/there: no such folder"),
+        (["--table", "/none/there.yaml"], "/none/there.yaml: cannot be read"),
+    ],
+)
+def test_mistakes_end_in_one_line(
+    options: list[str], message: str, tmp_path: Path, capfd: pytest.CaptureFixture
+) -> None:
+    assert quickstart.main(["--dry-run", "--out", str(tmp_path / "out"), *options]) == 2
+    error = capfd.readouterr().err
+    assert error.startswith(f"quickstart: error: {message}") and error.count("\n") == 1
+
+
+# --- for real
 
 
 class QuickStart:
-    """`quickstart.py` on the tiny recipe, in its own process."""
+    """`quickstart.py` on a table of tiny models, in a process of its own."""
 
-    def __init__(self, folder: Path, updates: int) -> None:
+    def __init__(self, folder: Path) -> None:
         self.out = folder / "out"
-        self.command = [
-            sys.executable, str(ROOT / "scripts" / "quickstart.py"), "--arch", ARCHS[0],
-            "--recipe", str(write_recipe(folder, updates)), "--out", str(self.out),
-        ]  # fmt: skip
+        write_table(folder, "own/base/small", SMALL)
+        path = write_table(folder, "own/tiny", TABLE)
+        command = [SCRIPTS / "quickstart.py", "--arch", ARCHITECTURES[0], "--table", path, "--out", self.out]
+        self.command = [sys.executable, *map(str, command)]
         self.env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
 
     def start(self) -> subprocess.Popen[str]:
         return subprocess.Popen(self.command, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def finish(self) -> str:
+        """Run it to its end; return what it prints."""
         done = subprocess.run(
             self.command, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300
         )
         assert done.returncode == 0, done.stdout
         return done.stdout
 
-    def folder(self, arch: str) -> Path:
-        (found,) = (self.out / "tiny").glob(f"{arch}.seed1.*")
-        return found
-
     def checkpoints(self) -> list[Path]:
-        return list((self.out / "tiny").glob("*/checkpoints/checkpoint_last.pt"))
+        return list(self.out.glob("transformer_*/checkpoints/checkpoint_last.pt"))
 
 
 def processes_of(folder: Path) -> list[str]:
-    """Command lines of the living processes that name the folder."""
+    """Return the command lines of the living processes that name the folder."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -103,9 +217,9 @@ def processes_of(folder: Path) -> list[str]:
 
 
 def contents(folder: Path) -> dict[Path, tuple[int, int]]:
-    """Every file with its time and size, but the locks, the preparation's log, and what only passes it on."""
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock" and path.suffix != ".log")
-    logs = folder.glob("tiny/*/*.log")
+    """Return every file with its time and size, but for locks, summaries and the preparation's log."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != ".lock" and path.suffix != ".log"]
+    logs = folder.glob("transformer_*/*.log")
     return {
         path: (path.stat().st_mtime_ns, path.stat().st_size)
         for path in [*files, *logs] if not path.name.startswith("summary.")
@@ -115,7 +229,7 @@ def contents(folder: Path) -> dict[Path, tuple[int, int]]:
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for the processes in /proc")
 @pytest.mark.slow
 def test_killed_quick_start_continues_and_reports(tmp_path: Path) -> None:
-    quick = QuickStart(tmp_path, updates=120)
+    quick = QuickStart(tmp_path)
     first = quick.start()
     try:
         deadline = time.monotonic() + 200
@@ -131,17 +245,20 @@ def test_killed_quick_start_continues_and_reports(tmp_path: Path) -> None:
     assert not left
     killed = quick.checkpoints()[0].parent.parent
     assert not (killed / "trained.json").exists(), "killed too late: the test needs more updates"
-    training.mend_last_checkpoint(killed / "checkpoints")  # as the runner will: a kill may have cut off the copy
-    begun = training.checkpoint_updates(killed)
+    checkpoints.mend_last_checkpoint(killed / "checkpoints")  # as the runner will: a kill may have cut off the copy
+    begun = checkpoints.checkpoint_updates(killed)
     assert begun >= 10
     size = (killed / "train.json.log").stat().st_size
 
     text = quick.finish()
-    assert f"{killed.name.split('.')[0]} (seed 1): continues from update {begun} of 120" in text
-    assert min(training.train_log(killed, size)) > begun
+    name = "mma" if killed.name.startswith(ARCHITECTURES[0]) else "transformer"
+    assert f"{name} (seed 1): continues from update {begun} of 120" in text
+    assert min(checkpoints.train_log(killed, size)) > begun
     assert f"@ {begun} updates" in (killed / "train.log").read_text()
     check_summary(json.loads((quick.out / "summary.json").read_text()), quick)
-    assert "(seed 1): continues" in text and "Example 5" in text
+    assert text.count("trained and decoded") == 2 and "Example 5" in text
+    (system,) = quick.out.glob(f"{ARCHITECTURES[0]}.*")
+    assert (system / "summary.md").read_text() == (quick.out / "summary.md").read_text() in text
 
     before, summary = contents(quick.out), (quick.out / "summary.json").read_bytes()
     text = quick.finish()
@@ -149,79 +266,35 @@ def test_killed_quick_start_continues_and_reports(tmp_path: Path) -> None:
     assert contents(quick.out) == before and (quick.out / "summary.json").read_bytes() == summary
 
 
-def check_summary(facts: dict, quick: QuickStart) -> None:
-    assert [system["architecture"] for system in facts["systems"]] == list(ARCHS)
+def check_summary(facts: dict[str, Any], quick: QuickStart) -> None:
+    assert [system["architecture"] for system in facts["systems"]] == list(ARCHITECTURES)
     for system in facts["systems"]:
         assert system["updates"] == 120 and system["words_per_second"] > 0 and system["train_minutes"] > 0
         assert 0 <= system["bleu"] <= 100 and system["signature"].startswith("nrefs:1|case:mixed")
     variant, plain = facts["systems"]
     assert 0 < variant["p_value"] <= 1 and plain["p_value"] is None
     assert facts["continued"] is True and facts["minutes"] > 0 and facts["sentences"] == 16
-    sources = next((quick.out / "tiny").glob("data.*/raw/test.de")).read_text(encoding="utf-8").splitlines()
+    sources = next((quick.out / "data").glob("toy.*/raw/test.de")).read_text(encoding="utf-8").splitlines()
     assert len({example["source"] for example in facts["examples"]} & set(sources)) == 5
-    assert all(set(example) == {"source", "reference", *ARCHS} for example in facts["examples"])
+    assert all(set(example) == {"source", "reference", *ARCHITECTURES} for example in facts["examples"])
 
 
-# --- the comparison
+# --- interpreters and environments
 
 
-def make_tiny_data(folder: Path) -> None:
-    """A copying task whose test set of 13 sentences is no multiple of eight, binarised by fairseq-preprocess."""
-    generator = random.Random(1)
-    for split, size in (("train", 60), ("valid", 8), ("test", 13)):
-        lines = [" ".join(generator.choices("abcdef", k=generator.randint(4, 9))) for _ in range(size)]
-        for kind in ("raw", "tok"):
-            (folder / kind).mkdir(parents=True, exist_ok=True)
-            for language in ("de", "en"):
-                (folder / kind / f"{split}.{language}").write_text("\n".join(lines) + "\n")
-    prefixes = [f"--{split}pref={folder / 'tok' / split}" for split in ("train", "valid", "test")]
-    command = ["-s", "de", "-t", "en", "--joined-dictionary", "--destdir", str(folder / "bin"), *prefixes]
-    subprocess.run([sys.executable, "-m", "fairseq_cli.preprocess", *command], check=True, capture_output=True)
+@pytest.mark.parametrize("name", ["table.py", "quickstart.py", "score.py"])
+def test_an_interpreter_without_the_dependencies(name: str) -> None:
+    """-S hides the environment's packages."""
+    done = subprocess.run([sys.executable, "-S", SCRIPTS / name], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert done.stderr.startswith(f"{name[:-3]}: error: {sys.executable} lacks torch, fairseq, ")
+    assert f"run scripts/setup.sh, then .venv/bin/python scripts/{name}" in done.stderr
 
 
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with open(path, encoding="utf-8") as stream:
-        return list(csv.DictReader(stream))
-
-
-@pytest.mark.slow
-def test_comparison_with_a_failing_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
-) -> None:
-    """One run fails: the others have their rows and the status is 1. Mended, it gets its row; none comes twice."""
-    path, out = write_recipe(tmp_path, 5), tmp_path / "out"
-    loaded = recipe.load_recipe(path)
-    data = corpus.data_of(loaded, out)
-    make_tiny_data(data.folder)
-    monkeypatch.setattr(compare, "prepare", lambda *args, **kwargs: None)
-    monkeypatch.setattr(compare, "same_package", lambda name: name != "old")
-    monkeypatch.setattr(compare.logging, "disable", lambda level: None)
-    options = [str(path), "--seeds", "3", "--out", str(out), "--results", str(tmp_path)]
-    monkeypatch.setattr(sys, "argv", ["compare", *options])
-    obstacle = out / f"transformer_csan_tiny.seed3.{runs.settings_hash(loaded, data.fingerprint())}" / "checkpoints"
-    jobs.write_atomic(obstacle, "a file where fairseq-train wants a folder")
-
-    assert compare.main() == 1
-    rows = rows_of(tmp_path / "tiny.csv")
-    assert sorted(row["arch"] for row in rows) == ["transformer_localattn_tiny", "transformer_mma_tiny"]
-    assert {row["arch"]: row["p_value"] == "" for row in rows} == {ARCHS[1]: True, ARCHS[0]: False}
-    for row in rows:
-        assert row["updates"] == "5" and int(row["parameters"]) > 10_000 and int(row["words_per_second"]) > 0
-    assert rows[0]["parameters"] == rows[1]["parameters"]
-    assert "compare: failed: transformer_csan_tiny (seed 3): " in capfd.readouterr().err
-
-    obstacle.unlink()
-    table = tmp_path / "tiny.csv"
-    table.write_text(table.read_text().replace(f",{rows[0]['commit']},", ",old,"))
-    old = table.read_text()
-    assert compare.main() == 0
-    assert table.read_text().startswith(old) and [row["arch"] for row in rows_of(table)[2:]] == [
-        "transformer_csan_tiny"
-    ]
-    text = capfd.readouterr().out
-    assert "1 of 3 runs to do" in text and "2 of the 2 rows that are kept were measured with another" in text
-
-    before, sizes = table.read_bytes(), [log.stat().st_size for log in sorted(out.glob("*/*.log"))]
-    assert compare.main() == 0
-    assert table.read_bytes() == before and [log.stat().st_size for log in sorted(out.glob("*/*.log"))] == sizes
-    assert "0 of 3 runs to do" in capfd.readouterr().out
+@pytest.mark.parametrize(("given", "expected"), [("", ".venv"), ("envs/a", "envs/a"), ("/envs/a", "/envs/a")])
+def test_shell_scripts_find_the_environment(given: str, expected: str, tmp_path: Path) -> None:
+    """A relative LOCALATTN_VENV is that of setup.sh: from the repository's root, from wherever a script is started."""
+    command = ["bash", "-c", f". {shlex.quote(str(SCRIPTS / 'lib.sh'))}; echo $PY"]
+    env = {**os.environ, "LOCALATTN_VENV": given}
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == f"{ROOT.resolve() / expected}/bin/python\n"

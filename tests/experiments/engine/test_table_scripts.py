@@ -1,4 +1,4 @@
-"""scripts/<paper>/<table>.sh: each shows its commands, and a table of each paper runs from raw text to its numbers."""
+"""Every table: its script, its commands at each scale, and tables of each paper from raw text to their numbers."""
 
 from __future__ import annotations
 
@@ -11,76 +11,170 @@ from pathlib import Path
 
 import pytest
 
-from experiments.engine import rows
-from experiments.engine.table import PAPERS
-from experiments.measure import row_measures
-from experiments.recipes.recipe import load_recipe
-from support.paths import ROOT
+from corpora.mini.corpus import known_corpora
+from experiments.engine import table
+from experiments.measure.measures import OF_TRAINING
+from experiments.recipes.recipe import Recipe
+from experiments.recipes.scales import recipe_at
+from experiments.recipes.tables import SCALES, find_table, papers, tables_of
+from support.paths import ROOT, SHARED
 
-SCRIPTS = sorted(path for paper in PAPERS for path in (ROOT / "scripts" / paper).glob("*.sh"))
+PAPERS = ("csan", "diffwin", "man", "mgsa", "mma")
+SCRIPTS = sorted(path for paper in PAPERS for path in (ROOT / "scripts" / paper).glob("*"))
+TABLES = [
+    (paper, name, scale)
+    for paper in papers()
+    for name in tables_of(paper)
+    for scale in SCALES
+    if find_table(paper, name).rows(scale)
+]
 
 
-def run(script: Path, *options: object) -> subprocess.CompletedProcess[str]:
-    # The interpreter of these tests, wherever its environment is.
-    environment = {**os.environ, "LOCALATTN_VENV": sys.prefix, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    words = [str(word) for word in (script, *options)]
-    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=900)
+# --- scripts
 
 
-def test_each_table_has_its_script() -> None:
-    expected = {(paper, table) for paper in PAPERS for table in rows.tables(paper)}
+def test_each_table_of_a_paper_has_its_script() -> None:
+    expected = {(paper, name) for paper in PAPERS for name in tables_of(paper) if name != "others"}
     assert {(path.parent.name, path.stem) for path in SCRIPTS} == expected
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_dry_run_shows_the_commands_of_each_row(script: Path, tmp_path: Path) -> None:
-    done = run(script, "--dry-run", "--gpus", "2", "--out", tmp_path / "out", "--results", tmp_path / "results")
+def test_a_script_is_a_door(script: Path) -> None:
+    """It starts table.py on its table, with what it is given, and holds nothing else."""
+    paper, name = script.parent.name, script.stem
+    text = script.read_text("utf-8")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert lines == [
+        "set -euo pipefail",
+        '. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"',
+        '[[ -x $PY ]] || die "no Python at $PY: run scripts/setup.sh first"',
+        f'exec "$PY" "$REPO/scripts/table.py" {paper} {name} "$@"',
+    ]
+    assert text.startswith("#!/usr/bin/env bash\n") and os.access(script, os.X_OK)
+    assert f"scripts/{paper}/{name}.sh" in text and len(text.splitlines()) < 20
+
+
+def start(script: Path, environment: Path, *options: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run a script with the environment of this folder."""
+    variables = {**os.environ, "LOCALATTN_VENV": str(environment), "CUDA_VISIBLE_DEVICES": ""}
+    return subprocess.run([script, *options], env=variables, cwd=cwd, capture_output=True, text=True, timeout=300)
+
+
+def test_a_script_hands_on_its_words(tmp_path: Path) -> None:
+    """From any folder; without an environment it says how to make one."""
+    script = ROOT / "scripts" / "man" / "table1.sh"
+    failed = start(script, tmp_path)
+    assert (failed.returncode, failed.stdout, failed.stderr.count("\n")) == (2, "", 1)
+    assert "table1: error: " in failed.stderr and "scripts/setup.sh" in failed.stderr
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    python.chmod(0o755)
+    done = start(script, tmp_path, "--smoke", "--rows", "a b", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    words = [str(ROOT.resolve() / "scripts/table.py"), "man", "table1", "--smoke", "--rows", "a b"]
+    assert done.stdout.splitlines() == words
+
+
+def test_a_script_for_real(tmp_path: Path) -> None:
+    script = ROOT / "scripts" / "mma" / "table2.sh"
+    done = start(script, Path(sys.prefix), "--dry-run", "--scale", "small", "--out", str(tmp_path / "out"))
     assert done.returncode == 0, done.stderr
+    assert done.stdout.count("fairseq_cli.train") == 4 and "transformer_mma_small" in done.stdout
+    assert not (tmp_path / "out").exists()
+
+
+# --- dry runs
+
+
+@pytest.mark.parametrize(("paper", "name", "scale"), TABLES)
+def test_dry_run_shows_the_commands_of_each_row(
+    paper: str, name: str, scale: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr(table, "visible_gpus", lambda: ([], []))
+    for variable in [name for name in os.environ if name.endswith("_DIR")]:
+        monkeypatch.delenv(variable)
+    where = ["--out", str(tmp_path / "out"), "--results", str(tmp_path / "results"), "--scale", scale, "--dry-run"]
+    found = find_table(paper, name)
+    rows: dict[str, Recipe] = {row: recipe_at(found, row, scale) for row in found.rows(scale)}
+    known = known_corpora()
+    places = [given for recipe in rows.values() for given in without_default(recipe)]
+    options = ["--gpus", "2"] if scale == "full" else []
+    options += [
+        word
+        for place in dict.fromkeys(places if scale != "smoke" else [])
+        for word in ("--local", f"{place}={tmp_path}")
+    ]
+    assert table.main([paper, name, *where, *options]) == 0
+    text = capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
-    blocks = dict(re.findall(r"^# (.+) \(seed 1\): .*\n((?:[^#].*\n)*)", done.stdout, re.MULTILINE))
-    shown = {name: commands for names, commands in blocks.items() for name in names.split(", ")}
-    found = rows.load_rows(script.parent.name, script.stem, None)
-    baselines = {recipe.get("baseline") for recipe in found.values()}
-    assert set(found) <= set(shown) <= set(found) | baselines
-    for name, commands in shown.items():
-        recipe = load_recipe(ROOT / "configs" / script.parent.name / f"{name}.yaml")
-        lead, scratch = recipe.get("lead"), recipe.get("probing", {}).get("training") == "scratch"
-        trains = not lead and not scratch
-        assert commands.count("scripts/train_worker.py") == trains, name
-        assert commands.count("scripts/average.py") == bool(trains and recipe.get("average")), name
-        measures = len(recipe.get("data").get("tests", {"test": 0}))
-        assert commands.count("\n") == (0 if lead else trains + bool(trains and recipe.get("average")) + measures), name
-        assert lead or f"--arch {recipe.get('architecture')} " in commands
-    scripts = {recipe.get("data")["prepare"] for recipe in found.values()}
-    assert all(script in done.stdout for script in scripts)
+    baselines = {row: found.baseline(row) for row in rows}
+    others = {of[1]: recipe_at(*of, scale) for of in baselines.values() if of is not None and of[0] is not found}
+    blocks = dict(re.findall(r"^# (.+) \(seed 1\): .*\n((?:[^#].*\n)*)", text, re.MULTILINE))
+    shown = {row: commands for names, commands in blocks.items() for row in names.split(", ")}
+    assert set(rows) <= set(shown) <= set(rows) | set(others)
+    trainer = "scripts/train_worker.py" if scale == "full" else "fairseq_cli.train"
+    for row, commands in shown.items():
+        recipe = rows.get(row) or others[row]
+        trains = not recipe.lead and recipe.probing != "scratch"
+        averages = bool(trains and recipe.average)
+        assert commands.count(trainer) == trains, row
+        assert commands.count("scripts/average.py") == averages, row
+        assert commands.count("\n") == (0 if recipe.lead else trains + averages + len(recipe.corpus.tests)), row
+        assert recipe.lead or f"--arch {recipe.architecture} " in commands, row
+    assert all(recipe.corpus.prepare in text for recipe in rows.values())
+    if scale == "smoke":
+        corpora = {recipe.corpus.name for recipe in rows.values()}
+        assert corpora <= known.keys() and all(
+            f"mini_corpus.py {each} {tmp_path}/out/mini/" in text for each in corpora
+        )
+    assert f"# scored into {tmp_path}/results/{paper}/{name}.csv" in text
 
 
+def without_default(recipe: Recipe) -> list[str]:
+    """Return the corpus of a recipe that must be given with --local: one with {local} in its options."""
+    return [recipe.corpus.name] if any("{local}" in option for option in recipe.corpus.options) else []
+
+
+@pytest.mark.skipif(not (SHARED / "multi30k").is_dir(), reason="no shared/data/multi30k beside the repository")
+def test_small_scale_finds_the_data_beside_the_repository(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+    assert table.main(["man", "table4", "--scale", "small", "--dry-run", "--out", str(tmp_path)]) == 0
+    assert f"--local {(SHARED / 'multi30k').resolve()}" in capsys.readouterr().out
+
+
+# --- for real
+
+# Each kind of corpus and of measure once, and a table of each paper.
 SMOKE = [
-    ("man", "table2", ["cnndm_man", "cnndm_lead3", "cnndm_transformer"]),
-    ("man", "table5", ["man"]),
-    ("diffwin", "table3", ["cross_segment"]),
-    ("diffwin", "table5", ["sst_aw", "imdb_mw", "sva_aw"]),
+    ("man", "table2", ["cnndm_man", "cnndm_lead3"]),
+    ("diffwin", "table5", ["sst_aw"]),
     ("diffwin", "table6", ["mw"]),
-    ("csan", "table2", ["base_zh_en_2d"]),
+    ("csan", "table1", ["1d"]),
     ("mma", "table1", ["en_ja_mma"]),
     ("mgsa", "table4", ["base_zh_en_mgsa"]),
-    ("mgsa", "table5", ["pretrained_syntactic", "scratch_ngram"]),
+    ("mgsa", "table5", ["scratch_ngram"]),
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("paper", "table", "chosen"), SMOKE, ids=lambda value: value if isinstance(value, str) else "")
-def test_smoke(paper: str, table: str, chosen: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("paper", "name", "chosen"), SMOKE, ids=lambda value: value if isinstance(value, str) else "")
+def test_smoke(
+    paper: str,
+    name: str,
+    chosen: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """From the raw format of the source to a line for each number that the paper has."""
-    script = ROOT / "scripts" / paper / f"{table}.sh"
-    done = run(script, "--smoke", "--rows", ",".join(chosen), "--out", tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    with open(tmp_path / "results" / paper / f"{table}.csv", newline="") as stream:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    status = table.main([paper, name, "--scale", "smoke", "--rows", ",".join(chosen), "--out", str(tmp_path)])
+    assert status == 0, capsys.readouterr()
+    with open(tmp_path / "results" / paper / f"{name}.csv", newline="") as stream:
         lines = list(csv.DictReader(stream))
-    found = rows.load_rows(paper, table, chosen)
-    for name, recipe in found.items():
-        own = {line["metric"] for line in lines if line["row"] == name}
-        wanted = set(recipe.get("paper", {})) - set(row_measures.OF_TRAINING)
-        assert wanted and wanted <= own, (name, own)
-    assert {line["row"] for line in lines} == set(found)
+    for row in chosen:
+        own = {line["metric"] for line in lines if line["row"] == row}
+        wanted = set(find_table(paper, name).recipe(row, "full").paper) - set(OF_TRAINING)
+        assert wanted and wanted <= own, (row, own)
+    assert {line["row"] for line in lines} == set(chosen) and {line["scale"] for line in lines} == {"smoke"}
     assert all(0 <= float(line["score"]) for line in lines)

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-import ast
-import os
 import re
-import subprocess
 from collections import Counter
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from experiments.recipes.recipe import Recipe, load_recipe
 from fairseq_localattn.models.architectures import baseline_of, localattn_architectures
-from support.paper_numbers import NUMBERS
-from support.table_rows import (
+from support.tables.paper_numbers import NUMBERS
+from support.tables.rows import (
     BASES,
-    PAPERS,
     ROOT,
     ROWS,
+    SMALL,
+    SMALL_ROWS,
+    TABLES,
     attention_of,
+    baseline_of_row,
     build,
     chain,
-    load,
     parsed,
     row,
+    same,
     sizes_of,
+    source_of,
     values,
 )
 
@@ -57,7 +59,7 @@ COUNTS = {
     "mgsa/table4": 8,
     "mgsa/table5": 8,
 }
-TRAINED = sorted(name for name in ROWS if row(name).get("architecture"))
+TRAINED = sorted(name for name in ROWS if row(name).architecture)
 MAN = "encoder 1-6 {}>san>ffn relu; decoder 1-6 san>ffn relu; cross 1-6 san relu"
 BOTH = "encoder 1-6 dman>san>ffn {0}; decoder 1-6 dman>san>ffn {0}; cross 1-6 san {0}"
 WINDOWS = {"encoder": "enc", "decoder": "dec", "cross": "cross"}
@@ -124,15 +126,6 @@ TAGGED = {"mgsa/table3_syntactic_tags", "mgsa/table3_lstm", "mgsa/table3_onlstm"
 }
 
 
-def same(stated: Any, found: Any) -> bool:
-    """Whether a value that fairseq has parsed is the recipe's."""
-    if isinstance(stated, list):
-        return list(ast.literal_eval(found) if isinstance(found, str) else found) == stated
-    if isinstance(stated, bool) or not isinstance(stated, (int, float)) or isinstance(found, str):
-        return str(found) == str(stated)
-    return found == stated
-
-
 def table_of(name: str) -> str:
     return name.partition("_")[0]
 
@@ -141,90 +134,72 @@ def batch_of(name: str) -> int:
     found = row(name)
     size = found.flag("train", "max_tokens") or found.flag("train", "batch_size")
     (freq,) = found.flag("train", "update_freq")
-    return found.get("gpus") * size * freq
+    return found.gpus * size * freq
 
 
-# --- which files there are
+# --- which rows there are
 
 
 def test_every_table_has_its_rows() -> None:
     assert Counter(table_of(name) for name in ROWS) == COUNTS
-    assert ROWS.keys() == NUMBERS.keys()
+    assert set(ROWS) == NUMBERS.keys()
 
 
 def test_every_base_is_extended_by_a_row() -> None:
-    used = {path.resolve() for path in ROWS.values() for path in chain(path)}
-    assert [name for name, path in BASES.items() if path.resolve() not in used] == []
-    assert not [name for name, path in BASES.items() if load(path).get("architecture") or load(path).get("label")]
+    sources = [source_of(name) for name in SMALL_ROWS]
+    tops = {path for source in sources for path in source.extends.values() if path is not None}
+    used = {path for top in tops for path in chain(top)}
+    of_quickstart = {"toy_de_en", "toy_en_de_trees"}
+    assert [name for name, path in (BASES | SMALL).items() if path not in used and name not in of_quickstart] == []
+    for path in (BASES | SMALL).values():
+        found = load_recipe(path)
+        assert not found.architecture and not found.label and not found.paper, path
 
 
-@pytest.mark.parametrize("table", COUNTS)
-def test_the_script_of_a_table(table: str, tmp_path: Path) -> None:
-    """It runs table.py on its table with what it is given, prints its usage, and says so without the environment."""
-    paper, name = table.split("/")
-    script = ROOT / "scripts" / paper / f"{name}.sh"
-    python = tmp_path / "bin" / "python"
-    python.parent.mkdir()
-
-    def start(*options: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "LOCALATTN_VENV": str(tmp_path)}
-        return subprocess.run([script, *options], env=environment, cwd=cwd, capture_output=True, text=True)
-
-    failed = start()
-    assert (failed.returncode, failed.stdout, failed.stderr.count("\n")) == (2, "", 1)
-    assert f"{name}: error: " in failed.stderr and "scripts/setup.sh" in failed.stderr
-    python.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
-    python.chmod(0o755)
-    done = start("--smoke", "--rows", "a b", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    words = [str(ROOT.resolve() / "scripts/table.py"), paper, name, "--smoke", "--rows", "a b"]
-    assert done.stdout.splitlines() == words
-    assert f"scripts/{paper}/{name}.sh" in script.read_text("utf-8")
-    assert len(script.read_text("utf-8").splitlines()) < 20
-
-
-def test_there_is_no_script_without_a_table() -> None:
-    found = {
-        path.relative_to(ROOT / "scripts").with_suffix("").as_posix()
-        for p in PAPERS
-        for path in ROOT.glob(f"scripts/{p}/*")
-    }
-    assert found == COUNTS.keys()
+def test_tables_say_what_they_are() -> None:
+    """Each begins with a sentence that has the table's number and its paper."""
+    for name, table in TABLES.items():
+        kind, number = re.fullmatch(r"([a-z]+)(\d*)", table.name).groups()  # type: ignore[union-attr]
+        word = {"table": "Table", "fig": "Figure"}.get(kind)
+        begins = rf"{word} {number} of [A-Z][a-z]+ et al\. 20\d\d: " if word else "Of no table of [A-Z]"
+        assert re.match(begins, table.title), name
 
 
 # --- each row
 
 
 @pytest.mark.parametrize("name", [*BASES, *ROWS])
-def test_the_batch_is_the_one_that_is_told(name: str) -> None:
+def test_the_batch_is_the_one_of_the_comment(name: str) -> None:
     """'Effective batch: 2 GPUs x 8,192 tokens x 1 (update_freq) = 16,384 tokens.', nearest in what a file extends."""
-    path = {**BASES, **ROWS}[name]
+    path = BASES.get(name) or source_of(name).extends["full"]
+    assert path is not None
     sentence = r"# Effective batch: (\d+) GPUs? x ([\d,]+) (tokens|sentences) x (\d+) \(update_freq\) = ([\d,]+) \3\.$"
-    told = next(filter(None, (re.search(sentence, each.read_text("utf-8"), re.MULTILINE) for each in chain(path))))
-    gpus, size, unit, freq, total = (part.replace(",", "") for part in told.groups())
-    found = load(path)
+    stated = next(filter(None, (re.search(sentence, each.read_text("utf-8"), re.MULTILINE) for each in chain(path))))
+    gpus, size, unit, freq, total = (part.replace(",", "") for part in stated.groups())
+    found = load_recipe(path) if name in BASES else row(name)
     key = {"tokens": "max_tokens", "sentences": "batch_size"}[unit]
-    stated = (found.get("gpus"), found.flag("train", key), *found.flag("train", "update_freq"))
-    assert stated == (int(gpus), int(size), int(freq))
+    assert (found.gpus, found.flag("train", key), *found.flag("train", "update_freq")) == (
+        int(gpus),
+        int(size),
+        int(freq),
+    )
     assert int(gpus) * int(size) * int(freq) == int(total)
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_the_papers_numbers(name: str) -> None:
     found = row(name)
-    paper = {metric: value for metric, value in found.get("paper", {}).items() if value is not None}
-    assert paper == NUMBERS[name]
-    metric = found.get("metric")
-    if metric not in ("locality", "probing", "bleu_by_length") and paper:
-        assert metric in paper
-    assert found.get("label") and found.get("seeds") and found.get("hardware") == "gpu"
-    assert (found.get("lead") == 3) == (name == "man/table2_cnndm_lead3") == (found.get("architecture") is None)
+    assert found.paper == NUMBERS[name]
+    if found.metric not in ("locality", "probing", "bleu_by_length") and found.paper:
+        assert found.metric in found.paper
+    assert found.label and found.seeds and found.hardware == "gpu"
+    assert (found.lead == 3) == (name == "man/table2_cnndm_lead3") == (not found.architecture)
 
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_fairseq_has_the_values_of_the_recipe(name: str) -> None:
     found = row(name)
-    sections = ["train", *(section for section in ("generate", "eval_lm") if section in found.sections)]
+    sections = ["train", *(section for section in ("generate", "eval_lm") if found.section(section))]
     for section in sections:
         args = parsed(name, section)
         for key, value in values(found, section).items():
@@ -238,7 +213,7 @@ def test_fairseq_has_the_values_of_the_recipe(name: str) -> None:
 @pytest.mark.parametrize("name", TRAINED)
 def test_the_model_is_the_one_that_is_stated(name: str) -> None:
     """Sizes, parameters, dictionaries, and the attention by layer that the row's flags are for."""
-    stated = dict(row(name).get("sizes"))
+    stated = dict(row(name).sizes)
     model = build(name)
     found = sizes_of(model)
     words, dictionary = found.pop("words"), stated.pop("dictionary")
@@ -256,15 +231,15 @@ def test_the_model_is_the_one_that_is_stated(name: str) -> None:
     assert ("tags" in found) == (name in TAGGED)
 
 
-@pytest.mark.parametrize("name", [name for name in ROWS if row(name).get("baseline")])
+@pytest.mark.parametrize("name", [name for name in ROWS if baseline_of_row(name)])
 def test_the_baseline_is_trained_alike(name: str) -> None:
-    """The same data, updates and flags of training; only the model's own flags differ."""
-    found, baseline = row(name), row(f"{name.partition('/')[0]}/{row(name).get('baseline')}")
-    assert found.get("metric") == baseline.get("metric")
+    """Data, updates and flags of training are alike; only the model's own flags differ."""
+    found, baseline = row(name), row(baseline_of_row(name))
+    assert found.metric == baseline.metric
     for key in ("gpus", "average", "checkpoint", "seeds"):
-        assert found.get(key) == baseline.get(key), key
+        assert getattr(found, key) == getattr(baseline, key), key
 
-    def training(of: Any) -> dict[str, Any]:
+    def training(of: Recipe) -> dict[str, Any]:
         own = re.compile(
             r"(man|diffwin|csan|mma|mgsa)_\w+|(en|de)coder_normalize_before|task|criterion|tag_loss_weight"
         )
@@ -275,12 +250,12 @@ def test_the_baseline_is_trained_alike(name: str) -> None:
         expected["warmup_updates"] = 8000
     assert training(found) == expected and values(found, "generate") == values(baseline, "generate")
 
-    def data(of: Any) -> dict[str, Any]:
-        options = [option for option in of.get("data").get("options", []) if option not in ("--trees", "en", "zh")]
-        return {**of.get("data"), "options": options, "smoke": None}
+    def data(of: Recipe) -> Any:
+        options = tuple(option for option in of.corpus.options if option not in ("--trees", "en", "zh"))
+        return replace(of.corpus, options=options, smoke=None)
 
     assert data(found) == data(baseline)
-    arch, plain = found.get("architecture"), baseline.get("architecture")
+    arch, plain = found.architecture, baseline.architecture
     if not name.endswith("_no_positions") and arch in localattn_architectures():
         assert plain == baseline_of(arch)
 
@@ -291,31 +266,32 @@ def test_the_checkpoints_that_are_measured_are_written(name: str) -> None:
     found = row(name)
     interval, updates = found.flag("train", "save_interval_updates"), found.flag("train", "max_update")
     assert updates % interval == 0 and found.flag("train", "no_epoch_checkpoints") is True
-    average = found.get("average")
-    assert (average is None) or (found.get("checkpoint") is None)
-    if average is not None:
+    average = found.average
+    assert not average or found.checkpoint == "last"
+    if average:
         assert average["last"] == found.flag("train", "keep_interval_updates") and average["last"] * interval <= updates
     if found.flag("train", "max_epoch"):
-        assert average is None, "the last update is not known before"
+        assert not average, "the last update is not known before"
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_the_data_of_a_row(name: str) -> None:
     """Its preparation is there; what reads trees has them; translation has a pair of languages."""
     found = row(name)
-    data = found.get("data")
-    assert (ROOT / data["prepare"]).is_file(), data["prepare"]
+    data = found.corpus
+    assert (ROOT / data.prepare).is_file(), data.prepare
     needs = found.flag("train", "task") == "translation_with_phrases"
-    for key in ("options", "smoke"):
-        assert ("--trees" in data.get(key, [])) == needs, key
+    for options in (data.options, data.smoke or ()):
+        assert ("--trees" in options) == needs
         if needs:
-            assert data[key][data[key].index("--trees") + 1] == data["source"]
-    assert ("source" in data) == ("target" in data) == ("generate" in found.sections)
-    if "tests" in data:
+            assert options[options.index("--trees") + 1] == data.source
+    assert bool(data.source) == bool(data.target) == bool(found.generate)
+    if dict(data.tests) != {"test": "test"}:
         wanted = {"newstest2013": "valid"} if name.startswith("csan/") else dict(zip(
             ("MT03", "MT04", "MT05", "MT06"), ("test", "test1", "test2", "test3"), strict=True
         ))  # fmt: skip
-        assert data["tests"] == wanted
+        assert data.tests == wanted
+    assert bool(data.tests.keys() - {"test"}) == bool(re.match("csan/fig2|mgsa/table4_.*zh_en", name))
 
 
 # --- what the papers say of training, by hand
@@ -366,7 +342,7 @@ def test_the_papers_settings(
 def test_settings_of_single_papers() -> None:
     summaries = [row(name) for name in TRAINED if name.startswith("man/table2")]
     for found in summaries:
-        cnndm = found.get("data")["name"] == "cnndm"
+        cnndm = found.corpus.name == "cnndm"
         flags = values(found, "train")
         assert (flags["adam_eps"], flags["weight_decay"], flags["clip_norm"]) == (1e-6, 0.01, 0.1)
         assert flags["max_source_positions"] == flags["max_target_positions"] == 512 and flags["truncate_source"]
@@ -374,24 +350,24 @@ def test_settings_of_single_papers() -> None:
         assert values(found, "generate")["no_repeat_ngram_size"] == 3
     epochs = {name: row(name).flag("train", "max_epoch") for name in ROWS if name.startswith("mma/")}
     assert all(count == (20 if re.search("ja", name) else 45) for name, count in epochs.items())
-    averages = {name: row(name).get("average") for name in ROWS if name.split("/")[0] in ("csan", "mgsa", "diffwin")}
+    averages = {name: row(name).average for name in ROWS if name.split("/")[0] in ("csan", "mgsa", "diffwin")}
     classified = {name for name in averages if re.match(r"diffwin/table[56]", name)}
     for name, average in averages.items():
-        wanted = None if name in classified else {"last": 20 if "_big_" in name else 5}
-        assert average == wanted, name
+        assert average == ({} if name in classified else {"last": 20 if "_big_" in name else 5}), name
     for name in [name for name in ROWS if name.startswith(("csan", "mgsa"))]:  # ten minutes, at 0.4 and 1.0 s an update
         assert row(name).flag("train", "save_interval_updates") == (600 if "_big_" in name else 2000), name
     for name in [name for name in ROWS if re.match("man/table1_wmt|diffwin/table1_en_de", name)]:  # News Commentary
         year = "wmt17" if name.startswith("man") else "wmt16"
-        assert all(row(name).get("data")[key][:2] == ["--data", year] for key in ("options", "smoke")), name
+        data = row(name).corpus
+        assert data.options[:2] == ("--data", year) == (data.smoke or ())[:2], name
     tagged = {name for name in ROWS if row(name).flag("train", "tag_loss_weight") == 0.001}
     assert tagged == TAGGED == {name for name in ROWS if row(name).flag("train", "mgsa_tags")}
 
 
 def test_figures_measure_models_of_the_tables() -> None:
-    """The same training under two names has the same settings, so that it is trained once."""
+    """One training under two names has one hash of settings, so that it is trained once."""
     pairs = {"fig2_transformer": "table1_transformer", "fig2_1d_window_11": "table1_1d", "fig2_2d_heads_3": "table1_2d"}
     for figure, table in pairs.items():
         one, other = row(f"csan/{figure}"), row(f"csan/{table}")
-        assert one.get("architecture") == other.get("architecture")
+        assert one.architecture == other.architecture
         assert values(one, "train") == values(other, "train")

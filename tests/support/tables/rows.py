@@ -1,4 +1,6 @@
-"""The rows of the papers' tables (configs/<paper>/): recipes, parsed as fairseq parses them, and their models.
+"""The rows of the papers' tables (configs/<paper>/<table>.yaml): recipes, as fairseq parses them, and their models.
+
+A row is named 'man/table1_iwslt14_man': paper, table and row.
 
 Models are built at full size on torch's device `meta`, which has shapes and no numbers, with dictionaries of the sizes
 that the recipe states.
@@ -6,6 +8,7 @@ that the recipe states.
 
 from __future__ import annotations
 
+import ast
 import copy
 from collections.abc import Iterator
 from functools import cache
@@ -20,7 +23,10 @@ from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import nn
 
-from experiments.recipes import recipe
+from experiments.recipes.flags import expand
+from experiments.recipes.recipe import USER_DIR, Recipe
+from experiments.recipes.scales import recipe_at
+from experiments.recipes.tables import RowSource, find_table, tables_of
 from fairseq_localattn.analysis.probing.models import architecture_options, new_encoder
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
 from fairseq_localattn.mechanisms.masked import MaskAttention, StaticMaskAttention
@@ -31,43 +37,65 @@ from support.paths import ROOT
 
 CONFIGS = ROOT / "configs"
 PAPERS = ("man", "diffwin", "csan", "mma", "mgsa")
-BASES = {  # of one paper, and of several
+BASES = {  # recipes that tables extend, at full scale: of one paper, and of several
     path.relative_to(CONFIGS).with_suffix("").as_posix(): path
     for folder in ("base", *(f"{p}/base" for p in PAPERS))
     for path in CONFIGS.glob(f"{folder}/*.yaml")
 }
-ROWS = {
-    path.relative_to(CONFIGS).with_suffix("").as_posix(): path for p in PAPERS for path in CONFIGS.glob(f"{p}/*.yaml")
-}
+SMALL = {path.stem: path for path in CONFIGS.glob("scales/small/*.yaml")}
+TABLES = {f"{paper}/{name}": find_table(paper, name) for paper in PAPERS for name in tables_of(paper)}
+_PLACES = {
+    f"{name}_{row}": (table, row) for name, table in TABLES.items() for row in table.sources
+}  # fmt: skip
+ROWS = sorted(name for name, (table, row) in _PLACES.items() if row in table.rows("full"))
+SMALL_ROWS = sorted(name for name, (table, row) in _PLACES.items() if row in table.rows("small"))
 LEVELS = 3  # of the trees
 
 
 @cache
-def load(path: Path) -> recipe.Recipe:
-    return recipe.load_recipe(path)
+def row(name: str, scale: str = "full") -> Recipe:
+    """Return the recipe of a row at a scale."""
+    return recipe_at(*_PLACES[name], scale)
 
 
-def row(name: str) -> recipe.Recipe:
-    """'man/table1_iwslt14_man' → its recipe."""
-    return load(ROWS[name])
+def baseline_of_row(name: str) -> str:
+    """Return the name of the row that a row is tested against; empty without one."""
+    table, short = _PLACES[name]
+    found = table.baseline(short)
+    return "" if found is None else f"{found[0].paper}/{found[0].name}_{found[1]}"
+
+
+def source_of(name: str) -> RowSource:
+    """Return what a row is made of."""
+    table, short = _PLACES[name]
+    return table.sources[short]
 
 
 def chain(path: Path) -> Iterator[Path]:
-    """A file, the one that it extends, and so on."""
+    """Yield a file, the one that it extends, and so on."""
     yield path
     for line in path.read_text("utf-8").splitlines():
         if line.startswith("extends: "):
-            yield from chain(path.parent / line.removeprefix("extends: "))
+            yield from chain((path.parent / line.removeprefix("extends: ")).resolve())
 
 
-def values(found: recipe.Recipe, section: str) -> dict[str, Any]:
-    """The flags of a section as the recipe states them."""
-    return {key: entry.value for key, entry in found.sections.get(section, {}).items()}
+def values(found: Recipe, section: str) -> dict[str, Any]:
+    """Return the flags of a section as the recipe states them."""
+    return {key: entry.value for key, entry in found.section(section).items()}
+
+
+def same(stated: Any, found: Any) -> bool:
+    """Return whether a value that fairseq has parsed is the recipe's."""
+    if isinstance(stated, list):
+        return list(ast.literal_eval(found) if isinstance(found, str) else found) == stated
+    if isinstance(stated, bool) or not isinstance(stated, (int, float)) or isinstance(found, str):
+        return str(found) == str(stated)
+    return found == stated
 
 
 @cache
 def _parse(architecture: str, section: str, argv: tuple[str, ...]) -> Any:
-    head = ["DATA", "--user-dir", str(recipe.USER_DIR)]
+    head = ["DATA", "--user-dir", str(USER_DIR)]
     if section == "train":
         return options.parse_args_and_arch(options.get_training_parser(), [*head, "--arch", architecture, *argv])
     parser = options.get_eval_lm_parser() if section == "eval_lm" else options.get_generation_parser()
@@ -77,13 +105,13 @@ def _parse(architecture: str, section: str, argv: tuple[str, ...]) -> Any:
 _EXPANDED: dict[tuple[str, str, str], tuple[str, ...]] = {}
 
 
-def parsed(name: str, section: str) -> Any:
-    """The namespace that fairseq's command would have. Raises RecipeError for a flag that it would refuse."""
-    found, architecture = row(name), row(name).get("architecture")
-    flags = (architecture, section, repr(sorted(values(found, section).items())))
+def parsed(name: str, section: str, scale: str = "full") -> Any:
+    """Return the namespace that fairseq's command would have. Raises RecipeError for a flag that it would refuse."""
+    found = row(name, scale)
+    flags = (found.architecture, section, repr(sorted(values(found, section).items())))
     if flags not in _EXPANDED:  # many rows have the same ones
-        _EXPANDED[flags] = tuple(recipe.expand(found, section, arch=architecture))
-    return copy.copy(_parse(architecture, section, _EXPANDED[flags]))
+        _EXPANDED[flags] = tuple(expand(found, section, arch=found.architecture))
+    return copy.copy(_parse(found.architecture, section, _EXPANDED[flags]))
 
 
 @cache
@@ -95,9 +123,9 @@ def _dictionary(size: int) -> Dictionary:
 
 
 def build(name: str) -> nn.Module:
-    """The row's model, at full size and without numbers; of a probing row from scratch its new encoder alone."""
-    found, architecture = row(name), row(name).get("architecture")
-    sizes = found.get("sizes")
+    """Return a row's model at full size, without numbers; of a probing row from scratch its new encoder alone."""
+    found, architecture = row(name), row(name).architecture
+    sizes = found.sizes
     words = sizes["dictionary"] if isinstance(sizes["dictionary"], list) else [sizes["dictionary"]] * 2
     source, target = map(_dictionary, words)
     tags = _dictionary(sizes.get("tags", 9))
@@ -105,7 +133,7 @@ def build(name: str) -> nn.Module:
         source_dictionary=source, target_dictionary=target, tag_dictionary=tags, phrase_levels=LEVELS
     )
     with torch.device("meta"):
-        if found.get("probing", {}).get("training") == "scratch":
+        if found.probing == "scratch":
             return new_encoder(*_for_probing(found, architecture, source))
         args = parsed(name, "train")
         if args.task == "sentence_prediction":
@@ -116,8 +144,8 @@ def build(name: str) -> nn.Module:
     return model
 
 
-def _for_probing(found: recipe.Recipe, architecture: str, words: Dictionary) -> tuple[Any, Any]:
-    """Of a row's flags those that the runner gives to analysis.probing: the model's."""
+def _for_probing(found: Recipe, architecture: str, words: Dictionary) -> tuple[Any, Any]:
+    """Return the flags of a row that the runner gives to analysis.probing: those of its model."""
     flags = [
         f"--{key.replace('_', '-')}={value}" for key, value in values(found, "train").items() if key.startswith("mgsa_")
     ]
@@ -127,14 +155,14 @@ def _for_probing(found: recipe.Recipe, architecture: str, words: Dictionary) -> 
 
 
 def sides(model: nn.Module) -> dict[str, Any]:
-    """'encoder' and 'decoder', as far as the model has them."""
+    """Return 'encoder' and 'decoder', as far as the model has them."""
     if not hasattr(model, "encoder") and not hasattr(model, "decoder"):
         return {"encoder": model}
     return {side: getattr(model, side) for side in ("encoder", "decoder") if getattr(model, side, None) is not None}
 
 
 def sizes_of(model: nn.Module) -> dict[str, Any]:
-    """What a recipe's `sizes` states, measured on the model."""
+    """Return what a recipe's `sizes` states, measured on the model."""
     measured: dict[str, set[Any]] = {"embed_dim": set(), "ffn_embed_dim": set(), "attention_heads": set()}
     found: dict[str, Any] = {}
     words = {}
@@ -162,7 +190,7 @@ def sizes_of(model: nn.Module) -> dict[str, Any]:
 
 
 def attention_of(model: nn.Module) -> str:
-    """The attention of each stack that is not plain, by layers: 'encoder 1-3 aw; decoder 1-3 mw; cross 1-3 aw 5'."""
+    """Return the attention of the stacks that is not plain, by layers: 'encoder 1-3 aw of 1; decoder 1-3 mw of 1'."""
     parts = []
     for side, stack in sides(model).items():
         sites = {side: "self_attn", "cross": "encoder_attn"} if side == "decoder" else {side: "self_attn"}
@@ -179,8 +207,8 @@ def attention_of(model: nn.Module) -> str:
 
 
 def _layer(layer: Any, attribute: str, stack: Any) -> str:
-    """The attention of one layer; of MAN's the order of its sublayers; nothing for fairseq's own."""
-    attention = getattr(layer, attribute, None)
+    """Return the attention of one layer; of MAN's the order of its sublayers; nothing for fairseq's own."""
+    attention: Any = getattr(layer, attribute, None)
     if attribute == "self_attn" and hasattr(layer, "sublayers"):
         names = [_sublayer(getattr(layer, each.name)) if each.kind != "ffn" else "ffn" for each in layer.sublayers]
         return f"{'>'.join(names)} {attention.activation}"
@@ -206,7 +234,7 @@ def _attention(attention: Any, stack: Any) -> str:
     if isinstance(attention, MultiGranularityAttention):
         heads = [str(stack.granularities[each]) for each in attention.granularities]
         composition = type(attention.composition).__name__.removesuffix("Composition").lower()
-        recurrence = attention.interaction
+        recurrence: Any = attention.interaction
         interaction = "none" if recurrence is None else "onlstm" if recurrence.recurrence.ordered else "lstm"
         phrases = "trees" if stack.needs_phrases else "ngrams"
         return f"{attention.word_heads} words, {phrases} {','.join(heads)}, {composition}, {interaction}"

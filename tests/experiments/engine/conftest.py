@@ -1,0 +1,24 @@
+"""The bench of the engine's tests: a small paper on the toy corpus, prepared once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.corpora import prep
+from support.tables.bench import TOY, Bench
+
+
+@pytest.fixture(scope="session")
+def toy_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the bench's corpus, for trainings that are real."""
+    folder = tmp_path_factory.mktemp("toy") / "toy"
+    done = prep.prepare("toy", folder, *TOY)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(tmp_path, monkeypatch)

@@ -1,0 +1,159 @@
+"""Options of a table's command: launches on CPUs and GPUs, dry runs, and mistakes that end in one line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from experiments.engine import table
+from experiments.recipes.recipe import Recipe
+from experiments.recipes.scales import recipe_at
+from experiments.recipes.tables import find_table
+from support.tables.bench import Bench
+
+# --- launches
+
+
+def small_recipes() -> list[Recipe]:
+    return [recipe_at(find_table("mma", "table2"), "mma", "small")]
+
+
+def test_small_trainings_go_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as there are cores, each with its recipe's threads; not more."""
+    monkeypatch.setattr(table, "cores", lambda: 3)
+
+    def found(*options: str) -> int:
+        launches = table.launches(table.parse_args(["mma", "table2", "--scale", "small", *options]), small_recipes())
+        assert all(launch.cpu and launch.world == 1 for launch in launches)
+        return len(launches)
+
+    assert (found(), found("--jobs", "2")) == (3, 2)
+    with pytest.raises(table.RecipeError, match=r"--jobs 4: with 1 thread\(s\) a run, 3 cores carry at most 3"):
+        found("--jobs", "4")
+
+
+def test_without_a_gpu_it_says_what_to_do(bench: Bench, capfd: pytest.CaptureFixture) -> None:
+    bench.patch.setattr(table, "visible_gpus", lambda: ([], []))
+    assert table.main(["mma", "table1", "--out", str(bench.out)]) == 2
+    assert "no GPU is visible: --scale smoke tries the pipeline on a CPU, --cpu" in capfd.readouterr().err
+
+
+def test_lanes_share_the_gpus(bench: Bench, capfd: pytest.CaptureFixture) -> None:
+    names = ["4", "5", "6", "7"]
+    bench.patch.setattr(table, "visible_gpus", lambda: (names, [(8, 0)] * 4))
+    recipes = [recipe_at(bench.table("mma", "table1"), "mma", "full")]
+    found = table.launches(table.parse_args(["mma", "table1", "--jobs", "2"]), recipes)
+    assert [(one.gpus, one.devices, one.precision) for one in found] == [
+        (2, ("4", "5"), "bf16"),
+        (2, ("6", "7"), "bf16"),
+    ]
+    assert table.main(["mma", "table1", "--jobs", "2", "--gpus", "3", "--out", str(bench.out)]) == 2
+    assert "--gpus 3 --jobs 2: only 4 GPUs are visible" in capfd.readouterr().err
+
+
+def test_trainings_share_one_gpu(bench: Bench) -> None:
+    """A recipe with `jobs` has so many trainings on each GPU, one GPU a training."""
+    recipes = [recipe_at(find_table("comparisons", "iwslt14_sample"), "mma", "full")]
+    assert recipes[0].jobs == 6
+
+    def devices(count: int, *options: str) -> list[tuple[str, ...] | None]:
+        bench.patch.setattr(table, "visible_gpus", lambda: ([str(n) for n in range(count)], [(8, 0)] * count))
+        args = table.parse_args(["comparisons", "iwslt14_sample", *options])
+        return [launch.devices for launch in table.launches(args, recipes)]
+
+    assert devices(1) == [("0",)] * 6
+    assert devices(2, "--jobs", "4") == [("0",), ("1",), ("0",), ("1",)]
+    with pytest.raises(table.RecipeError, match="--gpus 1 --jobs 7: only 1 GPUs are visible"):
+        devices(1, "--jobs", "7")
+
+
+# --- dry runs and mistakes
+
+
+def test_dry_run_shows_each_command_and_does_nothing(bench: Bench, capsys: pytest.CaptureFixture) -> None:
+    assert bench.run("table1", "--dry-run", "--gpus", "2") == 0
+    text = capsys.readouterr().out
+    assert not bench.out.exists() and not bench.results.exists()
+    assert text.count("prepare_toy.sh") == 1 and text.count("train_worker.py") == text.count("average.py") == 2
+    assert text.count("fairseq_cli.generate") == 2 and "--nproc-per-node 2" in text
+    # The batch of two processes is the paper's.
+    assert text.count("--update-freq '[2]' --max-tokens 300") == 2
+    # What is shown can be typed: the same words reach fairseq.
+    assert re.search(r"--arch transformer_mma_tiny --seed 1 .*--max-update 4", text)
+    assert f"# scored into {bench.results}/mma/table1.csv" in text
+
+
+def test_dry_run_of_seeds_and_rows(bench: Bench, capsys: pytest.CaptureFixture) -> None:
+    """Chosen rows come without their baselines; all commands are alike but for seed and paths."""
+    options = ("--scale", "small", "--rows", "window", "--seeds", "4,5", "--dry-run")
+    assert bench.run("table2", *options) == 0
+    trained = [line.split() for line in capsys.readouterr().out.splitlines() if "fairseq_cli.train" in line]
+    assert [line[line.index("--seed") + 1] for line in trained] == ["4", "5"]
+    assert all(line[line.index("--mma-window") + 1] == "2" for line in trained)
+    varied = ("--seed", "--save-dir", "--log-file")
+    alike = {
+        " ".join(w for before, w in zip(["", *line], line, strict=False) if before not in varied) for line in trained
+    }
+    assert len(alike) == 1
+
+
+def test_a_folder_that_cannot_be_written(bench: Bench, tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
+    bench.out = tmp_path / "file" / "out"
+    (tmp_path / "file").write_text("")
+    assert bench.run("table1") == 1
+    error = capfd.readouterr().err
+    assert "Traceback" not in error and "Not a directory" in error
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["table9"], "mma table9: no such table; mma has table1, table2"),
+        (["table1", "--rows", "mna"], r"--rows mna: mma table1 has plain, mma; did you mean 'mma'\?"),
+        (["table1", "--seeds", "one"], "--seeds one: seeds are whole numbers"),
+        (["table1", "--seeds", "1,1"], "a seed is given twice"),
+        (["table1", "--gpus", "0"], "--gpus 0: at least 1"),
+        (["table1", "--jobs", "0"], "--jobs 0: at least 1"),
+        (["table1", "--scale", "small", "--jobs", "1000"], "--jobs 1000: with 1 thread"),
+        (["table1", "--max-tokens", "0"], "--max-tokens 0: at least 1"),
+        (["table1", "--nodes", "2"], "--nodes needs --rendezvous HOST:PORT"),
+        (["table1", "--nodes", "2", "--rendezvous", "a:1", "--node-rank", "2"], "a --node-rank below it"),
+        (["table1", "--local", "wmt=/none"], "these rows have no corpus wmt: there are toy"),
+        (["table1", "--local", "/none/there"], "--local /none/there: toy takes no folder"),
+    ],
+)
+def test_mistakes_end_in_one_line(options: list[str], message: str, bench: Bench, capfd: pytest.CaptureFixture) -> None:
+    assert bench.run(*options) == 2
+    error = capfd.readouterr().err
+    assert re.search(message, error), error
+    assert error.startswith("table: error: ") and error.count("\n") == 1
+    assert not bench.results.exists()
+
+
+def test_an_unknown_paper_and_corpora_to_choose_from(capfd: pytest.CaptureFixture) -> None:
+    assert table.main(["bert", "table1"]) == 2
+    assert "bert: no such paper; there are comparisons, csan, diffwin" in capfd.readouterr().err
+    assert table.main(["diffwin", "table5", "--cpu", "--local", "/", "--dry-run"]) == 2
+    error = capfd.readouterr().err
+    assert "--local /: these rows have several corpora: give NAME=DIR, of imdb, sst, sva" in error
+    assert table.main(["man", "table4", "--scale", "small", "--local", "/none/there", "--dry-run"]) == 2
+    assert "--local /none/there: no such folder; give the folder that holds multi30k" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("metric: bleu", "metric must be one of tokenised_bleu"),
+        ("train: {drop_out: 0.1}", "no flag 'drop_out' for transformer_mma_tiny; did you mean 'dropout'"),
+        ("train: {mma_window: -1}", "the window of the local heads must be 1 or more, not -1"),
+        ("train: {task: masked_lm}", "no measure for the task masked_lm"),
+        ("baseline: table1/gone", "baseline table1/gone: .*table1.yaml has plain, mma"),
+    ],
+)
+def test_a_wrong_row_is_named(text: str, message: str, bench: Bench, capfd: pytest.CaptureFixture) -> None:
+    bench.write("table3", f"rows:\n  wrong: {{same_as: table1/mma, {text}}}\n")
+    assert bench.run("table3", "--dry-run") == 2
+    error = capfd.readouterr().err
+    assert "table3.yaml:2: " in error and re.search(message, error) and error.count("\n") == 1, error

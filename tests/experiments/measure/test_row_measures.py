@@ -1,0 +1,78 @@
+"""Measures of rows: which one a metric has, means over test sets, locality and probing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from experiments.measure import measures
+from experiments.measure.scoring import Measurement
+from experiments.recipes.recipe import RecipeError, load_recipe
+from experiments.runs import probe
+from support.recipes import BASE, write
+
+
+def test_the_measure_follows_metric_and_task(tmp_path: Path) -> None:
+    found = {}
+    for name, text in {
+        "bleu": "metric: tokenised_bleu\n",
+        "mean": "metric: average/multi_bleu\n",
+        "rouge": "metric: rouge1\n",
+        "lead": "metric: rouge1\nlead: 3\n",
+        "length": "metric: bleu_by_length\n",
+        "locality": "metric: locality\n",
+        "probing": "metric: probing\nprobing: scratch\n",
+    }.items():
+        found[name] = type(measures.measure_of(load_recipe(write(tmp_path, text + BASE)))).__name__
+    assert found == {
+        "bleu": "Translation", "mean": "Translation", "rouge": "Summarization", "lead": "Lead", "length": "ByLength",
+        "locality": "Locality", "probing": "Probing",
+    }  # fmt: skip
+    with pytest.raises(RecipeError, match="metric must be one of"):
+        measures.measure_of(load_recipe(write(tmp_path, BASE)))
+    with pytest.raises(RecipeError, match="metric probing needs probing: pre-trained, or probing: scratch"):
+        measures.measure_of(load_recipe(write(tmp_path, "metric: probing\n" + BASE)))
+
+
+def test_the_mean_of_several_test_sets() -> None:
+    found = [
+        Measurement("MT03/multi_bleu", 40.0, "s", 1.0, 0.01),
+        Measurement("MT04/multi_bleu", 42.0, "s", 2.0, 0.5),
+        Measurement("MT03/sacrebleu", 39.0, "t"),
+        Measurement("MT04/sacrebleu", 40.0, "t"),
+    ]
+    first, second = measures._means(found)
+    assert first == Measurement("average/multi_bleu", 41.0, "s", 1.5)
+    assert second == Measurement("average/sacrebleu", 39.5, "t")
+
+
+def test_locality_is_that_of_mask_attention_where_there_is_some(tmp_path: Path) -> None:
+    head = "window,layer,kind,share\n"
+    (tmp_path / "locality.csv").write_text(head + "1,1,dman,70.5\n1,1,san,30\n2,6,dman,80.25\n")
+    run: Any = SimpleNamespace(folder=tmp_path)
+    found = measures.Locality().measurements(run, None)
+    assert [(m.metric, m.score) for m in found] == [("w1_layer1", 70.5), ("w2_layer6", 80.25)]
+    (tmp_path / "locality.csv").write_text(head + "1,1,san,30\n")
+    assert [m.score for m in measures.Locality().measurements(run, None)] == [30]
+    (tmp_path / "locality.csv").write_text(head)
+    with pytest.raises(measures.ScoreError, match=r"locality\.csv: has no rows"):
+        measures.Locality().measurements(run, None)
+
+
+def test_probing_has_its_mean(tmp_path: Path) -> None:
+    (tmp_path / "probing.csv").write_text("task,accuracy\nvoice,70\ntense,80.5\n")
+    run: Any = SimpleNamespace(folder=tmp_path)
+    found = measures.Probing().measurements(run, None)
+    assert [(m.metric, m.score) for m in found] == [("voice", 70), ("tense", 80.5), ("probing_avg", 75.25)]
+
+
+def test_probing_without_trees_says_where_they_go(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"set \$PROBING_TREES to a folder with"):
+        probe.tree_file(None, "train")
+    with pytest.raises(SystemExit, match=r"no train\.mrg and no train\.mrg\.gz"):
+        probe.tree_file(tmp_path, "train")
+    (tmp_path / "train.mrg.gz").write_bytes(b"")
+    assert probe.tree_file(tmp_path, "train") == tmp_path / "train.mrg.gz"

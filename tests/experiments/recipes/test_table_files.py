@@ -1,0 +1,252 @@
+"""Table files: rows, what they take from other rows and files, their scales and baselines; and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.recipes import tables
+from experiments.recipes.recipe import RecipeError
+from experiments.recipes.scales import recipe_at
+from experiments.recipes.tables import Table, find_table, flags_of, papers, tables_of
+from support.recipes import write_table
+
+FULL = """\
+metric: tokenised_bleu
+seeds: [1, 2]
+data: {name: none, prepare: data-prep/prepare_toy.sh, source: de, target: en}
+train: {max_update: 9, max_tokens: 100, lr: [0.1], dropout: 0.3}
+generate: {beam: 4}
+"""
+SMALL = """\
+metric: sacrebleu
+data: {name: tiny, prepare: data-prep/prepare_toy.sh, source: de, target: en}
+train: {max_update: 3, max_tokens: 10, lr: [0.2]}
+generate: {beam: 2}
+"""
+TABLE = """\
+# Table 1 of Cui et al. 2019:
+# heads.
+
+# no part of the title
+extends: base/full.yaml
+small: base/small.yaml
+baseline: plain
+train: {label_smoothing: 0.1}
+full: {train: {clip_norm: 0.5}}
+rows:
+  mma:
+    label: MMA
+    architecture: transformer_mma_iwslt_de_en
+    train: {mma_window: 2, dropout: null}
+    full: {train: {lr: [0.3]}}
+    small: {train: {dropout: 0.0}}
+    paper: {tokenised_bleu: 31.5}
+    sizes: {parameters: 7}
+  plain: {label: Transformer, architecture: transformer_iwslt_de_en}
+  wide: {same_as: mma, label: wide, baseline: mma, train: {mma_window: 5}, paper: {tokenised_bleu: null}}
+  big: {label: big, architecture: transformer_wmt_en_de, extends: base/small.yaml, baseline: null}
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return read(tmp_path, TABLE)
+
+
+def read(root: Path, text: str, name: str = "table1") -> Table:
+    """Return a table of the paper mma under a root, with what it extends."""
+    write_table(root, "mma/base/full", FULL)
+    write_table(root, "mma/base/small", SMALL)
+    write_table(root, f"mma/{name}", text)
+    return find_table("mma", name, root / "configs")
+
+
+def same_but_removed(text: str) -> str:
+    """TABLE whose dropout is removed at full scale alone: the small file has none."""
+    return text.replace("train: {mma_window: 2, dropout: null}", "train: {mma_window: 2}").replace(
+        "full: {train: {lr: [0.3]}}", "full: {train: {lr: [0.3], dropout: null}}"
+    )
+
+
+# --- rows
+
+
+def test_names_title_and_order(tmp_path: Path) -> None:
+    found = read(tmp_path, TABLE)
+    assert (found.paper, found.name, found.title) == ("mma", "table1", "Table 1 of Cui et al. 2019: heads.")
+    assert found.rows("full") == ["plain", "big", "mma", "wide"], "baselines are first"
+    assert found.baselines == {"mma": ("table1", "plain"), "plain": None, "wide": ("table1", "mma"), "big": None}
+    assert found.baseline("wide") == (found, "mma") and found.baseline("plain") is None
+
+
+def test_values_of_file_table_and_row(tmp_path: Path) -> None:
+    """Each replaces those before it: file, table, row; then what stands under the scale, of the table and the row."""
+    found = read(tmp_path, same_but_removed(TABLE))
+    full, small = found.recipe("mma", "full"), found.recipe("mma", "small")
+    train = {"max_update": 9, "max_tokens": 100, "lr": [0.3], "label_smoothing": 0.1, "clip_norm": 0.5, "mma_window": 2}
+    assert flags_of(full)["train"] == train and flags_of(full)["generate"] == {"beam": 4}
+    train = {"max_update": 3, "max_tokens": 10, "lr": [0.2], "label_smoothing": 0.1, "mma_window": 2, "dropout": 0.0}
+    assert flags_of(small)["train"] == train and flags_of(small)["generate"] == {"beam": 2}
+    assert (full.metric, small.metric, full.seeds, small.seeds) == ("tokenised_bleu", "sacrebleu", (1, 2), (1,))
+    assert (full.corpus.name, small.corpus.name) == ("none", "tiny")
+    assert full.train["lr"].where.endswith("table1.yaml:15") and full.train["max_update"].where.endswith("full.yaml:4")
+    assert full.paper == small.paper == {"tokenised_bleu": 31.5}
+    assert (full.sizes, small.sizes) == ({"parameters": 7}, {}), "sizes are those of the full scale"
+
+
+def test_removing_what_one_scale_does_not_have(table: Table) -> None:
+    assert "dropout" not in table.recipe("mma", "full").train
+    with pytest.raises(RecipeError, match=r"table1.yaml:14: dropout has no value, and there is none to remove"):
+        table.recipe("mma", "small")
+
+
+def test_same_as_takes_all_but_the_baseline(tmp_path: Path) -> None:
+    found = read(tmp_path, same_but_removed(TABLE))
+    mma, wide = found.recipe("mma", "full"), found.recipe("wide", "full")
+    assert flags_of(wide)["train"] == {**flags_of(mma)["train"], "mma_window": 5}
+    assert (wide.label, wide.architecture, wide.paper) == ("wide", mma.architecture, {})
+    other = read(tmp_path, TABLE.replace("same_as: mma, label: wide, baseline: mma", "same_as: mma, label: wide"))
+    assert other.baselines["wide"] == ("table1", "plain")
+
+
+def test_same_as_a_row_of_another_table(tmp_path: Path) -> None:
+    """It brings its files and values; the common values of this table stand on them, its baseline is this table's."""
+    read(tmp_path, same_but_removed(TABLE))
+    text = "baseline: table1/plain\nmetric: bleu_by_length\nfull: {train: {clip_norm: 7}}\nrows:\n"
+    found = read(tmp_path, text + "  again: {same_as: table1/mma, label: again, train: {lr: [0.9]}}\n", "table2")
+    full, small = found.recipe("again", "full"), found.recipe("again", "small")
+    # What table1/mma states for one scale alone stands above what the row here states for all.
+    assert full.flag("train", "lr") == [0.3] and small.flag("train", "lr") == [0.9]
+    assert (full.flag("train", "clip_norm"), full.flag("train", "mma_window")) == (7, 2)
+    assert full.metric == small.metric == "bleu_by_length"
+    baseline = found.baseline("again")
+    assert baseline is not None and (baseline[0].name, baseline[1]) == ("table1", "plain")
+
+
+def test_a_row_with_files_of_its_own(tmp_path: Path) -> None:
+    found = read(tmp_path, TABLE)
+    assert found.recipe("big", "full").corpus.name == "tiny" and found.sources["big"].scales() == [
+        "smoke", "small", "full",
+    ]  # fmt: skip
+    text = "rows:\n  x: {label: x, architecture: transformer_mma_tiny, small: {extends: base/small.yaml}}\n"
+    only = read(tmp_path, text, "table3")
+    assert only.rows("full") == only.rows("smoke") == [] and only.rows("small") == ["x"]
+    with pytest.raises(RecipeError, match=r"table3.yaml:2: the row x has no scale full, only small"):
+        recipe_at(only, "x", "full")
+
+
+def test_papers_and_tables_in_order(tmp_path: Path) -> None:
+    for name in ("table10", "table2", "fig2", "others", "base/x"):
+        write_table(tmp_path, f"mma/{name}", TABLE)
+    write_table(tmp_path, "scales/smoke", SMALL)
+    write_table(tmp_path, "base/all", SMALL)
+    assert papers(tmp_path / "configs") == ["mma"]
+    assert tables_of("mma", tmp_path / "configs") == ["table2", "table10", "fig2", "others"]
+    with pytest.raises(RecipeError, match="^man: no such paper; there are mma$"):
+        find_table("man", "table2", tmp_path / "configs")
+    with pytest.raises(RecipeError, match="^mma table3: no such table; mma has table2, table10, fig2, others$"):
+        find_table("mma", "table3", tmp_path / "configs")
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("rows:", "raws:", r"table1.yaml:10: unknown key 'raws'; did you mean 'rows'"),
+        ("baseline: plain", "same_as: plain", r":7: unknown key 'same_as'"),
+        ("baseline: plain", "baselines: plain", r":7: unknown key 'baselines'; did you mean 'baseline'"),
+        ("  plain: {label", "  plain: {lable", r":19: unknown key 'lable'; did you mean 'label'"),
+        ("small: {train: {dropout: 0.0}}", "small: {trian: {dropout: 0.0}}", r":16: unknown key 'trian'; did you"),
+        ("small: {train: {dropout: 0.0}}", "small: {baseline: x}", r":16: unknown key 'baseline'"),
+        ("  plain: {", "  Plain: {", r":19: Plain: the name of a row has lower-case letters, digits and '_'"),
+        ("  plain: {", "  mma: {", r":19: mma was already given on line 11"),
+        ("extends: base/full.yaml", "extends: base/ful.yaml", r":5: extends base/ful.yaml: there is no such file"),
+        ("small: base/small.yaml", "small: base/none.yaml", r":6: small base/none.yaml: there is no such file"),
+        ("baseline: plain", "baseline: plan", r"baseline plan: there is no such row; did you mean 'plain'"),
+        ("same_as: mma", "same_as: mna", r":20: same_as mna: no such row stands above; did you mean 'mma'"),
+        ("same_as: mma", "same_as: big", r":20: same_as big: no such row stands above"),
+        ("same_as: mma", "same_as: table9/mma", r":20: same_as table9/mma: there is no .*table9.yaml"),
+        ("same_as: mma", "same_as: table2/mna", r":20: same_as table2/mna: .* has no row mna; did you mean 'mma'"),
+        ("  plain: {label: Transformer", "  plain: {seeds: []", r""),
+        ("rows:", "rows: 3\nseeds:", r":10: rows must be a mapping"),
+        (
+            "  plain: {label: Transformer, architecture: transformer_iwslt_de_en}",
+            "  plain: 3",
+            r":19: the row plain must",
+        ),
+    ],
+)
+def test_wrong_structure_of_a_table(old: str, new: str, message: str, tmp_path: Path) -> None:
+    read(tmp_path, TABLE, "table2")
+    assert TABLE.count(old) >= 1
+    if not message:  # found when the row is read
+        with pytest.raises(RecipeError, match=r":19: seeds must be a list of different whole numbers"):
+            read(tmp_path, TABLE.replace(old, new, 1)).recipe("plain", "full")
+        return
+    with pytest.raises(RecipeError, match=message) as caught:
+        read(tmp_path, TABLE.replace(old, new, 1))
+    assert str(caught.value).startswith(str(tmp_path)) and "\n" not in str(caught.value)
+
+
+def test_a_file_without_rows(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"table1.yaml: a table needs the key 'rows'"):
+        read(tmp_path, "extends: base/full.yaml\n")
+
+
+def test_a_baseline_that_another_table_does_not_have(tmp_path: Path) -> None:
+    read(tmp_path, TABLE)
+    text = "baseline: table1/plan\nrows:\n  x: {same_as: table1/mma}\n"
+    with pytest.raises(RecipeError, match=r"table2.yaml:3: baseline table1/plan: .*table1.yaml has mma, plain, wide"):
+        read(tmp_path, text, "table2").baseline("x")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("label: Transformer, ", "", "the row plain needs the key 'label'"),
+        (", architecture: transformer_iwslt_de_en}", "}", "the row plain needs the key 'architecture'"),
+        ("label: Transformer", "label: Transformer, data: {name: x, prepare: y}", ""),
+        ("label: Transformer", "label: Transformer, metric: null", "the row plain needs the key 'metric'"),
+        ("label: Transformer", "label: Transformer, train: {max_update: null, max_epoch: 3}", "train needs max_update"),
+        ("label: Transformer", "label: Transformer, average: {last: 0}", "average must be"),
+        ("label: Transformer", "label: 3", "label must be text, not 3"),
+    ],
+)
+def test_a_wrong_row(old: str, new: str, message: str, tmp_path: Path) -> None:
+    found = read(tmp_path, TABLE.replace(old, new, 1))
+    if not message:
+        assert found.recipe("plain", "full").corpus.source == ""
+        return
+    with pytest.raises(RecipeError, match=rf"table1.yaml:19: .*{message}"):
+        found.recipe("plain", "full")
+
+
+# --- scales
+
+
+def test_the_small_size_of_an_architecture(tmp_path: Path) -> None:
+    """That of the same model; the row's own where it states one for the scale; the plain Transformer's of fairseq's."""
+    text = same_but_removed(TABLE).replace(
+        "label: big, ", "label: big, small: {architecture: transformer_csan_small}, "
+    )
+    found = read(tmp_path, text)
+    architectures = {row: recipe_at(found, row, "small").architecture for row in found.sources}
+    assert architectures == {
+        "mma": "transformer_mma_small",
+        "wide": "transformer_mma_small",
+        "plain": "transformer_localattn_small",
+        "big": "transformer_csan_small",
+    }
+    assert recipe_at(found, "mma", "full").architecture == "transformer_mma_iwslt_de_en"
+    wrong = read(tmp_path, TABLE.replace("transformer_iwslt_de_en}", "transformer_nosuch}"))
+    with pytest.raises(RecipeError, match=r"table1.yaml:19: unknown architecture 'transformer_nosuch': choose from"):
+        recipe_at(wrong, "plain", "small")
+
+
+def test_a_table_is_read_once(tmp_path: Path) -> None:
+    first = read(tmp_path, TABLE)
+    assert tables.load_table(first.path) is first
