@@ -38,7 +38,11 @@ def run_all(
     try:
         while waiting or active:
             while waiting and len(active) < lanes:
-                run = waiting.pop(0)
+                at_work = {run.folder for run in active}  # two measures of one training take turns
+                run = next((run for run in waiting if run.folder not in at_work), None)
+                if run is None:
+                    break
+                waiting.remove(run)
                 lane_of[id(run)] = free.pop(0)
                 started(run, lane_of[id(run)])
                 active.append(run)

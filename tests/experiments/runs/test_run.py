@@ -49,6 +49,10 @@ def test_finished_steps_are_skipped(loaded: Recipe, tmp_path: Path) -> None:
     assert again.done() and log.read_text() == "trained\n"
 
 
+def test_two_runs_of_one_folder_take_turns(loaded: Recipe, tmp_path: Path) -> None:
+    assert not run_all(*(fake_run(loaded, tmp_path, "a") for _ in range(2)))
+
+
 def test_a_failing_run_does_not_lose_the_others(loaded: Recipe, tmp_path: Path) -> None:
     bad = fake_run(loaded, tmp_path, "bad")
     bad.train_code = "raise SystemExit('out of luck')"
