@@ -255,6 +255,7 @@ def test_the_command_measures_the_split(
         assert (row["architecture"], row["split"]) == (TRAINED[name], "test")
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_table(told: tuple[str, list[Any]]) -> None:
     """In the shape of Table 5: a row for each w and sublayer, a column for each layer."""
     printed, rows = told

@@ -29,7 +29,7 @@ from support.models import parse
 from support.probing_trees import make_trees
 
 # The preparation takes a while, and serves all of these tests.
-pytestmark = pytest.mark.xdist_group("probing")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("probing")]
 
 # --- preparation
 

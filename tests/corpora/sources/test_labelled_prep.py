@@ -110,6 +110,7 @@ def test_imdb_text_labels_and_held_out_reviews(imdb_data):
     assert "<br" not in (imdb_data / "raw/train.text").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_imdb_serves_the_task(imdb_data):
     texts, labels = imdb_expected()
     tokenize = moses_tokenize.Tokenizer("en")
@@ -199,6 +200,7 @@ def test_sva_division_text_and_labels(sva_data):
     assert max(int(text.split()[2][1:]) for text in lines_of(sva_data / "raw/train.text")) > 200  # not the first rows
 
 
+@pytest.mark.slow
 def test_sva_serves_the_task(sva_data):
     texts = {split: lines_of(sva_data / f"raw/{split}.text") for split in SPLITS}
     labels = {split: [int(label) for label in lines_of(sva_data / f"raw/{split}.label")] for split in SPLITS}

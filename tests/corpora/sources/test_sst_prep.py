@@ -72,6 +72,7 @@ def sst_data(trees, tmp_path_factory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_sst_raw_text_and_labels(sst_data):
     assert lines_of(sst_data / "raw/train.text") == TEXTS + TEXTS[:5]
     assert lines_of(sst_data / "raw/train.label") == [str(label) for label in LABELS + LABELS[:5]]

@@ -126,6 +126,7 @@ def test_wmt14_en_fr_is_divided_before_it_is_cleaned_by_subwords(preparation):
     assert f"valid: {len(texts['en']['valid'])} pairs" in done.said
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("toy")
 def test_codes_are_those_of_subword_nmt_on_the_whole_text(preparation):
     out = preparation("toy").out

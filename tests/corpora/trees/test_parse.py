@@ -20,7 +20,7 @@ from corpora.trees import leaves, parse, parser_stanza, parser_training, train_p
 from fairseq_localattn.phrases.trees import read_tree
 from support.corpora.prep import DATA_PREP, assert_refused, call, kill_when, lines_of, prepare, run
 
-pytestmark = pytest.mark.xdist_group("parse")  # one trained parser serves all of this file
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("parse")]  # one trained parser serves all of this file
 
 TRAINING = ["--size", "tiny", "--steps", "60", "--epochs", "3"]
 # Entities and brackets of every kind as the Moses tokenizer leaves them, a smiley, a hyphen that it split.

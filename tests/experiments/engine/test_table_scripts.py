@@ -34,7 +34,7 @@ TABLES = [
 
 
 def test_each_table_of_a_paper_has_its_script() -> None:
-    expected = {(paper, name) for paper in PAPERS for name in tables_of(paper) if name != "others"}
+    expected = {(paper, name) for paper in PAPERS for name in tables_of(paper)}
     assert {(path.parent.name, path.stem) for path in SCRIPTS} == expected
 
 

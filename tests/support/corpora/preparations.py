@@ -304,6 +304,7 @@ CASES = {
                 (_TRAINING, line(2, b"\xff"), "news.en-00007-of-00100:2: invalid UTF-8"),
                 (_TRAINING, None, "news.en-00007-of-00100, plain or .gz: the corpus is not complete"),
             ),
+            slow=True,
         ),
         Case(
             "lm", ("--local", "{source}", "--words", "6"), "dict.part", ("--words", "0", "words=6", "words=0"),
