@@ -22,7 +22,7 @@ from support.paths import ROOT, SHARED
 PAPERS = ("csan", "diffwin", "man", "mgsa", "mma")
 SCRIPTS = sorted(path for paper in PAPERS for path in (ROOT / "scripts" / paper).glob("*"))
 TABLES = [
-    (paper, name, scale)
+    pytest.param(paper, name, scale, marks=[pytest.mark.slow] if scale == "smoke" else [])
     for paper in papers()
     for name in tables_of(paper)
     for scale in SCALES
