@@ -36,7 +36,7 @@ def named(path: Path) -> str:
 
 def test_layers_and_forbidden_imports() -> None:
     """Check the contracts of [tool.importlinter] in pyproject.toml, in a process of its own: it keeps sys.stdout."""
-    command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
