@@ -99,6 +99,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_refuses_a_payload(command, root, evil):
     flags = COMMANDS[command]

@@ -36,6 +36,7 @@ HELDOUT = "heldout-monolingual.tokenized.shuffled/news.en.heldout"
 LM_GROUP = pytest.mark.xdist_group("lm")
 
 
+@pytest.mark.slow
 @LM_GROUP
 def test_lm_serves_the_task(preparation):
     done = preparation("lm")
@@ -62,6 +63,7 @@ def test_bad_options(tmp_path, options, message):
 # One Billion Word
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("1bw")
 def test_1bw_serves_the_task(preparation):
     done = preparation("1bw")

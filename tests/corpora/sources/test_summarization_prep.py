@@ -179,6 +179,7 @@ def test_files_that_are_not_the_official_ones(stories, tmp_path):
     assert_refused(done, "cnn_stories.tgz is not the official file", "unexpected end of file")
 
 
+@pytest.mark.slow
 def test_bart_s_form_is_read_as_well(tmp_path):
     """One text a line; its sentences are found in the line. The vocabulary is one that is there."""
     texts = tables(tmp_path / "in", {"train": 120, "val": 60, "test": 60})

@@ -76,6 +76,7 @@ def test_a_script_hands_on_its_words(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == words
 
 
+@pytest.mark.slow
 def test_a_script_for_real(tmp_path: Path) -> None:
     script = ROOT / "scripts" / "mma" / "table2.sh"
     done = start(script, Path(sys.prefix), "--dry-run", "--scale", "small", "--out", str(tmp_path / "out"))
