@@ -206,7 +206,7 @@ def test_models_without_logits_are_left_to_fairseq(monkeypatch: pytest.MonkeyPat
 
 
 def test_criterion_with_phrase_tags(calls: list[Tensor]) -> None:
-    """The same values and gradients in place and with fairseq's loss."""
+    """Values and gradients in place are those of fairseq's loss."""
     found = []
     for flag in ("auto", "fairseq"):
         model = build("transformer_mgsa_tiny", ["--mgsa-tags", "--localattn-loss", flag]).train()

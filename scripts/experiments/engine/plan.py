@@ -72,7 +72,7 @@ class Plan:
 
     @property
     def leader(self) -> Leader:
-        """Of the machines that train together."""
+        """The first of the machines that train together."""
         return Leader(self.choice.launch, self.choice.out)
 
     def results(self, row: Row) -> Results:
