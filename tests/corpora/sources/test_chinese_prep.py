@@ -145,7 +145,7 @@ def test_bad_nist_names_file_and_line(nist_corpus, tmp_path, name, damage, parts
 
 @pytest.fixture()
 def plain_nist(nist_corpus, tmp_path) -> Path:
-    """The same corpus as plain files in another encoding, one of them compressed."""
+    """Return the corpus as plain files in another encoding, one of them compressed."""
     folder = tmp_path / "plain"
     folder.mkdir()
 

@@ -229,7 +229,7 @@ def test_a_wrong_row(old: str, new: str, message: str, tmp_path: Path) -> None:
 
 
 def test_the_small_size_of_an_architecture(tmp_path: Path) -> None:
-    """That of the same model; the row's own where it states one for the scale; the plain Transformer's of fairseq's."""
+    """A small size is of the same model; a row may state its own; fairseq's architectures have the plain one."""
     text = same_but_removed(TABLE).replace(
         "label: big, ", "label: big, small: {architecture: transformer_csan_small}, "
     )
