@@ -53,7 +53,7 @@ EXTRAS = {
         "import-linter>=2.1,<3",
     ],
     # The pages in docs/, which the tests build.
-    "docs": ["mkdocs>=1.6,<2", "mkdocstrings[python]>=0.27,<2"],
+    "docs": ["mkdocs>=1.6,<2", "mkdocstrings[python]>=1.0.8,<2"],
     # Constituency parsing, for phrases that come from a parser; scripts/setup.sh installs it.
     "parse": ["stanza>=1.9.2,<2"],
     # Japanese words (MeCab), for sacreBLEU and for BPE; scripts/setup.sh installs it.

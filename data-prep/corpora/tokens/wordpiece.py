@@ -90,9 +90,10 @@ def learn(size: int, texts: Sequence[Path]) -> list[str]:
             yield from (text for _, text in read_lines(path))
 
     tokenizer = BertWordPieceTokenizer()
+    normalizer = tokenizer._tokenizer.normalizer  # the wrapper's own method fails before tokenizers 0.23
     characters: Counter[str] = Counter()
     for line in lines():
-        characters.update(tokenizer.normalize(line))
+        characters.update(normalizer.normalize_str(line))
     kept = sorted(char for char, _ in characters.most_common(MAX_ALPHABET) if not char.isspace())
     # The pieces of one character are given as special entries to fix their order. Otherwise it is that of a hash table,
     # different in each run, and decides between pairs of pieces that are equally frequent.
