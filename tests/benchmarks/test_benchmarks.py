@@ -278,6 +278,7 @@ PART_SYSTEMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", PART_SYSTEMS)
 def test_each_part_end_to_end(part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     systems, asked = PART_SYSTEMS[part]

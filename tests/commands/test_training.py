@@ -75,6 +75,7 @@ def test_train_and_generate(arch: str, trainings: Any, data: Path, tmp_path: Pat
     assert sum(line.startswith("H-") for line in lines) == 12, "a sentence was left out"
 
 
+@pytest.mark.slow
 @every_architecture
 def test_resumed_equals_uninterrupted(arch: str, trainings: Any, data: Path, tmp_path: Path) -> None:
     """Stopped in its second epoch and started again: equal weights, optimizer state and history, to the bit."""

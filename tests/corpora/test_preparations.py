@@ -83,6 +83,7 @@ def test_wrong_command_lines(case: Case, tmp_path):
     assert not out.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CASES.items() if case.damages])
 def test_damaged_corpora_name_file_and_line(case: Case, library, tmp_path):
     corpus, source, out = tmp_path / "corpus", tmp_path / "source", tmp_path / "out"
