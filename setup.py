@@ -55,7 +55,7 @@ EXTRAS = {
     # The pages in docs/, which the tests build.
     "docs": ["mkdocs>=1.6,<2", "mkdocstrings[python]>=1.0.8,<2"],
     # Constituency parsing, for phrases that come from a parser; scripts/setup.sh installs it.
-    "parse": ["stanza>=1.9.2,<2"],
+    "parse": ["stanza>=1.11.0,<2"],
     # Japanese words (MeCab), for sacreBLEU and for BPE; scripts/setup.sh installs it.
     "ja": ["sacrebleu[ja]>=2.4.3,<3"],
     # Chinese words, for BPE; scripts/setup.sh installs it.
