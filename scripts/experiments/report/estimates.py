@@ -6,8 +6,8 @@
 
 P are the parameters and d the width, those that the recipe states for the full scale; n are the tokens of a step on one
 GPU, padding among them. Not counted: validation, decoding, the exchange of gradients, the corpus on disk, and matrices
-of attention where a variant needs them whole (T² of long articles). Speeds that others have published for such trainings
-are met within a third on a V100 and within 40 % on a P40, which the tests hold; no row has been measured on a GPU here.
+of attention where a variant needs them whole (T² of long articles). Speeds that others have published for such
+trainings are met within a third on a V100 and within 40 % on a P40, as the tests hold; none was measured here.
 """
 
 from __future__ import annotations
