@@ -67,27 +67,32 @@ def kind_of(name: str) -> str:
 
 
 def estimate(recipe: Recipe, launch: Launch, gpu: str) -> Estimate | None:
-    """Return what the training of a recipe takes on GPUs of a kind; None where it has none or states no parameters.
+    """Return what the training of a recipe takes on GPUs of a kind; None where ``is_estimated`` says so.
 
     Args:
         recipe: with the batch of this launch (``Launch.adapt``).
         gpu: key of ``PEAK``.
     """
-    parameters = recipe.sizes.get("parameters")
-    if parameters is None or recipe.lead or recipe.probing == "scratch":
+    if not is_estimated(recipe):
         return None
+    parameters, width = recipe.sizes["parameters"], recipe.sizes["embed_dim"]
     tokens = _tokens_of_step(recipe)
     (frequency,) = recipe.flag("train", "update_freq", [1])
     step = STEP + 6 * parameters * tokens / (SHARE * PEAK[gpu] * 1e12)
     kept = recipe.flag("train", "keep_interval_updates", 0) + 2
     words, vocabulary = embeddings(recipe)
-    width = recipe.sizes["embed_dim"]
     bytes_of_token = ACTIVATIONS * (parameters - words * width) / width + LOGITS * vocabulary
     return Estimate(
         hours=recipe.flag("train", "max_update") * frequency * step / 3600,
         memory=(CONTEXT + STATE * parameters + tokens * bytes_of_token) / 1e9,
         disk=CHECKPOINT * parameters * kept / 1e9,
     )
+
+
+def is_estimated(recipe: Recipe) -> bool:
+    """Return whether a recipe trains a model, and states its parameters, width and dictionary."""
+    stated = {"parameters", "embed_dim", "dictionary"} <= recipe.sizes.keys()
+    return stated and not recipe.lead and recipe.probing != "scratch"
 
 
 def embeddings(recipe: Recipe) -> tuple[int, int]:
@@ -127,17 +132,13 @@ def estimates_table(root: Path) -> str:
             table = load_table(root / "configs" / paper / f"{name}.yaml")
             recipes = [table.recipe(row, "full") for row in table.rows("full")]
             alike: dict[tuple[int, ...], list[Recipe]] = {}
-            for recipe in filter(_is_trained, recipes):
+            for recipe in filter(is_estimated, recipes):
                 key = (recipe.flag("train", "max_update"), paper_batch(recipe), _tokens_of_step(recipe))
                 alike.setdefault((*key, recipe.sizes["embed_dim"]), []).append(recipe)
             lines += [_line(f"{paper}/{name}", of) for of in alike.values()]
     header = ["table", "rows", "parameters (M)", "updates × batch"]
     header += ["V100", "A100", "H200", "H200, whole batch", "GB of a GPU", "whole batch", "GB of disk"]
     return markdown(header, lines)
-
-
-def _is_trained(recipe: Recipe) -> bool:
-    return not recipe.lead and recipe.probing != "scratch" and "parameters" in recipe.sizes
 
 
 def _line(name: str, recipes: Sequence[Recipe]) -> list[str]:
