@@ -28,7 +28,7 @@ def carry_out(plan: Plan, lanes: Sequence[Launch], resume: bool, progress: Progr
     progress.say(f"{len(to_do)} of {len(plan.runs)} runs to do; numbers go to {plan.results(plan.rows[0]).path}")
     if adopted:
         progress.say(f"{adopted} rows are the same trainings as rows of other tables, whose numbers they take")
-    for note in [*plan.notes(), *(run.plan() for run in to_do)]:
+    for note in [*plan.notes(), *idle_gpus(plan), *map(plan.announce, to_do)]:
         progress.say(note)
     run_all(
         to_do,
@@ -36,7 +36,7 @@ def carry_out(plan: Plan, lanes: Sequence[Launch], resume: bool, progress: Progr
         progress,
         finished=lambda run: progress.say(plan.record(run)),
         failed=plan.failed,
-        started=lambda run, lane: setattr(run, "launch", lanes[lane]),
+        started=lambda run, lane: setattr(run, "launch", lanes[lane].on(run.launch.gpus)),
     )
     plan.record_all()
     return report(plan, progress)
@@ -62,6 +62,21 @@ def prepare_all(plan: Plan, progress: Progress) -> None:
             progress.say(f"data {corpus.name}: {error}")
     if plan.choice.scale == "smoke" and any(recipe.probing for _, recipe in rows) and not mini_trees.is_dir():
         run_to_end(mini_corpus_argv("probing", mini_trees), mini_trees.with_suffix(".log"))
+
+
+def idle_gpus(plan: Plan) -> list[str]:
+    """Return how GPUs that no batch fills could train several rows or seeds at a time, where there are such GPUs."""
+    launch = plan.choice.launch
+    few = [run for run in plan.to_do() if run.launch.gpus < launch.gpus]
+    if len(few) < 2 or launch.nodes > 1:
+        return []
+    used, there = max(run.launch.gpus for run in few), launch.gpus * plan.choice.jobs
+    rows = dict.fromkeys(key.rpartition("/")[2] for run in few for key in run.rows)
+    chosen = f" --rows {','.join(rows)}" if len(few) < len(plan.runs) else ""
+    return [
+        f"{len(few)} trainings have batches that fill no more than {used} of {there} GPUs:"
+        f"{chosen} --jobs {there // used} --gpus {used} trains them side by side"
+    ]
 
 
 def start_anew(runs: list[Run], progress: Progress) -> None:
@@ -96,8 +111,10 @@ def show_commands(plan: Plan) -> None:
         print(f"# data: {corpus.name}")
         for argv in corpus.commands():
             print(shlex.join(argv))
+    for note in idle_gpus(plan):
+        print(f"# {note}")
     for run in plan.to_do():
-        print(f"# {run.label}: {run.plan().split(': ', 1)[1]}")
+        print(f"# {plan.announce(run)}")
         for step in run.steps():
             before = [f"{name}={shlex.quote(value)}" for name, value in run.environment(step).items()]
             print(" ".join([*before, shlex.join(run.argv(step))]))

@@ -7,7 +7,7 @@ import functools
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from experiments.recipes.nodes import RecipeError
 from experiments.recipes.recipe import ROOT, Recipe
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import Table
+from experiments.report.estimates import REFERENCE, estimate
 from experiments.report.results import COLUMNS, Line, Results
 from experiments.runs.checkout import commit, same_package
 from experiments.runs.launch import Launch
@@ -47,7 +48,7 @@ class Choice:
     """What a user asks for. ``seeds``: in place of the recipes'; ``local``: corpus → folder with a copy of it.
 
     Data, trainings and logs go to ``out``, CSVs to ``results``. ``with_baselines``: baselines that are missing are
-    trained as well.
+    trained as well. ``jobs``: trainings side by side; ``gpu``: the kind of GPU, for estimates.
     """
 
     scale: str
@@ -58,6 +59,8 @@ class Choice:
     local: Mapping[str, str] = field(default_factory=dict)
     with_baselines: bool = True
     keep_checkpoints: bool = False
+    jobs: int = 1
+    gpu: str = REFERENCE
 
 
 @dataclass
@@ -85,20 +88,31 @@ class Plan:
 
     def here(self, row: Row) -> Recipe:
         """Return a row's recipe as it runs on this machine."""
-        return row.stated if row.stated.lead else self.choice.launch.adapt(row.stated)
+        if row.stated.lead:
+            return row.stated
+        launch = self.choice.launch.fitted(row.stated)
+        recipe = launch.adapt(row.stated)
+        found = None if launch.cpu else estimate(recipe, launch, self.choice.gpu)
+        return recipe if found is None else replace(recipe, expect_minutes=60 * found.hours)
+
+    def announce(self, run: Run) -> str:
+        """Return what is still to be done for a run, with an estimate of what its training takes."""
+        found = None if run.facts() or run.launch.cpu else estimate(run.recipe, run.launch, self.choice.gpu)
+        return run.plan() + (f"; estimated: {found.text(run.launch.world, self.choice.gpu)}" if found else "")
 
     # --- runs
 
     def make_runs(self) -> None:
         """Make the runs; rows that are one training and one measure share theirs. The data must be there."""
         forget_fingerprints()
-        found: dict[tuple[Path, str], Run] = {}
+        found: dict[tuple[Any, ...], Run] = {}
         for row in self.rows:
             if row.name in self.failures:
                 continue
             for seed in self._seeds(row):
                 run = self._run(row, seed)
-                found.setdefault((run.folder, row.stated.metric), run).rows.append(row.key)
+                measured = (run.folder, row.stated.metric, *row.stated.corpus.tests.items())
+                found.setdefault(measured, run).rows.append(row.key)
         self.runs = list(found.values())
 
     def _seeds(self, row: Row) -> tuple[int, ...]:
@@ -116,7 +130,7 @@ class Plan:
             data=data,
             folder=out / f"{recipe.architecture or row.name}.{settings}.seed{seed}",
             settings=settings,
-            launch=self.choice.launch,
+            launch=self.choice.launch.fitted(row.stated),
             trees=self.trees(recipe),
             leader=self.leader,
             narrow=self.choice.scale == "smoke",
@@ -174,6 +188,7 @@ class Plan:
         facts: list[Any] = [run.arch, baseline and baseline.folder.name, type(run.measure).__name__]
         facts += [sorted(set(row.stated.paper) & set(OF_TRAINING))]
         facts += [data.source, data.target, data.lowercase, data.bpe, dict(data.tests)]
+        facts += [dict(row.stated.beside)] if row.stated.beside else []
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:8]
 
     def adopt(self) -> int:

@@ -31,6 +31,7 @@ from experiments.recipes.nodes import RecipeError, nearest
 from experiments.recipes.recipe import ROOT, Recipe
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import SCALES, Table, find_table
+from experiments.report.estimates import kind_of
 from experiments.runs.environment import cores
 from experiments.runs.launch import PRECISIONS, Launch, best_precision
 from experiments.runs.processes import Busy, JobFailed, stop_all, stop_on_signals
@@ -53,12 +54,16 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rows", help="comma-separated; default: all, and the baselines that they need")
     parser.add_argument("--seeds", help="comma-separated; default: the recipes'")
     parser.add_argument(
-        "--gpus", type=int, help="of one training, on this machine (default: all); on a CPU processes (1)"
+        "--gpus",
+        type=int,
+        help="of one training, on this machine (default: what its batch fills); on a CPU processes (1)",
     )
     parser.add_argument(
         "--jobs", type=int, help="trainings side by side (default: 1; small: as many as there are cores)"
     )
-    parser.add_argument("--max-tokens", type=int, metavar="N", help="most tokens that a GPU holds, where it is smaller")
+    parser.add_argument(
+        "--max-tokens", type=int, metavar="N", help="most tokens that a GPU holds; the batch stays the paper's"
+    )
     parser.add_argument("--precision", choices=("auto", *PRECISIONS), default="auto", help="default: by the GPU")
     parser.add_argument("--nodes", type=int, default=1, help="machines of one training (default: 1)")
     parser.add_argument("--node-rank", type=int, help="number of this machine, from 0 (default: $SLURM_NODEID, or 0)")
@@ -103,8 +108,11 @@ def launches(args: argparse.Namespace, recipes: list[Recipe]) -> list[Launch]:
             cpu=on_cpu,
             devices=devices,
             max_tokens=args.max_tokens,
+            fit=args.gpus is None and not on_cpu,
         )
 
+    if on_cpu and args.precision not in ("auto", "fp32"):
+        raise RecipeError(f"--precision {args.precision}: on a CPU trainings are in fp32; leave it out")
     if on_cpu:
         return [launch(args.gpus or 1)] * _cpu_jobs(args, recipes)
     visible, capabilities = visible_gpus()
@@ -146,13 +154,22 @@ def visible_gpus() -> tuple[list[str], list[tuple[int, int]]]:
     ]
 
 
+def seen_gpu() -> str:
+    """Return the name of the first GPU; empty without one."""
+    import torch
+
+    return torch.cuda.get_device_name(0) if torch.cuda.is_available() else ""
+
+
 def rows_of(table: Table, scale: str, chosen: str | None) -> list[Row]:
     """Return the rows of a table at a scale, or the comma-separated ones, baselines first. Raises RecipeError."""
     known = table.rows(scale)
     if not known:
         there = [each for each in SCALES if table.rows(each)]
         raise RecipeError(f"{table.path}: has no rows at the scale {scale}, only at {', '.join(there)}")
-    names = chosen.split(",") if chosen else known
+    names = known if chosen is None else [name for name in chosen.split(",") if name]
+    if not names:
+        raise RecipeError(f"--rows {chosen}: names no row; {table.paper} {table.name} has {', '.join(known)}")
     for name in names:
         if name not in known:
             raise RecipeError(f"--rows {name}: {table.paper} {table.name} has {', '.join(known)}{nearest(name, known)}")
@@ -186,6 +203,8 @@ def run_table(args: argparse.Namespace) -> int:
     table = find_table(args.paper, args.table)
     there = [scale for scale in SCALES if table.rows(scale)]
     args.scale = args.scale or ("full" if "full" in there else there[-1])
+    if args.local and args.scale == "smoke":
+        raise RecipeError(f"--local {args.local[0]}: at the scale smoke corpora are made on the spot; leave it out")
     rows, seeds = rows_of(table, args.scale, args.rows), seeds_of(args.seeds)
     lanes = launches(args, [row.stated for row in rows])
     out = (args.out or ROOT / "runs" / args.scale).resolve()
@@ -199,6 +218,8 @@ def run_table(args: argparse.Namespace) -> int:
         local=folders(args.local, rows),
         with_baselines=not args.rows,
         keep_checkpoints=args.keep_checkpoints,
+        jobs=len(lanes),
+        gpu=kind_of(seen_gpu()),
     )
     plan = make_plan(rows, choice)
     if args.dry_run:

@@ -42,6 +42,7 @@ NAMES = {
     "rouge2": "ROUGE-2",
     "rougeL": "ROUGE-L",
     "rouge_avg": "ROUGE, mean of the three",
+    "rougeL_swapped": "ROUGE-L, arguments swapped",
 }
 Facts = dict[str, Any]  # for JSON; "measurements" is what as_text shows
 

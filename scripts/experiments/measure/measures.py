@@ -18,6 +18,7 @@ from experiments.measure import scoring
 from experiments.measure.generated import ScoreError
 from experiments.measure.predictions import accuracy, perplexity, read_perplexity
 from experiments.measure.rouge import METRICS as ROUGE
+from experiments.measure.rouge import SWAPPED
 from experiments.measure.scoring import Measurement
 from experiments.recipes.recipe import ROOT, SECTIONS, USER_DIR, Recipe, RecipeError
 from experiments.runs.checkpoints import last_validation
@@ -138,7 +139,7 @@ def _means(found: list[Measurement]) -> list[Measurement]:
 
 
 class Summarization(Translation):
-    """ROUGE-1, -2, -L and their mean of fairseq-generate's output."""
+    """ROUGE-1, -2, -L, their mean, and ROUGE-L with its arguments swapped, of fairseq-generate's output."""
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         reference = run.data.folder / "tok" / f"test.{run.data.target}"
@@ -293,13 +294,13 @@ BY_TASK: Mapping[str, Callable[[], Measure]] = {
     "language_modeling": LanguageModelling,
 }
 BY_METRIC: Mapping[str, Callable[[], Measure]] = {
-    **dict.fromkeys(ROUGE, Summarization),
+    **dict.fromkeys((*ROUGE, SWAPPED), Summarization),
     "bleu_by_length": ByLength,
     "locality": Locality,
     "probing": Probing,
 }
 OF_TRAINING = ("steps_per_second", "parameters")  # facts of the training, for any row
-METRICS = (*BLEU, *ROUGE, "locality", "probing", "accuracy", "perplexity", *OF_TRAINING)
+METRICS = (*BLEU, *ROUGE, SWAPPED, "locality", "probing", "accuracy", "perplexity", *OF_TRAINING)
 
 
 def measure_of(recipe: Recipe) -> Measure:

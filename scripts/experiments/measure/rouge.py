@@ -21,6 +21,7 @@ import numpy as np
 from experiments.measure.generated import ScoreError
 
 METRICS = ("rouge1", "rouge2", "rougeL", "rouge_avg")
+SWAPPED = "rougeL_swapped"  # ROUGE-L with summary and reference in each other's place, as Fan et al. 2021 have scored
 
 
 class Words:

@@ -226,8 +226,9 @@ def summarization(
 ) -> list[Measurement]:
     """Return ROUGE of the summaries in fairseq-generate's output, by ``rouge.METRICS``: F1 in percent.
 
-    ``scorer`` is one of ``rouge.SCORERS``. The paired bootstrap against a baseline's output needs the scorer 'python':
-    the others score no single summary. Raises ScoreError.
+    The last one is ``rouge.SWAPPED``, for comparison with scores that were counted so; it is not tested. ``scorer`` is
+    one of ``rouge.SCORERS``. The paired bootstrap against a baseline's output needs the scorer 'python': the others
+    score no single summary. Raises ScoreError.
     """
     references = _summaries(reference)
 
@@ -246,7 +247,7 @@ def summarization(
         )
         score = float(system[:, column].mean())
         found.append(Measurement(name, score, rouge.signature(), tested.difference, tested.p_value))
-    return found
+    return [*found, _swapped(joined(output), references, scorer)]
 
 
 def lead3(article: Path, reference: Path, scorer: str = "python") -> list[Measurement]:
@@ -269,4 +270,11 @@ def _summaries(reference: Path) -> list[str]:
 
 def _unpaired(summaries: Sequence[str], references: Sequence[str], scorer: str) -> list[Measurement]:
     scores = rouge.rouge(summaries, references, scorer)
-    return [Measurement(name, score, rouge.signature(scorer)) for name, score in scores.items()]
+    found = [Measurement(name, score, rouge.signature(scorer)) for name, score in scores.items()]
+    return [*found, _swapped(summaries, references, scorer)]
+
+
+def _swapped(summaries: Sequence[str], references: Sequence[str], scorer: str) -> Measurement:
+    """Return ROUGE-L with summaries and references in each other's place; ROUGE-1 and -2 would not change."""
+    score = rouge.rouge(references, summaries, scorer)["rougeL"]
+    return Measurement(rouge.SWAPPED, score, f"{rouge.signature(scorer)}|arguments:swapped")

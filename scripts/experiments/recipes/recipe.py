@@ -57,13 +57,14 @@ class Data:
 class Recipe:
     """One row of a table at one scale.
 
-    ``metric`` is the one that is compared, ``paper`` the paper's numbers by metric, ``sizes`` those of the model as it
-    is built at full size, for reading and for tests. The effective batch is ``gpus`` × max_tokens (or batch_size) ×
+    ``metric`` is the one that is compared, ``paper`` the paper's numbers by metric; ``beside``: further metrics that
+    are shown, each with the paper's metric whose number stands beside it. ``sizes`` are those of the model as it is
+    built at full size, for estimates and for tests. The effective batch is ``gpus`` × max_tokens (or batch_size) ×
     update_freq on any number of GPUs. ``checkpoint``: the one that is measured, 'last' or 'best' on the validation set;
     ``average``: {last: N} or {best: N} checkpoints that are averaged instead. ``jobs``: trainings side by side on one
     GPU, ``threads``: of one training on a CPU, ``hardware``: 'cpu' or 'gpu'. ``expect_minutes``: of one training, for
-    the estimate of the time left. ``lead``: the first sentences of an article are its summary, without a model.
-    ``probing``: 'pre-trained' or 'scratch', with trees in ``trees``.
+    the estimate of the time left; at full scale it follows from ``sizes``. ``lead``: the first sentences of an article
+    are its summary, without a model. ``probing``: 'pre-trained' or 'scratch', with trees in ``trees``.
     """
 
     path: Path
@@ -78,6 +79,7 @@ class Recipe:
     eval_lm: Flags = field(default_factory=dict)
     metric: str = ""
     paper: Mapping[str, float] = field(default_factory=dict)
+    beside: Mapping[str, str] = field(default_factory=dict)
     sizes: Mapping[str, Any] = field(default_factory=dict)
     seeds: tuple[int, ...] = (1,)
     threads: int = 1

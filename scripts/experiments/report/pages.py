@@ -1,4 +1,4 @@
-"""Makes the tables of README.md and results/*.md from the CSV files of results/ and the tables of configs/.
+"""Makes the tables of README.md, docs/reproduce.md and results/*.md from the CSVs of results/ and from configs/.
 
     python results/make_tables.py            # rewrites the tables in place
     python results/make_tables.py --check    # says which differ, and exits with 1
@@ -8,8 +8,8 @@ A table stands between two lines, and nothing else of a page is touched:
     <!-- table NAME -->
     <!-- end of table NAME -->
 
-NAME is `summary` (the main rows of all papers), a paper (man: all its tables, measured or not), one of its tables
-(man/table1), probing/NAME or locality/NAME.
+NAME is `summary` (the main rows of all papers), `estimates` (what the full scale takes), a paper (man: all its tables,
+measured or not), one of its tables (man/table1), probing/NAME or locality/NAME.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ from experiments.recipes.recipe import ROOT
 from experiments.recipes.tables import papers, tables_of
 from experiments.report.analysis import locality_table, probing_table
 from experiments.report.csv_lines import TableError
+from experiments.report.estimates import estimates_table
 from experiments.report.papers import all_tables, summary_table, table_of_paper
 
 MARKER = re.compile(r"<!-- (?P<end>end of )?table (?P<name>\S+) -->")
 NO_PAGES = ("quickstart",)  # its numbers stay with its runs
+OF_ALL = {"summary": summary_table, "estimates": estimates_table}
 ANALYSES = {"probing": probing_table, "locality": locality_table}
 
 
@@ -44,7 +46,8 @@ class Block:
 
 def pages(root: Path) -> list[Path]:
     """Return the pages that may have tables."""
-    return [path for path in (root / "README.md", *sorted((root / "results").glob("*.md"))) if path.is_file()]
+    others = (root / "README.md", root / "docs" / "reproduce.md")
+    return [path for path in (*others, *sorted((root / "results").glob("*.md"))) if path.is_file()]
 
 
 def blocks_of(page: Path, lines: list[str]) -> list[Block]:
@@ -80,8 +83,8 @@ def table(root: Path, name: str, where: str) -> str:
     if name not in known:
         raise TableError(f"{where}: there is no table {name!r}{nearest(name, known)}")
     kind, _, rest = name.partition("/")
-    if name == "summary":
-        return summary_table(root)
+    if name in OF_ALL:
+        return OF_ALL[name](root)
     if kind in ANALYSES:
         return ANALYSES[kind](root, rest)
     return table_of_paper(root, kind, rest) if rest else all_tables(root, kind)
@@ -89,7 +92,7 @@ def table(root: Path, name: str, where: str) -> str:
 
 def names(root: Path) -> list[str]:
     """Return all tables that can be asked for."""
-    configs, found = root / "configs", ["summary"]
+    configs, found = root / "configs", list(OF_ALL)
     for paper in papers(configs):
         found += [paper, *(f"{paper}/{table}" for table in tables_of(paper, configs))]
     for kind in ANALYSES:

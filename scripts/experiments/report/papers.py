@@ -44,6 +44,7 @@ NAMES = {
     "rouge2": "ROUGE-2",
     "rougeL": "ROUGE-L",
     "rouge_avg": "ROUGE, mean of the three",
+    "rougeL_swapped": "ROUGE-L, arguments swapped",
     "accuracy": "accuracy (%)",
     "perplexity": "perplexity (lower is better)",
     "steps_per_second": "steps/s",
@@ -88,6 +89,10 @@ class Row:
     @property
     def paper(self) -> dict[str, float]:
         return dict((self.recipes.get("full") or self.recipes["small"]).paper)
+
+    @property
+    def beside(self) -> dict[str, str]:
+        return dict((self.recipes.get("full") or self.recipes["small"]).beside)
 
     def metric(self, scale: str) -> str:
         """Return the metric that is compared at a scale; of the other one where the row has no such scale."""
@@ -162,12 +167,12 @@ def _settings(lines: dict[str, list[Line]]) -> str:
 
 
 def _metrics(row: Row, lines: dict[str, list[Line]]) -> list[str]:
-    """Return '' for the metrics that are compared, then the paper's others, and those of a family."""
+    """Return '' for the metrics that are compared, then the paper's others, those beside, and those of a family."""
     if row.metric("full") in FAMILIES:
         measured = [line["metric"] for of in lines.values() for line in of]
         return list(dict.fromkeys([*row.paper, *sorted(measured, key=natural)])) or [""]
     further = [line["metric"] for of in lines.values() for line in of if line["metric"] == "tag_accuracy"]
-    return list(dict.fromkeys(["", *(name for name in row.paper if name != row.metric("full")), *further]))
+    return list(dict.fromkeys(["", *(n for n in (*row.paper, *row.beside) if n != row.metric("full")), *further]))
 
 
 def _decimals(rows: list[Row]) -> dict[str, int]:
@@ -184,7 +189,8 @@ def _cells(row: Row, metric: str, lines: dict[str, list[Line]], digits: int) -> 
     """Return the cells after the label; ``metric`` is '' for the metric that is compared at each scale."""
     of = {scale: metric or row.metric(scale) for scale in SCALES}
     measured = {scale: _of_metric(lines[scale], of[scale]) for scale in SCALES}
-    paper, gain = row.paper.get(of["full"]), row.gain(of["full"])
+    of_paper = row.beside.get(of["full"], of["full"])
+    paper, gain = row.paper.get(of_paper), row.gain(of_paper)
     unit = "M" if metric == "parameters" else ""
     if metric == "parameters":
         paper, gain = (None if n is None else n / 1e6 for n in (paper, gain))

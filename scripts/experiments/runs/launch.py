@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from experiments.recipes.nodes import RecipeError
 from experiments.recipes.recipe import ROOT, Recipe
 
 WORKER = ROOT / "scripts" / "train_worker.py"
 PRECISIONS = ("fp32", "fp16", "bf16")
+# Least tokens (with batch_size: sentences) of a step for which a further GPU is taken by default: with fewer its time
+# goes into starting kernels and exchanging gradients. The papers' smallest recipe of one GPU has as many.
+FILLING = {"max_tokens": 4096, "batch_size": 32}
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class Launch:
         precision: of ``PRECISIONS``.
         cpu: train on the CPU.
         devices: GPUs of this machine that the training may use; None: those of the environment.
-        max_tokens: most tokens (with batch_size: sentences) that a GPU holds, where it is less than the recipe's.
+        max_tokens: most tokens (with batch_size: sentences) that a GPU holds; None: the recipe's.
+        fit: take no more of the GPUs than a recipe's batch fills.
     """
 
     gpus: int = 1
@@ -36,6 +40,7 @@ class Launch:
     cpu: bool = False
     devices: tuple[str, ...] | None = None
     max_tokens: int | None = None
+    fit: bool = False
 
     @property
     def world(self) -> int:
@@ -47,6 +52,18 @@ class Launch:
         if self.cpu:
             return {"CUDA_VISIBLE_DEVICES": ""}
         return {} if self.devices is None else {"CUDA_VISIBLE_DEVICES": ",".join(self.devices)}
+
+    def on(self, gpus: int) -> Launch:
+        """Return this launch on the first of its GPUs."""
+        return replace(self, gpus=gpus, devices=None if self.devices is None else self.devices[:gpus])
+
+    def fitted(self, recipe: Recipe) -> Launch:
+        """Return this launch on as many GPUs as the recipe's batch fills, where ``fit`` asks for it."""
+        if not self.fit or recipe.lead:
+            return self
+        key = batch_key(recipe)
+        least = min(FILLING[key], self.max_tokens or FILLING[key])
+        return self.on(max(1, min(self.gpus, paper_batch(recipe) // (least * self.nodes))))
 
     def command(self) -> list[str]:
         """Return the command up to the arguments of fairseq-train."""
@@ -101,16 +118,20 @@ class Batch:
 
 def batch_of(recipe: Recipe, launch: Launch) -> Batch:
     """Return the batch on this machine. Raises RecipeError where the recipe has no size, or one below the processes."""
-    key = "max_tokens" if recipe.flag("train", "max_tokens") is not None else "batch_size"
+    key = batch_key(recipe)
     size = recipe.flag("train", key)
     if not isinstance(size, int):
         raise RecipeError(f"{recipe.where}: train needs max_tokens (or batch_size): they make the effective batch")
     total = paper_batch(recipe)
     if launch.world > total:
         raise RecipeError(f"{recipe.where}: {launch.world} processes, but a batch has {total} {key.split('_')[-1]}")
-    most = min(size, launch.max_tokens or size)
-    update_freq = max(1, -(-total // (launch.world * most)))
+    update_freq = max(1, -(-total // (launch.world * (launch.max_tokens or size))))
     return Batch(key, total // (launch.world * update_freq), update_freq)
+
+
+def batch_key(recipe: Recipe) -> str:
+    """Return the flag that has the size of a recipe's batch: max_tokens, or batch_size."""
+    return "max_tokens" if recipe.flag("train", "max_tokens") is not None else "batch_size"
 
 
 def paper_batch(recipe: Recipe) -> int:

@@ -185,6 +185,8 @@ class Run:
 
     def plan(self) -> str:
         """Return what is still to be done, for reading."""
+        if self.recipe.lead:
+            return f"{self.label}: nothing to train; scored from the articles as soon as they are prepared"
         if self.done():
             return f"{self.label}: already finished, in {self.folder}"
         if TRAIN not in self.steps():

@@ -77,6 +77,26 @@ def test_one_training_measured_in_two_ways(bench: Bench) -> None:
     assert set(bench.scores("table1")) == {"plain", "mma"}
 
 
+def test_one_training_measured_on_two_test_sets(bench: Bench) -> None:
+    """Each row has the numbers of its own set, and the model is trained once."""
+    on_valid = "data: {tests: {valid: valid}}, label: on the validation set, baseline: null, paper: null"
+    bench.write("table1", TABLE_1 + f"  valid: {{same_as: mma, {on_valid}}}\n")
+    bench.fake()
+    bench.data()
+    for part in ("raw", "tok"):
+        folder = next(bench.out.glob(f"data/*/{part}"))
+        for language in ("de", "en"):
+            lines = (folder / f"test.{language}").read_text().splitlines(keepends=True)
+            (folder / f"valid.{language}").write_text("".join(lines[:7]))
+    assert bench.run("table1") == 0
+    found = bench.scores("table1")
+    assert set(found) == {"plain", "mma", "valid"} and bench.trainings() == 2
+    assert found["valid"]["settings"] == found["mma"]["settings"]
+    assert found["valid"]["scoring"] != found["mma"]["scoring"]
+    folder = bench.folder("transformer_mma_tiny")
+    assert {path.name for path in folder.glob("generate*.json")} == {"generated.json", "generated.valid.json"}
+
+
 def test_lines_of_other_tables_and_papers_are_adopted(bench: Bench, capsys: pytest.CaptureFixture) -> None:
     """A training whose folder is gone is not done again where its lines stand in another table or paper."""
     bench.fake()

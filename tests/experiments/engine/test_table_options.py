@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +70,49 @@ def test_trainings_share_one_gpu(bench: Bench) -> None:
         devices(1, "--jobs", "7")
 
 
+def test_a_training_takes_the_gpus_that_its_batch_fills(bench: Bench, capsys: pytest.CaptureFixture) -> None:
+    """1,200 tokens fill one GPU of eight; the dry run says how to use the others. --gpus is obeyed."""
+    bench.patch.setattr(table, "visible_gpus", lambda: ([str(n) for n in range(8)], [(8, 0)] * 8))
+    where = ["mma", "table1", "--out", str(bench.out), "--results", str(bench.results), "--dry-run"]
+    assert table.main(where) == 0
+    text = capsys.readouterr().out
+    assert text.count("CUDA_VISIBLE_DEVICES=0 ") == 6 and "torch.distributed.run" not in text
+    assert text.count("--update-freq '[4]' --max-tokens 300") == 2  # of the bench: 2 GPUs x 300 tokens x 2
+    note = "# 2 trainings have batches that fill no more than 1 of 8 GPUs: --jobs 8 --gpus 1 trains them side by side"
+    assert note in text.splitlines()
+    assert table.main([*where, "--gpus", "8"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("--nproc-per-node 8") == 2 and "side by side" not in text
+    assert table.main([*where, "--gpus", "1", "--max-tokens", "32768"]) == 0
+    assert capsys.readouterr().out.count("--update-freq '[1]' --max-tokens 1200") == 2
+    assert table.main([*where, "--rows", "mma"]) == 0  # nothing to train beside it
+    assert "side by side" not in capsys.readouterr().out
+
+
+def test_a_row_without_training_is_not_finished_before_there_are_data(tmp_path: Path, capsys: Any) -> None:
+    where = ["--rows", "cnndm_lead3", "--out", str(tmp_path / "out"), "--results", str(tmp_path), "--cpu", "--dry-run"]
+    assert table.main(["man", "table2", *where]) == 0
+    text = capsys.readouterr().out
+    assert "# cnndm_lead3 (seed 1): nothing to train; scored from the articles as soon as they are prepared\n" in text
+    assert "finished" not in text
+
+
+def test_a_dry_run_estimates(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """At full scale, of the GPU that is there and the batch as it is trained; on a CPU there is none."""
+    bench.patch.setattr(table, "visible_gpus", lambda: (["0"], [(9, 0)]))
+    bench.patch.setattr(table, "seen_gpu", lambda: "NVIDIA H200")
+    where = ["diffwin", "table1", "--rows", "en_de_all", "--out", str(tmp_path), "--dry-run"]
+    bench.patch.setattr(table, "find_table", find_table)
+    found = []
+    for options in ([], ["--gpus", "1", "--max-tokens", "32768"], ["--cpu"]):
+        assert table.main([*where, *options]) == 0
+        found += re.findall(r"^# en_de_all \(seed 1\): (.*)$", capsys.readouterr().out, re.MULTILINE)
+    pattern = r"200000 updates, in \S+; estimated: ([\d.]+) h on 1 H200, (\d+) GB of memory, 6\.2 GB of disk"
+    (slow, little), (fast, much) = (map(float, re.fullmatch(pattern, line).groups()) for line in found[:2])  # type: ignore[union-attr]
+    assert slow > 2 * fast and much > 3 * little
+    assert "estimated" not in found[2]
+
+
 # --- dry runs and mistakes
 
 
@@ -112,6 +156,9 @@ def test_a_folder_that_cannot_be_written(bench: Bench, tmp_path: Path, capfd: py
     [
         (["table9"], "mma table9: no such table; mma has table1, table2"),
         (["table1", "--rows", "mna"], r"--rows mna: mma table1 has plain, mma; did you mean 'mma'\?"),
+        (["table1", "--rows", ","], "--rows ,: names no row; mma table1 has plain, mma"),
+        (["table1", "--precision", "bf16"], "--precision bf16: on a CPU trainings are in fp32; leave it out"),
+        (["table1", "--smoke", "--local", "toy=/tmp"], "--local toy=/tmp: at the scale smoke corpora are made on the"),
         (["table1", "--seeds", "one"], "--seeds one: seeds are whole numbers"),
         (["table1", "--seeds", "1,1"], "a seed is given twice"),
         (["table1", "--gpus", "0"], "--gpus 0: at least 1"),

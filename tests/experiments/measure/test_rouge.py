@@ -199,12 +199,27 @@ def test_summaries_in_word_pieces(tmp_path: Path) -> None:
     reference = write_lines(tmp_path / "test.summary", ["the troops agreed . they left .", "a summary ."])
     output = write_output(tmp_path / "out", ["the tro ##ops agree ##d . they left .", "a sum ##mary ."])
     found = scoring.summarization(output, reference, "wordpiece")
-    assert [one.metric for one in found] == list(rouge.METRICS) and all(one.score == 100 for one in found)
+    assert [one.metric for one in found] == [*rouge.METRICS, rouge.SWAPPED]
+    assert all(one.score == 100 for one in found)
     assert "scorer:rouge-score" in found[0].signature and found[0].difference is None
     assert scoring.summarization(output, reference, "none")[0].score < 90
     done = run_score(output, "--metric", "rouge", "--reference", reference, "--bpe", "wordpiece", "--json")
     assert done.returncode == 0, done.stderr
-    assert [one["score"] for one in json.loads(done.stdout)["measurements"]] == [100] * 4
+    assert [one["score"] for one in json.loads(done.stdout)["measurements"]] == [100] * 5
+
+
+def test_rouge_l_with_its_arguments_swapped(tmp_path: Path) -> None:
+    """The union over sentences is taken on one side, so that ROUGE-L changes; ROUGE-1 and -2 do not."""
+    summaries, references = texts(60, 5)
+    right, swapped = (rouge.rouge(*pair) for pair in ((summaries, references), (references, summaries)))
+    assert [right[name] for name in ("rouge1", "rouge2")] == pytest.approx([swapped["rouge1"], swapped["rouge2"]])
+    assert abs(right["rougeL"] - swapped["rougeL"]) > 0.05
+    output, reference = write_output(tmp_path / "out", summaries), write_lines(tmp_path / "ref", references)
+    for measured in (scoring.lead3(reference, reference), scoring.summarization(output, reference, "none")):
+        found = {one.metric: one for one in measured}
+        assert found["rougeL"].signature + "|arguments:swapped" == found[rouge.SWAPPED].signature
+    assert found["rougeL"].score == pytest.approx(right["rougeL"])
+    assert found[rouge.SWAPPED].score == pytest.approx(swapped["rougeL"])
 
 
 def test_against_a_baseline(tmp_path: Path) -> None:
@@ -213,15 +228,17 @@ def test_against_a_baseline(tmp_path: Path) -> None:
     output, same = (write_output(tmp_path / name, summaries) for name in ("out", "same"))
     worse = write_output(tmp_path / "worse", [" ".join(line.split()[: len(line.split()) // 2]) for line in references])
     better = write_output(tmp_path / "better", references)
-    for found in scoring.summarization(better, reference, "none", output):
+    tested = scoring.summarization(better, reference, "none", output)
+    assert tested.pop().metric == rouge.SWAPPED
+    for found in tested:
         own = next(one for one in scoring.summarization(output, reference, "none") if one.metric == found.metric)
         assert found.score == pytest.approx(100) and found.difference == pytest.approx(100 - own.score)
         assert found.p_value is not None and found.p_value < 0.01
     for found in scoring.summarization(output, reference, "none", same):
-        assert found.difference == 0
+        assert found.difference == (None if found.metric == rouge.SWAPPED else 0)  # which is compared with no baseline
     assert {
         one.metric: (one.difference or 0) < 0 for one in scoring.summarization(worse, reference, "none", better)
-    } == {name: True for name in rouge.METRICS}
+    } == {name: name != rouge.SWAPPED for name in (*rouge.METRICS, rouge.SWAPPED)}
 
 
 def test_broken_files(tmp_path: Path) -> None:
@@ -247,6 +264,7 @@ def test_lead_3(tmp_path: Path) -> None:
     assert all(one.score == pytest.approx(100) for one in scoring.lead3(article, reference))
     other = write_lines(tmp_path / "other", articles)
     found = {one.metric: one.score for one in scoring.lead3(article, other)}
+    assert found.pop(rouge.SWAPPED) == pytest.approx(rouge.rouge(articles, lead)["rougeL"])
     assert found == pytest.approx(rouge.rouge(lead, articles)) and found["rouge1"] < 99
     done = run_score("--metric", "lead3", "--source", article, "--reference", other)
     assert done.returncode == 0 and f"ROUGE-1 {found['rouge1']:.2f}" in done.stdout, done.stderr

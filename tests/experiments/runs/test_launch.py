@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,9 @@ def paper(tmp_path: Path) -> recipe.Recipe:
         (3, 1, None, 4096, 8),
         (5, 1, None, 3932, 5),  # 98,304 tokens do not divide by 5
         (8, 1, 2048, 2048, 6),  # smaller GPUs
-        (8, 1, 9999, 4096, 3),  # larger ones do not change it
+        (8, 1, 9999, 6144, 2),  # larger ones sum fewer steps, of as many tokens each
+        (1, 1, 98304, 98304, 1),  # a whole batch at once
+        (1, 1, 10**6, 98304, 1),
     ],
 )
 def test_the_batch_is_that_of_the_paper(
@@ -46,6 +49,24 @@ def test_the_batch_is_that_of_the_paper(
     assert (found.key, found.size, found.update_freq) == ("max_tokens", size, update_freq)
     world = gpus * nodes
     assert 98304 - world * update_freq < world * size * update_freq <= 98304  # short by less than a token each
+
+
+def test_gpus_that_a_batch_fills(paper: recipe.Recipe, tmp_path: Path) -> None:
+    """By default a training takes no more GPUs than have 4,096 tokens, or 32 sentences, at a time."""
+
+    def gpus(of: recipe.Recipe, **options: Any) -> int:
+        return launch.Launch(gpus=64, fit=True, **options).fitted(of).gpus
+
+    assert gpus(paper) == 24  # 98,304 tokens
+    assert (gpus(paper, nodes=3), gpus(paper, nodes=48)) == (8, 1)
+    assert (gpus(paper, max_tokens=2048), gpus(paper, max_tokens=32768)) == (48, 24)
+    small = recipe.load_recipe(write(tmp_path, BASE.replace("max_tokens: 600", "max_tokens: 512") + "gpus: 8\n"))
+    assert gpus(small) == 1
+    sentences = recipe.load_recipe(write(tmp_path, BASE.replace("max_tokens: 600", "batch_size: 96")))
+    assert gpus(sentences) == 3
+    assert launch.Launch(gpus=64).fitted(small).gpus == 64  # asked for
+    found = launch.Launch(gpus=2, devices=("4", "5"), fit=True).fitted(small)
+    assert (found.gpus, found.devices) == (1, ("4",))
 
 
 def test_sentences_are_divided_as_well(tmp_path: Path) -> None:

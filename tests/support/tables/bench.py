@@ -100,11 +100,11 @@ print('num. shared model params: 7 (num. trained: 7)')
 AVERAGE = "import sys, zipfile; zipfile.ZipFile(sys.argv[1], 'w').close()"
 GENERATE = """
 import pathlib, sys
-out, tokens, worse = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3] == 'True'
+out, tokens, worse, subset = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3] == 'True', sys.argv[4]
 lines = open(tokens, encoding='utf-8').read().split('\\n')[:-1]
 hypotheses = [' '.join(line.split()[:-2]) if worse else line for line in lines]
 written = [f'S-{n}\\tein Satz\\nH-{n}\\t-0.1\\t{text}' for n, text in enumerate(hypotheses)]
-(out / 'generate-test.txt').write_text('\\n'.join(written) + '\\nGenerate test with beam=2: BLEU4 = 1\\n')
+(out / f'generate-{subset}.txt').write_text('\\n'.join(written) + '\\nGenerate test with beam=2: BLEU4 = 1\\n')
 """
 LOCATE = """
 import pathlib, sys
@@ -146,7 +146,7 @@ class Bench:
         def measure(run: Run, subset: str = "test") -> list[str]:
             if run.measure.step == Locality.step:
                 return [sys.executable, "-c", LOCATE, str(run.folder / "generating")]
-            tokens = str(run.data.folder / "tok" / "test.en")
+            tokens = str(run.data.folder / "tok" / f"{subset}.en")
             return [
                 sys.executable,
                 "-c",
@@ -154,6 +154,7 @@ class Bench:
                 str(run.folder / "generating"),
                 tokens,
                 str("localattn" in run.arch),
+                subset,
             ]
 
         self.patch.setattr(Run, "train_argv", train)

@@ -42,6 +42,12 @@ BLOCKS: list[tuple[str, str, str]] = [
         sman2        35.55
         dman         36.35
     """),
+    ("man/table4_", "", """
+        sman2_valid_b2
+        sman2_valid_b4
+        sman2_valid_b6
+        sman2_valid_b8
+    """),
     ("man/table5_", LOCALITY, """
         transformer  12.80 40.39 45.55  18.73 45.62 52.72  30.38 55.17 62.77
         man          76.58 60.43 60.86  86.17 75.56 73.89  95.09 86.20 85.58

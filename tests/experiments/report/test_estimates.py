@@ -1,0 +1,122 @@
+"""Estimates of hours, memory and disk: against speeds that others have published, and against the models themselves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.recipes.recipe import Recipe
+from experiments.report import estimates
+from experiments.runs.launch import Launch
+from support.paths import ROOT
+from support.tables.rows import ROWS, build, row
+
+
+def estimated(name: str, gpu: str, launch: Launch = Launch(), **sizes: Any) -> estimates.Estimate:  # noqa: B008
+    stated = row(name)
+    found = estimates.estimate(launch.adapt(replace(stated, sizes={**stated.sizes, **sizes})), launch, gpu)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("parameters", "tokens", "words_per_second"),
+    [(210e6, 2560, 23_821), (210e6, 5120, 32_153), (61e6, 3600, 40_000)],
+)
+def test_published_speeds_on_a_v100(parameters: float, tokens: int, words_per_second: int) -> None:
+    """fairseq's big Transformer by NVIDIA's DeepLearningExamples; the base one by fairseq's issue 940, "at least"."""
+    name = "diffwin/table1_en_de_transformer"
+    one_update = row(name).with_flags("train", {"max_tokens": tokens, "update_freq": [1], "max_update": 1}, "here")
+    found = estimates.estimate(
+        replace(one_update, sizes={**one_update.sizes, "parameters": parameters}), Launch(), "V100"
+    )
+    assert found is not None
+    assert tokens / (3600 * found.hours) == pytest.approx(words_per_second, rel=1 / 3)
+
+
+PUBLISHED = [name for name in ROWS if name.startswith(("csan/table", "mgsa/table"))]
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLISHED if "steps_per_second" in row(name).paper])
+def test_the_papers_speeds_on_eight_p40(name: str) -> None:
+    """Updates a second of Yang et al. 2019 and Hao et al. 2019, on 8 GPUs with 4,096 tokens each."""
+    found = estimated(name, "P40", Launch(gpus=8))
+    assert row(name).flag("train", "max_update") / (3600 * found.hours) == pytest.approx(
+        row(name).paper["steps_per_second"], rel=0.4
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["csan/table1_2d", "man/table1_wmt14_base_man", "diffwin/table5_sst_aw", "diffwin/table6_mw", "mgsa/table3_ngram"],
+)
+def test_words_of_a_model(name: str) -> None:
+    """The rows of its matrices of words, each counted once, are those of the model that is built."""
+    model = build(name)
+    found = [weights for key, weights in model.named_parameters() if "embed_tokens" in key or "output_proj" in key]
+    words, _ = estimates.embeddings(row(name))
+    assert words * row(name).sizes["embed_dim"] == sum(weights.numel() for weights in found)
+
+
+def test_what_an_estimate_grows_with() -> None:
+    name = "diffwin/table1_en_de_transformer"
+    plain = estimated(name, "V100")
+    assert plain.disk == pytest.approx(12 * 60_915_712 * 7 / 1e9)  # five to average, the last and the best
+    assert estimated(name, "A100").hours < plain.hours
+    assert estimated(name, "V100", Launch(gpus=8)).hours == pytest.approx(plain.hours / 8)
+    bigger = estimated(name, "V100", parameters=2 * 60_915_712)
+    assert bigger.hours > plain.hours and bigger.memory > plain.memory and bigger.disk == 2 * plain.disk
+    whole = estimated(name, "V100", Launch(max_tokens=32768))
+    assert whole.hours < plain.hours and whole.memory > plain.memory and whole.disk == plain.disk
+
+
+def test_what_has_no_estimate() -> None:
+    def found(recipe: Recipe) -> Any:
+        return estimates.estimate(recipe, Launch(), "V100")
+
+    assert found(row("man/table2_cnndm_lead3")) is None  # no model
+    assert found(row("mgsa/table5_scratch_ngram")) is None  # its classifiers are trained, not translation
+    assert found(row("man/table4_dman", "small")) is None  # states no parameters
+
+
+def test_estimates_for_reading() -> None:
+    assert [estimates.hours(value) for value in (0.001, 0.5, 1.25, 9.94, 144.4)] == [
+        "1 min",
+        "30 min",
+        "1.2 h",
+        "9.9 h",
+        "144 h",
+    ]
+    found = estimates.Estimate(2, 40.2, 1.26)
+    assert (
+        found.text(1, "V100") == "2.0 h on 1 V100, 40 GB of memory (a V100 has 32: lower --max-tokens), 1.3 GB of disk"
+    )
+    assert found.text(8, "H200") == "2.0 h on 8 H200, 40 GB of memory, 1.3 GB of disk"
+    assert [estimates.kind_of(name) for name in ("NVIDIA A100-SXM4-80GB", "NVIDIA H200", "Tesla T4", "")] == [
+        "A100",
+        "H200",
+        "V100",
+        "V100",
+    ]
+
+
+def test_every_row_that_is_trained_has_an_estimate() -> None:
+    text = estimates.estimates_table(ROOT)
+    shown: dict[str, int] = {}
+    for line in text.splitlines()[2:]:
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        shown[cells[0]] = shown.get(cells[0], 0) + int(cells[1])
+    wanted: dict[str, int] = {}
+    for name in ROWS:
+        if row(name).architecture and row(name).probing != "scratch":
+            table = name.partition("_")[0]
+            wanted[table] = wanted.get(table, 0) + 1
+    assert shown == wanted
+
+
+def test_reproduce_has_the_table() -> None:
+    """Up to date it is by the test of all pages."""
+    assert "<!-- table estimates -->" in Path(ROOT, "docs", "reproduce.md").read_text("utf-8").splitlines()
