@@ -18,7 +18,7 @@ from experiments.measure.measures import OF_TRAINING, measure_of
 from experiments.recipes.nodes import RecipeError
 from experiments.recipes.recipe import ROOT, Recipe
 from experiments.recipes.scales import recipe_at
-from experiments.recipes.tables import Table
+from experiments.recipes.tables import Table, papers, tables_of
 from experiments.report.results import COLUMNS, Line, Results
 from experiments.runs.checkout import commit, same_package
 from experiments.runs.launch import Launch
@@ -177,15 +177,15 @@ class Plan:
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:8]
 
     def adopt(self) -> int:
-        """Take over lines of other rows and tables that are of the same training and scoring; return of how many runs.
+        """Take over lines of other rows and tables that are of the same training and scoring; return how many rows did.
 
         A training that several rows, tables or papers share is done once, also where its folder is gone.
         """
         count = 0
         known: dict[tuple[str, ...], list[Line]] = {}
-        for path in sorted(self.choice.results.glob("*/*.csv")):
-            for line in Results(path).lines():
-                known.setdefault(_identity(line), []).append({**line, "_from": f"{path}:{line['row']}"})
+        for results in self._results_of_all_tables():
+            for line in results.lines():
+                known.setdefault(_identity(line), []).append({**line, "_from": f"{results.path}:{line['row']}"})
         for run in self.runs:
             for row in filter(None, map(self.row, run.rows)):
                 if self.lines(row, run):
@@ -199,6 +199,13 @@ class Plan:
                     self.results(row).put(new, instead=functools.partial(self.is_of, row=row, run=run))
                     count += 1
         return count
+
+    def _results_of_all_tables(self) -> Iterator[Results]:
+        """Yield the CSV file of each table of each paper; the folder has files of analyses and benchmarks beside them."""
+        configs = self.rows[0].table.path.parents[1]
+        for paper in papers(configs):
+            for name in tables_of(paper, configs):
+                yield Results(self.choice.results / paper / f"{name}.csv")
 
     def to_do(self) -> list[Run]:
         """Return the runs without lines, and where all rows are wanted the baselines of other tables, first."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support.paths import ROOT
 from support.tables.bench import CHECKPOINTS, TABLE_1, Bench
 
 # --- what is trained
@@ -91,10 +92,21 @@ def test_lines_of_other_tables_and_papers_are_adopted(bench: Bench, capsys: pyte
     assert own == {**other, "row": "all", "baseline": "table1/plain"}
     assert not list(bench.out.glob("transformer_*"))
 
+    bench.write("../csan/table7", TABLE_1.replace("base/", "../mma/base/"))
     (bench.results / "mma").rename(bench.results / "csan")
     (bench.results / "csan" / "table1.csv").rename(bench.results / "csan" / "table7.csv")
     assert bench.run("table1") == 0
     assert set(bench.scores("table1")) == {"plain", "mma"} and not list(bench.out.glob("transformer_*"))
+
+
+def test_files_that_are_no_tables_lie_beside_the_results(bench: Bench, capsys: pytest.CaptureFixture) -> None:
+    """Analyses and benchmarks have columns of their own; results/ of this repository has such files."""
+    shutil.copytree(ROOT / "results", bench.results)
+    (bench.results / "mma" / "notes.csv").write_text("a,b\n1,2\n")
+    bench.fake()
+    bench.data()
+    assert bench.run("table1") == 0, capsys.readouterr().err
+    assert bench.trainings() == 2 and set(bench.scores("table1")) == {"plain", "mma"}
 
 
 @pytest.mark.parametrize(
