@@ -43,8 +43,9 @@ def test_multi30k_knows_its_variable() -> None:
 def test_another_preparation_has_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a change of options the data are prepared anew, and the old ones stay; other flags change nothing."""
     monkeypatch.setattr(preparation, "ROOT", tmp_path)
-    (tmp_path / "prep").mkdir()
-    (tmp_path / "prep" / "prepare.sh").write_text("one\n")
+    for name in ("prep/prepare.sh", "data-prep/prepare_toy.sh", "data-prep/corpora/toy/grammar.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("one\n")
     text = BASE.replace("data-prep/prepare_toy.sh", "prep/prepare.sh")
 
     def folder(text: str) -> Path:
@@ -58,6 +59,12 @@ def test_another_preparation_has_another_folder(tmp_path: Path, monkeypatch: pyt
     assert folder(text.replace("source: de", "options: [--bpe, 7, --trees, en], source: de")) == other
     (tmp_path / "prep" / "prepare.sh").write_text("two\n")
     assert folder(text) == first
+    # The toy grammar refuses data that an older one has written.
+    toy = folder(BASE)
+    (tmp_path / "data-prep" / "prepare_toy.sh").write_text("two\n")
+    assert folder(BASE) == toy
+    (tmp_path / "data-prep" / "corpora" / "toy" / "grammar.py").write_text("two\n")
+    assert folder(BASE) != toy and folder(text) == first
     with pytest.raises(RecipeError, match="prep/none.sh: no such script"):
         folder(text.replace("prepare.sh", "none.sh"))
 
