@@ -25,6 +25,7 @@ from experiments.runs.launch import Launch
 from experiments.runs.machines import Leader
 from experiments.runs.run import Run, settings_hash
 
+SPEEDS = ("words_per_second", "steps_per_second", "train_minutes")
 TREES_VARIABLE = "PROBING_TREES"  # a folder with {train,valid,test}.mrg or .mrg.gz
 
 
@@ -274,7 +275,8 @@ class Plan:
     def _new_lines(self, row: Row, run: Run, baseline: Run | None) -> list[Line]:
         """Return the lines of the results for a finished run, one a metric. Raises ScoreError."""
         facts: dict[str, Any] = run.facts()
-        trained = ("updates", "parameters", "words_per_second", "steps_per_second", "train_minutes")
+        trained = ("updates", "parameters", *SPEEDS)
+        before = self._noted(row, run)
         same: dict[str, Any] = {
             "scale": self.choice.scale,
             "row": row.name,
@@ -288,6 +290,7 @@ class Plan:
             "settings": run.settings,
             "scoring": self.scoring(row, run),
             "commit": run.commit() or commit(),
+            **{name: before[name] for name in ("note", *SPEEDS) if before},
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         }
         lines = []
@@ -297,6 +300,12 @@ class Plan:
             found = {**same, **own}
             lines.append({name: "" if found.get(name) is None else str(found[name]) for name in COLUMNS})
         return lines
+
+    def _noted(self, row: Row, run: Run) -> Line:
+        """Return an earlier line of the same training where somebody has noted something on it; else an empty one."""
+        began = run.commit().partition("..")[0]
+        lines = [line for line in self.results(row).lines() if line["note"] and self.is_of(line, row, run)]
+        return next((line for line in lines if line["commit"].partition("..")[0] == began), {})
 
     def headline(self, run: Run) -> str:
         """Return the number of a run that is compared, for reading."""

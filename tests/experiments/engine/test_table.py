@@ -162,6 +162,25 @@ def test_what_changes_the_score_alone_is_scored_again(bench: Bench) -> None:
     assert bench.trainings() == 3
 
 
+def test_a_note_outlives_another_scoring(bench: Bench) -> None:
+    """With the speeds that the noted lines have; a training of another commit has no such note."""
+    bench.fake()
+    bench.data()
+    assert bench.run("table1") == 0
+    stamp = bench.folder("transformer_mma_tiny") / "trained.json"
+    stamp.write_text(json.dumps({**json.loads(stamp.read_text()), "words_per_second": 9.0, "train_minutes": 3.0}))
+    path = bench.results / "mma" / "table1.csv"
+    path.write_text("".join(f"{line[:-1]}other work\n" if ",mma," in line else line for line in path.open()))
+    bench.write("table1", TABLE_1.replace("    label: MMA\n", "    label: MMA\n    baseline: null\n"))
+    assert bench.run("table1") == 0
+    columns = ("difference", "note", "words_per_second", "train_minutes")
+    assert [bench.scores("table1")["mma"][name] for name in columns] == ["", "other work", "", ""]
+    started = bench.folder("transformer_mma_tiny") / "started.json"
+    started.write_text(json.dumps({"code": [{"commit": "another", "package": "x"}]}))
+    assert bench.run("table1") == 0
+    assert [bench.scores("table1")["mma"][name] for name in columns] == ["", "", "9.0", "3.0"]
+
+
 def test_lines_name_the_machine_of_the_training(bench: Bench) -> None:
     bench.fake()
     bench.data()
