@@ -251,10 +251,10 @@ class Run:
             return True
         if self._held is None:
             self._held = lock(self.folder)
-        if self._job is None:
-            self._start()
-            return False
         try:
+            if self._job is None:
+                self._start()
+                return False
             if not self._job.finished():
                 return False
             self._job = None
