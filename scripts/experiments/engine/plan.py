@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.data.preparation import Corpus, local_folder, prepared
-from experiments.data.prepared import forget_fingerprints
+from experiments.data.prepared import forget_fingerprints, trees_fingerprint
 from experiments.measure.generated import ScoreError
 from experiments.measure.measures import OF_TRAINING, measure_of
 from experiments.recipes.nodes import RecipeError
@@ -175,6 +175,7 @@ class Plan:
         facts: list[Any] = [run.arch, baseline and baseline.folder.name, type(run.measure).__name__]
         facts += [sorted(set(row.stated.paper) & set(OF_TRAINING))]
         facts += [data.source, data.target, data.lowercase, data.bpe, dict(data.tests)]
+        facts += [trees_fingerprint(run.trees)] if run.trees else []
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:8]
 
     def adopt(self) -> int:
@@ -202,7 +203,7 @@ class Plan:
         return count
 
     def _results_of_all_tables(self) -> Iterator[Results]:
-        """Yield the CSV file of each table of each paper; the folder has files of analyses and benchmarks beside them."""
+        """Yield the CSV file of each table of each paper; files of analyses and benchmarks lie beside them."""
         configs = self.rows[0].table.path.parents[1]
         for paper in papers(configs):
             for name in tables_of(paper, configs):

@@ -56,7 +56,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         "--gpus", type=int, help="of one training, on this machine (default: all); on a CPU processes (1)"
     )
     parser.add_argument(
-        "--jobs", type=int, help="trainings side by side (default: the recipe's jobs; small: as many as there are cores; --nodes: 1)"
+        "--jobs",
+        type=int,
+        help="trainings side by side (default: the recipe's jobs; small: as many as there are cores; --nodes: 1)",
     )
     parser.add_argument("--max-tokens", type=int, metavar="N", help="most tokens that a GPU holds, where it is smaller")
     parser.add_argument("--precision", choices=("auto", *PRECISIONS), default="auto", help="default: by the GPU")

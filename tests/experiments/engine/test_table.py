@@ -78,6 +78,24 @@ def test_one_training_measured_in_two_ways(bench: Bench) -> None:
     assert set(bench.scores("table1")) == {"plain", "mma"}
 
 
+def test_a_row_is_probed_again_with_other_trees(bench: Bench) -> None:
+    """Its lines, and what was measured, are of the trees that the user gives; the training serves all."""
+    own = "metric: probing, probing: pre-trained, baseline: null, paper: {voice: 70.0}"
+    bench.write("table1", f"{TABLE_1}  probed: {{same_as: mma, label: x, {own}}}\n")
+    bench.fake()
+    bench.data()
+    trees = bench.root / "trees"
+    trees.mkdir()
+    bench.patch.setenv("PROBING_TREES", str(trees))
+    scores = []
+    for text in ("(S a)", "(S (NP a) b)", "(S a)"):
+        (trees / "train.mrg").write_text(text)
+        assert bench.run("table1", "--rows", "probed") == 0
+        assert bench.run("table1", "--rows", "probed") == 0
+        scores.append([line["score"] for line in bench.scores("table1", "voice").values()])
+    assert scores == [["2.00"], ["4.00"], ["2.00"]] and bench.trainings() == 1
+
+
 def test_lines_of_other_tables_and_papers_are_adopted(bench: Bench, capsys: pytest.CaptureFixture) -> None:
     """A training whose folder is gone is not done again where its lines stand in another table or paper."""
     bench.fake()

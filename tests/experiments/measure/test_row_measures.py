@@ -63,8 +63,9 @@ def test_locality_is_that_of_mask_attention_where_there_is_some(tmp_path: Path) 
 
 
 def test_probing_has_its_mean(tmp_path: Path) -> None:
-    (tmp_path / "probing.csv").write_text("task,accuracy\nvoice,70\ntense,80.5\n")
-    run: Any = SimpleNamespace(folder=tmp_path)
+    (tmp_path / "probing").mkdir()
+    (tmp_path / "probing" / "probing.csv").write_text("task,accuracy\nvoice,70\ntense,80.5\n")
+    run: Any = SimpleNamespace(folder=tmp_path, trees=None)
     found = measures.Probing().measurements(run, None)
     assert [(m.metric, m.score) for m in found] == [("voice", 70), ("tense", 80.5), ("probing_avg", 75.25)]
 
