@@ -176,6 +176,7 @@ class Plan:
         facts += [sorted(set(row.stated.paper) & set(OF_TRAINING))]
         facts += [data.source, data.target, data.lowercase, data.bpe, dict(data.tests)]
         facts += [trees_fingerprint(run.trees)] if run.trees else []
+        facts += [row.stated.lead] if row.stated.lead else []
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:8]
 
     def adopt(self) -> int:

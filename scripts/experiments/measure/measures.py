@@ -151,13 +151,14 @@ class Summarization(Translation):
 
 
 class Lead(Summarization):
-    """ROUGE of the first three sentences of the articles, without a model."""
+    """ROUGE of the first sentences of the articles, without a model."""
 
     compares = False
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         article = run.data.folder / "raw" / f"test.{run.data.source}.sentences"
-        return scoring.lead3(article, run.data.folder / "tok" / f"test.{run.data.target}")
+        reference = run.data.folder / "tok" / f"test.{run.data.target}"
+        return scoring.lead3(article, reference, sentences=run.recipe.lead)
 
 
 class Classification(Translation):
