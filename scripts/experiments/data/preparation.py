@@ -116,7 +116,7 @@ class Corpus:
         commands = self.commands()
         done = self.data.complete(phrases="--trees" in commands[-1])
         for argv in commands[:-1] if not done else []:
-            run_to_end(argv, self.data.folder.with_suffix(".mini.log"))
+            run_to_end(argv, self.data.folder.with_name(f"{self.data.folder.name}.mini.log"))
         expected = 1.0 if self.data.bin.is_dir() else EXPECTED_SECONDS
         # The log lies beside the folder: the script owns the folder, with its lock.
         job = Job(commands[-1], self.data.folder.parent / f"{self.data.folder.name}.log", threads=self.recipe.threads)

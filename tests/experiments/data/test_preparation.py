@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -89,6 +90,18 @@ def test_data_errors_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     message, log = failure("exit 3\n")
     log.write_text("prepare: error: of an earlier start\n")
     assert "exit status 3" in failure("exit 3\n")[0]
+
+
+def test_logs_lie_beside_the_folder_with_its_whole_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data of other options have other logs."""
+    logs: list[Path] = []
+    monkeypatch.setattr(preparation, "run_to_end", lambda argv, log: logs.append(log))
+    recipe = load_recipe(write(tmp_path, BASE))
+    corpus = preparation.Corpus(recipe, Prepared(tmp_path / "toy.0123abcd"), None, tmp_path / "mini")
+    ended = SimpleNamespace(finished=lambda: True)
+    monkeypatch.setattr(preparation, "Job", lambda argv, log, threads: logs.append(log) or ended)
+    corpus.prepare(Progress(), after=0)
+    assert [log.name for log in logs] == ["toy.0123abcd.mini.log", "toy.0123abcd.log"]
 
 
 def test_commands_have_the_folders_of_the_user(tmp_path: Path) -> None:
