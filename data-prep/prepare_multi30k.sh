@@ -55,7 +55,7 @@ find_python
 
 options="multi30k lowercase=$lowercase bpe=$bpe checksums=$checksums"
 # Checked text is equal wherever it comes from; of unchecked text the folder is noted.
-[[ $checksums == 1 ]] || options+=" local=$(realpath -m "${local_dir:-.}")"
+[[ $checksums == 1 ]] || options+=" local=$(source_of "$local_dir")"
 open_out "$options"
 step raw "read and check the raw text" read_raw
 cased=""

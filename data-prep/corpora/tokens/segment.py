@@ -85,7 +85,6 @@ def words_of_folder(source: Path, out: Path, segmented: bool, workers: int) -> N
         make: Callable[[], Callable[[str], str]]
         if lang in LANGUAGES:
             make = functools.partial(changer, lang, "copy" if segmented else "words")
-            make()  # reports a missing library once, and loads jieba's table before the workers start
         else:
             make = functools.partial(Tokenizer, lang)
         change_file(file, out / file.name, make, workers, allow_empty=name == "train", resume=True)

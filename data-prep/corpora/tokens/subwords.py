@@ -75,13 +75,18 @@ def learn(paths: Sequence[Path], codes: Path, merges: int) -> None:
 
 
 class Encoder:
-    """Splits the words of a line into subwords."""
+    """Splits the words of a line into subwords; raises DataError for a file that has no codes."""
 
     def __init__(self, codes: Path) -> None:
         from subword_nmt.apply_bpe import BPE
 
-        with codes.open(encoding="utf-8", newline="\n") as stream:
-            self.bpe = BPE(stream)
+        said = io.StringIO()
+        try:
+            with codes.open(encoding="utf-8", newline="\n") as stream, contextlib.redirect_stderr(said):
+                self.bpe = BPE(stream)
+        except (SystemExit, ValueError):  # subword-nmt ends the program
+            first = said.getvalue().partition("\n")[0].removeprefix("Error: ")
+            raise DataError(f"{codes}: no codes of subword-nmt{first and ': '}{first}") from None
 
     def __call__(self, line: str) -> str:
         if len(self.bpe.cache) > _CACHED:

@@ -22,9 +22,10 @@ MINI_TREES = ROOT / "data-prep" / "mini_trees.py"
 def prepared(recipe: Recipe, out: Path) -> Prepared:
     """Return the data of a recipe under ``out``; they need not be there yet. Raises RecipeError.
 
-    The folder's name changes with the options alone: a corpus of millions of lines is not prepared again because a
-    comment of a script was mended. The preparation refuses other options for a folder, and the runs' settings know the
-    data by what is in them. Trees are added to data that are there, so their options do not count.
+    The folder's name changes with the options, and where a program writes the text (the toy grammar) with that program.
+    It does not change with the script: a corpus of millions of lines is not prepared again because a comment of a
+    script was mended. The preparation refuses other options for a folder, and the runs' settings know the data by what
+    is in them. Trees are added to data that are there, so their options do not count.
     """
     data = recipe.corpus
     if not (ROOT / data.prepare).exists():
@@ -34,9 +35,12 @@ def prepared(recipe: Recipe, out: Path) -> Prepared:
         if option in options:
             at = options.index(option)
             del options[at : at + 2]
-    digest = hashlib.sha256(repr(options).encode()).hexdigest()[:8]
+    digest = hashlib.sha256(repr(options).encode())
+    generator = ROOT / "data-prep" / "corpora" / Path(data.prepare).stem.removeprefix("prepare_")
+    for path in sorted(generator.glob("*.py")):
+        digest.update(path.read_bytes())
     return Prepared(
-        out / "data" / f"{data.name}.{digest}",
+        out / "data" / f"{data.name}.{digest.hexdigest()[:8]}",
         source=data.source,
         target=data.target,
         bpe=data.bpe,
@@ -112,7 +116,7 @@ class Corpus:
         commands = self.commands()
         done = self.data.complete(phrases="--trees" in commands[-1])
         for argv in commands[:-1] if not done else []:
-            run_to_end(argv, self.data.folder.with_suffix(".mini.log"))
+            run_to_end(argv, self.data.folder.with_name(f"{self.data.folder.name}.mini.log"))
         expected = 1.0 if self.data.bin.is_dir() else EXPECTED_SECONDS
         # The log lies beside the folder: the script owns the folder, with its lock.
         job = Job(commands[-1], self.data.folder.parent / f"{self.data.folder.name}.log", threads=self.recipe.threads)

@@ -88,6 +88,16 @@ def _fingerprint(folder: Path, phrases: bool) -> str:
     return digest.hexdigest()
 
 
+@functools.cache
+def trees_fingerprint(folder: Path | None) -> str:
+    """Return eight hex digits that change with the .mrg files of a folder; empty without one."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*.mrg*")) if folder else []:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:8] if folder else ""
+
+
 def forget_fingerprints() -> None:
     """Read the data again at the next fingerprint; to be called after a preparation."""
     _fingerprint.cache_clear()
+    trees_fingerprint.cache_clear()

@@ -9,6 +9,7 @@ from typing import Any
 from experiments.engine.plan import Plan
 from experiments.runs.processes import Job, JobFailed
 from experiments.runs.progress import Progress
+from experiments.runs.steps import TRAIN
 
 POLL_SECONDS = 0.5
 
@@ -20,9 +21,15 @@ def follow(plan: Plan, progress: Progress) -> int:
     mine.parent.mkdir(parents=True, exist_ok=True)
     mine.write_text("", encoding="utf-8")
     begun = mine.stat().st_mtime  # by the clock of the file system, as what the leader has said
-    seen, status = -1, 0
+    seen, checked, status = -1, -1, 0
     while True:
         said = leader.said()
+        if "end" in said and leader.written() < begun and said["at"] != checked:
+            # Of an earlier start; or of this one, where machine 0 found nothing to train before this machine was there.
+            checked = said["at"]
+            if not _is_left(plan):
+                progress.say("nothing is left to train")
+                return status
         if said.get("at", -1) == seen or "at" not in said or ("end" in said and leader.written() < begun):
             progress.update(f"waiting for {plan.choice.launch.rendezvous}", 0.0)
             time.sleep(POLL_SECONDS)
@@ -36,6 +43,12 @@ def follow(plan: Plan, progress: Progress) -> int:
         except JobFailed as error:
             progress.say(f"{said['train']}: {error}")
             status = 1
+
+
+def _is_left(plan: Plan) -> bool:
+    """Return whether a run is still to be trained."""
+    plan.make_runs()
+    return any(TRAIN in run.steps() and not run.facts() for run in plan.to_do())
 
 
 def _take_part(plan: Plan, said: Mapping[str, Any], progress: Progress) -> None:

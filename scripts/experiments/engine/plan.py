@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from experiments.data.preparation import Corpus, local_folder, prepared
-from experiments.data.prepared import forget_fingerprints
+from experiments.data.prepared import forget_fingerprints, trees_fingerprint
 from experiments.measure.generated import ScoreError
 from experiments.measure.measures import OF_TRAINING, measure_of
 from experiments.recipes.nodes import RecipeError
 from experiments.recipes.recipe import ROOT, Recipe
 from experiments.recipes.scales import recipe_at
-from experiments.recipes.tables import Table
+from experiments.recipes.tables import Table, papers, tables_of
 from experiments.report.estimates import REFERENCE, estimate
 from experiments.report.results import COLUMNS, Line, Results
 from experiments.runs.checkout import commit, same_package
@@ -26,6 +26,7 @@ from experiments.runs.launch import Launch
 from experiments.runs.machines import Leader
 from experiments.runs.run import Run, settings_hash
 
+SPEEDS = ("words_per_second", "steps_per_second", "train_minutes")
 TREES_VARIABLE = "PROBING_TREES"  # a folder with {train,valid,test}.mrg or .mrg.gz
 
 
@@ -189,18 +190,20 @@ class Plan:
         facts += [sorted(set(row.stated.paper) & set(OF_TRAINING))]
         facts += [data.source, data.target, data.lowercase, data.bpe, dict(data.tests)]
         facts += [dict(row.stated.beside)] if row.stated.beside else []
+        facts += [trees_fingerprint(run.trees)] if run.trees else []
+        facts += [row.stated.lead] if row.stated.lead else []
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:8]
 
     def adopt(self) -> int:
-        """Take over lines of other rows and tables that are of the same training and scoring; return of how many runs.
+        """Take over lines of other rows and tables that are of the same training and scoring; return how many rows did.
 
         A training that several rows, tables or papers share is done once, also where its folder is gone.
         """
         count = 0
         known: dict[tuple[str, ...], list[Line]] = {}
-        for path in sorted(self.choice.results.glob("*/*.csv")):
-            for line in Results(path).lines():
-                known.setdefault(_identity(line), []).append({**line, "_from": f"{path}:{line['row']}"})
+        for results in self._results_of_all_tables():
+            for line in results.lines():
+                known.setdefault(_identity(line), []).append({**line, "_from": f"{results.path}:{line['row']}"})
         for run in self.runs:
             for row in filter(None, map(self.row, run.rows)):
                 if self.lines(row, run):
@@ -214,6 +217,13 @@ class Plan:
                     self.results(row).put(new, instead=functools.partial(self.is_of, row=row, run=run))
                     count += 1
         return count
+
+    def _results_of_all_tables(self) -> Iterator[Results]:
+        """Yield the CSV file of each table of each paper; files of analyses and benchmarks lie beside them."""
+        configs = self.rows[0].table.path.parents[1]
+        for paper in papers(configs):
+            for name in tables_of(paper, configs):
+                yield Results(self.choice.results / paper / f"{name}.csv")
 
     def to_do(self) -> list[Run]:
         """Return the runs without lines, and where all rows are wanted the baselines of other tables, first."""
@@ -282,7 +292,8 @@ class Plan:
     def _new_lines(self, row: Row, run: Run, baseline: Run | None) -> list[Line]:
         """Return the lines of the results for a finished run, one a metric. Raises ScoreError."""
         facts: dict[str, Any] = run.facts()
-        trained = ("updates", "parameters", "words_per_second", "steps_per_second", "train_minutes")
+        trained = ("updates", "parameters", *SPEEDS)
+        before = self._noted(row, run)
         same: dict[str, Any] = {
             "scale": self.choice.scale,
             "row": row.name,
@@ -296,6 +307,7 @@ class Plan:
             "settings": run.settings,
             "scoring": self.scoring(row, run),
             "commit": run.commit() or commit(),
+            **{name: before[name] for name in ("note", *SPEEDS) if before},
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         }
         lines = []
@@ -305,6 +317,12 @@ class Plan:
             found = {**same, **own}
             lines.append({name: "" if found.get(name) is None else str(found[name]) for name in COLUMNS})
         return lines
+
+    def _noted(self, row: Row, run: Run) -> Line:
+        """Return an earlier line of the same training where somebody has noted something on it; else an empty one."""
+        began = run.commit().partition("..")[0]
+        lines = [line for line in self.results(row).lines() if line["note"] and self.is_of(line, row, run)]
+        return next((line for line in lines if line["commit"].partition("..")[0] == began), {})
 
     def headline(self, run: Run) -> str:
         """Return the number of a run that is compared, for reading."""

@@ -59,7 +59,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         help="of one training, on this machine (default: what its batch fills); on a CPU processes (1)",
     )
     parser.add_argument(
-        "--jobs", type=int, help="trainings side by side (default: 1; small: as many as there are cores)"
+        "--jobs",
+        type=int,
+        help="trainings side by side (default: the recipe's jobs; small: as many as there are cores; --nodes: 1)",
     )
     parser.add_argument(
         "--max-tokens", type=int, metavar="N", help="most tokens that a GPU holds; the batch stays the paper's"
@@ -114,12 +116,12 @@ def launches(args: argparse.Namespace, recipes: list[Recipe]) -> list[Launch]:
     if on_cpu and args.precision not in ("auto", "fp32"):
         raise RecipeError(f"--precision {args.precision}: on a CPU trainings are in fp32; leave it out")
     if on_cpu:
-        return [launch(args.gpus or 1)] * _cpu_jobs(args, recipes)
+        return [launch(args.gpus or 1)] * (1 if args.nodes > 1 else _cpu_jobs(args, recipes))
     visible, capabilities = visible_gpus()
     if not visible and not args.dry_run:
         raise RecipeError("no GPU is visible: --scale smoke tries the pipeline on a CPU, --cpu trains on one, slowly")
     shared = max(recipe.jobs for recipe in recipes)  # trainings that one GPU holds
-    jobs = args.jobs or shared
+    jobs = args.jobs or (1 if args.nodes > 1 else shared)  # machines meet for one training at a time
     gpus = args.gpus or (1 if shared > 1 else max(1, len(visible) // jobs))
     if visible and gpus * jobs > len(visible) * shared:
         raise RecipeError(f"--gpus {gpus} --jobs {jobs}: only {len(visible)} GPUs are visible")

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from experiments.data.prepared import Prepared
+from experiments.data.prepared import Prepared, trees_fingerprint
 from experiments.measure import scoring
 from experiments.measure.generated import ScoreError
 from experiments.measure.predictions import accuracy, perplexity, read_perplexity
@@ -70,6 +70,10 @@ class Translation:
     data_keys: tuple[str, ...] = ("source", "target")
     compares = True
     by_length = False
+
+    def variant(self, run: Measured) -> str:
+        """Return what tells this measure of a training from another of its kind, as part of a file's name."""
+        return ""
 
     def train_flags(self, run: Measured) -> list[str]:
         """Return the flags of the training that are not the recipe's."""
@@ -148,13 +152,14 @@ class Summarization(Translation):
 
 
 class Lead(Summarization):
-    """ROUGE of the first three sentences of the articles, without a model."""
+    """ROUGE of the first sentences of the articles, without a model."""
 
     compares = False
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         article = run.data.folder / "raw" / f"test.{run.data.source}.sentences"
-        return scoring.lead3(article, run.data.folder / "tok" / f"test.{run.data.target}")
+        reference = run.data.folder / "tok" / f"test.{run.data.target}"
+        return scoring.lead3(article, reference, sentences=run.recipe.lead)
 
 
 class Classification(Translation):
@@ -253,12 +258,19 @@ class Probing(Translation):
     step, stamp = "probe", "probed"
     compares = False
 
+    def variant(self, run: Measured) -> str:
+        return f".{trees_fingerprint(run.trees)}" if run.trees else ""
+
     def output(self, subset: str = "test") -> str:
         return "probing.csv"
 
+    def work(self, run: Measured) -> Path:
+        """Return the folder of the tasks that are made of the run's trees, and of the numbers."""
+        return run.folder / f"probing{self.variant(run)}"
+
     def argv(self, run: Measured, folder: Path, subset: str) -> list[str]:
         words = [str(PROBE), "--data", str(run.data.folder), "--lang", run.data.source]
-        words += ["--out", str(folder), "--work", str(run.folder / "probing"), "--seed", str(run.seed)]
+        words += ["--out", str(folder), "--work", str(self.work(run)), "--seed", str(run.seed)]
         if run.recipe.probing == "scratch":
             words += ["--arch", run.arch, *(f"--flag={word}" for word in run.encoder_flags())]
         else:
@@ -269,7 +281,7 @@ class Probing(Translation):
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         """Return the accuracy of each task in percent, and ``probing_avg``, the mean."""
-        rows = _read_csv(run.folder / self.output())
+        rows = _read_csv(self.work(run) / self.output())
         found = [Measurement(row["task"], float(row["accuracy"])) for row in rows]
         return [*found, Measurement("probing_avg", statistics.mean(m.score for m in found))]
 

@@ -250,11 +250,11 @@ def summarization(
     return [*found, _swapped(joined(output), references, scorer)]
 
 
-def lead3(article: Path, reference: Path, scorer: str = "python") -> list[Measurement]:
-    """Return ROUGE of the first three sentences of each article as its summary. Raises ScoreError."""
+def lead3(article: Path, reference: Path, scorer: str = "python", sentences: int = 3) -> list[Measurement]:
+    """Return ROUGE of the first sentences of each article as its summary. Raises ScoreError."""
     references = _summaries(reference)
     articles = read_as_long(article, reference, len(references))
-    return _unpaired([rouge.lead(text) for text in articles], references, scorer)
+    return _unpaired([rouge.lead(text, sentences) for text in articles], references, scorer)
 
 
 def _summaries(reference: Path) -> list[str]:

@@ -193,7 +193,7 @@ def make_recipe(layer: Layer, *, path: Path, where: str, name: str = "") -> Reci
     sections = {key: values.pop(key, {}) for key in SECTIONS}
     for key in ("paper", "sizes"):
         if key in values:
-            values[key] = Entry({n: entry.value for n, entry in values[key].items()}, where)
+            values[key] = Entry(values[key], where)
     found = _build(Recipe, values, where, {"path": path, "where": where, "name": name, **sections})
     if data is not None:
         found = replace(found, data=_build(Data, data, where, {}))
@@ -228,9 +228,9 @@ def _typed(hint: Any, key: str, entry: Entry) -> Any:
         inner = get_args(hint)[1]
         if not isinstance(value, dict):
             raise RecipeError(f"{entry.where}: {key} must be a mapping, not {value!r}")
-        return {
-            str(n): v if inner is Any else _typed(inner, f"{key}: {n}", Entry(v, entry.where)) for n, v in value.items()
-        }
+        # Of a mapping that was merged name by name each value has its own line.
+        entries = {str(n): v if isinstance(v, Entry) else Entry(v, entry.where) for n, v in value.items()}
+        return {n: e.value if inner is Any else _typed(inner, f"{key}: {n}", e) for n, e in entries.items()}
     fits = isinstance(value, (int, float) if hint is float else hint) and (hint is bool or not isinstance(value, bool))
     if not fits:
         raise RecipeError(f"{entry.where}: {key} must be {KINDS[hint]}, not {value!r}")

@@ -126,8 +126,11 @@ def _recipe(table: Table, row: str, scale: str) -> Recipe:
 
 
 @functools.cache
-def load_table(path: Path) -> Table:
-    """Return the table of a file, its structure checked (recipe() and expand() check the rest). Raises RecipeError."""
+def load_table(path: Path, asked_by: tuple[Path, ...] = ()) -> Table:
+    """Return the table of a file, its structure checked (recipe() and expand() check the rest). Raises RecipeError.
+
+    ``asked_by``: tables that are being read, each with a row that begins as one of the next.
+    """
     items = mapping(path, compose(path), "a table")
     files, common, own = _parts(path, items, TABLE_KEYS)
     if "rows" not in items:
@@ -141,7 +144,8 @@ def load_table(path: Path) -> Table:
         if not ROW_NAME.fullmatch(name):
             raise RecipeError(f"{where}: {name}: the name of a row has lower-case letters, digits and '_'")
         row_items = mapping(path, child, f"the row {name}")
-        sources[name] = _source(path, row_items, where, before=sources, defaults=defaults)
+        others = (*asked_by, path)
+        sources[name] = _source(path, row_items, where, before=sources, defaults=defaults, being_read=others)
         baselines[name] = _baseline(path, row_items) if "baseline" in row_items else default
         if baselines[name] == (path.stem, name):
             baselines[name] = None
@@ -161,22 +165,24 @@ def _source(
     *,
     before: Mapping[str, RowSource],
     defaults: RowSource,
+    being_read: tuple[Path, ...],
 ) -> RowSource:
     """Return the source of one row: on the table's defaults, or on the row that it is the same as."""
     files, layer, own = _parts(path, items, ROW_KEYS)
     base = defaults
     if "same_as" in items:
-        base = _same_as(path, items["same_as"], before, defaults)
+        base = _same_as(items["same_as"], before, defaults, being_read)
     extends = {scale: files[scale] or base.extends[scale] for scale in files}
     layers = {scale: (*base.own[scale], own[scale]) for scale in own}
     return RowSource(where, extends, (*base.layers, layer), layers)
 
 
 def _same_as(
-    path: Path, item: tuple[yaml.Node, str], before: Mapping[str, RowSource], defaults: RowSource
+    item: tuple[yaml.Node, str], before: Mapping[str, RowSource], defaults: RowSource, being_read: tuple[Path, ...]
 ) -> RowSource:
     """Return the source of the row that a row begins with; of another table with this table's common values on it."""
     node, where = item
+    path = being_read[-1]
     table, _, row = str(node.value).rpartition("/")
     if not table:
         if row not in before:
@@ -185,7 +191,10 @@ def _same_as(
     other = path.with_name(f"{table}.yaml")
     if not other.is_file():
         raise RecipeError(f"{where}: same_as {node.value}: there is no {other}")
-    sources = load_table(other).sources
+    if other in being_read:
+        names = " to ".join(each.stem for each in (*being_read[being_read.index(other) :], other))
+        raise RecipeError(f"{where}: same_as {node.value}: goes in a circle, from {names}")
+    sources = load_table(other, being_read).sources
     if row not in sources:
         raise RecipeError(f"{where}: same_as {node.value}: {other} has no row {row}{nearest(row, sources)}")
     found = sources[row]

@@ -145,12 +145,26 @@ def table_of_paper(root: Path, paper: str, name: str) -> str:
             label = row.label + (f" (settings {_settings(lines)})" if i else "")
             for j, metric in enumerate(_metrics(row, lines)):
                 values = _cells(row, metric, lines, digits.get(metric, 2))
+                for scale in SCALES if not metric else ():
+                    _name_other(row, scale, values, in_header=_one_metric(metrics[scale]))
                 cells.append(["", *values] if j else [label, *_say_nothing(row, lines, values)])
     header = list(HEADER)
     for scale, named in metrics.items():
-        if len(named) == 1 and not named & set(FAMILIES):
+        if _one_metric(named):
             header[header.index(f"{scale} scale")] = f"{scale} scale: {metric_name(next(iter(named)))}"
     return markdown(header, cells)
+
+
+def _one_metric(named: set[str]) -> bool:
+    """Return whether the metrics that a table's rows compare at a scale are one, which its header names."""
+    return len(named) == 1 and not named & set(FAMILIES)
+
+
+def _name_other(row: Row, scale: str, cells: list[str], in_header: bool) -> None:
+    """Put the metric beside a number that is neither of the full scale's metric nor of one that the header names."""
+    at, metric = FIRST + SCALES.index(scale) * 3, row.metric(scale)
+    if cells[at] and not in_header and metric != row.metric("full"):
+        cells[at] += f" ({metric_name(metric)})"
 
 
 def _by_settings(found: dict[tuple[str, ...], list[Line]], row: Row) -> list[dict[str, list[Line]]]:

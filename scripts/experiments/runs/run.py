@@ -175,7 +175,7 @@ class Run:
         found = [TRAIN, AVERAGE] if self.recipe.average else [TRAIN]
         name, done = self.measure.step, self.measure.stamp
         for subset in self.recipe.corpus.tests.values():
-            of = "" if subset == "test" else f".{subset}"
+            of = ("" if subset == "test" else f".{subset}") + self.measure.variant(self)
             found.append(Step(name, f"{done}{of}.json", f"{name}{of}.log", f"is measured on {subset}", subset))
         return [step for step in found if step.name == Probing.step] if self.recipe.probing == "scratch" else found
 
@@ -253,10 +253,10 @@ class Run:
             return True
         if self._held is None:
             self._held = lock(self.folder)
-        if self._job is None:
-            self._start()
-            return False
         try:
+            if self._job is None:
+                self._start()
+                return False
             if not self._job.finished():
                 return False
             self._job = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import io
 import os
@@ -162,6 +163,15 @@ def test_a_killed_worker_ends_the_work(tmp_path):
     with pytest.raises(DataError, match="a process was killed.*fewer --workers"):
         linewise.change_file(source, tmp_path / "out", Dies, 2, resume=True)
     assert not (tmp_path / "out").exists() and (tmp_path / "out.part").exists()
+
+
+def test_what_every_worker_would_lack_is_said_once(tmp_path):
+    """It is not taken for a lack of memory."""
+    source = write(tmp_path / "in", ["a line"])
+    codes = write(tmp_path / "codes", ["#version: 0.2", "a b c"])
+    with pytest.raises(DataError, match=f"{codes}: no codes of subword-nmt: invalid line 2 in BPE codes file: a b c"):
+        linewise.change_file(source, tmp_path / "out", functools.partial(subwords.Encoder, codes), 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["codes", "in"]
 
 
 class Upper:

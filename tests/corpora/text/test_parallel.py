@@ -270,6 +270,7 @@ def test_multi30k_download_checks_its_files(small_multi30k, tmp_path):
     (out / "download/val.de.gz.part").write_bytes(whole[:500])  # as a killed download leaves it
     begun = (out / "download/train.de.gz").stat().st_mtime_ns
     start_and_kill("multi30k", out, out / "raw", "--no-checksums", "--bpe", "60", MULTI30K_URL=url)
+    assert (out / "options.txt").read_text().endswith(" local=download\n")  # from wherever it is started
     assert (out / "download/val.de.gz").read_bytes() == whole
     assert (out / "download/train.de.gz").stat().st_mtime_ns == begun
     done = prepare("multi30k", tmp_path / "none", MULTI30K_URL=(tmp_path / "nowhere").as_uri())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -43,8 +44,9 @@ def test_multi30k_knows_its_variable() -> None:
 def test_another_preparation_has_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a change of options the data are prepared anew, and the old ones stay; other flags change nothing."""
     monkeypatch.setattr(preparation, "ROOT", tmp_path)
-    (tmp_path / "prep").mkdir()
-    (tmp_path / "prep" / "prepare.sh").write_text("one\n")
+    for name in ("prep/prepare.sh", "data-prep/prepare_toy.sh", "data-prep/corpora/toy/grammar.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("one\n")
     text = BASE.replace("data-prep/prepare_toy.sh", "prep/prepare.sh")
 
     def folder(text: str) -> Path:
@@ -58,6 +60,12 @@ def test_another_preparation_has_another_folder(tmp_path: Path, monkeypatch: pyt
     assert folder(text.replace("source: de", "options: [--bpe, 7, --trees, en], source: de")) == other
     (tmp_path / "prep" / "prepare.sh").write_text("two\n")
     assert folder(text) == first
+    # The toy grammar refuses data that an older one has written.
+    toy = folder(BASE)
+    (tmp_path / "data-prep" / "prepare_toy.sh").write_text("two\n")
+    assert folder(BASE) == toy
+    (tmp_path / "data-prep" / "corpora" / "toy" / "grammar.py").write_text("two\n")
+    assert folder(BASE) != toy and folder(text) == first
     with pytest.raises(RecipeError, match="prep/none.sh: no such script"):
         folder(text.replace("prepare.sh", "none.sh"))
 
@@ -82,6 +90,18 @@ def test_data_errors_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     message, log = failure("exit 3\n")
     log.write_text("prepare: error: of an earlier start\n")
     assert "exit status 3" in failure("exit 3\n")[0]
+
+
+def test_logs_lie_beside_the_folder_with_its_whole_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data of other options have other logs."""
+    logs: list[Path] = []
+    monkeypatch.setattr(preparation, "run_to_end", lambda argv, log: logs.append(log))
+    recipe = load_recipe(write(tmp_path, BASE))
+    corpus = preparation.Corpus(recipe, Prepared(tmp_path / "toy.0123abcd"), None, tmp_path / "mini")
+    ended = SimpleNamespace(finished=lambda: True)
+    monkeypatch.setattr(preparation, "Job", lambda argv, log, threads: logs.append(log) or ended)
+    corpus.prepare(Progress(), after=0)
+    assert [log.name for log in logs] == ["toy.0123abcd.mini.log", "toy.0123abcd.log"]
 
 
 def test_commands_have_the_folders_of_the_user(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -102,6 +103,24 @@ def test_a_second_machine_follows_to_the_end(bench: Bench, monkeypatch: pytest.M
     assert follow.follow(plan, Progress()) == 0
     timer.join()
     assert bench.trainings() == 1
+
+
+def test_a_second_machine_ends_where_nothing_is_left(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where machine 0 has ended before this one has begun."""
+    plan = follower(bench)
+
+    def never(seconds: float) -> None:
+        raise AssertionError("it waits")
+
+    monkeypatch.setattr(follow.time, "sleep", never)
+    leader = machine(0, bench.out)
+    leader.end()
+    os.utime(leader.path, (1, 1))
+    with pytest.raises(AssertionError, match="it waits"):  # for a training
+        follow.follow(plan, Progress())
+    for run in plan.to_do():  # the row and its baseline
+        write_stamp(run.folder / "trained.json", {"updates": 4})
+    assert follow.follow(plan, Progress()) == 0
 
 
 def test_machines_that_were_started_differently(bench: Bench) -> None:

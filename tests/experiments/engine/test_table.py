@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support.paths import ROOT
 from support.tables.bench import CHECKPOINTS, TABLE_1, Bench
 
 # --- what is trained
@@ -97,6 +98,24 @@ def test_one_training_measured_on_two_test_sets(bench: Bench) -> None:
     assert {path.name for path in folder.glob("generate*.json")} == {"generated.json", "generated.valid.json"}
 
 
+def test_a_row_is_probed_again_with_other_trees(bench: Bench) -> None:
+    """Its lines, and what was measured, are of the trees that the user gives; the training serves all."""
+    own = "metric: probing, probing: pre-trained, baseline: null, paper: {voice: 70.0}"
+    bench.write("table1", f"{TABLE_1}  probed: {{same_as: mma, label: x, {own}}}\n")
+    bench.fake()
+    bench.data()
+    trees = bench.root / "trees"
+    trees.mkdir()
+    bench.patch.setenv("PROBING_TREES", str(trees))
+    scores = []
+    for text in ("(S a)", "(S (NP a) b)", "(S a)"):
+        (trees / "train.mrg").write_text(text)
+        assert bench.run("table1", "--rows", "probed") == 0
+        assert bench.run("table1", "--rows", "probed") == 0
+        scores.append([line["score"] for line in bench.scores("table1", "voice").values()])
+    assert scores == [["2.00"], ["4.00"], ["2.00"]] and bench.trainings() == 1
+
+
 def test_lines_of_other_tables_and_papers_are_adopted(bench: Bench, capsys: pytest.CaptureFixture) -> None:
     """A training whose folder is gone is not done again where its lines stand in another table or paper."""
     bench.fake()
@@ -111,10 +130,21 @@ def test_lines_of_other_tables_and_papers_are_adopted(bench: Bench, capsys: pyte
     assert own == {**other, "row": "all", "baseline": "table1/plain"}
     assert not list(bench.out.glob("transformer_*"))
 
+    bench.write("../csan/table7", TABLE_1.replace("base/", "../mma/base/"))
     (bench.results / "mma").rename(bench.results / "csan")
     (bench.results / "csan" / "table1.csv").rename(bench.results / "csan" / "table7.csv")
     assert bench.run("table1") == 0
     assert set(bench.scores("table1")) == {"plain", "mma"} and not list(bench.out.glob("transformer_*"))
+
+
+def test_files_that_are_no_tables_lie_beside_the_results(bench: Bench, capsys: pytest.CaptureFixture) -> None:
+    """Analyses and benchmarks have columns of their own; results/ of this repository has such files."""
+    shutil.copytree(ROOT / "results", bench.results)
+    (bench.results / "mma" / "notes.csv").write_text("a,b\n1,2\n")
+    bench.fake()
+    bench.data()
+    assert bench.run("table1") == 0, capsys.readouterr().err
+    assert bench.trainings() == 2 and set(bench.scores("table1")) == {"plain", "mma"}
 
 
 @pytest.mark.parametrize(
@@ -168,6 +198,25 @@ def test_what_changes_the_score_alone_is_scored_again(bench: Bench) -> None:
     assert bench.run("table1") == 0
     assert bench.scores("table1")["mma"]["architecture"] == "transformer_csan_tiny"
     assert bench.trainings() == 3
+
+
+def test_a_note_outlives_another_scoring(bench: Bench) -> None:
+    """With the speeds that the noted lines have; a training of another commit has no such note."""
+    bench.fake()
+    bench.data()
+    assert bench.run("table1") == 0
+    stamp = bench.folder("transformer_mma_tiny") / "trained.json"
+    stamp.write_text(json.dumps({**json.loads(stamp.read_text()), "words_per_second": 9.0, "train_minutes": 3.0}))
+    path = bench.results / "mma" / "table1.csv"
+    path.write_text("".join(f"{line[:-1]}other work\n" if ",mma," in line else line for line in path.open()))
+    bench.write("table1", TABLE_1.replace("    label: MMA\n", "    label: MMA\n    baseline: null\n"))
+    assert bench.run("table1") == 0
+    columns = ("difference", "note", "words_per_second", "train_minutes")
+    assert [bench.scores("table1")["mma"][name] for name in columns] == ["", "other work", "", ""]
+    started = bench.folder("transformer_mma_tiny") / "started.json"
+    started.write_text(json.dumps({"code": [{"commit": "another", "package": "x"}]}))
+    assert bench.run("table1") == 0
+    assert [bench.scores("table1")["mma"][name] for name in columns] == ["", "", "9.0", "3.0"]
 
 
 def test_lines_name_the_machine_of_the_training(bench: Bench) -> None:

@@ -113,6 +113,21 @@ def test_a_dry_run_estimates(bench: Bench, tmp_path: Path, capsys: pytest.Captur
     assert "estimated" not in found[2]
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [(("comparisons", "iwslt14_sample"), []), (("mma", "table2"), ["--scale", "small"])],
+)
+def test_several_machines_train_one_row_at_a_time(name: tuple[str, str], options: list[str], bench: Bench) -> None:
+    """They have one rendezvous, also where a recipe or the cores of a machine would allow trainings side by side."""
+    bench.patch.setattr(table, "visible_gpus", lambda: (["0", "1"], [(8, 0)] * 2))
+    bench.patch.setattr(table, "cores", lambda: 8)
+    recipes = [recipe_at(find_table(*name), "mma", "small" if options else "full")]
+    several = ["--nodes", "2", "--node-rank", "0", "--rendezvous", "a:1"]
+    assert len(table.launches(table.parse_args([*name, *options]), recipes)) > 1
+    (found,) = table.launches(table.parse_args([*name, *options, *several]), recipes)
+    assert found.nodes == 2
+
+
 # --- dry runs and mistakes
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from experiments.data.prepared import Prepared
 from experiments.measure import measures
 from experiments.measure.scoring import Measurement
 from experiments.recipes.recipe import RecipeError, load_recipe
@@ -63,10 +64,24 @@ def test_locality_is_that_of_mask_attention_where_there_is_some(tmp_path: Path) 
 
 
 def test_probing_has_its_mean(tmp_path: Path) -> None:
-    (tmp_path / "probing.csv").write_text("task,accuracy\nvoice,70\ntense,80.5\n")
-    run: Any = SimpleNamespace(folder=tmp_path)
+    (tmp_path / "probing").mkdir()
+    (tmp_path / "probing" / "probing.csv").write_text("task,accuracy\nvoice,70\ntense,80.5\n")
+    run: Any = SimpleNamespace(folder=tmp_path, trees=None)
     found = measures.Probing().measurements(run, None)
     assert [(m.metric, m.score) for m in found] == [("voice", 70), ("tense", 80.5), ("probing_avg", 75.25)]
+
+
+@pytest.mark.parametrize("sentences", [2, 3])
+def test_as_many_leading_sentences_as_the_recipe_says(sentences: int, tmp_path: Path) -> None:
+    for name, text in {
+        "raw/test.a.sentences": "one x . two y . three z . four",
+        "tok/test.b": "one x . two y .",
+    }.items():
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text + "\n")
+    run: Any = SimpleNamespace(data=Prepared(tmp_path, "a", "b"), recipe=SimpleNamespace(lead=sentences))
+    found = {m.metric: m.score for m in measures.Lead().measurements(run, None)}
+    assert (found["rouge1"] == pytest.approx(100)) == (sentences == 2)
 
 
 def test_probing_without_trees_says_where_they_go(tmp_path: Path) -> None:

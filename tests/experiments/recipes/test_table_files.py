@@ -192,6 +192,22 @@ def test_wrong_structure_of_a_table(old: str, new: str, message: str, tmp_path: 
     assert str(caught.value).startswith(str(tmp_path)) and "\n" not in str(caught.value)
 
 
+def test_rows_that_begin_as_each_other(tmp_path: Path) -> None:
+    """Two tables, or one that names itself, would be read for ever."""
+    write_table(tmp_path, "mma/table2", "rows:\n  b: {same_as: table1/a}\n")
+    message = r"table2.yaml:2: same_as table1/a: goes in a circle, from table1 to table2 to table1$"
+    with pytest.raises(RecipeError, match=message):
+        read(tmp_path, "rows:\n  a: {same_as: table2/b}\n")
+    with pytest.raises(RecipeError, match=r"table1.yaml:3: same_as table1/a: goes in a circle, from table1 to table1$"):
+        read(tmp_path, "rows:\n  a: {label: x}\n  b: {same_as: table1/a}\n")
+
+
+def test_a_wrong_number_of_the_paper_is_at_its_own_line(tmp_path: Path) -> None:
+    text = "rows:\n  a:\n    label: x\n    paper:\n      rouge1: 3\n      rougeL: high\n"
+    with pytest.raises(RecipeError, match=r"table1.yaml:7: paper: rougeL must be a number, not 'high'"):
+        read(tmp_path, "extends: base/full.yaml\n" + text).recipe("a", "full")
+
+
 def test_a_file_without_rows(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"table1.yaml: a table needs the key 'rows'"):
         read(tmp_path, "extends: base/full.yaml\n")

@@ -66,6 +66,22 @@ def test_one_scale_has_one_column(tmp_path: Path) -> None:
     assert table(tmp_path, "man/table1").split("\n")[0].endswith("| small scale: sacreBLEU |")
 
 
+def test_a_number_has_the_name_of_its_own_metric(tmp_path: Path) -> None:
+    """Where the rows of a table are compared by several metrics the header names none, so the cell does."""
+    several = "  zh: {label: Zh, architecture: transformer_man_tiny, metric: multi_bleu, small: {metric: multi_bleu}}\n"
+    table_file(tmp_path, TWO_ROWS + several)
+    csv_of(
+        tmp_path,
+        line("man", 1, "sacrebleu", 37.00, scale="small"),
+        line("man", 1, "tokenised_bleu", 36.00),
+        line("zh", 1, "multi_bleu", 42.00, scale="small"),
+    )
+    found = {row[0]: row[-2:] for row in cells(table(tmp_path, "man/table1"))}
+    assert "scale: " not in table(tmp_path, "man/table1")
+    assert found["DMAN / SAN"] == ["37.00 (n = 1) (sacreBLEU)", "36.00 (n = 1)"]
+    assert found["Zh"] == ["42.00 (n = 1)", "—"]
+
+
 def test_several_metrics_and_what_a_run_has(tmp_path: Path) -> None:
     """ROUGE as the paper has it, the compared one first; parameters and speed from the columns of the run."""
     paper = (

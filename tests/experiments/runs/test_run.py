@@ -84,6 +84,17 @@ def test_a_folder_has_one_owner(loaded: Recipe, tmp_path: Path) -> None:
     assert not run_all(one)
 
 
+def test_a_run_that_cannot_start_gives_its_folder_back(loaded: Recipe, tmp_path: Path) -> None:
+    one = fake_run(loaded, tmp_path, "a")
+    one.folder.mkdir()
+    processes.write_stamp(one.folder / "trained.json", {"updates": 3})
+    one.model.parent.mkdir()
+    one.model.write_bytes(b"half a copy")
+    with pytest.raises(processes.JobFailed, match="half a file"):
+        one.advance()
+    processes.lock(one.folder).close()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's signal at a parent's death is Linux's")
 def test_children_die_with_a_killed_runner(tmp_path: Path) -> None:
     code = (

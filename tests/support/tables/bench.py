@@ -14,7 +14,7 @@ import pytest
 
 from experiments.data.preparation import Corpus, prepared
 from experiments.engine import table
-from experiments.measure.measures import Locality
+from experiments.measure.measures import Locality, Probing
 from experiments.recipes import tables
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import Table
@@ -111,6 +111,13 @@ import pathlib, sys
 lines = ['window,layer,kind,share', '1,1,san,70.5', '1,2,san,60']
 (pathlib.Path(sys.argv[1]) / 'locality.csv').write_text('\\n'.join(lines) + '\\n')
 """
+PROBE = """
+import pathlib, sys
+work = pathlib.Path(sys.argv[1])
+work.mkdir(exist_ok=True)
+for folder in (work, pathlib.Path(sys.argv[2])):
+    (folder / 'probing.csv').write_text('task,accuracy\\nvoice,' + sys.argv[3] + '\\n')
+"""
 WORDS = "the a green old dog house runs sees quickly today".split()
 
 
@@ -146,6 +153,16 @@ class Bench:
         def measure(run: Run, subset: str = "test") -> list[str]:
             if run.measure.step == Locality.step:
                 return [sys.executable, "-c", LOCATE, str(run.folder / "generating")]
+            if isinstance(run.measure, Probing):
+                count = len((run.trees / "train.mrg").read_text().split()) if run.trees else 0
+                return [
+                    sys.executable,
+                    "-c",
+                    PROBE,
+                    str(run.measure.work(run)),
+                    str(run.folder / "generating"),
+                    str(count),
+                ]
             tokens = str(run.data.folder / "tok" / f"{subset}.en")
             return [
                 sys.executable,
