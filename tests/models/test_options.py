@@ -141,7 +141,10 @@ def test_parse_layers() -> None:
     assert parse_layers("all", "--x", [0, 4]) == {0, 4}
     assert parse_layers("none", "--x", range(3), 3) == frozenset()
     assert parse_layers("1,3-4", "--x", range(6), 6) == {0, 2, 3}
-    for text in ("", "1-", "a", "-1", "1;2", "3-2"):
+    assert parse_layers("1-2,5", "--x", [0, 2, 4]) == {0, 4}  # of a pruned stack
+    # Ranges of billions are compared, not expanded.
+    assert parse_layers("2-999999999", "--x", [0, 4]) == {4}
+    for text in ("", "1-", "a", "-1", "1;2", "3-2", "1-999999999", "1" * 5000):
         with pytest.raises(UsageError, match="--x"):
             parse_layers(text, "--x", range(6), 6)
 
