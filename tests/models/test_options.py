@@ -167,3 +167,24 @@ def test_option_names_are_prefixed() -> None:
         check_names(Stray, "csan")
     with pytest.raises(TypeError, match="reserved"):
         check_names(Stray, "encoder")
+
+
+@pytest.mark.parametrize(
+    "arch, flags, message",
+    [
+        ("transformer_csan_tiny", "--encoder-attention-heads 0", "--encoder-attention-heads 0: give 1 or more"),
+        ("transformer_csan_tiny", "--decoder-attention-heads -4", "--decoder-attention-heads -4: give 1 or more"),
+        ("transformer_csan_tiny", "--encoder-embed-dim -64", "--encoder-embed-dim -64: give 1 or more"),
+        ("transformer_csan_tiny", "--decoder-ffn-embed-dim 0", "--decoder-ffn-embed-dim 0: give 1 or more"),
+        ("transformer_csan_tiny", "--max-source-positions 0", "--max-source-positions 0: give 1 or more"),
+        ("transformer_csan_tiny", "--decoder-layers -1", "--decoder-layers -1: give 0 or more"),
+        ("transformer_csan_tiny", "--dropout nan", "--dropout nan: give a rate from 0 to less than 1"),
+        ("transformer_csan_tiny", "--attention-dropout 1.5", "--attention-dropout 1.5: give a rate"),
+        ("transformer_lm_diffwin_tiny", "--activation-dropout -0.1", "--activation-dropout -0.1: give a rate"),
+        ("transformer_csan_tiny", "--csan-window 9223372036854775809", "--csan-window 9223372036854775809: .* 31 bits"),
+        ("transformer_diffwin_tiny", "--diffwin-segment-size 99999999999", "--diffwin-segment-size .* 31 bits"),
+    ],
+)
+def test_values_out_of_range(arch: str, flags: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse(arch, flags.split())
