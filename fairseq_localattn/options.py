@@ -15,7 +15,11 @@ from typing import Any, TypeVar
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 
+from .errors import UsageError
+
 Options = TypeVar("Options", bound=FairseqDataclass)
+# The lowest number of an option by the last word of its name.
+LOWEST = {"dim": 1, "heads": 1, "positions": 1, "layers": 0}
 RESERVED = ("encoder", "decoder", "quant_noise", "adaptive", "base_")
 
 
@@ -49,6 +53,25 @@ def fill_defaults(args: Any, options: type[FairseqDataclass], **defaults: Any) -
     """Set each option that is missing in ``args`` to its value in ``defaults``, or else to the dataclass's default."""
     standard = options()
     set_missing(args, **{name: defaults.get(name, getattr(standard, name)) for name in option_names(options)})
+
+
+def check_ranges(args: Any, options: type[FairseqDataclass]) -> None:
+    """Raise UsageError for sizes below 1, rates outside of [0, 1), and numbers of a variant beyond 31 bits.
+
+    What an option is, the last word of its name says: ``…_dim``, ``…_heads``, ``…_positions``, ``…_layers`` or
+    ``…dropout``. fairseq would build a model with such values, or end in a traceback.
+    """
+    own = set(option_names(options))
+    for name, value in vars(args).items():
+        flag, kind = "--" + name.replace("_", "-"), name.rpartition("_")[2]
+        if isinstance(value, float) and kind.endswith("dropout") and not 0 <= value < 1:
+            raise UsageError(f"{flag} {value}: give a rate from 0 to less than 1")
+        if isinstance(value, bool) or not isinstance(value, int):
+            continue
+        if kind in LOWEST and value < LOWEST[kind]:
+            raise UsageError(f"{flag} {value}: give {LOWEST[kind]} or more")
+        if name in own and abs(value) >= 2**31:
+            raise UsageError(f"{flag} {value}: give a number of at most 31 bits")
 
 
 def read_options(args: Any, options: type[Options]) -> Options:

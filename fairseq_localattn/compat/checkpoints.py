@@ -18,7 +18,9 @@ import pickle
 import re
 import sys
 import typing
+import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,7 @@ from omegaconf.listconfig import ListConfig
 from omegaconf.nodes import AnyNode
 
 from ..errors import UsageError
+from . import contents
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +130,8 @@ def foreign_classes(path: str, error: Exception) -> list[str]:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
     except Exception:  # not a zip file, or damaged
         names = []
-    return sorted(names) or re.findall(r"(?:GLOBAL |got <class ')([\w.]+)", str(error))[:1]
+    named = re.findall(r"(?:GLOBAL |got <class ')([\w.]+)", str(error))[:1]
+    return sorted(names) or named or contents.pickled_names(path)
 
 
 def _explain(path: str, error: Exception) -> CheckpointError:
@@ -139,10 +143,21 @@ def _explain(path: str, error: Exception) -> CheckpointError:
             "not; nothing of it was run. Use a checkpoint that fairseq-train wrote"
         )
     detail = " ".join(str(error).split())[:160] or "no more is known"
-    return CheckpointError(
-        f"fairseq_localattn: cannot load {path}: the file is damaged, cut short or no checkpoint of fairseq's "
-        f"({type(error).__name__}: {detail}). Use another checkpoint of the same run, or train again"
-    )
+    if "weights_only" in detail:  # torch's advice to run what is in the file
+        detail = "it is in a format that fairseq-train does not write"
+    if not isinstance(error, contents.ContentsError):
+        detail = f"the file is damaged, cut short or no checkpoint of fairseq's ({type(error).__name__}: {detail})"
+    whole = newest_whole(Path(path).absolute().parent, but=Path(path).name)
+    remedy = "Use another checkpoint of the same run, or train again"
+    if whole is not None:
+        remedy = f"The newest whole checkpoint beside it is {whole}: use it, or copy it to this name"
+    return CheckpointError(f"fairseq_localattn: cannot load {path}: {detail}. {remedy}")
+
+
+def newest_whole(folder: Path, but: str = "") -> Path | None:
+    """Return the newest checkpoint of a folder that is a whole zip file, except the one named ``but``, or None."""
+    whole = [path for path in folder.glob("*.pt") if path.name != but and zipfile.is_zipfile(path)]
+    return max(whole, key=lambda path: path.stat().st_mtime, default=None)
 
 
 def _guarded(load: Callable[..., Any]) -> Callable[..., Any]:
@@ -152,6 +167,8 @@ def _guarded(load: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(path: str, *args: Any, **kwargs: Any) -> Any:
         forbid_unsafe_loading()
         try:
+            if os.path.isfile(path):
+                contents.check(path)
             return load(path, *args, **kwargs)
         except (OSError, MemoryError, UsageError):
             raise  # already clear, and not caused by the contents of the file

@@ -22,7 +22,7 @@ from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.translation import TranslationTask
 
 from ..errors import UsageError
-from . import checkpoints
+from . import checkpoints, saving
 
 _applied = False
 
@@ -38,6 +38,7 @@ def apply() -> None:
             f"fairseq_localattn needs torch >= 2.6, not {torch.__version__}: earlier ones run code from checkpoints"
         )
     checkpoints.protect()
+    saving.apply()
     provide_numpy_long()
     undo_tpu_of_bf16()
     keep_last_batch()

@@ -158,8 +158,8 @@ class LocalAttention(nn.Module):
         hidden, bias = hidden_and_bias(frame, self.hidden_keys(frame, q.device), bias, q.dtype)
         if not need_weights and type(self).reweight is LocalAttention.reweight:
             return self.fused(q, k, v, hidden=hidden, bias=bias), None
-        mask = join_masks(hidden, bias, q.dtype)
         scores = scaled_scores(q, k, self.scaling)
+        mask = join_masks(hidden, bias, scores.dtype)
         if mask is not None:
             scores = scores + mask
         weights = self.reweight(normalise(scores), frame, query, extra)

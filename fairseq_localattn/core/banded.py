@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..kernels.banded_blocks import BlockLayout, banded_products
-from ..kernels.dense import fused_attention, use_products
+from ..kernels.dense import fused_attention, scaled_scores, use_products
 from ..kernels.masks import Frame, lowest_score, normalise
 from ..kernels.windows import local_window
 from .attention import LocalAttention
@@ -279,7 +279,7 @@ def _attend_stretches(
             implementation=options.implementation,
         )
         return attended.unflatten(0, (batch, blocks)).transpose(1, 2), None
-    scores = torch.matmul(q * width**-0.5, k.transpose(-1, -2)) + mask
+    scores = scaled_scores(q, k, width**-0.5) + mask
     weights = normalise(scores)
     attended = torch.matmul(F.dropout(weights, options.dropout).to(v.dtype), v)
     weights = weights.unflatten(-1, (head_span, -1)).sum(-2)

@@ -9,6 +9,7 @@ Shapes: B sentences, H heads, T queries, S keys, D channels per head; G = B·H.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -100,13 +101,28 @@ def fused_attention(
 
 
 def scaled_scores(q: Tensor, k: Tensor, scaling: float) -> Tensor:
-    """Compute ``scaling · QKᵀ``: B×H×T×S from q B×H×T×D and k B×H×S×D. Differentiable once."""
-    return _Scores.apply(q, k, scaling)
+    """Compute ``scaling · QKᵀ``: B×H×T×S from q B×H×T×D and k B×H×S×D. Differentiable once.
+
+    Scores of factors in fp16 are computed in fp32, because they may exceed the range of fp16.
+    """
+    with _range_of_scores(q):
+        return _Scores.apply(*_widened(q, k), scaling)
 
 
 def paired_scores(q: Tensor, other_q: Tensor, k: Tensor, other_k: Tensor, *, scaling: float) -> Tensor:
     """Compute :func:`scaled_scores` of (q, k) and of (other_q, other_k) as 2×B×H×T×S. Differentiable once."""
-    return _PairedScores.apply(q, other_q, k, other_k, scaling)
+    with _range_of_scores(q):
+        return _PairedScores.apply(*_widened(q, other_q, k, other_k), scaling)
+
+
+def _range_of_scores(q: Tensor) -> AbstractContextManager[object]:
+    """Return a context without autocast for queries in fp16, and one that changes nothing for others."""
+    return torch.autocast(q.device.type, enabled=False) if q.dtype == torch.float16 else nullcontext()
+
+
+def _widened(*factors: Tensor) -> tuple[Tensor, ...]:
+    """Return the factors of scores, those in fp16 as fp32."""
+    return tuple(x.float() if x.dtype == torch.float16 else x for x in factors)
 
 
 def weighted_sum(weights: Tensor, v: Tensor) -> Tensor:

@@ -92,11 +92,11 @@ def join_masks(hidden: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -
     """
     lowest = lowest_score(dtype)
     if bias is not None:
-        bias = bias if hidden is None else bias.masked_fill(hidden, lowest)
+        bias = bias if hidden is None else bias.masked_fill(hidden, lowest_score(bias.dtype))
         if bias.dtype != dtype:
             # Numbers far from 0 are coarse in half precision, so each row is shifted to a maximum of 0. The softmax
             # does not change.
-            bias = bias - bias.detach().amax(-1, keepdim=True)
+            bias = (bias - bias.detach().amax(-1, keepdim=True)).clamp(min=lowest)
         return bias.to(dtype)
     if hidden is None:
         return None

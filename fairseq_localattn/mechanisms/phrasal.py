@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..core.attention import LocalAttention
+from ..kernels.dense import scaled_scores
 from ..kernels.masks import Frame, lowest_score, normalise
 from .phrase_memory.compose import make_composition, make_interaction
 from .phrase_memory.partition import Partition, project_heads
@@ -147,7 +148,7 @@ class MultiGranularityAttention(LocalAttention):
         if not need_weights:
             phrases = self.fused(phrase_queries, k_phrases, v_phrases, hidden=hidden)
             return torch.cat([words, phrases], dim=1), None
-        scores = torch.matmul(phrase_queries * self.scaling, k_phrases.transpose(-1, -2))
+        scores = scaled_scores(phrase_queries, k_phrases, self.scaling)
         by_phrase = normalise(scores.masked_fill(hidden, lowest_score(scores.dtype)))
         phrases = torch.matmul(F.dropout(by_phrase, self.dropout_rate).to(v_phrases.dtype), v_phrases)
         assert weights is not None

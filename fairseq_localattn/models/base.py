@@ -17,7 +17,7 @@ from fairseq.models.transformer import TransformerConfig
 
 from ..core.attention import LocalAttention
 from ..errors import UsageError
-from ..options import add_flags, check_names, read_options
+from ..options import add_flags, check_names, check_ranges, read_options
 from ..speed.implementation import ImplementationOptions
 from ..speed.layers import lay_out_for_decoding
 from .placement import SITES, Placement, kept_layers, parse_layers
@@ -99,6 +99,7 @@ class LocalModel:
     @classmethod
     def check_args(cls, args: Namespace) -> None:
         """Raise UsageError for invalid or contradictory options. ``args`` are complete; no model is built."""
+        check_ranges(args, cls.options)
         cfg = TransformerConfig.from_namespace(args)
         builder = cls.attention_builder(cfg)
         for site in builder.placement.sites:

@@ -28,16 +28,17 @@ def parse_layers(text: str, flag: str, layers: Iterable[int], depth: int | None 
         return frozenset()
     if text == "all":
         return frozenset(layers)
-    chosen: set[int] = set()
+    ranges = []
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        match = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
         if not 1 <= first <= last:
             raise UsageError(f"{flag} {text}: give all, none, or layers from 1 as in 1-3 or 1,4-6")
-        chosen.update(range(first - 1, last))
-    if depth is not None and max(chosen) >= depth:
-        raise UsageError(f"{flag} is {text}: layer {max(chosen) + 1} is asked for, and the stack has {depth}")
-    return frozenset(chosen)
+        ranges.append(range(first - 1, last))  # not a list of its numbers, which may be billions
+    highest = max(numbers[-1] for numbers in ranges)
+    if depth is not None and highest >= depth:
+        raise UsageError(f"{flag} is {text}: layer {highest + 1} is asked for, and the stack has {depth}")
+    return frozenset(layer for layer in layers if any(layer in numbers for numbers in ranges))
 
 
 @dataclass(frozen=True)

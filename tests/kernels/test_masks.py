@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from fairseq_localattn.kernels.masks import Frame, hidden_and_bias, lowest_score
+from fairseq_localattn.kernels.masks import Frame, hidden_and_bias, join_masks, lowest_score
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -21,3 +21,13 @@ def test_a_mask_that_only_hides_is_taken_as_boolean(dtype: torch.dtype) -> None:
     hidden, bias = hidden_and_bias(Frame(3, 3, attn_mask=slopes), None, None, dtype)
     assert hidden is None and bias is not None and torch.equal(bias.isfinite(), torch.ones(3, 3).bool())
     assert torch.equal(bias[2], -torch.arange(3.0)) and (bias[0, 1:] <= lowest_score(dtype)).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_hidden_keys_stay_below_visible_ones_whatever_the_bias(dtype: torch.dtype) -> None:
+    """A bias in fp32 may be far below what half precision can hold."""
+    bias = torch.tensor([[[[-1e6, -1e6 - 1, -1e6]]]])
+    mask = join_masks(torch.tensor([[[[False, False, True]]]]), bias, dtype)
+    assert mask is not None
+    weights = torch.softmax(mask.float(), dim=-1).flatten()
+    torch.testing.assert_close(weights, torch.tensor([0.7311, 0.2689, 0.0]), rtol=0, atol=2e-3)

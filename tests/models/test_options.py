@@ -141,7 +141,10 @@ def test_parse_layers() -> None:
     assert parse_layers("all", "--x", [0, 4]) == {0, 4}
     assert parse_layers("none", "--x", range(3), 3) == frozenset()
     assert parse_layers("1,3-4", "--x", range(6), 6) == {0, 2, 3}
-    for text in ("", "1-", "a", "-1", "1;2", "3-2"):
+    assert parse_layers("1-2,5", "--x", [0, 2, 4]) == {0, 4}  # of a pruned stack
+    # Ranges of billions are compared, not expanded.
+    assert parse_layers("2-999999999", "--x", [0, 4]) == {4}
+    for text in ("", "1-", "a", "-1", "1;2", "3-2", "1-999999999", "1" * 5000):
         with pytest.raises(UsageError, match="--x"):
             parse_layers(text, "--x", range(6), 6)
 
@@ -164,3 +167,24 @@ def test_option_names_are_prefixed() -> None:
         check_names(Stray, "csan")
     with pytest.raises(TypeError, match="reserved"):
         check_names(Stray, "encoder")
+
+
+@pytest.mark.parametrize(
+    "arch, flags, message",
+    [
+        ("transformer_csan_tiny", "--encoder-attention-heads 0", "--encoder-attention-heads 0: give 1 or more"),
+        ("transformer_csan_tiny", "--decoder-attention-heads -4", "--decoder-attention-heads -4: give 1 or more"),
+        ("transformer_csan_tiny", "--encoder-embed-dim -64", "--encoder-embed-dim -64: give 1 or more"),
+        ("transformer_csan_tiny", "--decoder-ffn-embed-dim 0", "--decoder-ffn-embed-dim 0: give 1 or more"),
+        ("transformer_csan_tiny", "--max-source-positions 0", "--max-source-positions 0: give 1 or more"),
+        ("transformer_csan_tiny", "--decoder-layers -1", "--decoder-layers -1: give 0 or more"),
+        ("transformer_csan_tiny", "--dropout nan", "--dropout nan: give a rate from 0 to less than 1"),
+        ("transformer_csan_tiny", "--attention-dropout 1.5", "--attention-dropout 1.5: give a rate"),
+        ("transformer_lm_diffwin_tiny", "--activation-dropout -0.1", "--activation-dropout -0.1: give a rate"),
+        ("transformer_csan_tiny", "--csan-window 9223372036854775809", "--csan-window 9223372036854775809: .* 31 bits"),
+        ("transformer_diffwin_tiny", "--diffwin-segment-size 99999999999", "--diffwin-segment-size .* 31 bits"),
+    ],
+)
+def test_values_out_of_range(arch: str, flags: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse(arch, flags.split())

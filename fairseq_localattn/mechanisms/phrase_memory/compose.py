@@ -118,7 +118,10 @@ class SelfAttentionComposition(nn.Module):
         partition = partition.of(heads)
         # Each word is scored by its own phrase's query; padding, by any.
         index = partition.index.clamp(max=partition.count - 1)[..., None].expand(-1, -1, -1, query.size(-1))
-        scores = (query.gather(2, index) * project_heads(words, self.key_weight)).sum(dim=-1) * self.scaling
+        by_word = query.gather(2, index)
+        # In at least fp32: products of large factors leave the range of fp16.
+        by_word = by_word.to(torch.promote_types(by_word.dtype, torch.float32))
+        scores = (by_word * project_heads(words, self.key_weight)).sum(dim=-1) * self.scaling
         return sum_phrases(words, normalise_in_phrases(scores, partition), partition)
 
 
