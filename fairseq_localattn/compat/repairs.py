@@ -20,6 +20,7 @@ from fairseq.data import data_utils
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.translation import TranslationTask
+from hydra._internal import utils as hydra_utils
 
 from ..errors import UsageError
 from . import checkpoints
@@ -43,6 +44,7 @@ def apply() -> None:
     keep_last_batch()
     keep_batches_on_resume()
     name_missing_files()
+    print_errors_of_hydra_in_one_line()
 
 
 def provide_numpy_long() -> None:
@@ -151,3 +153,11 @@ def name_missing_files() -> None:
     checkpoint_utils.load_model_ensemble_and_task = _with_hint(
         checkpoint_utils.load_model_ensemble_and_task, CHECKPOINT_HINT
     )
+
+
+def print_errors_of_hydra_in_one_line() -> None:
+    """Let fairseq-hydra-train end with the line of a UsageError, as the other commands do, and not with a traceback.
+
+    Hydra catches the error, asks whether it is a CompactHydraException, and prints such a one without a traceback.
+    """
+    hydra_utils.CompactHydraException = (hydra_utils.CompactHydraException, UsageError)
