@@ -23,7 +23,7 @@ from fairseq.tasks.translation import TranslationTask
 from hydra._internal import utils as hydra_utils
 
 from ..errors import UsageError
-from . import checkpoints
+from . import checkpoints, noise
 
 _applied = False
 
@@ -38,6 +38,7 @@ def apply() -> None:
         raise ImportError(
             f"fairseq_localattn needs torch >= 2.6, not {torch.__version__}: earlier ones run code from checkpoints"
         )
+    noise.hide()
     checkpoints.protect()
     provide_numpy_long()
     undo_tpu_of_bf16()

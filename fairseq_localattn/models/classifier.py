@@ -21,6 +21,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerEncoderBase
 from fairseq.models.transformer.transformer_config import EncDecBaseConfig
 from torch import Tensor, nn
 
+from ..hub import ClassifierHubInterface, FromPretrained
 from ..options import fill_defaults, set_missing
 from ..speed.implementation import configure_runtime
 from .base import LocalModel
@@ -63,8 +64,10 @@ class ClassificationHead(nn.Module):
 
 
 @register_model("transformer_localattn_classifier")
-class PlainClassifier(FairseqEncoderModel):
+class PlainClassifier(FromPretrained, FairseqEncoderModel):
     """fairseq's Transformer encoder with classification heads, by name."""
+
+    hub_interface = ClassifierHubInterface
 
     def __init__(self, encoder: FairseqEncoder, dropout: float) -> None:
         super().__init__(encoder)
