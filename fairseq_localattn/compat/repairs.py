@@ -161,4 +161,4 @@ def print_errors_of_hydra_in_one_line() -> None:
 
     Hydra catches the error, asks whether it is a CompactHydraException, and prints such a one without a traceback.
     """
-    hydra_utils.CompactHydraException = (hydra_utils.CompactHydraException, UsageError)
+    vars(hydra_utils)["CompactHydraException"] = (hydra_utils.CompactHydraException, UsageError)

@@ -63,7 +63,10 @@ def named_architecture(model: str, name: str) -> Callable[[ArchitectureFunction]
 
 def as_namespace(args: Any) -> Namespace:
     """Return the options of a model as the namespace that a command line gives; a namespace as it is."""
-    return Namespace(**OmegaConf.to_container(args, resolve=True)) if OmegaConf.is_config(args) else args
+    if not OmegaConf.is_config(args):
+        return args
+    options: Any = OmegaConf.to_container(args, resolve=True)
+    return Namespace(**options)
 
 
 def _options_of(config: Any, name: str) -> Namespace:

@@ -21,7 +21,7 @@ def of_every_command() -> list[warnings.WarningMessage]:
         convert_namespace_to_omegaconf(args)
         with torch.cuda.amp.autocast(enabled=False):
             torch.cuda.amp.GradScaler(enabled=False)
-        next(iter(torch.utils.data.DataLoader([1], pin_memory=True)))
+        next(iter(torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(1)), pin_memory=True)))
     return said
 
 
