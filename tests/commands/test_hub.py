@@ -170,6 +170,7 @@ def test_a_language_model_scores(data: Path, tmp_path: Path) -> None:
     hub = DiffWinLanguageModel.from_pretrained(tmp_path, "checkpoint_last.pt", tmp_path / "bin")
     scores = hub.score(["a b c", "d"])
     assert [len(score["positional_scores"]) for score in scores] == [3, 1]
+    assert hub.sample("a b", beam=1, max_len_a=0, max_len_b=5).startswith("a b")
 
 
 def test_a_classifier_names_labels(data: Path, tmp_path: Path) -> None:
