@@ -11,11 +11,12 @@ import inspect
 import sys
 import types
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 import torch
-from fairseq import checkpoint_utils, options, tasks
+from fairseq import checkpoint_utils, models, options, tasks
 from fairseq.data import data_utils
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.tasks.language_modeling import LanguageModelingTask
@@ -45,6 +46,7 @@ def apply() -> None:
     keep_last_batch()
     keep_batches_on_resume()
     name_missing_files()
+    name_unknown_architectures()
     print_errors_of_hydra_in_one_line()
 
 
@@ -154,6 +156,22 @@ def name_missing_files() -> None:
     checkpoint_utils.load_model_ensemble_and_task = _with_hint(
         checkpoint_utils.load_model_ensemble_and_task, CHECKPOINT_HINT
     )
+
+
+def name_unknown_architectures() -> None:
+    """Replace the KeyError that a misspelt architecture in a configuration ends in by one line with the nearest."""
+    build = models.build_model
+
+    @functools.wraps(build)
+    def build_model(cfg: Any, *args: Any, **kwargs: Any) -> Any:
+        known = {*models.ARCH_MODEL_REGISTRY, *models.MODEL_DATACLASS_REGISTRY}
+        name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
+        if name and name not in known:
+            near = "".join(f"; did you mean {each}?" for each in get_close_matches(name, known, n=1))
+            raise UsageError(f"fairseq_localattn: there is no architecture {name}{near}")
+        return build(cfg, *args, **kwargs)
+
+    models.build_model = build_model
 
 
 def print_errors_of_hydra_in_one_line() -> None:

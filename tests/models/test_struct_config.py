@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+import yaml
+from fairseq import models
 from fairseq.dataclass.initialize import add_defaults
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, FairseqLanguageModel, build_model
 from omegaconf import OmegaConf
 
 from fairseq_localattn.errors import UsageError
 from support.models import LEVELS, dictionary, parse, tags, task_of
+from support.paths import ROOT
 
 NAMED = sorted(name for name, function in ARCH_CONFIG_REGISTRY.items() if "fairseq_localattn" in function.__module__)
 LENGTHS = {"max_source_positions": 77, "max_target_positions": 66}
@@ -120,6 +124,20 @@ def test_mistakes_are_named_in_one_line(options: dict[str, Any], message: str) -
     with pytest.raises(UsageError) as error:
         build("transformer_mma_tiny", configuration("transformer_mma_tiny", **options))
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_misspelt_architecture_is_named() -> None:
+    with pytest.raises(UsageError, match="no architecture transformer_mmma_tiny; did you mean transformer_mma_tiny"):
+        models.build_model(OmegaConf.create({"_name": "transformer_mmma_tiny"}), None)
+
+
+def test_the_page_about_fairseq_shows_a_valid_configuration() -> None:
+    page = (ROOT / "docs" / "use-with-fairseq.md").read_text("utf-8")
+    (block,) = re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)
+    options = yaml.safe_load(block)["model"]
+    model = build(MMA, configuration(options.pop("_name"), **options))
+    assert len(model.encoder.layers) == 3 and len(model.decoder.layers) == 6
+    assert model.encoder.layers[0].self_attn.head_kinds == ("global", "local", "local", "local")
 
 
 def test_a_checkpoint_may_hold_options_that_are_gone() -> None:
