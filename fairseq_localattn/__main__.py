@@ -3,7 +3,11 @@
 import argparse
 import os
 import sys
+import textwrap
 from importlib import metadata
+from itertools import groupby
+
+COLUMNS = 96  # of the list
 
 
 def package_path() -> str:
@@ -23,6 +27,16 @@ def architectures() -> list[tuple[str, str, str]]:
     return [(arch, model, paper(model)) for arch, model in sorted(localattn_architectures().items())]
 
 
+def table(rows: list[tuple[str, str, str]]) -> list[str]:
+    """Return the lines of the list: each model's paper, and below it the model's architectures."""
+    lines = ["", f"{len(rows)} architectures (fairseq-train --arch), a model and its sizes by paper:"]
+    for (model, paper), group in groupby(sorted(rows, key=lambda row: row[1]), key=lambda row: row[1:]):
+        lines += ["", *textwrap.wrap(f"{model}: {paper}", COLUMNS, subsequent_indent="    ")]
+        names = " ".join(arch for arch, _, _ in group)
+        lines += textwrap.wrap(names, COLUMNS, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
+    return lines
+
+
 def main(argv: list[str] | None = None) -> None:
     """Print the path on the first line, then the architectures."""
     parser = argparse.ArgumentParser(
@@ -34,15 +48,13 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--version", action="version", version=metadata.version("fairseq_localattn"))
     args = parser.parse_args(argv)
 
-    print(package_path())
-    if args.path:
-        return
-    rows = architectures()
-    print(f"\n{len(rows)} architectures (fairseq-train --arch):")
-    width = max((len(arch) for arch, _, _ in rows), default=0)
-    name_width = max((len(name) for _, name, _ in rows), default=0)
-    for arch, name, paper in rows:
-        print(f"  {arch:{width}}  {name:{name_width}}  {paper}".rstrip())
+    try:
+        print(package_path())
+        if not args.path:
+            print("\n".join(table(architectures())))
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as `head`, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

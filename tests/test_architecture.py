@@ -26,7 +26,11 @@ MOST_LINES, MOST_LINES_OF_A_DOOR, MOST_MODULES = 400, 60, 13
 
 def python_files() -> list[Path]:
     """Return all Python files of the repository."""
-    return [ROOT / "setup.py", *(path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")))]
+    return [
+        ROOT / "setup.py",
+        ROOT / "hubconf.py",
+        *(path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))),
+    ]
 
 
 def named(path: Path) -> str:

@@ -82,9 +82,21 @@ def test_main_prints_the_path_and_the_architectures(tmp_path):
     rows = architectures()
     assert {arch: model for arch, model, _ in rows} == localattn_architectures()
     assert {"transformer_mma", "transformer_csan"} <= {arch for arch, _, _ in rows}
+    assert all(len(line) <= 100 for line in lines[1:])
     for arch, model, paper in rows:
-        assert any(line.split()[:2] == [arch, model] and paper in line for line in lines), arch
         assert paper, f"the module of {model} does not name its paper"
+        of_model = done.stdout.split(f"\n{model}: {paper}\n")[1].split("\n\n")[0]
+        assert arch in of_model.split(), arch
+
+
+def test_main_stops_in_silence_when_its_reader_does(tmp_path):
+    """As ``python -m fairseq_localattn | head -1`` does: the pipe is closed before the list is written."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "fairseq_localattn"]
+    done = subprocess.run(command, cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=100)
+    os.close(writer)
+    assert done.returncode == 0 and "BrokenPipe" not in done.stderr and "Traceback" not in done.stderr
 
 
 def test_main_prints_the_path_alone_for_scripts(capsys):

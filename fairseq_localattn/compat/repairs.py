@@ -11,18 +11,20 @@ import inspect
 import sys
 import types
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 import torch
-from fairseq import checkpoint_utils, options, tasks
+from fairseq import checkpoint_utils, models, options, tasks
 from fairseq.data import data_utils
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.translation import TranslationTask
+from hydra._internal import utils as hydra_utils
 
 from ..errors import UsageError
-from . import checkpoints, saving
+from . import checkpoints, noise, saving
 
 _applied = False
 
@@ -37,6 +39,7 @@ def apply() -> None:
         raise ImportError(
             f"fairseq_localattn needs torch >= 2.6, not {torch.__version__}: earlier ones run code from checkpoints"
         )
+    noise.hide()
     checkpoints.protect()
     saving.apply()
     provide_numpy_long()
@@ -44,6 +47,8 @@ def apply() -> None:
     keep_last_batch()
     keep_batches_on_resume()
     name_missing_files()
+    name_unknown_architectures()
+    print_errors_of_hydra_in_one_line()
 
 
 def provide_numpy_long() -> None:
@@ -152,3 +157,27 @@ def name_missing_files() -> None:
     checkpoint_utils.load_model_ensemble_and_task = _with_hint(
         checkpoint_utils.load_model_ensemble_and_task, CHECKPOINT_HINT
     )
+
+
+def name_unknown_architectures() -> None:
+    """Replace the KeyError that a misspelt architecture in a configuration ends in by one line with the nearest."""
+    build = models.build_model
+
+    @functools.wraps(build)
+    def build_model(cfg: Any, *args: Any, **kwargs: Any) -> Any:
+        known = {*models.ARCH_MODEL_REGISTRY, *models.MODEL_DATACLASS_REGISTRY}
+        name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
+        if name and name not in known:
+            near = "".join(f"; did you mean {each}?" for each in get_close_matches(name, known, n=1))
+            raise UsageError(f"fairseq_localattn: there is no architecture {name}{near}")
+        return build(cfg, *args, **kwargs)
+
+    models.build_model = build_model
+
+
+def print_errors_of_hydra_in_one_line() -> None:
+    """Let fairseq-hydra-train end with the line of a UsageError, as the other commands do, and not with a traceback.
+
+    Hydra catches the error, asks whether it is a CompactHydraException, and prints such a one without a traceback.
+    """
+    vars(hydra_utils)["CompactHydraException"] = (hydra_utils.CompactHydraException, UsageError)

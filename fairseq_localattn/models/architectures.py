@@ -15,13 +15,12 @@ from fairseq.models import (
     ARCH_CONFIG_REGISTRY,
     ARCH_MODEL_NAME_REGISTRY,
     ARCH_MODEL_REGISTRY,
-    register_model_architecture,
 )
-from fairseq.models.transformer_lm import base_lm_architecture
 
 from ..errors import UsageError
 from ..options import fill_defaults, set_missing
 from ..speed.implementation import ImplementationOptions
+from .struct_config import named_architecture
 
 # Architecture of this package → its baseline.
 _BASELINES: dict[str, str] = {}
@@ -35,19 +34,19 @@ def _set_sizes(args: Any, dim: int, ffn: int, heads: int, layers: int) -> None:
     ARCH_CONFIG_REGISTRY["transformer"](args)
 
 
-@register_model_architecture("transformer", "transformer_localattn_tiny")
+@named_architecture("transformer", "transformer_localattn_tiny")
 def transformer_localattn_tiny(args: Any) -> None:
     """Set the sizes for tests: fairseq's transformer_tiny with four heads, which the variants need."""
     _set_sizes(args, dim=64, ffn=128, heads=4, layers=2)
 
 
-@register_model_architecture("transformer", "transformer_localattn_small")
+@named_architecture("transformer", "transformer_localattn_small")
 def transformer_localattn_small(args: Any) -> None:
     """Set the sizes for two CPU cores: trains on Multi30k in minutes."""
     _set_sizes(args, dim=128, ffn=512, heads=4, layers=3)
 
 
-@register_model_architecture("transformer", "transformer_localattn_summarization")
+@named_architecture("transformer", "transformer_localattn_summarization")
 def transformer_localattn_summarization(args: Any) -> None:
     """Set the sizes for CNN/DM and Gigaword as in MASS (Song et al. 2019): GELU, learned positions, embedding norm."""
     learned = {"encoder_learned_pos": True, "decoder_learned_pos": True}
@@ -62,7 +61,7 @@ def _register_changed(base: str, name: str, **sizes: int) -> None:
         set_missing(args, **{f"{stack}_{size}": n for stack in ("encoder", "decoder") for size, n in sizes.items()})
         ARCH_CONFIG_REGISTRY[base](args)
 
-    register_model_architecture("transformer", name)(changed)
+    named_architecture("transformer", name)(changed)
 
 
 # Deeper Transformers, systems of Table 4 of Nguyen et al. 2020, and their small sizes.
@@ -72,31 +71,6 @@ _register_changed("transformer_localattn_small", "transformer_localattn_small_4_
 _register_changed("transformer_localattn_small", "transformer_localattn_small_5_layers", layers=5)
 # Eight heads, over which Figure 2 of Yang et al. 2019 counts its areas, at small size.
 _register_changed("transformer_localattn_small", "transformer_localattn_small_8_heads", attention_heads=8)
-
-
-def _set_lm_sizes(args: Any, dim: int, ffn: int, heads: int, layers: int) -> None:
-    """Set the sizes of a language model where the command line has not; leave the rest to fairseq's defaults."""
-    sizes = {"embed_dim": dim, "ffn_embed_dim": ffn, "attention_heads": heads, "layers": layers}
-    set_missing(args, **{f"decoder_{name}": size for name, size in sizes.items()})
-    base_lm_architecture(args)
-
-
-@register_model_architecture("transformer_lm", "transformer_lm_localattn")
-def transformer_lm_localattn(args: Any) -> None:
-    """Set the base sizes, pre-norm as in fairseq's named language models (its transformer_lm is post-norm)."""
-    _set_lm_sizes(args, dim=512, ffn=2048, heads=8, layers=6)
-
-
-@register_model_architecture("transformer_lm", "transformer_lm_localattn_tiny")
-def transformer_lm_localattn_tiny(args: Any) -> None:
-    """Set the sizes for tests."""
-    _set_lm_sizes(args, dim=64, ffn=128, heads=4, layers=2)
-
-
-@register_model_architecture("transformer_lm", "transformer_lm_localattn_small")
-def transformer_lm_localattn_small(args: Any) -> None:
-    """Set the sizes for two CPU cores."""
-    _set_lm_sizes(args, dim=128, ffn=512, heads=4, layers=3)
 
 
 def register_architecture(
@@ -128,7 +102,7 @@ def register_architecture(
         # fairseq runs this function while it parses the command line, before it starts worker processes.
         ARCH_MODEL_REGISTRY[model].check_args(args)
 
-    register_model_architecture(model, name)(architecture)
+    named_architecture(model, name)(architecture)
     _BASELINES[name] = baseline
 
 

@@ -17,6 +17,7 @@ from fairseq.models.transformer import TransformerConfig
 
 from ..core.attention import LocalAttention
 from ..errors import UsageError
+from ..hub import FromPretrained
 from ..options import add_flags, check_names, check_ranges, read_options
 from ..speed.implementation import ImplementationOptions
 from ..speed.layers import lay_out_for_decoding
@@ -55,7 +56,7 @@ class AttentionBuilder:
         return LocalAttention(**kwargs)
 
 
-class LocalModel:
+class LocalModel(FromPretrained):
     """Mixin for fairseq's models: options, flags and placement of a variant's attention.
 
     A subclass for one paper sets ``prefix`` and ``options`` and defines ``make_attention``; ``unsupported_sites`` names

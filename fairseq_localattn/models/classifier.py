@@ -16,14 +16,16 @@ from fairseq import utils
 from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.models import FairseqEncoder, FairseqEncoderModel, register_model, register_model_architecture
+from fairseq.models import FairseqEncoder, FairseqEncoderModel, register_model
 from fairseq.models.transformer import TransformerConfig, TransformerEncoderBase, TransformerModel
 from fairseq.models.transformer.transformer_config import EncDecBaseConfig
 from torch import Tensor, nn
 
+from ..hub import ClassifierHubInterface, FromPretrained
 from ..options import fill_defaults, set_missing
 from ..speed.implementation import configure_runtime
 from .base import LocalModel
+from .struct_config import as_namespace, named_architecture
 from .transformer import LocalEncoder
 
 
@@ -62,8 +64,10 @@ class ClassificationHead(nn.Module):
 
 
 @register_model("transformer_localattn_classifier")
-class PlainClassifier(FairseqEncoderModel):
+class PlainClassifier(FromPretrained, FairseqEncoderModel):
     """fairseq's Transformer encoder with classification heads, by name."""
+
+    hub_interface = ClassifierHubInterface
 
     def __init__(self, encoder: FairseqEncoder, dropout: float) -> None:
         super().__init__(encoder)
@@ -79,7 +83,9 @@ class PlainClassifier(FairseqEncoderModel):
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> "PlainClassifier":
         """Return a new model without heads; called by fairseq."""
-        args.max_source_positions = args.max_positions  # set by the task
+        args = as_namespace(args)
+        # On a command line the task's option is among the model's.
+        args.max_source_positions = args.max_positions if hasattr(args, "max_positions") else task.max_positions()
         if kept := getattr(args, "encoder_layers_to_keep", None):  # a list from the command line, text from overrides
             args.encoder_layers_to_keep = kept if isinstance(kept, str) else ",".join(map(str, kept))
             args.encoder_layers = len(args.encoder_layers_to_keep.split(","))
@@ -130,6 +136,7 @@ class LocalClassifier(LocalModel, PlainClassifier):
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> PlainClassifier:
         """Return a new model without heads; called by fairseq. Raises UsageError for invalid options."""
+        args = as_namespace(args)
         fill_defaults(args, cls.options)
         model = super().build_model(args, task)
         configure_runtime(model, args)
@@ -148,13 +155,13 @@ def _set_sizes(args: Namespace, dim: int, ffn: int) -> None:
     fill_defaults(args, ClassifierOptions)
 
 
-@register_model_architecture("transformer_localattn_classifier", "transformer_localattn_classifier")
+@named_architecture("transformer_localattn_classifier", "transformer_localattn_classifier")
 def transformer_localattn_classifier(args: Namespace) -> None:
     """Set the sizes of the "tiny version" of Nguyen et al. 2020."""
     _set_sizes(args, dim=128, ffn=512)
 
 
-@register_model_architecture("transformer_localattn_classifier", "transformer_localattn_classifier_tiny")
+@named_architecture("transformer_localattn_classifier", "transformer_localattn_classifier_tiny")
 def transformer_localattn_classifier_tiny(args: Namespace) -> None:
     """Set the sizes for tests."""
     _set_sizes(args, dim=64, ffn=128)

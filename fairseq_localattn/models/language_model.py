@@ -1,4 +1,4 @@
-"""fairseq's Transformer language model with :class:`LocalAttention` as its self-attention."""
+"""Language models: fairseq's ``transformer_lm`` by name, and with :class:`LocalAttention` as its self-attention."""
 
 from __future__ import annotations
 
@@ -6,35 +6,50 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
-from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
+from fairseq.models.transformer_lm import (
+    TransformerLanguageModel,
+    TransformerLanguageModelConfig,
+    base_lm_architecture,
+)
 
-from ..options import add_flags, fill_defaults, set_missing
-from ..speed.implementation import ImplementationOptions, configure_runtime
+from ..options import fill_defaults, set_missing
+from ..speed.implementation import configure_runtime
 from .base import LocalModel
+from .struct_config import as_namespace, named_architecture
 from .transformer import LocalDecoder
 
 
-class LocalLanguageModel(LocalModel, TransformerLanguageModel):
+@register_model("transformer_lm_localattn")
+class PlainLanguageModel(TransformerLanguageModel):
+    """fairseq's ``transformer_lm``, configured by flags.
+
+    Its own registration has a dataclass, whose sizes replace those of a named architecture under fairseq-hydra-train.
+    """
+
+    @classmethod
+    def add_args(cls, parser: ArgumentParser) -> None:
+        """Add fairseq's flags; called by fairseq."""
+        gen_parser_from_dataclass(parser, TransformerLanguageModelConfig(), delete_default=True)
+
+    @classmethod
+    def build_model(cls, args: Namespace, task: Any) -> TransformerLanguageModel:
+        """Return a new model; called by fairseq."""
+        return super().build_model(as_namespace(args), task)
+
+
+class LocalLanguageModel(LocalModel, PlainLanguageModel):
     """Base of the language models: fairseq's ``transformer_lm`` with a variant's attention in chosen layers."""
 
     task = "language_modeling"
     sites = ("decoder",)
 
     @classmethod
-    def add_args(cls, parser: ArgumentParser) -> None:
-        """Add the flags of fairseq's model, of the variant and of the implementation; called by fairseq."""
-        gen_parser_from_dataclass(parser, TransformerLanguageModelConfig(), delete_default=True)
-        add_flags(parser, cls.options)
-        add_flags(parser, ImplementationOptions)
-
-    @classmethod
     def build_model(cls, args: Namespace, task: Any) -> LocalLanguageModel:
         """Return a new model; called by fairseq. Raises UsageError for invalid options."""
+        args = as_namespace(args)
         fill_defaults(args, cls.options)
-        # fairseq's own defaults, except for values that it takes from the task ("${task...}").
-        defaults = vars(TransformerLanguageModelConfig()).items()
-        set_missing(args, **{name: value for name, value in defaults if not str(value).startswith("${")})
         if args.decoder_layers_to_keep:
             args.decoder_layers = len(args.decoder_layers_to_keep.split(","))
         # fairseq chooses among three kinds of embedding inside build_model: take that of its model without layers.
@@ -46,3 +61,31 @@ class LocalLanguageModel(LocalModel, TransformerLanguageModel):
         model = cls(LocalDecoder(cfg, task.target_dictionary, embed_tokens, builder, no_encoder_attn=True))
         configure_runtime(model, args)
         return model
+
+
+def _set_lm_sizes(args: Any, dim: int, ffn: int, heads: int, layers: int) -> None:
+    """Set the sizes of a language model where the command line has not; leave the rest to fairseq's defaults."""
+    sizes = {"embed_dim": dim, "ffn_embed_dim": ffn, "attention_heads": heads, "layers": layers}
+    set_missing(args, **{f"decoder_{name}": size for name, size in sizes.items()})
+    base_lm_architecture(args)
+    # fairseq's own defaults, except for values that it takes from the task ("${task...}").
+    defaults = vars(TransformerLanguageModelConfig()).items()
+    set_missing(args, **{name: value for name, value in defaults if not str(value).startswith("${")})
+
+
+@named_architecture("transformer_lm_localattn", "transformer_lm_localattn")
+def transformer_lm_localattn(args: Any) -> None:
+    """Set the base sizes, pre-norm as in fairseq's named language models (its transformer_lm is post-norm)."""
+    _set_lm_sizes(args, dim=512, ffn=2048, heads=8, layers=6)
+
+
+@named_architecture("transformer_lm_localattn", "transformer_lm_localattn_tiny")
+def transformer_lm_localattn_tiny(args: Any) -> None:
+    """Set the sizes for tests."""
+    _set_lm_sizes(args, dim=64, ffn=128, heads=4, layers=2)
+
+
+@named_architecture("transformer_lm_localattn", "transformer_lm_localattn_small")
+def transformer_lm_localattn_small(args: Any) -> None:
+    """Set the sizes for two CPU cores."""
+    _set_lm_sizes(args, dim=128, ffn=512, heads=4, layers=3)

@@ -30,6 +30,7 @@ from ..speed.implementation import configure_runtime
 from ..speed.layers import ResidualInPlace
 from .base import AttentionBuilder, LocalModel
 from .placement import kept_layers
+from .struct_config import as_namespace
 
 # Key in the encoder's output after a reordering: for each row, the row of the original batch that it is a copy of.
 ORIGINAL_ROWS = "sentences"
@@ -147,6 +148,7 @@ class LocalTransformerModel(LocalModel, TransformerModel):
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> LocalTransformerModel:
         """Return a new model; called by fairseq. Raises UsageError for invalid options."""
+        args = as_namespace(args)
         fill_defaults(args, cls.options)  # a checkpoint of an older version may lack an option
         model = super().build_model(args, task)
         configure_runtime(model, args)

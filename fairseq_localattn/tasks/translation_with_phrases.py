@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from torch import Tensor
 from ..criterions.phrase_tags import NAME as TAGGING
 from ..criterions.phrase_tags import LabelSmoothedCrossEntropyWithPhraseTags
 from ..errors import UsageError
+from ..hub import PhraseHubInterface
 from ..phrases.convert import phrases_of_sentence
 from ..phrases.dataset import HINT, Levels, PhraseData, PhrasePairDataset, join_phrases, levels_of
 from ..phrases.trees import TreeError
@@ -53,8 +55,10 @@ class PhraseTranslationTask(TranslationTask):
     """fairseq's translation task with the phrases of the source in every batch.
 
     The phrases are in files next to the binarised source (see phrases/binarize.py). fairseq-interactive reads them from
-    its input, in which a tab and a tree follow each sentence.
+    its input, in which a tab and a tree follow each sentence; ``from_pretrained`` takes them beside the sentences.
     """
+
+    hub_interface = PhraseHubInterface
 
     def __init__(self, cfg: PhraseTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> None:
         super().__init__(cfg, src_dict, tgt_dict)
@@ -107,7 +111,7 @@ class PhraseTranslationTask(TranslationTask):
         """Return the model. Raises UsageError for an architecture without phrases."""
         model = super().build_model(cfg, from_checkpoint)
         if not hasattr(model.encoder, "head_levels"):
-            raise UsageError(f"--arch {cfg.arch} reads no phrases: use --task translation")
+            raise UsageError(f"{getattr(cfg, '_name', None) or cfg.arch} reads no phrases: use --task translation")
         self._supervised = model.encoder.tag_proj is not None
         return model
 
@@ -130,7 +134,7 @@ class PhraseTranslationTask(TranslationTask):
         A line is a sentence, a tab, and the sentence's tree in brackets, or () for one-word phrases; it may be blank.
         Raises UsageError, naming the sentence, for any other line.
         """
-        texts, self._input_phrases = [], []
+        texts, trees = [], []
         for line in lines:
             text, tab, tree = line.partition("\t")
             if not tab and text.strip():  # fairseq-interactive strips a tab that nothing follows
@@ -139,6 +143,18 @@ class PhraseTranslationTask(TranslationTask):
                     "there is none (--constraints, which are given after tabs as well, cannot be used)"
                 )
             texts.append(text)
+            trees.append(tree)
+        self.keep_phrases(texts, trees, encode_fn)
+        return super().get_interactive_tokens_and_lengths(texts, encode_fn)
+
+    def keep_phrases(self, texts: Sequence[str], trees: Sequence[str], encode_fn: Callable[[str], str]) -> None:
+        """Keep the phrases of sentences for the data set that :meth:`build_dataset_for_inference` makes of them.
+
+        ``trees`` are in brackets; ``()`` or a blank is for one-word phrases. ``encode_fn`` splits a text into subwords.
+        Raises UsageError, naming the sentence, for a tree that cannot be read or has other words.
+        """
+        self._input_phrases = []
+        for text, tree in zip(texts, trees, strict=True):
             tree = "" if tree.strip() == "()" else tree
             try:
                 packed = phrases_of_sentence(
@@ -147,14 +163,16 @@ class PhraseTranslationTask(TranslationTask):
             except TreeError as error:
                 raise UsageError(f"sentence {text!r} and its tree: {error}") from None
             self._input_phrases.append(levels_of(packed))
-        return super().get_interactive_tokens_and_lengths(texts, encode_fn)
 
     def build_dataset_for_inference(
         self, src_tokens: list[Tensor], src_lengths: list[int], constraints: Tensor | None = None
     ) -> PhrasePairDataset:
         """Return a data set of the sentences that :meth:`get_interactive_tokens_and_lengths` has just read."""
         if len(self._input_phrases) != len(src_tokens):
-            raise UsageError("each sentence needs its tree: give fairseq-interactive the sentence, a tab, the tree")
+            raise UsageError(
+                "each sentence needs its tree: give fairseq-interactive the sentence, a tab, the tree; in Python "
+                "translate(sentences, trees=[…]) of what from_pretrained returns"
+            )
         pairs = super().build_dataset_for_inference(src_tokens, src_lengths, constraints)
         phrases, self._input_phrases = self._input_phrases, []
         return InteractivePhraseDataset(pairs, phrases, self.tag_dictionary, self._batch_phrases)
@@ -162,7 +180,9 @@ class PhraseTranslationTask(TranslationTask):
     def inference_step(self, generator: Any, models: list[Any], sample: dict[str, Any], *args: Any, **kw: Any) -> Any:
         """Generate from a batch; add its phrases where fairseq-interactive made a new sample of the tokens only."""
         net_input = sample["net_input"]
-        if "src_phrases" not in net_input:
+        if "src_phrases" in net_input:
+            self._batch_phrases.clear()  # of the data set of interactive use, whose batch this is
+        else:
             key = tensor_key(net_input["src_tokens"])
             batches = self._batch_phrases.get(key)
             if not batches:

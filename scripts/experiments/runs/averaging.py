@@ -4,6 +4,7 @@
     python scripts/average.py FOLDER --last-epochs 5 --output averaged.pt    the last by epochs: checkpointE.pt
     python scripts/average.py FOLDER --best 5 --output averaged.pt           those of --keep-best-checkpoints
     python scripts/average.py ONE.pt OTHER.pt ... --output averaged.pt
+    python scripts/average.py ONE.pt --output model.pt                       export one: without the optimizer's state
 
 The mean is taken in double precision and written in the precision of the parameters. All else is that of the last
 checkpoint (with --best: of the very best one), without the optimizer's state. Checkpoints are read as data: one that
@@ -223,7 +224,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="average", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("inputs", nargs="+", type=Path, metavar="FOLDER|FILE", help="a folder, or the files themselves")
+    parser.add_argument(
+        "inputs",
+        nargs="+",
+        type=Path,
+        metavar="FOLDER|FILE",
+        help="a folder, or the files; one file is exported without the optimizer's state",
+    )
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--last", type=int, metavar="N", help="the last of the folder, by updates")
     group.add_argument("--last-epochs", type=int, metavar="N", help="the last of the folder, by epochs")

@@ -1,0 +1,54 @@
+"""The numbers and the lines of Python in docs/use-with-fairseq.md."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from support.paths import ROOT
+
+PAGE = (ROOT / "docs" / "use-with-fairseq.md").read_text("utf-8")
+ROWS = re.findall(r"^\|([^|]+)\|([^|]+)\| ([\d.]+) \| (\d+) \| (\d+) \| ([\d.]+) \| `(configs/[^`]+)` \|$", PAGE, re.M)
+
+
+def recipe(path: Path) -> dict[str, Any]:
+    """Return what a recipe says of its training, with what it extends."""
+    values = yaml.safe_load(path.read_text("utf-8"))
+    base = recipe(path.parent / values["extends"]) if "extends" in values else {}
+    gpus = {"gpus": values["gpus"]} if "gpus" in values else {}
+    return {**base, **gpus, **values.get("train", {})}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}{row[1]}".strip())
+def test_learning_rates_are_those_of_the_recipes(row: tuple[str, ...]) -> None:
+    values = recipe(ROOT / row[6])
+    tokens = values["gpus"] * values["max_tokens"] * values["update_freq"][0]
+    wanted = [values["lr"][0], values["warmup_updates"], tokens, values["dropout"]]
+    assert [float(number) for number in row[2:6]] == wanted
+    assert values["optimizer"] == "adam" and values["lr_scheduler"] == "inverse_sqrt"
+
+
+def test_every_paper_has_a_learning_rate() -> None:
+    assert {row[0].strip() for row in ROWS} == {"MMA", "CSAN", "MAN", "DiffWin", "MG-SA"}
+
+
+def test_weights_are_read_without_fairseq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last lines of the page, with a file as fairseq-train writes it."""
+    program = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)[-1]
+    (tmp_path / "runs" / "shipped").mkdir(parents=True)
+    state = {"model": {"weight": torch.ones(2)}, "cfg": {"model": argparse.Namespace(arch="transformer")}}
+    torch.save(state, tmp_path / "runs" / "shipped" / "model.pt")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    allowed = torch.serialization.get_safe_globals()
+    try:
+        exec(program, names)
+    finally:
+        torch.serialization.add_safe_globals(allowed)  # torch forgets the class that the lines name
+    assert torch.equal(names["weights"]["weight"], torch.ones(2))
