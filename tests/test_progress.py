@@ -8,7 +8,7 @@ import threading
 import pytest
 import tqdm.std
 
-from fairseq_localattn.progress import progress_bar
+from fairseq_localattn.progress import ProgressBar, progress_bar
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_message_without_items_is_shown(clock, capsys):
 
 def test_no_thread_is_started_before_a_fork(monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(tqdm.std.tqdm, "monitor", None)
+    monkeypatch.setattr(ProgressBar, "monitor", None)
     before = set(threading.enumerate())
     with progress_bar(10, "items") as bar:
         bar.update(5)
