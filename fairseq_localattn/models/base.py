@@ -98,13 +98,22 @@ class LocalModel:
 
     @classmethod
     def check_args(cls, args: Namespace) -> None:
-        """Raise UsageError for invalid or contradictory options. ``args`` are complete; no model is built."""
+        """Raise UsageError for invalid or contradictory options. ``args`` are complete; no model is built.
+
+        On a command line also for options without effect; a checkpoint of a version that allowed them still loads.
+        """
         cfg = TransformerConfig.from_namespace(args)
         builder = cls.attention_builder(cfg)
         for site in builder.placement.sites:
             embed_dim = cfg.encoder.embed_dim if site == "encoder" else cfg.decoder.embed_dim
             with torch.device("meta"):  # runs the checks of the attention's constructor without its memory
                 builder.build(site, min(builder.placement.layers[site]), embed_dim, cfg)
+        if not hasattr(args, "_name"):  # which fairseq adds when it has parsed the command line
+            cls.check_effects(args, cfg)
+
+    @classmethod
+    def check_effects(cls, args: Namespace, cfg: TransformerConfig) -> None:
+        """Raise UsageError for options that have no effect, which are likely mistakes; ``cfg`` is made of ``args``."""
 
     @classmethod
     def attention_builder(cls, cfg: TransformerConfig) -> AttentionBuilder:
