@@ -30,8 +30,8 @@ class ImplementationOptions(FairseqDataclass):
         default="auto",
         metadata={
             "help": "how attention is computed: products (matrix products with a backward pass of their own, in fp32 "
-            f"and fp64; else sdpa), sdpa (torch's scaled_dot_product_attention), or auto: on a CPU products up to {PRODUCTS_UP_TO} keys, inside "
-            "of bands, with dropout and with learned masks; else sdpa"
+            "and fp64; else sdpa), sdpa (torch's scaled_dot_product_attention), or auto: on a CPU products up to "
+            f"{PRODUCTS_UP_TO} keys, inside of bands, with dropout and with learned masks; else sdpa"
         },
     )
     localattn_cpu_matmul: ChoiceEnum(("fp32", "bf16")) = field(  # type: ignore[valid-type]
@@ -96,8 +96,8 @@ def _products_of_cpu(asked: str) -> str:
         _restore.pop()()
     if asked == "bf16":
         logger.warning(
-            "--localattn-cpu-matmul bf16: this CPU has no products of bfloat16, or torch before 2.9 none beside a GPU's, "
-            "so they are in fp32"
+            "--localattn-cpu-matmul bf16: this CPU has no products of bfloat16, or torch before 2.9 none beside a "
+            "GPU's, so they are in fp32"
         )
     return "fp32"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -33,7 +34,7 @@ def test_bf16_products_of_old_torch_do_not_change_those_of_a_gpu(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked: list[str] = []
-    monkeypatch.delattr(torch.backends.mkldnn, "matmul", raising=False)
+    monkeypatch.setattr(torch.backends, "mkldnn", SimpleNamespace())
     monkeypatch.setattr(torch, "set_float32_matmul_precision", asked.append)
     monkeypatch.setattr(implementation, "_rounds_to_bf16", lambda: bool(asked))
     monkeypatch.setattr(implementation, "_restore", [])
