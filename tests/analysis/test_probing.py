@@ -293,13 +293,7 @@ def test_killed_training_ends_as_if_it_had_not_been(command, trained, tmp_path, 
 
     monkeypatch.setattr(Trainer, "_train_epoch", remember_epoch)
     skipped: list[tuple[int, int]] = []
-    skip = ProgressBar.skip
-
-    def remember_items(bar, items):
-        skipped.append((items, bar.total))
-        skip(bar, items)
-
-    monkeypatch.setattr(ProgressBar, "skip", remember_items)
+    monkeypatch.setattr(ProgressBar, "skip", lambda bar, items: skipped.append((items, bar.total)))
     resumed = command(*more, out=tmp_path / "killed.csv")[0]
     assert trained_epochs == [3]
     assert [3 * items for items, _ in skipped] == [2 * total for _, total in skipped] and skipped[0][0] > 0
