@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 
@@ -18,7 +16,6 @@ from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
 from fairseq_localattn.mechanisms.mixed import MixedAttention
 from fairseq_localattn.models.architectures import baseline_of, quick_size_of
 from fairseq_localattn.models.placement import parse_layers
-from fairseq_localattn.options import check_names
 from support.models import TINY, build, dictionary, parse
 
 # Architecture, flags, part of the message.
@@ -188,14 +185,3 @@ def test_names_of_sizes() -> None:
     assert quick_size_of("transformer_mma_iwslt_de_en") == "transformer_mma_iwslt_de_en"
     with pytest.raises(UsageError, match="unknown architecture 'transformer_mmma'"):
         baseline_of("transformer_mmma")
-
-
-def test_option_names_are_prefixed() -> None:
-    @dataclass
-    class Stray(FairseqDataclass):
-        window: int = 3
-
-    with pytest.raises(TypeError, match="must start with csan_"):
-        check_names(Stray, "csan")
-    with pytest.raises(TypeError, match="reserved"):
-        check_names(Stray, "encoder")
