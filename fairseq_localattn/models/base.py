@@ -98,17 +98,15 @@ class LocalModel:
 
     @classmethod
     def check_args(cls, args: Namespace) -> None:
-        """Raise UsageError for invalid or contradictory options. ``args`` are complete; no model is built.
-
-        On a command line also for options without effect; a checkpoint of a version that allowed them still loads.
-        """
+        """Raise UsageError for invalid or contradictory options. ``args`` are complete; no model is built."""
         cfg = TransformerConfig.from_namespace(args)
         builder = cls.attention_builder(cfg)
         for site in builder.placement.sites:
             embed_dim = cfg.encoder.embed_dim if site == "encoder" else cfg.decoder.embed_dim
             with torch.device("meta"):  # runs the checks of the attention's constructor without its memory
                 builder.build(site, min(builder.placement.layers[site]), embed_dim, cfg)
-        if not hasattr(args, "_name"):  # which fairseq adds when it has parsed the command line
+        # fairseq adds _name when it has parsed the command line: a checkpoint with options without effect still loads.
+        if not hasattr(args, "_name"):
             cls.check_effects(args, cfg)
 
     @classmethod
