@@ -71,26 +71,26 @@ def check_output(path: Path, flag: str) -> None:
         raise UsageError(f"{flag} {path}: cannot be written; give the name of a file in a folder of yours")
 
 
-def check_plot(path: Path) -> None:
-    """Raise UsageError if matplotlib is missing or does not write files of this kind."""
-    known = matplotlib(".backends.backend_agg").FigureCanvasAgg.get_supported_filetypes()
+def check_plot(path: Path, flag: str = "--plot") -> None:
+    """Raise UsageError, which names the flag, if matplotlib is missing or does not write files of this kind."""
+    known = matplotlib(".backends.backend_agg", flag).FigureCanvasAgg.get_supported_filetypes()
     if path.suffix[1:].lower() not in known:
         raise UsageError(
-            f"--plot {path}: the name must end in one of {', '.join('.' + kind for kind in sorted(known))}"
+            f"{flag} {path}: the name must end in one of {', '.join('.' + kind for kind in sorted(known))}"
         )
 
 
-def matplotlib(module: str) -> Any:
+def matplotlib(module: str, flag: str = "--plot") -> Any:
     """Import and return a module of matplotlib, such as ``.figure``. Raises UsageError if it is not installed."""
     try:
         return importlib.import_module(f"matplotlib{module}")
     except ImportError as error:
-        raise UsageError(f"--plot needs matplotlib ({error}): pip install 'fairseq_localattn[plot]'") from error
+        raise UsageError(f"{flag} needs matplotlib ({error}): pip install 'fairseq_localattn[plot]'") from error
 
 
-def new_figure() -> Any:
-    """Return an empty matplotlib ``Figure`` that needs no display."""
-    figure = matplotlib(".figure").Figure(layout="constrained")
+def new_figure(**options: Any) -> Any:
+    """Return an empty matplotlib ``Figure`` with these options that needs no display."""
+    figure = matplotlib(".figure").Figure(layout="constrained", **options)
     matplotlib(".backends.backend_agg").FigureCanvasAgg(figure)
     return figure
 

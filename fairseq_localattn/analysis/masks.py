@@ -29,7 +29,7 @@ from ..mechanisms.phrase_memory.partition import Partition, ngram_lengths, parti
 from ..mechanisms.windowed import MultiplicativeWindowAttention
 from ..phrases.trees import TreeError, read_tree
 from ..phrases.trees import partition as tree_levels
-from .command import check_output, matplotlib, show_progress_alone
+from .command import check_output, check_plot, new_figure, show_progress_alone
 
 TREE = (
     "(S (NP (DT the) (JJ old) (NN man)) (VP (VBD saw) (NP (CD two) (NNS birds))"
@@ -83,7 +83,8 @@ def seen_keys(module: LocalAttention, example: Example) -> Tensor:
     zeros = torch.zeros(1, HEADS, len(example.words), CHANNELS // HEADS)
 
     def attended(v: Tensor) -> Tensor:
-        return module.attend(example.frame, example.x, zeros, zeros, v, {}, False)[0][0, :, :, 0]
+        out, _ = module.attend(example.frame, example.x, q=zeros, k=zeros, v=v, extra={}, need_weights=False)
+        return out[0, :, :, 0]
 
     by_value = torch.autograd.functional.jacobian(attended, torch.zeros_like(zeros))  # H×T×1×H×S×D
     return by_value[:, :, 0].ne(0).any(-1)
@@ -139,8 +140,8 @@ def mgsa_panels(example: Example) -> list[Panel]:
     module = MultiGranularityAttention(
         CHANNELS, HEADS, granularities=(0, 1, 2), composition="max", interaction="none", self_attention=True
     )
-    module.partition = example.partition
-    _, weights = module(example.x, example.x, example.x, need_head_weights=True)
+    with module.use_partition(example.partition):
+        _, weights = module(example.x, example.x, example.x, need_head_weights=True)
     names = ("words", "2-grams", "tree, level 1", "tree, level 2")
     return [Panel(name, mask / mask.max()) for name, mask in zip(names, weights[:, 0], strict=True)]
 
@@ -166,8 +167,7 @@ def all_panels(example: Example, seed: int = 1) -> dict[str, list[Panel]]:
 
 def draw(groups: dict[str, list[Panel]], words: Sequence[str]) -> Any:
     """Return a matplotlib ``Figure`` with the groups side by side, four panels each. It needs no display."""
-    figure = matplotlib(".figure").Figure(figsize=(2.6 * len(groups) + 0.5, 3.5), layout="constrained")
-    matplotlib(".backends.backend_agg").FigureCanvasAgg(figure)
+    figure = new_figure(figsize=(2.6 * len(groups) + 0.5, 3.5))
     font = {"fontsize": min(6.0, 65 / len(words)), "parse_math": False}  # a word may be $
     for place, (part, (name, panels)) in enumerate(zip(figure.subfigures(1, len(groups)), groups.items(), strict=True)):
         part.suptitle(name, fontsize="large", fontweight="bold")
@@ -199,6 +199,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = make_parser().parse_args(argv)
     show_progress_alone()
     check_output(args.out, "--out")
+    check_plot(args.out, "--out")
     try:
         example = make_example(args.tree)
     except TreeError as error:
@@ -206,10 +207,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     if len(example.words) > LONGEST:
         raise UsageError(f"--tree: the sentence has {len(example.words)} words; give one of at most {LONGEST}")
     figure = draw(all_panels(example), example.words)
-    known = figure.canvas.get_supported_filetypes()
-    if args.out.suffix[1:].lower() not in known:
-        kinds = ", ".join("." + kind for kind in sorted(known))
-        raise UsageError(f"--out {args.out}: the name must end in one of {kinds}")
     figure.savefig(args.out, dpi=150, metadata={"Software": None} if args.out.suffix == ".png" else None)
 
 

@@ -84,16 +84,20 @@ def sentence_order(order: Tensor, sentences: int, copies: int) -> tuple[Tensor |
     """Translate a new order of a beam's rows into one of cached sentences, each of which serves ``copies`` rows.
 
     Args:
-        order: the former row of each row.
+        order: the former row of each row. Elsewhere than on a CPU, where reading it would wait for the device, an order
+            of all rows must keep each row in its sentence, as fairseq's generator does.
         sentences: the number of cached sentences.
         copies: rows for which each of them is kept.
 
     Returns the former sentence of each sentence, or None if they stay as they are, and the new number of copies: 1 if
     the rows turn out to be equal sentences instead of a beam, which may end apart from each other.
     """
-    if order.numel() == sentences * copies:
-        return None, copies  # hypotheses moved within their sentences
+    all_rows = order.numel() == sentences * copies
+    if all_rows and order.device.type != "cpu":
+        return None, copies
     found = order // copies
+    if all_rows and torch.equal(found, torch.arange(sentences).repeat_interleave(copies)):
+        return None, copies  # hypotheses moved within their sentences
     if found.numel() % copies == 0:
         beams = found.view(-1, copies)
         if torch.equal(beams, beams[:, :1].expand_as(beams)):

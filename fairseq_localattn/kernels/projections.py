@@ -75,8 +75,7 @@ class _Jointly(torch.autograd.Function):
 def to_column_major(x: Tensor) -> Tensor:
     """Return the matrices …×R×C in column-major layout; faster in products with few rows.
 
-    Applied to a layer's weight, and to cached keys …×S×D, whose product with five queries then takes a third of the
-    time.
+    Applied to a layer's weight, and to cached keys …×S×D, which a few queries read at every step of decoding.
     """
     return x.transpose(-1, -2).contiguous().transpose(-1, -2)
 

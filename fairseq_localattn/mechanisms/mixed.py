@@ -6,6 +6,7 @@ for all others (Eq. 8-11), and ``MA = Concat(head_G, head_L, head_F, head_B) W^O
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
@@ -39,7 +40,7 @@ def parse_head_mix(mix: str, heads: int) -> tuple[str, ...]:
         return tuple(kind for kind, _, _ in parts for _ in range(heads // len(parts)))
     counts = []
     for kind, _, count in parts:
-        if not count.isdigit() or int(count) < 1:
+        if not count.isdecimal() or int(count) < 1:
             raise ValueError(f"{kind!r} in {mix!r} needs a count of heads, as in 'global:1,local:3'")
         counts.append(int(count))
     if sum(counts) != heads:
@@ -72,12 +73,15 @@ class MixedAttention(LocalAttention):
         self._windows(self.head_kinds, Frame(query_length=1, key_length=1), torch.device("cpu"))  # checks the kinds
 
     def hidden_keys(self, frame: Frame, device: torch.device) -> Tensor | None:
-        """Return the windows of all heads, H×T×S, True = hidden."""
+        """Return the windows of all heads, H×T×S, True = hidden; None if all heads are global."""
         return self._windows(self.head_kinds, frame, device)
 
-    def _windows(self, kinds: tuple[str, ...], frame: Frame, device: torch.device) -> Tensor:
+    def _windows(self, kinds: tuple[str, ...], frame: Frame, device: torch.device) -> Tensor | None:
+        if set(kinds) == {"global"}:
+            return None
         lengths = frame.query_length, frame.key_length
-        return head_windows(kinds, self.window, *lengths, offset=frame.offset, device=device)
+        windows = head_windows if math.prod(lengths) <= CACHED_UP_TO else head_windows.__wrapped__
+        return windows(kinds, self.window, *lengths, offset=frame.offset, device=device)
 
     def attend(
         self,
@@ -123,6 +127,10 @@ def _runs(kinds: Sequence[str]) -> list[tuple[int, int]]:
     """Return the runs (first, last + 1) of adjacent heads that are all local or all not local."""
     starts = [h for h in range(len(kinds)) if h == 0 or (kinds[h] == "local") != (kinds[h - 1] == "local")]
     return list(zip(starts, [*starts[1:], len(kinds)], strict=True))
+
+
+# Windows of more entries T·S are made by each layer: the cache would hold them to the end of the process.
+CACHED_UP_TO = 1 << 20
 
 
 @lru_cache(maxsize=4)

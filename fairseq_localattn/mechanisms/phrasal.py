@@ -41,12 +41,12 @@ def parse_granularities(mix: str, heads: int) -> tuple[tuple[int, ...], int]:
     granularities: list[int] = []
     words = 0
     for kind, _, given in parts:
-        if not shared and not (given.isdigit() and int(given)):
+        if not shared and not (given.isdecimal() and int(given)):
             raise ValueError(f"{kind!r} in {mix!r} needs a count of heads, as in 'word:2,2:3,3:3'")
         count = heads // len(parts) if shared else int(given)
         if kind == WORD:
             words += count
-        elif kind.isdigit() and int(kind):
+        elif kind.isdecimal() and int(kind):
             granularities += [int(kind)] * count
         else:
             raise ValueError(f"unknown granularity {kind!r} in {mix!r}: give {WORD} or a number from 1")

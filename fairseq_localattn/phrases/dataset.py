@@ -45,8 +45,6 @@ class PhraseData(torch.utils.data.Dataset):
 
     def subwords_and_levels(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the number of subwords without </s>, and of levels, of each sentence: the first numbers of an item."""
-        if not len(self):
-            return np.zeros(0, np.int32), np.zeros(0, np.int32)
         starts = np.cumsum(self.packed.sizes) - self.packed.sizes
         numbers = np.memmap(f"{self.prefix}.bin", dtype=np.int32, mode="r")
         return numbers[starts], numbers[starts + 1]

@@ -78,7 +78,13 @@ def find_splits(data: Path, lang: str, texts: Path, trees: Path) -> list[Split]:
 
 
 def source_lengths(prefix: Path) -> np.ndarray:
-    """Return the subwords of each sentence of a binarised text, (sentences,), without </s>. Raises UsageError."""
+    """Return the subwords of each sentence of a binarised text, (sentences,), without </s>.
+
+    Raises UsageError for a text that cannot be read or has no sentences, whose file cannot be mapped into memory.
+    """
+    data = prefix.with_name(f"{prefix.name}.bin")
+    if data.is_file() and data.stat().st_size == 0:
+        raise UsageError(f"{data}: the split has no sentences: remove it")
     try:
         source = indexed_dataset.make_dataset(str(prefix), indexed_dataset.infer_dataset_impl(str(prefix)))
         return np.array(source.sizes, dtype=np.int64) - 1

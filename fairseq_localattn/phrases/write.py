@@ -17,9 +17,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from fairseq.data import Dictionary, indexed_dataset
-from tqdm import tqdm
 
-from ..progress import progress_bar
+from ..progress import ProgressBar, progress_bar
 from .convert import Conversion, convert
 from .parallel import map_in_order
 from .splits import Split, check_complete, check_lengths, read_chunks
@@ -66,7 +65,7 @@ def write_phrases(
 
 
 def _write_split(
-    split: Split, conversion: Conversion, numbers: dict[str, int], progress: tqdm, *, workers: int
+    split: Split, conversion: Conversion, numbers: dict[str, int], progress: ProgressBar, *, workers: int
 ) -> None:
     """Write the temporary phrases of a split, tag t of ``numbers`` as -1 - t; new tags are added to ``numbers``."""
     builder = indexed_dataset.MMapIndexedDatasetBuilder(str(_temporary(split.file("bin"))), dtype=np.int32)

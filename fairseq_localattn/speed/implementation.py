@@ -29,9 +29,9 @@ class ImplementationOptions(FairseqDataclass):
     localattn_attention: ChoiceEnum(IMPLEMENTATIONS) = field(  # type: ignore[valid-type]
         default="auto",
         metadata={
-            "help": "how attention is computed: products (matrix products with a backward pass of their own), sdpa "
-            f"(torch's scaled_dot_product_attention), or auto: on a CPU products up to {PRODUCTS_UP_TO} keys, inside "
-            "of bands, with dropout and with learned masks; else sdpa"
+            "help": "how attention is computed: products (matrix products with a backward pass of their own, in fp32 "
+            "and fp64; else sdpa), sdpa (torch's scaled_dot_product_attention), or auto: on a CPU products up to "
+            f"{PRODUCTS_UP_TO} keys, inside of bands, with dropout and with learned masks; else sdpa"
         },
     )
     localattn_cpu_matmul: ChoiceEnum(("fp32", "bf16")) = field(  # type: ignore[valid-type]
@@ -68,8 +68,10 @@ def configure_runtime(model: nn.Module, args: Any) -> None:
     found = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     cpu = f"; on a CPU: {_products_of_cpu(str(args.localattn_cpu_matmul))} matrix products"
     cpu += f", label-smoothed loss {'of fp32 in the place of logits' if in_place else 'as in fairseq'}"
+    chosen = str(args.localattn_attention)
+    chosen += " (in fp32 and fp64; else sdpa)" if chosen == "products" else ""
     memory = "" if torch.cuda.is_available() else f", allocator: {keep_freed_memory()}"
-    logger.info(f"attention: {found}; implementation: {args.localattn_attention}{cpu}{memory}")
+    logger.info(f"attention: {found}; implementation: {chosen}{cpu}{memory}")
 
 
 def _softmax_is_fairseqs(model: nn.Module) -> bool:
@@ -93,7 +95,10 @@ def _products_of_cpu(asked: str) -> str:
     while _restore:  # undoes what this model or an earlier one of this process asked for
         _restore.pop()()
     if asked == "bf16":
-        logger.warning("--localattn-cpu-matmul bf16: this CPU has no products of bfloat16, so they are in fp32")
+        logger.warning(
+            "--localattn-cpu-matmul bf16: this CPU has no products of bfloat16, or torch before 2.9 none beside a "
+            "GPU's, so they are in fp32"
+        )
     return "fp32"
 
 
@@ -112,7 +117,7 @@ def _ask_for_bf16() -> None:
         products, before = torch.backends.mkldnn.matmul, torch._C._get_fp32_precision_getter("mkldnn", "matmul")
         _restore.append(lambda: setattr(products, "fp32_precision", before))
         products.fp32_precision = "bf16"
-    else:  # torch before 2.9
+    elif not torch.cuda.is_available():  # torch before 2.9, whose setting turns on TF32 on a GPU as well
         precision = torch.get_float32_matmul_precision()
         _restore.append(lambda: torch.set_float32_matmul_precision(precision))
         torch.set_float32_matmul_precision("medium")

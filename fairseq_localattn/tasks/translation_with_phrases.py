@@ -73,9 +73,9 @@ class PhraseTranslationTask(TranslationTask):
                 )
         self.tag_dictionary, self.phrase_levels, self.subwords = first
         self._supervised = False  # whether the model predicts tags
-        # fairseq-interactive drops the phrases twice: they are kept here from its input to the data set, ...
+        # fairseq-interactive drops the phrases of its input before it makes a data set.
         self._input_phrases: list[Levels] = []
-        # ... and from a batch, by its tokens, to the generation from it.
+        # It drops them again between a batch, the key of its phrases here, and the generation from it.
         self._batch_phrases: dict[bytes, deque[Tensor]] = {}
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:

@@ -134,10 +134,8 @@ class DiffWinModel(LocalModel):
         return super().placement(replace(options, **without), cfg)
 
     @classmethod
-    def check_args(cls, args: Namespace) -> None:
-        """Raise UsageError also for options that have no effect, which are likely mistakes."""
-        super().check_args(args)
-        cfg = TransformerConfig.from_namespace(args)
+    def check_effects(cls, args: Namespace, cfg: TransformerConfig) -> None:
+        """Raise UsageError for windows of an attention that is left out, and for options that no window has."""
         sites = cls.attention_builder(cfg).placement.sites
         if "cross" in sites and cfg.no_cross_attention:
             raise UsageError(

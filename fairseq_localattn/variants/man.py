@@ -66,7 +66,7 @@ class MANTransformerModel(LocalTransformerModel):
     prefix = "man"
     options = MANOptions
     unsupported_sites = {
-        "cross": "the mask compares the positions of query and key, and those of source and target do not"
+        "cross": "the mask compares the positions of query and key, and source and target positions cannot be compared"
     }
     encoder_layer = OrderedEncoderLayer
     decoder_layer = OrderedDecoderLayer
@@ -87,10 +87,9 @@ class MANTransformerModel(LocalTransformerModel):
         return OrderedAttentionBuilder(partial(cls.make_attention, options), cls.placement(options, cfg), orders)
 
     @classmethod
-    def check_args(cls, args: Namespace) -> None:
-        """Raise UsageError also for options that have no effect, which are likely mistakes."""
-        super().check_args(args)
-        builder = cls.attention_builder(TransformerConfig.from_namespace(args))
+    def check_effects(cls, args: Namespace, cfg: TransformerConfig) -> None:
+        """Raise UsageError for orders of no layer, and for options of masks that no order has."""
+        builder = cls.attention_builder(cfg)
         placed = builder.placement.sites
         used = {kind for site in placed for kind in builder.orders[site]}
         for site in ("encoder", "decoder"):

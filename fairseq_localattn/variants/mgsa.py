@@ -104,6 +104,20 @@ class MGSATransformer(LocalTransformerModel):
                 raise UsageError(NEEDS_TREES)
 
     @classmethod
+    def check_effects(cls, args: Namespace, cfg: TransformerConfig) -> None:
+        """Raise UsageError for options of phrases in no layer, and for chunks without ON-LSTM."""
+        standard = cls.options()
+        if not cls.attention_builder(cfg).placement.sites:
+            for name in ("mgsa_heads", "mgsa_composition", "mgsa_tags"):
+                if str(getattr(args, name)) != str(getattr(standard, name)):
+                    flag = "--" + name.replace("_", "-")
+                    raise UsageError(f"{flag} changes nothing: --mgsa-encoder-layers is none, give all or some layers")
+        elif str(args.mgsa_interaction) == "onlstm":
+            return
+        if args.mgsa_chunk != standard.mgsa_chunk:
+            raise UsageError(f"--mgsa-chunk {args.mgsa_chunk} changes nothing: no layer has --mgsa-interaction onlstm")
+
+    @classmethod
     def build_model(cls, args: Namespace, task: Any) -> "MGSATransformer":
         """Return a new model; called by fairseq.
 

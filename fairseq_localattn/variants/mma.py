@@ -3,15 +3,18 @@
 The model ``transformer_mma``: its attention is in mechanisms/mixed.py.
 """
 
+from argparse import Namespace
 from dataclasses import dataclass, field
 from typing import Any
 
 from fairseq.data import Dictionary
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models import register_model
+from fairseq.models.transformer import TransformerConfig
 from torch import nn
 
 from ..core.attention import LocalAttention
+from ..errors import UsageError
 from ..mechanisms.mixed import MixedAttention, parse_head_mix
 from ..models.architectures import register_architecture
 from ..models.transformer import LocalEncoder, LocalTransformerModel
@@ -57,6 +60,21 @@ class MMATransformerModel(LocalTransformerModel):
     unsupported_sites = {
         "cross": "local, forward and backward compare positions, and those of source and target are unrelated"
     }
+
+    @classmethod
+    def check_effects(cls, args: Namespace, cfg: TransformerConfig) -> None:
+        """Raise UsageError for heads of no layer, and for a window that no head has."""
+        sites = cls.attention_builder(cfg).placement.sites
+        standard = cls.options()
+        for site, name in (("encoder", "mma_heads"), ("decoder", "mma_decoder_heads")):
+            if site not in sites and (value := getattr(args, name)) != getattr(standard, name):
+                flag = "--" + name.replace("_", "-")
+                raise UsageError(
+                    f"{flag} {value} changes nothing: --mma-{site}-layers is none, give all or some layers"
+                )
+        mixes = [args.mma_heads if site == "encoder" else args.mma_decoder_heads for site in sites]
+        if args.mma_window != standard.mma_window and not any("local" in mix for mix in mixes):
+            raise UsageError(f"--mma-window {args.mma_window} changes nothing: no layer has local heads")
 
     @classmethod
     def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 
 import pytest
@@ -116,7 +117,16 @@ def test_command_writes_the_picture_of_another_sentence(tmp_path: Path):
 )
 def test_mistakes_end_in_one_line(flags, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(masks, "draw", None)  # mistakes are found before anything is drawn
     with pytest.raises(UsageError, match=message) as error:
         masks.main(flags)
     assert "\n" not in str(error.value)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_matplotlib_is_told_by_the_flag_of_this_command(tmp_path, monkeypatch):
+    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(UsageError, match="--out needs matplotlib"):
+        masks.main(["--out", str(tmp_path / "masks.png")])

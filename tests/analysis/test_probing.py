@@ -24,6 +24,7 @@ from fairseq_localattn.analysis.probing.models import encode, sentence_vectors, 
 from fairseq_localattn.analysis.probing.report import read_rows
 from fairseq_localattn.analysis.probing.train import Trainer
 from fairseq_localattn.errors import UsageError
+from fairseq_localattn.progress import ProgressBar
 from support.corpora.prep import assert_refused, files_of, lines_of, prepare
 from support.models import parse
 from support.probing_trees import make_trees
@@ -291,8 +292,11 @@ def test_killed_training_ends_as_if_it_had_not_been(command, trained, tmp_path, 
         return train(self, epoch, tell)
 
     monkeypatch.setattr(Trainer, "_train_epoch", remember_epoch)
+    skipped: list[tuple[int, int]] = []
+    monkeypatch.setattr(ProgressBar, "skip", lambda bar, items: skipped.append((items, bar.total)))
     resumed = command(*more, out=tmp_path / "killed.csv")[0]
     assert trained_epochs == [3]
+    assert [3 * items for items, _ in skipped] == [2 * total for _, total in skipped] and skipped[0][0] > 0
     assert {**resumed, "seconds": ""} == {**whole, "seconds": ""}
     assert not (tmp_path / "killed.csv.parts").exists()
 

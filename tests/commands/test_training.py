@@ -14,7 +14,8 @@ import torch
 
 import fairseq_localattn  # noqa: F401  (allows the classes that fairseq's checkpoints hold)
 from support.cli import BIN, USER_DIR, environment, fairseq, fairseq_in_shell, train_flags
-from support.models import TINY, naming, task_of
+from support.mechanisms.inputs import labelled
+from support.models import TINY, task_of
 
 # The tests of an architecture share its training.
 every_architecture = pytest.mark.parametrize(
@@ -123,7 +124,7 @@ def test_two_processes_equal_one(arch: str, more: dict[str, object], data: Path,
         tags = re.findall(r'"train_tag_loss": "([\d.]+)"', (tmp_path / "rank0.log").read_text())
         assert tags and float(tags[-1]) > 0, "the loss of the tags is not summed over the processes"
     for key, weight in one["model"].items():
-        torch.testing.assert_close(two["model"][key], weight, rtol=0, atol=1e-5, msg=naming(key))
+        torch.testing.assert_close(two["model"][key], weight, rtol=0, atol=1e-5, msg=labelled(key))
 
 
 def test_a_stock_checkpoint_is_taken_over(data: Path, tmp_path: Path) -> None:

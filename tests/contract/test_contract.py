@@ -17,6 +17,7 @@ from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.mechanisms import mixed
 from fairseq_localattn.models.architectures import baseline_of
 from fairseq_localattn.models.base import LocalModel
+from support.mechanisms.inputs import labelled
 from support.models import (
     ARCHITECTURES,
     CASES,
@@ -31,7 +32,6 @@ from support.models import (
     dictionary,
     encode,
     loss,
-    naming,
     pad,
     parse,
     sentences,
@@ -99,7 +99,7 @@ def test_placed_nowhere_it_is_fairseqs_transformer(arch: str, flags: list[str], 
     real = sample["target"].ne(dictionary().pad())
     torch.testing.assert_close(logits(ours, sample)[real], logits(theirs, sample)[real], rtol=1e-6, atol=3e-6)
     for (key, got), wanted in zip(ours.named_parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(got.grad, wanted.grad, rtol=0, atol=1e-6, msg=naming(key))
+        torch.testing.assert_close(got.grad, wanted.grad, rtol=0, atol=1e-6, msg=labelled(key))
 
 
 # Without positions the encoder lacks the buffer of the sinusoids' version, so such a model is no longer the stock one.

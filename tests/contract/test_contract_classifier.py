@@ -14,6 +14,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import Tensor, nn
 
 from fairseq_localattn.models.architectures import baseline_of
+from support.mechanisms.inputs import labelled
 from support.models import (
     CLASSES,
     CLASSIFIER_CASES,
@@ -21,7 +22,6 @@ from support.models import (
     HEAD,
     build_classifier,
     dictionary,
-    naming,
     pad,
     parse,
     sentences,
@@ -61,7 +61,7 @@ def test_placed_nowhere_it_is_the_plain_classifier(arch: str, flags: list[str]) 
     torch.testing.assert_close(results[0], results[1], rtol=0, atol=1e-6)
     for (key, got), wanted in zip(ours.named_parameters(), theirs.parameters(), strict=True):
         assert torch.equal(got, wanted), key
-        torch.testing.assert_close(got.grad, wanted.grad, rtol=0, atol=1e-6, msg=naming(key))
+        torch.testing.assert_close(got.grad, wanted.grad, rtol=0, atol=1e-6, msg=labelled(key))
 
 
 @every_case

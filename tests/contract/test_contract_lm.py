@@ -16,7 +16,8 @@ from fairseq.sequence_scorer import SequenceScorer
 from torch import Tensor, nn
 
 from fairseq_localattn.models.architectures import baseline_of
-from support.models import LANGUAGE_MODELS, LM_CASES, build_lm, dictionary, naming, pad, parse, sentences, shifted
+from support.mechanisms.inputs import labelled
+from support.models import LANGUAGE_MODELS, LM_CASES, build_lm, dictionary, pad, parse, sentences, shifted
 
 every_case = pytest.mark.parametrize("name", LM_CASES)
 LENGTHS = [9, 4, 13, 1]
@@ -56,7 +57,7 @@ def test_placed_nowhere_it_is_fairseqs_language_model(arch: str, flags: list[str
     for value in losses:
         value.backward()
     for (key, got), wanted in zip(ours.named_parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(got.grad, wanted.grad, rtol=0, atol=1e-6, msg=naming(key))
+        torch.testing.assert_close(got.grad, wanted.grad, rtol=0, atol=1e-6, msg=labelled(key))
 
 
 @every_case

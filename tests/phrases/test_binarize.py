@@ -205,6 +205,7 @@ def test_a_missing_file_or_line_is_named(data, tmp_path):
     refused(tree, "", f"tree/valid.en.tree:1: no such line, {text} has more")
     refused(tree, "\n\n", f"bpe/valid.en:2: no such line, {tree} has more")
     refused(tmp_path / "bin/valid.en-de.en.idx", "", "bin/valid.en-de.en.idx: cannot be read")
+    refused(tmp_path / "bin/valid.en-de.en.bin", "", "bin/valid.en-de.en.bin: the split has no sentences: remove it")
     with pytest.raises(UsageError, match="bin: no binarised fr, such as train.fr-xx.fr.idx; run fairseq-preprocess"):
         binarize.main([*data[:2], "fr", *data[3:]])
     with pytest.raises(UsageError, match="--tag-dictionary nothing.txt: no such file"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -21,6 +22,26 @@ def test_the_log_says_how_attention_is_computed(caplog: pytest.LogCaptureFixture
     assert "label-smoothed loss of fp32 in the place of logits" in line
     chosen = {module.implementation for module in model.modules() if isinstance(module, LocalAttention)}
     assert chosen == {"sdpa"}
+
+
+def test_the_log_says_where_products_are_not_used(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        build("transformer_mma_tiny", ["--localattn-attention", "products"])
+    assert "implementation: products (in fp32 and fp64; else sdpa);" in caplog.text
+
+
+def test_bf16_products_of_old_torch_do_not_change_those_of_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(torch.backends, "mkldnn", SimpleNamespace())
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", asked.append)
+    monkeypatch.setattr(implementation, "_rounds_to_bf16", lambda: bool(asked))
+    monkeypatch.setattr(implementation, "_restore", [])
+    for gpu, wanted in ((True, "fp32"), (False, "bf16")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda gpu=gpu: gpu)
+        assert implementation._products_of_cpu("bf16") == wanted
+    assert asked == ["medium"] and "torch before 2.9 none beside a GPU's" in caplog.text
 
 
 def test_a_checkpoint_from_before_the_flags_builds() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from functools import cache, lru_cache
 from types import SimpleNamespace
 from typing import Any
@@ -187,11 +186,6 @@ def case(name: str, **kwargs: Any) -> Any:
     """Return the model of one of :data:`CASES`, in evaluation mode."""
     arch, flags = CASES[name]
     return build(arch, flags, **kwargs).eval()
-
-
-def naming(parameter: str) -> Callable[[str], str]:
-    """Return a ``msg`` for ``torch.testing.assert_close`` that begins with the parameter's name."""
-    return lambda message: f"{parameter}: {message}"
 
 
 def sentences(lengths: list[int], seed: int = 0) -> list[Tensor]:

@@ -94,7 +94,7 @@ def count(model: torch.nn.Module) -> int:
 
 
 @pytest.mark.parametrize(("arch", "flags", "matrices", "words", "parameters"), ROWS)
-def test_parameters_are_those_of_the_equations_and_of_the_readme(
+def test_parameters_are_those_of_the_equations_and_of_the_papers_page(
     arch: str, flags: list[str], matrices: int, words: int, parameters: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wide = Dictionary()

@@ -1,30 +1,19 @@
-"""transformer_mgsa: sizes against the paper's tables, options, phrases in batches, errors."""
+"""transformer_mgsa: sizes against the paper's tables, options, errors."""
 
 from __future__ import annotations
 
 import copy
-from argparse import Namespace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from fairseq.data import LanguagePairDataset
 from fairseq.models import ARCH_MODEL_REGISTRY
-from torch import Tensor
 
-from fairseq_localattn.criterions.phrase_tags import LabelSmoothedCrossEntropyWithPhraseTags, tag_loss_of
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.mechanisms.phrasal import MultiGranularityAttention
-from fairseq_localattn.phrases.dataset import Levels, PhrasePairDataset, collate_phrases
-from fairseq_localattn.tasks.translation_with_phrases import (
-    InteractivePhraseDataset,
-    PhraseTranslationTask,
-    read_settings,
-)
 from support.mechanisms import phrase_references as reference
-from support.models import batch, build, dictionary, loss, parse, sentences, tags, with_phrases
+from support.models import batch, build, dictionary, loss, parse, tags, with_phrases
 from support.paths import ROOT
 
 TINY, NGRAM = "transformer_mgsa_tiny", "transformer_mgsa_ngram_tiny"
@@ -70,9 +59,9 @@ def test_the_lstm_composition_has_fewer_parameters_than_the_papers() -> None:
     assert parameters(GRAMS, flags) - parameters("transformer_wmt_en_de") == 6_497_280
 
 
-def test_the_readme_has_these_numbers() -> None:
-    readme = (ROOT / "docs" / "papers" / "mgsa.md").read_text("utf-8")
-    rows = [line for line in readme.splitlines() if line.startswith("| Table ")]
+def test_the_papers_page_has_these_numbers() -> None:
+    page = (ROOT / "docs" / "papers" / "mgsa.md").read_text("utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| Table ")]
     for name, (_, flags, paper, added) in TABLES.items():
         if "tags" in name:
             continue
@@ -189,6 +178,10 @@ def test_only_the_ngram_model_runs_without_phrases(arch: str) -> None:
         (NGRAM, ["--mgsa-tags"], "--mgsa-tags: n-grams have no tags"),
         (TINY, ["--mgsa-chunk", "5"], "master gates of chunks of 5 channels do not divide a state of 16 channels"),
         (TINY, ["--mgsa-chunk", "0"], "master gates of chunks of 0 channels"),
+        (NGRAM, ["--mgsa-chunk", "5"], "--mgsa-chunk 5 changes nothing: no layer has --mgsa-interaction onlstm"),
+        (TINY, ["--mgsa-chunk", "5", "--mgsa-interaction", "lstm"], "--mgsa-chunk 5 changes nothing: no layer"),
+        (TINY, ["--mgsa-chunk", "4", "--mgsa-encoder-layers", "none"], "--mgsa-chunk 4 changes nothing: no layer"),
+        (TINY, ["--mgsa-tags", "--mgsa-encoder-layers", "none"], "--mgsa-tags changes nothing: --mgsa-encoder-layers"),
         (TINY, ["--mgsa-encoder-layers", "3"], "layer 3 is asked for, and the stack has 2"),
         (TINY, ["--task", "translation"], "--mgsa-partition syntactic takes phrases from trees: give --task"),
     ],
@@ -208,129 +201,6 @@ def test_a_task_without_trees_is_refused() -> None:
     task = SimpleNamespace(source_dictionary=dictionary(), target_dictionary=dictionary())
     with pytest.raises(UsageError, match="takes phrases from trees"):
         ARCH_MODEL_REGISTRY[TINY].build_model(parse(TINY), task)
-
-
-# ---------------------------------------------------------------------------------------------- criterion
-
-
-class TaskWithoutData(PhraseTranslationTask):
-    """The task without its data folder."""
-
-    def __init__(self) -> None:
-        self.tag_dictionary, self.target_dict = tags(), dictionary()
-
-    @property
-    def target_dictionary(self) -> Any:
-        return self.target_dict
-
-
-def test_the_criterion_adds_the_weighted_tag_loss() -> None:
-    """λ L_tag is added to fairseq's loss; logged values can be summed over workers; sample_size is unchanged."""
-    model = build(TINY, ["--mgsa-tags"]).eval()
-    sample = batch([9, 4], [7, 5])
-    sample["net_input"] = with_phrases(model, sample["net_input"])
-    lengths = sample["net_input"]["src_phrases"]
-    sample["phrase_tags"] = torch.where(lengths > 1, 5, torch.where(lengths == 1, 7, tags().pad()))
-    plain = LabelSmoothedCrossEntropyWithPhraseTags(TaskWithoutData(), False, 0.1, tag_loss_weight=0.0)
-    weighted = LabelSmoothedCrossEntropyWithPhraseTags(TaskWithoutData(), False, 0.1, tag_loss_weight=0.25)
-    (without, size, _), (with_tags, same_size, logged) = plain(model, sample), weighted(model, sample)
-    logits = model(**sample["net_input"])[1]["tag_logits"]
-    wanted, _ = tag_loss_of(logits, sample["phrase_tags"], (0, 1, 2), tags().pad())
-    torch.testing.assert_close(with_tags - without, 0.25 * wanted)
-    assert size == same_size == sample["ntokens"]
-    assert int(logged["phrases"]) == int((lengths > 0).sum()) and logged["tag_loss"] > 0
-    assert weighted.logging_outputs_can_be_summed()
-
-
-def test_criterion_refuses_a_negative_weight_and_a_task_without_tags() -> None:
-    with pytest.raises(UsageError, match="--tag-loss-weight -1"):
-        LabelSmoothedCrossEntropyWithPhraseTags(TaskWithoutData(), False, 0.1, tag_loss_weight=-1)
-    task = SimpleNamespace(target_dictionary=dictionary())
-    with pytest.raises(UsageError, match="phrase tags come with --task translation_with_phrases"):
-        LabelSmoothedCrossEntropyWithPhraseTags(task, False, 0.1)
-
-
-@pytest.mark.parametrize("supervised", [True, False])
-def test_model_and_criterion_must_agree(supervised: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    task = TaskWithoutData()
-    task._supervised = supervised
-    criterion = None if supervised else LabelSmoothedCrossEntropyWithPhraseTags(task, False, 0.1)
-    monkeypatch.setattr("fairseq.criterions.build_criterion", lambda *_, **__: criterion)
-    message = "--mgsa-tags needs a criterion" if supervised else "the model predicts no phrase tags: give --mgsa-tags"
-    with pytest.raises(UsageError, match=message):
-        task.build_criterion(Namespace())
-
-
-# ---------------------------------------------------------------------------------------------- batches
-
-
-def levels(*lengths: list[int]) -> Levels:
-    """Return the levels of a sentence; the tag of each phrase is its length + 2."""
-    return [(torch.tensor(level), torch.tensor(level) + 2) for level in lengths]
-
-
-PHRASES = [levels([3, 2], [1, 2, 2]), levels([1], [1]), levels([6], [2, 4])]
-
-
-def pairs(source: list[Tensor], target: list[Tensor] | None) -> LanguagePairDataset:
-    """Return fairseq's data set of sentence pairs."""
-    sizes = [len(s) for s in source]
-    more = {"tgt": target, "tgt_sizes": [len(t) for t in target], "tgt_dict": dictionary()} if target else {}
-    return LanguagePairDataset(source, sizes, dictionary(), shuffle=False, **more)
-
-
-def test_phrases_follow_the_order_of_the_batch() -> None:
-    """fairseq sorts the rows of a batch by length; each keeps its phrases, followed by </s>."""
-    source = sentences([6, 2, 7])
-    data = PhrasePairDataset(pairs(source, sentences([4, 5, 3], seed=1)), PHRASES, tags())
-    found = data.collater([data[0], data[1], data[2]])
-    assert found["id"].tolist() == [2, 0, 1]
-    assert found["net_input"]["src_phrases"].tolist() == [
-        [[6, 1, 0, 0], [2, 4, 1, 0]],
-        [[3, 2, 1, 0], [1, 2, 2, 1]],
-        [[1, 1, 0, 0], [1, 1, 0, 0]],
-    ]
-    assert found["phrase_tags"].tolist() == [
-        [[8, 1, 1, 1], [4, 6, 1, 1]],
-        [[5, 4, 1, 1], [3, 4, 4, 1]],
-        [[3, 1, 1, 1], [3, 1, 1, 1]],
-    ]
-    assert data.collater([]) == {}
-
-
-def test_an_empty_sentence_has_one_phrase_for_its_end() -> None:
-    lengths, found = collate_phrases([levels([], [])], no_tag=1)
-    assert lengths.tolist() == [[[1], [1]]] and found.tolist() == [[[1], [1]]]
-
-
-def test_equal_sentences_with_different_trees_keep_their_phrases() -> None:
-    """Phrases that fairseq-interactive drops are restored by the batch's tokens, in the order of the batches."""
-    waiting: dict = {}
-    source = [*sentences([4]), *sentences([4])]
-    given = [levels([3], [1, 2]), levels([2, 1], [1, 1, 1])]
-    data = InteractivePhraseDataset(pairs(source, None), given, tags(), waiting)
-    both = [data.collater([data[n]]) for n in (0, 1)]
-    task = TaskWithoutData()
-    task._batch_phrases = waiting
-    seen: list[Tensor] = []
-
-    class Generator:
-        def generate(self, models: Any, sample: dict[str, Any], **_: Any) -> None:
-            seen.append(sample["net_input"]["src_phrases"])
-
-    for made in both:
-        bare = {"net_input": {"src_tokens": made["net_input"]["src_tokens"], "src_lengths": torch.tensor([4])}}
-        task.inference_step(Generator(), [], bare)
-    assert [phrases.tolist() for phrases in seen] == [made["net_input"]["src_phrases"].tolist() for made in both]
-    assert seen[0].tolist() != seen[1].tolist()
-    assert not waiting, "phrases that were used are deleted"
-    with pytest.raises(UsageError, match="these sentences came without their phrases"):
-        task.inference_step(Generator(), [], bare)
-
-
-def test_a_tag_of_another_dictionary_is_refused() -> None:
-    with pytest.raises(UsageError, match="a phrase has the tag 9 of 9: another dictionary's"):
-        collate_phrases([levels([7], [3, 4])], no_tag=1, types=9)
 
 
 def test_phrases_of_other_words_are_refused() -> None:
@@ -356,11 +226,3 @@ def test_the_tag_classifier_is_pruned_with_its_layer() -> None:
 
 def test_the_mix_of_heads_is_not_checked_without_phrases() -> None:
     build(TINY, ["--mgsa-encoder-layers", "none", "--encoder-attention-heads", "2"])
-
-
-def test_damaged_settings_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "dict.en.phrases.txt").write_text("NP 3\n")
-    for text in ("{", '{"lang": "en"}', '{"levels": "many", "subwords": "none"}'):
-        (tmp_path / "en.phrases.json").write_text(text)
-        with pytest.raises(UsageError, match=r"en\.phrases\.json or .* is damaged"):
-            read_settings(tmp_path, "en")

@@ -77,7 +77,7 @@ def run(probe: Probe, tasks: Sequence[str], out: Path) -> None:
 
         for task in missing:
             file = folder / f"{probe.digest(task)}.pt"
-            row = probe.run(task, labels[task], file, on_progress)
+            row = probe.run(task, labels[task], file, on_progress, skip=bar.skip)
             add_row(out, row)
             file.unlink()
             bar.clear()

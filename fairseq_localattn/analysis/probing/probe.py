@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -110,12 +110,17 @@ class Probe:
             return self.settings.epochs * len(train.flat)
         return self.settings.epochs * int(self.sentences["train"].tokens.sizes[train.numbers].sum())
 
-    def run(self, task: str, labels: Labels, file: Path, on_progress: OnProgress) -> Row:
-        """Train and score one task; ``file`` keeps the state of its training."""
+    def run(
+        self, task: str, labels: Labels, file: Path, on_progress: OnProgress, *, skip: Callable[[int], None]
+    ) -> Row:
+        """Train and score one task.
+
+        ``file`` keeps the state of its training; ``skip`` is called with the number of items that it holds already.
+        """
         model = self._model(task, labels)
         parts = [self._part(split, task, labels, on_progress) for split in SPLITS]
         trainer = Trainer(model, parts, self.settings, seed=self.args.seed, file=file)
-        on_progress(trainer.epoch * trainer.train.items, f"{task}, epoch {trainer.epoch}")
+        skip(trainer.epoch * trainer.train.items)
         outcome = trainer.run(lambda items, message: on_progress(items, f"{task}, {message}"))
         return self._row(task, labels, outcome, model)
 

@@ -1,0 +1,52 @@
+"""Mixed heads: the masks that they make, and mixes that are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from fairseq_localattn.kernels.masks import Frame
+from fairseq_localattn.mechanisms import mixed
+from fairseq_localattn.mechanisms.mixed import MixedAttention, parse_head_mix
+from fairseq_localattn.mechanisms.phrasal import parse_granularities
+
+
+def test_global_heads_make_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone, and as a run of heads beside local ones that are computed in their band."""
+    masks: list[torch.Tensor | None] = []
+    fused = MixedAttention.fused
+
+    def record(self: MixedAttention, *args: Any, **kwargs: Any) -> torch.Tensor:
+        masks.append(kwargs["hidden"])
+        return fused(self, *args, **kwargs)
+
+    monkeypatch.setattr(MixedAttention, "fused", record)
+    x = torch.randn(600, 1, 8)
+    for kinds, shapes in (
+        (["global"] * 4, [None]),
+        (["global", "global", "local", "forward"], [None, (1, 1, 600, 600)]),
+    ):
+        masks.clear()
+        MixedAttention(8, 4, head_kinds=kinds, self_attention=True)(x, x, x, need_weights=False)
+        assert [None if mask is None else mask.shape for mask in masks] == shapes
+
+
+def test_windows_of_long_sentences_are_not_kept() -> None:
+    module = MixedAttention(8, 2, head_kinds=["forward", "backward"], self_attention=True)
+    for length, kept in ((1025, 0), (1024, 1)):
+        mixed.head_windows.cache_clear()
+        frame = Frame(query_length=length, key_length=length)
+        hidden = module.hidden_keys(frame, torch.device("cpu"))
+        assert hidden is not None and hidden.shape == (2, length, length)
+        assert mixed.head_windows.cache_info().currsize == kept
+
+
+def test_superscripts_are_no_numbers() -> None:
+    with pytest.raises(ValueError, match="needs a count of heads"):
+        parse_head_mix("global:²,local:2", 4)
+    with pytest.raises(ValueError, match="needs a count of heads"):
+        parse_granularities("word:²,2:2", 4)
+    with pytest.raises(ValueError, match="unknown granularity '²'"):
+        parse_granularities("word,²", 4)

@@ -1,0 +1,64 @@
+"""The task translation_with_phrases: its settings, its criterion, and the phrases that fairseq-interactive drops."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_localattn.criterions.phrase_tags import LabelSmoothedCrossEntropyWithPhraseTags
+from fairseq_localattn.errors import UsageError
+from fairseq_localattn.tasks.translation_with_phrases import (
+    InteractivePhraseDataset,
+    read_settings,
+)
+from support.models import sentences, tags
+from support.phrase_batches import TaskWithoutData, levels, pairs
+
+
+@pytest.mark.parametrize("supervised", [True, False])
+def test_model_and_criterion_must_agree(supervised: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = TaskWithoutData()
+    task._supervised = supervised
+    criterion = None if supervised else LabelSmoothedCrossEntropyWithPhraseTags(task, False, 0.1)
+    monkeypatch.setattr("fairseq.criterions.build_criterion", lambda *_, **__: criterion)
+    message = "--mgsa-tags needs a criterion" if supervised else "the model predicts no phrase tags: give --mgsa-tags"
+    with pytest.raises(UsageError, match=message):
+        task.build_criterion(Namespace())
+
+
+def test_equal_sentences_with_different_trees_keep_their_phrases() -> None:
+    """Phrases that fairseq-interactive drops are restored by the batch's tokens, in the order of the batches."""
+    waiting: dict = {}
+    source = [*sentences([4]), *sentences([4])]
+    given = [levels([3], [1, 2]), levels([2, 1], [1, 1, 1])]
+    data = InteractivePhraseDataset(pairs(source, None), given, tags(), waiting)
+    both = [data.collater([data[n]]) for n in (0, 1)]
+    task = TaskWithoutData()
+    task._batch_phrases = waiting
+    seen: list[Tensor] = []
+
+    class Generator:
+        def generate(self, models: Any, sample: dict[str, Any], **_: Any) -> None:
+            seen.append(sample["net_input"]["src_phrases"])
+
+    for made in both:
+        bare = {"net_input": {"src_tokens": made["net_input"]["src_tokens"], "src_lengths": torch.tensor([4])}}
+        task.inference_step(Generator(), [], bare)
+    assert [phrases.tolist() for phrases in seen] == [made["net_input"]["src_phrases"].tolist() for made in both]
+    assert seen[0].tolist() != seen[1].tolist()
+    assert not waiting, "phrases that were used are deleted"
+    with pytest.raises(UsageError, match="these sentences came without their phrases"):
+        task.inference_step(Generator(), [], bare)
+
+
+def test_damaged_settings_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "dict.en.phrases.txt").write_text("NP 3\n")
+    for text in ("{", '{"lang": "en"}', '{"levels": "many", "subwords": "none"}'):
+        (tmp_path / "en.phrases.json").write_text(text)
+        with pytest.raises(UsageError, match=r"en\.phrases\.json or .* is damaged"):
+            read_settings(tmp_path, "en")
