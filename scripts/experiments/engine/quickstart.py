@@ -129,7 +129,7 @@ def quickstart(args: argparse.Namespace) -> int:
             progress.say(run.plan())
         kept = system.folder / "summary.json"
         facts = read_stamp(kept) if system.done() and baseline.done() else None
-        if facts is None:
+        if facts is None or facts.get("runs") != [run.folder.name for run in plan.runs]:
             facts = train_and_score(plan, lanes, progress)
             write_stamp(kept, facts)
         text = as_markdown(f"Quick start: {system.arch} and {baseline.arch} on {facts['data']}", facts)
