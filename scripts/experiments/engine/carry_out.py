@@ -65,9 +65,9 @@ def prepare_all(plan: Plan, progress: Progress) -> None:
 
 
 def start_anew(runs: list[Run], progress: Progress) -> None:
-    """Put aside what unfinished runs have trained so far. Raises Busy where one is being trained."""
+    """Put aside what unfinished trainings have so far. Raises Busy where one is being trained."""
     for run in runs:
-        if run.folder.is_dir() and not run.done():
+        if run.folder.is_dir() and not run.facts() and not run.done():
             number = 1
             while (aside := run.folder.with_name(f"{run.folder.name}.aside{number}")).exists():
                 number += 1

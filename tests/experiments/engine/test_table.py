@@ -249,6 +249,11 @@ def test_no_resume_keeps_the_old_aside(bench: Bench) -> None:
     folder = bench.folder("transformer_mma_tiny")
     (folder / "generated.json").unlink()
     (bench.results / "mma" / "table1.csv").unlink()
+    assert bench.run("table1", "--rows", "mma", "--no-resume") == 0  # finished: only measured again
+    assert (folder / "trainings").read_text() == "once\n" and not list(bench.out.glob("*.aside1"))
+    for name in ("trained.json", "generated.json"):
+        (folder / name).unlink()
+    (bench.results / "mma" / "table1.csv").unlink()
     assert bench.run("table1", "--rows", "mma", "--no-resume") == 0
     assert (folder.with_name(folder.name + ".aside1") / "trainings").read_text() == "once\n"
     assert (folder / "trainings").read_text() == "once\n"
