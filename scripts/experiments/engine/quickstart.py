@@ -111,13 +111,13 @@ def quickstart(args: argparse.Namespace) -> int:
     )
     plan = make_plan(rows, choice)
     if args.dry_run:
-        show_commands(plan)
+        show_commands(plan, [out / "summary.md", out / "summary.json"])
         return 0
     progress = Progress(args.started)
     recipe = rows[0].stated
     lanes = max(1, min(2, cores() // recipe.threads))
     with lock(out):
-        prepare_all(plan, progress)
+        prepare_all(plan, progress, lanes)
         if plan.failures:
             raise JobFailed(next(iter(plan.failures.values())))
         progress.say(f"data: ready in {plan.corpora[0].data.folder}")

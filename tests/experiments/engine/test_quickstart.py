@@ -148,6 +148,8 @@ def test_dry_run(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert quickstart.main(["--dry-run", "--out", str(tmp_path / "out")]) == 0
     text = capsys.readouterr().out
     assert "prepare_toy.sh" in text and text.count("fairseq_cli.generate") == 2
+    written = [line for line in text.splitlines() if line.startswith("# scored into ")]
+    assert written == [f"# scored into {tmp_path}/out/summary.{kind}" for kind in ("md", "json")]
     variant, plain = (shlex.split(line) for line in text.splitlines() if "fairseq_cli.train" in line)
     assert variant[variant.index("--arch") + 1] == "transformer_mma_small"
     assert plain[plain.index("--arch") + 1] == "transformer_localattn_small"
