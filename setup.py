@@ -17,7 +17,7 @@ REQUIRES = [
     "hydra-core==1.3.2",
     # The configuration objects that fairseq broadcasts between processes; it asks for exactly this version.
     "omegaconf==2.3.0",
-    # fairseq's data sets and meters; both 1.x and 2.x work (compat.py provides what 2.x dropped).
+    # fairseq's data sets and meters; both 1.x and 2.x work (compat/repairs.py provides what 2.x dropped).
     "numpy>=1.26,<3",
     # BLEU, chrF and TER with signatures, paired bootstrap; 2.x has the significance tests.
     "sacrebleu>=2.3,<3",

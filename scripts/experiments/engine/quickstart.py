@@ -64,7 +64,7 @@ def chosen_table(args: argparse.Namespace) -> Table:
 def two_rows(table: Table, architecture: str) -> list[Row]:
     """Return the row of an architecture and the row that it is tested against, in the architecture's size.
 
-    An architecture without a row of its own has the flags of the table's other rows. Raises RecipeError.
+    An architecture without a row of its own has the flags of the baseline. Raises RecipeError.
     """
     from fairseq_localattn.models.architectures import baseline_of
 
