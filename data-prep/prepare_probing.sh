@@ -56,6 +56,7 @@ binarize_probing() {
   preprocess "$part" --only-source --source-lang "$lang" ${given[@]+"${given[@]}"} \
     --trainpref "$out/bpe/train" --validpref "$out/bpe/valid" --testpref "$out/bpe/test"
   for split in $SPLITS; do
+    check_sentences "$out/bpe/$split.$lang" "$part"
     say "$split: $(sed -nE "s|.*/$split\.$lang: ([0-9]+ sents.*)|\1|p" "$part/console.log")"
     cp "$out/raw/$split."*.labels "$part"
     count_subwords <"$out/bpe/$split.$lang" >"$part/$split.words"

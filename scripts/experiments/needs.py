@@ -3,7 +3,7 @@
 import importlib.util
 import sys
 
-MODULES = ("torch", "fairseq", "yaml", "sacrebleu", "sacremoses", "subword_nmt")
+MODULES = ("torch", "fairseq", "scipy", "yaml", "sacrebleu", "sacremoses", "subword_nmt")
 
 _missing = [name for name in MODULES if importlib.util.find_spec(name) is None]
 if sys.version_info < (3, 11):  # noqa: UP036  (an older interpreter may well be tried)

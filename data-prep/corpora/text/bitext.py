@@ -32,8 +32,8 @@ MAX_WORD = 1000  # characters, as in Moses' clean-corpus-n.perl
 class Limits:
     """Lengths of the pairs to keep, as in Moses' clean-corpus-n.perl.
 
-    least, most: tokens of a side; ratio: of the longer side to the shorter one. A word of more than MAX_WORD
-    characters is an error in the text, unless `least` is 0, which keeps all that the other limits allow.
+    least, most: tokens of a side; ratio: of the longer side to the shorter one. A pair with a word of more than
+    MAX_WORD characters is left out, unless `least` is 0, which keeps all that the other limits allow.
     """
 
     least: int = 1

@@ -76,8 +76,8 @@ def change_file(
 ) -> None:
     """Write `change(line)` for each line of `source` to `target`, which appears when it is complete.
 
-    make: returns `change`, a function from line to line without newlines; called once in each process, and pickled. It is
-    called in this process first, so that what is missing is reported once, and what it loads is there for the workers.
+    make: returns `change`, a function from line to line without newlines; called once in each process, and pickled; in
+    this process first, so that what is missing is reported once, and what it loads is there for the workers.
     resume: continue TARGET.part of a stopped run with the same arguments, and do nothing where the target exists.
     Raises DataError for text that cannot be read, and, without allow_empty, where nothing is left of a line.
     """

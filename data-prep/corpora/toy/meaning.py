@@ -1,6 +1,6 @@
 """Meanings of the toy corpus: the content of a sentence, independent of its language.
 
-toy_sample.py draws meanings; toy_german.py and toy_english.py put the same meaning into words. The two realisers share
+sample.py draws meanings; german.py and english.py put the same meaning into words. The two realisers share
 nothing but these classes, so that a sentence pair is synchronous by construction.
 """
 

@@ -5,21 +5,22 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from experiments.data.preparation import mini_corpus_argv, run_to_end
 from experiments.engine.plan import TREES_VARIABLE, Plan, preparation_of
 from experiments.recipes.nodes import RecipeError
 from experiments.runs.launch import Launch
 from experiments.runs.processes import JobFailed, lock
-from experiments.runs.progress import Progress, clock
+from experiments.runs.progress import Progress, clock, time_left
 from experiments.runs.run import Run
 from experiments.runs.schedule import run_all
 
 
 def carry_out(plan: Plan, lanes: Sequence[Launch], resume: bool, progress: Progress) -> int:
     """Prepare, train, measure and score; return the exit status."""
-    prepare_all(plan, progress)
+    prepare_all(plan, progress, len(lanes))
     plan.make_runs()
     adopted = plan.adopt()
     if not resume:
@@ -42,10 +43,11 @@ def carry_out(plan: Plan, lanes: Sequence[Launch], resume: bool, progress: Progr
     return report(plan, progress)
 
 
-def prepare_all(plan: Plan, progress: Progress) -> None:
-    """Prepare the corpora; rows whose corpus cannot be prepared have failed."""
+def prepare_all(plan: Plan, progress: Progress, lanes: int) -> None:
+    """Prepare the corpora; rows whose corpus cannot be prepared have failed. ``lanes``: trainings side by side."""
     rows = [(row, plan.here(row)) for row in plan.rows]
-    minutes = sum(recipe.expect_minutes for _, recipe in rows)
+    plan.make_runs()
+    after = time_left([], [run.seconds_left() for run in plan.to_do()], lanes)
     mini_trees = plan.choice.out / "mini" / "probing"
     for row, recipe in rows:
         if recipe.probing and plan.choice.scale != "smoke" and plan.trees(recipe) is None:
@@ -54,7 +56,7 @@ def prepare_all(plan: Plan, progress: Progress) -> None:
             )
     for corpus in plan.corpora:
         try:
-            corpus.prepare(progress, 60.0 * minutes)
+            corpus.prepare(progress, after)
         except (JobFailed, RecipeError) as error:
             for row, recipe in rows:
                 if preparation_of(recipe) == preparation_of(corpus.recipe):
@@ -80,9 +82,9 @@ def idle_gpus(plan: Plan) -> list[str]:
 
 
 def start_anew(runs: list[Run], progress: Progress) -> None:
-    """Put aside what unfinished runs have trained so far. Raises Busy where one is being trained."""
+    """Put aside what unfinished trainings have so far. Raises Busy where one is being trained."""
     for run in runs:
-        if run.folder.is_dir() and not run.done():
+        if run.folder.is_dir() and not run.facts() and not run.done():
             number = 1
             while (aside := run.folder.with_name(f"{run.folder.name}.aside{number}")).exists():
                 number += 1
@@ -104,9 +106,10 @@ def report(plan: Plan, progress: Progress) -> int:
     return 1 if plan.failures else 0
 
 
-def show_commands(plan: Plan) -> None:
-    """Print what carry_out() would start."""
+def show_commands(plan: Plan, written: Iterable[Path]) -> None:
+    """Print the commands that would be started, and the files to which the numbers would go."""
     plan.make_runs()
+    plan.adopt(write=False)
     for corpus in plan.corpora:
         print(f"# data: {corpus.name}")
         for argv in corpus.commands():
@@ -118,5 +121,5 @@ def show_commands(plan: Plan) -> None:
         for step in run.steps():
             before = [f"{name}={shlex.quote(value)}" for name, value in run.environment(step).items()]
             print(" ".join([*before, shlex.join(run.argv(step))]))
-    for path in dict.fromkeys(plan.results(row).path for row in plan.rows):
+    for path in dict.fromkeys(written):
         print(f"# scored into {path}")

@@ -73,6 +73,7 @@ class Plan:
     corpora: list[Corpus] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
+    adopted: set[tuple[str, Path]] = field(default_factory=set)  # row, folder of its run
 
     @property
     def leader(self) -> Leader:
@@ -194,12 +195,12 @@ class Plan:
         facts += [row.stated.lead] if row.stated.lead else []
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:8]
 
-    def adopt(self) -> int:
+    def adopt(self, write: bool = True) -> int:
         """Take over lines of other rows and tables that are of the same training and scoring; return how many rows did.
 
-        A training that several rows, tables or papers share is done once, also where its folder is gone.
+        A training that several rows, tables or papers share is done once, also where its folder is gone. Without
+        ``write`` the rows' runs count as done, and their lines are left as they are.
         """
-        count = 0
         known: dict[tuple[str, ...], list[Line]] = {}
         for results in self._results_of_all_tables():
             for line in results.lines():
@@ -214,9 +215,10 @@ class Plan:
                 if lines:
                     own = {"row": row.name, "baseline": _baseline_name(row)}
                     new = [{name: {**line, **own}[name] for name in COLUMNS} for line in lines]
-                    self.results(row).put(new, instead=functools.partial(self.is_of, row=row, run=run))
-                    count += 1
-        return count
+                    if write:
+                        self.results(row).put(new, instead=functools.partial(self.is_of, row=row, run=run))
+                    self.adopted.add((row.name, run.folder))
+        return len(self.adopted)
 
     def _results_of_all_tables(self) -> Iterator[Results]:
         """Yield the CSV file of each table of each paper; files of analyses and benchmarks lie beside them."""
@@ -227,11 +229,14 @@ class Plan:
 
     def to_do(self) -> list[Run]:
         """Return the runs without lines, and where all rows are wanted the baselines of other tables, first."""
-        missing = [run for run in self.runs if not all(self.lines(row, run) for row in self._rows_of(run))]
+        missing = [run for run in self.runs if not all(self._is_there(row, run) for row in self._rows_of(run))]
         further: dict[Path, Run] = {}
         for _, other in self._absent_baselines(missing) if self.choice.with_baselines else []:
             further.setdefault(other.folder, other)
         return [*further.values(), *missing]
+
+    def _is_there(self, row: Row, run: Run) -> bool:
+        return (row.name, run.folder) in self.adopted or bool(self.lines(row, run))
 
     def _rows_of(self, run: Run) -> list[Row]:
         return list(filter(None, map(self.row, run.rows)))

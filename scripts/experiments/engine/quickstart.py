@@ -64,7 +64,7 @@ def chosen_table(args: argparse.Namespace) -> Table:
 def two_rows(table: Table, architecture: str) -> list[Row]:
     """Return the row of an architecture and the row that it is tested against, in the architecture's size.
 
-    An architecture without a row of its own has the flags of the table's other rows. Raises RecipeError.
+    An architecture without a row of its own has the flags of the baseline. Raises RecipeError.
     """
     from fairseq_localattn.models.architectures import baseline_of
 
@@ -111,13 +111,13 @@ def quickstart(args: argparse.Namespace) -> int:
     )
     plan = make_plan(rows, choice)
     if args.dry_run:
-        show_commands(plan)
+        show_commands(plan, [out / "summary.md", out / "summary.json"])
         return 0
     progress = Progress(args.started)
     recipe = rows[0].stated
     lanes = max(1, min(2, cores() // recipe.threads))
     with lock(out):
-        prepare_all(plan, progress)
+        prepare_all(plan, progress, lanes)
         if plan.failures:
             raise JobFailed(next(iter(plan.failures.values())))
         progress.say(f"data: ready in {plan.corpora[0].data.folder}")
@@ -129,7 +129,7 @@ def quickstart(args: argparse.Namespace) -> int:
             progress.say(run.plan())
         kept = system.folder / "summary.json"
         facts = read_stamp(kept) if system.done() and baseline.done() else None
-        if facts is None:
+        if facts is None or facts.get("runs") != [run.folder.name for run in plan.runs]:
             facts = train_and_score(plan, lanes, progress)
             write_stamp(kept, facts)
         text = as_markdown(f"Quick start: {system.arch} and {baseline.arch} on {facts['data']}", facts)

@@ -225,7 +225,7 @@ def run_table(args: argparse.Namespace) -> int:
     )
     plan = make_plan(rows, choice)
     if args.dry_run:
-        show_commands(plan)
+        show_commands(plan, [plan.results(row).path for row in plan.rows])
         return 0
     for option, folder in (("--out", out), ("--results", results)):
         check_folder(option, folder)

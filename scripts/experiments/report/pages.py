@@ -168,7 +168,9 @@ def _write(page: Path, text: str) -> None:
 
 
 def main(argv: list[str] | None = None, root: Path = ROOT) -> int:
-    parser = argparse.ArgumentParser(prog="make_tables", description="Makes the READMEs' tables from results/*.csv")
+    parser = argparse.ArgumentParser(
+        prog="make_tables", description="Makes the pages' tables from the CSVs of results/"
+    )
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where a table differs")
     args = parser.parse_args(argv)
     try:

@@ -21,6 +21,7 @@ def collect(system: Run, baseline: Run) -> dict[str, Any]:
     return {
         "data": system.recipe.corpus.name,
         "baseline": baseline.arch,
+        "runs": [system.folder.name, baseline.folder.name],
         "sentences": report.sentences,
         "systems": rows,
         "difference": round(report.significance.difference, 2),

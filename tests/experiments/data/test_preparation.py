@@ -95,11 +95,15 @@ def test_data_errors_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_logs_lie_beside_the_folder_with_its_whole_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Data of other options have other logs."""
     logs: list[Path] = []
+
+    def job(argv: list[str], log: Path, threads: int) -> SimpleNamespace:
+        logs.append(log)
+        return SimpleNamespace(finished=lambda: True)
+
     monkeypatch.setattr(preparation, "run_to_end", lambda argv, log: logs.append(log))
     recipe = load_recipe(write(tmp_path, BASE))
     corpus = preparation.Corpus(recipe, Prepared(tmp_path / "toy.0123abcd"), None, tmp_path / "mini")
-    ended = SimpleNamespace(finished=lambda: True)
-    monkeypatch.setattr(preparation, "Job", lambda argv, log, threads: logs.append(log) or ended)
+    monkeypatch.setattr(preparation, "Job", job)
     corpus.prepare(Progress(), after=0)
     assert [log.name for log in logs] == ["toy.0123abcd.mini.log", "toy.0123abcd.log"]
 

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from experiments.engine import quickstart
-from experiments.engine.plan import Row
+from experiments.engine.plan import Plan, Row
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import find_table
 from experiments.runs import checkpoints
+from experiments.runs.run import Run
 from support.paths import ROOT, SCRIPTS
 from support.recipes import write_table
 
@@ -107,6 +108,27 @@ def test_the_quick_start_is_a_table_at_small_scale() -> None:
         assert row.stated.corpus == other.corpus
 
 
+def test_a_kept_summary_is_of_both_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With other settings of the baseline alone the system is compared anew."""
+    scored: list[list[str]] = []
+
+    def score(plan: Plan, *rest: object) -> dict[str, Any]:
+        scored.append([run.folder.name for run in plan.runs])
+        return {"runs": scored[-1], "data": "toy"}
+
+    monkeypatch.setattr(quickstart, "prepare_all", lambda *rest: None)
+    monkeypatch.setattr(quickstart, "train_and_score", score)
+    monkeypatch.setattr(quickstart, "as_markdown", lambda *rest: "summary")
+    monkeypatch.setattr(Run, "done", lambda run: True)
+    write_table(tmp_path, "own/base/small", SMALL)
+    for flags in ("", "", "train: {dropout: 0.2}, "):
+        text = TABLE.replace("    label: Transformer\n", f"    {flags.removesuffix(', ')}\n    label: Transformer\n")
+        path = write_table(tmp_path, "own/tiny", text)
+        options = ["--arch", ARCHITECTURES[0], "--table", str(path), "--out", str(tmp_path / "out")]
+        assert quickstart.main(options) == 0
+    assert len(scored) == 2 and scored[0][0] == scored[1][0] and scored[0][1] != scored[1][1]
+
+
 def test_an_unused_gpu_is_mentioned(monkeypatch: pytest.MonkeyPatch) -> None:
     toy = rows("toy", "transformer_mma")[0].stated
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
@@ -126,6 +148,8 @@ def test_dry_run(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert quickstart.main(["--dry-run", "--out", str(tmp_path / "out")]) == 0
     text = capsys.readouterr().out
     assert "prepare_toy.sh" in text and text.count("fairseq_cli.generate") == 2
+    written = [line for line in text.splitlines() if line.startswith("# scored into ")]
+    assert written == [f"# scored into {tmp_path}/out/summary.{kind}" for kind in ("md", "json")]
     variant, plain = (shlex.split(line) for line in text.splitlines() if "fairseq_cli.train" in line)
     assert variant[variant.index("--arch") + 1] == "transformer_mma_small"
     assert plain[plain.index("--arch") + 1] == "transformer_localattn_small"
@@ -287,7 +311,7 @@ def test_an_interpreter_without_the_dependencies(name: str) -> None:
     """-S hides the environment's packages."""
     done = subprocess.run([sys.executable, "-S", SCRIPTS / name], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
-    assert done.stderr.startswith(f"{name[:-3]}: error: {sys.executable} lacks torch, fairseq, ")
+    assert done.stderr.startswith(f"{name[:-3]}: error: {sys.executable} lacks torch, fairseq, scipy, ")
     assert f"run scripts/setup.sh, then .venv/bin/python scripts/{name}" in done.stderr
 
 

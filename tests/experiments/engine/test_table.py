@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from experiments.data.preparation import Corpus
+from experiments.engine import table
 from support.paths import ROOT
 from support.tables.bench import CHECKPOINTS, TABLE_1, Bench
 
@@ -124,6 +126,10 @@ def test_lines_of_other_tables_and_papers_are_adopted(bench: Bench, capsys: pyte
     for run in bench.out.glob("transformer_*"):
         shutil.rmtree(run)
     capsys.readouterr()
+    assert bench.run("table2", "--dry-run", "--rows", "all") == 0  # says so, and writes nothing
+    text = capsys.readouterr().out
+    assert "# scored into" in text and "seed 1" not in text and "trainings" not in text
+    assert not (bench.results / "mma" / "table2.csv").exists()
     assert bench.run("table2", "--rows", "all") == 0
     assert "1 rows are the same trainings as rows of other tables" in capsys.readouterr().out
     (own,), (other,) = bench.scores("table2").values(), [bench.scores("table1")["mma"]]
@@ -269,6 +275,11 @@ def test_no_resume_keeps_the_old_aside(bench: Bench) -> None:
     folder = bench.folder("transformer_mma_tiny")
     (folder / "generated.json").unlink()
     (bench.results / "mma" / "table1.csv").unlink()
+    assert bench.run("table1", "--rows", "mma", "--no-resume") == 0  # finished: only measured again
+    assert (folder / "trainings").read_text() == "once\n" and not list(bench.out.glob("*.aside1"))
+    for name in ("trained.json", "generated.json"):
+        (folder / name).unlink()
+    (bench.results / "mma" / "table1.csv").unlink()
     assert bench.run("table1", "--rows", "mma", "--no-resume") == 0
     assert (folder.with_name(folder.name + ".aside1") / "trainings").read_text() == "once\n"
     assert (folder / "trainings").read_text() == "once\n"
@@ -301,6 +312,19 @@ def test_the_small_scale(bench: Bench) -> None:
     assert (found["baseline"], found["averaged"], found["batch_tokens"]) == ("plain", "", "300")
     assert found["difference"] and {line["seed"] for line in bench.lines("table1", "small")} == {"1", "2"}
     assert set(bench.scores("table1")) == {"mma"}
+
+
+def test_the_estimate_of_what_follows_the_preparation(bench: Bench) -> None:
+    """Of all seeds, side by side, without what is finished: ten minutes a training, and its decoding."""
+    found: list[float] = []
+    bench.fake()
+    bench.data()
+    bench.patch.setattr(Corpus, "prepare", lambda of, progress, after: found.append(after))
+    bench.patch.setattr(table, "cores", lambda: 2)
+    assert bench.run("table1", "--scale", "small") == 0
+    bench.write("table1", TABLE_1 + "  more: {same_as: mma, label: x, train: {dropout: 0.1}}\n")
+    assert bench.run("table1", "--scale", "small") == 0
+    assert found == [2 * 620.0, 620.0]
 
 
 def test_a_table_of_one_scale(bench: Bench, capsys: pytest.CaptureFixture) -> None:
