@@ -21,7 +21,9 @@ DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
     *sorted(path for folder in ("docs", "examples") for path in (ROOT / folder).rglob("*.md")),
 ]
-_BLOCK = re.compile(r"^(?:<!-- not run: (?P<excuse>.+?) -->\n\n?)?```(?P<head>[^\n`]*)\n(?P<text>.*?)^```$", re.M | re.S)
+_BLOCK = re.compile(
+    r"^(?:<!-- not run: (?P<excuse>.+?) -->\n\n?)?```(?P<head>[^\n`]*)\n(?P<text>.*?)^```$", re.M | re.S
+)
 _INNER = re.compile(r"\$\(([^()]*)\)")
 _SEPARATORS = frozenset("|&;<>()")
 
@@ -57,11 +59,14 @@ def shell_blocks(path: Path) -> list[Block]:
 
 
 def commands(text: str) -> Iterator[list[str]]:
-    """Yield the words of each simple command of a shell text, those in $(…) included; assignments before it are dropped.
+    """Yield the words of each simple command of a shell text, those in $(…) included.
 
-    What follows a redirection is taken for a command of no words, or of a file's name, and left out.
+    Assignments before a command are dropped, and what follows a redirection.
     """
     for line in text.replace("\\\n", " ").splitlines():
+        while inner := _INNER.search(line):
+            yield from commands(inner[1])
+            line = line[: inner.start()] + "OUTPUT" + line[inner.end() :]
         words: list[str] = []
         lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>()")
         lexer.whitespace_split, lexer.commenters = True, "#"
@@ -70,9 +75,7 @@ def commands(text: str) -> Iterator[list[str]]:
             if set(word) <= _SEPARATORS:
                 if words and not redirected:
                     yield words
-                words, redirected = [], set(word) <= set("<>")
+                words, redirected = [], word[0] in "<>"
                 continue
-            for inner in _INNER.findall(word):
-                yield from commands(inner)
             if words or not re.match(r"\w+=", word):
                 words.append(word)
