@@ -26,7 +26,7 @@ FAIRSEQ = ("preprocess", "train", "generate", "interactive", "validate", "eval-l
 PROGRAMS = ("python", "python3", "sacremoses", "subword-nmt", "sacrebleu", *(f"fairseq-{name}" for name in FAIRSEQ))
 SHORT = ["--max-len-a", "0", "--max-len-b", "8"]
 SHORTER = {
-    "fairseq-train": ["--max-update", "6", "--num-workers", "0"],
+    "fairseq-train": ["--max-update", "10", "--num-workers", "0"],
     "fairseq-generate": SHORT,
     "fairseq-interactive": SHORT,
     "fairseq_localattn.analysis.probing": ["--epochs", "1"],

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from corpora.toy import grammar
 from support.corpora.prep import assert_refused, assert_translation_data, call, lines_of, prepare, start_and_kill
 from support.corpora.preparations import CASES, Prepared
 from support.paths import DATA_PREP, ROOT
@@ -88,6 +89,17 @@ def test_separate_subwords_and_dictionaries(own_text: Path, tmp_path: Path, kind
     one, two = (tmp_path / f"bpe/{lang}.{ending}" for lang in ("de", "en"))
     assert one.read_bytes() != two.read_bytes()
     assert (tmp_path / "bin/dict.de.txt").read_bytes() != (tmp_path / "bin/dict.en.txt").read_bytes()
+
+
+@pytest.mark.slow
+def test_phrases_of_ones_own_trees_go_with_pieces(tmp_path: Path):
+    """Trees over the tokens, with SentencePiece's subwords of them."""
+    grammar.write(tmp_path / "text", 5, {"train": 150, "valid": 20, "test": 20})
+    text = [word for split in ("train", "valid", "test") for word in (f"--{split}", tmp_path / "text" / split)]
+    kind = ["--pieces", 70, "--tokenizer", "moses", "--trees", "en", "--tree-files", tmp_path / "text"]
+    done = prepare("parallel", tmp_path / "out", *GIVEN, *text, *kind)
+    assert done.returncode == 0 and "train.de-en.en: 150 sentences, 0 without" in done.stdout, done.stderr
+    assert (tmp_path / "out/bin/test.de-en.en.phrases.idx").exists()
 
 
 @pytest.mark.slow
