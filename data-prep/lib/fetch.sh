@@ -25,17 +25,19 @@ download_folder() {
 # download URL FILE TEST…: get FILE, which has its name only when it is complete and `TEST… FILE` succeeds on it. A stopped
 # download is continued; of several preparations that want a file of the same folder, one at a time downloads.
 download() {
-  mkdir -p "$(dirname "$2")" || die "cannot create the folder of $2: see LOCALATTN_DOWNLOADS in docs/data.md"
-  exec 8<"$(dirname "$2")"
-  if command -v flock >/dev/null && ! flock -n 8; then
-    say "waiting for another download to $(dirname "$2")"
-    flock 8
+  local folder
+  folder=$(dirname "$2")
+  [[ ! -e $2 ]] || return 0
+  mkdir -p "$folder" || die "cannot create $folder: see LOCALATTN_DOWNLOADS in docs/data.md"
+  if [[ $folder != "$out/download" ]] && command -v flock >/dev/null; then # OUT has its own lock
+    exec 8>>"$folder/.lock"
+    flock -n 8 || { say "waiting for another download to $folder" && flock 8; }
   fi
   get_file "$@"
-  exec 8<&-
+  exec 8>&-
 }
 
-# get_file URL FILE TEST…: see download, which calls it in the locked folder.
+# get_file URL FILE TEST…: see download; another preparation may have been faster.
 get_file() {
   local url=$1 file=$2 status=0 reason
   shift 2
