@@ -185,7 +185,8 @@ class Checkout:
             "LOCALATTN_VENV": ".venv", "LOCALATTN_DOWNLOADS": "", "SST_DIR": str(root / "sst"), "MPLBACKEND": "Agg",
         }  # fmt: skip
         warm = [sys.executable, "-P", str(ROOT / "tests/support/warm.py"), str(programs)]
-        self.server = subprocess.Popen(warm, cwd=root, env=self.environment, stdout=subprocess.PIPE, text=True)
+        pipe = subprocess.PIPE
+        self.server = subprocess.Popen(warm, cwd=root, env=self.environment, stdin=pipe, stdout=pipe, text=True)
         assert self.server.stdout is not None and self.server.stdout.readline() == "ready\n"
 
     def shell(self, text: str) -> subprocess.CompletedProcess[str]:
@@ -286,6 +287,8 @@ def test_commands_of_hours_print_their_plan(checkout: Checkout) -> None:
 @pytest.mark.xdist_group("commands")
 def test_python_blocks_run(checkout: Checkout) -> None:
     """Blocks with a title are files, which tests/docs/test_add_a_variant.py writes and tests."""
+    for name in FIRST:
+        checkout.run(name)
     for path in DOCUMENTS:
         chosen = [
             block for block in blocks(path) if block.language == "python" and not block.title and not block.excuse

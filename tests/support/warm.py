@@ -27,6 +27,7 @@ PROGRAMS = ("python", "python3", "sacremoses", "subword-nmt", "sacrebleu", *(f"f
 SHORT = ["--max-len-a", "0", "--max-len-b", "8"]
 SHORTER = {
     "fairseq-train": ["--max-update", "10", "--num-workers", "0"],
+    "fairseq-hydra-train": ["optimization.max_update=10", "dataset.num_workers=0"],
     "fairseq-generate": SHORT,
     "fairseq-interactive": SHORT,
     "fairseq_localattn.analysis.probing": ["--epochs", "1"],
@@ -100,6 +101,7 @@ def serve(folder: Path) -> None:
         path.write_text(CLIENT.format(python=sys.executable, address=address))
         path.chmod(0o755)
     print("ready", flush=True)
+    threading.Thread(target=lambda: sys.stdin.read() or os._exit(0), daemon=True).start()  # ends with its caller
     while True:
         connection, _ = listener.accept()
         if os.fork() == 0:
