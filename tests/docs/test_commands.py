@@ -59,6 +59,8 @@ def fairseq_unknown(program: str, words: list[str]) -> list[str]:
     if "--user-dir" in words:
         at = words.index("--user-dir")
         words = words[:at] + words[at + 2 :]
+    if program == "train" and "--arch" not in words:  # left out, as in "fairseq-train DATA ..."
+        words = [*words, "--arch", "transformer"]
     _, unknown = options.parse_args_and_arch(parser, words, parse_known=True)
     return unknown
 
