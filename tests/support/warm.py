@@ -101,7 +101,8 @@ def serve(folder: Path) -> None:
         path.write_text(CLIENT.format(python=sys.executable, address=address))
         path.chmod(0o755)
     print("ready", flush=True)
-    threading.Thread(target=lambda: sys.stdin.read() or os._exit(0), daemon=True).start()  # ends with its caller
+    caller = os.dup(0)  # sys.stdin has a lock, which a fork in this moment would keep for ever
+    threading.Thread(target=lambda: os.read(caller, 1) or os._exit(0), daemon=True).start()  # ends with its caller
     while True:
         connection, _ = listener.accept()
         if os.fork() == 0:
