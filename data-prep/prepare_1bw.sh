@@ -26,11 +26,13 @@ local_dir=${ONE_BILLION_DIR:-} words=32000
 
 # find_corpus: set folder to that of the corpus, in --local or downloaded.
 find_corpus() {
+  local archive
   folder=$local_dir
   if [[ -z $folder ]]; then
-    folder=$out/download/corpus
-    download "$url" "$out/download/$release.tar.gz" gzip_is_whole
-    unpack "$out/download/$release.tar.gz" "$folder" "$release/$training" "$release/$heldout"
+    folder=$out/download/unpacked
+    archive=$(download_folder "$url" "${ONE_BILLION_URL:-}")/$release.tar.gz
+    download "$url" "$archive" gzip_is_whole
+    unpack "$archive" "$folder" "$release/$training" "$release/$heldout"
   fi
   if [[ -d $folder/$release ]]; then folder=$folder/$release; fi
 }
@@ -55,5 +57,5 @@ find_python
 
 open_out "1bw words=$words local=$(source_of "$local_dir")"
 step raw "read and check the text" read_raw
-rm -rf "$out/download/corpus" # the archive stays
+remove_unpacked
 finish_lm en "$words" 1

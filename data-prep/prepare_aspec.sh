@@ -74,7 +74,7 @@ if [[ -n $bpe ]]; then
   bpe_and_binarize
 else
   step raw "read and check the text" "$reader"
-  long_step bpe "SentencePiece, $pieces pieces each" sided_pieces "$pieces"
+  long_step bpe "SentencePiece, $pieces pieces each" make_subwords pieces separate "$out/raw" "$pieces"
   step bin "binarise" binarize "$out/bpe" separate
 fi
 say "ready: $out/bin"

@@ -23,11 +23,12 @@ md5=${IMDB_MD5:-7c2ac02c03563afcf9b574c7e56c153a}
 local_dir=${IMDB_DIR:-} valid=1000 min_count=5
 
 read_raw() {
-  local part=$1 folder=$local_dir given=()
+  local part=$1 folder=$local_dir archive given=()
   if [[ -z $folder ]]; then
-    folder=$out/download/reviews
-    download "$url" "$out/download/aclImdb_v1.tar.gz" has_md5 "$md5"
-    unpack "$out/download/aclImdb_v1.tar.gz" "$folder" aclImdb/{train,test}/{pos,neg}
+    folder=$out/download/unpacked
+    archive=$(download_folder "$url" "${IMDB_URL:-}")/aclImdb_v1.tar.gz
+    download "$url" "$archive" has_md5 "$md5"
+    unpack "$archive" "$folder" aclImdb/{train,test}/{pos,neg}
     [[ -n ${IMDB_URL:-} ]] || given+=(--exact)
   fi
   "$PYTHON" -m corpora.sources.labelled imdb "$folder" "$part" --valid "$valid" ${given[@]+"${given[@]}"}
@@ -46,6 +47,6 @@ find_python
 
 open_out "imdb valid=$valid min-count=$min_count local=$(source_of "$local_dir")"
 step raw "read and check the reviews" read_raw
-rm -rf "$out/download/reviews" # 50,000 files; the archive stays
+remove_unpacked # 50,000 files; the archive stays
 long_step tok "tokenise" tokenize_reviews
 finish_labelled "$out/tok" "$out/tok/train.text" "$min_count"

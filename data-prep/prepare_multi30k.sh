@@ -28,10 +28,10 @@ declare -A official=([train]=train [valid]=val [test]=test_2016_flickr)
 read_raw() {
   local part=$1 folder=$local_dir cased=$1 split lang name manifest=()
   if [[ -z $folder ]]; then
-    folder=$out/download
     for split in $SPLITS; do
       for lang in de en; do obtain "$url/${official[$split]}.$lang.gz"; done
     done
+    folder=$(dirname "$file")
   fi
   [[ $checksums == 1 ]] && manifest=(--manifest "$PREP_DIR/multi30k.manifest")
   [[ $lowercase == 1 ]] && cased=$part/cased

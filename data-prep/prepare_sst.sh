@@ -23,10 +23,11 @@ local_dir=${SST_DIR:-} classes=5 phrases=0 min_count=2
 
 # The archive has trees/{train,dev,test}.txt.
 read_raw() {
-  local part=$1 folder=$local_dir given=()
+  local part=$1 folder=$local_dir archive given=()
   if [[ -z $folder ]]; then
-    download "$url" "$out/download/trees.zip" zip_is_whole
-    unpack "$out/download/trees.zip" "$out/download/unpacked" trees
+    archive=$(download_folder "$url" "${SST_URL:-}")/trees.zip
+    download "$url" "$archive" zip_is_whole
+    unpack "$archive" "$out/download/unpacked" trees
     folder=$out/download/unpacked/trees
     [[ -n ${SST_URL:-} ]] || given+=(--exact)
   fi

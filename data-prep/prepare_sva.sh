@@ -26,7 +26,7 @@ local_dir=${SVA_DIR:-} seed=1 min_count=1
 read_raw() {
   local part=$1 folder=$local_dir
   if [[ -z $folder ]]; then
-    folder=$out/download
+    folder=$(download_folder "$url" "${SVA_URL:-}")
     download "$url" "$folder/$table.gz" gzip_is_whole
   fi
   "$PYTHON" -m corpora.sources.labelled sva "$(find_file "$folder" "$table")" "$part" --seed "$seed"

@@ -9,7 +9,9 @@ usage() {
   cat <<'EOF'
 usage: prepare_wmt14_en_de.sh OUT [options]
   --local DIR      folder with the archives named below, or with their files, plain or .gz ($WMT14_EN_DE_DIR; or download)
-  --data YEAR      wmt14, wmt16 or wmt17: News Commentary v9, v11 or v12, with Europarl v7 and Common Crawl (wmt14)
+  --data NAME      wmt14, wmt16 or wmt17: News Commentary v9, v11 or v12, with Europarl v7 and Common Crawl (wmt14); google:
+                   WMT16 as Google has prepared it, in 32,000 merges and 32,768 words, of which fairseq's recipe and Nguyen et
+                   al. 2020 speak: --local's wmt16_en_de.tar.gz, or its files. No text is cleaned, OUT/raw has no training text
   --max N          no sentence with more tokens (80)
   --ratio X        no pair with a side X times as long as the other (9, that of Moses' clean-corpus-n.perl)
   --bpe N          joint BPE merges (32764)
@@ -53,7 +55,10 @@ read_text() {
 parse_arguments "max bpe workers" "local data ratio min-correlation trees parser tree-files" "no-checksums separate-dictionaries" "$@"
 need_decimal --ratio "$ratio" 1
 need_decimal --min-correlation "$min_correlation" -1
-[[ $data == wmt14 || $data == wmt16 || $data == wmt17 ]] || die "--data is wmt14, wmt16 or wmt17, got '$data'"
+[[ $data == wmt14 || $data == wmt16 || $data == wmt17 || $data == google ]] || die "--data is wmt14, wmt16, wmt17 or google, got '$data'"
+[[ $data != google || -n $local_dir$mirror || -d $out/bpe ]] ||
+  die "--data google needs --local DIR with wmt16_en_de.tar.gz: its address at Google Drive is gone (see docs/data.md)"
+[[ $data != google || $separate_dictionaries == 0 ]] || die "--data google has subwords of both languages together, and one dictionary"
 if [[ -n $trees && -z $parser$tree_files ]]; then
   tree_files=${WMT14_EN_DE_TREES:-}
   if [[ -z $tree_files && -n $local_dir && -d $local_dir/trees ]]; then tree_files=$local_dir/trees; fi
@@ -65,7 +70,13 @@ find_python
 if [[ $separate_dictionaries == 1 ]]; then dictionaries=(separate); fi
 options="wmt14_en_de data=$data max=$max ratio=$ratio bpe=$bpe separate=$separate_dictionaries checksums=$((1 - no_checksums)) local=$(source_of "$local_dir")"
 open_out "$options"
-if [[ ! -d $out/tok || ! -d $out/raw ]]; then
+if [[ $data == google ]]; then
+  dictionaries=(--joined-dictionary --nwordssrc 32768 --nwordstgt 32768)
+  step raw "read the text" take_google ""
+  step bpe "read the subwords" take_google .tok.bpe.32000
+  step tok "read the tokens" google_tokens "$out/bpe"
+  remove_unpacked
+elif [[ ! -d $out/tok || ! -d $out/raw ]]; then
   limits=(--max "$max" --ratio "$ratio")
   step text "read and check the text" read_text
   remove_unpacked

@@ -46,23 +46,6 @@ in_words() {
   rm -rf "$out/source" "$out/words"
 }
 
-# sided_pieces PIECES PART: a SentencePiece model for each language, LANG.model, and OUT/raw in their pieces. The share of
-# characters that a model must know is the one that SentencePiece's documentation advises.
-sided_pieces() {
-  local pieces=$1 part=$2 raw=$out/raw lang split coverage
-  for lang in "$src" "$tgt"; do
-    coverage=0.9995
-    if [[ $lang == en ]]; then coverage=1.0; fi
-    [[ -e $part/$lang.model ]] ||
-      "$PYTHON" -m corpora.tokens.sentencepieces train "$part/$lang.model" "$raw/train.$lang" --pieces "$pieces" \
-        --coverage "$coverage"
-    for split in $SPLITS; do
-      "$PYTHON" -m corpora.tokens.sentencepieces apply "$part/$lang.model" "$raw/$split.$lang" "$part/$split.$lang" \
-        --workers "$workers" --resume
-    done
-  done
-}
-
 # bpe_and_binarize: codes of both languages together, and two dictionaries or one.
 bpe_and_binarize() {
   local kind=separate

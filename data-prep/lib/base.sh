@@ -78,6 +78,7 @@ parse_arguments() {
     shift
   done
   [[ -n $out ]] || die "no output folder given (see --help)"
+  [[ $out != *,* ]] || die "$out: no comma in the output folder, please: fairseq-preprocess takes it for the end of a name"
 }
 
 # open_out OPTIONS: create OUT, lock it against a second preparation, and refuse options other than those of its complete
@@ -152,14 +153,47 @@ learn_codes() {
 # apply_codes CODES TEXT FILE: TEXT in subwords; continues a stopped run.
 apply_codes() { "$PYTHON" -m corpora.tokens.subwords apply "$1" "$2" "$3" --workers "$workers" --resume; }
 
-# joint_bpe TOK MERGES PART: codes of the training text of both languages, and every split in subwords.
-joint_bpe() {
-  local tok=$1 merges=$2 part=$3 split lang
-  learn_codes "$merges" "$part/codes" "$tok/train.$src" "$tok/train.$tgt"
+# learn_pieces PIECES MODEL TEXT…: a SentencePiece model of all texts together. The share of characters that it must know is
+# the one that SentencePiece's documentation advises.
+learn_pieces() {
+  local pieces=$1 model=$2 coverage=0.9995
+  shift 2
+  if [[ $# == 1 && $1 == *.en ]]; then coverage=1.0; fi
+  [[ -e $model ]] ||
+    "$PYTHON" -m corpora.tokens.sentencepieces train "$model" "$@" --pieces "$pieces" --coverage "$coverage"
+}
+
+# apply_pieces MODEL TEXT FILE: TEXT in pieces; continues a stopped run.
+apply_pieces() { "$PYTHON" -m corpora.tokens.sentencepieces apply "$1" "$2" "$3" --workers "$workers" --resume; }
+
+# model_of KIND SIDES LANG: print the name of the file from which the text of LANG gets its subwords; see make_subwords.
+model_of() {
+  case $1-$2 in
+    codes-joint) echo codes ;;
+    pieces-joint) echo sentencepiece.model ;;
+    codes-*) echo "$3.codes" ;;
+    pieces-*) echo "$3.model" ;;
+  esac
+}
+
+# make_subwords KIND SIDES TEXT SIZE PART: a model of the training text, and every split in its subwords. KIND: codes (BPE with
+# SIZE merges) or pieces (SentencePiece, SIZE pieces). SIDES: joint, of both languages together, or separate.
+make_subwords() {
+  local kind=$1 sides=$2 text=$3 size=$4 part=$5 lang split
+  if [[ $sides == joint ]]; then
+    "learn_$kind" "$size" "$part/$(model_of "$kind" joint "")" "$text/train.$src" "$text/train.$tgt"
+  else
+    for lang in "$src" "$tgt"; do "learn_$kind" "$size" "$part/$(model_of "$kind" separate "$lang")" "$text/train.$lang"; done
+  fi
   for split in $SPLITS; do
-    for lang in "$src" "$tgt"; do apply_codes "$part/codes" "$tok/$split.$lang" "$part/$split.$lang"; done
+    for lang in "$src" "$tgt"; do
+      "apply_$kind" "$part/$(model_of "$kind" "$sides" "$lang")" "$text/$split.$lang" "$part/$split.$lang"
+    done
   done
 }
+
+# joint_bpe TOK MERGES PART: codes of the training text of both languages, and every split in subwords.
+joint_bpe() { make_subwords codes joint "$@"; }
 
 # preprocess PART OPTION…: run fairseq-preprocess; its output is PART/console.log.
 preprocess() {

@@ -2,6 +2,11 @@
 #
 # checksums.txt names the official files, with their sizes and checksums. An environment variable of each preparation names
 # a mirror (file:// in tests) with files of these names, which are checked in the same way; the variable `mirror` has it.
+#
+# Official files are kept in $LOCALATTN_DOWNLOADS/HOST/PATH (by default data/downloads in the repository), where all
+# preparations find them. Empty, it keeps them in OUT/download, as are files that nobody can vouch for.
+
+downloads=${LOCALATTN_DOWNLOADS-$REPO/data/downloads}
 
 # has_md5 HEX FILE, gzip_is_whole FILE, zip_is_whole FILE: tests for `download`.
 has_md5() { [[ $(md5sum <"$2" | cut -d ' ' -f 1) == "$1" ]]; }
@@ -11,14 +16,33 @@ gzip_is_whole() { gzip -t <"$1"; } # gzip itself wants the ending .gz
 # (python -m zipfile -t succeeds on a damaged member.)
 zip_is_whole() { "$PYTHON" -c 'import sys, zipfile; sys.exit(zipfile.ZipFile(sys.argv[1]).testzip() is not None)' "$1"; }
 
+# download_folder URL [OTHER]: print the folder for the official file of URL; OUT/download where it comes from an OTHER place.
+download_folder() {
+  local place=${1#*://}
+  if [[ -n $downloads && -z ${2:-} ]]; then dirname "${downloads%/}/${place#*@}"; else echo "$out/download"; fi
+}
+
 # download URL FILE TEST…: get FILE, which has its name only when it is complete and `TEST… FILE` succeeds on it. A stopped
-# download is continued.
+# download is continued; of several preparations that want a file of the same folder, one at a time downloads.
 download() {
+  local folder
+  folder=$(dirname "$2")
+  [[ ! -e $2 ]] || return 0
+  mkdir -p "$folder" || die "cannot create $folder: see LOCALATTN_DOWNLOADS in docs/data.md"
+  if [[ $folder != "$out/download" ]] && command -v flock >/dev/null; then # OUT has its own lock
+    exec 8>>"$folder/.lock"
+    flock -n 8 || { say "waiting for another download to $folder" && flock 8; }
+  fi
+  get_file "$@"
+  exec 8>&-
+}
+
+# get_file URL FILE TEST…: see download; another preparation may have been faster.
+get_file() {
   local url=$1 file=$2 status=0 reason
   shift 2
-  [[ -e $file ]] && return
+  [[ ! -e $file ]] || return 0
   command -v curl >/dev/null || die "curl is missing: install it, or give the data with --local DIR"
-  mkdir -p "$(dirname "$file")"
   say "download $url"
   fetch "$url" "$file" || status=$?
   # The server refuses to continue: the part is complete, or another file; then one attempt from the start.
@@ -74,13 +98,16 @@ sum_of() {
   esac
 }
 
-# obtain URL: set `file` to the checked official file: that in --local, or OUT/download/NAME, which is downloaded.
+# obtain URL: set `file` to the checked official file: that in --local, or the downloaded one. Unchecked files, and a mirror's
+# where no checksum is known, are for this preparation alone.
 obtain() {
-  local url=$1 name checked=$((1 - no_checksums)) reason
+  local url=$1 name checked=$((1 - no_checksums)) reason sum other=""
   name=$(basename "$url")
   named "$url" >/dev/null || die "checksums.txt does not name $url"
   if [[ -z $local_dir ]]; then
-    file=$out/download/$name
+    read -r _ sum < <(named "$url")
+    if [[ $checked == 0 ]]; then other=unchecked; elif [[ $sum == - ]]; then other=$mirror; fi
+    file=$(download_folder "$url" "$other")/$name
     # It may have been downloaded when checks were off.
     if [[ $checked == 1 && -e $file ]]; then is_official "$url" 1 "$file" >/dev/null 2>&1 || rm -f "$file"; fi
     download "$(if [[ -n $mirror ]]; then echo "${mirror%/}/$name"; else echo "$url"; fi)" "$file" is_official "$url" "$checked"
@@ -108,7 +135,6 @@ obtain_members() {
   obtain "$url"
   verified=$((1 - no_checksums))
   folder=$out/download/unpacked/$(basename "$url")
-  mkdir -p "$out/download/unpacked"
   unpack "$file" "$folder" "$@"
 }
 
@@ -138,7 +164,7 @@ unpack() {
   [[ -d $folder && ! $archive -nt $folder ]] && return
   say "unpack $(basename "$archive")"
   rm -rf "$folder" "$folder.part"
-  mkdir "$folder.part"
+  mkdir -p "$folder.part"
   "$PYTHON" -m corpora.text.watch "unpack" "$folder.part" "$folder.log" \
     "$PYTHON" -m corpora.text.unpack "$archive" "$folder.part" "$@" ||
     die "$archive cannot be unpacked: $(tail -n 1 "$folder.log")"

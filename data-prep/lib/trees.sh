@@ -6,7 +6,7 @@
 # These two steps have options of their own (OUT/trees.txt), so that they can be added to prepared data. The command line
 # sets trees (a language), parser and tree_files.
 
-trees="" parser="" tree_files=""
+trees="" parser="" tree_files="" subwords=subword_nmt # how OUT/bpe splits words, for fairseq_localattn.phrases.binarize
 
 # check_trees_options LANGUAGE…: --trees, --parser and --tree-files must go together.
 check_trees_options() {
@@ -66,7 +66,7 @@ take_trees() {
 # binarize_phrases FOLDER PART: the phrases of OUT/bpe/SPLIT.LANG from FOLDER/SPLIT.LANG.tree, in OUT/bin.
 binarize_phrases() {
   "$PYTHON" -W ignore -m fairseq_localattn.phrases.binarize "$out/bin" --lang "$trees" --texts "$out/bpe" --trees "$1" \
-    --workers "$workers" | tee "$2/report.txt"
+    --subwords "$subwords" --workers "$workers" | tee "$2/report.txt"
 }
 
 # add_phrases [CASED]: the steps of --trees, if it is given; CASED as in parse_all.

@@ -77,7 +77,7 @@ def test_own_data_from_raw_text_to_translations(tmp_path: Path):
     done = run(EXAMPLES / "own_data" / "run.sh", tmp_path, UPDATES="60", MERGES="150")
     assert done.returncode == 0, done.stderr[-2000:]
     rows = [line.split("\t") for line in (tmp_path / "translations.tsv").read_text("utf-8").splitlines()]
-    raw = (tmp_path / "raw" / "test.de").read_text("utf-8").splitlines()
+    raw = (tmp_path / "data" / "raw" / "test.de").read_text("utf-8").splitlines()
     assert [source for source, _ in rows] == raw[:5]
     assert all(translation and "@@" not in translation for _, translation in rows)
 

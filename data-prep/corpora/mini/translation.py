@@ -11,9 +11,12 @@ from __future__ import annotations
 import gzip
 import itertools
 import random
+import re
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+
+from sacremoses import MosesTokenizer
 
 from corpora.mini.files import archive, as_text, write
 from corpora.toy import grammar as toy_grammar
@@ -131,8 +134,9 @@ def _wmt(folder: Path, lang: str, pairs: Iterator[Pair], corpora: dict[str, tupl
 def wmt14_en_de(folder: Path) -> None:
     """Write the archives of prepare_wmt14_en_de.sh with 1,500 training pairs, and in trees/ the trees of the English.
 
-    News Commentary v9, v11 and v12 have equal text, so that the trees fit every --data.
+    News Commentary v9, v11 and v12 have equal text, so that the trees fit every --data but google.
     """
+    google(folder)
     corpora = {
         "training-parallel-europarl-v7.tgz": ("training/europarl-v7.de-en", 700),
         "training-parallel-commoncrawl.tgz": ("commoncrawl.de-en", 500),
@@ -151,6 +155,21 @@ def wmt14_en_de(folder: Path) -> None:
     kept = [tree for _, count in corpora.values() for number, tree in enumerate(itertools.islice(trees, count))
             if not is_odd(number)]  # fmt: skip
     write(folder / "trees/train.en.tree", kept)
+
+
+def google(folder: Path) -> None:
+    """Write wmt16_en_de.tar.gz: 1,500 training pairs in subwords, and the test sets as text, tokens and subwords."""
+    pairs, members = german(20), {}
+    for name, count in (("train.tok.clean", 1500), ("newstest2013", 60), ("newstest2014", 60)):
+        for lang, lines in zip(("de", "en"), take(pairs, count), strict=True):
+            tokenizer = MosesTokenizer(lang)
+            tokens = [tokenizer.tokenize(line, return_str=True) for line in lines]
+            pieces = [re.sub(r"(?<!&)\b(\w{4})(?=\w)", r"\1@@ ", line) for line in tokens]
+            stem = name if "tok" in name else f"{name}.tok"
+            members[f"{stem}.bpe.32000.{lang}"] = as_text(pieces)
+            if stem != name:
+                members[f"{name}.{lang}"], members[f"{stem}.{lang}"] = as_text(lines), as_text(tokens)
+    archive(folder / "wmt16_en_de.tar.gz", members)
 
 
 def wmt14_en_fr(folder: Path) -> None:

@@ -89,14 +89,15 @@ def select(
     *,
     limits: Limits,
     every: int = 0,
+    held_out: Sequence[str] = ("valid",),
     name: str = "train",
 ) -> dict[str, int]:
     """Write the pairs of `taken` whose lines of `measured` fit to folder/NAME.LANG; return the counts by split.
 
-    every: every n-th pair that fits goes to folder/valid.LANG instead; 0: none does. The count "source" is that of all
-    pairs. Raises DataError, also where no pair is left.
+    every: every n-th pair that fits goes to the first split of `held_out` instead, the pair after it to the second one;
+    0: none does. The count "source" is that of all pairs. Raises DataError, also where no pair is left.
     """
-    splits = (name, "valid") if every else (name,)
+    splits = (name, *held_out) if every else (name,)
     counts = dict.fromkeys(("source", *splits), 0)
     streams = (pairs(*paths, [read_lines(path) for path in paths]) for paths in (measured, taken))
     together = progress(itertools.zip_longest(*streams), folder.name, "pairs")
@@ -107,7 +108,8 @@ def select(
             counts["source"] += 1
             if limits.fit(tokens[0][1], tokens[1][1]):
                 kept = sum(counts[split] for split in splits) + 1
-                place = 1 if every and kept % every == 0 else 0
+                place = 1 + kept % every if every else 0
+                place = place if place < len(splits) else 0
                 counts[splits[place]] += 1
                 for side in (0, 1):
                     out[2 * place + side].write(lines[side][1] + "\n")
@@ -141,7 +143,8 @@ def _parser() -> argparse.ArgumentParser:
     two.add_argument("--min", type=int, default=1, help="tokens of a side (default: %(default)s)")
     two.add_argument("--max", type=int, help="tokens of a side (default: any number)")
     two.add_argument("--ratio", type=float, default=math.inf, help="of the lengths of the two sides (default: any)")
-    two.add_argument("--every", type=int, default=0, metavar="N", help="every N-th pair is validation text")
+    two.add_argument("--every", type=int, default=0, metavar="N", help="every N-th pair is held out")
+    two.add_argument("--held-out", nargs="+", default=["valid"], metavar="SPLIT", help="where to (default: valid)")
     two.add_argument("--name", default="train", help="of the split that is written (default: %(default)s)")
     two.add_argument("--official", type=int, nargs="+", default=[], help="published numbers of train and valid")
     return parser
@@ -163,7 +166,16 @@ def _select(args: argparse.Namespace) -> None:
     src, tgt = args.langs
     measured, taken = ((Path(f"{prefix}.{src}"), Path(f"{prefix}.{tgt}")) for prefix in (args.measure, args.take))
     limits = Limits(args.min, args.max, args.ratio)
-    counts = select(measured, taken, args.folder, (src, tgt), limits=limits, every=args.every, name=args.name)
+    counts = select(
+        measured,
+        taken,
+        args.folder,
+        (src, tgt),
+        limits=limits,
+        every=args.every,
+        held_out=args.held_out,
+        name=args.name,
+    )
     print(f"{args.folder.name.removesuffix('.part')}: {counts.pop('source'):,} pairs before cleaning", flush=True)
     for (split, count), official in itertools.zip_longest(counts.items(), args.official[: len(counts)]):
         report(split, count, official)

@@ -15,7 +15,7 @@ NAMES = sorted(corpus.known_corpora())
 
 def test_every_mini_corpus_is_prepared_by_the_contract():
     others = {"sst2", "sst5", "tanaka_enja"}  # sst and aspec with other options
-    assert {case.name for case in CASES.values()} | others == {*NAMES, "toy", "multi30k", "lm"}
+    assert {case.name for case in CASES.values()} | others == {*NAMES, "toy", "multi30k", "lm", "parallel"}
 
 
 @pytest.mark.parametrize("name", NAMES)

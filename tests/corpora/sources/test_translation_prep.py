@@ -20,6 +20,7 @@ from support.corpora.translation_references import (
     encoded,
     iwslt_text,
     kept,
+    member,
     moses,
     wmt_text,
 )
@@ -254,7 +255,9 @@ def test_local_archives_are_checked(sources, tmp_path):
         ("iwslt14", ["--test", "all"], "--test is fairseq or mma, got 'all'"),
         ("iwslt14", ["--tokenised"], "--tokenised needs --local DIR"),
         ("iwslt14", ["--tokenised", "--test", "mma"], "cannot choose the test set of tokenised text"),
-        ("wmt14_en_de", ["--data", "wmt15"], "--data is wmt14, wmt16 or wmt17, got 'wmt15'"),
+        ("wmt14_en_de", ["--data", "wmt15"], "--data is wmt14, wmt16, wmt17 or google, got 'wmt15'"),
+        ("wmt14_en_de", ["--data", "google"], "--data google needs --local DIR with wmt16_en_de.tar.gz"),
+        ("wmt14_en_de", ["--data", "google", "--local", ".", "--separate-dictionaries"], "and one dictionary"),
         ("wmt14_en_de", ["--trees", "fr"], "--trees fr: no such language here"),
         ("wmt14_en_fr", ["--valid", "newstest2012"], "--valid is split or newstest2013"),
         ("wmt14_en_fr", ["--every", "0"], "--every needs a number from 1"),
@@ -290,3 +293,28 @@ def test_iwslt14_that_is_tokenised(tmp_path):
         ]
     assert len(lines_of(out / "bpe/codes")) == 201
     assert_binarised(out, "de", "en")
+
+
+@pytest.mark.slow
+def test_google_prepared_wmt16_is_taken_as_it_is(sources, tmp_path):
+    """Subwords, tokens and text of the archive, and one dictionary of at most 32,768 words, as in fairseq's recipe."""
+    local, out = sources["wmt14_en_de"], tmp_path / "out"
+    options = ["--local", local, "--data", "google"]
+    refused = prepare("wmt14_en_de", tmp_path / "checked", *options)
+    assert_refused(refused, "wmt16_en_de.tar.gz is not the official file", "expected checksum md5:874ab6bb")
+    start_and_kill("wmt14_en_de", out, out / "tok.part", *options, "--no-checksums")
+    done = prepare("wmt14_en_de", out, *options, "--no-checksums")
+    assert done.returncode == 0 and done.stdout.endswith(f"ready: {out}/bin\n"), done.stderr
+    assert "test: 60 pairs (published: 3,003)" in done.stdout and not (out / "download/unpacked").exists()
+    names = {"train": "train.tok.clean", "valid": "newstest2013.tok", "test": "newstest2014.tok"}
+    archive = local / "wmt16_en_de.tar.gz"
+    for lang in ("en", "de"):
+        pieces = {split: member(archive, f"{name}.bpe.32000.{lang}") for split, name in names.items()}
+        assert any("@@ " in line for line in pieces["train"])
+        assert_texts(out, "bpe", lang, pieces)
+        assert_texts(out, "tok", lang, {split: [x.replace("@@ ", "") for x in pieces[split]] for split in pieces})
+        assert lines_of(out / f"raw/test.{lang}") == member(archive, f"newstest2014.{lang}")
+    assert_binarised(out, "en", "de")
+    assert (out / "bin/dict.en.txt").read_bytes() == (out / "bin/dict.de.txt").read_bytes()
+    log = (out / "bin/preprocess.log").read_text()
+    assert all(f"{option}=32768" in log for option in ("nwordssrc", "nwordstgt")) and "joined_dictionary=True" in log

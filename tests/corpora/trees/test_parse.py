@@ -15,6 +15,7 @@ import stanza
 import torch
 
 from corpora.errors import DataError
+from corpora.sources import probing
 from corpora.toy import grammar as toy_grammar
 from corpora.trees import leaves, parse, parser_stanza, parser_training, train_parser, treebank, word_vectors
 from fairseq_localattn.phrases.trees import read_tree
@@ -317,6 +318,27 @@ def test_multi30k_is_parsed_by_given_models(models, tmp_path):
     assert [" ".join(line).lower() for line in words] == [leaves.unescape(line) for line in lines]
     assert all(line[0][0].isupper() for line in words)
     assert (tmp_path / "out/bin/train.de-en.en.phrases.idx").exists()
+
+
+def test_raw_text_becomes_the_trees_of_the_probing_tasks(models, tmp_path):
+    """One command makes what prepare_probing.sh takes, and continues where it was stopped."""
+    sizes = {"train": 40, "valid": 8, "test": 8}
+    toy_grammar.write(tmp_path / "text", 4, sizes)
+    files = [word for split in sizes for word in (f"--{split}", tmp_path / f"text/{split}.en")]
+    program, out = ["bash", DATA_PREP / "parse_text.sh", tmp_path / "out"], tmp_path / "out"
+    assert_refused(call(*program, *files[:4]), "--test is missing: give the text of all three splits")
+    assert_refused(call(*program, *files, "--parser", tmp_path / "none"), "no such folder; train models with")
+    words = [str(word) for word in [*program, *files, "--parser", models, "--workers", 1]]
+    kill_when(words, lambda: (out / "tree.parsing/train.en.tree").exists())
+    done = call(*words)
+    assert done.returncode == 0 and done.stdout.endswith(f"ready: {out}/trees\n"), done.stderr
+    assert "train.en.tree" not in done.stdout, "what was parsed is parsed again"
+    for split, count in sizes.items():
+        found = [" ".join(read_tree(tree).words()) for tree in lines_of(out / f"trees/{split}.mrg")]
+        assert found == [leaves.unescape(line) for line in lines_of(out / f"tok/{split}.en")] and len(found) == count
+    trees = [word for split in sizes for word in (f"--{split}", out / f"trees/{split}.mrg")]
+    (tmp_path / "probing").mkdir()
+    assert "train: 40 sentences; with a label" in run(probing.main, tmp_path / "probing", "--lang", "en", *trees).stdout
 
 
 @pytest.mark.parametrize("program", [parse, train_parser])

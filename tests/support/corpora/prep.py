@@ -28,7 +28,7 @@ SOURCES = re.compile(
 def clean_environment(**more: str) -> dict[str, str]:
     """Return the environment without the caller's corpora."""
     kept = {name: value for name, value in os.environ.items() if not SOURCES.fullmatch(name)}
-    return kept | {"PYTHON": sys.executable, "OMP_NUM_THREADS": "1", **more}
+    return kept | {"PYTHON": sys.executable, "OMP_NUM_THREADS": "1", "LOCALATTN_DOWNLOADS": "", **more}
 
 
 def call(*command: object, **environment: str) -> subprocess.CompletedProcess[str]:

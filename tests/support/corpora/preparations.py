@@ -9,7 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from corpora.mini import translation as mini_translation
 from corpora.mini.corpus import known_corpora
+from corpora.mini.files import write
 from corpora.toy import grammar
 from support.corpora.prep import SPLITS, lines_of, prepare, start_and_kill
 
@@ -148,6 +150,15 @@ def _multi30k(folder: Path) -> None:
             (folder / f"trees/{split}.en.tree").write_bytes(text)
 
 
+def _parallel(folder: Path) -> None:
+    """Write toy sentences as somebody's own files: cleaning removes some training pairs; there is no test set."""
+    pairs = mini_translation.german(18)
+    for name, count in (("corpus", 400), ("dev", 30)):
+        sides = mini_translation.take(pairs, count)
+        for lang, lines in zip(("de", "en"), mini_translation.odd(sides) if name == "corpus" else sides, strict=True):
+            write(folder / (f"{name}.{lang}.gz" if (name, lang) == ("dev", "en") else f"{name}.{lang}"), lines)
+
+
 def lm_sentence(number: int) -> str:
     """Return words of falling frequency (a in each, b in every second sentence …) and a unique word."""
     return " ".join([word for place, word in enumerate("abcdefgh", 1) if number % place == 0] + [f"n{number}", "é"])
@@ -173,7 +184,9 @@ def _sst(folder: Path) -> None:
             archive.write(folder / f"{name}.txt", f"trees/{name}.txt")
 
 
-OWN: dict[str, Callable[[Path], None]] = {"toy": lambda _: None, "multi30k": _multi30k, "lm": _lm, "sst": _sst}
+OWN: dict[str, Callable[[Path], None]] = {
+    "toy": lambda _: None, "multi30k": _multi30k, "lm": _lm, "sst": _sst, "parallel": _parallel,
+}  # fmt: skip
 
 _RELEASE = "1-billion-word-language-modeling-benchmark-r13output"
 _TRAINING = f"{_RELEASE}/training-monolingual.tokenized.shuffled/news.en-00007-of-00100"
@@ -317,6 +330,21 @@ CASES = {
                 ("test.en", lambda _: b"", "test.en: is empty"),
                 ("valid.en.gz", None, "valid.en.gz: cannot be read: No such file"),
             ),
+        ),
+        Case(
+            "parallel",
+            ("--source", "de", "--target", "en", "--train", "{source}/corpus", "--valid", "{source}/dev",
+             "--held-out", "20", "--max", "100", "--bpe", "80"),
+            "bpe.part/codes", ("--bpe", "90", "codes=80", "codes=90"),
+            (
+                ("corpus.de", line(400, None), "corpus.en:400: misaligned: 400 lines here, 399 in"),
+                ("corpus.de", line(4, b"\xff"), "corpus.de:4: invalid UTF-8"),
+                ("corpus.de", cut, "corpus.de:400: no newline at the end"),
+                ("dev.de", line(7, b""), "dev.de:7: empty line"),
+                ("dev.de", line(7, b"Noch\reiner."), "dev.de:7: carriage return"),
+            ),
+            local=("--source", "de", "--target", "en", "--train", "{source}/corpus", "--valid", "{source}/dev"),
+            missing="--train", slow=True,
         ),
         Case(
             "probing",

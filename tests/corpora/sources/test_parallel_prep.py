@@ -1,0 +1,174 @@
+"""Parallel text of one's own: what is cleaned and held out, its tokens, and the four kinds of subwords."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from corpora.toy import grammar
+from support.corpora.prep import assert_refused, assert_translation_data, call, lines_of, prepare, start_and_kill
+from support.corpora.preparations import CASES, Prepared
+from support.paths import DATA_PREP, ROOT
+
+GIVEN = ("--source", "de", "--target", "en")
+
+
+@pytest.fixture(scope="module")
+def own_text(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("own") / "text"
+    CASES["parallel"].make(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def done(preparation) -> Prepared:
+    return preparation("parallel")
+
+
+in_one_worker = pytest.mark.xdist_group("parallel")
+
+
+@pytest.mark.slow
+@in_one_worker
+def test_cleaned_and_held_out(done: Prepared):
+    """Pairs with an empty or a long side are left out; every 19th of the others is a test pair, in both languages."""
+    german, english = (lines_of(done.source / f"corpus.{lang}") for lang in ("de", "en"))
+    kept = [pair for pair in zip(german, english, strict=True) if all(pair) and max(map(len, pair)) < 700]
+    assert 0 < len(german) - len(kept) == 20 and "tok: 400 pairs before cleaning" in done.said
+    for side, lang in enumerate(("de", "en")):
+        expected = [pair[side] for number, pair in enumerate(kept, 1) if number % 20 == 0]
+        assert lines_of(done.out / f"raw/test.{lang}") == expected
+        assert len(lines_of(done.out / f"raw/train.{lang}")) == len(kept) - len(expected)
+        assert len(lines_of(done.out / f"raw/valid.{lang}")) == 30
+
+
+@pytest.mark.slow
+@in_one_worker
+def test_tokens_and_subwords_are_those_of_fairseq_interactive(done: Prepared):
+    """A raw sentence becomes the same subwords by --tokenizer moses --bpe subword_nmt as in the training text."""
+    from fairseq.data.encoders.moses_tokenizer import MosesTokenizer, MosesTokenizerConfig
+    from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
+
+    bpe = SubwordNMTBPE(SubwordNMTBPEConfig(bpe_codes=str(done.out / "bpe/codes")))
+    for lang in ("de", "en"):
+        tokenizer = MosesTokenizer(MosesTokenizerConfig(source_lang=lang, target_lang=lang))
+        raw = lines_of(done.out / f"raw/valid.{lang}")
+        assert [bpe.encode(tokenizer.encode(line)) for line in raw] == lines_of(done.out / f"bpe/valid.{lang}")
+    texts = {
+        split: {lang: lines_of(done.out / f"bpe/{split}.{lang}") for lang in ("de", "en")}
+        for split in ("train", "test")
+    }
+    for one, two in (("de", "en"), ("en", "de")):
+        assert_translation_data(done.out / "bin", one, two, texts)
+    assert (done.out / "bin/dict.de.txt").read_bytes() == (done.out / "bin/dict.en.txt").read_bytes()
+
+
+@pytest.mark.slow
+def test_without_validation_text_two_splits_are_held_out_and_pieces_join_to_the_raw_text(
+    own_text: Path, tmp_path: Path
+):
+    done = prepare(
+        "parallel", tmp_path / "out", *GIVEN, "--train", own_text / "corpus", "--held-out", 40, "--pieces", 90
+    )
+    assert done.returncode == 0, done.stderr
+    raw = {split: lines_of(tmp_path / f"out/raw/{split}.en") for split in ("train", "valid", "test")}
+    assert [len(raw[split]) for split in ("valid", "test")] == [38, 38]
+    assert not set(raw["train"]) & {*raw["valid"], *raw["test"]} and not set(raw["valid"]) & set(raw["test"])
+    pieces = lines_of(tmp_path / "out/bpe/valid.en")
+    assert [line.replace(" ", "").replace("▁", " ").strip() for line in pieces] == raw["valid"]
+    assert (tmp_path / "out/bpe/sentencepiece.model").exists() and "--tokenizer" not in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "ending"), [("--bpe", "codes"), ("--pieces", "model")])
+def test_separate_subwords_and_dictionaries(own_text: Path, tmp_path: Path, kind: str, ending: str):
+    options = [*GIVEN, "--train", own_text / "corpus", "--separate", "--held-out", 20, kind, 100]
+    done = prepare("parallel", tmp_path, *options)
+    assert done.returncode == 0, done.stderr
+    one, two = (tmp_path / f"bpe/{lang}.{ending}" for lang in ("de", "en"))
+    assert one.read_bytes() != two.read_bytes()
+    assert (tmp_path / "bin/dict.de.txt").read_bytes() != (tmp_path / "bin/dict.en.txt").read_bytes()
+
+
+@pytest.mark.slow
+def test_phrases_of_ones_own_trees_go_with_pieces(tmp_path: Path):
+    """Trees over the tokens, with SentencePiece's subwords of them."""
+    grammar.write(tmp_path / "text", 5, {"train": 150, "valid": 20, "test": 20})
+    text = [word for split in ("train", "valid", "test") for word in (f"--{split}", tmp_path / "text" / split)]
+    kind = ["--pieces", 70, "--tokenizer", "moses", "--trees", "en", "--tree-files", tmp_path / "text"]
+    done = prepare("parallel", tmp_path / "out", *GIVEN, *text, *kind)
+    assert done.returncode == 0 and "train.de-en.en: 150 sentences, 0 without" in done.stdout, done.stderr
+    assert (tmp_path / "out/bin/test.de-en.en.phrases.idx").exists()
+
+
+@pytest.mark.slow
+def test_windows_line_ends_do_not_reach_the_tokens(own_text: Path, tmp_path: Path):
+    for lang in ("de", "en"):
+        (tmp_path / f"text.{lang}").write_bytes((own_text / f"corpus.{lang}").read_bytes().replace(b"\n", b"\r\n"))
+    out = tmp_path / "out"
+    start_and_kill("parallel", out, out / "tok", *GIVEN, "--train", tmp_path / "text", "--tokenizer", "none")
+    assert b"\r" not in (out / "tok/train.de").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "--source needs the ending of its files, such as de, got ''"),
+        (("--source", "de", "--target", "de"), "--source and --target are both 'de'"),
+        (GIVEN, "--train PREFIX is missing: PREFIX.de and PREFIX.en are the training text"),
+        ((*GIVEN, "--train", "corpus", "--bpe", 80, "--pieces", 80), "--bpe or --pieces, please, not both"),
+        ((*GIVEN, "--train", "corpus", "--tokenizer", "spacy"), "--tokenizer is moses or none, got 'spacy'"),
+        ((*GIVEN, "--train", "corpus", "--ratio", "0.5"), "--ratio needs a number from 1, got '0.5'"),
+        ((*GIVEN, "--train", "corpus", "--trees", "fr"), "--trees fr: no such language here, there is: de en"),
+        (
+            (*GIVEN, "--train", "corpus", "--test", "nowhere"),
+            "no file nowhere.de, nor one with .gz: --test is what both",
+        ),
+    ],
+)
+def test_wrong_options(own_text: Path, tmp_path: Path, options: tuple[object, ...], message: str):
+    words = [own_text / "corpus" if word == "corpus" else word for word in options]
+    assert_refused(prepare("parallel", tmp_path / "out", *words), message)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_comma_in_the_output_folder_is_refused(own_text: Path, tmp_path: Path):
+    """fairseq-preprocess takes test sets by a list with commas."""
+    done = prepare("parallel", tmp_path / "a,b", *GIVEN, "--train", own_text / "corpus")
+    assert_refused(done, "a,b: no comma in the output folder, please")
+
+
+def test_official_archives_are_downloaded_once_for_all_preparations(tmp_path: Path):
+    """In a copy of data-prep whose checksums.txt names a small file; the server is gone at the second time."""
+    (tmp_path / "scripts").symlink_to(ROOT / "scripts")
+    (tmp_path / "data-prep").mkdir()
+    for name in ("lib", "corpora"):
+        (tmp_path / "data-prep" / name).symlink_to(DATA_PREP / name)
+    (tmp_path / "server").mkdir()
+    served = tmp_path / "server/news.txt"
+    served.write_text("news\n")
+    address = "ftp://who:pass@data.example/wmt/news.txt"
+    checksum = call("sha256sum", served).stdout.split()[0]
+    (tmp_path / "data-prep/checksums.txt").write_text(f"{address}  5  {checksum}\n{address}2  -  -\n")
+    script = 'set -euo pipefail; . "$1/lib/base.sh"; . "$1/lib/fetch.sh"; find_python; out=$2 mirror=$3 no_checksums=$4'
+    script += '; obtain "$5"; echo "$file"'
+
+    def obtained(out: str, unchecked: int = 0, url: str = address) -> str:
+        words = (tmp_path / "data-prep", tmp_path / out, served.parent.as_uri(), unchecked, url)
+        got = call("bash", "-c", script, "fetch", *words, LOCALATTN_DOWNLOADS=str(tmp_path / "all"))
+        assert got.returncode == 0, got.stderr
+        return got.stdout.splitlines()[-1]
+
+    shared = tmp_path / "all/data.example/wmt/news.txt"
+    assert obtained("one") == str(shared) and shared.read_text() == "news\n"
+    served.rename(served.with_name("news.txt2"))
+    assert obtained("two") == str(shared) and not (tmp_path / "two/download").exists()
+    # What nobody can vouch for stays with the preparation: no checksum is known, or it is not looked at.
+    assert obtained("two", url=address + "2") == str(tmp_path / "two/download/news.txt2")
+    shared.write_text("olds\n")
+    (tmp_path / "three/download").mkdir(parents=True)
+    (tmp_path / "three/download/news.txt").write_text("mine\n")
+    assert obtained("three", unchecked=1) == str(tmp_path / "three/download/news.txt")
+    served.with_name("news.txt2").rename(served)
+    assert obtained("four") == str(shared) and shared.read_text() == "news\n", "a damaged file is fetched again"
