@@ -13,55 +13,20 @@ from typing import Any
 
 from experiments.data.preparation import Corpus, local_folder, prepared
 from experiments.data.prepared import forget_fingerprints, trees_fingerprint
+from experiments.engine.rows import Choice, Row
 from experiments.measure.generated import ScoreError
 from experiments.measure.measures import OF_TRAINING, measure_of
-from experiments.recipes.nodes import RecipeError
 from experiments.recipes.recipe import ROOT, Recipe
 from experiments.recipes.scales import recipe_at
-from experiments.recipes.tables import Table, papers, tables_of
-from experiments.report.estimates import REFERENCE, estimate
+from experiments.recipes.tables import papers, tables_of
+from experiments.report.estimates import estimate
 from experiments.report.results import COLUMNS, Line, Results
 from experiments.runs.checkout import commit, same_package
-from experiments.runs.launch import Launch
 from experiments.runs.machines import Leader
 from experiments.runs.run import Run, settings_hash
 
 SPEEDS = ("words_per_second", "steps_per_second", "train_minutes")
 TREES_VARIABLE = "PROBING_TREES"  # a folder with {train,valid,test}.mrg or .mrg.gz
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row of a table, with its recipe at the plan's scale as the row states it."""
-
-    table: Table
-    name: str
-    stated: Recipe
-
-    @property
-    def key(self) -> str:
-        """PAPER/TABLE/ROW."""
-        return f"{self.table.paper}/{self.table.name}/{self.name}"
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What a user asks for. ``seeds``: in place of the recipes'; ``local``: corpus → folder with a copy of it.
-
-    Data, trainings and logs go to ``out``, CSVs to ``results``. ``with_baselines``: baselines that are missing are
-    trained as well. ``jobs``: trainings side by side; ``gpu``: the kind of GPU, for estimates.
-    """
-
-    scale: str
-    launch: Launch
-    out: Path
-    results: Path
-    seeds: tuple[int, ...] = ()
-    local: Mapping[str, str] = field(default_factory=dict)
-    with_baselines: bool = True
-    keep_checkpoints: bool = False
-    jobs: int = 1
-    gpu: str = REFERENCE
 
 
 @dataclass
@@ -385,21 +350,3 @@ def make_plan(rows: list[Row], choice: Choice) -> Plan:
 def preparation_of(recipe: Recipe) -> str:
     """Return what tells preparations apart: of one folder there may be one without trees, and one that adds them."""
     return repr((recipe.corpus.prepare, recipe.corpus.options))
-
-
-def folders(local: list[str], rows: list[Row]) -> dict[str, str]:
-    """Return corpus → the folder given for it by --local [NAME=]DIR. Raises RecipeError."""
-    names = list(dict.fromkeys(row.stated.corpus.name for row in rows))
-    found = {}
-    for value in local:
-        name, equals, folder = value.partition("=")
-        if not equals:
-            if len(names) > 1:
-                raise RecipeError(
-                    f"--local {value}: these rows have several corpora: give NAME=DIR, of {', '.join(names)}"
-                )
-            name, folder = names[0], value
-        if name not in names:
-            raise RecipeError(f"--local {value}: these rows have no corpus {name}: there are {', '.join(names)}")
-        found[name] = folder
-    return found

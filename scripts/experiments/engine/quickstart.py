@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.engine.carry_out import prepare_all, show_commands
-from experiments.engine.plan import Choice, Plan, Row, folders, make_plan
+from experiments.engine.plan import Plan, make_plan
+from experiments.engine.rows import Choice, Row, folders
 from experiments.engine.table import as_status
 from experiments.recipes.nodes import RecipeError
 from experiments.recipes.recipe import ROOT, Recipe

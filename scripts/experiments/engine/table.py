@@ -25,7 +25,8 @@ from typing import NoReturn
 
 from experiments.engine.carry_out import carry_out, show_commands
 from experiments.engine.follow import follow
-from experiments.engine.plan import Choice, Row, folders, make_plan
+from experiments.engine.plan import make_plan
+from experiments.engine.rows import Choice, Row, folders
 from experiments.measure.generated import ScoreError
 from experiments.recipes.nodes import RecipeError, nearest
 from experiments.recipes.recipe import ROOT, Recipe

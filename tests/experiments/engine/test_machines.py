@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from experiments.engine import follow
-from experiments.engine.plan import Choice, Plan, make_plan
+from experiments.engine.plan import Plan, make_plan
+from experiments.engine.rows import Choice
 from experiments.engine.table import rows_of
 from experiments.runs.launch import Launch
 from experiments.runs.machines import Leader
