@@ -257,7 +257,7 @@ def test_flags_override_the_architecture() -> None:
         (["--man-static-width", "-1"], "--man-static-width -1: give a whole number from 0, or sqrt"),
         (["--man-static-width", "2.5"], "--man-static-width 2.5: give a whole number"),
         (["--man-max-distance", "-3"], "--man-max-distance -3: give a number from 0 to 1,000,000"),
-        (["--man-max-distance", "99999999999"], "--man-max-distance 99999999999: give a number from 0"),
+        (["--man-max-distance", "1000001"], "--man-max-distance 1000001: give a number from 0"),
         (["--man-static-width", "sqrt"], "--man-static-width sqrt changes nothing: no order has sman"),
         (in_both("san,ffn", "--man-max-distance", "9"), "--man-max-distance 9 changes nothing: no order has dman"),
         (
