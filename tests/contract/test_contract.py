@@ -13,7 +13,6 @@ from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
 from fairseq_localattn.core import banded
-from fairseq_localattn.mechanisms import mixed
 from fairseq_localattn.models.architectures import baseline_of
 from fairseq_localattn.models.base import LocalModel
 from support.models import (
@@ -50,7 +49,7 @@ def every_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     if request.param == "long":
         monkeypatch.setattr(banded, "MIN_BLOCK", 3)
         monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", 3)
-        monkeypatch.setattr(mixed, "BANDED_FROM", 1)
+        monkeypatch.setattr(banded, "BANDED_FROM", 1)
 
 
 def logits(model: torch.nn.Module, sample: dict) -> Tensor:
