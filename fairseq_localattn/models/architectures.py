@@ -99,6 +99,11 @@ def transformer_lm_localattn_small(args: Any) -> None:
     _set_lm_sizes(args, dim=128, ffn=512, heads=4, layers=3)
 
 
+def leave_out_positions(args: Any) -> None:
+    """Leave out the absolute positions of both stacks; an ``adjust`` of :func:`register_architecture`."""
+    set_missing(args, no_token_positional_embeddings=True)
+
+
 def register_architecture(
     model: str,
     name: str,
