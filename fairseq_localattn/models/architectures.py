@@ -74,6 +74,16 @@ _register_changed("transformer_localattn_small", "transformer_localattn_small_5_
 _register_changed("transformer_localattn_small", "transformer_localattn_small_8_heads", attention_heads=8)
 
 
+@register_model_architecture("lightconv", "lightconv_small")
+def lightconv_small(args: Any) -> None:
+    """Set the sizes of ``transformer_localattn_small`` for fairseq's LightConv and DynamicConv, kernels up to 15."""
+    for stack in ("encoder", "decoder"):
+        sizes = {"embed_dim": 128, "ffn_embed_dim": 512, "attention_heads": 4, "layers": 3}
+        set_missing(args, **{f"{stack}_{name}": size for name, size in sizes.items()})
+        set_missing(args, **{f"{stack}_kernel_size_list": [3, 7, 15]})
+    ARCH_CONFIG_REGISTRY["lightconv_iwslt_de_en"](args)
+
+
 def _set_lm_sizes(args: Any, dim: int, ffn: int, heads: int, layers: int) -> None:
     """Set the sizes of a language model where the command line has not; leave the rest to fairseq's defaults."""
     sizes = {"embed_dim": dim, "ffn_embed_dim": ffn, "attention_heads": heads, "layers": layers}
