@@ -125,7 +125,7 @@ def banded_attention(
         width_of_query: (B or 1)×S, the half width for a query at each key position, if it differs between them; at
             most ``half_width``.
         columns: (B or 1)×a, positions of keys that every query sees besides; those from S on do not exist. Only with
-            ``head_span`` 1, without ``width_of_query`` and ``need_weights``.
+            ``head_span`` 1, and without ``width_of_query`` and ``need_weights``.
         implementation: one of ``kernels.dense.IMPLEMENTATIONS``.
 
     Returns B×H×T×D, and the weights B×H×T×S, summed over the heads seen, or None. Positions outside of the sentence,
@@ -158,10 +158,8 @@ def banded_attention(
     q, k, v = (F.pad(x, (0, 0, 0, room)) for x in (q, k, v))
     k_stretches, v_stretches = stretches(k, block, half_width), stretches(v, block, half_width)
     if columns is not None:
-        k_stretches, v_stretches = (
-            _with_columns(k_stretches, whole[0], columns),
-            _with_columns(v_stretches, whole[1], columns),
-        )
+        near = k_stretches, v_stretches
+        k_stretches, v_stretches = (_with_columns(*pair, columns) for pair in zip(near, whole, strict=True))
         query_index = torch.arange(blocks * block, device=q.device).view(blocks, block)
         band = _widened(band, frame, columns, half_width=half_width, query_index=query_index)
     attended, weights = _attend_stretches(

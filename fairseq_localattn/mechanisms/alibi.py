@@ -14,14 +14,14 @@ from ..kernels.distances import all_distances, by_position
 from ..kernels.masks import Frame
 
 
-def slopes_of(heads: int) -> list[float]:
-    """Return the slope of each head: ``2^(-8h/H)`` for h = 1 … H, where H is a power of two.
+def slopes_of(heads: int, device: torch.device | None = None) -> Tensor:
+    """Return the slope of each head in fp64, H: ``2^(-8h/H)`` for h = 1 … H, where H is a power of two.
 
     Another number of heads takes the slopes of the next lower power of two, then every second one of twice that power.
     """
     power = 2 ** math.floor(math.log2(heads))
-    slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
-    return slopes + [2 ** (-8 * h / (2 * power)) for h in range(1, 2 * power + 1, 2)][: heads - power]
+    steps = torch.arange(1, 2 * power + 1, dtype=torch.float64, device=device) * (-4 / power)
+    return torch.exp2(torch.cat([steps[1::2], steps[: 2 * (heads - power) : 2]]))
 
 
 class LinearBiasAttention(LocalAttention):
@@ -49,5 +49,4 @@ def linear_bias(
     """Return ``-m_h·|i - j|``, H×T×S. Cached, since all layers ask for the same biases in a batch."""
     with torch.inference_mode(False):  # a cached tensor may be used in a training step later
         distances = all_distances(query_length, key_length, offset, device=device, dtype=dtype).abs()
-        slopes = torch.tensor(slopes_of(heads), dtype=dtype, device=device)
-        return by_position(-slopes[:, None] * distances, key_length)
+        return by_position(-slopes_of(heads, device).to(dtype)[:, None] * distances, key_length)

@@ -52,9 +52,9 @@ def rotations(
     The angles are computed in fp64. Cached, since all layers ask for the same rotations in a batch.
     """
     with torch.inference_mode(False):  # a cached tensor may be used in a training step later
-        steps = base ** (-torch.arange(0, channels, 2, dtype=torch.float64) / channels)
-        angles = torch.arange(first, first + length, dtype=torch.float64)[:, None] * steps
-        return torch.polar(torch.ones_like(angles), angles).to(dtype.to_complex()).to(device)
+        steps = base ** (-torch.arange(0, channels, 2, dtype=torch.float64, device=device) / channels)
+        angles = torch.arange(first, first + length, dtype=torch.float64, device=device)[:, None] * steps
+        return torch.polar(torch.ones_like(angles), angles).to(dtype.to_complex())
 
 
 def rotate(x: Tensor, turns: Tensor) -> Tensor:
