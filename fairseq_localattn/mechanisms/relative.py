@@ -141,8 +141,8 @@ def bucket_of(distance: Tensor, buckets: int, max_distance: int, bidirectional: 
 class BucketedAttention(LocalAttention):
     """T5's relative position bias: ``e_ij = s · q_i·k_j + b[bucket(j - i), h]`` (Raffel et al. 2020).
 
-    The table ``position_bias`` has a number for each bucket of distances and head (:func:`bucket_of`). T5 itself leaves
-    the scaling s out and has one table for all layers of a stack.
+    The table ``position_bias`` has a number for each bucket of distances and head (:func:`bucket_of`), and starts from
+    N(0, 1/C). T5 itself leaves the scaling s out and has one table for all layers of a stack.
 
     Args:
         buckets: rows of the table; 4 or more, even if not causal.
