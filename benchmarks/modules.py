@@ -11,11 +11,15 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
 from fairseq_localattn.core.attention import LocalAttention
+from fairseq_localattn.mechanisms.alibi import LinearBiasAttention
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, StaticMaskAttention
 from fairseq_localattn.mechanisms.mixed import MixedAttention, parse_head_mix
 from fairseq_localattn.mechanisms.phrasal import MultiGranularityAttention, parse_granularities
 from fairseq_localattn.mechanisms.phrase_memory.partition import ngram_lengths, partition_of
+from fairseq_localattn.mechanisms.relative import BucketedAttention, RelativeAttention
+from fairseq_localattn.mechanisms.rotary import RotaryAttention
+from fairseq_localattn.mechanisms.sinks import SinkAttention
 from fairseq_localattn.mechanisms.windowed import AdditiveWindowAttention, MultiplicativeWindowAttention
 
 from .counters import count_flops, extrapolate_flops, peak_bytes
@@ -65,9 +69,14 @@ ATTENTIONS: dict[str, Callable[[int, int], nn.Module]] = {
     "diffwin_aw": lambda c, h: AdditiveWindowAttention(c, h, self_attention=True),
     "diffwin_mw": lambda c, h: MultiplicativeWindowAttention(c, h, self_attention=True),
     "mgsa_ngram": NgramAttention,
+    "relpos": lambda c, h: RelativeAttention(c, h, self_attention=True),
+    "rope": lambda c, h: RotaryAttention(c, h, self_attention=True),
+    "alibi": lambda c, h: LinearBiasAttention(c, h, self_attention=True),
+    "t5bias": lambda c, h: BucketedAttention(c, h, self_attention=True),
+    "sinks": lambda c, h: SinkAttention(c, h, window=11, self_attention=True),
 }
 # Attentions that may hold a number for each head, query and key, which fairseq's fused product does not.
-QUADRATIC = ("mma", "dman", "diffwin_aw", "diffwin_mw")
+QUADRATIC = ("mma", "dman", "diffwin_aw", "diffwin_mw", "relpos", "alibi", "t5bias")
 
 
 @dataclass(frozen=True)

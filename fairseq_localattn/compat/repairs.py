@@ -16,8 +16,10 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from fairseq import checkpoint_utils, models, options, tasks
 from fairseq.data import data_utils
+from fairseq.modules import DynamicConv_scripatable
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.translation import TranslationTask
@@ -49,6 +51,7 @@ def apply() -> None:
     name_missing_files()
     name_unknown_architectures()
     print_errors_of_hydra_in_one_line()
+    repair_dynamic_convolutions()
 
 
 def provide_numpy_long() -> None:
@@ -119,6 +122,34 @@ def keep_batches_on_resume() -> None:
         return iterator
 
     FairseqTask.get_batch_iterator = get_batch_iterator
+
+
+def repair_dynamic_convolutions() -> None:
+    """Let DynamicConv compute a short text as it decodes it, and train no parameter that it does not use.
+
+    Where a decoder's kernel is wider than the text, fairseq cuts it before its softmax in a full pass, but after it
+    word by word: the scores of a sentence would depend on the longest one in its batch. Zeros in front of the text make
+    it as wide as the kernel. The unused bias is uninitialised memory, and DDP waits for its gradient.
+    """
+    compute, reset = DynamicConv_scripatable._forward_unfolded, DynamicConv_scripatable.reset_parameters
+
+    @functools.wraps(compute)
+    def forward_unfolded(self: Any, x: torch.Tensor, incremental_state: Any, query: torch.Tensor) -> torch.Tensor:
+        missing = self.kernel_size - x.size(0)
+        if incremental_state is not None or missing <= 0 or self.padding_l != self.kernel_size - 1:
+            return compute(self, x, incremental_state, query)
+        x, query = (F.pad(y, (0, 0, 0, 0, missing, 0)) for y in (x, query))
+        return compute(self, x, None, query)[missing:]
+
+    @functools.wraps(reset)
+    def reset_parameters(self: Any) -> None:
+        reset(self)
+        if not self.has_conv_bias:
+            torch.nn.init.zeros_(self.conv_bias)
+            self.conv_bias.requires_grad_(False)
+
+    DynamicConv_scripatable._forward_unfolded = forward_unfolded
+    DynamicConv_scripatable.reset_parameters = reset_parameters
 
 
 DATA_HINT = "Give the folder that fairseq-preprocess wrote (its --destdir), and a split that is in it"

@@ -5,13 +5,14 @@ Shapes: T queries, S keys, B sentences, H heads, C channels, D = C / H channels 
 A mechanism is a subclass of :class:`LocalAttention` that overrides one or more steps of its forward pass, listed in the
 order in which they run:
 
-===============  ======================================================================================================
-``attend``       the whole computation from q, k and v to the attended values; by default the three steps below
-``score_bias``   a term added to the scaled scores, broadcastable to B×H×T×S
-``hidden_keys``  a hard window: 1×T×S or H×T×S, or B×H×T×S if it differs between sentences; True = hidden
-``reweight``     a function of the weights B×H×T×S after the softmax
-``activate``     a function of the concatenated heads before the output projection
-===============  ======================================================================================================
+====================  =================================================================================================
+``encode_positions``  a function of the projected queries and keys and of their positions
+``attend``            the whole computation from q, k and v to the attended values; by default the three steps below
+``score_bias``        a term added to the scaled scores, broadcastable to B×H×T×S
+``hidden_keys``       a hard window: 1×T×S or H×T×S, or B×H×T×S if it differs between sentences; True = hidden
+``reweight``          a function of the weights B×H×T×S after the softmax
+``activate``          a function of the concatenated heads before the output projection
+====================  =================================================================================================
 
 A mechanism that needs more projections of the queries or keys lists the names of its linear layers in ``extra_queries``
 and ``extra_keys``. The steps receive their outputs as ``extra``, a mapping from these names to tensors; in incremental
@@ -27,17 +28,17 @@ import math
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..kernels.dense import IMPLEMENTATIONS, fused_attention, scaled_scores, use_products, weighted_sum
+from ..kernels.dense import IMPLEMENTATIONS, fused_attention, use_products, weighted_sum, weights_of
 from ..kernels.dropout import dropout
-from ..kernels.masks import Frame, hidden_and_bias, join_masks, normalise
+from ..kernels.masks import Frame, hidden_and_bias
 from ..kernels.projections import JoinedProjections, is_column_major, project_jointly, to_column_major
-from .decoding import Buffer, GrowableCache, append_padding, beam_copies, cached, sentence_order
+from .decoding import Buffer, GrowableCache, append_padding, beam_copies, cached, cached_length, sentence_order
 
 IncrementalState = dict[str, Buffer]
 
@@ -117,6 +118,10 @@ class LocalAttention(nn.Module):
         """Return the hard window, 1×T×S, H×T×S or B×H×T×S, True = hidden; None hides nothing."""
         return None
 
+    def encode_positions(self, q: Tensor, k: Tensor, first: int) -> tuple[Tensor, Tensor]:
+        """Return q, B×H×T×D, and k, B×H×S×D, changed by their positions, of which ``first`` is the lowest."""
+        return q, k
+
     def score_bias(self, frame: Frame, query: Tensor, q: Tensor, extra: Mapping[str, Tensor]) -> Tensor | None:
         """Return a term added to the scaled scores, broadcastable to B×H×T×S, or None.
 
@@ -158,27 +163,19 @@ class LocalAttention(nn.Module):
         hidden, bias = hidden_and_bias(frame, self.hidden_keys(frame, q.device), bias, q.dtype)
         if not need_weights and type(self).reweight is LocalAttention.reweight:
             return self.fused(q, k, v, hidden=hidden, bias=bias), None
-        scores = scaled_scores(q, k, self.scaling)
-        mask = join_masks(hidden, bias, scores.dtype)
-        if mask is not None:
-            scores = scores + mask
-        weights = self.reweight(normalise(scores), frame, query, extra)
+        weights = self.reweight(weights_of(q, k, hidden, bias, scaling=self.scaling), frame, query, extra)
         return weighted_sum(dropout(weights, self.dropout_rate).to(v.dtype), v), weights
 
     def fused(
         self, q: Tensor, k: Tensor, v: Tensor, *, hidden: Tensor | None = None, bias: Tensor | None = None
     ) -> Tensor:
         """Call :func:`fused_attention` with this module's scaling, dropout and implementation."""
-        return fused_attention(
-            q,
-            k,
-            v,
-            hidden=hidden,
-            bias=bias,
-            scaling=self.scaling,
-            dropout=self.dropout_rate,
-            implementation=self.implementation,
-        )
+        return fused_attention(q, k, v, hidden=hidden, bias=bias, **self.computation)
+
+    @property
+    def computation(self) -> dict[str, Any]:
+        """The arguments scaling, dropout and implementation of the functions of :mod:`kernels.dense`."""
+        return {"scaling": self.scaling, "dropout": self.dropout_rate, "implementation": self.implementation}
 
     def activate(self, heads: Tensor) -> Tensor:
         """Return the input T×B×C of the output projection from the concatenated heads T×B×C."""
@@ -231,6 +228,7 @@ class LocalAttention(nn.Module):
                 key, value = key[:, ::copies], value[:, ::copies]
                 key_padding_mask = None if key_padding_mask is None else key_padding_mask[::copies]
             q, k, v, extra = self.project(query, key, value)
+            q, k = self.encode_positions(q, k, cached_length(saved))
             query_extra = {name: extra[name] for name in self.extra_queries}
             key_extra = {name: extra[name] for name in self.extra_keys}
             if incremental_state is not None:

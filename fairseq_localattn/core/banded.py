@@ -29,6 +29,8 @@ MIN_BLOCK = 16
 # Up to this many scores per query and head, all queries form one block, which is fastest there: up to 192 tokens for
 # windows over one head, up to 64 over three heads.
 ONE_BLOCK_SCORES = 192
+# With at least this many keys, windows that can also be a mask of T×S products are computed in their band.
+BANDED_FROM = 512
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class _Band:
     Args:
         key_index: n×r, positions of the keys of each stretch; some lie outside of 0…S-1.
         hidden: (B or 1)×n×s×r, True = hidden.
-        bias: n×s×r, added to the scores.
+        bias: n×s×r or (B or 1)×n×s×r, added to the scores.
     """
 
     key_index: Tensor
@@ -107,6 +109,7 @@ def banded_attention(
     dropout: float = 0.0,
     need_weights: bool = False,
     width_of_query: Tensor | None = None,
+    columns: Tensor | None = None,
     implementation: str = "auto",
 ) -> tuple[Tensor, Tensor | None]:
     """Compute scaled dot-product attention of each query over a band of keys.
@@ -121,6 +124,8 @@ def banded_attention(
         need_weights: also return the weights; this makes a tensor of size T×S.
         width_of_query: (B or 1)×S, the half width for a query at each key position, if it differs between them; at
             most ``half_width``.
+        columns: (B or 1)×a, positions of keys that every query sees besides; those from S on do not exist. Only with
+            ``head_span`` 1, and without ``width_of_query`` and ``need_weights``.
         implementation: one of ``kernels.dense.IMPLEMENTATIONS``.
 
     Returns B×H×T×D, and the weights B×H×T×S, summed over the heads seen, or None. Positions outside of the sentence,
@@ -130,7 +135,9 @@ def banded_attention(
     half_width = min(half_width, k.size(2) - 1)
     block = max(MIN_BLOCK, half_width)
     if q.size(2) <= max(block, ONE_BLOCK_SCORES // head_span):
-        return _one_block(q, k, v, frame, half_width=half_width, width_of_query=width_of_query, options=options)
+        return _one_block(
+            q, k, v, frame, half_width=half_width, width_of_query=width_of_query, columns=columns, options=options
+        )
     # Empty queries in front give queries and keys the same origin, on which the blocks rely. A full pass needs none.
     length, lead = q.size(2), frame.offset
     if length != k.size(2):
@@ -140,15 +147,21 @@ def banded_attention(
     band = _make_band(
         frame, half_width, block, blocks=blocks, room=room, device=q.device, width_of_query=width_of_query
     )
-    if options.use_products(q, k):
+    if columns is None and options.use_products(q, k):
         layout = BlockLayout(
             q.size(0), q.size(1), blocks=blocks, block=block, half_width=half_width, head_span=head_span
         )
         mask, scaling = _added_mask(band, q.dtype), q.size(3) ** -0.5
         attended = banded_products(q, k, v, mask, layout=layout, scaling=scaling, dropout=dropout)
         return attended[:, :, lead : lead + length], None
+    whole = k, v
     q, k, v = (F.pad(x, (0, 0, 0, room)) for x in (q, k, v))
     k_stretches, v_stretches = stretches(k, block, half_width), stretches(v, block, half_width)
+    if columns is not None:
+        near = k_stretches, v_stretches
+        k_stretches, v_stretches = (_with_columns(*pair, columns) for pair in zip(near, whole, strict=True))
+        query_index = torch.arange(blocks * block, device=q.device).view(blocks, block)
+        band = _widened(band, frame, columns, half_width=half_width, query_index=query_index)
     attended, weights = _attend_stretches(
         q.unflatten(2, (blocks, block)), k_stretches, v_stretches, band, options=options
     )
@@ -166,6 +179,7 @@ def _one_block(
     *,
     half_width: int,
     width_of_query: Tensor | None,
+    columns: Tensor | None,
     options: _Options,
 ) -> tuple[Tensor, Tensor | None]:
     """Compute :func:`banded_attention` with all queries in one block, over the keys that any of them can reach.
@@ -189,8 +203,11 @@ def _one_block(
         layout = BlockLayout(q.size(0), q.size(1), blocks=1, block=q.size(2), half_width=0, head_span=options.head_span)
         mask, scaling = _added_mask(band, q.dtype), q.size(3) ** -0.5
         return banded_products(q, k, v, mask, layout=layout, scaling=scaling, dropout=options.dropout), None
-    k, v = k[:, :, None, first:last], v[:, :, None, first:last]
-    attended, weights = _attend_stretches(q[:, :, None], k, v, band, options=options)
+    k_near, v_near = k[:, :, None, first:last], v[:, :, None, first:last]
+    if columns is not None:
+        k_near, v_near = _with_columns(k_near, k, columns), _with_columns(v_near, v, columns)
+        band = _widened(band, frame, columns, half_width=half_width, query_index=query_index[None])
+    attended, weights = _attend_stretches(q[:, :, None], k_near, v_near, band, options=options)
     return attended[:, :, 0], None if weights is None else _by_key_position(weights, band.key_index, frame.key_length)
 
 
@@ -243,6 +260,36 @@ def stretches(x: Tensor, block: int, half_width: int, fill: float = 0.0) -> Tens
     left = F.pad(blocks[..., :-1, block - half_width :, :], (0, 0, 0, 0, 1, 0), value=fill)
     right = F.pad(blocks[..., 1:, :half_width, :], (0, 0, 0, 0, 0, 1), value=fill)
     return torch.cat([left, blocks, right], dim=-2)
+
+
+def _with_columns(near: Tensor, x: Tensor, columns: Tensor) -> Tensor:
+    """Append the rows ``columns``, (B or 1)×a, of x, B×H×S×D, to each stretch, B×H×n×r×D: B×H×n×(r+a)×D."""
+    batch, heads, blocks, _, width = near.shape
+    index = columns.clamp(max=x.size(2) - 1).expand(batch, -1)[:, None, :, None]
+    rows = x.gather(2, index.expand(-1, heads, -1, width))
+    return torch.cat([near, rows[:, :, None].expand(-1, -1, blocks, -1, -1)], dim=3)
+
+
+def _widened(band: _Band, frame: Frame, columns: Tensor, *, half_width: int, query_index: Tensor) -> _Band:
+    """Add the masks of ``columns``, (B or 1)×a, to a band; they are hidden where the band holds them already.
+
+    ``query_index``: n×s, positions of the queries.
+    """
+    inside = columns.clamp(max=frame.key_length - 1)
+    hidden = ~local_window(columns[:, None, None, :] - query_index[:, :, None], half_width)  # (B or 1)×n×s×a
+    hidden = hidden | (columns >= frame.key_length)[:, None, None, :]
+    if frame.key_padding_mask is not None:
+        padding = frame.key_padding_mask.to(torch.bool)
+        hidden = hidden | padding.gather(1, inside.expand(padding.size(0), -1))[:, None, None, :]
+    bias = None
+    if frame.attn_mask is not None:
+        rows = (query_index - frame.offset).clamp(0, frame.query_length - 1)
+        hidden, bias = _with_attn_mask(hidden, frame.attn_mask[rows[:, :, None], inside[:, None, None, :]])
+    batch = max(band.hidden.size(0), hidden.size(0))
+    hidden = torch.cat([band.hidden.expand(batch, -1, -1, -1), hidden.expand(batch, -1, -1, -1)], dim=-1)
+    if band.bias is not None and bias is not None:
+        bias = torch.cat([band.bias.expand(bias.size(0), -1, -1, -1), bias], dim=-1)
+    return _Band(band.key_index, hidden, bias)
 
 
 def _added_mask(band: _Band, dtype: torch.dtype) -> Tensor:

@@ -44,6 +44,12 @@ def cached(buffer: Buffer, name: str) -> Tensor:
     return tensor
 
 
+def cached_length(buffer: Buffer) -> int:
+    """Return the number of keys in the decoding state; 0 where it is empty."""
+    keys = buffer.get("prev_key")
+    return 0 if keys is None else keys.size(2)
+
+
 def append_padding(before: Tensor | None, now: Tensor | None, old: Tensor, new: Tensor) -> Tensor | None:
     """Concatenate the padding masks of cached and new keys.
 

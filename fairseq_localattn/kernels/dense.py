@@ -17,8 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from .dropout import dropout as drop
 from .dropout import dropout_factors
-from .masks import join_masks, lowest_score
+from .masks import join_masks, lowest_score, normalise
 
 # Where the fused kernel becomes faster, measured on two cores with d=512 and 8 heads (docs/performance.md).
 PRODUCTS_UP_TO = 160
@@ -76,7 +77,36 @@ def attention_by_products(
 
     Returns B×H×T×D.
     """
-    return _Attention.apply(q, k, v, hidden, bias, scaling, dropout)
+    return _Attention.apply(q, k, v, hidden, bias, scaling, dropout)[0]
+
+
+def attention_and_weights(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    hidden: Tensor | None = None,
+    bias: Tensor | None = None,
+    scaling: float,
+    dropout: float = 0.0,
+    implementation: str = "auto",
+) -> tuple[Tensor, Tensor]:
+    """Compute attention B×H×T×D and the weights B×H×T×S after dropout, both differentiable (once).
+
+    Arguments as in :func:`fused_attention`. The weights have at least the precision of fp32.
+    """
+    if use_products(q, k, bias, dropout=dropout, implementation=implementation):
+        return _Attention.apply(q, k, v, hidden, bias, scaling, dropout)
+    weights = weights_of(q, k, hidden, bias, scaling=scaling)
+    weights = drop(weights, dropout)
+    return weighted_sum(weights.to(v.dtype), v), weights
+
+
+def weights_of(q: Tensor, k: Tensor, hidden: Tensor | None, bias: Tensor | None, *, scaling: float) -> Tensor:
+    """Compute ``softmax(scaling · QKᵀ + bias)``, B×H×T×S in at least fp32. Arguments as in :func:`fused_attention`."""
+    scores = scaled_scores(q, k, scaling)
+    mask = join_masks(hidden, bias, scores.dtype)
+    return normalise(scores if mask is None else scores + mask)
 
 
 def fused_attention(
@@ -196,7 +226,7 @@ class _Attention(torch.autograd.Function):
         bias: Tensor | None,
         scaling: float,
         dropout: float,
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         groups = q.shape[:2]
         # Views, not copies: the projections lay sentences and heads out at equal steps.
         q, k, v = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
@@ -216,17 +246,20 @@ class _Attention(torch.autograd.Function):
         ctx.bias = (bias.shape, bias.dtype) if bias is not None and bias.requires_grad else None
         # A query without a visible key has uniform weights, so the softmax's gradient at its hidden keys is not 0.
         ctx.mask_gradient = ctx.bias is not None and hidden is not None and _may_hide_all_keys(hidden)
+        ctx.set_materialize_grads(False)
         kept = weights if factors is None else weights * factors
-        return torch.bmm(kept, v).unflatten(0, groups)
+        return torch.bmm(kept, v).unflatten(0, groups), kept.unflatten(0, groups)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient: Tensor | None, by_kept: Tensor | None) -> tuple[Tensor | None, ...]:
         q, k, v, weights, factors, hidden = ctx.saved_tensors
-        gradient = gradient.flatten(0, 1)
+        gradient = torch.zeros_like(q) if gradient is None else gradient.flatten(0, 1)
         kept = weights if factors is None else weights * factors
         by_v = torch.bmm(kept.transpose(1, 2), gradient)
         by_weights = torch.bmm(gradient, v.transpose(1, 2))
+        if by_kept is not None:
+            by_weights.unflatten(0, ctx.groups).add_(by_kept)
         if factors is not None:
             by_weights *= factors
         by_scores = torch._softmax_backward_data(by_weights, weights, -1, weights.dtype, grad_input=by_weights)

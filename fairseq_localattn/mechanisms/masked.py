@@ -22,6 +22,7 @@ from torch.autograd.function import once_differentiable
 
 from ..core.attention import LocalAttention
 from ..core.banded import BandedAttention
+from ..kernels.distances import all_distances, by_position
 from ..kernels.masks import Frame
 
 # F of Eq. 5; the identity in the paper's self-attention (Eq. 7).
@@ -130,11 +131,9 @@ class DynamicMaskAttention(MaskAttention):
 
         Indexing P once for each of the T·S pairs would make the backward pass a scattered sum over all of them.
         """
-        length, keys = frame.query_length, frame.key_length
-        farthest = frame.offset + length - 1  # distance from the last query to the first key
-        distance = farthest - torch.arange(length + keys - 1, device=self.distance_mask.device)
+        distance = -all_distances(frame.query_length, frame.key_length, frame.offset, self.distance_mask.device)
         entries = self.distance_mask[distance.clamp(-self.ahead, self.max_distance) + self.ahead]
-        return entries.to(dtype).unfold(0, keys, 1).flip(0)
+        return by_position(entries.to(dtype), frame.key_length)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, max_distance={self.max_distance}"

@@ -13,13 +13,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from ..core import banded
 from ..core.attention import LocalAttention
-from ..core.banded import banded_attention
 from ..kernels.masks import Frame, hidden_and_bias
 from ..kernels.windows import HEAD_KINDS, relative_positions, window_of_kind
-
-# With at least this many keys, local heads are computed in their band instead of in a masked T×S product.
-BANDED_FROM = 512
 
 
 def parse_head_mix(mix: str, heads: int) -> tuple[str, ...]:
@@ -93,17 +90,17 @@ class MixedAttention(LocalAttention):
         extra: Mapping[str, Tensor],
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        """Compute all heads in one masked product, or from BANDED_FROM keys on the local ones in their band.
+        """Compute all heads in one masked product, or from banded.BANDED_FROM keys on the local ones in their band.
 
         The band takes time and memory in T·w instead of T·S.
         """
-        if need_weights or frame.key_length < BANDED_FROM or "local" not in self.head_kinds:
+        if need_weights or frame.key_length < banded.BANDED_FROM or "local" not in self.head_kinds:
             return super().attend(frame, query, q=q, k=k, v=v, extra=extra, need_weights=need_weights)
         parts = []
         for first, last in _runs(self.head_kinds):
             heads = (slice(None), slice(first, last))
             if self.head_kinds[first] == "local":
-                part, _ = banded_attention(
+                part, _ = banded.banded_attention(
                     q[heads],
                     k[heads],
                     v[heads],

@@ -73,6 +73,21 @@ _register_changed("transformer_localattn_small", "transformer_localattn_small_5_
 _register_changed("transformer_localattn_small", "transformer_localattn_small_8_heads", attention_heads=8)
 
 
+@named_architecture("lightconv", "lightconv_small")
+def lightconv_small(args: Any) -> None:
+    """Set the sizes of ``transformer_localattn_small`` for fairseq's LightConv and DynamicConv, kernels up to 15."""
+    for stack in ("encoder", "decoder"):
+        sizes = {"embed_dim": 128, "ffn_embed_dim": 512, "attention_heads": 4, "layers": 3}
+        set_missing(args, **{f"{stack}_{name}": size for name, size in sizes.items()})
+        set_missing(args, **{f"{stack}_kernel_size_list": [3, 7, 15]})
+    ARCH_CONFIG_REGISTRY["lightconv_iwslt_de_en"](args)
+
+
+def leave_out_positions(args: Any) -> None:
+    """Leave out the absolute positions of both stacks; an ``adjust`` of :func:`register_architecture`."""
+    set_missing(args, no_token_positional_embeddings=True)
+
+
 def register_architecture(
     model: str,
     name: str,

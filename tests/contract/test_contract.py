@@ -14,7 +14,6 @@ from torch import Tensor
 
 from fairseq_localattn.core import banded
 from fairseq_localattn.core.attention import LocalAttention
-from fairseq_localattn.mechanisms import mixed
 from fairseq_localattn.models.architectures import baseline_of
 from fairseq_localattn.models.base import LocalModel
 from support.mechanisms.inputs import labelled
@@ -39,7 +38,7 @@ from support.models import (
     with_phrases,
 )
 
-PARAMETER_FREE = ["mma", "csan"]
+PARAMETER_FREE = ["mma", "csan", "rope", "alibi", "sinks"]
 # Lengths that differ, one of them 1; longer than the windows of the cases, and than the blocks of `every_way`.
 SOURCE, TARGET = [9, 4, 13, 1], [7, 11, 3, 5]
 every_case = pytest.mark.parametrize("name", CASES)
@@ -51,7 +50,7 @@ def every_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     if request.param == "long":
         monkeypatch.setattr(banded, "MIN_BLOCK", 3)
         monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", 3)
-        monkeypatch.setattr(mixed, "BANDED_FROM", 1)
+        monkeypatch.setattr(banded, "BANDED_FROM", 1)
 
 
 def logits(model: torch.nn.Module, sample: dict) -> Tensor:
@@ -77,7 +76,7 @@ def plain_flags(arch: str) -> list[str]:
     for side in ("encoder", "decoder"):
         flags += [f"--{side}-ffn-embed-dim", str(getattr(args, f"{side}_ffn_embed_dim"))]
         flags += [f"--{side}-normalize-before"] if getattr(args, f"{side}_normalize_before") else []
-    return flags
+    return flags + (["--no-token-positional-embeddings"] if args.no_token_positional_embeddings else [])
 
 
 @pytest.mark.parametrize("arch", TINY)
@@ -104,7 +103,7 @@ def test_placed_nowhere_it_is_fairseqs_transformer(arch: str, flags: list[str], 
 
 # Without positions the encoder lacks the buffer of the sinusoids' version, so such a model is no longer the stock one.
 STOCK = [n for n, (arch, flags) in CASES.items() if ARCH_MODEL_REGISTRY[arch].prefix in PARAMETER_FREE
-         and "--mma-no-encoder-positions" not in flags]  # fmt: skip
+         and "--mma-no-encoder-positions" not in flags and not parse(arch).no_token_positional_embeddings]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", STOCK)

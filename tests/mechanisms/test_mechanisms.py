@@ -11,36 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from fairseq_localattn.core import banded
 from fairseq_localattn.core.attention import LocalAttention
-from fairseq_localattn.mechanisms import mixed
+from fairseq_localattn.mechanisms.alibi import LinearBiasAttention
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, StaticMaskAttention
 from fairseq_localattn.mechanisms.mixed import MixedAttention, parse_head_mix
+from fairseq_localattn.mechanisms.relative import BucketedAttention, RelativeAttention
+from fairseq_localattn.mechanisms.sinks import SinkAttention
 from support.mechanisms import references
-from support.mechanisms.inputs import DIM, HEADS, LENGTHS, LargestTensor, cut_into_blocks, future, gradient, random_case
+from support.mechanisms.checks import check
+from support.mechanisms.inputs import DIM, HEADS, LENGTHS, LargestTensor, cut_into_blocks, future, random_case
 
 KINDS = ["global", "local", "forward", "backward"]
-
-
-def check(module: LocalAttention, attend: Callable[..., Tensor], x: Tensor, padding: Tensor, causal: bool) -> None:
-    """Compare the output and the gradients of input and parameters with the reference, at real positions."""
-    module = module.double()
-    real = (~padding).T.to(x.dtype)[..., None]  # T×B×1
-    # Sums with fixed random weights, so that no gradient vanishes by symmetry.
-    probe = torch.randn(x.shape, generator=torch.Generator().manual_seed(7), dtype=x.dtype) * real
-    results = []
-    for fast in (True, False):
-        inputs = x.clone().requires_grad_()
-        module.zero_grad()
-        if fast:
-            mask = future(x.size(0)) if causal else None
-            out, _ = module(inputs, inputs, inputs, key_padding_mask=padding, attn_mask=mask, need_weights=False)
-        else:
-            out = references.module_output(module, inputs, padding, attend)
-        (out * probe).sum().backward()
-        results.append([out * real, inputs.grad, *(gradient(p) for p in module.parameters())])
-    for got, wanted in zip(*results, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-10)
 
 
 @settings(max_examples=25, deadline=None)
@@ -81,7 +64,7 @@ def test_mma_equals_equations(lengths: list[int], left: bool, causal: bool, mix:
 
     with pytest.MonkeyPatch.context() as patch:
         if long:
-            patch.setattr(mixed, "BANDED_FROM", 1)
+            patch.setattr(banded, "BANDED_FROM", 1)
             cut_into_blocks(patch, 3)
         check(module, reference, *random_case(lengths, left), causal)
 
@@ -93,6 +76,11 @@ MODULES: dict[str, Callable[..., LocalAttention]] = {
     "mma": partial(MixedAttention, head_kinds=KINDS),
     "dman": partial(DynamicMaskAttention, max_distance=3),
     "sman": partial(StaticMaskAttention, boundary=1),
+    "relpos": partial(RelativeAttention, max_distance=2),
+    "relpos-own": partial(RelativeAttention, max_distance=3, own_tables=True),
+    "t5bias": partial(BucketedAttention, buckets=8, max_distance=5),
+    "alibi": LinearBiasAttention,
+    "sinks": partial(SinkAttention, window=2, sinks=1),
 }
 
 
@@ -109,7 +97,7 @@ def test_gradcheck(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert torch.autograd.gradcheck(f, (x,))
     cut_into_blocks(monkeypatch, 2)
-    monkeypatch.setattr(mixed, "BANDED_FROM", 1)
+    monkeypatch.setattr(banded, "BANDED_FROM", 1)
     assert torch.autograd.gradcheck(f, (x,))
 
 
@@ -153,7 +141,7 @@ def test_csan_with_a_window_as_wide_as_the_sentence_is_ordinary_attention(length
 def test_dropout_is_on_the_weights(name: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In training the mean of many draws is the output without dropout; in evaluation there is no dropout."""
     cut_into_blocks(monkeypatch, block)
-    monkeypatch.setattr(mixed, "BANDED_FROM", block)
+    monkeypatch.setattr(banded, "BANDED_FROM", block)
     torch.manual_seed(1)
     module = MODULES[name](DIM, HEADS, dropout=0.3, self_attention=True).double()
     x, _ = random_case([6], left=False)
@@ -171,9 +159,10 @@ def test_dropout_is_on_the_weights(name: str, block: int, monkeypatch: pytest.Mo
     [
         (partial(ConvolutionalAttention, window=11, head_span=3), 2.1),
         (partial(StaticMaskAttention, boundary=4), 2.1),
+        (partial(SinkAttention, window=8), 2.1),
         (partial(StaticMaskAttention, boundary=None), 3.0),  # its window grows with √T, so T·√T: 2.8 times
     ],
-    ids=["csan", "sman", "sman-sqrt"],
+    ids=["csan", "sman", "sinks", "sman-sqrt"],
 )
 def test_a_window_makes_no_quadratic_tensor(make: Callable[..., LocalAttention], times: float) -> None:
     """Every tensor that a forward and backward pass makes grows linearly with the length and with the window."""

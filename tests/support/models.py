@@ -81,6 +81,7 @@ PLACEMENTS = {
     "mgsa-max-lstm": _syntactic("--mgsa-composition", "max", "--mgsa-interaction", "lstm", "--mgsa-tags"),
     "mgsa-lstm": _syntactic("--mgsa-composition", "lstm", "--mgsa-interaction", "none", "--mgsa-heads", "word:2,3:2"),
     "mgsa-checkpointed": _syntactic("--checkpoint-activations", "--mgsa-encoder-layers", "all", "--mgsa-tags"),
+    "relpos-own-keys": ("transformer_relpos_tiny", ["--relpos-heads", "own", "--relpos-no-values"]),
     "csan-all": ("transformer_csan_tiny", ["--csan-encoder-layers", "all", "--csan-window", "3"]),
 }
 CASES: dict[str, tuple[str, list[str]]] = {**{name: (name, []) for name in TINY}, **PLACEMENTS}

@@ -1,0 +1,52 @@
+"""Attention with linear biases (ALiBi; Press, Smith, Lewis, ICLR 2022)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from ..core.attention import LocalAttention
+from ..kernels.distances import all_distances, by_position
+from ..kernels.masks import Frame
+
+
+def slopes_of(heads: int, device: torch.device | None = None) -> Tensor:
+    """Return the slope of each head in fp64, H: ``2^(-8h/H)`` for h = 1 … H, where H is a power of two.
+
+    Another number of heads takes the slopes of the next lower power of two, then every second one of twice that power.
+    """
+    power = 2 ** math.floor(math.log2(heads))
+    steps = torch.arange(1, 2 * power + 1, dtype=torch.float64, device=device) * (-4 / power)
+    return torch.exp2(torch.cat([steps[1::2], steps[: 2 * (heads - power) : 2]]))
+
+
+class LinearBiasAttention(LocalAttention):
+    """Attention whose scores fall with the distance: ``e_ij = s · q_i·k_j - m_h·|i - j|``. No parameter is added.
+
+    The bias is symmetric; in a causal layer, for which it was made, ``attn_mask`` hides the half that is the future.
+
+    Args:
+        embed_dim, num_heads, kwargs: see :class:`LocalAttention`.
+    """
+
+    kind = "alibi"
+
+    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, extra: Mapping[str, Tensor]) -> Tensor:
+        """Return the bias of each head, H×T×S, in at least fp32: it reaches -m·S."""
+        dtype = torch.promote_types(q.dtype, torch.float32)
+        lengths = frame.query_length, frame.key_length
+        return linear_bias(self.num_heads, *lengths, offset=frame.offset, dtype=dtype, device=q.device)
+
+
+@lru_cache(maxsize=4)
+def linear_bias(
+    heads: int, query_length: int, key_length: int, *, offset: int, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """Return ``-m_h·|i - j|``, H×T×S. Cached, since all layers ask for the same biases in a batch."""
+    with torch.inference_mode(False):  # a cached tensor may be used in a training step later
+        distances = all_distances(query_length, key_length, offset, device=device, dtype=dtype).abs()
+        return by_position(-slopes_of(heads, device).to(dtype)[:, None] * distances, key_length)

@@ -1,0 +1,186 @@
+"""Attention with learned relative positions: vectors (Shaw et al., NAACL 2018) and numbers (Raffel et al., JMLR 2020).
+
+Both depend on the distance j - i of key j from query i, so left padding changes nothing. Distances beyond a greatest
+one are not told apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from ..core.attention import LocalAttention
+from ..kernels.dense import attention_and_weights, weighted_sum, weights_of
+from ..kernels.distances import ClippedDistances, all_distances, by_position, collect, spread
+from ..kernels.dropout import dropout
+from ..kernels.masks import Frame, hidden_and_bias
+
+
+class RelativeAttention(LocalAttention):
+    """Relative position representations (Shaw et al. 2018, Eq. 3-5).
+
+    ``e_ij = s · q_i·(k_j + aK_r)`` and ``z_i = Σ_j α_ij (v_j + aV_r)`` with ``r = clip(j - i, -k, k)``. The tables
+    ``key_positions`` and ``value_positions`` have a vector for each clipped distance, from -k to k. No tensor of size
+    T×S×D is made: queries are multiplied by the tables, and weights are summed by distance.
+
+    Args:
+        max_distance: k, 0 or more.
+        own_tables: each head has tables of its own, (H·(2k+1))×D; otherwise the heads share them, (2k+1)×D.
+        values: whether there is aV.
+        embed_dim, num_heads, kwargs: see :class:`LocalAttention`.
+
+    Raises ValueError for a negative ``max_distance``.
+    """
+
+    kind = "relpos"
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        max_distance: int = 16,
+        own_tables: bool = False,
+        values: bool = True,
+        **kwargs: object,
+    ) -> None:
+        super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
+        if max_distance < 0:
+            raise ValueError(f"the greatest relative position must be 0 or more, not {max_distance}")
+        self.max_distance, self.own_tables = max_distance, own_tables
+
+        def table() -> nn.Parameter:
+            tables = torch.empty(num_heads if own_tables else 1, 2 * max_distance + 1, self.head_dim)
+            for each in tables:
+                nn.init.xavier_uniform_(each)
+            return nn.Parameter(tables)
+
+        self.key_positions = table()
+        self.value_positions = table() if values else None
+
+    def distances(self, frame: Frame) -> ClippedDistances:
+        """Return the clipped distances of a call."""
+        return ClippedDistances(frame.query_length, frame.key_length, frame.offset, self.max_distance)
+
+    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, extra: Mapping[str, Tensor]) -> Tensor:
+        """Return ``s · q_i·aK_r``, B×H×T×S, in at least fp32."""
+        distances = self.distances(frame)
+        table = self._rows(self.key_positions, distances).transpose(1, 2) * self.scaling
+        return spread(self._multiply(q, table), distances)
+
+    def attend(
+        self,
+        frame: Frame,
+        query: Tensor,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        extra: Mapping[str, Tensor],
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend as in :class:`LocalAttention`, and add the weights, summed by distance, times aV."""
+        if self.value_positions is None:
+            return super().attend(frame, query, q=q, k=k, v=v, extra=extra, need_weights=need_weights)
+        hidden, bias = hidden_and_bias(frame, None, self.score_bias(frame, query, q, extra), q.dtype)
+        weights = None
+        if need_weights:
+            weights = weights_of(q, k, hidden, bias, scaling=self.scaling)
+            kept = dropout(weights, self.dropout_rate)
+            attended = weighted_sum(kept.to(v.dtype), v)
+        else:
+            attended, kept = attention_and_weights(q, k, v, hidden=hidden, bias=bias, **self.computation)
+        distances = self.distances(frame)
+        by_distance = self._multiply(collect(kept, distances), self._rows(self.value_positions, distances))
+        return attended + by_distance.to(attended.dtype), weights
+
+    def _rows(self, tables: Tensor, distances: ClippedDistances) -> Tensor:
+        """Return the rows of a table for the distances that occur, (H or 1)×n×D, in at least fp32."""
+        rows = tables[:, distances.first + self.max_distance : distances.last + self.max_distance + 1]
+        return rows.to(torch.promote_types(rows.dtype, torch.float32))
+
+    def _multiply(self, x: Tensor, tables: Tensor) -> Tensor:
+        """Multiply x, B×H×T×E, by the table of each head, (H or 1)×E×F. Returns B×H×T×F in the table's precision."""
+        length, batch, heads = x.size(2), x.size(0), x.size(1)
+        rows = x.permute(2, 0, 1, 3)  # the layout of the projections: rows of one head, or of all, at equal steps
+        with torch.autocast(x.device.type, enabled=False):  # which would compute the product in half precision
+            if self.own_tables:
+                product = torch.bmm(rows.flatten(0, 1).transpose(0, 1).to(tables.dtype), tables)
+                return product.unflatten(1, (length, batch)).permute(2, 0, 1, 3)
+            product = torch.mm(rows.flatten(0, 2).to(tables.dtype), tables[0])
+            return product.unflatten(0, (length, batch, heads)).permute(1, 2, 0, 3)
+
+    def extra_repr(self) -> str:
+        tables = f"own_tables={self.own_tables}, values={self.value_positions is not None}"
+        return f"{super().extra_repr()}, max_distance={self.max_distance}, {tables}"
+
+
+def bucket_of(distance: Tensor, buckets: int, max_distance: int, bidirectional: bool) -> Tensor:
+    """Return T5's bucket, 0 … ``buckets`` - 1, of each distance j - i.
+
+    In the bidirectional form the upper half of the buckets is that of keys behind the query; in the other form all keys
+    behind it have bucket 0. Half of a direction's buckets are for one distance each; the others grow in equal steps of
+    the logarithm up to ``max_distance``, beyond which all distances have the last one.
+    """
+    if bidirectional:
+        buckets //= 2
+        side = torch.where(distance > 0, buckets, 0)
+        apart = distance.abs()
+    else:
+        side = torch.zeros_like(distance)
+        apart = (-distance).clamp(min=0)
+    exact = buckets // 2
+    # In fp32 and in this order, as in T5's own code: some distances lie on the border of two buckets.
+    logarithm = torch.log(apart.clamp(min=1).float() / exact) / math.log(max_distance / exact)
+    beyond = exact + (logarithm * (buckets - exact)).long()
+    return side + torch.where(apart < exact, apart, beyond.clamp(max=buckets - 1))
+
+
+class BucketedAttention(LocalAttention):
+    """T5's relative position bias: ``e_ij = s · q_i·k_j + b[bucket(j - i), h]`` (Raffel et al. 2020).
+
+    The table ``position_bias`` has a number for each bucket of distances and head (:func:`bucket_of`), and starts from
+    N(0, 1/C). T5 itself leaves the scaling s out and has one table for all layers of a stack.
+
+    Args:
+        buckets: rows of the table; 4 or more, even if not causal.
+        max_distance: distances from here on share the last bucket; more than the distances with a bucket of their own.
+        causal: the future is hidden by ``attn_mask``, so all buckets are for the past.
+        embed_dim, num_heads, kwargs: see :class:`LocalAttention`.
+
+    Raises ValueError for other numbers of buckets and too small a ``max_distance``.
+    """
+
+    kind = "t5bias"
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        buckets: int = 32,
+        max_distance: int = 128,
+        causal: bool = False,
+        **kwargs: object,
+    ) -> None:
+        super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
+        exact = buckets // 2 if causal else buckets // 4
+        if buckets < 4 or buckets % 2:
+            raise ValueError(f"the number of buckets must be even and 4 or more, not {buckets}")
+        if max_distance <= exact:
+            raise ValueError(f"the greatest distance must be above {exact} with {buckets} buckets, not {max_distance}")
+        self.buckets, self.max_distance, self.causal = buckets, max_distance, causal
+        self.position_bias = nn.Parameter(torch.empty(buckets, num_heads))
+        nn.init.normal_(self.position_bias, std=embed_dim**-0.5)
+
+    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, extra: Mapping[str, Tensor]) -> Tensor:
+        """Return the bias of each head, H×T×S, in at least fp32."""
+        distance = all_distances(frame.query_length, frame.key_length, frame.offset, device=q.device)
+        bucket = bucket_of(distance, self.buckets, self.max_distance, bidirectional=not self.causal)
+        table = self.position_bias.to(torch.promote_types(self.position_bias.dtype, torch.float32))
+        return by_position(table[bucket].T, frame.key_length)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, buckets={self.buckets}, max_distance={self.max_distance}"

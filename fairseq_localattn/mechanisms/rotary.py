@@ -1,0 +1,63 @@
+"""Rotary position embedding (RoPE; Su et al. 2021, RoFormer)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from ..core.attention import LocalAttention
+
+
+class RotaryAttention(LocalAttention):
+    """Self-attention whose queries and keys are rotated by their positions. No parameter is added.
+
+    The channels 2c and 2c+1 of each head are rotated by ``i·θ_c`` at position i, with ``θ_c = base^(-2c/D)``, so that a
+    score depends on the distance. Keys are cached rotated: a decoding step rotates the new one alone.
+
+    Args:
+        base: of the angles' steps, above 1.
+        embed_dim, num_heads, kwargs: see :class:`LocalAttention`.
+
+    Raises ValueError for an odd number of channels a head, and a base of 1 or less.
+    """
+
+    kind = "rope"
+
+    def __init__(self, embed_dim: int, num_heads: int, *, base: float = 10_000.0, **kwargs: object) -> None:
+        super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
+        if self.head_dim % 2:
+            raise ValueError(f"a rotation needs pairs of channels, and each head has {self.head_dim}")
+        if base <= 1:
+            raise ValueError(f"the base of the rotation's angles must be above 1, not {base:g}")
+        self.base = base
+
+    def encode_positions(self, q: Tensor, k: Tensor, first: int) -> tuple[Tensor, Tensor]:
+        """Rotate q and k, B×H×T×D; the first of them stands at position ``first``."""
+        dtype = torch.promote_types(q.dtype, torch.float32)
+        turns = rotations(first, q.size(2), channels=self.head_dim, base=self.base, dtype=dtype, device=q.device)
+        return rotate(q, turns), rotate(k, turns)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, base={self.base:g}"
+
+
+@lru_cache(maxsize=4)
+def rotations(
+    first: int, length: int, *, channels: int, base: float, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """Return ``exp(i·t·θ_c)`` for positions t from ``first`` on, T×(D/2) complex numbers of twice ``dtype``.
+
+    The angles are computed in fp64. Cached, since all layers ask for the same rotations in a batch.
+    """
+    with torch.inference_mode(False):  # a cached tensor may be used in a training step later
+        steps = base ** (-torch.arange(0, channels, 2, dtype=torch.float64, device=device) / channels)
+        angles = torch.arange(first, first + length, dtype=torch.float64, device=device)[:, None] * steps
+        return torch.polar(torch.ones_like(angles), angles).to(dtype.to_complex())
+
+
+def rotate(x: Tensor, turns: Tensor) -> Tensor:
+    """Multiply the pairs of channels of x, B×H×T×D, as complex numbers by ``turns``, T×(D/2); in their precision."""
+    pairs = torch.view_as_complex(x.to(turns.dtype.to_real()).unflatten(-1, (-1, 2)))
+    return torch.view_as_real(pairs * turns).flatten(-2).to(x.dtype)

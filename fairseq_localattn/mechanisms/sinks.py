@@ -1,0 +1,97 @@
+"""A sliding window with attention sinks: the words around the query, and the first words of the sentence.
+
+Sliding windows: Beltagy et al. 2020 (Longformer), Jiang et al. 2023 (Mistral); sinks: Xiao et al. 2024 (StreamingLLM).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from ..core import banded
+from ..core.attention import LocalAttention
+from ..kernels.masks import Frame
+from ..kernels.windows import local_window, relative_positions
+
+
+class SinkAttention(LocalAttention):
+    """Self-attention to a window and to the first ``sinks`` words of the sentence. No parameter is added.
+
+    Query i sees key j if ``|i - j| ≤ window / 2`` (causal: ``0 ≤ i - j < window``), or if j is one of the first words
+    after the padding. Time and memory are proportional to T·(window + sinks) from :data:`core.banded.BANDED_FROM` keys.
+
+    Args:
+        window: w, positions in the window, 1 or more; an even one that is not causal has w + 1.
+        sinks: a, words at the start that every query sees; 0 or more.
+        causal: the future is hidden by ``attn_mask``, so that the window lies before the query.
+        embed_dim, num_heads, kwargs: see :class:`LocalAttention`.
+
+    Raises ValueError for a window below 1 and a negative number of sinks.
+    """
+
+    kind = "sinks"
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        window: int = 16,
+        sinks: int = 4,
+        causal: bool = False,
+        **kwargs: object,
+    ) -> None:
+        super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
+        if window < 1:
+            raise ValueError(f"the sliding window must have 1 position or more, not {window}")
+        if sinks < 0:
+            raise ValueError(f"the number of attention sinks must be 0 or more, not {sinks}")
+        self.window, self.sinks, self.causal = window, sinks, causal
+
+    @property
+    def half_width(self) -> int:
+        """The greatest distance of a key inside of the window."""
+        return self.window - 1 if self.causal else self.window // 2
+
+    def hidden_keys(self, frame: Frame, device: torch.device) -> Tensor:
+        """Return the window and the sinks, 1×T×S, or B×1×T×S with padding; True = hidden."""
+        relative = relative_positions(frame.query_length, frame.key_length, frame.offset, device)
+        hidden = local_window(relative, self.half_width)[None]
+        behind = torch.arange(frame.key_length, device=device) >= self._first(frame, device) + self.sinks  # (B or 1)×S
+        return hidden & behind[:, None] if frame.key_padding_mask is None else hidden & behind[:, None, None]
+
+    def _first(self, frame: Frame, device: torch.device) -> Tensor:
+        """Return the position of each sentence's first word, (B or 1)×1: the number of keys of padding before it."""
+        if frame.key_padding_mask is None:
+            return torch.zeros(1, 1, dtype=torch.long, device=device)
+        return frame.key_padding_mask.long().cumprod(dim=1).sum(dim=1, keepdim=True)
+
+    def attend(
+        self,
+        frame: Frame,
+        query: Tensor,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        extra: Mapping[str, Tensor],
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Compute a masked product, or from BANDED_FROM keys on the band and the sinks alone."""
+        if need_weights or frame.key_length < banded.BANDED_FROM:
+            return super().attend(frame, query, q=q, k=k, v=v, extra=extra, need_weights=need_weights)
+        columns = self._first(frame, q.device) + torch.arange(self.sinks, device=q.device)
+        return banded.banded_attention(
+            q,
+            k,
+            v,
+            frame,
+            half_width=self.half_width,
+            dropout=self.dropout_rate,
+            columns=columns if self.sinks else None,
+            implementation=self.implementation,
+        )
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, window={self.window}, sinks={self.sinks}"
