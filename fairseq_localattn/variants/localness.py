@@ -88,7 +88,9 @@ class LocalnessModel(LocalModel):
 
     @classmethod
     def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:
-        """Return the attention of a layer with windows; ``kwargs`` are LocalAttention's arguments."""
+        """Return the attention of a layer with windows. Raises ValueError for a centre that the site does not have."""
+        if site == "cross" and str(options.localness_center) == "self":
+            raise ValueError("--localness-center self: the query's own position means nothing in the other sentence")
         attention = GaussianProductAttention if options.localness_product else GaussianAttention
         return attention(
             center=str(options.localness_center),
