@@ -11,7 +11,9 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
 from fairseq_localattn.core.attention import LocalAttention
+from fairseq_localattn.mechanisms.block import BlockAttention
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
+from fairseq_localattn.mechanisms.gaussian import GaussianAttention
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, StaticMaskAttention
 from fairseq_localattn.mechanisms.mixed import MixedAttention, parse_head_mix
 from fairseq_localattn.mechanisms.phrasal import MultiGranularityAttention, parse_granularities
@@ -65,9 +67,12 @@ ATTENTIONS: dict[str, Callable[[int, int], nn.Module]] = {
     "diffwin_aw": lambda c, h: AdditiveWindowAttention(c, h, self_attention=True),
     "diffwin_mw": lambda c, h: MultiplicativeWindowAttention(c, h, self_attention=True),
     "mgsa_ngram": NgramAttention,
+    "localness": lambda c, h: GaussianAttention(c, h, self_attention=True),
+    "neighbor": lambda c, h: GaussianAttention(c, h, center="self", width="head", self_attention=True),
+    "blocksan": lambda c, h: BlockAttention(c, h, self_attention=True),
 }
 # Attentions that may hold a number for each head, query and key, which fairseq's fused product does not.
-QUADRATIC = ("mma", "dman", "diffwin_aw", "diffwin_mw")
+QUADRATIC = ("mma", "dman", "diffwin_aw", "diffwin_mw", "localness", "neighbor")
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,11 @@ SYSTEMS = {
         System("mgsa_syntactic", "transformer_mgsa", ("--mgsa-tags",), trees=True),
         System("man_encoder", "transformer_man", ("--man-decoder-layers", "none")),
         System("man", "transformer_man"),
+        System("localness", "transformer_localness"),
+        System("local_hard", "transformer_local_hard"),
+        System("neighbor", "transformer_neighbor"),
+        System("blocksan", "transformer_blocksan"),
+        System("qanet", "transformer_qanet"),
     )
 }
 
