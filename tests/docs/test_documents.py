@@ -103,7 +103,7 @@ def test_named_flags_exist(path: Path) -> None:
         MODEL_REGISTRY[model].add_args(parser)
         known |= set(parser._option_string_actions)
     text = "\n".join(code(path.read_text("utf-8")))
-    for flag in re.findall(r"--(?:mma|csan|man|diffwin|mgsa|localattn)-[a-z-]*[a-z]", text):
+    for flag in re.findall(r"--(?:mma|csan|man|diffwin|mgsa|localattn|localness|blocksan|qanet)-[a-z-]*[a-z]", text):
         assert flag in known, flag
 
 
