@@ -14,6 +14,7 @@ from torch import Tensor
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.mechanisms import mixed
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
+from fairseq_localattn.mechanisms.gaussian import GaussianAttention
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, StaticMaskAttention
 from fairseq_localattn.mechanisms.mixed import MixedAttention, parse_head_mix
 from support.mechanisms import references
@@ -93,6 +94,7 @@ MODULES: dict[str, Callable[..., LocalAttention]] = {
     "mma": partial(MixedAttention, head_kinds=KINDS),
     "dman": partial(DynamicMaskAttention, max_distance=3),
     "sman": partial(StaticMaskAttention, boundary=1),
+    "gauss": partial(GaussianAttention, causal=True),
 }
 
 
