@@ -14,7 +14,17 @@ from torch import Tensor
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.mechanisms.block import BlockAttention, Blocks
 from support.mechanisms import other_references as references
-from support.mechanisms.inputs import DIM, HEADS, LENGTHS, LargestTensor, future, gradient, labelled, random_case
+from support.mechanisms.inputs import (
+    DIM,
+    HEADS,
+    LENGTHS,
+    LargestTensor,
+    allow_tensors_without_data,
+    future,
+    gradient,
+    labelled,
+    random_case,
+)
 
 LAYERS = {"1": "block_hidden", "2": "block_score", "3": "block_query", "4": "block_gate"}
 
@@ -200,6 +210,17 @@ def test_it_makes_no_quadratic_tensor_but_that_of_the_blocks() -> None:
 
     assert largest(2048) <= max(2048 * 3 * DIM, 2048 * 16 * HEADS, 128**2 * HEADS)
     assert largest(2048) <= 2.1 * largest(1024)
+
+
+@pytest.mark.parametrize("size", [0, 4])
+@pytest.mark.parametrize("padded", [True, False])
+def test_no_value_is_read(size: int, padded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both passes run on tensors without data, so nothing waits for a GPU."""
+    allow_tensors_without_data(monkeypatch)
+    module, x = make(size, dropout=0.1).to("meta").train(), torch.randn(7, 3, DIM, device="meta").double()
+    padding = torch.zeros(3, 7, dtype=torch.bool, device="meta") if padded else None
+    module(x, x, x, key_padding_mask=padding, need_weights=False)[0].sum().backward()
+    assert all(p.grad is not None for p in module.parameters())
 
 
 def test_errors() -> None:

@@ -14,7 +14,16 @@ from torch import Tensor
 from fairseq_localattn.core.attention import Frame, LocalAttention
 from fairseq_localattn.mechanisms.gaussian import GaussianAttention, parse_width
 from support.mechanisms.gaussian import MODULES, PREDICTED, expected, make, run
-from support.mechanisms.inputs import DIM, HEADS, LENGTHS, future, gradient, labelled, random_case
+from support.mechanisms.inputs import (
+    DIM,
+    HEADS,
+    LENGTHS,
+    allow_tensors_without_data,
+    future,
+    gradient,
+    labelled,
+    random_case,
+)
 
 every_module = pytest.mark.parametrize("name", MODULES)
 every_side = pytest.mark.parametrize("left", [True, False])
@@ -248,6 +257,17 @@ def test_the_bell_is_computed_in_fp32(context: str) -> None:
     wanted = -2 * ((j[None] - j[:, None]) / 1000) ** 2
     assert seen[0].dtype == torch.float32
     torch.testing.assert_close(seen[0][0, 0].double(), wanted, rtol=1e-5, atol=1e-7)
+
+
+@every_module
+def test_no_value_is_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both passes run on tensors without data, so nothing waits for a GPU."""
+    allow_tensors_without_data(monkeypatch)
+    module, x = make(name, causal=True, dropout=0.1).to("meta").train(), torch.randn(7, 3, DIM, device="meta").double()
+    padding, mask = torch.zeros(3, 7, dtype=torch.bool, device="meta"), future(7).to("meta")
+    out, _ = module(x, x, x, key_padding_mask=padding, attn_mask=mask, need_weights=False)
+    out.sum().backward()
+    assert all(p.grad is not None for p in module.parameters())
 
 
 def test_a_narrow_width_by_head_keeps_its_gradient_finite() -> None:

@@ -138,6 +138,14 @@ def test_the_input_keeps_its_variance_at_the_start(form: str) -> None:
     assert 0.8 < y.var() < 1.25
 
 
+@every_form
+def test_no_value_is_read(form: str) -> None:
+    """Both passes run on tensors without data, so nothing waits for a GPU."""
+    module, x = make(form).to("meta"), torch.randn(7, 3, DIM, device="meta").double()
+    module(x, torch.zeros(3, 7, dtype=torch.bool, device="meta")).sum().backward()
+    assert all(p.grad is not None for p in module.parameters())
+
+
 def test_errors() -> None:
     for kernel in (0, 4, -1):
         with pytest.raises(ValueError, match=f"must be odd and positive, not {kernel}"):
