@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.mechanisms.alibi import LinearBiasAttention
+from fairseq_localattn.mechanisms.block import BlockAttention
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
+from fairseq_localattn.mechanisms.gaussian import GaussianAttention
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, StaticMaskAttention
 from fairseq_localattn.mechanisms.mixed import MixedAttention, parse_head_mix
 from fairseq_localattn.mechanisms.phrasal import MultiGranularityAttention, parse_granularities
@@ -74,9 +76,12 @@ ATTENTIONS: dict[str, Callable[[int, int], nn.Module]] = {
     "alibi": lambda c, h: LinearBiasAttention(c, h, self_attention=True),
     "t5bias": lambda c, h: BucketedAttention(c, h, self_attention=True),
     "sinks": lambda c, h: SinkAttention(c, h, window=11, self_attention=True),
+    "localness": lambda c, h: GaussianAttention(c, h, self_attention=True),
+    "neighbor": lambda c, h: GaussianAttention(c, h, center="self", width="head", self_attention=True),
+    "blocksan": lambda c, h: BlockAttention(c, h, self_attention=True),
 }
 # Attentions that may hold a number for each head, query and key, which fairseq's fused product does not.
-QUADRATIC = ("mma", "dman", "diffwin_aw", "diffwin_mw", "relpos", "alibi", "t5bias")
+QUADRATIC = ("mma", "dman", "diffwin_aw", "diffwin_mw", "relpos", "alibi", "t5bias", "localness", "neighbor")
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,10 @@ SYSTEMS = {
         System("mgsa_syntactic", "transformer_mgsa", ("--mgsa-tags",), trees=True),
         System("man_encoder", "transformer_man", ("--man-decoder-layers", "none")),
         System("man", "transformer_man"),
-        *(System(name, f"transformer_{name}") for name in ("relpos", "rope", "alibi", "t5bias", "sinks")),
+        *(
+            System(name, f"transformer_{name}")
+            for name in "relpos rope alibi t5bias sinks localness local_hard neighbor blocksan qanet".split()
+        ),
     )
 }
 

@@ -103,7 +103,8 @@ def test_named_flags_exist(path: Path) -> None:
         MODEL_REGISTRY[model].add_args(parser)
         known |= set(parser._option_string_actions)
     text = "\n".join(code(path.read_text("utf-8")))
-    for flag in re.findall(r"--(?:mma|csan|man|diffwin|mgsa|relpos|rope|t5bias|sinks|localattn)-[a-z-]*[a-z]", text):
+    prefixes = {"localattn", *(MODEL_REGISTRY[model].prefix for model in set(localattn_architectures().values()))}
+    for flag in re.findall(rf"--(?:{'|'.join(sorted(prefixes))})-[a-z-]*[a-z]", text):
         assert flag in known, flag
 
 

@@ -15,6 +15,7 @@ from fairseq_localattn.core import banded
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.mechanisms.alibi import LinearBiasAttention
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
+from fairseq_localattn.mechanisms.gaussian import GaussianAttention
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, StaticMaskAttention
 from fairseq_localattn.mechanisms.mixed import MixedAttention, parse_head_mix
 from fairseq_localattn.mechanisms.relative import BucketedAttention, RelativeAttention
@@ -81,6 +82,7 @@ MODULES: dict[str, Callable[..., LocalAttention]] = {
     "t5bias": partial(BucketedAttention, buckets=8, max_distance=5),
     "alibi": LinearBiasAttention,
     "sinks": partial(SinkAttention, window=2, sinks=1),
+    "gauss": partial(GaussianAttention, causal=True),
 }
 
 

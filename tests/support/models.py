@@ -41,6 +41,10 @@ def _diffwin(encoder: str, decoder: str, cross: str, *more: str) -> list[str]:
     return ["--diffwin-encoder", encoder, "--diffwin-decoder", decoder, "--diffwin-cross", cross, *more]
 
 
+def _everywhere(prefix: str, *more: str) -> list[str]:
+    return [*(word for site in SITES for word in (f"--{prefix}-{site}-layers", "all")), *more]
+
+
 # Options of the variants that the contract is tested for beside their defaults: name → (architecture, flags).
 PLACEMENTS = {
     "mma-decoder": ("transformer_mma_tiny", ["--mma-decoder-layers", "all"]),
@@ -68,10 +72,7 @@ PLACEMENTS = {
         "transformer_diffwin_tiny",
         _diffwin("mw", "mw", "mw", "--diffwin-renormalise", "--diffwin-cross-layers", "2"),
     ),
-    "diffwin-all-layers": (
-        "transformer_diffwin_tiny",
-        [word for site in SITES for word in (f"--diffwin-{site}-layers", "all")],
-    ),
+    "diffwin-all-layers": ("transformer_diffwin_tiny", _everywhere("diffwin")),
     "mgsa-ngram-max": _ngram("--mgsa-composition", "max", "--mgsa-encoder-layers", "all"),
     "mgsa-ngram-lstm": _ngram(
         "--mgsa-composition", "lstm", "--mgsa-interaction", "onlstm", "--mgsa-heads", "word,2,3,9"
@@ -83,6 +84,24 @@ PLACEMENTS = {
     "mgsa-checkpointed": _syntactic("--checkpoint-activations", "--mgsa-encoder-layers", "all", "--mgsa-tags"),
     "relpos-own-keys": ("transformer_relpos_tiny", ["--relpos-heads", "own", "--relpos-no-values"]),
     "csan-all": ("transformer_csan_tiny", ["--csan-encoder-layers", "all", "--csan-window", "3"]),
+    "localness-all": ("transformer_localness_tiny", _everywhere("localness")),
+    "localness-keys": ("transformer_localness_tiny", _everywhere("localness", "--localness-width", "keys")),
+    "localness-diffwin": (
+        "transformer_localness_tiny",
+        _everywhere("localness", *"--localness-width 5 --localness-source input --localness-hidden linear".split()),
+    ),
+    "localness-luong": (
+        "transformer_local_hard_tiny",
+        _everywhere("localness", "--localness-width", "2", "--localness-cut", "--localness-product"),
+    ),
+    "neighbor-decoder": ("transformer_neighbor_tiny", ["--localness-decoder-layers", "all"]),
+    "neighbor-query": ("transformer_neighbor_tiny", ["--localness-width", "query", "--localness-heads", "2"]),
+    "blocksan-roots": ("transformer_blocksan_tiny", ["--blocksan-length", "0", "--encoder-normalize-before"]),
+    "qanet-full": ("transformer_qanet_tiny", ["--qanet-form", "full", "--qanet-kernel", "3", "--qanet-convs", "2"]),
+    "qanet-decoder": (
+        "transformer_qanet_tiny",
+        ["--qanet-decoder-layers", "all", "--qanet-convs", "2", "--decoder-normalize-before"],
+    ),
 }
 CASES: dict[str, tuple[str, list[str]]] = {**{name: (name, []) for name in TINY}, **PLACEMENTS}
 
@@ -98,6 +117,10 @@ CLASSIFIER_CASES: dict[str, tuple[str, list[str]]] = {
     "classifier-segments": (
         "transformer_diffwin_classifier_tiny",
         ["--diffwin-encoder-form", "segment", "--diffwin-segment-size", "3", "--diffwin-encoder-layers", "all"],
+    ),
+    "classifier-localness-diffwin": (
+        "transformer_localness_classifier_tiny",
+        "--localness-width 5 --localness-source input --localness-hidden linear".split(),
     ),
 }
 CLASSES = 3

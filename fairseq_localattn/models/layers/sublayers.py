@@ -2,6 +2,7 @@
 
 Each sublayer has its own residual connection, dropout and layer norm, which stands before or after the sublayer as
 fairseq's ``--{encoder,decoder}-normalize-before`` says. In a decoder, cross-attention follows the last self-attention.
+A sublayer ``conv`` is a convolution over positions (QANet, Yu et al. 2018).
 
 Modules that fairseq's layers have keep fairseq's names, so that the weights of a plain Transformer can be loaded: the
 last ``san`` (without ``san``, the last attention) is ``self_attn``, and the last ``ffn`` is ``fc1``, ``fc2`` and
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 
 from ...core.attention import IncrementalState, LocalAttention
 from ...errors import UsageError
+from ...mechanisms.local_convolution import LocalConvolution
 from ..base import AttentionBuilder, AttentionFactory
 from ..placement import Placement
 from ..transformer import LocalDecoderLayer, LocalEncoderLayer
@@ -88,11 +90,18 @@ class OrderedAttentionBuilder(AttentionBuilder):
         make_variant: builds an attention of any kind, ``san`` included, which it is given by keyword as ``kind``.
         placement: the layers that have the order of their stack; all others have fairseq's order.
         orders: the order of each site, ``encoder`` and ``decoder``.
+        make_convolution: builds a sublayer ``conv`` from its site and its channels; needed where an order has one.
     """
 
-    def __init__(self, make_variant: AttentionFactory, placement: Placement, orders: Mapping[str, Order]) -> None:
+    def __init__(
+        self,
+        make_variant: AttentionFactory,
+        placement: Placement,
+        orders: Mapping[str, Order],
+        make_convolution: Callable[[str, int], LocalConvolution] | None = None,
+    ) -> None:
         super().__init__(make_variant, placement)
-        self.orders = orders
+        self.orders, self.make_convolution = orders, make_convolution
 
     def order(self, site: str, layer: int) -> Order:
         """Return the kinds of a layer's sublayers."""
@@ -109,9 +118,13 @@ class OrderedAttentionBuilder(AttentionBuilder):
 class _OrderedLayer(nn.Module):
     """Mixin for fairseq's layers: the modules of all sublayers, and the call of one."""
 
-    def add_sublayers(self: Any, order: Order, site: str, ffn_dim: int, cfg: TransformerConfig) -> None:
+    def add_sublayers(
+        self: Any, builder: OrderedAttentionBuilder, site: str, layer: int, cfg: TransformerConfig
+    ) -> None:
         """Create the modules that fairseq's layer lacks."""
-        self.order, self.sublayers = order, named_sublayers(order)
+        self.order = builder.order(site, layer)
+        self.sublayers = named_sublayers(self.order)
+        ffn_dim = (cfg.encoder if site == "encoder" else cfg.decoder).ffn_embed_dim
         quantize = (self.quant_noise, self.quant_noise_block_size)
         for sublayer in self.sublayers:
             if hasattr(self, sublayer.norm):
@@ -120,6 +133,9 @@ class _OrderedLayer(nn.Module):
                 first = self.build_fc1(self.embed_dim, ffn_dim, *quantize)
                 second = self.build_fc2(ffn_dim, self.embed_dim, *quantize)
                 module: nn.Module = nn.ModuleDict({"fc1": first, "fc2": second})
+            elif sublayer.kind == "conv":
+                assert builder.make_convolution is not None
+                module = builder.make_convolution(site, self.embed_dim)
             else:
                 module = self.build_attention(site, kind=sublayer.kind, embed_dim=self.embed_dim, self_attention=True)
             self.add_module(sublayer.name, module)
@@ -129,12 +145,12 @@ class _OrderedLayer(nn.Module):
         self: Any,
         sublayer: NamedSublayer,
         x: Tensor,
-        attend: Callable[[nn.Module, Tensor], tuple[Tensor, Tensor | None]],
+        mix: Callable[[Any, Tensor], Tensor],
     ) -> Tensor:
-        """Apply one self-attention or feed-forward sublayer to x, T×B×C; ``attend(module, x)`` calls an attention."""
+        """Apply one sublayer to x, T×B×C; ``mix(module, x)`` calls a self-attention or a convolution."""
         if sublayer.kind != "ffn":
-            attention = getattr(self, sublayer.name)
-            return self.apply_with_residual(sublayer.norm, x, lambda y: attend(attention, y)[0])
+            module = getattr(self, sublayer.name)
+            return self.apply_with_residual(sublayer.norm, x, lambda y: mix(module, y))
         networks = getattr(self, sublayer.name) if sublayer.name else {"fc1": self.fc1, "fc2": self.fc2}
 
         def feed_forward(y: Tensor) -> Tensor:
@@ -160,7 +176,7 @@ class OrderedEncoderLayer(_OrderedLayer, LocalEncoderLayer):
         super().__init__(cfg, builder, layer, return_fc)
         if return_fc and builder.order("encoder", layer) != PLAIN_ORDER:
             raise UsageError("return_fc asks for the output of the one feed-forward network of fairseq's own order")
-        self.add_sublayers(builder.order("encoder", layer), "encoder", cfg.encoder.ffn_embed_dim, cfg)
+        self.add_sublayers(builder, "encoder", layer, cfg)
 
     def forward(self, x: Tensor, encoder_padding_mask: Tensor | None, attn_mask: Tensor | None = None) -> Any:
         """Return the layer's output, T×B×C.
@@ -174,11 +190,13 @@ class OrderedEncoderLayer(_OrderedLayer, LocalEncoderLayer):
             return super().forward(x, encoder_padding_mask, attn_mask)
         mask = None if attn_mask is None else attn_mask.to(torch.bool)
 
-        def attend(module: nn.Module, y: Tensor) -> tuple[Tensor, Tensor | None]:
-            return module(y, y, y, key_padding_mask=encoder_padding_mask, need_weights=False, attn_mask=mask)
+        def mix(module: Any, y: Tensor) -> Tensor:
+            if isinstance(module, LocalConvolution):
+                return module(y, encoder_padding_mask)
+            return module(y, y, y, key_padding_mask=encoder_padding_mask, need_weights=False, attn_mask=mask)[0]
 
         for sublayer in self.sublayers:
-            x = self.run_sublayer(sublayer, x, attend)
+            x = self.run_sublayer(sublayer, x, mix)
         return x
 
 
@@ -189,8 +207,8 @@ class OrderedDecoderLayer(_OrderedLayer, LocalDecoderLayer):
         self, cfg: TransformerConfig, builder: OrderedAttentionBuilder, layer: int, no_encoder_attn: bool
     ) -> None:
         super().__init__(cfg, builder, layer, no_encoder_attn)
-        self.add_sublayers(builder.order("decoder", layer), "decoder", cfg.decoder.ffn_embed_dim, cfg)
-        self.last_attention = max(i for i, sublayer in enumerate(self.sublayers) if sublayer.kind != "ffn")
+        self.add_sublayers(builder, "decoder", layer, cfg)
+        self.last_attention = max(i for i, sublayer in enumerate(self.sublayers) if sublayer.kind in ATTENTIONS)
 
     def forward(
         self,
@@ -228,9 +246,11 @@ class OrderedDecoderLayer(_OrderedLayer, LocalDecoderLayer):
                 f"export to ONNX needs fairseq's own order of sublayers, san,ffn, not {','.join(self.order)}"
             )
 
-        def attend(module: nn.Module, y: Tensor) -> tuple[Tensor, Tensor | None]:
+        def mix(module: Any, y: Tensor) -> Tensor:
+            if isinstance(module, LocalConvolution):
+                return module(y, self_attn_padding_mask, incremental_state)
             masks = {"key_padding_mask": self_attn_padding_mask, "attn_mask": self_attn_mask}
-            return module(y, y, y, incremental_state=incremental_state, need_weights=False, **masks)
+            return module(y, y, y, incremental_state=incremental_state, need_weights=False, **masks)[0]
 
         cross: Any = self.encoder_attn
         weights: Tensor | None = None
@@ -250,7 +270,7 @@ class OrderedDecoderLayer(_OrderedLayer, LocalDecoderLayer):
             return y
 
         for position, sublayer in enumerate(self.sublayers):
-            x = self.run_sublayer(sublayer, x, attend)
+            x = self.run_sublayer(sublayer, x, mix)
             if position == self.last_attention and cross is not None and encoder_out is not None:
                 x = self.apply_with_residual("encoder_attn_layer_norm", x, attend_encoder)
         return x, weights, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -49,6 +50,15 @@ def cut_into_blocks(patch: pytest.MonkeyPatch, size: int) -> None:
     """Make banded attention cut sentences longer than ``size`` into blocks of at least ``size`` queries."""
     patch.setattr(banded, "MIN_BLOCK", size)
     patch.setattr(banded, "ONE_BLOCK_SCORES", size)
+
+
+def allow_tensors_without_data(patch: pytest.MonkeyPatch) -> None:
+    """Let attention run on the device ``meta``, of which torch cannot tell whether autocast is on.
+
+    Whatever reads a value, and would wait for a GPU, fails there.
+    """
+    patch.setattr(torch, "is_autocast_enabled", lambda *_: False)
+    patch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
 
 
 class LargestTensor(TorchDispatchMode):

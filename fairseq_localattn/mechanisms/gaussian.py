@@ -1,0 +1,271 @@
+"""Gaussian attention: each query prefers the keys around a centre (Yang 2018, Luong 2015, Sperber 2018 and others).
+
+A bell of centre p and width d = 2σ is added to the scaled scores of query i and key j:
+
+    G_ij = -(j - p_i)² / (2σ_i²) = -2 ((j - p_i) / d_i)²
+
+The three systems differ in where p and d come from. With u_i = tanh(W [q_i¹ … q_iᴴ] + b) and n real keys, of which the
+first stands at position f:
+
+- ``transformer_localness``: p_i = f + (n - 1)·sigmoid(U_p u_i + b_p), d_i = n·sigmoid(U_d u_i + b_d) + 0.1
+- ``transformer_local_hard``: the same centre, d = 10
+- ``transformer_neighbor``: p_i = i, σ = w² with one trainable w a head
+
+Depends on torch alone. docs/papers/others.md says what of this is in the papers, and what in their authors' code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from ..core.attention import LocalAttention
+from ..kernels.masks import Frame, lowest_score
+
+CENTERS = ("predicted", "self")
+WIDTHS = ("head", "keys", "query")  # or a number
+SOURCES = ("query", "input")
+HIDDEN = ("tanh", "linear")
+LOWEST_WIDTH = 0.1  # added to a predicted width, which would divide by 0 otherwise
+LOWEST_SIGMA = 0.1  # of a width by head; narrower bells see one key, and their gradient grows with σ^-2.5
+FIRST_SIGMA, LAST_SIGMA = 1.0, 32.0  # of the first and the last head at the start, geometric between
+
+
+def parse_width(text: str) -> float | str:
+    """Return a width from ``head``, ``keys``, ``query`` or a number of positions, at least ``2·LOWEST_SIGMA``.
+
+    Raises ValueError for anything else.
+    """
+    name = text.strip().lower()
+    if name in WIDTHS:
+        return name
+    try:
+        width = float(name)
+    except ValueError:
+        width = 0.0
+    if not 2 * LOWEST_SIGMA <= width < float("inf"):
+        raise ValueError(
+            f"a window's width of {text!r}: give {', '.join(WIDTHS)}, or a number of positions from {2 * LOWEST_SIGMA}"
+        )
+    return width
+
+
+class GaussianAttention(LocalAttention):
+    """Attention with a Gaussian added to the scores of the last ``local_heads`` heads; the others are ordinary.
+
+    Args:
+        center: ``self``, the query's own position (self-attention only), or ``predicted`` from the query.
+        width: d, a number of positions; ``head``, one trainable number for each head; ``keys``, predicted from the mean
+            of the real keys; or ``query``, predicted from the query.
+        local_heads: heads with a Gaussian; 0 = all.
+        cut: hide the keys that are further than d from the centre, but never the visible key next to it.
+        source: what predicts: the projected ``query`` of all heads, or the layer's ``input``.
+        hidden: ``tanh``, as in the equations above; ``linear``: no tanh, no biases, one vector u of D channels for all
+            heads, and p = f - 1 + n·sigmoid(u·(W x)ʰ).
+        causal: n counts the real keys up to the query, as a decoder must.
+        embed_dim, num_heads, kwargs: see :class:`LocalAttention`.
+
+    Raises ValueError for an unknown name, a number of heads that there is not, and in cross-attention for ``self``.
+    """
+
+    kind = "gauss"
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        center: str = "predicted",
+        width: float | str = "query",
+        local_heads: int = 0,
+        cut: bool = False,
+        source: str = "query",
+        hidden: str = "tanh",
+        causal: bool = False,
+        **kwargs: object,
+    ) -> None:
+        super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
+        for what, name, known in (("centre", center, CENTERS), ("source", source, SOURCES), ("hidden", hidden, HIDDEN)):
+            if name not in known:
+                raise ValueError(f"unknown {what} {name!r} of a Gaussian: choose from {', '.join(known)}")
+        if not 0 <= local_heads <= num_heads:
+            raise ValueError(f"{local_heads} heads with a Gaussian were asked for, and there are {num_heads} heads")
+        if center == "self" and self.encoder_decoder_attention:
+            raise ValueError("a centre at the query's own position means nothing in the other sentence")
+        self.center, self.width = center, parse_width(str(width))
+        self.local_heads, self.cut = local_heads or num_heads, cut
+        self.source, self.hidden, self.causal = source, hidden, causal
+        if center == "predicted" or self.width == "query":
+            self.window_hidden = self._linear(embed_dim, self.local_heads * self.head_dim)
+        if self.width == "keys":
+            self.window_keys = self._linear(embed_dim, self.local_heads * self.head_dim)
+        if center == "predicted":
+            self.window_center = self._output()
+        if self.width in ("keys", "query"):
+            self.window_width = self._output()
+        if self.width == "head":
+            steps = torch.arange(self.local_heads) / max(self.local_heads - 1, 1)
+            self.window_root = nn.Parameter((FIRST_SIGMA * (LAST_SIGMA / FIRST_SIGMA) ** steps).sqrt())
+
+    def _linear(self, channels: int, outputs: int) -> nn.Linear:
+        """Return a linear layer with Xavier's weights and biases of 0; without biases in the linear form."""
+        layer = nn.Linear(channels, outputs, bias=self.hidden == "tanh")
+        nn.init.xavier_uniform_(layer.weight)
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)
+        return layer
+
+    def _output(self) -> nn.Linear:
+        """Return the layer that computes one number for each local head from the hidden layer."""
+        if self.hidden == "linear":
+            return self._linear(self.head_dim, 1)
+        return self._linear(self.local_heads * self.head_dim, self.local_heads)
+
+    def attend(
+        self,
+        frame: Frame,
+        query: Tensor,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        extra: Mapping[str, Tensor],
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Compute the Gaussian, which the steps find in ``extra``, and attend as :class:`LocalAttention` does."""
+        precision = torch.promote_types(q.dtype, torch.float32)
+        first, count = self._extent(frame, q.device, precision)
+        center, width = self._window(frame, query, q=q, k=k, first=first, count=count)
+        keys = torch.arange(frame.key_length, device=q.device, dtype=precision)
+        extra = {**extra, "bell": _Bell.apply(center, width, keys, self.num_heads)}
+        if self.cut:
+            with torch.no_grad():
+                nearest = center.round().clamp(first, first + count - 1)
+                reach = torch.maximum(width, (nearest - center).abs())
+                far = (keys - center).abs() > reach
+            extra["far"] = F.pad(far, (0, 0, 0, 0, self.num_heads - self.local_heads, 0))
+        return super().attend(frame, query, q=q, k=k, v=v, extra=extra, need_weights=need_weights)
+
+    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, extra: Mapping[str, Tensor]) -> Tensor | None:
+        """Return G, with the lowest score at the keys that are cut off."""
+        return extra["bell"].masked_fill(extra["far"], lowest_score(q.dtype)) if self.cut else extra["bell"]
+
+    # ------------------------------------------------------------------ centre and width
+
+    def _extent(self, frame: Frame, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Return f and n: the first real key, (B or 1)×1×1×1, and the number of keys, (B or 1)×1×(T or 1)×1."""
+        padding = frame.key_padding_mask
+        if padding is None:
+            padding = torch.zeros(1, frame.key_length, dtype=torch.bool, device=device)
+        seen = (~padding.to(torch.bool)).cumsum(1)
+        first = (seen == 0).sum(1)
+        count = seen[:, frame.offset : frame.offset + frame.query_length] if self.causal else seen[:, -1:]
+        # At least 1, so that a padded query before the first word has a window as well.
+        return first.to(dtype)[:, None, None, None], count.clamp(min=1).to(dtype)[:, None, :, None]
+
+    def _window(
+        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, first: Tensor, count: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return p and d, each broadcastable to B×L×T×1, in at least fp32; L local heads."""
+        dtype = first.dtype
+        hidden: Tensor | None = None
+        if self.center == "predicted" or self.width == "query":
+            x = query if self.source == "input" else q.permute(2, 0, 1, 3).flatten(2)
+            hidden = self._activate_hidden(self.window_hidden(x))
+        if self.center == "self":
+            end = frame.offset + frame.query_length
+            center = torch.arange(frame.offset, end, device=q.device, dtype=dtype)[None, None, :, None]
+        else:
+            share = self._share(self.window_center, hidden, dtype)
+            center = first + ((count - 1) * share if self.hidden == "tanh" else count * share - 1)
+        if isinstance(self.width, float):
+            return center, torch.full((1, self.local_heads, 1, 1), self.width, device=q.device, dtype=dtype)
+        if self.width == "head":
+            sigma = self.window_root.to(dtype).square().clamp(min=LOWEST_SIGMA)
+            return center, 2 * sigma[None, :, None, None]
+        if self.width == "keys":
+            mean = self._mean_key(frame, k, count)
+            hidden = self._activate_hidden(self.window_keys(mean.to(k.dtype)))
+        return center, count * self._share(self.window_width, hidden, dtype) + LOWEST_WIDTH
+
+    def _activate_hidden(self, x: Tensor) -> Tensor:
+        """Return the hidden layer from its linear part, T×B×(L·D)."""
+        return x.tanh() if self.hidden == "tanh" else x
+
+    def _share(self, output: nn.Linear, hidden: Tensor | None, dtype: torch.dtype) -> Tensor:
+        """Compute the sigmoid of an output layer, B×L×T×1, in ``dtype`` also under autocast."""
+        assert hidden is not None
+        with torch.autocast(hidden.device.type, enabled=False):
+            weight, bias = output.weight.to(dtype), None if output.bias is None else output.bias.to(dtype)
+            if self.hidden == "linear":
+                hidden = hidden.unflatten(-1, (self.local_heads, self.head_dim))
+            numbers = F.linear(hidden.to(dtype), weight, bias).flatten(2)
+        return numbers.sigmoid().permute(1, 2, 0)[..., None]
+
+    def _mean_key(self, frame: Frame, k: Tensor, count: Tensor) -> Tensor:
+        """Return the mean over the real keys, all heads joined: (T or 1)×B×C; T if each query has its own."""
+        keys = k.permute(2, 0, 1, 3).flatten(2).to(count.dtype)
+        if frame.key_padding_mask is not None:
+            keys = keys.masked_fill(frame.key_padding_mask.to(torch.bool).T[..., None], 0)
+        if self.causal:
+            sums = keys.cumsum(0)[frame.offset : frame.offset + frame.query_length]
+        else:
+            sums = keys.sum(0, keepdim=True)
+        return sums / count[:, 0].transpose(0, 1)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, center={self.center}, width={self.width}, local_heads={self.local_heads}"
+
+
+class GaussianProductAttention(GaussianAttention):
+    """Gaussian attention whose weights are multiplied by exp(G) after the softmax and not normalised again.
+
+    With ``cut`` and a number as width it is Luong et al.'s local attention. Arguments as in :class:`GaussianAttention`.
+    """
+
+    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, extra: Mapping[str, Tensor]) -> Tensor | None:
+        """Hide the keys that are cut off; the Gaussian is no part of the scores."""
+        if not self.cut:
+            return None
+        return torch.zeros_like(extra["bell"]).masked_fill(extra["far"], lowest_score(q.dtype))
+
+    def reweight(self, weights: Tensor, frame: Frame, query: Tensor, extra: Mapping[str, Tensor]) -> Tensor:
+        """Multiply the weights B×H×T×S by exp(G)."""
+        return weights * extra["bell"].exp()
+
+
+class _Bell(torch.autograd.Function):
+    """``-2 ((j - p) / d)²`` for the last L heads and 0 for the first ones.
+
+    p and d, which broadcast to B×L×T×1, and S keys → B×H×T×S. B or T is 1 if it is 1 in both p and d.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, center: Tensor, width: Tensor, keys: Tensor, heads: int) -> Tensor:
+        ctx.save_for_backward(center, width, keys)
+        batch, local, length, _ = torch.broadcast_shapes(center.shape, width.shape)
+        ctx.others = heads - local
+        bell = center.new_empty(batch, heads, length, keys.size(0))
+        bell[:, : ctx.others].zero_()
+        part = bell[:, ctx.others :]
+        torch.sub(keys, center.expand(batch, local, length, 1), out=part)
+        part.square_().mul_(-2 / width.square())
+        return bell
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        center, width, keys = ctx.saved_tensors
+        distance = keys - center
+        product = gradient[:, ctx.others :] * distance
+        slope = 4 / width.square()
+        by_center = by_width = None
+        if ctx.needs_input_grad[0]:
+            by_center = (product.sum(-1, keepdim=True) * slope).sum_to_size(center.shape)
+        if ctx.needs_input_grad[1]:
+            by_width = (product.mul_(distance).sum(-1, keepdim=True) * (slope / width)).sum_to_size(width.shape)
+        return by_center, by_width, None, None

@@ -1,0 +1,88 @@
+"""Convolutions before self-attention, as in the encoder blocks of QANet (Yu et al., ICLR 2018).
+
+The model ``transformer_qanet``: its convolution is in mechanisms/local_convolution.py, its layers in
+models/layers/sublayers.py. Attention is ordinary.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.models import register_model
+from fairseq.models.transformer import TransformerConfig
+
+from ..core.attention import LocalAttention
+from ..errors import UsageError
+from ..mechanisms.local_convolution import FORMS, LocalConvolution
+from ..models.architectures import register_architecture
+from ..models.layers.sublayers import PLAIN_ORDER, OrderedAttentionBuilder, OrderedDecoderLayer, OrderedEncoderLayer
+from ..models.transformer import LocalTransformerModel
+from ..options import read_options
+
+
+@dataclass
+class QANetOptions(FairseqDataclass):
+    """Options of the convolutions; the defaults are QANet's embedding encoder."""
+
+    qanet_convs: int = field(default=4, metadata={"help": "convolutions before the self-attention of a layer"})
+    qanet_kernel: int = field(default=7, metadata={"help": "positions that a convolution sees; odd"})
+    qanet_form: ChoiceEnum(FORMS) = field(  # type: ignore[valid-type]
+        default="separable", metadata={"help": "separable: by channel, then over the channels; or full"}
+    )
+    qanet_encoder_layers: str = field(
+        default="1-3", metadata={"help": "encoder layers with convolutions: all, none, or numbers from 1 (1-3, 1,4-6)"}
+    )
+    qanet_decoder_layers: str = field(
+        default="none", metadata={"help": "decoder layers with convolutions over the words so far (beyond the paper)"}
+    )
+    qanet_cross_layers: str = field(
+        default="none", metadata={"help": "must stay none: a convolution is over one sentence"}
+    )
+
+
+@register_model("transformer_qanet")
+class QANetTransformerModel(LocalTransformerModel):
+    """fairseq's Transformer with convolutions before the self-attention of chosen layers."""
+
+    prefix = "qanet"
+    options = QANetOptions
+    unsupported_sites = {"cross": "a convolution is over the positions of one sentence"}
+    encoder_layer = OrderedEncoderLayer
+    decoder_layer = OrderedDecoderLayer
+
+    @classmethod
+    def attention_builder(cls, cfg: TransformerConfig) -> OrderedAttentionBuilder:
+        """Return what builds the sublayers of a layer. Raises UsageError for invalid options."""
+        options = read_options(cfg, cls.options)
+        if options.qanet_convs < 1:
+            raise UsageError(
+                f"--qanet-convs {options.qanet_convs}: give 1 or more; none is --qanet-encoder-layers none"
+            )
+        if options.qanet_kernel < 1 or options.qanet_kernel % 2 == 0:
+            raise UsageError(f"--qanet-kernel {options.qanet_kernel}: give an odd number of positions")
+
+        def make_convolution(site: str, channels: int) -> LocalConvolution:
+            form, causal = str(options.qanet_form), site == "decoder"
+            return LocalConvolution(channels, kernel=options.qanet_kernel, form=form, causal=causal)
+
+        order = ("conv",) * options.qanet_convs + PLAIN_ORDER
+        orders = {"encoder": order, "decoder": order}
+        placement = cls.placement(options, cfg)
+        return OrderedAttentionBuilder(cls.make_attention, placement, orders, make_convolution)
+
+    @classmethod
+    def make_attention(cls, site: str, kind: str, **kwargs: Any) -> LocalAttention:
+        """Return ordinary attention; ``kwargs`` are LocalAttention's arguments."""
+        return LocalAttention(**kwargs)
+
+
+for _suffix, _baseline, _layers in (
+    ("", "transformer", "1-3"),
+    ("_tiny", "transformer_localattn_tiny", "1"),
+    ("_small", "transformer_localattn_small", "1-2"),
+    ("_iwslt_de_en", "transformer_iwslt_de_en", "1-3"),
+    ("_wmt_en_de", "transformer_wmt_en_de", "1-3"),
+    ("_wmt_en_de_big", "transformer_vaswani_wmt_en_de_big", "1-3"),
+):
+    _name = f"transformer_qanet{_suffix}"
+    register_architecture("transformer_qanet", _name, _baseline, QANetOptions, qanet_encoder_layers=_layers)

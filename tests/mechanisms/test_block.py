@@ -1,0 +1,242 @@
+"""Block attention against loops written from its equations: outputs, every gradient, limits, padding, cost, errors."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from fairseq_localattn.core.attention import LocalAttention
+from fairseq_localattn.mechanisms.block import BlockAttention, Blocks
+from support.mechanisms import other_references as references
+from support.mechanisms.inputs import (
+    DIM,
+    HEADS,
+    LENGTHS,
+    LargestTensor,
+    allow_tensors_without_data,
+    future,
+    gradient,
+    labelled,
+    random_case,
+)
+
+LAYERS = {"1": "block_hidden", "2": "block_score", "3": "block_query", "4": "block_gate"}
+
+
+def make(size: int, **kwargs: object) -> Any:
+    """Return a module in float64 and evaluation mode, with biases that are not 0."""
+    torch.manual_seed(1)
+    module = BlockAttention(DIM, HEADS, block_length=size, self_attention=True, **kwargs).eval()
+    with torch.no_grad():
+        for key, parameter in module.named_parameters():
+            if key.startswith("block") and key.endswith("bias"):
+                parameter.normal_()
+    return module.double()
+
+
+def run(module: LocalAttention, x: Tensor, padding: Tensor, **kwargs: bool) -> tuple:
+    kwargs.setdefault("need_weights", False)
+    return module(x, x, x, key_padding_mask=padding if padding.any() else None, **kwargs)
+
+
+def expected(module: Any, x: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the reference's output T×B×C, and its inner weights averaged over heads, B×T×T."""
+    layers = {"P": module.block_proj.weight}
+    for number, name in LAYERS.items():
+        layers |= {f"W{number}": getattr(module, name).weight, f"b{number}": getattr(module, name).bias}
+    outputs, means = [], []
+    for b in range(x.size(1)):
+        projections = (module.q_proj, module.k_proj, module.v_proj)
+        q, k, v = (torch.stack((x[:, b] @ p.weight.T + p.bias).chunk(HEADS, dim=-1)) for p in projections)
+        heads, weights = references.block_attention(q, k, v, ~padding[b], module.block_length, layers)
+        outputs.append(torch.cat(list(heads), dim=-1) @ module.out_proj.weight.T + module.out_proj.bias)
+        means.append(weights.mean(0))
+    return torch.stack(outputs, dim=1), torch.stack(means)
+
+
+@settings(max_examples=40, deadline=None)
+@given(LENGTHS, st.booleans(), st.sampled_from([0, 1, 2, 3, 4, 11]))
+@example([4, 4, 4, 4], False, 4)  # as many sentences as positions, and no padding
+@example([8, 4], True, 4)  # lengths that blocks divide
+@example([11, 3, 1], True, 0)  # blocks of three sizes
+@example([11, 10], False, 0)
+@example([7], False, 3)
+def test_equals_equations(lengths: list[int], left: bool, size: int) -> None:
+    module, (x, padding) = make(size), random_case(lengths, left)
+    real = (~padding).T.to(x.dtype)[..., None]
+    probe = torch.randn(x.shape, generator=torch.Generator().manual_seed(7), dtype=x.dtype) * real
+    results = []
+    for forward in (run, expected):
+        inputs = x.clone().requires_grad_()
+        module.zero_grad()
+        out, _ = forward(module, inputs, padding)
+        (out * probe).sum().backward()
+        gradients = [(name, gradient(p)) for name, p in module.named_parameters()]
+        results.append([("output", out * real), ("input", inputs.grad), *gradients])
+    for (name, got), (_, wanted) in zip(*results, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-8, atol=1e-9, msg=labelled(name))
+    with torch.no_grad():
+        explicit, means = run(module, x, padding, need_weights=True)
+    torch.testing.assert_close(means[~padding], expected(module, x, padding)[1][~padding].detach())
+    torch.testing.assert_close(explicit * real, results[0][0][1].detach())
+
+
+@pytest.mark.parametrize("size", [0, 3])
+def test_gradcheck(size: int) -> None:
+    module, (x, padding) = make(size), random_case([7, 4], left=True)
+    real = (~padding).T[..., None]
+    assert torch.autograd.gradcheck(lambda inputs: run(module, inputs, padding)[0] * real, (x.requires_grad_(),))
+
+
+def heads_of(module: LocalAttention, x: Tensor, padding: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the values, the heads of ordinary attention, and those of the module, T×B×C each."""
+    plain = LocalAttention(DIM, HEADS, self_attention=True).double().eval()
+    plain.load_state_dict({key: p for key, p in module.state_dict().items() if not key.startswith("block")})
+    seen: list[Tensor] = []
+
+    def keep(heads: Tensor) -> Tensor:
+        seen.append(heads)
+        return heads
+
+    for each in (plain, module):
+        each.activate = keep  # type: ignore[method-assign]
+        run(each, x, padding)
+    return module.v_proj(x), seen[0], seen[1]
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_blocks_of_one_word_have_themselves_as_summary(left: bool) -> None:
+    """r = 1: h = v and y = v. With P = 0 the output is the value itself; with o = y, e = v."""
+    module, (x, padding) = make(1), random_case([6, 4], left)
+    with torch.no_grad():
+        module.block_proj.weight.zero_()
+    v, _, got = heads_of(module, x, padding)
+    real = (~padding).T
+    torch.testing.assert_close(got[real], v[real])
+    weights = run(module, x, padding, need_head_weights=True)[1][:, ~padding]
+    assert torch.equal(weights.sum(-1), torch.ones_like(weights[..., 0]))
+    assert (weights > 0).sum(-1).eq(1).all()
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_a_block_as_long_as_the_sentence_is_ordinary_attention_and_its_summary(left: bool) -> None:
+    """r ≥ n: one block, so that o = y = e; each word gets P y beside ordinary attention, whatever W_3 and W_4 are."""
+    module, (x, padding) = make(20), random_case([9, 4], left)
+    _, plain, got = heads_of(module, x, padding)
+    added = (got - plain).transpose(0, 1)
+    for b in range(2):
+        rows = added[b, ~padding[b]]
+        torch.testing.assert_close(rows, rows[:1].expand_as(rows))  # the same P y at every word
+    with torch.no_grad():
+        module.block_query.weight.normal_()
+        module.block_gate.weight.normal_()
+    torch.testing.assert_close(heads_of(module, x, padding)[2][(~padding).T], got[(~padding).T])
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 4])
+def test_padding_on_both_sides(size: int) -> None:
+    """Blocks begin at the first real word wherever it stands."""
+    module = make(size)
+    x, _ = random_case([7], True)
+    wide = torch.cat([torch.randn(5, 1, DIM).double(), x, torch.randn(2, 1, DIM).double()])
+    padding = torch.tensor([[True] * 5 + [False] * 7 + [True] * 2])
+    got, weights = run(module, wide, padding, need_weights=True)
+    wanted, plain = run(module, x, padding[:, 5:12], need_weights=True)
+    torch.testing.assert_close(got[5:12], wanted)
+    torch.testing.assert_close(weights[:, 5:12, 5:12], plain)
+    torch.testing.assert_close(weights[:, 5:12].sum(-1), torch.ones(1, 7, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("size", [0, 4])
+def test_words_stand_in_the_blocks_that_are_stated(size: int) -> None:
+    """For sentences of 0 to 40 words: each word in one slot, blocks full but for the last, sizes as stated."""
+    lengths = torch.arange(41)[:, None]
+    for padding in (torch.arange(40) >= lengths, torch.arange(40) < 40 - lengths):
+        blocks = Blocks.of(padding, 40, size, padding.device)
+        assert blocks.hidden is not None
+        words = torch.arange(1.0, 41).expand(41, 40).masked_fill(padding, 0)
+        cut = blocks.cut(words[:, None, :, None])[:, 0, ..., 0]
+        assert torch.equal(blocks.join(cut[:, None, ..., None], 40)[:, 0, :, 0], words)
+        for n in range(1, 41):
+            there = [row[row > 0].tolist() for row in cut[n] if row.any()]
+            assert sum(there, []) == words[n][words[n] > 0].tolist()
+            stated = size or next(r for r in range(1, 9) if r**3 >= 2 * n)
+            assert [len(block) for block in there[:-1]] == [stated] * (len(there) - 1)
+            assert len(there[-1]) <= stated
+        assert torch.equal(blocks.hidden, cut == 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("size", [0, 4])
+def test_half_precision_stays_finite(dtype: torch.dtype, size: int) -> None:
+    """With much padding and an empty sentence: near the result in float64."""
+    module, (x, padding) = make(size), random_case([11, 2, 5], True)
+    padding[2] = True
+    half, inputs = copy.deepcopy(module).to(dtype), x.to(dtype).requires_grad_()
+    got, _ = run(half, inputs, padding)
+    got.float().sum().backward()
+    near = 0.02 if dtype == torch.float16 else 0.15
+    real = (~padding).T
+    torch.testing.assert_close(got[real].double(), run(module, x, padding)[0][real], rtol=near, atol=near)
+    assert got.isfinite().all() and gradient(inputs).isfinite().all()
+    assert all(gradient(p).isfinite().all() for p in half.parameters())
+
+
+def test_dropout_is_on_both_attentions() -> None:
+    """In training all results vary, with and without weights; in evaluation none does."""
+    module, (x, padding) = make(3, dropout=0.4), random_case([8], True)
+    assert torch.equal(run(module, x, padding)[0], run(module, x, padding)[0])
+    module.train()
+    for need_weights in (False, True):
+        draws = torch.stack([run(module, x, padding, need_weights=need_weights)[0] for _ in range(50)])
+        assert draws.std(0).min() > 1e-3
+
+
+def test_it_makes_no_quadratic_tensor_but_that_of_the_blocks() -> None:
+    """Every tensor of a forward and backward pass has at most T·2C, T·r·H or M²·H elements."""
+
+    def largest(length: int) -> int:
+        module = BlockAttention(DIM, HEADS, block_length=16, self_attention=True)
+        x = torch.randn(length, 1, DIM, requires_grad=True)
+        with LargestTensor() as mode:
+            module(x, x, x, need_weights=False)[0].sum().backward()
+        return mode.size
+
+    assert largest(2048) <= max(2048 * 3 * DIM, 2048 * 16 * HEADS, 128**2 * HEADS)
+    assert largest(2048) <= 2.1 * largest(1024)
+
+
+@pytest.mark.parametrize("size", [0, 4])
+@pytest.mark.parametrize("padded", [True, False])
+def test_no_value_is_read(size: int, padded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both passes run on tensors without data, so nothing waits for a GPU."""
+    allow_tensors_without_data(monkeypatch)
+    module, x = make(size, dropout=0.1).to("meta").train(), torch.randn(7, 3, DIM, device="meta").double()
+    padding = torch.zeros(3, 7, dtype=torch.bool, device="meta") if padded else None
+    module(x, x, x, key_padding_mask=padding, need_weights=False)[0].sum().backward()
+    assert all(p.grad is not None for p in module.parameters())
+
+
+def test_errors() -> None:
+    with pytest.raises(ValueError, match="not -1"):
+        BlockAttention(DIM, HEADS, block_length=-1)
+    module, (x, _) = make(4), random_case([5], True)
+    with pytest.raises(ValueError, match="blocks need the whole sentence"):
+        module(x, x, x, attn_mask=future(5))
+    state: dict = {}
+    module(x[:1], x[:1], x[:1], incremental_state=state)
+    with pytest.raises(ValueError, match="not word by word"):
+        module(x[1:2], x[1:2], x[1:2], incremental_state=state)
+
+
+def test_parameters_a_layer() -> None:
+    """Those of the comparison table, for six layers of base size: 7,898,160."""
+    with torch.device("meta"):
+        module = BlockAttention(512, 8)
+    assert 6 * sum(p.numel() for key, p in module.named_parameters() if key.startswith("block")) == 7_898_160

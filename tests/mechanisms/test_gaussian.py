@@ -1,0 +1,329 @@
+"""Gaussian attention against loops written from its equations: outputs, every gradient, limits, decoding, precision."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from fairseq_localattn.core.attention import Frame, LocalAttention
+from fairseq_localattn.mechanisms.gaussian import GaussianAttention, parse_width
+from support.mechanisms.gaussian import MODULES, PREDICTED, expected, make, run
+from support.mechanisms.inputs import (
+    DIM,
+    HEADS,
+    LENGTHS,
+    allow_tensors_without_data,
+    future,
+    gradient,
+    labelled,
+    random_case,
+)
+
+every_module = pytest.mark.parametrize("name", MODULES)
+every_side = pytest.mark.parametrize("left", [True, False])
+UNNORMALISED = ("luong", "product")
+
+
+def check(module: Any, x: Tensor, keys: Tensor, padding: Tensor, causal: bool) -> None:
+    """Compare output, weights, and the gradients of inputs and parameters with the reference, at real queries."""
+    itself = keys is x
+    here = ~padding if itself else torch.ones(x.size(1), x.size(0), dtype=torch.bool)
+    real = here.T.to(x.dtype)[..., None]
+    probe = torch.randn(x.shape, generator=torch.Generator().manual_seed(7), dtype=x.dtype) * real
+    results, means = [], []
+    for forward in (run, expected):
+        inputs = x.clone().requires_grad_()
+        memory = inputs if itself else keys.clone().requires_grad_()
+        module.zero_grad()
+        out, _ = forward(module, inputs, memory, padding, causal)
+        (out * probe).sum().backward()
+        gradients = [(name, gradient(p)) for name, p in module.named_parameters()]
+        results.append([("output", out * real), ("input", inputs.grad), ("keys", memory.grad), *gradients])
+    for (name, got), (_, wanted) in zip(*results, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-8, atol=1e-9, msg=labelled(name))
+    with torch.no_grad():
+        explicit, got_mean = run(module, x, keys, padding, causal, need_weights=True)
+        _, wanted_mean = expected(module, x, keys, padding, causal)
+    means += [got_mean[here], wanted_mean[here]]
+    torch.testing.assert_close(*means, rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(explicit * real, results[0][0][1].detach())
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from([*MODULES]), LENGTHS, st.booleans(), st.booleans())
+@example("localness", [4, 2, 4, 1], True, True)  # as many sentences as positions: a wrong axis would fit
+@example("keys", [4, 4, 4, 4], False, True)
+@example("diffwin", [6, 3], True, False)
+@example("luong", [9, 3], True, False)
+def test_equals_equations(name: str, lengths: list[int], left: bool, causal: bool) -> None:
+    x, padding = random_case(lengths, left)
+    check(make(name, causal=causal), x, x, padding, causal)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sampled_from(PREDICTED), LENGTHS, st.booleans(), st.integers(1, 5))
+def test_on_an_encoder_equals_equations(name: str, lengths: list[int], left: bool, queries: int) -> None:
+    """In cross-attention the keys are another sequence, with another number of channels; n counts them."""
+    keys, padding = random_case(lengths, left)
+    keys = torch.cat([keys, keys[..., :3]], dim=-1)
+    x, _ = random_case([queries] * len(lengths), left, seed=2)
+    module = make(name, self_attention=False, encoder_decoder_attention=True, kdim=DIM + 3, vdim=DIM + 3)
+    check(module, x, keys, padding, causal=False)
+
+
+@every_module
+def test_gradcheck(name: str) -> None:
+    """Numerical against analytical gradients in float64, with padding."""
+    module = make(name)
+    x, padding = random_case([6, 4], left=True)
+    real = (~padding).T[..., None]
+
+    def f(inputs: Tensor) -> Tensor:
+        return run(module, inputs, inputs, padding)[0] * real
+
+    assert torch.autograd.gradcheck(f, (x.requires_grad_(),))
+
+
+# ---------------------------------------------------------------------------------------------- limits
+
+
+def plain_of(module: LocalAttention) -> LocalAttention:
+    """Return ordinary attention with the projections of a module."""
+    plain = LocalAttention(DIM, HEADS, self_attention=True).double().eval()
+    plain.load_state_dict({key: x for key, x in module.state_dict().items() if not key.startswith("window")})
+    return plain
+
+
+@pytest.mark.parametrize("center", ["self", "predicted"])
+@every_side
+def test_an_infinite_width_is_ordinary_attention(center: str, left: bool) -> None:
+    module = GaussianAttention(DIM, HEADS, center=center, width=1e9, self_attention=True).double()
+    x, padding = random_case([9, 5], left)
+    got, wanted = (run(m, x, x, padding)[0][(~padding).T] for m in (module, plain_of(module)))
+    torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
+
+
+@every_side
+def test_no_width_around_itself_is_the_own_value(left: bool) -> None:
+    """At the least width the next key has exp(-50) of the query's own weight."""
+    module = GaussianAttention(DIM, HEADS, center="self", width=0.2, self_attention=True).double()
+    x, padding = random_case([9, 5], left)
+    got, _ = run(module, x, x, padding)
+    torch.testing.assert_close(got[(~padding).T], module.out_proj(module.v_proj(x))[(~padding).T])
+
+
+@every_module
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_shift_by_padding_changes_nothing(name: str, causal: bool) -> None:
+    """Padding on both sides: centre and width count from the first real key."""
+    module = make(name, causal=causal)
+    x, _ = random_case([7], True)
+    wide = torch.cat([torch.randn(4, 1, DIM).double(), x, torch.randn(2, 1, DIM).double()])
+    padding = torch.tensor([[True] * 4 + [False] * 7 + [True] * 2])
+    got, weights = run(module, wide, wide, padding, causal, need_weights=True)
+    wanted, plain = run(module, x, x, torch.zeros(1, 7, dtype=torch.bool), causal, need_weights=True)
+    torch.testing.assert_close(got[4:11], wanted)
+    torch.testing.assert_close(weights[:, 4:11, 4:11], plain)
+    sums = weights[:, 4:11].sum(-1)
+    assert ((sums - 1).abs() < 1e-9).all() == (name not in UNNORMALISED)
+
+
+def test_the_first_heads_are_ordinary() -> None:
+    """Heads without a Gaussian come first, as in the authors' code."""
+    module = make("hard")
+    x, padding = random_case([8, 8], True)
+    by_head = run(module, x, x, padding, need_head_weights=True)[1]
+    plain = run(plain_of(module), x, x, padding, need_head_weights=True)[1]
+    differs = (by_head - plain).abs().amax((1, 2, 3)) > 1e-3
+    assert differs.tolist() == [False, False, True, True]
+
+
+def test_a_cut_never_closes_the_nearest_visible_key() -> None:
+    """Centres between two keys with a narrow window: each query still sees the key next to its centre, and no other."""
+    module = GaussianAttention(DIM, HEADS, width=0.2, cut=True, self_attention=True).double()
+    with torch.no_grad():
+        module.window_hidden.bias.normal_()
+        module.window_center.weight.mul_(10)
+    x, padding = random_case([11, 6], True)
+    weights = run(module, x, x, padding, need_head_weights=True)[1][:, ~padding]
+    torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+    assert (weights > 1e-12).sum(-1).eq(1).all()
+
+
+def test_widths_by_head_at_the_start() -> None:
+    """σ is geometric from 1 to 32 over the heads, and one head has σ = 1."""
+    sigma = GaussianAttention(60, 6, center="self", width="head").window_root.square()
+    torch.testing.assert_close(sigma, torch.tensor([2.0**n for n in range(6)]))
+    assert GaussianAttention(64, 4, center="self", width="head", local_heads=1).window_root.item() == 1
+
+
+# ---------------------------------------------------------------------------------------------- decoding, precision
+
+
+@every_module
+def test_step_by_step_with_padding(name: str) -> None:
+    """n counts the words so far: each step equals the full causal pass, also with rows in another order."""
+    module = make(name, causal=True)
+    x, padding = random_case([8, 5, 2], left=True)
+    full, _ = run(module, x, x, padding, causal=True)
+    state: dict = {}
+    order = torch.arange(3)
+    for t in range(8):
+        if t == 3:
+            new = torch.tensor([1, 1, 0])
+            module.reorder_incremental_state(state, new)
+            order = order[new]
+        step_x, now = x[t : t + 1, order], padding[order, t : t + 1]
+        step, _ = module(
+            step_x, step_x, step_x, key_padding_mask=now if now.any() else None,
+            incremental_state=state, need_weights=False,
+        )  # fmt: skip
+        real = ~padding[order, t]
+        if t < 3:
+            torch.testing.assert_close(step[0, real], full[t, real])
+        else:  # from here on the cached words are those of other rows: equal to the rows moved as a whole
+            moved = torch.cat([x[:3][:, new], x[3 : t + 1][:, order]])
+            pads = torch.cat([padding[new, :3], padding[order, 3 : t + 1]], dim=1)
+            wanted, _ = run(module, moved, moved, pads, causal=True)
+            torch.testing.assert_close(step[0, real], wanted[t, real])
+
+
+@pytest.mark.parametrize("name", PREDICTED)
+def test_a_beam_folded_into_the_queries(name: str) -> None:
+    """Three hypotheses of two sentences share the encoder's keys: the same as six rows of their own."""
+    module = make(name, self_attention=False, encoder_decoder_attention=True)
+    keys, padding = random_case([7, 4], left=True)
+    x, _ = random_case([1] * 6, left=True, seed=3)
+    rows = torch.arange(2).repeat_interleave(3)
+    wanted, _ = run(module, x, keys[:, rows], padding[rows])
+    module.set_beam_size(3)
+    state: dict = {}
+    got, _ = module(
+        x, keys[:, rows], keys[:, rows], key_padding_mask=padding[rows], incremental_state=state, static_kv=True,
+        need_weights=False,
+    )  # fmt: skip
+    assert module._get_input_buffer(state)["prev_key"].size(0) == 2
+    torch.testing.assert_close(got, wanted)
+
+
+@every_module
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@every_side
+def test_half_precision_over_long_distances(name: str, dtype: torch.dtype, left: bool) -> None:
+    """600 keys, where -2 (Δ/d)² is far beyond fp16: finite, gradients included, and near the result in float64."""
+    module = make(name)
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(600, 3, DIM, generator=generator, dtype=torch.float64)
+    padding = torch.zeros(3, 600, dtype=torch.bool)
+    padding[1, slice(580) if left else slice(20, None)] = True
+    padding[2] = True  # an empty sentence
+    half = copy.deepcopy(module).to(dtype)
+    inputs = x.to(dtype).requires_grad_()
+    got, _ = run(half, inputs, inputs, padding)
+    got.float().sum().backward()
+    assert got.isfinite().all() and gradient(inputs).isfinite().all()
+    assert all(gradient(p).isfinite().all() for p in half.parameters())
+    if "self" == module.center:  # a predicted centre moves by n times the rounding of its sigmoid
+        wanted, _ = run(module, x.to(dtype).double(), x.to(dtype).double(), padding)
+        near = 0.01 if dtype == torch.float16 else 0.1
+        torch.testing.assert_close(got[(~padding).T].double(), wanted[(~padding).T], rtol=near, atol=near)
+
+
+@pytest.mark.parametrize("context", ["half", "autocast"])
+def test_the_bell_is_computed_in_fp32(context: str) -> None:
+    """Entries at distance 500 of a bell of width 1000, where bf16 has steps of 1/256 and positions steps of 2."""
+    module = GaussianAttention(DIM, HEADS, center="self", width=1000, self_attention=True)
+    x = torch.randn(1000, 1, DIM)
+    seen: list[Tensor] = []
+
+    def keep(self: Any, frame: Frame, query: Tensor, q: Tensor, extra: Any) -> Tensor:
+        seen.append(extra["bell"])
+        return extra["bell"]
+
+    module.score_bias = keep.__get__(module)  # type: ignore[method-assign]
+    if context == "half":
+        module, x = module.bfloat16(), x.bfloat16()
+        module(x, x, x, need_weights=False)
+    else:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            module(x, x, x, need_weights=False)
+    j = torch.arange(1000, dtype=torch.float64)
+    wanted = -2 * ((j[None] - j[:, None]) / 1000) ** 2
+    assert seen[0].dtype == torch.float32
+    torch.testing.assert_close(seen[0][0, 0].double(), wanted, rtol=1e-5, atol=1e-7)
+
+
+@every_module
+def test_no_value_is_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both passes run on tensors without data, so nothing waits for a GPU."""
+    allow_tensors_without_data(monkeypatch)
+    module, x = make(name, causal=True, dropout=0.1).to("meta").train(), torch.randn(7, 3, DIM, device="meta").double()
+    padding, mask = torch.zeros(3, 7, dtype=torch.bool, device="meta"), future(7).to("meta")
+    out, _ = module(x, x, x, key_padding_mask=padding, attn_mask=mask, need_weights=False)
+    out.sum().backward()
+    assert all(p.grad is not None for p in module.parameters())
+
+
+def test_a_narrow_width_by_head_keeps_its_gradient_finite() -> None:
+    """σ = w² below 0.1 counts as 0.1; the gradient of G by w would grow with w⁻⁵."""
+    module = GaussianAttention(DIM, HEADS, center="self", width="head", self_attention=True)
+    with torch.no_grad():
+        module.window_root.copy_(torch.tensor([0.0, 1e-4, 0.2, 1.0]))
+    x, _ = random_case([300], True)
+    out, _ = module(x.float(), x.float(), x.float(), attn_mask=future(300).float(), need_weights=False)
+    out.square().sum().backward()
+    assert gradient(module.window_root).isfinite().all() and gradient(module.window_root)[3] != 0
+
+
+# ---------------------------------------------------------------------------------------------- errors, parameters
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"center": "middle"}, "unknown centre 'middle'"),
+        ({"source": "keys"}, "unknown source"),
+        ({"hidden": "relu"}, "unknown hidden"),
+        ({"local_heads": 5}, "5 heads with a Gaussian were asked for, and there are 4 heads"),
+        ({"local_heads": -1}, "-1 heads"),
+        ({"width": 0.1}, "a window's width of '0.1': give head, keys, query, or a number of positions from 0.2"),
+        ({"center": "self", "encoder_decoder_attention": True}, "means nothing in the other sentence"),
+    ],
+)
+def test_errors(kwargs: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GaussianAttention(DIM, HEADS, **kwargs)
+
+
+def test_widths_as_text() -> None:
+    assert [parse_width(text) for text in (" Query", "head", "10", "0.2")] == ["query", "head", 10.0, 0.2]
+    for text in ("", "nan", "inf", "-1", "0", "wide"):
+        with pytest.raises(ValueError, match="a window's width of"):
+            parse_width(text)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "count"),
+    [
+        ({}, 812_592 // 3),
+        ({"width": 10}, 800_280 // 3),
+        ({"width": 10, "local_heads": 4}, 397_068 // 3),
+        ({"center": "self", "width": "head"}, 24 // 3),
+        ({"center": "self", "width": "query", "local_heads": 4}, 397_068 // 3),
+        ({"hidden": "linear", "source": "input"}, 786_816 // 3),  # with DiffWin's u_d, which has no gradient there
+        ({"hidden": "linear", "source": "input", "width": 5}, 786_816 // 3 - 64),
+        ({"embed_dim": 1024, "num_heads": 16}, 3_247_200 // 3),
+    ],
+)
+def test_parameters_a_layer(kwargs: dict[str, Any], count: int) -> None:
+    """Those of the comparison table, for three layers of base size."""
+    sizes = {"embed_dim": 512, "num_heads": 8} | kwargs
+    with torch.device("meta"):
+        module = GaussianAttention(**sizes)
+    assert sum(p.numel() for key, p in module.named_parameters() if key.startswith("window")) == count
