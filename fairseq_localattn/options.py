@@ -56,7 +56,7 @@ def fill_defaults(args: Any, options: type[FairseqDataclass], **defaults: Any) -
 
 
 def check_ranges(args: Any, options: type[FairseqDataclass]) -> None:
-    """Raise UsageError for sizes below 1, rates outside of [0, 1), and numbers of a variant beyond 31 bits.
+    """Raise UsageError for fairseq's sizes below 1 and rates outside of [0, 1), and a variant's numbers beyond 31 bits.
 
     What an option is, the last word of its name says: ``…_dim``, ``…_heads``, ``…_positions``, ``…_layers`` or
     ``…dropout``. fairseq would build a model with such values, or end in a traceback.
@@ -68,7 +68,7 @@ def check_ranges(args: Any, options: type[FairseqDataclass]) -> None:
             raise UsageError(f"{flag} {value}: give a rate from 0 to less than 1")
         if isinstance(value, bool) or not isinstance(value, int):
             continue
-        if kind in LOWEST and value < LOWEST[kind]:
+        if kind in LOWEST and name not in own and value < LOWEST[kind]:
             raise UsageError(f"{flag} {value}: give {LOWEST[kind]} or more")
         if name in own and abs(value) >= 2**31:
             raise UsageError(f"{flag} {value}: give a number of at most 31 bits")

@@ -38,13 +38,13 @@ COUNTS = {
     "man/table3": 5,
     "man/table4": 8,  # with the sweep over b on the validation set
     "man/table5": 2,
-    "diffwin/table1": 8,
+    "diffwin/table1": 12,
     "diffwin/table2": 13,
     "diffwin/table3": 4,
-    "diffwin/table4": 4,
-    "diffwin/table5": 9,
-    "diffwin/table6": 3,
-    "csan/table1": 3,
+    "diffwin/table4": 5,
+    "diffwin/table5": 15,
+    "diffwin/table6": 4,
+    "csan/table1": 11,
     "csan/table2": 12,
     "csan/fig2": 13,
     "mma/table1": 4,
@@ -67,6 +67,7 @@ MIXED = "encoder 1-6 global,local,forward,backward w=1"
 MIXED_8 = "encoder 1-6 global,global,local,local,forward,forward,backward,backward w=1"
 NGRAMS = "2 words, ngrams 2,2,3,3,4,4, {}, none"
 TREES = "2 words, trees 1,1,2,2,3,3, selfattention, {}"
+YANG = "encoder {} gauss predicted 5.0 from input linear heads {}"
 TREES_BIG = "encoder 1 4 words, trees 1,1,1,1,2,2,2,2,3,3,3,3, selfattention, onlstm"
 # Rows (a regular expression) → what attention their models have (table_rows.attention_of), by the papers.
 ATTENTION = {
@@ -97,6 +98,20 @@ ATTENTION = {
     r"diffwin/table5_.*_mw": "encoder 1 mw of 1",
     r"diffwin/table6_aw": "decoder 1-3 aw of 1",
     r"diffwin/table6_mw": "decoder 1-3 mw of 1",
+    r"diffwin/table1_.*_shaw": "encoder 1-6 distances 16 shared",
+    r"diffwin/table1_.*_yang|diffwin/table4_yang": YANG.format("1-3", 8),
+    r"diffwin/table5_.*_shaw": "encoder 1-2 distances 16 shared",
+    r"diffwin/table5_.*_yang": YANG.format("1", 4),
+    r"diffwin/table6_shaw": "decoder 1-3 distances 16 shared",
+    r"csan/table1_bi_direct": f"encoder 1-3 {','.join(['forward'] * 4 + ['backward'] * 4)} w=1",
+    r"csan/table1_rel_pos": "encoder 1-6 distances 16 shared; decoder 1-6 distances 16 shared",
+    r"csan/table1_neighbor": "encoder 1-3 gauss self head from query tanh heads 8",
+    r"csan/table1_neighbor_query": "encoder 1-3 gauss self query from query tanh heads 4",
+    r"csan/table1_local_hard": "encoder 1-3 gauss predicted 10.0 from query tanh heads 4",
+    r"csan/table1_local_soft": "encoder 1-3 gauss predicted query from query tanh heads 8",
+    r"csan/table1_block": "encoder 1-6 blocks of 4",
+    r"csan/table1_cnns": f"encoder 1-3 {'conv(separable 7)>' * 4}san>ffn none; "
+    "encoder 4-6 san>ffn none; decoder 1-6 san>ffn none",
     r"csan/table1_1d|csan/fig2_1d_window_11|csan/fig2_2d_heads_1": "encoder 1-3 window 11 heads 1",
     r"csan/table1_2d|csan/table2_.*_2d|csan/fig2_2d_heads_3": "encoder 1-3 window 11 heads 3",
     **{f"csan/fig2_1d_window_{n}": f"encoder 1-3 window {n} heads 1" for n in (1, 3, 5, 7, 9, 13, 15)},
@@ -235,7 +250,7 @@ def test_the_baseline_is_trained_alike(name: str) -> None:
 
     def training(of: Recipe) -> dict[str, Any]:
         own = re.compile(
-            r"(man|diffwin|csan|mma|mgsa)_\w+|(en|de)coder_normalize_before|task|criterion|tag_loss_weight"
+            r"(man|diffwin|csan|mma|mgsa|relpos|localness)_\w+|(en|de)coder_normalize_before|task|criterion|tag_loss_weight"
         )
         return {key: value for key, value in values(of, "train").items() if not own.fullmatch(key)}
 

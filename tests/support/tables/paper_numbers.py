@@ -55,10 +55,14 @@ BLOCKS: list[tuple[str, str, str]] = [
     # Nguyen et al. 2020
     ("diffwin/table1_en_", "tokenised_bleu parameters", """
         de_transformer  27.46 63
+        de_shaw         27.56 63
+        de_yang         27.62 63
         de_enc_dec      28.11 68
         de_cross        28.13 65
         de_all          28.25 73
         fr_transformer  39.21 63
+        fr_shaw         39.37 63
+        fr_yang         39.47 63
         fr_enc_dec      40.24 68
         fr_cross        40.06 65
         fr_all          40.32 73
@@ -86,29 +90,45 @@ BLOCKS: list[tuple[str, str, str]] = [
     """),
     ("diffwin/table4_", "parameters steps_per_second tokenised_bleu", """
         transformer  63 1.20 27.46
+        yang         63 1.07 27.62
         7_layers     69 1.05 27.74
         8_layers     75 0.99 27.89
         all          73 1.04 28.25
     """),
     ("diffwin/table5_", "accuracy", """
         sst_transformer   79.36
+        sst_shaw          79.73
+        sst_yang          79.24
         sst_mw            79.70
         sst_aw            82.13
         imdb_transformer  83.65
+        imdb_shaw          84.61
+        imdb_yang          84.13
         imdb_mw           85.09
         imdb_aw           87.98
         sva_transformer   94.48
+        sva_shaw          95.27
+        sva_yang          95.00
         sva_mw            95.95
         sva_aw            96.19
     """),
     ("diffwin/table6_", "perplexity", """
         transformer  46.37
+        shaw         46.13
         mw           44.00
         aw           44.95
     """),
     # Yang et al. 2019
     ("csan/table1_", "parameters steps_per_second tokenised_bleu", """
-        transformer  88.0 1.28 27.31
+        transformer     88.0 1.28 27.31
+        bi_direct       88.0 1.28 27.58
+        rel_pos         88.1 1.17 27.63
+        neighbor        88.4 1.22 27.60
+        neighbor_query     -    -     -
+        local_hard      88.4 1.22 27.73
+        local_soft      88.8 1.19 27.81
+        block           94.0 0.95 27.59
+        cnns           130.6 0.74 27.70
         1d           88.0 1.28 27.86
         2d           88.0 1.22 28.18
     """),
@@ -233,7 +253,7 @@ def _numbers() -> dict[str, dict[str, float]]:
         metrics = columns.split()
         for line in filter(str.strip, lines.splitlines()):
             name, *cells = line.split()
-            row = {metric: float(cell) for metric, cell in zip(metrics, cells, strict=True)}
+            row = {metric: float(cell) for metric, cell in zip(metrics, cells, strict=True) if cell != "-"}
             if "parameters" in row:
                 row["parameters"] = round(row["parameters"] * 1e6)
             assert beginning + name not in found

@@ -28,10 +28,14 @@ from experiments.recipes.recipe import USER_DIR, Recipe
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import RowSource, find_table, tables_of
 from fairseq_localattn.analysis.probing.models import architecture_options, new_encoder
+from fairseq_localattn.mechanisms.block import BlockAttention
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
+from fairseq_localattn.mechanisms.gaussian import GaussianAttention
+from fairseq_localattn.mechanisms.local_convolution import LocalConvolution
 from fairseq_localattn.mechanisms.masked import MaskAttention, StaticMaskAttention
 from fairseq_localattn.mechanisms.mixed import MixedAttention
 from fairseq_localattn.mechanisms.phrasal import MultiGranularityAttention
+from fairseq_localattn.mechanisms.relative import RelativeAttention
 from fairseq_localattn.mechanisms.windowed import MultiplicativeWindowAttention, WindowAttention
 from support.paths import ROOT
 
@@ -211,13 +215,15 @@ def _layer(layer: Any, attribute: str, stack: Any) -> str:
     attention: Any = getattr(layer, attribute, None)
     if attribute == "self_attn" and hasattr(layer, "sublayers"):
         names = [_sublayer(getattr(layer, each.name)) if each.kind != "ffn" else "ffn" for each in layer.sublayers]
-        return f"{'>'.join(names)} {attention.activation}"
+        return f"{'>'.join(names)} {getattr(attention, 'activation', 'none')}"
     return _attention(attention, stack)
 
 
 def _sublayer(attention: Any) -> str:
     if isinstance(attention, StaticMaskAttention):
         return f"sman({attention.boundary or 'sqrt'})"
+    if isinstance(attention, LocalConvolution):
+        return f"conv({attention.form} {attention.kernel})"
     return str(attention.kind or "san")
 
 
@@ -228,6 +234,13 @@ def _attention(attention: Any, stack: Any) -> str:
         return f"{','.join(attention.head_kinds)} w={attention.window}"
     if isinstance(attention, ConvolutionalAttention):
         return f"window {attention.window} heads {attention.head_span}"
+    if isinstance(attention, GaussianAttention):
+        width = f"{attention.width} from {attention.source} {attention.hidden}"
+        return f"gauss {attention.center} {width} heads {attention.local_heads}"
+    if isinstance(attention, RelativeAttention):
+        return f"distances {attention.max_distance} {'own' if attention.own_tables else 'shared'}"
+    if isinstance(attention, BlockAttention):
+        return f"blocks of {attention.block_length}"
     if isinstance(attention, WindowAttention):
         kind = "mw" if isinstance(attention, MultiplicativeWindowAttention) else "aw"
         return f"{kind} of {attention.segment_size}"
