@@ -2,12 +2,14 @@
 
 import argparse
 import os
+import re
 import sys
 import textwrap
 from importlib import metadata
 from itertools import groupby
 
 COLUMNS = 96  # of the list
+SIZE = re.compile(r"_(tiny|small|iwslt|wmt|wat17|summarization).*$")  # the end of an architecture's name
 
 
 def package_path() -> str:
@@ -28,12 +30,20 @@ def architectures() -> list[tuple[str, str, str]]:
 
 
 def table(rows: list[tuple[str, str, str]]) -> list[str]:
-    """Return the lines of the list: each model's paper, and below it the model's architectures."""
-    lines = ["", f"{len(rows)} architectures (fairseq-train --arch), a model and its sizes by paper:"]
-    for (model, paper), group in groupby(sorted(rows, key=lambda row: row[1]), key=lambda row: row[1:]):
-        lines += ["", *textwrap.wrap(f"{model}: {paper}", COLUMNS, subsequent_indent="    ")]
-        names = " ".join(arch for arch, _, _ in group)
-        lines += textwrap.wrap(names, COLUMNS, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
+    """Return the lines of the list: each paper, and below it its architectures, a line a model with its sizes."""
+    lines = [
+        "",
+        f"{len(rows)} architectures (fairseq-train --arch): a name, alone or with one of its endings",
+    ]
+    for paper, group in groupby(sorted(rows, key=lambda row: (row[2], row[0])), key=lambda row: row[2]):
+        lines += ["", *textwrap.wrap(paper, COLUMNS)]
+        endings: dict[str, list[str]] = {}
+        for arch, _, _ in group:
+            stem = SIZE.sub("", arch)
+            endings.setdefault(stem, []).append(arch[len(stem) :])
+        for stem, names in endings.items():
+            text = f"{stem} {' '.join(filter(None, names))}"
+            lines += textwrap.wrap(text, COLUMNS, initial_indent="  ", subsequent_indent=" " * 6)
     return lines
 
 

@@ -44,7 +44,8 @@ SOURCE, TARGET = [9, 4, 13, 1], [7, 11, 3, 5]
 every_case = pytest.mark.parametrize("name", CASES)
 
 
-@pytest.fixture(params=["short", "long"])
+# Of 56 cases and more, the way of long sentences takes half a minute of the quick lane.
+@pytest.fixture(params=["short", pytest.param("long", marks=pytest.mark.slow)])
 def every_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a test also on the path of long sentences, bands in blocks; blocks of three queries reach it here."""
     if request.param == "long":
@@ -331,6 +332,7 @@ def test_state_dict_round_trip(name: str) -> None:
 # ---------------------------------------------------------------------------------------------- sizes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*CASES, *LM_CASES, *CLASSIFIER_CASES])
 def test_fairseqs_configuration_holds_the_options(name: str) -> None:
     """fairseq-train turns its arguments into a configuration before it builds a model."""

@@ -165,7 +165,7 @@ def test_dry_run(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--arch", "lstm"], "--arch lstm: no such architecture; there are transformer_blocksan, "),
+        (["--arch", "lstm"], "--arch lstm: no such architecture; there are transformer_alibi, transformer_"),
         (["--data", "wmt"], "--data wmt: no such data set; there are multi30k, toy"),
         (["--data", "multi30k", "--local", "/none/there"], "--local /none/there: no such folder"),
         (["--out"], "--out needs a value"),
