@@ -77,3 +77,19 @@ def test_files_doors_and_folders_are_small() -> None:
     assert {named(path): count for path, count in lines.items() if count > bounds[path]} == {}
     modules = Counter(path.parent for path in lines if path.name != "__init__.py")
     assert {named(folder): count for folder, count in modules.items() if count > MOST_MODULES} == {}
+
+
+def test_calls_pass_at_most_four_positional_arguments() -> None:
+    """Calls, by their name alone, of the repository's functions and classes that do not take any number of them."""
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in python_files() if "tests" not in path.parts}
+    nodes = [node for tree in trees.values() for node in ast.walk(tree)]
+    many = {node.name for node in nodes if isinstance(node, ast.FunctionDef) and node.args.vararg}
+    own = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)} - many
+    found = [
+        f"{named(path)}:{node.lineno}: {node.func.id}"
+        for path, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        if node.func.id in own and len([each for each in node.args if not isinstance(each, ast.Starred)]) > 4
+    ]
+    assert found == []

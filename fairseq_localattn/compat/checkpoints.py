@@ -168,7 +168,7 @@ def _guarded(load: Callable[..., Any]) -> Callable[..., Any]:
         forbid_unsafe_loading()
         try:
             if os.path.isfile(path):
-                contents.check(path)
+                contents.read(path)
             return load(path, *args, **kwargs)
         except (OSError, MemoryError, UsageError):
             raise  # already clear, and not caused by the contents of the file

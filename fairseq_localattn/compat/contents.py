@@ -21,15 +21,15 @@ class ContentsError(ValueError):
     """Contents that a checkpoint of fairseq-train does not have; the message says which."""
 
 
-def check(path: str) -> None:
-    """Raise ContentsError for a checkpoint that is damaged, or whose contents could exhaust the memory.
+def read(path: str) -> dict[str, Any]:
+    """Return the state in a checkpoint; its tensors are mapped from the file, in torch's newer format.
 
-    Raises what ``torch.load`` raises for files that it cannot or must not read.
+    Raises ContentsError for a file that is damaged, or whose contents could exhaust the memory, and what ``torch.load``
+    raises for files that it cannot or must not read.
     """
     packed = zipfile.is_zipfile(path)
     if packed:
         check_archive(path)
-    # Tensors are mapped, not read; torch can do so in its newer format only.
     state = torch.load(path, map_location="cpu", weights_only=True, mmap=packed)
     if not isinstance(state, dict):
         raise ContentsError(f"it is no checkpoint of fairseq's: it holds a {type(state).__name__}")
@@ -42,12 +42,14 @@ def check(path: str) -> None:
         ):
             raise ContentsError(f"the tensor {name} claims {tensor.numel():,} numbers and stores fewer")
     weights = {name: tensor for name, tensor in tensors.items() if name.startswith("model.")}
-    if not weights:
-        raise ContentsError("it is no checkpoint of fairseq's: it holds no weights of a model")
+    model = state.get("model")
+    if not weights or not isinstance(model, dict) or not all(isinstance(value, Tensor) for value in model.values()):
+        raise ContentsError("it is no checkpoint of fairseq's: it has no model of fairseq's in it")
     check_options(state, weights)
     broken = [name for name, tensor in weights.items() if tensor.is_floating_point() and not tensor.isfinite().all()]
     if broken:
         raise ContentsError(f"{len(broken)} of {len(weights)} weights hold NaN or infinity, {broken[0]} first")
+    return state
 
 
 def check_archive(path: str) -> None:

@@ -14,7 +14,7 @@ from fairseq import checkpoint_utils
 
 from fairseq_localattn.compat import contents
 from fairseq_localattn.compat.checkpoints import CheckpointError
-from fairseq_localattn.compat.contents import ContentsError, check
+from fairseq_localattn.compat.contents import ContentsError, read
 
 
 def state(**model: Any) -> dict[str, Any]:
@@ -30,16 +30,16 @@ def saved(path: Path, value: Any) -> str:
 
 
 def test_a_state_as_fairseq_writes_it_passes(tmp_path: Path) -> None:
-    check(saved(tmp_path / "x.pt", state(half=torch.ones(3).half(), count=torch.tensor(3))))
+    read(saved(tmp_path / "x.pt", state(half=torch.ones(3).half(), count=torch.tensor(3))))
     legacy = tmp_path / "legacy.pt"
     torch.save(state(), legacy, _use_new_zipfile_serialization=False)
-    check(str(legacy))
+    read(str(legacy))
 
 
 @pytest.mark.parametrize("weight", [torch.tensor([1.0, float("nan")]), torch.tensor([float("inf")]).half()])
 def test_weights_that_are_not_finite(weight: torch.Tensor, tmp_path: Path) -> None:
     with pytest.raises(ContentsError, match="1 of 3 weights hold NaN or infinity, model.bad first"):
-        check(saved(tmp_path / "x.pt", state(bad=weight)))
+        read(saved(tmp_path / "x.pt", state(bad=weight)))
 
 
 def test_every_changed_byte_of_a_weight_is_noticed(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_every_changed_byte_of_a_weight_is_noticed(tmp_path: Path) -> None:
     at = whole.index(torch.ones(8, 8).numpy().tobytes()) + 17
     path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
     with pytest.raises(ContentsError, match="does not have the checksum") as error:
-        check(str(path))
+        read(str(path))
     assert "/data/" in str(error.value) and record.file_size >= 256
 
 
@@ -62,12 +62,12 @@ def test_compressed_records(tmp_path: Path) -> None:
             target.writestr(record.filename, source.read(record))
     assert packed.stat().st_size < 100_000
     with pytest.raises(ContentsError, match="is compressed"):
-        check(str(packed))
+        read(str(packed))
 
 
 def test_tensors_larger_than_their_storage(tmp_path: Path) -> None:
     with pytest.raises(ContentsError, match="model.wide claims 1,000,000,000,000 numbers"):
-        check(saved(tmp_path / "x.pt", state(wide=torch.ones(1).expand(1_000_000, 1_000_000))))
+        read(saved(tmp_path / "x.pt", state(wide=torch.ones(1).expand(1_000_000, 1_000_000))))
 
 
 def test_references_that_multiply(tmp_path: Path) -> None:
@@ -75,11 +75,11 @@ def test_references_that_multiply(tmp_path: Path) -> None:
     for _ in range(40):
         nested = [nested] * 10
     with pytest.raises(ContentsError, match="more than 5,000,000 objects"):
-        check(saved(tmp_path / "x.pt", {**state(), "cfg": {"task": nested}}))
+        read(saved(tmp_path / "x.pt", {**state(), "cfg": {"task": nested}}))
     circle: list[Any] = []
     circle.append(circle)
     with pytest.raises(ContentsError, match="holds itself"):
-        check(saved(tmp_path / "x.pt", {**state(), "cfg": {"task": circle}}))
+        read(saved(tmp_path / "x.pt", {**state(), "cfg": {"task": circle}}))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_options(options: dict[str, Any], message: str, tmp_path: Path) -> None:
     found = state()
     vars(found["cfg"]["model"]).update(options)
     with pytest.raises(ContentsError, match=message):
-        check(saved(tmp_path / "x.pt", found))
+        read(saved(tmp_path / "x.pt", found))
 
 
 class Foreign:

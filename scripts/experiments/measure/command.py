@@ -50,9 +50,16 @@ Facts = dict[str, Any]  # for JSON; "measurements" is what as_text shows
 def _bleu(args: argparse.Namespace) -> Facts:
     tokenised = args.tokenised or [None]
     test = TestSet(
-        args.reference[0], args.target, args.bpe, args.lowercase, tokenised[0],
-        tuple(args.reference[1:]), tuple(tokenised[1:]), args.reference_length, args.source,
-    )  # fmt: skip
+        args.reference[0],
+        args.target,
+        bpe=args.bpe,
+        lowercase=args.lowercase,
+        tokenised=tokenised[0],
+        others=tuple(args.reference[1:]),
+        others_tokenised=tuple(tokenised[1:]),
+        reference_length=args.reference_length,
+        source=args.source,
+    )
     found = translation(args.output, test, args.baseline, args.by_length)
     by_name = {measured.metric: measured for measured in found}
     first, tokens = by_name["sacrebleu"], by_name.get("tokenised_bleu") or by_name.get("multi_bleu")
@@ -71,7 +78,7 @@ def _as_bleu(measured: Measurement) -> dict[str, Any]:
 
 
 def _rouge(args: argparse.Namespace) -> Facts:
-    found = summarization(args.output, args.reference[0], args.bpe, args.baseline, args.scorer)
+    found = summarization(args.output, args.reference[0], bpe=args.bpe, baseline=args.baseline, scorer=args.scorer)
     return {"output": args.output, "measurements": found}
 
 
@@ -82,7 +89,7 @@ def _lead3(args: argparse.Namespace) -> Facts:
 def _accuracy(args: argparse.Namespace) -> Facts:
     found = accuracy(Path(args.output), args.baseline and Path(args.baseline))
     signature = f"95% interval {found.low:.2f} to {found.high:.2f}, {found.sentences} sentences"
-    measured = Measurement("accuracy", found.score, signature, found.difference, found.p_value)
+    measured = Measurement("accuracy", found.score, signature, difference=found.difference, p_value=found.p_value)
     return {"output": args.output, **asdict(found), "measurements": [measured]}
 
 

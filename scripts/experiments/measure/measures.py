@@ -187,10 +187,10 @@ class Classification(Translation):
                 "accuracy",
                 found.score,
                 f"sentences:{found.sentences}|interval:wilson|test:mcnemar",
-                found.difference,
-                found.p_value,
-                found.low,
-                found.high,
+                difference=found.difference,
+                p_value=found.p_value,
+                low=found.low,
+                high=found.high,
             )
         ]
 

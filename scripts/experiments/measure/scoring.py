@@ -152,7 +152,7 @@ class _View:
             return [lines[number] for number in numbers]
 
         baseline = None if self.baseline is None else chosen(self.baseline)
-        return _View(metric, chosen(self.system), baseline, list(map(chosen, self.references)), self.tokenize)
+        return _View(metric, chosen(self.system), baseline, list(map(chosen, self.references)), tokenize=self.tokenize)
 
     def measure(self, test: TestSet, note: str = "") -> Measurement:
         """Return BLEU with its test against the baseline; ``note`` is added to the signature."""
@@ -161,7 +161,13 @@ class _View:
         if self.baseline is None:
             return Measurement(self.metric, found.score, found.signature + note)
         tested = paired_bootstrap(self.system, self.baseline, self.references, **rules)
-        return Measurement(self.metric, found.score, found.signature + note, tested.difference, tested.p_value)
+        return Measurement(
+            self.metric,
+            found.score,
+            found.signature + note,
+            difference=tested.difference,
+            p_value=tested.p_value,
+        )
 
 
 def _views(output: str | Path, test: TestSet, baseline: str | Path | None) -> list[_View]:
@@ -170,12 +176,14 @@ def _views(output: str | Path, test: TestSet, baseline: str | Path | None) -> li
     found = []
     if references := test.tokenised_references():
         name = "multi_bleu" if len(references) > 1 else "tokenised_bleu"
-        found.append(_View(name, system, other, references, "none"))
+        found.append(_View(name, system, other, references, tokenize="none"))
         if test.language == "de":
             apart = [list(map(split_compounds, lines)) for lines in (system, other or [], *references)]
-            found.append(_View("compound_bleu", apart[0], None if other is None else apart[1], apart[2:], "none"))
+            found.append(
+                _View("compound_bleu", apart[0], None if other is None else apart[1], apart[2:], tokenize="none")
+            )
     whole = [None if lines is None else detokenise(lines, test.language) for lines in (system, other)]
-    found.append(_View("sacrebleu", whole[0] or [], whole[1], test.references(), tokeniser_of(test.language)))
+    found.append(_View("sacrebleu", whole[0] or [], whole[1], test.references(), tokenize=tokeniser_of(test.language)))
     return found
 
 
@@ -246,7 +254,7 @@ def summarization(
             system[:, [column]], other[:, [column]], lambda sums: float(sums[0]) / len(references)
         )
         score = float(system[:, column].mean())
-        found.append(Measurement(name, score, rouge.signature(), tested.difference, tested.p_value))
+        found.append(Measurement(name, score, rouge.signature(), difference=tested.difference, p_value=tested.p_value))
     return [*found, _swapped(joined(output), references, scorer)]
 
 

@@ -158,8 +158,6 @@ class _Mean:
                 if name in self.others and not torch.equal(value, self.others[name]):
                     self.changed.add(name)
                 self.others[name] = value.clone()
-            elif bool(value.isnan().any()):
-                raise AverageError(f"{path}: {name} is not a number: the training has diverged")
             elif name in self.sums:
                 self.sums[name] += value
             else:
@@ -188,23 +186,18 @@ class _Mean:
 
 def _load(path: Path) -> dict[str, Any]:
     """Return a checkpoint, mapped into memory and read as data. Raises AverageError."""
-    import torch
-
+    from fairseq_localattn.compat import contents
     from fairseq_localattn.compat.checkpoints import foreign_classes
 
     if not whole(path):
         raise AverageError(f"{path}: half a file, or no checkpoint of fairseq's")
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        return contents.read(str(path))
     except Exception as error:
         names = foreign_classes(str(path), error) if isinstance(error, pickle.UnpicklingError) else []
         if names:
             raise AverageError(f"{path}: refused: it holds {', '.join(names)}, which no checkpoint does") from None
         raise AverageError(f"{path}: cannot be read: {' '.join(str(error).split())[:160]}") from None
-    model = state.get("model") if isinstance(state, dict) else None
-    if not isinstance(model, dict) or not all(isinstance(value, torch.Tensor) for value in model.values()):
-        raise AverageError(f"{path}: has no model of fairseq's in it")
-    return state
 
 
 def _write(state: dict[str, Any], target: Path) -> None:

@@ -176,7 +176,7 @@ class Run:
         name, done = self.measure.step, self.measure.stamp
         for subset in self.recipe.corpus.tests.values():
             of = ("" if subset == "test" else f".{subset}") + self.measure.variant(self)
-            found.append(Step(name, f"{done}{of}.json", f"{name}{of}.log", f"is measured on {subset}", subset))
+            found.append(Step(name, f"{done}{of}.json", f"{name}{of}.log", f"is measured on {subset}", subset=subset))
         return [step for step in found if step.name == Probing.step] if self.recipe.probing == "scratch" else found
 
     def begun(self) -> int:

@@ -250,8 +250,11 @@ def test_other_models_are_refused(folder: Path) -> None:
         (lambda model: model.update({name: model[name].half()}), rf"{name} is .*float16\), but .*float32\) in .*"),
         (lambda model: model.pop(name), f"{name} is not there, but "),
         (lambda model: model.update(more=torch.zeros(1)), r"more is \(.*, but not there in "),
-        (lambda model: model[name].fill_(float("nan")), f"{name} is not a number: the training has diverged"),
-        (lambda model: model.update(version=3), "has no model of fairseq's in it"),
+        (
+            lambda model: model[name].fill_(float("nan")),
+            f"cannot be read: 1 of .* weights hold NaN or infinity, model.{name}",
+        ),
+        (lambda model: model.update(version=3), "cannot be read: .*it has no model of fairseq's in it"),
     ):
         paths[1].write_bytes(good)
         change(paths[1], lambda state, how=how: how(state["model"]))  # type: ignore[misc]
