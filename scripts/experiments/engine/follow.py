@@ -25,7 +25,7 @@ def follow(plan: Plan, progress: Progress) -> int:
     while True:
         said = leader.said()
         if "end" in said and leader.written() < begun and said["at"] != checked:
-            # Of an earlier start; or of this one, where machine 0 found nothing to train before this machine was there.
+            # The end of an earlier start, or of this one, where machine 0 found nothing to train.
             checked = said["at"]
             if not _is_left(plan):
                 progress.say("nothing is left to train")

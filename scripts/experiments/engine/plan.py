@@ -272,7 +272,7 @@ class Plan:
             "seed": run.seed,
             **{key: facts.get(key) for key in trained},
             "averaged": " ".join(f"{which} {count}" for which, count in row.stated.average.items()),
-            # Of the training; what is only measured has this machine.
+            # The machine of the training; without one, this machine.
             **(facts.get("machine") or run.machine()),
             "settings": run.settings,
             "scoring": self.scoring(row, run),

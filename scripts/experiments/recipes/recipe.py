@@ -228,7 +228,7 @@ def _typed(hint: Any, key: str, entry: Entry) -> Any:
         inner = get_args(hint)[1]
         if not isinstance(value, dict):
             raise RecipeError(f"{entry.where}: {key} must be a mapping, not {value!r}")
-        # Of a mapping that was merged name by name each value has its own line.
+        # Each value of a mapping that was merged name by name has a line of its own.
         entries = {str(n): v if isinstance(v, Entry) else Entry(v, entry.where) for n, v in value.items()}
         return {n: e.value if inner is Any else _typed(inner, f"{key}: {n}", e) for n, e in entries.items()}
     fits = isinstance(value, (int, float) if hint is float else hint) and (hint is bool or not isinstance(value, bool))

@@ -14,7 +14,7 @@ from experiments.recipes.recipe import CONFIGS, Recipe, load_recipe
 from experiments.recipes.tables import Table
 
 SMOKE = CONFIGS / "scales" / "smoke.yaml"
-# Of these a recipe has one or the other; one that it does not have would change how it trains.
+# Flags that smoke replaces and never adds: a batch in tokens or in sentences, a schedule, a shortest output.
 ONLY_WHERE_GIVEN = {"max_tokens", "batch_size", "warmup_updates", "total_num_update", "min_len"}
 TREE_FILES = "{folder}.trees"  # beside the data folder
 HEAD_DIM = 8

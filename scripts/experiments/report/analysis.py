@@ -44,7 +44,7 @@ def locality_table(root: Path, name: str) -> str:
     for line in lines:
         key = (line["checkpoint"], line["kind"], line["sublayer"])
         of.setdefault(key, {})[line["layer"]] = f"{line.number('share'):.1f}"
-    # The same sublayer of two seeds stands together.
+    # Two seeds of a sublayer stand together.
     ordered = sorted(of, key=lambda key: (key[0].partition(".seed")[0], *key[1:], key[0]))
     rows = [
         [f"`{checkpoint}`", kind.upper(), *(of[checkpoint, kind, sublayer].get(layer, "") for layer in layers)]

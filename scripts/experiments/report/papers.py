@@ -147,7 +147,7 @@ def table_of_paper(root: Path, paper: str, name: str) -> str:
                 values = _cells(row, metric, lines, digits.get(metric, 2))
                 for scale in SCALES if not metric else ():
                     _name_other(row, scale, values, in_header=_one_metric(metrics[scale]))
-                cells.append(["", *values] if j else [label, *_say_nothing(row, lines, values)])
+                cells.append(["", *values] if j else [label, *_fill_empty(row, lines, values)])
     header = list(HEADER)
     for scale, named in metrics.items():
         if _one_metric(named):
@@ -226,7 +226,7 @@ def _cells(row: Row, metric: str, lines: dict[str, list[Line]], digits: int) -> 
     ]
 
 
-def _say_nothing(row: Row, lines: dict[str, list[Line]], cells: list[str]) -> list[str]:
+def _fill_empty(row: Row, lines: dict[str, list[Line]], cells: list[str]) -> list[str]:
     """Return a row's first cells with words at the scales that have no number: 'not measured' where none has one."""
     found, nothing = list(cells), NOTHING if any(lines.values()) else NOT_MEASURED
     for scale in row.recipes:

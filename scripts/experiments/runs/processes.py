@@ -18,7 +18,7 @@ from typing import IO, Any
 _alive: list[Job] = []
 
 
-class JobFailed(RuntimeError):  # noqa: N818 (it is what happened, as CalledProcess is)
+class JobFailed(RuntimeError):  # noqa: N818
     """Raised where a child fails; the message ends with the last lines of its log and the log's path."""
 
 

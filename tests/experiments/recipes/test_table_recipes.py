@@ -170,7 +170,7 @@ def test_tables_say_what_they_are() -> None:
     for name, table in TABLES.items():
         kind, number = re.fullmatch(r"([a-z]+)(\d*)", table.name).groups()  # type: ignore[union-attr]
         word = {"table": "Table", "fig": "Figure"}.get(kind)
-        begins = rf"{word} {number} of [A-Z][a-z]+ et al\. 20\d\d: " if word else "Of no table of [A-Z]"
+        begins = rf"{word} {number} of [A-Z][a-z]+ et al\. 20\d\d: " if word else "In no table of [A-Z]"
         assert re.match(begins, table.title), name
 
 
