@@ -1,7 +1,7 @@
 """Write a small German-English corpus of generated sentences: OUT/{train,valid,test}.{de,en}, one sentence a line."""
 
+import argparse
 import random
-import sys
 from pathlib import Path
 
 NUMBERS = {"zwei": "two", "drei": "three", "vier": "four", "fünf": "five", "sechs": "six", "sieben": "seven"}
@@ -27,7 +27,9 @@ def sentence(rng: random.Random) -> tuple[str, str]:
 
 def main() -> None:
     """Write the three splits, without a pair in two of them."""
-    out = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", metavar="OUT", type=Path)
+    out = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
     rng = random.Random(1)
     pairs = sorted({sentence(rng) for _ in range(5000)})

@@ -136,6 +136,7 @@ def test_flops_of_an_attention(name: str) -> None:
     assert modules._flops(name, length, 5, TINY) == 5 * by_hand
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_some_sentences_stand_for_the_flops_of_a_batch(name: str, task: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     sample = next(each for each in samples(task, 400, 9) if each["nsentences"] >= 8)

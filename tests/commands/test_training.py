@@ -17,9 +17,16 @@ from support.cli import BIN, USER_DIR, environment, fairseq, fairseq_in_shell, t
 from support.mechanisms.inputs import labelled
 from support.models import TINY, task_of
 
+PAPERS = [f"transformer_{paper}_tiny" for paper in ("csan", "diffwin", "man", "mgsa", "mma")]  # the quick lane's
 # The tests of an architecture share its training.
 every_architecture = pytest.mark.parametrize(
-    "arch", [pytest.param(arch, marks=pytest.mark.xdist_group(f"training {arch}")) for arch in TINY]
+    "arch",
+    [
+        pytest.param(
+            arch, marks=[pytest.mark.xdist_group(f"training {arch}")] + [pytest.mark.slow] * (arch not in PAPERS)
+        )
+        for arch in TINY
+    ],
 )
 UPDATES = 16
 SAVED = {"save_interval_updates": 4, "keep_interval_updates": -1}

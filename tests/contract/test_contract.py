@@ -266,6 +266,7 @@ def test_every_parameter_gets_a_gradient(name: str) -> None:
             assert parameter.grad.abs().max() > 0, key
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("every_way")
 @every_case
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

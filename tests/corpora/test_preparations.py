@@ -39,6 +39,7 @@ def test_every_preparation_has_a_case():
     assert sorted(CASES) == EXECUTABLE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", of_cases())
 def test_killed_run_continues_to_the_same_bytes(case: Case, library, preparation: Callable[[str], Prepared], tmp_path):
     """The prepared corpus was killed once; another one is made in one go, up to the last step."""

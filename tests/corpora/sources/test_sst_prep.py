@@ -81,6 +81,7 @@ def test_sst_raw_text_and_labels(sst_data):
     assert lines_of(sst_data / "raw/labels.txt") == ["0 2", "1 2", "2 3", "3 2", "4 2"]
 
 
+@pytest.mark.slow
 def test_sst_serves_the_task(sst_data):
     texts = {"train": TEXTS + TEXTS[:5], "valid": TEXTS[1:], "test": TEXTS[::-1]}
     labels = {"train": LABELS + LABELS[:5], "valid": LABELS[1:], "test": LABELS[::-1]}

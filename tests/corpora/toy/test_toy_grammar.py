@@ -287,6 +287,7 @@ def word_table(pairs: list[tuple[list[str], list[str]]], rounds: int = 5) -> dic
     return {word: max(row, key=lambda w: (row[w], w)) for word, row in table.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source_side", [0, 1], ids=["de-en", "en-de"])
 def test_copying_and_word_by_word_translation_fail(corpus, source_side):
     pairs = [(tokens(pair[source_side]), tokens(pair[1 - source_side])) for pair in corpus]
