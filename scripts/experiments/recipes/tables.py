@@ -12,7 +12,8 @@ Keys of a recipe that stand in the table hold for all rows, those of a row for t
 ``full`` and ``small`` (of the table or of a row) at that scale alone. A row may have its own ``extends``, its own
 ``small: {extends: FILE}``, and its own ``baseline``: a row of this table, TABLE/ROW of the same paper, or null.
 ``same_as`` begins a row with all that another one has, but for its baseline. At small scale a row has the ``_small``
-size of its architecture. ``sizes`` are those of the full scale.
+size of its architecture. ``sizes`` are those of the full scale. ``quoted`` holds the systems that the paper quotes from
+others and did not train: ``LABEL: {METRIC: NUMBER}``; they are shown, never run.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ SCALES = ("smoke", "small", "full")
 ROW_NAME = re.compile(r"[a-z0-9][a-z0-9_]*", re.ASCII)  # it stands in commands and in results
 NOT_PAPERS = ("base", "scales")
 ROW_KEYS = (*KEYS, "extends", "same_as", "baseline", "small", "full")
-TABLE_KEYS = (*KEYS, "extends", "baseline", "small", "full", "rows")
+TABLE_KEYS = (*KEYS, "extends", "baseline", "small", "full", "rows", "quoted")
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class Table:
     title: str  # its first comment
     sources: Mapping[str, RowSource]
     baselines: Mapping[str, tuple[str, str] | None]  # row → (table, row) of the same paper
+    quoted: Mapping[str, Mapping[str, float]]  # label → metric → number, of systems that the paper did not train
 
     @property
     def name(self) -> str:
@@ -136,6 +138,7 @@ def load_table(path: Path, asked_by: tuple[Path, ...] = ()) -> Table:
     if "rows" not in items:
         raise RecipeError(f"{path}: a table needs the key 'rows'")
     node, _ = items.pop("rows")
+    quoted = _quoted(path, items)
     default = _baseline(path, items)
     defaults = RowSource(str(path), files, (common,), {scale: (own[scale],) for scale in own})
     sources: dict[str, RowSource] = {}
@@ -149,7 +152,7 @@ def load_table(path: Path, asked_by: tuple[Path, ...] = ()) -> Table:
         baselines[name] = _baseline(path, row_items) if "baseline" in row_items else default
         if baselines[name] == (path.stem, name):
             baselines[name] = None
-    table = Table(path, _title(path), sources, baselines)
+    table = Table(path, _title(path), sources, baselines, quoted)
     for name, baseline in baselines.items():
         if baseline is not None and baseline[0] == path.stem and baseline[1] not in sources:
             raise RecipeError(
@@ -243,6 +246,20 @@ def _baseline(path: Path, items: Mapping[str, tuple[yaml.Node, str]]) -> tuple[s
         return None
     table, _, row = str(value).rpartition("/")
     return table or path.stem, row
+
+
+def _quoted(path: Path, items: Mapping[str, tuple[yaml.Node, str]]) -> dict[str, dict[str, float]]:
+    """Return the quoted systems of a table: label → metric → number. Raises RecipeError."""
+    if "quoted" not in items:
+        return {}
+    found: dict[str, dict[str, float]] = {}
+    for label, (child, _) in mapping(path, items["quoted"][0], "quoted").items():
+        found[label] = {}
+        for metric, (number, where) in mapping(path, child, label).items():
+            found[label][metric] = value = entry_of(path, number, where).value
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise RecipeError(f"{where}: {metric} must be a number, not {value!r}")
+    return found
 
 
 def _title(path: Path) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import statistics
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -137,7 +138,8 @@ def table_of_paper(root: Path, paper: str, name: str) -> str:
     table = find_table(paper, name, root / "configs")
     rows = rows_of(table)
     found = groups(load_lines(root, table), "row", "scale", "settings")
-    digits = _decimals(rows)
+    digits = _decimals([*(row.paper for row in rows), *table.quoted.values()])
+    digits[""] = max((digits.get(row.metric("full"), 0) for row in rows), default=2)
     metrics = {scale: {row.metric(scale) for row in rows if scale in row.recipes} for scale in SCALES}
     cells: list[list[str]] = []
     for row in rows:
@@ -148,6 +150,11 @@ def table_of_paper(root: Path, paper: str, name: str) -> str:
                 for scale in SCALES if not metric else ():
                     _name_other(row, scale, values, in_header=_one_metric(metrics[scale]))
                 cells.append(["", *values] if j else [label, *_fill_empty(row, lines, values)])
+    for label, numbers in table.quoted.items():
+        for j, (metric, number) in enumerate(numbers.items()):
+            said = ["" if j or not metrics[scale] else "quoted" for scale in SCALES]
+            shown = [metric_name(metric), _of_paper(metric, number, digits[metric]), ""]
+            cells.append(["" if j else label, *shown, *(cell for each in said for cell in (each, "", ""))])
     header = list(HEADER)
     for scale, named in metrics.items():
         if _one_metric(named):
@@ -189,14 +196,18 @@ def _metrics(row: Row, lines: dict[str, list[Line]]) -> list[str]:
     return list(dict.fromkeys(["", *(n for n in (*row.paper, *row.beside) if n != row.metric("full")), *further]))
 
 
-def _decimals(rows: list[Row]) -> dict[str, int]:
+def _decimals(numbers: Iterable[Mapping[str, float]]) -> dict[str, int]:
     """Return with how many decimals the paper reports each metric in this table."""
     values: dict[str, list[float]] = {}
-    for row in rows:
-        for metric, value in row.paper.items():
+    for of_row in numbers:
+        for metric, value in of_row.items():
             values.setdefault(metric, []).append(value / 1e6 if metric == "parameters" else value)
-    found = {metric: decimals(of) for metric, of in values.items()}
-    return found | {"": max((found.get(row.metric("full"), 0) for row in rows), default=2)}
+    return {metric: decimals(of) for metric, of in values.items()}
+
+
+def _of_paper(metric: str, number: float, digits: int) -> str:
+    """Return a number of a paper with its decimals; parameters in millions."""
+    return f"{number / 1e6:.{digits}f}M" if metric == "parameters" else f"{number:.{digits}f}"
 
 
 def _cells(row: Row, metric: str, lines: dict[str, list[Line]], digits: int) -> list[str]:
@@ -205,9 +216,6 @@ def _cells(row: Row, metric: str, lines: dict[str, list[Line]], digits: int) -> 
     measured = {scale: _of_metric(lines[scale], of[scale]) for scale in SCALES}
     of_paper = row.beside.get(of["full"], of["full"])
     paper, gain = row.paper.get(of_paper), row.gain(of_paper)
-    unit = "M" if metric == "parameters" else ""
-    if metric == "parameters":
-        paper, gain = (None if n is None else n / 1e6 for n in (paper, gain))
     found: list[str] = []
     for scale in SCALES:
         scores = [score for _, score in measured[scale]]
@@ -220,8 +228,8 @@ def _cells(row: Row, metric: str, lines: dict[str, list[Line]], digits: int) -> 
         found += [ours, mean_change(changes), ", ".join(filter(None, map(p_value, own)))]
     return [
         metric_name(of["full"]),
-        NOTHING if paper is None else f"{paper:.{digits}f}{unit}",
-        "" if gain is None else f"{gain:+.{digits}f}{unit}",
+        NOTHING if paper is None else _of_paper(metric, paper, digits),
+        "" if gain is None else f"{'' if gain < 0 else '+'}{_of_paper(metric, gain, digits)}",
         *found,
     ]
 

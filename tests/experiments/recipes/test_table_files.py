@@ -208,6 +208,14 @@ def test_a_wrong_number_of_the_paper_is_at_its_own_line(tmp_path: Path) -> None:
         read(tmp_path, "extends: base/full.yaml\n" + text).recipe("a", "full")
 
 
+def test_quoted_systems_are_numbers_without_a_recipe(tmp_path: Path) -> None:
+    text = "extends: base/full.yaml\nrows:\n  a: {label: x}\nquoted:\n  Local (2018):\n    tokenised_bleu: 28.5\n"
+    table = read(tmp_path, text)
+    assert (table.rows("full"), table.quoted) == (["a"], {"Local (2018)": {"tokenised_bleu": 28.5}})
+    with pytest.raises(RecipeError, match=r"table2.yaml:6: tokenised_bleu must be a number, not 'high'"):
+        read(tmp_path, text.replace("28.5", "high"), "table2")
+
+
 def test_a_file_without_rows(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"table1.yaml: a table needs the key 'rows'"):
         read(tmp_path, "extends: base/full.yaml\n")

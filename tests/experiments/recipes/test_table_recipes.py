@@ -11,7 +11,7 @@ import pytest
 
 from experiments.recipes.recipe import Recipe, load_recipe
 from fairseq_localattn.models.architectures import baseline_of, localattn_architectures
-from support.tables.paper_numbers import NUMBERS
+from support.tables.paper_numbers import NUMBERS, QUOTED
 from support.tables.rows import (
     BASES,
     ROOT,
@@ -203,6 +203,26 @@ def test_the_papers_numbers(name: str) -> None:
         assert found.metric in found.paper
     assert found.label and found.seeds and found.hardware == "gpu"
     assert (found.lead == 3) == (name == "man/table2_cnndm_lead3") == (not found.architecture)
+
+
+def test_the_papers_quoted_numbers() -> None:
+    found = {
+        f"{table.paper}/{table.name}": [
+            (label.partition(" (")[0], [n / 1e6 if key == "parameters" else n for key, n in numbers.items()])
+            for label, numbers in table.quoted.items()
+        ]
+        for table in TABLES.values()
+        if table.quoted
+    }
+    expected = {
+        name: [
+            (line[: match.start()].strip(), [float(cell) for cell in match[0].split() if cell != "-"])
+            for line in filter(str.strip, lines.splitlines())
+            if (match := re.search(r"(\s+(\d+(\.\d+)?|-))+$", line))
+        ]
+        for name, lines in QUOTED.items()
+    }
+    assert found == expected
 
 
 @pytest.mark.parametrize("name", TRAINED)

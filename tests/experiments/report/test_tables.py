@@ -66,6 +66,16 @@ def test_one_scale_has_one_column(tmp_path: Path) -> None:
     assert table(tmp_path, "man/table1").split("\n")[0].endswith("| small scale: sacreBLEU |")
 
 
+def test_quoted_systems_stand_after_the_rows(tmp_path: Path) -> None:
+    """They have the paper's numbers, each under its metric, and are measured at no scale."""
+    quoted = "quoted:\n  Local: {tokenised_bleu: 28.5, parameters: 89_000_000}\n"
+    table_file(tmp_path, TWO_ROWS + quoted)
+    assert cells(table(tmp_path, "man/table1"))[2:] == [
+        ["Local", "BLEU, tokenised", "28.5", "", "quoted", "quoted"],
+        ["", "parameters", "89M", "", "", ""],
+    ]
+
+
 def test_a_number_has_the_name_of_its_own_metric(tmp_path: Path) -> None:
     """Where the rows of a table are compared by several metrics the header names none, so the cell does."""
     several = "  zh: {label: Zh, architecture: transformer_man_tiny, metric: multi_bleu, small: {metric: multi_bleu}}\n"

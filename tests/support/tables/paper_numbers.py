@@ -263,3 +263,36 @@ def _numbers() -> dict[str, dict[str, float]]:
 
 # 'man/table1_iwslt14_man' → metric → number.
 NUMBERS = _numbers()
+
+# Systems that a paper quotes from others, in its order: table → lines of numbers as they stand there, LABEL's beginning
+# before them. Columns are those of the rows; '-' where the table has none.
+QUOTED = {
+    "man/table1": """
+        IWSLT14 De-En: Dynamic Conv                  35.2   -
+        WMT14 En-De base: Convolutional Transformer  28.2  88
+        WMT14 En-De base: Weighted Transformer       28.4  65
+        WMT14 En-De base: Local Transformer          28.5  89
+        WMT14 En-De base: Relative Transformer       26.8   -
+        WMT14 En-De big: Convolutional Transformer   28.7   -
+        WMT14 En-De big: Weighted Transformer        28.9 213
+        WMT14 En-De big: Local Transformer           29.2 268
+        WMT14 En-De big: Relative Transformer        29.2   -
+        WMT14 En-De big: Scaling NMT                 29.3 213
+        WMT14 En-De big: Dynamic Conv                29.7 213
+    """,
+    "man/table2": """
+        CNN/DM: PTGEN+Coverage  39.53 17.28 36.38 31.06
+        CNN/DM: Dynamic Conv    39.84 16.25 36.73 30.94
+    """,
+    "mma/table2": """
+        Variational Attention  33.30
+        Pervasive Attention    34.18
+        Multi-Hop Attention    35.13
+        Dynamic Convolution    35.20
+        RNMT, fine-tuned       35.27
+    """,
+    "mgsa/table4": """
+        En-De: Vaswani et al.  28.4 213
+        Zh-En: Zhang et al.    40.74 40.45 42.76 40.09 39.67
+    """,
+}
