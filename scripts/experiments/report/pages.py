@@ -8,8 +8,8 @@ A table stands between two lines, and nothing else of a page is touched:
     <!-- table NAME -->
     <!-- end of table NAME -->
 
-NAME is `summary` (the main rows of all papers), `estimates` (what the full scale takes), a paper (man: all its tables,
-measured or not), one of its tables (man/table1), probing/NAME or locality/NAME.
+NAME is `summary` (the main rows of all papers), `ranking` (all mechanisms by score), `estimates` (what the full scale
+takes), a paper (man: all its tables, measured or not), one of its tables (man/table1), probing/NAME or locality/NAME.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from experiments.report.analysis import locality_table, probing_table
 from experiments.report.csv_lines import TableError
 from experiments.report.estimates import estimates_table
 from experiments.report.papers import all_tables, summary_table, table_of_paper
+from experiments.report.ranking import ranking_table
 
 MARKER = re.compile(r"<!-- (?P<end>end of )?table (?P<name>\S+) -->")
 NO_PAGES = ("quickstart",)  # its numbers stay with its runs
-OF_ALL = {"summary": summary_table, "estimates": estimates_table}
+OF_ALL = {"summary": summary_table, "ranking": ranking_table, "estimates": estimates_table}
 ANALYSES = {"probing": probing_table, "locality": locality_table}
 
 

@@ -263,7 +263,7 @@ def metric_name(metric: str) -> str:
 
 
 def title(table: str) -> str:
-    """Return 'Table 1' for 'table1', 'Figure 2' for 'fig2', 'Iwslt14 sample' for 'iwslt14_sample'."""
+    """Return 'Table 1' for 'table1', 'Figure 2' for 'fig2', 'Others' for 'others'."""
     kind = table.rstrip("0123456789")
     word = "Figure" if kind == "fig" else kind.replace("_", " ").capitalize()
     return f"{word} {table.removeprefix(kind)}".strip()

@@ -135,7 +135,7 @@ def test_an_unused_gpu_is_mentioned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     note = quickstart.gpu_note(toy)
     assert note is not None and "CUDA GPU" in note and "trains on the CPU" in note
-    assert quickstart.gpu_note(recipe_at(find_table("comparisons", "iwslt14_sample"), "mma", "full")) is None
+    assert quickstart.gpu_note(recipe_at(find_table("comparisons", "mechanisms"), "mma", "full")) is None
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert quickstart.gpu_note(toy) is None
 

@@ -56,12 +56,12 @@ def test_lanes_share_the_gpus(bench: Bench, capfd: pytest.CaptureFixture) -> Non
 
 def test_trainings_share_one_gpu(bench: Bench) -> None:
     """A recipe with `jobs` has so many trainings on each GPU, one GPU a training."""
-    recipes = [recipe_at(find_table("comparisons", "iwslt14_sample"), "mma", "full")]
+    recipes = [recipe_at(find_table("comparisons", "mechanisms"), "mma", "full")]
     assert recipes[0].jobs == 6
 
     def devices(count: int, *options: str) -> list[tuple[str, ...] | None]:
         bench.patch.setattr(table, "visible_gpus", lambda: ([str(n) for n in range(count)], [(8, 0)] * count))
-        args = table.parse_args(["comparisons", "iwslt14_sample", *options])
+        args = table.parse_args(["comparisons", "mechanisms", *options])
         return [launch.devices for launch in table.launches(args, recipes)]
 
     assert devices(1) == [("0",)] * 6
@@ -115,7 +115,7 @@ def test_a_dry_run_estimates(bench: Bench, tmp_path: Path, capsys: pytest.Captur
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [(("comparisons", "iwslt14_sample"), []), (("mma", "table2"), ["--scale", "small"])],
+    [(("comparisons", "mechanisms"), []), (("mma", "table2"), ["--scale", "small"])],
 )
 def test_several_machines_train_one_row_at_a_time(name: tuple[str, str], options: list[str], bench: Bench) -> None:
     """They have one rendezvous, also where a recipe or the cores of a machine would allow trainings side by side."""

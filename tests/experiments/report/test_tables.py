@@ -76,6 +76,25 @@ def test_quoted_systems_stand_after_the_rows(tmp_path: Path) -> None:
     ]
 
 
+def test_the_ranking_sorts_by_mean_score(tmp_path: Path) -> None:
+    """Of small scale alone; what has not been measured stands last."""
+    rows = TWO_ROWS + "  mma: {label: MMA, architecture: transformer_mma_tiny}\n"
+    table_file(tmp_path, rows, "comparisons/mechanisms")
+    csv_of(
+        tmp_path,
+        line("transformer", 1, "sacrebleu", 35.00, scale="small", parameters="1914880"),
+        line("man", 1, "sacrebleu", 35.00, difference="0.00", p="0.5", scale="small", parameters="1933684"),
+        line("man", 2, "sacrebleu", 37.00, difference="2.00", p="0.0040", scale="small", parameters="1933684"),
+        line("mma", 1, "sacrebleu", 99.00),
+        table="comparisons/mechanisms",
+    )
+    assert cells(table(tmp_path, "ranking")) == [
+        ["1", "DMAN / SAN", "36.00 ± 1.41 (n = 2)", "+1.00", "0.500, 0.004", "1.93M"],
+        ["2", "Transformer", "35.00 (n = 1)", "", "", "1.91M"],
+        ["", "MMA", "not measured", "", "", ""],
+    ]
+
+
 def test_a_number_has_the_name_of_its_own_metric(tmp_path: Path) -> None:
     """Where the rows of a table are compared by several metrics the header names none, so the cell does."""
     several = "  zh: {label: Zh, architecture: transformer_man_tiny, metric: multi_bleu, small: {metric: multi_bleu}}\n"
