@@ -17,6 +17,25 @@ MOST_OBJECTS = 5_000_000
 MOST_POSITIONS = 1_000_000
 
 
+# Parts of a checkpoint and what they are where they are not None.
+KINDS: dict[str, tuple[type, ...]] = {
+    "args": (Namespace,),
+    "cfg": (Mapping,),
+    "cfg.model": (Namespace, Mapping),
+    "cfg.task": (Namespace, Mapping),
+    "cfg.criterion": (Namespace, Mapping),
+    "criterion": (Mapping,),
+    "task_state": (Mapping,),
+    "last_optimizer_state": (Mapping,),
+    "optimizer_history": (list,),
+    "extra_state": (Mapping,),
+    "extra_state.best": (int, float),
+    "extra_state.metrics": (Mapping,),
+    "extra_state.train_iterator": (Mapping,),
+    "extra_state.train_iterator.epoch": (int,),
+}
+
+
 class ContentsError(ValueError):
     """Contents that a checkpoint of fairseq-train does not have; the message says which."""
 
@@ -34,12 +53,14 @@ def read(path: str) -> dict[str, Any]:
     if not isinstance(state, dict):
         raise ContentsError(f"it is no checkpoint of fairseq's: it holds a {type(state).__name__}")
     count_objects(state)
+    check_kinds(state)
     tensors = dict(find_tensors(state))
     for name, tensor in tensors.items():
-        if (
-            tensor.layout == torch.strided
-            and tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes()
-        ):
+        if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_complex() or tensor.is_meta:
+            raise ContentsError(
+                f"the tensor {name} is sparse, quantized, complex or without data, as in no checkpoint of fairseq's"
+            )
+        if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
             raise ContentsError(f"the tensor {name} claims {tensor.numel():,} numbers and stores fewer")
     weights = {name: tensor for name, tensor in tensors.items() if name.startswith("model.")}
     model = state.get("model")
@@ -63,6 +84,18 @@ def check_archive(path: str) -> None:
         wrong = archive.testzip()
     if wrong is not None:
         raise ContentsError(f"its record {wrong} does not have the checksum that was written with it")
+
+
+def check_kinds(state: Mapping[str, Any]) -> None:
+    """Raise ContentsError for a part of :data:`KINDS` that is something else, and where there are no options."""
+    if state.get("args") is None and state.get("cfg") is None:
+        raise ContentsError("it is no checkpoint of fairseq's: it has no options")
+    for place, kinds in KINDS.items():
+        value: Any = state
+        for name in place.split("."):
+            value = dict(_parts(value)).get(name)
+        if value is not None and not isinstance(value, kinds):
+            raise ContentsError(f"its {place} is a {type(value).__name__}, as in no checkpoint of fairseq's")
 
 
 def _parts(value: Any) -> Iterable[tuple[str, Any]]:

@@ -255,9 +255,11 @@ REFUSED: dict[str, Write] = {
     **{f"cut at {share:.1%}": cut(share) for share in (0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.999)},
     **{f"overwritten at {share:.0%}": overwritten(share) for share in (0.02, 0.2, 0.4, 0.6, 0.8)},
     "deflated": repacked(
-        lambda record, data: (zipfile.ZipInfo(record.filename), data)
-        if record.filename.endswith("version")
-        else (_deflated(record.filename), data)
+        lambda record, data: (
+            (zipfile.ZipInfo(record.filename), data)
+            if record.filename.endswith("version")
+            else (_deflated(record.filename), data)
+        )
     ),
     "encrypted": raw(lambda state: flags(state, bit=1)),
     "unknown compression": raw(lambda state: flags(state, method=99)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,7 +108,7 @@ def probed(world: World, path: Path) -> Command:
 
 
 def averaged(world: World, path: Path) -> Command:
-    return averaging.main, [path, "--output", path.parent / "mean.out"]
+    return lambda: sys.exit(averaging.main()), [path, "--output", path.parent / "mean.out"]
 
 
 def hub(world: World, path: Path) -> Command:

@@ -1,0 +1,94 @@
+"""Errors in one line where a checkpoint is no regular file, or what it holds cannot be used.
+
+fairseq builds tasks, models and optimizers from the options and states of a checkpoint without checking them.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+from fairseq import checkpoint_utils
+from fairseq.data.iterators import EpochBatchIterator
+from fairseq.tasks.fairseq_task import FairseqTask
+from fairseq.trainer import Trainer
+
+from ..errors import UsageError
+from .checkpoints import CheckpointError
+
+logger = logging.getLogger(__name__)
+
+
+def check_regular(path: str) -> None:
+    """Raise CheckpointError for a path that exists and is a folder, a device or a pipe, or a link in a circle."""
+    if os.path.lexists(path) and not os.path.isfile(path) and (os.path.exists(path) or not _dangling(path)):
+        raise CheckpointError(f"fairseq_localattn: cannot load {path}: it is no file. Give a checkpoint's name")
+
+
+def _dangling(path: str) -> bool:
+    """Return whether a link names a file that does not exist."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def explained(function: Callable[..., Any], what: str) -> Callable[..., Any]:
+    """Wrap ``function`` so that it raises CheckpointError, in one line that says ``what`` failed and why."""
+
+    @functools.wraps(function)
+    def in_one_line(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (UsageError, OSError):
+            raise
+        except Exception as error:
+            logger.debug(what, exc_info=True)
+            # fairseq's own error says nothing of the cause.
+            cause = error.__context__ if "Cannot load model parameters" in str(error) else error
+            detail = " ".join(str(cause).split())[:300]
+            misfit = "it does not fit the dictionaries of the data, or the options: " if "state_dict" in detail else ""
+            raise CheckpointError(
+                f"fairseq_localattn: {what}: {misfit}{type(cause).__name__}: {detail} (LOGLEVEL=DEBUG shows where)"
+            ) from error
+
+    return in_one_line
+
+
+def _of_the_file(load: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function of fairseq that builds models from files, ``filenames``."""
+
+    @functools.wraps(load)
+    def load_model_ensemble_and_task(filenames: Any, *args: Any, **kwargs: Any) -> Any:
+        for path in filenames:
+            check_regular(path)
+        return explained(load, f"cannot use {', '.join(map(str, filenames))}")(filenames, *args, **kwargs)
+
+    return load_model_ensemble_and_task
+
+
+def _of_the_training(load: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the trainer's method that reads the checkpoint of a training."""
+
+    @functools.wraps(load)
+    def load_checkpoint(self: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
+        check_regular(filename)
+        return explained(load, f"cannot continue from {filename}")(self, filename, *args, **kwargs)
+
+    return load_checkpoint
+
+
+def apply() -> None:
+    """Install the checks in fairseq; to be called once."""
+    checkpoint_utils.load_model_ensemble_and_task = _of_the_file(checkpoint_utils.load_model_ensemble_and_task)
+    Trainer.load_checkpoint = _of_the_training(Trainer.load_checkpoint)
+    EpochBatchIterator.load_state_dict = explained(
+        EpochBatchIterator.load_state_dict, "cannot continue in the epoch of the checkpoint"
+    )
+    FairseqTask.build_criterion = explained(FairseqTask.build_criterion, "cannot make the criterion of the options")
