@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..options import RANGES
+
 # Objects in the options, meters and states of a checkpoint; fairseq's have some thousands, and one for each tensor.
 MOST_OBJECTS = 5_000_000
-# fairseq makes a table of this length from an option; models have some thousand positions.
-MOST_POSITIONS = 1_000_000
 
 
 # Parts of a checkpoint and what they are where they are not None.
@@ -148,7 +148,7 @@ def find_tensors(value: Any, name: str = "") -> Iterable[tuple[str, Tensor]]:
 def check_options(state: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
     """Raise ContentsError for options that omegaconf would interpolate, and for sizes that the weights do not have."""
     parameters = sum(tensor.numel() for tensor in weights.values())
-    most = {"layers": len(weights), "positions": MOST_POSITIONS, "dim": parameters, "heads": parameters}
+    most = {"layers": len(weights), "positions": RANGES["positions"][1], "dim": parameters, "heads": parameters}
     stack = [(key, state[key]) for key in ("args", "cfg") if key in state]
     while stack:
         name, value = stack.pop()

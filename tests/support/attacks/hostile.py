@@ -101,7 +101,11 @@ def weight(change: Callable[[torch.Tensor], Any]) -> Write:
 
 def raw(content: Callable[[State], bytes]) -> Write:
     """Return what writes these bytes in place of the checkpoint."""
-    return lambda state, path: path.write_bytes(content(state)) and None
+
+    def write(state: State, path: Path) -> None:
+        path.write_bytes(content(state))
+
+    return write
 
 
 def saved(state: Any, **options: Any) -> bytes:
@@ -178,7 +182,11 @@ def deep(levels: int) -> list[Any]:
 
 def special(make: Callable[[Path], object]) -> Write:
     """Return what makes something that is no regular file."""
-    return lambda state, path: make(path) and None
+
+    def write(state: State, path: Path) -> None:
+        make(path)
+
+    return write
 
 
 def overwritten(share: float) -> Write:
@@ -359,7 +367,7 @@ BORDER: dict[str, Write] = {
     "a lone surrogate": at("cfg.task.target_lang", "y\udcffy"),
     "an option of 10 MB": at("cfg.task.long", "x" * 10_000_000),
     "a weight too many": at("model.stranger", torch.zeros(3)),
-    "a key of a number": lambda state, path: torch.save({**state, 3: 4}, path),
+    "a key of a number": raw(lambda state: saved(dict([*state.items(), (3, 4)]))),
     "a list of 100 levels": at("cfg.task.deep", deep(100)),
     "numbers as text": at("cfg.task.left_pad_source", "yes"),
     "tokenizer with code": at("cfg.tokenizer", {"_name": "moses", "source_lang": CODE}),

@@ -59,8 +59,8 @@ def make_world(folder: Path) -> World:
             lines = (" ".join(word for _ in line.split()) + "\n" for line in sentences.splitlines())
             (folder / "probing" / f"{split}.{name}").write_text("".join(lines))
     train = ["--optimizer", "adam", "--lr", 0.001, "--max-update", 1, "--cpu", "--no-epoch-checkpoints"]
-    fairseq("train", folder / "lm", "--task", "language_modeling", "--arch", "transformer_lm_diffwin_tiny", "--max-tokens",
-            200, "--tokens-per-sample", 50, "--save-dir", folder / "lm_model", *train)  # fmt: skip
+    fairseq("train", folder / "lm", "--task", "language_modeling", "--arch", "transformer_lm_diffwin_tiny",
+            "--max-tokens", 200, "--tokens-per-sample", 50, "--save-dir", folder / "lm_model", *train)  # fmt: skip
     fairseq("train", folder / "classes", "--task", "sentence_prediction", "--criterion", "sentence_prediction",
             "--num-classes", 2, "--arch", "transformer_localattn_classifier_tiny", "--batch-size", 8, "--save-dir",
             folder / "classifier", *train)  # fmt: skip
