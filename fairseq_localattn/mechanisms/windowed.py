@@ -108,6 +108,7 @@ class Segments:
     @classmethod
     def of(cls, padding: Tensor | None, keys: int, size: int, device: torch.device) -> Segments:
         """Cut ``keys`` positions with ``padding``, B×S (True = padding) or None, into segments of ``size``."""
+        size = min(size, max(keys, 1))  # a longer segment would be padded
         position = torch.arange(keys, device=device)
         start = position.new_zeros(1, 1)  # the first real key of each sentence
         if padding is not None:
