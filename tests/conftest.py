@@ -28,11 +28,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the long attacks unless ``--attacks`` is given."""
-    kept = leave_out_attacks(items, config.getoption("--attacks"))
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = kept
-
-
-def leave_out_attacks(items: list[pytest.Item], asked: bool) -> list[pytest.Item]:
-    """Return the tests that are not marked attack, or all of them where those are ``asked`` for."""
-    return [item for item in items if asked or not item.get_closest_marker("attack")]
+    if config.getoption("--attacks"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("attack")]
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)

@@ -9,6 +9,7 @@ import zipfile
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from packaging.requirements import Requirement
@@ -212,10 +213,13 @@ def test_the_lanes_of_the_test_script(given, chosen, tmp_path):
 
 def test_long_attacks_run_on_request_only(request):
     """By any way to start pytest; tests/conftest.py leaves them out."""
-    hooks = next(each for each in request.config.pluginmanager.get_plugins() if hasattr(each, "leave_out_attacks"))
+    hooks = next(each for each in request.config.pluginmanager.get_plugins() if hasattr(each, "keep_logging"))
     ordinary, attack = (SimpleNamespace(get_closest_marker=lambda name, own=own: name == own) for own in ("", "attack"))
     for asked, kept in ((False, [ordinary]), (True, [ordinary, attack])):
-        assert hooks.leave_out_attacks([ordinary, attack], asked) == kept
+        items = [ordinary, attack]
+        config = SimpleNamespace(getoption=lambda name, asked=asked: asked, hook=Mock())
+        hooks.pytest_collection_modifyitems(config, items)
+        assert items == kept
     assert request.config.getoption("--attacks") in (True, False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickletools
 import zipfile
 from argparse import Namespace
@@ -33,7 +34,11 @@ KINDS: dict[str, tuple[type, ...]] = {
     "extra_state.metrics": (Mapping,),
     "extra_state.train_iterator": (Mapping,),
     "extra_state.train_iterator.epoch": (int,),
+    "optimizer_history.-1.num_updates": (int,),
 }
+MOST_UPDATES = 2**31  # and epochs: fairseq makes seeds of them
+# What an option may name beside files and folders.
+STREAMS = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty")
 
 
 class ContentsError(ValueError):
@@ -49,6 +54,10 @@ def read(path: str) -> dict[str, Any]:
     packed = zipfile.is_zipfile(path)
     if packed:
         check_archive(path)
+    else:
+        with open(path, "rb") as file:
+            if file.read(4) == b"PK\x03\x04":
+                raise zipfile.BadZipFile("the end is missing")
     state = torch.load(path, map_location="cpu", weights_only=True, mmap=packed)
     if not isinstance(state, dict):
         raise ContentsError(f"it is no checkpoint of fairseq's: it holds a {type(state).__name__}")
@@ -93,9 +102,12 @@ def check_kinds(state: Mapping[str, Any]) -> None:
     for place, kinds in KINDS.items():
         value: Any = state
         for name in place.split("."):
-            value = dict(_parts(value)).get(name)
+            parts = dict(_parts(value))
+            value = list(parts.values())[-1] if name == "-1" and parts else parts.get(name)
         if value is not None and not isinstance(value, kinds):
             raise ContentsError(f"its {place} is a {type(value).__name__}, as in no checkpoint of fairseq's")
+        if kinds == (int,) and value is not None and not 0 <= value < MOST_UPDATES:
+            raise ContentsError(f"its {place} is {value}, as in no checkpoint of fairseq's")
 
 
 def _parts(value: Any) -> Iterable[tuple[str, Any]]:
@@ -146,7 +158,10 @@ def find_tensors(value: Any, name: str = "") -> Iterable[tuple[str, Tensor]]:
 
 
 def check_options(state: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
-    """Raise ContentsError for options that omegaconf would interpolate, and for sizes that the weights do not have."""
+    """Raise ContentsError for options that omegaconf would interpolate, and for sizes that the weights do not have.
+
+    Devices and pipes are refused as well: fairseq reads files that options name, such as those of ``…_embed_path``.
+    """
     parameters = sum(tensor.numel() for tensor in weights.values())
     most = {"layers": len(weights), "positions": RANGES["positions"][1], "dim": parameters, "heads": parameters}
     stack = [(key, state[key]) for key in ("args", "cfg") if key in state]
@@ -154,6 +169,9 @@ def check_options(state: Mapping[str, Any], weights: Mapping[str, Tensor]) -> No
         name, value = stack.pop()
         if isinstance(value, str) and "${" in value:
             raise ContentsError(f"its option {name} is {value[:80]!r}, and interpolations are not carried out")
+        if isinstance(value, str) and value not in STREAMS and os.path.exists(value):
+            if not os.path.isfile(value) and not os.path.isdir(value):
+                raise ContentsError(f"its option {name} names {value[:80]!r}, which is neither a file nor a folder")
         kind = name.rpartition("_")[2]
         if isinstance(value, int) and value > most.get(kind, value):
             raise ContentsError(f"its option {name} is {value:,}, and its weights allow {most[kind]:,} at most")

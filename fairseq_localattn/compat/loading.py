@@ -12,9 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 from fairseq import checkpoint_utils
+from fairseq.data import encoders
 from fairseq.data.iterators import EpochBatchIterator
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.trainer import Trainer
+from omegaconf import open_dict
 
 from ..errors import UsageError
 from .checkpoints import CheckpointError
@@ -68,7 +70,12 @@ def _of_the_file(load: Callable[..., Any]) -> Callable[..., Any]:
     def load_model_ensemble_and_task(filenames: Any, *args: Any, **kwargs: Any) -> Any:
         for path in filenames:
             check_regular(path)
-        return explained(load, f"cannot use {', '.join(map(str, filenames))}")(filenames, *args, **kwargs)
+        models, cfg, task = explained(load, f"cannot use {', '.join(map(str, filenames))}")(filenames, *args, **kwargs)
+        for part in ("task", "criterion"):  # commands read both, whether they need them or not
+            if part not in cfg:
+                with open_dict(cfg):
+                    cfg[part] = None
+        return models, cfg, task
 
     return load_model_ensemble_and_task
 
@@ -84,11 +91,29 @@ def _of_the_training(load: Callable[..., Any]) -> Callable[..., Any]:
     return load_checkpoint
 
 
+def _of_the_command(load: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``load_checkpoint(cfg, …)``, which chooses the file that a training begins with."""
+
+    @functools.wraps(load)
+    def load_checkpoint(cfg: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return load(cfg, *args, **kwargs)
+        except ValueError as error:
+            if isinstance(error, UsageError) or not str(error).startswith("--finetune-from-model"):
+                raise
+            raise UsageError(f"fairseq_localattn: {str(error).partition(': ')[0]}") from error
+
+    return load_checkpoint
+
+
 def apply() -> None:
     """Install the checks in fairseq; to be called once."""
     checkpoint_utils.load_model_ensemble_and_task = _of_the_file(checkpoint_utils.load_model_ensemble_and_task)
+    checkpoint_utils.load_checkpoint = _of_the_command(checkpoint_utils.load_checkpoint)
     Trainer.load_checkpoint = _of_the_training(Trainer.load_checkpoint)
     EpochBatchIterator.load_state_dict = explained(
         EpochBatchIterator.load_state_dict, "cannot continue in the epoch of the checkpoint"
     )
+    for name in ("build_bpe", "build_tokenizer"):
+        setattr(encoders, name, explained(getattr(encoders, name), "cannot make the tokeniser or bpe of the options"))
     FairseqTask.build_criterion = explained(FairseqTask.build_criterion, "cannot make the criterion of the options")

@@ -171,8 +171,10 @@ class BucketedAttention(LocalAttention):
     ) -> None:
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
         exact = buckets // 2 if causal else buckets // 4
-        if buckets < 4 or buckets % 2 or buckets > MAX_DISTANCES:
-            raise ValueError(f"the number of buckets must be even, from 4 to {MAX_DISTANCES:,}, not {buckets}")
+        if buckets < 4 or buckets % 2:
+            raise ValueError(f"the number of buckets must be even and 4 or more, not {buckets}")
+        if buckets > MAX_DISTANCES:
+            raise ValueError(f"the number of buckets must be {MAX_DISTANCES:,} or less, not {buckets}")
         if max_distance <= exact:
             raise ValueError(f"the greatest distance must be above {exact} with {buckets} buckets, not {max_distance}")
         self.buckets, self.max_distance, self.causal = buckets, max_distance, causal

