@@ -3,7 +3,7 @@
 #
 #   scripts/test.sh                  everything but the long attacks
 #   scripts/test.sh --quick          without the tests that are marked slow; at most three minutes on two cores
-#   scripts/test.sh --attacks        tests/attacks alone, the long attacks included; hours on two cores
+#   scripts/test.sh --attacks        tests/attacks alone, the long attacks included; an hour
 #   scripts/test.sh -k csan -x       only the tests that match, and stop at the first failure
 set -euo pipefail
 

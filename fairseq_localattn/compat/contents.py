@@ -106,7 +106,7 @@ def check_kinds(state: Mapping[str, Any]) -> None:
             value = list(parts.values())[-1] if name == "-1" and parts else parts.get(name)
         if value is not None and not isinstance(value, kinds):
             raise ContentsError(f"its {place} is a {type(value).__name__}, as in no checkpoint of fairseq's")
-        if kinds == (int,) and value is not None and not 0 <= value < MOST_UPDATES:
+        if isinstance(value, int) and kinds == (int,) and not 0 <= value < MOST_UPDATES:
             raise ContentsError(f"its {place} is {value}, as in no checkpoint of fairseq's")
 
 

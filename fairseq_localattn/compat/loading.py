@@ -15,6 +15,8 @@ from fairseq import checkpoint_utils
 from fairseq.data import encoders
 from fairseq.data.iterators import EpochBatchIterator
 from fairseq.tasks.fairseq_task import FairseqTask
+from fairseq.tasks.language_modeling import LanguageModelingTask
+from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
 from omegaconf import open_dict
 
@@ -41,8 +43,13 @@ def _dangling(path: str) -> bool:
     return False
 
 
-def explained(function: Callable[..., Any], what: str) -> Callable[..., Any]:
-    """Wrap ``function`` so that it raises CheckpointError, in one line that says ``what`` failed and why."""
+def explained(
+    function: Callable[..., Any], what: str, errors: tuple[type[Exception], ...] = (Exception,)
+) -> Callable[..., Any]:
+    """Wrap ``function`` so that it raises CheckpointError, in one line that says ``what`` failed and why.
+
+    ``errors`` are those that are replaced.
+    """
 
     @functools.wraps(function)
     def in_one_line(*args: Any, **kwargs: Any) -> Any:
@@ -50,7 +57,7 @@ def explained(function: Callable[..., Any], what: str) -> Callable[..., Any]:
             return function(*args, **kwargs)
         except (UsageError, OSError):
             raise
-        except Exception as error:
+        except errors as error:
             logger.debug(what, exc_info=True)
             # fairseq's own error says nothing of the cause.
             cause = error.__context__ if "Cannot load model parameters" in str(error) else error
@@ -106,6 +113,19 @@ def _of_the_command(load: Callable[..., Any]) -> Callable[..., Any]:
     return load_checkpoint
 
 
+def _needed(build: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap fairseq's ``build_criterion(cfg)``, which returns None where there are no options."""
+
+    @functools.wraps(build)
+    def build_criterion(*args: Any, **kwargs: Any) -> Any:
+        criterion = build(*args, **kwargs)
+        if criterion is None:
+            raise ValueError("there are none")
+        return criterion
+
+    return build_criterion
+
+
 def apply() -> None:
     """Install the checks in fairseq; to be called once."""
     checkpoint_utils.load_model_ensemble_and_task = _of_the_file(checkpoint_utils.load_model_ensemble_and_task)
@@ -116,4 +136,10 @@ def apply() -> None:
     )
     for name in ("build_bpe", "build_tokenizer"):
         setattr(encoders, name, explained(getattr(encoders, name), "cannot make the tokeniser or bpe of the options"))
-    FairseqTask.build_criterion = explained(FairseqTask.build_criterion, "cannot make the criterion of the options")
+    FairseqTask.build_criterion = explained(
+        _needed(FairseqTask.build_criterion), "cannot make the criterion of the options"
+    )
+    for task in (TranslationTask, LanguageModelingTask):
+        task.load_dataset = explained(
+            task.load_dataset, "cannot read the data by the options of the task", (TypeError, AttributeError)
+        )

@@ -22,7 +22,7 @@ from fairseq.models.transformer.transformer_config import EncDecBaseConfig
 from torch import Tensor, nn
 
 from ..hub import ClassifierHubInterface, FromPretrained
-from ..options import fill_defaults, set_missing
+from ..options import check_ranges, fill_defaults, set_missing
 from ..speed.implementation import configure_runtime
 from .base import LocalModel
 from .placement import count_kept_layers
@@ -85,6 +85,7 @@ class PlainClassifier(FromPretrained, FairseqEncoderModel):
     def build_model(cls, args: Namespace, task: Any) -> "PlainClassifier":
         """Return a new model without heads; called by fairseq."""
         args = as_namespace(args)
+        check_ranges(args, ClassifierOptions)
         # On a command line the task's option is among the model's.
         args.max_source_positions = args.max_positions if hasattr(args, "max_positions") else task.max_positions()
         count_kept_layers(args, "encoder")
