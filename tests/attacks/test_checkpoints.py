@@ -43,7 +43,9 @@ def test_a_valid_checkpoint_is_read(command: str, world: World, tmp_path: Path) 
     assert outcome.status == 0, outcome.err
 
 
-@pytest.mark.parametrize(("command", "name"), QUICK)
+@pytest.mark.parametrize(
+    ("command", "name"), [pytest.param(*pair, marks=pytest.mark.slow if pair[1] in BORDER else ()) for pair in QUICK]
+)
 def test_hostile(command: str, name: str, world: World, tmp_path: Path) -> None:
     attack(command, name, world, tmp_path)
 

@@ -95,7 +95,11 @@ def label(value: Any) -> str:
     return value if isinstance(value, str) else "{:g} {} {}".format(*value)
 
 
-@pytest.mark.parametrize(("name", "trial"), QUICK, ids=label)
+@pytest.mark.parametrize(
+    ("name", "trial"),
+    [pytest.param(*each, marks=pytest.mark.slow if at % 3 else ()) for at, each in enumerate(QUICK)],
+    ids=label,
+)
 def test_finite(name: str, trial: tuple[float, torch.dtype, str]) -> None:
     check(name, trial)
 
