@@ -18,8 +18,8 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from .errors import UsageError
 
 Options = TypeVar("Options", bound=FairseqDataclass)
-# The lowest number of an option by the last word of its name.
-LOWEST = {"dim": 1, "heads": 1, "positions": 1, "layers": 0}
+# The lowest and the highest number of an option by the last word of its name; more is certainly a typing error.
+RANGES = {"dim": (1, 1_000_000), "heads": (1, 10_000), "positions": (1, 1_000_000), "layers": (0, 1_000)}
 RESERVED = ("encoder", "decoder", "quant_noise", "adaptive", "base_")
 
 
@@ -56,7 +56,7 @@ def fill_defaults(args: Any, options: type[FairseqDataclass], **defaults: Any) -
 
 
 def check_ranges(args: Any, options: type[FairseqDataclass]) -> None:
-    """Raise UsageError for fairseq's sizes below 1 and rates outside of [0, 1), and a variant's numbers beyond 31 bits.
+    """Raise UsageError for fairseq's sizes beyond :data:`RANGES`, rates outside of [0, 1), a variant's beyond 31 bits.
 
     What an option is, the last word of its name says: ``…_dim``, ``…_heads``, ``…_positions``, ``…_layers`` or
     ``…dropout``. fairseq would build a model with such values, or end in a traceback.
@@ -68,8 +68,10 @@ def check_ranges(args: Any, options: type[FairseqDataclass]) -> None:
             raise UsageError(f"{flag} {value}: give a rate from 0 to less than 1")
         if isinstance(value, bool) or not isinstance(value, int):
             continue
-        if kind in LOWEST and name not in own and value < LOWEST[kind]:
-            raise UsageError(f"{flag} {value}: give {LOWEST[kind]} or more")
+        lowest, highest = RANGES.get(kind, (value, value))
+        if name not in own and not lowest <= value <= highest:
+            allowed = f"{lowest} or more" if value < lowest else f"{highest:,} or less"
+            raise UsageError(f"{flag} {value}: give {allowed}")
         if name in own and abs(value) >= 2**31:
             raise UsageError(f"{flag} {value}: give a number of at most 31 bits")
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Sets up the environment, then runs the checkers and the tests. Arguments go to pytest:
 #
-#   scripts/test.sh                  everything
+#   scripts/test.sh                  everything but the long attacks
 #   scripts/test.sh --quick          without the tests that are marked slow; at most three minutes on two cores
+#   scripts/test.sh --attacks        tests/attacks alone, the long attacks included; an hour
 #   scripts/test.sh -k csan -x       only the tests that match, and stop at the first failure
 set -euo pipefail
 
@@ -10,10 +11,10 @@ case "${1:-}" in
     -h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p;}' "$0"; exit 0 ;;
 esac
 chosen=()
-if [[ ${1:-} == --quick ]]; then
-    chosen=(-m "not slow")
-    shift
-fi
+case "${1:-}" in
+    --quick) chosen=(-m "not slow"); shift ;;
+    --attacks) chosen=(--attacks tests/attacks); shift ;;
+esac
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/setup.sh

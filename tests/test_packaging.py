@@ -8,6 +8,8 @@ import sys
 import zipfile
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from packaging.requirements import Requirement
@@ -182,8 +184,43 @@ def test_setup_explains_itself():
     assert wrong.returncode == 2 and "unknown argument '--fast'" in wrong.stderr
 
 
-def test_the_test_script_explains_its_quick_lane():
-    assert "--quick" in run(REPO / "scripts" / "test.sh", "--help").stdout
+def test_the_test_script_explains_its_lanes():
+    text = run(REPO / "scripts" / "test.sh", "--help").stdout
+    assert "--quick" in text and "--attacks" in text
+
+
+@pytest.mark.parametrize(
+    ("given", "chosen"),
+    [
+        ("", ""),
+        ("--quick -x", "-m not slow -x"),
+        ("--attacks -x", "--attacks tests/attacks -x"),
+        ("-k csan", "-k csan"),
+    ],
+)
+def test_the_lanes_of_the_test_script(given, chosen, tmp_path):
+    """The script in a repository where setting up does nothing, and Python prints its arguments."""
+    for name, text in (("scripts/setup.sh", "exit 0"), (".venv/bin/python", 'echo "$*"')):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/usr/bin/env bash\n{text}\n")
+        path.chmod(0o755)
+    shutil.copy(REPO / "scripts" / "test.sh", tmp_path / "scripts")
+    done = run(tmp_path / "scripts" / "test.sh", *given.split(), LOCALATTN_VENV="", LOCALATTN_TEST_WORKERS="2")
+    wanted = " ".join(f"-m pytest --numprocesses 2 --dist loadgroup {chosen}".split())
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == wanted, done.stderr
+
+
+def test_long_attacks_run_on_request_only(request):
+    """By any way to start pytest; tests/conftest.py leaves them out."""
+    hooks = next(each for each in request.config.pluginmanager.get_plugins() if hasattr(each, "keep_logging"))
+    ordinary, attack = (SimpleNamespace(get_closest_marker=lambda name, own=own: name == own) for own in ("", "attack"))
+    for asked, kept in ((False, [ordinary]), (True, [ordinary, attack])):
+        items = [ordinary, attack]
+        config = SimpleNamespace(getoption=lambda name, asked=asked: asked, hook=Mock())
+        hooks.pytest_collection_modifyitems(config, items)
+        assert items == kept
+    assert request.config.getoption("--attacks") in (True, False)
 
 
 @pytest.mark.parametrize("python", ["/nowhere/python", "false"])

@@ -58,17 +58,7 @@ def load_trained(
     Raises UsageError if a file is missing or not a checkpoint, the dictionaries are not those of the training, or the
     model is of another kind.
     """
-    try:
-        models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(path)], arg_overrides={"data": str(data)}
-        )
-    except RuntimeError as error:
-        if "loading state_dict" not in str(error):
-            raise
-        detail = " ".join(str(error).split())[:200]
-        raise UsageError(
-            f"{path} does not fit the dictionaries in {data}: give the data of its training ({detail})"
-        ) from error
+    models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], arg_overrides={"data": str(data)})
     model = models[0]
     if not isinstance(model, kind):
         raise UsageError(f"{path} holds a {type(model).__name__}: only {what} will do")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickletools
 import zipfile
 from argparse import Namespace
@@ -11,10 +12,33 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..options import RANGES
+
 # Objects in the options, meters and states of a checkpoint; fairseq's have some thousands, and one for each tensor.
 MOST_OBJECTS = 5_000_000
-# fairseq makes a table of this length from an option; models have some thousand positions.
-MOST_POSITIONS = 1_000_000
+
+
+# Parts of a checkpoint and what they are where they are not None.
+KINDS: dict[str, tuple[type, ...]] = {
+    "args": (Namespace,),
+    "cfg": (Mapping,),
+    "cfg.model": (Namespace, Mapping),
+    "cfg.task": (Namespace, Mapping),
+    "cfg.criterion": (Namespace, Mapping),
+    "criterion": (Mapping,),
+    "task_state": (Mapping,),
+    "last_optimizer_state": (Mapping,),
+    "optimizer_history": (list,),
+    "extra_state": (Mapping,),
+    "extra_state.best": (int, float),
+    "extra_state.metrics": (Mapping,),
+    "extra_state.train_iterator": (Mapping,),
+    "extra_state.train_iterator.epoch": (int,),
+    "optimizer_history.-1.num_updates": (int,),
+}
+MOST_UPDATES = 2**31  # and epochs: fairseq makes seeds of them
+# What an option may name beside files and folders.
+STREAMS = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty")
 
 
 class ContentsError(ValueError):
@@ -30,16 +54,22 @@ def read(path: str) -> dict[str, Any]:
     packed = zipfile.is_zipfile(path)
     if packed:
         check_archive(path)
+    else:
+        with open(path, "rb") as file:
+            if file.read(4) == b"PK\x03\x04":
+                raise zipfile.BadZipFile("the end is missing")
     state = torch.load(path, map_location="cpu", weights_only=True, mmap=packed)
     if not isinstance(state, dict):
         raise ContentsError(f"it is no checkpoint of fairseq's: it holds a {type(state).__name__}")
     count_objects(state)
+    check_kinds(state)
     tensors = dict(find_tensors(state))
     for name, tensor in tensors.items():
-        if (
-            tensor.layout == torch.strided
-            and tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes()
-        ):
+        if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_complex() or tensor.is_meta:
+            raise ContentsError(
+                f"the tensor {name} is sparse, quantized, complex or without data, as in no checkpoint of fairseq's"
+            )
+        if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
             raise ContentsError(f"the tensor {name} claims {tensor.numel():,} numbers and stores fewer")
     weights = {name: tensor for name, tensor in tensors.items() if name.startswith("model.")}
     model = state.get("model")
@@ -63,6 +93,21 @@ def check_archive(path: str) -> None:
         wrong = archive.testzip()
     if wrong is not None:
         raise ContentsError(f"its record {wrong} does not have the checksum that was written with it")
+
+
+def check_kinds(state: Mapping[str, Any]) -> None:
+    """Raise ContentsError for a part of :data:`KINDS` that is something else, and where there are no options."""
+    if state.get("args") is None and state.get("cfg") is None:
+        raise ContentsError("it is no checkpoint of fairseq's: it has no options")
+    for place, kinds in KINDS.items():
+        value: Any = state
+        for name in place.split("."):
+            parts = dict(_parts(value))
+            value = list(parts.values())[-1] if name == "-1" and parts else parts.get(name)
+        if value is not None and not isinstance(value, kinds):
+            raise ContentsError(f"its {place} is a {type(value).__name__}, as in no checkpoint of fairseq's")
+        if isinstance(value, int) and kinds == (int,) and not 0 <= value < MOST_UPDATES:
+            raise ContentsError(f"its {place} is {value}, as in no checkpoint of fairseq's")
 
 
 def _parts(value: Any) -> Iterable[tuple[str, Any]]:
@@ -113,14 +158,20 @@ def find_tensors(value: Any, name: str = "") -> Iterable[tuple[str, Tensor]]:
 
 
 def check_options(state: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
-    """Raise ContentsError for options that omegaconf would interpolate, and for sizes that the weights do not have."""
+    """Raise ContentsError for options that omegaconf would interpolate, and for sizes that the weights do not have.
+
+    Devices and pipes are refused as well: fairseq reads files that options name, such as those of ``…_embed_path``.
+    """
     parameters = sum(tensor.numel() for tensor in weights.values())
-    most = {"layers": len(weights), "positions": MOST_POSITIONS, "dim": parameters, "heads": parameters}
+    most = {"layers": len(weights), "positions": RANGES["positions"][1], "dim": parameters, "heads": parameters}
     stack = [(key, state[key]) for key in ("args", "cfg") if key in state]
     while stack:
         name, value = stack.pop()
         if isinstance(value, str) and "${" in value:
             raise ContentsError(f"its option {name} is {value[:80]!r}, and interpolations are not carried out")
+        if isinstance(value, str) and value not in STREAMS and os.path.exists(value):
+            if not os.path.isfile(value) and not os.path.isdir(value):
+                raise ContentsError(f"its option {name} names {value[:80]!r}, which is neither a file nor a folder")
         kind = name.rpartition("_")[2]
         if isinstance(value, int) and value > most.get(kind, value):
             raise ContentsError(f"its option {name} is {value:,}, and its weights allow {most[kind]:,} at most")

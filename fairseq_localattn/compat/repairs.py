@@ -26,7 +26,7 @@ from fairseq.tasks.translation import TranslationTask
 from hydra._internal import utils as hydra_utils
 
 from ..errors import UsageError
-from . import checkpoints, noise, saving
+from . import checkpoints, loading, noise, saving
 
 _applied = False
 
@@ -44,12 +44,13 @@ def apply() -> None:
     noise.hide()
     checkpoints.protect()
     saving.apply()
+    loading.apply()
     provide_numpy_long()
     undo_tpu_of_bf16()
     keep_last_batch()
     keep_batches_on_resume()
     name_missing_files()
-    name_unknown_architectures()
+    name_mistakes_in_models()
     print_errors_of_hydra_in_one_line()
     repair_dynamic_convolutions()
 
@@ -190,8 +191,8 @@ def name_missing_files() -> None:
     )
 
 
-def name_unknown_architectures() -> None:
-    """Replace the KeyError that a misspelt architecture in a configuration ends in by one line with the nearest."""
+def name_mistakes_in_models() -> None:
+    """Replace by one line the KeyError of a misspelt architecture, and the error of a model that is too large."""
     build = models.build_model
 
     @functools.wraps(build)
@@ -201,7 +202,13 @@ def name_unknown_architectures() -> None:
         if name and name not in known:
             near = "".join(f"; did you mean {each}?" for each in get_close_matches(name, known, n=1))
             raise UsageError(f"fairseq_localattn: there is no architecture {name}{near}")
-        return build(cfg, *args, **kwargs)
+        try:
+            return build(cfg, *args, **kwargs)
+        except (MemoryError, RuntimeError) as error:
+            detail = " ".join(str(error).split())[:200]
+            if isinstance(error, MemoryError) or "allocate memory" in detail or "out of memory" in detail:
+                raise UsageError(f"fairseq_localattn: no memory for a model of these sizes: {detail}") from error
+            raise
 
     models.build_model = build_model
 

@@ -50,6 +50,7 @@ class Blocks:
     @classmethod
     def of(cls, padding: Tensor | None, length: int, size: int, device: torch.device) -> Blocks:
         """Cut sentences with ``padding``, B×T (True = padding) or None, into blocks of ``size`` words; 0: ⌈(2n)^⅓⌉."""
+        size = min(size, max(length, 1))  # a longer block would be empty slots
         most = size or _cube_root(2 * length)
         if padding is None:
             count = -(-length // most)

@@ -18,6 +18,8 @@ from ..kernels.distances import ClippedDistances, all_distances, by_position, co
 from ..kernels.dropout import dropout
 from ..kernels.masks import Frame, hidden_and_bias
 
+MAX_DISTANCES = 1_000_000  # entries of a table of parameters in every layer; more is certainly a typing error
+
 
 class RelativeAttention(LocalAttention):
     """Relative position representations (Shaw et al. 2018, Eq. 3-5).
@@ -32,7 +34,7 @@ class RelativeAttention(LocalAttention):
         values: whether there is aV.
         embed_dim, num_heads, kwargs: see :class:`LocalAttention`.
 
-    Raises ValueError for a negative ``max_distance``.
+    Raises ValueError for a ``max_distance`` that is negative or above :data:`MAX_DISTANCES`.
     """
 
     kind = "relpos"
@@ -50,6 +52,8 @@ class RelativeAttention(LocalAttention):
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
         if max_distance < 0:
             raise ValueError(f"the greatest relative position must be 0 or more, not {max_distance}")
+        if max_distance > MAX_DISTANCES:
+            raise ValueError(f"the greatest relative position must be {MAX_DISTANCES:,} or less, not {max_distance}")
         self.max_distance, self.own_tables = max_distance, own_tables
 
         def table() -> nn.Parameter:
@@ -169,6 +173,8 @@ class BucketedAttention(LocalAttention):
         exact = buckets // 2 if causal else buckets // 4
         if buckets < 4 or buckets % 2:
             raise ValueError(f"the number of buckets must be even and 4 or more, not {buckets}")
+        if buckets > MAX_DISTANCES:
+            raise ValueError(f"the number of buckets must be {MAX_DISTANCES:,} or less, not {buckets}")
         if max_distance <= exact:
             raise ValueError(f"the greatest distance must be above {exact} with {buckets} buckets, not {max_distance}")
         self.buckets, self.max_distance, self.causal = buckets, max_distance, causal

@@ -25,6 +25,8 @@ from ..core.attention import LocalAttention
 from ..kernels.dense import paired_scores, scaled_scores
 from ..kernels.masks import Frame, combine_masks, normalise
 
+LEAST_SUM = 1e-20  # by which renormalised weights are divided at least: gradients of less would overflow
+
 
 def soft_window(pointers: Tensor) -> Tensor:
     """Compute the soft mask of two pointers (Eq. 9), in time and memory linear in the keys. Differentiable once.
@@ -108,6 +110,7 @@ class Segments:
     @classmethod
     def of(cls, padding: Tensor | None, keys: int, size: int, device: torch.device) -> Segments:
         """Cut ``keys`` positions with ``padding``, B×S (True = padding) or None, into segments of ``size``."""
+        size = min(size, max(keys, 1))  # a longer segment would be padded
         position = torch.arange(keys, device=device)
         start = position.new_zeros(1, 1)  # the first real key of each sentence
         if padding is not None:
@@ -249,7 +252,7 @@ class MultiplicativeWindowAttention(WindowAttention):
         masked = weights * self.soft_mask(frame, self.pointer_scores(extra))
         if not self.renormalise:
             return masked
-        return masked / masked.sum(-1, keepdim=True).clamp(min=torch.finfo(masked.dtype).tiny)
+        return masked / masked.sum(-1, keepdim=True).clamp(min=LEAST_SUM)
 
     def extra_repr(self) -> str:
         return super().extra_repr() + (", renormalise=True" if self.renormalise else "")

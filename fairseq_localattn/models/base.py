@@ -143,7 +143,7 @@ class LocalModel(FromPretrained):
                 raise UsageError(f"{flag}: {cls.unsupported_sites[site]}")
             if site == "decoder" and cfg.cross_self_attention:
                 raise UsageError(f"{flag}: --cross-self-attention mixes source and target positions; drop one of them")
-        if cfg.quant_noise.pq > 0:
+        if cfg.quant_noise.pq != 0:
             raise UsageError("--quant-noise-pq quantizes projections one by one, and here they are fused: leave it out")
         for stack in (cfg.encoder, cfg.decoder):
             if stack.xformers_att_config is not None:

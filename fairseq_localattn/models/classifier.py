@@ -22,9 +22,10 @@ from fairseq.models.transformer.transformer_config import EncDecBaseConfig
 from torch import Tensor, nn
 
 from ..hub import ClassifierHubInterface, FromPretrained
-from ..options import fill_defaults, set_missing
+from ..options import check_ranges, fill_defaults, set_missing
 from ..speed.implementation import configure_runtime
 from .base import LocalModel
+from .placement import count_kept_layers
 from .struct_config import as_namespace, named_architecture
 from .transformer import LocalEncoder
 
@@ -84,11 +85,10 @@ class PlainClassifier(FromPretrained, FairseqEncoderModel):
     def build_model(cls, args: Namespace, task: Any) -> "PlainClassifier":
         """Return a new model without heads; called by fairseq."""
         args = as_namespace(args)
+        check_ranges(args, ClassifierOptions)
         # On a command line the task's option is among the model's.
         args.max_source_positions = args.max_positions if hasattr(args, "max_positions") else task.max_positions()
-        if kept := getattr(args, "encoder_layers_to_keep", None):  # a list from the command line, text from overrides
-            args.encoder_layers_to_keep = kept if isinstance(kept, str) else ",".join(map(str, kept))
-            args.encoder_layers = len(args.encoder_layers_to_keep.split(","))
+        count_kept_layers(args, "encoder")
         words, path = task.source_dictionary, getattr(args, "encoder_embed_path", None)
         embed_tokens = TransformerModel.build_embedding(args, words, args.encoder_embed_dim, path)
         return cls(cls.build_encoder(TransformerConfig.from_namespace(args), words, embed_tokens), args.dropout)

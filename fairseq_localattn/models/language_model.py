@@ -17,6 +17,7 @@ from fairseq.models.transformer_lm import (
 from ..options import fill_defaults, set_missing
 from ..speed.implementation import configure_runtime
 from .base import LocalModel
+from .placement import count_kept_layers
 from .struct_config import as_namespace, named_architecture
 from .transformer import LocalDecoder
 
@@ -50,8 +51,7 @@ class LocalLanguageModel(LocalModel, PlainLanguageModel):
         """Return a new model; called by fairseq. Raises UsageError for invalid options."""
         args = as_namespace(args)
         fill_defaults(args, cls.options)
-        if args.decoder_layers_to_keep:
-            args.decoder_layers = len(args.decoder_layers_to_keep.split(","))
+        count_kept_layers(args, "decoder")
         # fairseq chooses among three kinds of embedding inside build_model: take that of its model without layers.
         without_layers = Namespace(**{**vars(args), "decoder_layers": 0, "decoder_layers_to_keep": None})
         embed_tokens = super().build_model(without_layers, task).decoder.embed_tokens

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..errors import UsageError
 
@@ -65,4 +66,18 @@ def kept_layers(depth: int, keep: str | Iterable[int] | None) -> Iterable[int]:
     """
     if not keep:
         return range(depth)
-    return sorted(int(layer) for layer in (keep.split(",") if isinstance(keep, str) else keep))
+    try:
+        kept = sorted(int(layer) for layer in (keep.split(",") if isinstance(keep, str) else keep))
+    except ValueError:
+        raise UsageError(f"--…-layers-to-keep {keep}: give numbers of layers from 0, as in 0,2") from None
+    if kept[0] < 0 or len(set(kept)) < len(kept):
+        raise UsageError(f"--…-layers-to-keep {keep}: give different numbers of layers from 0, as in 0,2")
+    return kept
+
+
+def count_kept_layers(args: Any, stack: str) -> None:
+    """Set the depth of a pruned ``stack`` in ``args``, and its ``…_layers_to_keep`` to the text that fairseq reads."""
+    if keep := getattr(args, f"{stack}_layers_to_keep", None):
+        kept = list(kept_layers(0, keep))
+        setattr(args, f"{stack}_layers_to_keep", ",".join(map(str, kept)))
+        setattr(args, f"{stack}_layers", len(kept))

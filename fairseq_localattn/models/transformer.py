@@ -29,7 +29,7 @@ from ..options import fill_defaults
 from ..speed.implementation import configure_runtime
 from ..speed.layers import ResidualInPlace
 from .base import AttentionBuilder, LocalModel
-from .placement import kept_layers
+from .placement import count_kept_layers, kept_layers
 from .struct_config import as_namespace
 
 # Key in the encoder's output after a reordering: for each row, the row of the original batch that it is a copy of.
@@ -150,6 +150,8 @@ class LocalTransformerModel(LocalModel, TransformerModel):
         """Return a new model; called by fairseq. Raises UsageError for invalid options."""
         args = as_namespace(args)
         fill_defaults(args, cls.options)  # a checkpoint of an older version may lack an option
+        for stack in ("encoder", "decoder"):
+            count_kept_layers(args, stack)
         model = super().build_model(args, task)
         configure_runtime(model, args)
         return model

@@ -15,13 +15,13 @@ from fairseq.models.transformer import TransformerConfig
 from ..core.attention import LocalAttention
 from ..errors import UsageError
 from ..mechanisms.masked import ACTIVATIONS, DynamicMaskAttention, MaskAttention, StaticMaskAttention
+from ..mechanisms.relative import MAX_DISTANCES
 from ..models.architectures import register_architecture
 from ..models.layers.sublayers import OrderedAttentionBuilder, OrderedDecoderLayer, OrderedEncoderLayer, parse_order
 from ..models.transformer import LocalTransformerModel
 from ..options import read_options, set_missing
 
 DEFAULT_ORDER = "dman,san,ffn"
-MAX_DISTANCES = 1_000_000  # entries of a parameter table in every layer; a larger value is certainly a typing error
 
 
 @dataclass

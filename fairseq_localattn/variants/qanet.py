@@ -17,7 +17,7 @@ from ..mechanisms.local_convolution import FORMS, LocalConvolution
 from ..models.architectures import register_architecture
 from ..models.layers.sublayers import PLAIN_ORDER, OrderedAttentionBuilder, OrderedDecoderLayer, OrderedEncoderLayer
 from ..models.transformer import LocalTransformerModel
-from ..options import read_options
+from ..options import RANGES, read_options
 
 
 @dataclass
@@ -54,9 +54,10 @@ class QANetTransformerModel(LocalTransformerModel):
     def attention_builder(cls, cfg: TransformerConfig) -> OrderedAttentionBuilder:
         """Return what builds the sublayers of a layer. Raises UsageError for invalid options."""
         options = read_options(cfg, cls.options)
-        if options.qanet_convs < 1:
+        if not 1 <= options.qanet_convs <= RANGES["layers"][1]:
             raise UsageError(
-                f"--qanet-convs {options.qanet_convs}: give 1 or more; none is --qanet-encoder-layers none"
+                f"--qanet-convs {options.qanet_convs}: give 1 or more, and {RANGES['layers'][1]:,} or less; none is "
+                "--qanet-encoder-layers none"
             )
         if options.qanet_kernel < 1 or options.qanet_kernel % 2 == 0:
             raise UsageError(f"--qanet-kernel {options.qanet_kernel}: give an odd number of positions")

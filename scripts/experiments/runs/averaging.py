@@ -123,6 +123,9 @@ def average(paths: Sequence[Path], target: Path, say: Callable[[str], None] = la
 
 
 def _check_files(paths: Sequence[Path], target: Path) -> None:
+    for path in paths:
+        if not path.is_file():
+            raise AverageError(f"{path}: no such file")
     real = [path.resolve() for path in paths]
     if not real:
         raise AverageError("no checkpoints to average")
@@ -132,9 +135,6 @@ def _check_files(paths: Sequence[Path], target: Path) -> None:
         raise AverageError(f"{target}: is one of the checkpoints; write the mean to another file")
     if not target.parent.is_dir():
         raise AverageError(f"{target.parent}: no such folder to write to")
-    for path in paths:
-        if not path.is_file():
-            raise AverageError(f"{path}: no such file")
 
 
 class _Mean:

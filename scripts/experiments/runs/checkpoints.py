@@ -45,7 +45,7 @@ def whole(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.testzip() is None
-    except (zipfile.BadZipFile, OSError):
+    except (zipfile.BadZipFile, OSError, RuntimeError):  # RuntimeError: encrypted, or packed in an unknown way
         return False
 
 

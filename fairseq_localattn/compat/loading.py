@@ -1,0 +1,145 @@
+"""Errors in one line where a checkpoint is no regular file, or what it holds cannot be used.
+
+fairseq builds tasks, models and optimizers from the options and states of a checkpoint without checking them.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+from fairseq import checkpoint_utils
+from fairseq.data import encoders
+from fairseq.data.iterators import EpochBatchIterator
+from fairseq.tasks.fairseq_task import FairseqTask
+from fairseq.tasks.language_modeling import LanguageModelingTask
+from fairseq.tasks.translation import TranslationTask
+from fairseq.trainer import Trainer
+from omegaconf import open_dict
+
+from ..errors import UsageError
+from .checkpoints import CheckpointError
+
+logger = logging.getLogger(__name__)
+
+
+def check_regular(path: str) -> None:
+    """Raise CheckpointError for a path that exists and is a folder, a device or a pipe, or a link in a circle."""
+    if os.path.lexists(path) and not os.path.isfile(path) and (os.path.exists(path) or not _dangling(path)):
+        raise CheckpointError(f"fairseq_localattn: cannot load {path}: it is no file. Give a checkpoint's name")
+
+
+def _dangling(path: str) -> bool:
+    """Return whether a link names a file that does not exist."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def explained(
+    function: Callable[..., Any], what: str, errors: tuple[type[Exception], ...] = (Exception,)
+) -> Callable[..., Any]:
+    """Wrap ``function`` so that it raises CheckpointError, in one line that says ``what`` failed and why.
+
+    ``errors`` are those that are replaced.
+    """
+
+    @functools.wraps(function)
+    def in_one_line(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (UsageError, OSError):
+            raise
+        except errors as error:
+            logger.debug(what, exc_info=True)
+            # fairseq's own error says nothing of the cause.
+            cause = error.__context__ if "Cannot load model parameters" in str(error) else error
+            detail = " ".join(str(cause).split())[:300]
+            misfit = "it does not fit the dictionaries of the data, or the options: " if "state_dict" in detail else ""
+            raise CheckpointError(
+                f"fairseq_localattn: {what}: {misfit}{type(cause).__name__}: {detail} (LOGLEVEL=DEBUG shows where)"
+            ) from error
+
+    return in_one_line
+
+
+def _of_the_file(load: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function of fairseq that builds models from files, ``filenames``."""
+
+    @functools.wraps(load)
+    def load_model_ensemble_and_task(filenames: Any, *args: Any, **kwargs: Any) -> Any:
+        for path in filenames:
+            check_regular(path)
+        models, cfg, task = explained(load, f"cannot use {', '.join(map(str, filenames))}")(filenames, *args, **kwargs)
+        for part in ("task", "criterion"):  # commands read both, whether they need them or not
+            if part not in cfg:
+                with open_dict(cfg):
+                    cfg[part] = None
+        return models, cfg, task
+
+    return load_model_ensemble_and_task
+
+
+def _of_the_training(load: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the trainer's method that reads the checkpoint of a training."""
+
+    @functools.wraps(load)
+    def load_checkpoint(self: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
+        check_regular(filename)
+        return explained(load, f"cannot continue from {filename}")(self, filename, *args, **kwargs)
+
+    return load_checkpoint
+
+
+def _of_the_command(load: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``load_checkpoint(cfg, …)``, which chooses the file that a training begins with."""
+
+    @functools.wraps(load)
+    def load_checkpoint(cfg: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return load(cfg, *args, **kwargs)
+        except ValueError as error:
+            if isinstance(error, UsageError) or not str(error).startswith("--finetune-from-model"):
+                raise
+            raise UsageError(f"fairseq_localattn: {str(error).partition(': ')[0]}") from error
+
+    return load_checkpoint
+
+
+def _needed(build: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap fairseq's ``build_criterion(cfg)``, which returns None where there are no options."""
+
+    @functools.wraps(build)
+    def build_criterion(*args: Any, **kwargs: Any) -> Any:
+        criterion = build(*args, **kwargs)
+        if criterion is None:
+            raise ValueError("there are none")
+        return criterion
+
+    return build_criterion
+
+
+def apply() -> None:
+    """Install the checks in fairseq; to be called once."""
+    checkpoint_utils.load_model_ensemble_and_task = _of_the_file(checkpoint_utils.load_model_ensemble_and_task)
+    checkpoint_utils.load_checkpoint = _of_the_command(checkpoint_utils.load_checkpoint)
+    Trainer.load_checkpoint = _of_the_training(Trainer.load_checkpoint)
+    EpochBatchIterator.load_state_dict = explained(
+        EpochBatchIterator.load_state_dict, "cannot continue in the epoch of the checkpoint"
+    )
+    for name in ("build_bpe", "build_tokenizer"):
+        setattr(encoders, name, explained(getattr(encoders, name), "cannot make the tokeniser or bpe of the options"))
+    FairseqTask.build_criterion = explained(
+        _needed(FairseqTask.build_criterion), "cannot make the criterion of the options"
+    )
+    for task in (TranslationTask, LanguageModelingTask):
+        task.load_dataset = explained(
+            task.load_dataset, "cannot read the data by the options of the task", (TypeError, AttributeError)
+        )

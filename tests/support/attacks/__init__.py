@@ -1,0 +1,1 @@
+"""What the attacks under tests/attacks/ share."""

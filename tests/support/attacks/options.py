@@ -1,0 +1,100 @@
+"""Sets of options, drawn at random: valid values, those at a border, and absurd ones."""
+
+from __future__ import annotations
+
+import typing
+from dataclasses import Field, fields
+from typing import Any
+
+from fairseq.models import ARCH_MODEL_REGISTRY
+from hypothesis import strategies as st
+
+from fairseq_localattn.options import option_names
+
+NUMBERS = [*range(-1, 10), 11, 16, 64, 100, 10**9, 2**31 - 1, 2**31, 2**63, 2**70, -(2**31), -(2**63)]
+FRACTIONS = [0.0, -0.0, 0.1, 0.5, 1.0, 2.0, 1e4, -1.0, 1e-300, 1e300, "nan", "inf", "-inf"]
+LAYERS = [
+    *("all", "none", "1", "2", "1-2", "1,2", "1,1", "1-1,1-2", " 1 - 2 ", "ALL", "2-1", "0", "3", "0-1", "1-3", "-1"),
+    *("1-1000000000", "1-999999999", "999999999999999999999", "1-", "-", ",", "1,,2", "", " ", "all,1", "1.5", "1e9"),
+    *("nan", "١", "1-2", "²", "1\n", "1\0", "ein", "${oc.env:HOME}"),
+]
+TEXTS = [
+    # Kinds of heads, words and levels.
+    *"global local global,local global:1,local:3 global:0,local:4 local:-1 local:4,local:0 local,, local:1.5".split(),
+    *"global:99999999999999999999 global:4:4 forward,backward word word,2,3,4 word,2 2,3 word,1,2,3 word,1,1,1".split(),
+    *"word:1,2:3 word,0,0,0 word,-1,2,3 word,1000000000,2,3 word,2,2,9".split(),
+    # Orders of sublayers.
+    *"dman,san,ffn san,ffn ffn san ffn,ffn,san sman,san,ffn dman,dman,dman,ffn cross,ffn dman conv,san,ffn".split(),
+    *(",".join(["san"] * 50), ",".join(["san"] * 10_000)),
+    # Widths.
+    *"head keys query sqrt 0 1 5 2.5 -1 nan inf 1e400 1e-400 1000000000 ٣ ²".split(),
+    *("", " ", ":", ",", "\0", "\ud83d", "ein Wört", "${oc.env:HOME}", "__import__('os')", "x" * 10_000),
+]
+#: Options of fairseq that change what a variant is built of.
+FAIRSEQ: dict[str, list[Any]] = {
+    "encoder-layers": [0, 1, 3, -1, 10**9, 2**70],
+    "decoder-layers": [0, 1, 3, -1, 10**9, 2**70],
+    "encoder-attention-heads": [0, 1, 2, 3, 8, 64, -4, 10**9],
+    "decoder-attention-heads": [0, 1, 2, 3, 8, 64, -4, 10**9],
+    "encoder-embed-dim": [0, 1, 4, 6, 128, -64, 10**9],
+    "decoder-embed-dim": [0, 1, 4, 6, 128, -64, 10**9],
+    "encoder-ffn-embed-dim": [0, 1, 7, -1, 10**12],
+    "max-source-positions": [0, 1, 20, 2000, -1, 10**12],
+    "max-target-positions": [0, 1, 20, 2000, -1, 10**12],
+    "dropout": [0.0, 0.5, 0.999, 1.0, 1.5, -0.1, "nan", "inf"],
+    "attention-dropout": [0.0, 0.5, 0.999, 1.0, 1.5, -0.1, "nan", "inf"],
+    "activation-dropout": [0.0, 0.5, 1.0, -0.1, "nan"],
+    "encoder-layerdrop": [0.0, 0.5, 1.0, 1.5, -0.1, "nan"],
+    "activation-fn": ["relu", "gelu", "linear", "os.system", ""],
+    "decoder-layers-to-keep": ["0", "1", "0,1", "1,1", "5", "-1", "x", ""],
+    "encoder-layers-to-keep": ["0", "1", "0,1", "5", "-1", "x", ""],
+    "encoder-normalize-before": [True],
+    "decoder-normalize-before": [True],
+    "encoder-learned-pos": [True],
+    "no-token-positional-embeddings": [True],
+    "layernorm-embedding": [True],
+    "no-scale-embedding": [True],
+    "cross-self-attention": [True],
+    "no-cross-attention": [True],
+    "quant-noise-pq": [0.0, 0.1, "nan", -1.0],
+    "localattn-attention": ["auto", "products", "sdpa", "none"],
+}
+
+
+def values(option: Field[Any]) -> list[Any]:
+    """Return the values to draw from for an option of a variant."""
+    kind = typing.get_type_hints(option)["type"] if isinstance(option.type, str) else option.type
+    if option.name.endswith("_layers"):
+        return LAYERS
+    if kind is bool:
+        return [True]
+    if kind is int:
+        return NUMBERS
+    if kind is float:
+        return FRACTIONS
+    if kind is str:
+        return TEXTS
+    return [*(member.value for member in kind), "", "nothing"]  # a choice
+
+
+def flags_of(arch: str) -> dict[str, list[Any]]:
+    """Return the flags of an architecture's variant, and of fairseq, each with its values."""
+    options = ARCH_MODEL_REGISTRY[arch].options
+    by_name = {option.name: option for option in fields(options)}
+    return {
+        **FAIRSEQ,
+        **{name.replace("_", "-"): values(by_name[name]) for name in option_names(options)},
+    }
+
+
+@st.composite
+def option_sets(draw: st.DrawFn, arch: str) -> list[str]:
+    """Draw up to four flags of an architecture; two thirds of them are the variant's own."""
+    flags = flags_of(arch)
+    own = [name for name in flags if name not in FAIRSEQ]
+    names = draw(st.lists(st.sampled_from([*own, *own, *FAIRSEQ]), min_size=1, max_size=4, unique=True))
+    words = []
+    for name in names:
+        value = draw(st.sampled_from(flags[name]))
+        words.append(f"--{name}" if value is True else f"--{name}={value}")
+    return words
