@@ -58,17 +58,7 @@ def load_trained(
     Raises UsageError if a file is missing or not a checkpoint, the dictionaries are not those of the training, or the
     model is of another kind.
     """
-    try:
-        models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(path)], arg_overrides={"data": str(data)}
-        )
-    except RuntimeError as error:
-        if "loading state_dict" not in str(error):
-            raise
-        detail = " ".join(str(error).split())[:200]
-        raise UsageError(
-            f"{path} does not fit the dictionaries in {data}: give the data of its training ({detail})"
-        ) from error
+    models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], arg_overrides={"data": str(data)})
     model = models[0]
     if not isinstance(model, kind):
         raise UsageError(f"{path} holds a {type(model).__name__}: only {what} will do")
@@ -84,10 +74,7 @@ def read_split(trained: Trained, name: str, max_tokens: int = 4000, *, skip_long
     also for a split that does not exist or has no sentence that fits, and for a sentence longer than ``max_tokens``.
     """
     task = trained.task
-    try:
-        task.load_dataset(name)
-    except (AssertionError, FileNotFoundError):
-        raise UsageError(f"--gen-subset {name}: no such split in {task.cfg.data}") from None
+    task.load_dataset(name)
     dataset = task.dataset(name)
     positions = utils.resolve_max_positions(task.max_positions(), trained.model.max_positions())
     fitting, too_long = dataset.filter_indices_by_size(dataset.ordered_indices(), positions)

@@ -22,11 +22,12 @@ from fairseq.data import data_utils
 from fairseq.modules import DynamicConv_scripatable
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.tasks.language_modeling import LanguageModelingTask
+from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from fairseq.tasks.translation import TranslationTask
 from hydra._internal import utils as hydra_utils
 
 from ..errors import UsageError
-from . import checkpoints, noise, saving
+from . import checkpoints, data, fitting, interactive, noise, saving
 
 _applied = False
 
@@ -44,6 +45,9 @@ def apply() -> None:
     noise.hide()
     checkpoints.protect()
     saving.apply()
+    data.apply()
+    fitting.apply()
+    interactive.apply()
     provide_numpy_long()
     undo_tpu_of_bf16()
     keep_last_batch()
@@ -157,14 +161,18 @@ CHECKPOINT_HINT = "Give --path a checkpoint that fairseq-train wrote (in its --s
 
 
 def _with_hint(function: Callable[..., Any], hint: str) -> Callable[..., Any]:
-    """Wrap ``function`` so that it raises UsageError, in one line with ``hint``, where it cannot open a file."""
+    """Wrap ``function`` so that it raises UsageError, in one line with ``hint``, where a file is missing or too short.
+
+    fairseq has AssertionErrors for a source and a target of different lengths.
+    """
 
     @functools.wraps(function)
     def with_hint(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except OSError as error:
-            what = f"{error.strerror}: {error.filename}" if error.filename else " ".join(str(error).split())
+        except (OSError, AssertionError) as error:
+            file = getattr(error, "filename", None)
+            what = f"{error.strerror}: {file}" if isinstance(error, OSError) and file else " ".join(str(error).split())
             raise UsageError(f"fairseq_localattn: {what}. {hint}") from error
 
     return with_hint
@@ -183,7 +191,7 @@ def name_missing_files() -> None:
 
     data_utils.infer_language_pair = infer_language_pair
     tasks.setup_task = _with_hint(tasks.setup_task, DATA_HINT)
-    for task in (TranslationTask, LanguageModelingTask):
+    for task in (TranslationTask, LanguageModelingTask, SentencePredictionTask):
         task.load_dataset = _with_hint(task.load_dataset, DATA_HINT)
     checkpoint_utils.load_model_ensemble_and_task = _with_hint(
         checkpoint_utils.load_model_ensemble_and_task, CHECKPOINT_HINT
@@ -191,7 +199,10 @@ def name_missing_files() -> None:
 
 
 def name_unknown_architectures() -> None:
-    """Replace the KeyError that a misspelt architecture in a configuration ends in by one line with the nearest."""
+    """Replace the KeyError that a misspelt architecture in a configuration ends in by one line with the nearest.
+
+    fairseq's ValueErrors of options, such as --share-all-embeddings without a joined dictionary, become one line too.
+    """
     build = models.build_model
 
     @functools.wraps(build)
@@ -201,7 +212,12 @@ def name_unknown_architectures() -> None:
         if name and name not in known:
             near = "".join(f"; did you mean {each}?" for each in get_close_matches(name, known, n=1))
             raise UsageError(f"fairseq_localattn: there is no architecture {name}{near}")
-        return build(cfg, *args, **kwargs)
+        try:
+            return build(cfg, *args, **kwargs)
+        except ValueError as error:
+            if isinstance(error, UsageError) or not str(error).startswith("--"):
+                raise
+            raise UsageError(f"fairseq_localattn: {error}") from error  # fairseq's, of an option
 
     models.build_model = build_model
 

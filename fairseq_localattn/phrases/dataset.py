@@ -22,7 +22,7 @@ HINT = "python -m fairseq_localattn.phrases.binarize writes them"
 class PhraseData(torch.utils.data.Dataset):
     """The phrases of one indexed data set, ``<prefix>.bin`` and ``<prefix>.idx``, memory-mapped.
 
-    An item is the levels of a sentence. Raises UsageError where the files are missing.
+    An item is the levels of a sentence. Raises UsageError where the files are missing or damaged.
     """
 
     def __init__(self, prefix: str | Path) -> None:
@@ -36,7 +36,10 @@ class PhraseData(torch.utils.data.Dataset):
         return len(self.packed)
 
     def __getitem__(self, index: int) -> Levels:
-        return levels_of(self.packed[index])
+        try:
+            return levels_of(self.packed[index])
+        except ValueError as error:
+            raise UsageError(f"{self.prefix}.bin: sentence {index + 1}: {error}; {HINT}") from None
 
     @property
     def sizes(self) -> np.ndarray:
@@ -53,6 +56,9 @@ class PhraseData(torch.utils.data.Dataset):
         """Raise UsageError unless the sentences have ``sizes`` tokens, </s> included, and ``levels`` levels."""
         if len(self) != len(sizes):
             raise UsageError(f"{self.prefix}.idx: phrases of {len(self)} sentences, and the source has {len(sizes)}")
+        if (self.sizes < 3).any():
+            first = int(np.argmax(self.sizes < 3))
+            raise UsageError(f"{self.prefix}.idx: sentence {first + 1} has no packed phrases: other data; {HINT}")
         subwords, depths = self.subwords_and_levels()
         if (subwords != sizes - 1).any():
             first = int(np.argmax(subwords != sizes - 1))
