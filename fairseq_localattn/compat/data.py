@@ -16,7 +16,8 @@ from fairseq.tasks.fairseq_task import FairseqTask
 
 from ..errors import SentenceError, UsageError
 
-AGAIN = "run fairseq-preprocess again, or copy the file again"
+AGAIN = "write it again, by fairseq-preprocess or phrases.binarize, or copy it again"
+TAGS = ".phrases.txt"  # end of the name of a dictionary of tags
 # Header of an .idx: magic, version, type of the numbers, and how many sentences.
 HEADER = np.dtype([("magic", "S9"), ("version", "<u8"), ("type", "u1"), ("sentences", "<u8")])
 BLOCK = 1 << 20  # sentences that are checked at a time
@@ -34,12 +35,18 @@ def apply() -> None:
 
 
 def _naming_the_line(add_from_file: Callable[..., None]) -> Callable[..., None]:
-    """Wrap ``Dictionary.add_from_file`` so that it raises UsageError, with file and line, for a damaged file."""
+    """Wrap ``Dictionary.add_from_file`` so that it raises UsageError, with file and line, for a damaged file.
+
+    A file without words is refused as well, but for that of tags: trees may have none.
+    """
 
     @functools.wraps(add_from_file)
     def naming(self: Dictionary, f: Any) -> None:
+        before = len(self)
         try:
             add_from_file(self, f)
+            if isinstance(f, str) and len(self) == before and not f.endswith(TAGS):
+                raise UsageError(f"{f}: no words in it; copy the dictionary of the training")
         except (OSError, UsageError):
             raise
         except Exception as error:  # fairseq raises plain exceptions
@@ -139,7 +146,7 @@ def check_index(prefix: str, file: BinaryIO) -> None:
 
 
 def _with_long_sizes(merge: Callable[..., None]) -> Callable[..., None]:
-    """Wrap ``merge_file_`` of the builder, which leaves sizes of 32 bits: with numpy 2, offsets from 2 GB on overflow."""
+    """Wrap ``merge_file_`` of the builder, whose sizes of 32 bits make offsets from 2 GB on overflow with numpy 2."""
 
     @functools.wraps(merge)
     def merge_file(self: Any, another_file: str) -> None:

@@ -14,6 +14,7 @@ from ..errors import UsageError
 
 # Errors of fairseq where a checkpoint lacks a part, or a part is of another kind.
 INCOMPLETE = (KeyError, IndexError, TypeError, AttributeError, AssertionError, ValueError)
+PARTS = ("model", "task")  # of the options
 ITERATOR = ("epoch", "iterations_in_epoch")
 SIZES = re.compile(
     r"size mismatch for (\S+): copying a param with shape torch\.Size\(\[([\d, ]*)\]\) from checkpoint, "
@@ -67,7 +68,10 @@ def _fitting(load: Callable[..., Any]) -> Callable[..., Any]:
     def fitting(filenames: list[str], *args: Any, **kwargs: Any) -> Any:
         where = " or ".join(map(str, filenames))
         try:
-            return load(filenames, *args, **kwargs)
+            models, cfg, task = load(filenames, *args, **kwargs)
+            for part in PARTS:
+                cfg[part]
+            return models, cfg, task
         except UsageError:
             raise
         except (RuntimeError, *INCOMPLETE) as error:

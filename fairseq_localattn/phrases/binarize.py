@@ -27,6 +27,7 @@ from fairseq.data import Dictionary
 from ..errors import UsageError
 from .convert import Conversion
 from .splits import Split, find_splits
+from .store import MOST_LEVELS
 from .subwords import CONVENTIONS
 from .trees import TreeError
 from .write import write_phrases
@@ -55,8 +56,16 @@ def load_dictionary(path: Path) -> Dictionary:
         return Dictionary.load(str(path))
     except FileNotFoundError:
         raise UsageError(f"--tag-dictionary {path}: no such file") from None
-    except Exception as error:  # fairseq raises plain exceptions
-        raise UsageError(f"--tag-dictionary {path}: {str(error).splitlines()[0]}") from None
+
+
+def check_levels(levels: int, splits: Sequence[Split]) -> None:
+    """Raise UsageError for more levels than a sentence has words, as no tree has so many, or than phrases may have."""
+    longest = max(int(split.lengths.max()) for split in splits)
+    if levels > min(max(longest, 1), MOST_LEVELS):
+        raise UsageError(
+            f"--levels {levels}: no tree of these texts is so deep: the longest sentence has {longest} subwords, and "
+            f"{MOST_LEVELS} levels are possible; models read the first three or so"
+        )
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -95,6 +104,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             f"{args.data}: no training split to take the tags from; give --tag-dictionary, the "
             f"dict.{args.lang}.phrases.txt of the training data"
         )
+    check_levels(args.levels, splits)
     conversion = Conversion(args.levels, args.subwords, known, str(args.tag_dictionary or ""))
     try:
         tags = write_phrases(args.data, args.lang, splits, conversion, tags=tags, workers=args.workers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from fairseq.data import BaseWrapperDataset, ConcatDataset, Dictionary, FairseqD
 from torch import Tensor
 
 from ..errors import UsageError
-from .store import unpack
+from .store import MOST_LEVELS, unpack
+from .subwords import CONVENTIONS
 
 #: Lengths and tags of the phrases of each level, for one sentence.
 Levels = list[tuple[Tensor, Tensor]]
@@ -72,6 +74,24 @@ class PhraseData(torch.utils.data.Dataset):
                 f"{self.prefix}.idx: sentence {first + 1} has phrases on {depths[first]} levels, and not on {levels} "
                 f"as the folder's settings say; {HINT}"
             )
+
+
+def read_settings(folder: Path, lang: str) -> tuple[int, str]:
+    """Return the number of levels of a language's phrases, and the convention of subwords.
+
+    Raises UsageError where the file of settings is missing or damaged.
+    """
+    path = folder / f"{lang}.phrases.json"
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        levels, subwords = int(values["levels"]), str(values["subwords"])
+    except FileNotFoundError:
+        raise UsageError(f"{path}: missing: {folder} has no phrases of its {lang} side; {HINT}") from None
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise UsageError(f"{path}: damaged ({type(error).__name__}: {error}); {HINT}") from None
+    if not 1 <= levels <= MOST_LEVELS or subwords not in CONVENTIONS:
+        raise UsageError(f"{path}: damaged: {levels} levels, subwords {subwords!r}; {HINT}")
+    return levels, subwords
 
 
 def levels_of(packed: Any) -> Levels:

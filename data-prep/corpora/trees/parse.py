@@ -44,7 +44,7 @@ class Part:
     def lines_done(self) -> int:
         """Return the number of lines in the whole blocks of an interrupted run."""
         data = b""
-        if self.about.exists() and self.about.read_text("utf-8") == self._text and self.path.exists():
+        if self.about.exists() and self.about.read_bytes() == self._text.encode() and self.path.exists():
             data = self.path.read_bytes()
         lines = data.split(b"\n")[:-1]
         done = len(lines) // self.block * self.block

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -28,14 +29,21 @@ def read_treebank(path: Path) -> list[Tree]:
         trees = tree_reader.read_trees(text, use_tqdm=False)
     except ValueError as error:
         raise DataError(f"{path}:{getattr(error, 'line_num', 0) + 1}: {error}") from None
+    except RecursionError:
+        raise DataError(f"{path}: a tree of more than {sys.getrecursionlimit()} levels; remove it") from None
     if not trees:
         raise DataError(f"{path}: no tree in it; give bracketings such as (ROOT (NP (DT The) (NN end)))")
-    return [_clean(tree) for tree in trees]
+    return [_clean(path, number, tree) for number, tree in enumerate(trees, 1)]
 
 
-def _clean(tree: Tree) -> Tree:
-    tree = tree.prune_none().simplify_labels()
-    return tree if tree.label == ROOT else Tree(ROOT, [tree])
+def _clean(path: Path, number: int, tree: Tree) -> Tree:
+    kept = tree.prune_none()
+    if kept is None:
+        raise DataError(f"{path}: tree {number} has no words, but empty elements alone; remove it")
+    kept = kept.simplify_labels()
+    if len(kept.leaf_labels()) != sum(1 for _ in kept.yield_preterminals()):
+        raise DataError(f"{path}: tree {number} has a node with two words: {kept}; give each its part of speech")
+    return kept if kept.label == ROOT else Tree(ROOT, [kept])
 
 
 def to_conllu(trees: Iterable[Tree]) -> Iterator[str]:
