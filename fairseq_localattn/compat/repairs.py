@@ -160,17 +160,17 @@ DATA_HINT = "Give the folder that fairseq-preprocess wrote (its --destdir), and 
 CHECKPOINT_HINT = "Give --path a checkpoint that fairseq-train wrote (in its --save-dir)"
 
 
-def _with_hint(function: Callable[..., Any], hint: str) -> Callable[..., Any]:
-    """Wrap ``function`` so that it raises UsageError, in one line with ``hint``, where a file is missing or too short.
+def _with_hint(function: Callable[..., Any], hint: str, *more: type[Exception]) -> Callable[..., Any]:
+    """Wrap ``function`` so that it raises UsageError, in one line with ``hint``, where it cannot open a file.
 
-    fairseq has AssertionErrors for a source and a target of different lengths.
+    ``more`` are other errors of which it does so.
     """
 
     @functools.wraps(function)
     def with_hint(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except (OSError, AssertionError) as error:
+        except (OSError, *more) as error:
             file = getattr(error, "filename", None)
             what = f"{error.strerror}: {file}" if isinstance(error, OSError) and file else " ".join(str(error).split())
             raise UsageError(f"fairseq_localattn: {what}. {hint}") from error
@@ -192,17 +192,15 @@ def name_missing_files() -> None:
     data_utils.infer_language_pair = infer_language_pair
     tasks.setup_task = _with_hint(tasks.setup_task, DATA_HINT)
     for task in (TranslationTask, LanguageModelingTask, SentencePredictionTask):
-        task.load_dataset = _with_hint(task.load_dataset, DATA_HINT)
+        # AssertionError: the source and the target, or the labels, have different numbers of sentences.
+        task.load_dataset = _with_hint(task.load_dataset, DATA_HINT, AssertionError)
     checkpoint_utils.load_model_ensemble_and_task = _with_hint(
         checkpoint_utils.load_model_ensemble_and_task, CHECKPOINT_HINT
     )
 
 
 def name_unknown_architectures() -> None:
-    """Replace the KeyError that a misspelt architecture in a configuration ends in by one line with the nearest.
-
-    fairseq's ValueErrors of options, such as --share-all-embeddings without a joined dictionary, become one line too.
-    """
+    """Replace the KeyError that a misspelt architecture in a configuration ends in by one line with the nearest."""
     build = models.build_model
 
     @functools.wraps(build)
@@ -212,12 +210,7 @@ def name_unknown_architectures() -> None:
         if name and name not in known:
             near = "".join(f"; did you mean {each}?" for each in get_close_matches(name, known, n=1))
             raise UsageError(f"fairseq_localattn: there is no architecture {name}{near}")
-        try:
-            return build(cfg, *args, **kwargs)
-        except ValueError as error:
-            if isinstance(error, UsageError) or not str(error).startswith("--"):
-                raise
-            raise UsageError(f"fairseq_localattn: {error}") from error  # fairseq's, of an option
+        return build(cfg, *args, **kwargs)
 
     models.build_model = build_model
 

@@ -32,6 +32,8 @@ from .subwords import CONVENTIONS
 from .trees import TreeError
 from .write import write_phrases
 
+LEVELS = 3  # that models read, unless they are told of more
+
 
 def report(data: Path, lang: str, splits: Sequence[Split], tags: Dictionary) -> None:
     """Print the counts of each split and the number of tags."""
@@ -61,10 +63,10 @@ def load_dictionary(path: Path) -> Dictionary:
 def check_levels(levels: int, splits: Sequence[Split]) -> None:
     """Raise UsageError for more levels than a sentence has words, as no tree has so many, or than phrases may have."""
     longest = max(int(split.lengths.max()) for split in splits)
-    if levels > min(max(longest, 1), MOST_LEVELS):
+    if levels > min(max(longest, LEVELS), MOST_LEVELS):
         raise UsageError(
             f"--levels {levels}: no tree of these texts is so deep: the longest sentence has {longest} subwords, and "
-            f"{MOST_LEVELS} levels are possible; models read the first three or so"
+            f"{MOST_LEVELS} levels are possible; models read the first {LEVELS}, or those of --mgsa-heads"
         )
 
 
@@ -78,7 +80,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--lang", required=True, help="the source language")
     parser.add_argument("--texts", type=Path, required=True, metavar="DIR", help="{split}.{lang}, split into subwords")
     parser.add_argument("--trees", type=Path, required=True, metavar="DIR", help="{split}.{lang}.tree, one a line")
-    parser.add_argument("--levels", type=int, default=3, metavar="N", help="depths of the tree (default: %(default)s)")
+    parser.add_argument("--levels", type=int, default=LEVELS, metavar="N", help="depths of the tree (default: %(default)s)")
     parser.add_argument("--subwords", choices=CONVENTIONS, default=CONVENTIONS[0], help="default: %(default)s")
     parser.add_argument(
         "--tag-dictionary", type=Path, metavar="FILE", help="dict.{lang}.phrases.txt of the training data"

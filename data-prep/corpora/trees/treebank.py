@@ -26,14 +26,14 @@ def read_treebank(path: Path) -> list[Tree]:
     """
     text = "\n".join(line for _, line in read_lines(path, open_end=True))
     try:
-        trees = tree_reader.read_trees(text, use_tqdm=False)
+        trees = [_clean(path, n, tree) for n, tree in enumerate(tree_reader.read_trees(text, use_tqdm=False), 1)]
     except ValueError as error:
         raise DataError(f"{path}:{getattr(error, 'line_num', 0) + 1}: {error}") from None
     except RecursionError:
         raise DataError(f"{path}: a tree of more than {sys.getrecursionlimit()} levels; remove it") from None
     if not trees:
         raise DataError(f"{path}: no tree in it; give bracketings such as (ROOT (NP (DT The) (NN end)))")
-    return [_clean(path, number, tree) for number, tree in enumerate(trees, 1)]
+    return trees
 
 
 def _clean(path: Path, number: int, tree: Tree) -> Tree:
@@ -41,8 +41,6 @@ def _clean(path: Path, number: int, tree: Tree) -> Tree:
     if kept is None:
         raise DataError(f"{path}: tree {number} has no words, but empty elements alone; remove it")
     kept = kept.simplify_labels()
-    if len(kept.leaf_labels()) != sum(1 for _ in kept.yield_preterminals()):
-        raise DataError(f"{path}: tree {number} has a node with two words: {kept}; give each its part of speech")
     return kept if kept.label == ROOT else Tree(ROOT, [kept])
 
 
