@@ -166,11 +166,13 @@ def _with_hint(function: Callable[..., Any], hint: str, *more: type[Exception]) 
     ``more`` are other errors of which it does so.
     """
 
+    kinds: tuple[type[Exception], ...] = (OSError, *more)
+
     @functools.wraps(function)
     def with_hint(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except (OSError, *more) as error:
+        except kinds as error:
             file = getattr(error, "filename", None)
             what = f"{error.strerror}: {file}" if isinstance(error, OSError) and file else " ".join(str(error).split())
             raise UsageError(f"fairseq_localattn: {what}. {hint}") from error

@@ -1,6 +1,6 @@
 """Damaged data and trees in every command that reads them: each ends in one line that names the file.
 
-A case that is found later is one more line of :data:`DAMAGES`, a command one more line of :data:`COMMANDS`.
+A case that is found later is one more line of :data:`DAMAGES` or :data:`BAD_TREES`.
 """
 
 from __future__ import annotations
@@ -9,168 +9,18 @@ import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
-from fairseq_localattn.analysis import accuracy, heatmap, locality
-from fairseq_localattn.models.transformer import LocalTransformerModel
-from fairseq_localattn.phrases import binarize
-from support.cli import Done, call, fairseq, make_data, train_flags
+from support.damaged import COMMANDS, Workshop, assert_one_line, binarised, copied, make_workshop
 
-pytestmark = pytest.mark.xdist_group("attacks_on_data")  # one workshop serves all tests of this file
-TREES = "translation_with_phrases"
-
-
-class Workshop(NamedTuple):
-    """A folder with data, ``bin`` and ``classes``, the text and the trees of them, and a model of each kind."""
-
-    folder: Path
-
-    def model(self, kind: str) -> Path:
-        return self.folder / kind / "checkpoint_last.pt"
+pytestmark = pytest.mark.xdist_group("attacks_on_data")  # one workshop serves all tests of two files
 
 
 @pytest.fixture(scope="session")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
-    """Return data of all tasks, and models that were trained for one update."""
-    folder = tmp_path_factory.mktemp("workshop")
-    data = make_data(folder, train=24, held_out=4)
-    shutil.copy(data / "dict.xx.txt", data / "dict.txt")  # for the language model
-    inputs, labels = folder / "classes" / "input0", folder / "classes" / "label"
-    inputs.mkdir(parents=True)
-    shutil.copy(data / "dict.xx.txt", inputs / "dict.txt")
-    prefixes: list[object] = []
-    for split, size in (("train", 24), ("valid", 4), ("test", 4)):
-        for end in ("bin", "idx"):
-            for target in (data, inputs):
-                shutil.copy(data / f"{split}.xx-yy.xx.{end}", target / f"{split}.{end}")
-        (folder / f"{split}.label").write_text("low\nhigh\n" * (size // 2))
-        prefixes += [f"--{split}pref", folder / f"{split}.label"]
-    fairseq("preprocess", "--only-source", *prefixes, "--destdir", labels)
-    for kind, task in (("csan", "translation"), ("mgsa", TREES)):
-        fairseq("train", *train_flags(data, f"transformer_{kind}_tiny", folder / kind, 1, task=task))
-    for kind, words in (("lm", lm_flags(data)), ("classifier", class_flags(folder / "classes"))):
-        fairseq("train", *words, "--save-dir", folder / kind, "--no-epoch-checkpoints")
-    return Workshop(folder)
-
-
-SHORT = ["--optimizer", "adam", "--lr", 0.01, "--max-update", 1, "--cpu"]
-
-
-def lm_flags(data: Path) -> list[object]:
-    words = "--task language_modeling --arch transformer_lm_diffwin_tiny --sample-break-mode eos --tokens-per-sample 32"
-    return [data, *words.split(), "--max-tokens", 200, *SHORT]
-
-
-def class_flags(data: Path) -> list[object]:
-    words = "--task sentence_prediction --criterion sentence_prediction --num-classes 2 --batch-size 40"
-    return [data, *words.split(), "--arch", "transformer_localattn_classifier_tiny", *SHORT]
-
-
-# ------------------------------------------------------------------ commands
-
-
-def translation(kind: str, task: str) -> Callable[[Workshop, Path], Done]:
-    def train(workshop: Workshop, data: Path) -> Done:
-        words = train_flags(data, f"transformer_{kind}_tiny", data / "run", 1, task=task, no_save=True)
-        return fairseq("train", *words, check=False)
-
-    return train
-
-
-def evaluated(command: str, kind: str, *words: object) -> Callable[[Workshop, Path], Done]:
-    def evaluate(workshop: Workshop, data: Path) -> Done:
-        return fairseq(command, data, "--path", workshop.model(kind), "--cpu", *words, check=False)
-
-    return evaluate
-
-
-def analysed(module: Any, kind: str, *words: str) -> Callable[[Workshop, Path], Done]:
-    def analyse(workshop: Workshop, data: Path) -> Done:
-        argv = [str(data), "--path", str(workshop.model(kind)), "--cpu", *words]
-        return call(lambda: module.main(argv), check=False)
-
-    return analyse
-
-
-def hub(kind: str, **given: Any) -> Callable[[Workshop, Path], Done]:
-    def translate(workshop: Workshop, data: Path) -> Done:
-        def main() -> None:
-            path = workshop.model(kind)
-            model = LocalTransformerModel.from_pretrained(path.parent, path.name, data)
-            print(model.translate(["a b c"], max_len_a=0, max_len_b=4, **given))
-
-        return call(main, check=False)
-
-    return translate
-
-
-def binarised(workshop: Workshop, data: Path) -> Done:
-    """Binarise the trees of the workshop, or those in ``data/texts``, where a test has damaged them."""
-    texts = data / "texts" if (data / "texts").exists() else workshop.folder
-    words = ["--lang", "xx", "--texts", str(texts), "--trees", str(texts), "--subwords", "none", "--workers", "1"]
-    return call(lambda: binarize.main([str(data), *words]), check=False)
-
-
-def preprocessed(workshop: Workshop, data: Path) -> Done:
-    words = ["--srcdict", data / "dict.xx.txt", "--tgtdict", data / "dict.yy.txt", "--destdir", data / "new"]
-    return fairseq("preprocess", "-s", "xx", "-t", "yy", "--testpref", workshop.folder / "test", *words, check=False)
-
-
-PAIR = ["-s", "xx", "-t", "yy", "--beam", 1, "--max-len-b", 5]
-VALID = ["--max-tokens", 100, "--valid-subset", "test"]
-
-
-def interactive(workshop: Workshop, data: Path) -> Done:
-    return evaluated("interactive", "csan", *PAIR, "--input", workshop.folder / "test.xx")(workshop, data)
-
-
-#: Command → how it is called, and what it reads: a dictionary, one side of a data set, phrases, their tags.
-COMMANDS: dict[str, tuple[Callable[[Workshop, Path], Done], dict[str, str]]] = {
-    "locality": (analysed(locality, "csan"), {"dictionary": "dict.xx.txt", "data": "test.xx-yy.xx"}),
-    "locality of phrases": (
-        analysed(locality, "mgsa"),
-        {"tags": "dict.xx.phrases.txt", "settings": "xx.phrases.json", "phrases": "test.xx-yy.xx.phrases"},
-    ),
-    "heatmap": (analysed(heatmap, "csan", "--sentence", "0"), {"dictionary": "dict.yy.txt", "data": "test.xx-yy.yy"}),
-    "accuracy": (analysed(accuracy, "classifier"), {"dictionary": "label/dict.txt", "data": "input0/test"}),
-    "accuracy, labels": (analysed(accuracy, "classifier"), {"data": "label/test"}),
-    "binarize": (binarised, {"index": "test.xx-yy.xx"}),
-    "preprocess": (preprocessed, {"dictionary": "dict.xx.txt"}),
-    "from_pretrained": (hub("csan"), {"dictionary": "dict.xx.txt"}),
-    "from_pretrained with trees": (hub("mgsa", trees=["()"]), {"tags": "dict.xx.phrases.txt"}),
-    "train": (translation("csan", "translation"), {"dictionary": "dict.xx.txt", "data": "train.xx-yy.yy"}),
-    "train with phrases": (
-        translation("mgsa", TREES),
-        {"tags": "dict.xx.phrases.txt", "settings": "xx.phrases.json", "phrases": "train.xx-yy.xx.phrases"},
-    ),
-    "train a language model": (
-        lambda _, data: fairseq("train", *lm_flags(data), "--no-save", check=False),
-        {"dictionary": "dict.txt", "data": "train"},
-    ),
-    "train a classifier": (
-        lambda _, data: fairseq("train", *class_flags(data), "--no-save", check=False),
-        {"dictionary": "input0/dict.txt", "data": "input0/train"},
-    ),
-    "validate": (
-        evaluated("validate", "csan", "--task", "translation", *VALID),
-        {"dictionary": "dict.yy.txt", "data": "test.xx-yy.yy"},
-    ),
-    "validate with phrases": (
-        evaluated("validate", "mgsa", "--task", TREES, *VALID), {"phrases": "test.xx-yy.xx.phrases"}
-    ),
-    "generate": (evaluated("generate", "csan", *PAIR), {"dictionary": "dict.xx.txt", "data": "test.xx-yy.xx"}),
-    "generate with phrases": (
-        evaluated("generate", "mgsa", *PAIR, "--task", TREES),
-        {"tags": "dict.xx.phrases.txt", "phrases": "test.xx-yy.xx.phrases"},
-    ),
-    "interactive": (interactive, {"dictionary": "dict.xx.txt"}),
-    "eval-lm": (
-        evaluated("eval-lm", "lm", "--gen-subset", "test", "--sample-break-mode", "eos", "--max-tokens", 500),
-        {"dictionary": "dict.txt", "data": "test"},
-    ),
-}  # fmt: skip
+    return make_workshop(tmp_path_factory.getbasetemp() / "workshop")
 
 
 # ------------------------------------------------------------------ damage
@@ -265,9 +115,13 @@ PAIRS = [
     for at in reads
     for damage in DAMAGES[at]
 ]  # fmt: skip
-# The first command that reads such a file shows every damage, and each of the others one of them.
+# The first command that reads such a file shows every damage, those of an index once; each other command shows one.
 FIRST = {at: command for command, (_, reads) in reversed(COMMANDS.items()) for at in reads}
-QUICK = [(command, at, damage) for command, at, damage in PAIRS if command == FIRST[at]]
+QUICK = [
+    (command, at, damage)
+    for command, at, damage in PAIRS
+    if command == FIRST[at] and (at == "data" or damage not in WHOLE_INDEX[1:])
+]
 SLOW = [
     (command, at, DAMAGES[at][place % len(DAMAGES[at])])
     for place, (command, (_, reads)) in enumerate(COMMANDS.items())
@@ -281,20 +135,6 @@ def name(value: object) -> str | None:
     return value.what if isinstance(value, Damage) else None
 
 
-def copied(workshop: Workshop, command: str, folder: Path) -> Path:
-    """Return a copy of the data that a command reads."""
-    classes = any("/" in file for file in COMMANDS[command][1].values())
-    return Path(shutil.copytree(workshop.folder / ("classes" if classes else "bin"), folder / "bin"))
-
-
-def assert_one_line(done: Done, *parts: str) -> None:
-    """Assert that a command failed, and said why in one line."""
-    said = [line for line in done.stderr.splitlines() if line.strip() and "it/s" not in line]
-    assert done.returncode == 1 and len(said) == 1, (done.returncode, done.stderr[-3000:])
-    assert "Traceback" not in done.stdout
-    assert all(part in said[0] for part in parts), (parts, said[0])
-
-
 def damage_and_run(workshop: Workshop, command: str, at: str, damage: Damage, folder: Path) -> None:
     data = copied(workshop, command, folder)
     run, reads = COMMANDS[command]
@@ -304,7 +144,10 @@ def damage_and_run(workshop: Workshop, command: str, at: str, damage: Damage, fo
     assert_one_line(run(workshop, data), str(file).rpartition(".")[0], says)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command",
+    [command if command in FIRST.values() else pytest.param(command, marks=pytest.mark.slow) for command in COMMANDS],
+)
 def test_whole_data_are_read(command: str, workshop: Workshop, tmp_path: Path) -> None:
     """Each command as it is called here succeeds; without this, its refusals would show nothing."""
     done = COMMANDS[command][0](workshop, copied(workshop, command, tmp_path))
@@ -328,3 +171,42 @@ def test_every_damage_in_every_command(
     command: str, at: str, damage: Damage, workshop: Workshop, tmp_path: Path
 ) -> None:
     damage_and_run(workshop, command, at, damage, tmp_path)
+
+
+# ------------------------------------------------------------------ trees
+
+DEEP, WIDE = 100_000, 10_000
+#: What the fourth line of the trees is → what the error says. The text has four sentences in it.
+BAD_TREES: dict[str, tuple[bytes, str]] = {
+    "invalid UTF-8": (b"(S (A \xff))", "test.xx.tree:4: invalid UTF-8 at byte 7 of the line"),
+    "not closed": (b"(S (A a) (B b)", "test.xx.tree:4: unbalanced brackets: 1 not closed"),
+    "closed twice": (b"(S (A a)))", "test.xx.tree:4: unbalanced brackets"),
+    "text": (b"<!DOCTYPE html>", "test.xx.tree:4: a tree begins with a bracket"),
+    "two words": (b"(S a b)", "test.xx.tree:4: a node with two words or more"),
+    "an empty node": (b"(S (A ))", "test.xx.tree:4: an empty node"),
+    "other words": (b"(S (A a))", "test.xx.tree:4: the tree has 1 leaves"),
+    "deep": (b"(A " * DEEP + b"a" + b")" * DEEP, "test.xx.tree:4: the tree has 1 leaves"),
+    "wide": (b"(S " + b"(A a) " * WIDE + b")", f"test.xx.tree:4: the tree has {WIDE} leaves"),
+    "a special symbol": (b"(S %s)", "test.xx.tree:4: the label <pad> is a special symbol of fairseq's dictionaries"),
+    "a line too many": (b"\n(S (A a))", "no such line"),
+    "a NUL": (b"\0", "test.xx.tree:4: a tree begins with a bracket"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_TREES)
+def test_damaged_trees(kind: str, workshop: Workshop, tmp_path: Path) -> None:
+    new, says = BAD_TREES[kind]
+    data = copied(workshop, "binarize", tmp_path)
+    (data / "texts").mkdir()
+    for path in workshop.folder.glob("*.xx*"):
+        if path.suffix in (".xx", ".tree"):
+            shutil.copy(path, data / "texts")
+    tree = data / "texts" / "test.xx.tree"
+    lines = tree.read_bytes().split(b"\n")
+    if kind == "a special symbol":
+        words = (workshop.folder / "test.xx").read_bytes().split(b"\n")[3].split()
+        new %= b" ".join(b"(<pad> %s)" % word for word in words)
+    tree.write_bytes(b"\n".join([*lines[:3], new, b""]))
+    before = sorted(path.name for path in data.iterdir())
+    assert_one_line(binarised(workshop, data), str(data / "texts"), says)
+    assert sorted(path.name for path in data.iterdir()) == before
