@@ -80,9 +80,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--lang", required=True, help="the source language")
     parser.add_argument("--texts", type=Path, required=True, metavar="DIR", help="{split}.{lang}, split into subwords")
     parser.add_argument("--trees", type=Path, required=True, metavar="DIR", help="{split}.{lang}.tree, one a line")
-    parser.add_argument(
-        "--levels", type=int, default=LEVELS, metavar="N", help=f"depths of the tree (default: {LEVELS})"
-    )
+    parser.add_argument("--levels", type=int, default=LEVELS, metavar="N", help=f"of the trees (default: {LEVELS})")
     parser.add_argument("--subwords", choices=CONVENTIONS, default=CONVENTIONS[0], help="default: %(default)s")
     parser.add_argument(
         "--tag-dictionary", type=Path, metavar="FILE", help="dict.{lang}.phrases.txt of the training data"
