@@ -65,9 +65,12 @@ class Part:
             part.write("".join(tree + "\n" for tree in trees))
 
     def finish(self) -> list[str]:
-        """Rename OUT.part to OUT; return its lines."""
+        """Rename OUT.part to OUT; return its lines. Raises DataError where it is not UTF-8."""
         self.append([])  # removes half a line that follows the last block
-        trees = self.path.read_bytes().decode("utf-8").split("\n")[:-1]
+        try:
+            trees = self.path.read_bytes().decode("utf-8").split("\n")[:-1]
+        except UnicodeDecodeError:
+            raise DataError(f"{self.path}: damaged; remove it, and parse the text again") from None
         os.replace(self.path, self.out)
         self.about.unlink()
         return trees
