@@ -59,7 +59,7 @@ class FromPretrained:
             data_name_or_path: folder with the dictionaries; if it starts with ``.``, relative to the first folder.
             overrides: options that replace those of the training, such as ``tokenizer``, ``bpe``, ``bpe_codes``.
 
-        Raises UsageError for a folder, checkpoint or dictionary that is missing.
+        Raises UsageError for a folder, checkpoint or dictionary that is missing or damaged, or does not fit.
         """
         folder, archives = os.fspath(model_name_or_path), cls.hub_models()  # type: ignore[attr-defined]
         if not (os.path.exists(folder) or folder in archives or "://" in folder):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 from fairseq.distributed import utils as distributed_utils
@@ -29,7 +30,7 @@ class Lines:
         """Yield the lines, stripped, ``buffer_size`` at a time. Raises UsageError for a line that is not UTF-8."""
         buffer: list[str] = []
         try:
-            with sys.stdin.buffer if path == "-" else open(path, "rb") as stream:
+            with nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as stream:
                 for line in iter(stream.readline, b""):  # of a terminal, each as it comes
                     buffer.append(self._decoded(line, self._read + len(buffer) + 1))
                     if len(buffer) >= buffer_size:

@@ -34,6 +34,7 @@ def test_lines_before_a_damaged_one_are_translated(monkeypatch: pytest.MonkeyPat
     assert [next(read) for _ in range(3)] == [["a"], ["ä"], [""]]
     with pytest.raises(UsageError, match="^standard input:4: invalid UTF-8 at byte 3 of the line"):
         next(read)
+    assert not sys.stdin.closed
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 10])
