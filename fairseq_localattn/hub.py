@@ -15,7 +15,24 @@ from fairseq import hub_utils
 from fairseq.data.data_utils import collate_tokens
 from fairseq.hub_utils import GeneratorHubInterface
 
-from .errors import UsageError
+from .errors import SentenceError, UsageError
+
+
+class TextHubInterface(GeneratorHubInterface):
+    """fairseq's interface, with errors of one line for sentences that are no text or too long."""
+
+    def encode(self, sentence: str) -> torch.LongTensor:
+        """Return the tokens of a sentence. Raises UsageError for bytes, and for bytes that were decoded as no UTF-8."""
+        if not isinstance(sentence, str):
+            raise UsageError(f"{sentence!r}: a sentence is a string; decode bytes by sentence.decode('utf-8')")
+        try:
+            sentence.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise UsageError(
+                f"{sentence[:60]!r}: no valid text at character {error.start + 1}: it was read from a file that is not "
+                "UTF-8; open the file with its own encoding"
+            ) from None
+        return super().encode(sentence)
 
 
 class FromPretrained:
@@ -24,7 +41,7 @@ class FromPretrained:
     ``hub_interface`` is that interface; an attribute of this name of the task comes first.
     """
 
-    hub_interface: ClassVar[type[GeneratorHubInterface]] = GeneratorHubInterface
+    hub_interface: ClassVar[type[GeneratorHubInterface]] = TextHubInterface
 
     @classmethod
     def from_pretrained(
@@ -42,7 +59,7 @@ class FromPretrained:
             data_name_or_path: folder with the dictionaries; if it starts with ``.``, relative to the first folder.
             overrides: options that replace those of the training, such as ``tokenizer``, ``bpe``, ``bpe_codes``.
 
-        Raises UsageError for a folder, checkpoint or dictionary that is missing.
+        Raises UsageError for a folder, checkpoint or dictionary that is missing or damaged, or does not fit.
         """
         folder, archives = os.fspath(model_name_or_path), cls.hub_models()  # type: ignore[attr-defined]
         if not (os.path.exists(folder) or folder in archives or "://" in folder):
@@ -50,11 +67,11 @@ class FromPretrained:
         data = os.fspath(data_name_or_path)
         found = hub_utils.from_pretrained(folder, checkpoint_file, data, archive_map=archives, **overrides)
         task, models = found["task"], found["models"]
-        interface = getattr(task, "hub_interface", getattr(models[0], "hub_interface", GeneratorHubInterface))
+        interface = getattr(task, "hub_interface", getattr(models[0], "hub_interface", TextHubInterface))
         return interface(found["args"], task, models)
 
 
-class PhraseHubInterface(GeneratorHubInterface):
+class PhraseHubInterface(TextHubInterface):
     """fairseq's interface to translation models, for the task ``translation_with_phrases``."""
 
     def sample(
@@ -89,18 +106,30 @@ class PhraseHubInterface(GeneratorHubInterface):
         if isinstance(trees, str) or len(trees) != len(sentences):
             given = 1 if isinstance(trees, str) else len(trees)
             raise UsageError(f"translate: {len(sentences)} sentences and {given} trees; give one for each sentence")
+        tokens = [self.encode(sentence) for sentence in sentences]
         self.task.keep_phrases(sentences, trees, lambda text: self.apply_bpe(self.tokenize(text)))
-        hypotheses = self.generate([self.encode(sentence) for sentence in sentences], beam, verbose, **kwargs)
+        hypotheses = self.generate(tokens, beam, verbose, **kwargs)
         return [self.decode(best[0]["tokens"]) for best in hypotheses]
 
 
-class ClassifierHubInterface(GeneratorHubInterface):
+class ClassifierHubInterface(TextHubInterface):
     """Interface to classifiers of sentences, for fairseq's task ``sentence_prediction``."""
 
     def classify(self, sentences: Sequence[str]) -> list[tuple[str, float]]:
-        """Return the most probable label of each sentence and its probability, the mean over an ensemble."""
+        """Return the most probable label of each sentence and its probability, the mean over an ensemble.
+
+        Raises UsageError for a sentence that is longer than the model's positions.
+        """
         labels, words = self.task.label_dictionary, self.src_dict
-        tokens = collate_tokens([self.encode(sentence) for sentence in sentences], words.pad()).to(self.device)
+        if not sentences:
+            return []
+        encoded = [self.encode(sentence) for sentence in sentences]
+        for index, sentence in enumerate(encoded):
+            if len(sentence) > self.max_positions:
+                raise SentenceError(
+                    f"{len(sentence)} tokens, and the model reads {self.max_positions}: shorten the sentence", index
+                )
+        tokens = collate_tokens(encoded, words.pad()).to(self.device)
         lengths = tokens.ne(words.pad()).sum(dim=1)
         with torch.inference_mode():
             scores = [

@@ -74,10 +74,7 @@ def read_split(trained: Trained, name: str, max_tokens: int = 4000, *, skip_long
     also for a split that does not exist or has no sentence that fits, and for a sentence longer than ``max_tokens``.
     """
     task = trained.task
-    try:
-        task.load_dataset(name)
-    except (AssertionError, FileNotFoundError):
-        raise UsageError(f"--gen-subset {name}: no such split in {task.cfg.data}") from None
+    task.load_dataset(name)
     dataset = task.dataset(name)
     positions = utils.resolve_max_positions(task.max_positions(), trained.model.max_positions())
     fitting, too_long = dataset.filter_indices_by_size(dataset.ordered_indices(), positions)

@@ -19,7 +19,7 @@ import re
 import sys
 import typing
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,9 @@ BROADCAST_CLASSES: list[Any] = [
     int,
     collections.defaultdict,
 ]
+
+# Parts of a checkpoint without which fairseq reads none, beside its model, which contents.py looks for.
+NEEDED = ("optimizer_history", "extra_state")
 
 OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -134,8 +137,8 @@ def foreign_classes(path: str, error: Exception) -> list[str]:
     return sorted(names) or named or contents.pickled_names(path)
 
 
-def _explain(path: str, error: Exception) -> CheckpointError:
-    """Return the error in one line for a file that could not be loaded."""
+def _explain(path: str, error: Exception, parts: Collection[str] = ()) -> CheckpointError:
+    """Return the error in one line for a file that could not be loaded; ``parts`` are those that it has, if known."""
     foreign = foreign_classes(path, error) if isinstance(error, pickle.UnpicklingError) else []
     if foreign:
         return CheckpointError(
@@ -145,7 +148,10 @@ def _explain(path: str, error: Exception) -> CheckpointError:
     detail = " ".join(str(error).split())[:160] or "no more is known"
     if "weights_only" in detail:  # torch's advice to run what is in the file
         detail = "it is in a format that fairseq-train does not write"
-    if not isinstance(error, contents.ContentsError):
+    missing = [part for part in NEEDED if parts and part not in parts]
+    if missing:
+        detail = f"it is no checkpoint of fairseq's: it has no {' and no '.join(missing)}"
+    elif not isinstance(error, contents.ContentsError):
         detail = f"the file is damaged, cut short or no checkpoint of fairseq's ({type(error).__name__}: {detail})"
     whole = newest_whole(Path(path).absolute().parent, but=Path(path).name)
     remedy = "Use another checkpoint of the same run, or train again"
@@ -166,14 +172,15 @@ def _guarded(load: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(load)
     def guarded(path: str, *args: Any, **kwargs: Any) -> Any:
         forbid_unsafe_loading()
+        parts: list[str] = []
         try:
             if os.path.isfile(path):
-                contents.read(path)
+                parts = list(contents.read(path))
             return load(path, *args, **kwargs)
         except (OSError, MemoryError, UsageError):
             raise  # already clear, and not caused by the contents of the file
         except Exception as error:
-            raise _explain(path, error) from error
+            raise _explain(path, error, parts) from error
 
     return guarded
 

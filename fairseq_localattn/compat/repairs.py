@@ -22,11 +22,12 @@ from fairseq.data import data_utils
 from fairseq.modules import DynamicConv_scripatable
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.tasks.language_modeling import LanguageModelingTask
+from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from fairseq.tasks.translation import TranslationTask
 from hydra._internal import utils as hydra_utils
 
 from ..errors import UsageError
-from . import checkpoints, loading, noise, saving
+from . import checkpoints, data, fitting, interactive, loading, noise, saving
 
 _applied = False
 
@@ -44,7 +45,10 @@ def apply() -> None:
     noise.hide()
     checkpoints.protect()
     saving.apply()
+    data.apply()
+    fitting.apply()  # names the tensors that differ; what else fails, loading says
     loading.apply()
+    interactive.apply()
     provide_numpy_long()
     undo_tpu_of_bf16()
     keep_last_batch()
@@ -157,15 +161,21 @@ DATA_HINT = "Give the folder that fairseq-preprocess wrote (its --destdir), and 
 CHECKPOINT_HINT = "Give --path a checkpoint that fairseq-train wrote (in its --save-dir)"
 
 
-def _with_hint(function: Callable[..., Any], hint: str) -> Callable[..., Any]:
-    """Wrap ``function`` so that it raises UsageError, in one line with ``hint``, where it cannot open a file."""
+def _with_hint(function: Callable[..., Any], hint: str, *more: type[Exception]) -> Callable[..., Any]:
+    """Wrap ``function`` so that it raises UsageError, in one line with ``hint``, where it cannot open a file.
+
+    ``more`` are other errors of which it does so.
+    """
+
+    kinds: tuple[type[Exception], ...] = (OSError, *more)
 
     @functools.wraps(function)
     def with_hint(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except OSError as error:
-            what = f"{error.strerror}: {error.filename}" if error.filename else " ".join(str(error).split())
+        except kinds as error:
+            file = getattr(error, "filename", None)
+            what = f"{error.strerror}: {file}" if isinstance(error, OSError) and file else " ".join(str(error).split())
             raise UsageError(f"fairseq_localattn: {what}. {hint}") from error
 
     return with_hint
@@ -184,8 +194,9 @@ def name_missing_files() -> None:
 
     data_utils.infer_language_pair = infer_language_pair
     tasks.setup_task = _with_hint(tasks.setup_task, DATA_HINT)
-    for task in (TranslationTask, LanguageModelingTask):
-        task.load_dataset = _with_hint(task.load_dataset, DATA_HINT)
+    for task in (TranslationTask, LanguageModelingTask, SentencePredictionTask):
+        # AssertionError: the source and the target, or the labels, have different numbers of sentences.
+        task.load_dataset = _with_hint(task.load_dataset, DATA_HINT, AssertionError)
     checkpoint_utils.load_model_ensemble_and_task = _with_hint(
         checkpoint_utils.load_model_ensemble_and_task, CHECKPOINT_HINT
     )

@@ -27,9 +27,12 @@ from fairseq.data import Dictionary
 from ..errors import UsageError
 from .convert import Conversion
 from .splits import Split, find_splits
+from .store import MOST_LEVELS
 from .subwords import CONVENTIONS
 from .trees import TreeError
 from .write import write_phrases
+
+LEVELS = 3  # that models read, unless they are told of more
 
 
 def report(data: Path, lang: str, splits: Sequence[Split], tags: Dictionary) -> None:
@@ -55,8 +58,16 @@ def load_dictionary(path: Path) -> Dictionary:
         return Dictionary.load(str(path))
     except FileNotFoundError:
         raise UsageError(f"--tag-dictionary {path}: no such file") from None
-    except Exception as error:  # fairseq raises plain exceptions
-        raise UsageError(f"--tag-dictionary {path}: {str(error).splitlines()[0]}") from None
+
+
+def check_levels(levels: int, splits: Sequence[Split]) -> None:
+    """Raise UsageError for more levels than a sentence has words, as no tree has so many, or than phrases may have."""
+    longest = max(int(split.lengths.max()) for split in splits)
+    if levels > min(max(longest, LEVELS), MOST_LEVELS):
+        raise UsageError(
+            f"--levels {levels}: no tree of these texts is so deep: the longest sentence has {longest} subwords, and "
+            f"{MOST_LEVELS} levels are possible; models read the first {LEVELS}, or those of --mgsa-heads"
+        )
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -69,7 +80,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--lang", required=True, help="the source language")
     parser.add_argument("--texts", type=Path, required=True, metavar="DIR", help="{split}.{lang}, split into subwords")
     parser.add_argument("--trees", type=Path, required=True, metavar="DIR", help="{split}.{lang}.tree, one a line")
-    parser.add_argument("--levels", type=int, default=3, metavar="N", help="depths of the tree (default: %(default)s)")
+    parser.add_argument("--levels", type=int, default=LEVELS, metavar="N", help=f"of the trees (default: {LEVELS})")
     parser.add_argument("--subwords", choices=CONVENTIONS, default=CONVENTIONS[0], help="default: %(default)s")
     parser.add_argument(
         "--tag-dictionary", type=Path, metavar="FILE", help="dict.{lang}.phrases.txt of the training data"
@@ -95,6 +106,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             f"{args.data}: no training split to take the tags from; give --tag-dictionary, the "
             f"dict.{args.lang}.phrases.txt of the training data"
         )
+    check_levels(args.levels, splits)
     conversion = Conversion(args.levels, args.subwords, known, str(args.tag_dictionary or ""))
     try:
         tags = write_phrases(args.data, args.lang, splits, conversion, tags=tags, workers=args.workers)

@@ -15,6 +15,9 @@ from . import store
 from .subwords import Level, project, same_words, words_of
 from .trees import TreeError, one_word_phrases, partition, read_tree
 
+#: Symbols of every dictionary: <s>, <pad>, </s> and <unk>. A tag of this name would become one of them.
+SPECIAL = tuple(Dictionary().symbols)
+
 
 @dataclass(frozen=True)
 class Conversion:
@@ -77,13 +80,17 @@ def phrases(pieces: Sequence[str], tree: str, levels: int, convention: str) -> t
         levels: number of levels.
         convention: of the subwords, one of :data:`subwords.CONVENTIONS`.
 
-    Raises TreeError for a tree that cannot be read or has another number of words.
+    Raises TreeError for a tree that cannot be read, has another number of words, or a label that fairseq's dictionaries
+    have as a special symbol.
     """
     counts, words = words_of(pieces, convention)
     if not tree.strip():
         return project(one_word_phrases(len(counts), levels), counts), True
     root = read_tree(tree)
     projected = project(partition(root, levels), counts)
+    for special in SPECIAL:
+        if special in tree and any(special in tags for _, tags in projected):
+            raise TreeError(f"the label {special} is a special symbol of fairseq's dictionaries: give it another name")
     return projected, same_words(words, root.words())
 
 

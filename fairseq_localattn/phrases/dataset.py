@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from fairseq.data import BaseWrapperDataset, ConcatDataset, Dictionary, FairseqD
 from torch import Tensor
 
 from ..errors import UsageError
-from .store import unpack
+from .store import MOST_LEVELS, unpack
+from .subwords import CONVENTIONS
 
 #: Lengths and tags of the phrases of each level, for one sentence.
 Levels = list[tuple[Tensor, Tensor]]
@@ -22,7 +24,7 @@ HINT = "python -m fairseq_localattn.phrases.binarize writes them"
 class PhraseData(torch.utils.data.Dataset):
     """The phrases of one indexed data set, ``<prefix>.bin`` and ``<prefix>.idx``, memory-mapped.
 
-    An item is the levels of a sentence. Raises UsageError where the files are missing.
+    An item is the levels of a sentence. Raises UsageError where the files are missing or damaged.
     """
 
     def __init__(self, prefix: str | Path) -> None:
@@ -36,7 +38,10 @@ class PhraseData(torch.utils.data.Dataset):
         return len(self.packed)
 
     def __getitem__(self, index: int) -> Levels:
-        return levels_of(self.packed[index])
+        try:
+            return levels_of(self.packed[index])
+        except ValueError as error:
+            raise UsageError(f"{self.prefix}.bin: sentence {index + 1}: {error}; {HINT}") from None
 
     @property
     def sizes(self) -> np.ndarray:
@@ -53,6 +58,9 @@ class PhraseData(torch.utils.data.Dataset):
         """Raise UsageError unless the sentences have ``sizes`` tokens, </s> included, and ``levels`` levels."""
         if len(self) != len(sizes):
             raise UsageError(f"{self.prefix}.idx: phrases of {len(self)} sentences, and the source has {len(sizes)}")
+        if (self.sizes < 3).any():
+            first = int(np.argmax(self.sizes < 3))
+            raise UsageError(f"{self.prefix}.idx: sentence {first + 1} has no packed phrases: other data; {HINT}")
         subwords, depths = self.subwords_and_levels()
         if (subwords != sizes - 1).any():
             first = int(np.argmax(subwords != sizes - 1))
@@ -66,6 +74,24 @@ class PhraseData(torch.utils.data.Dataset):
                 f"{self.prefix}.idx: sentence {first + 1} has phrases on {depths[first]} levels, and not on {levels} "
                 f"as the folder's settings say; {HINT}"
             )
+
+
+def read_settings(folder: Path, lang: str) -> tuple[int, str]:
+    """Return the number of levels of a language's phrases, and the convention of subwords.
+
+    Raises UsageError where the file of settings is missing or damaged.
+    """
+    path = folder / f"{lang}.phrases.json"
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        levels, subwords = int(values["levels"]), str(values["subwords"])
+    except FileNotFoundError:
+        raise UsageError(f"{path}: missing: {folder} has no phrases of its {lang} side; {HINT}") from None
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise UsageError(f"{path}: damaged ({type(error).__name__}: {error}); {HINT}") from None
+    if not 1 <= levels <= MOST_LEVELS or subwords not in CONVENTIONS:
+        raise UsageError(f"{path}: damaged: {levels} levels, subwords {subwords!r}; {HINT}")
+    return levels, subwords
 
 
 def levels_of(packed: Any) -> Levels:

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
-from fairseq.data import indexed_dataset
+from fairseq.data import data_utils
 
 from ..errors import UsageError
 from .convert import Converted, Lines
@@ -80,16 +80,12 @@ def find_splits(data: Path, lang: str, texts: Path, trees: Path) -> list[Split]:
 def source_lengths(prefix: Path) -> np.ndarray:
     """Return the subwords of each sentence of a binarised text, (sentences,), without </s>.
 
-    Raises UsageError for a text that cannot be read or has no sentences, whose file cannot be mapped into memory.
+    Raises UsageError for a text that is missing, damaged, or has no sentences.
     """
-    data = prefix.with_name(f"{prefix.name}.bin")
-    if data.is_file() and data.stat().st_size == 0:
-        raise UsageError(f"{data}: the split has no sentences: remove it")
-    try:
-        source = indexed_dataset.make_dataset(str(prefix), indexed_dataset.infer_dataset_impl(str(prefix)))
-        return np.array(source.sizes, dtype=np.int64) - 1
-    except (OSError, ValueError, AttributeError) as error:
-        raise UsageError(f"{prefix}.idx: cannot be read ({error}); run fairseq-preprocess again") from None
+    source = data_utils.load_indexed_dataset(str(prefix))
+    if source is None:
+        raise UsageError(f"{prefix}.bin: no such file; run fairseq-preprocess again")
+    return np.array(source.sizes, dtype=np.int64) - 1
 
 
 def read_chunks(split: Split, size: int) -> Iterator[Lines]:

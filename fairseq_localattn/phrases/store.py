@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+#: Levels that phrases may have; the deepest trees of treebanks have some dozens.
+MOST_LEVELS = 1000
 #: Lengths in subwords and tags of the phrases of one level.
 NumberedLevel = tuple[Sequence[int], Sequence[int]]
 

@@ -1,7 +1,6 @@
 """Task ``translation_with_phrases``: translation of source sentences with the phrases of their trees."""
 
 import itertools
-import json
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,11 +16,13 @@ from torch import Tensor
 
 from ..criterions.phrase_tags import NAME as TAGGING
 from ..criterions.phrase_tags import LabelSmoothedCrossEntropyWithPhraseTags
-from ..errors import UsageError
+from ..errors import SentenceError, UsageError
 from ..hub import PhraseHubInterface
 from ..phrases.convert import phrases_of_sentence
-from ..phrases.dataset import HINT, Levels, PhraseData, PhrasePairDataset, join_phrases, levels_of
+from ..phrases.dataset import HINT, Levels, PhraseData, PhrasePairDataset, join_phrases, levels_of, read_settings
 from ..phrases.trees import TreeError
+
+NO_TREE = "()"  # in place of a tree: phrases of one word
 
 
 class PhraseSettings(NamedTuple):
@@ -32,17 +33,13 @@ class PhraseSettings(NamedTuple):
     subwords: str
 
 
-def read_settings(folder: Path, lang: str) -> PhraseSettings:
+def phrase_settings(folder: Path, lang: str) -> PhraseSettings:
     """Return the settings of a language's phrases. Raises UsageError where they are missing or damaged."""
-    settings, tags = folder / f"{lang}.phrases.json", folder / f"dict.{lang}.phrases.txt"
-    for path in (settings, tags):
-        if not path.is_file():
-            raise UsageError(f"{path}: missing: {folder} has no phrases of its {lang} side; {HINT}")
-    try:
-        values = json.loads(settings.read_text(encoding="utf-8"))
-        return PhraseSettings(Dictionary.load(str(tags)), int(values["levels"]), str(values["subwords"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{settings} or {tags} is damaged ({type(error).__name__}: {error}); {HINT}") from None
+    tags = folder / f"dict.{lang}.phrases.txt"
+    if not tags.is_file():
+        raise UsageError(f"{tags}: missing: {folder} has no phrases of its {lang} side; {HINT}")
+    levels, subwords = read_settings(folder, lang)
+    return PhraseSettings(Dictionary.load(str(tags)), levels, subwords)
 
 
 @dataclass
@@ -64,7 +61,7 @@ class PhraseTranslationTask(TranslationTask):
         super().__init__(cfg, src_dict, tgt_dict)
         if cfg.truncate_source:
             raise UsageError("--truncate-source would cut sentences and leave their phrases as they are: drop it")
-        first, *others = [read_settings(Path(path), cfg.source_lang) for path in utils.split_paths(cfg.data)]
+        first, *others = [phrase_settings(Path(path), cfg.source_lang) for path in utils.split_paths(cfg.data)]
         for other in others:
             if other.tags.symbols != first.tags.symbols or other[1:] != first[1:]:
                 raise UsageError(
@@ -132,15 +129,18 @@ class PhraseTranslationTask(TranslationTask):
         """Return the tokens of each line and their number; the phrases are kept for the data set.
 
         A line is a sentence, a tab, and the sentence's tree in brackets, or () for one-word phrases; it may be blank.
-        Raises UsageError, naming the sentence, for any other line.
+        Raises SentenceError for any other line.
         """
         texts, trees = [], []
-        for line in lines:
+        for index, line in enumerate(lines):
             text, tab, tree = line.partition("\t")
-            if not tab and text.strip():  # fairseq-interactive strips a tab that nothing follows
-                raise UsageError(
-                    f"sentence {text!r} has no tree: give the sentence, a tab, and its tree in brackets, or () where "
-                    "there is none (--constraints, which are given after tabs as well, cannot be used)"
+            if not tab and text.strip() == NO_TREE:  # of an empty sentence, whose tab fairseq-interactive strips
+                text = ""
+            if not tab and text.strip():
+                raise SentenceError(
+                    f"{text!r} has no tree: give the sentence, a tab, and its tree in brackets, or {NO_TREE} where "
+                    "there is none (--constraints, which are given after tabs as well, cannot be used)",
+                    index,
                 )
             texts.append(text)
             trees.append(tree)
@@ -151,17 +151,17 @@ class PhraseTranslationTask(TranslationTask):
         """Keep the phrases of sentences for the data set that :meth:`build_dataset_for_inference` makes of them.
 
         ``trees`` are in brackets; ``()`` or a blank is for one-word phrases. ``encode_fn`` splits a text into subwords.
-        Raises UsageError, naming the sentence, for a tree that cannot be read or has other words.
+        Raises SentenceError for a tree that cannot be read or has other words.
         """
         self._input_phrases = []
-        for text, tree in zip(texts, trees, strict=True):
-            tree = "" if tree.strip() == "()" else tree
+        for index, (text, tree) in enumerate(zip(texts, trees, strict=True)):
+            tree = "" if tree.strip() == NO_TREE else tree
             try:
                 packed = phrases_of_sentence(
                     encode_fn(text).split(), tree, self.phrase_levels, self.subwords, tags=self.tag_dictionary
                 )
             except TreeError as error:
-                raise UsageError(f"sentence {text!r} and its tree: {error}") from None
+                raise SentenceError(f"{text!r} and its tree: {error}", index) from None
             self._input_phrases.append(levels_of(packed))
 
     def build_dataset_for_inference(

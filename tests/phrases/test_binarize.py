@@ -204,8 +204,8 @@ def test_a_missing_file_or_line_is_named(data, tmp_path):
     refused(text, None, "bpe/valid.en: no such file; --texts is the folder")
     refused(tree, "", f"tree/valid.en.tree:1: no such line, {text} has more")
     refused(tree, "\n\n", f"bpe/valid.en:2: no such line, {tree} has more")
-    refused(tmp_path / "bin/valid.en-de.en.idx", "", "bin/valid.en-de.en.idx: cannot be read")
-    refused(tmp_path / "bin/valid.en-de.en.bin", "", "bin/valid.en-de.en.bin: the split has no sentences: remove it")
+    refused(tmp_path / "bin/valid.en-de.en.idx", "", "bin/valid.en-de.en.idx: cut short, or empty")
+    refused(tmp_path / "bin/valid.en-de.en.bin", "", "bin/valid.en-de.en.bin: 0 bytes, and ")
     with pytest.raises(UsageError, match="bin: no binarised fr, such as train.fr-xx.fr.idx; run fairseq-preprocess"):
         binarize.main([*data[:2], "fr", *data[3:]])
     with pytest.raises(UsageError, match="--tag-dictionary nothing.txt: no such file"):
@@ -238,8 +238,27 @@ def test_an_unknown_tag_is_named_with_its_line(data, tmp_path):
     with pytest.raises(UsageError, match=r"tree/train.en.tree:1: the tag VBD is not in .*tags.txt; take the parser"):
         binarize.main([*data, "--tag-dictionary", str(given)])
     given.write_text("NP 1\nNP 1\n")
-    with pytest.raises(UsageError, match="--tag-dictionary .*tags.txt: Duplicate word"):
+    with pytest.raises(UsageError, match="tags.txt:2: the word 'NP' is there twice"):
         binarize.main([*data, "--tag-dictionary", str(given)])
+
+
+@pytest.mark.parametrize("label", ["<s>", "<pad>", "</s>", "<unk>"])
+def test_a_label_that_is_a_special_symbol_is_named_with_its_line(label, tmp_path):
+    """In fairseq's dictionary of tags it would become that symbol, and a phrase without a tag."""
+    arguments = broken(tmp_path, 5, tree=f"(ROOT (S ({label} (VB go)) (RP on)))")
+    with pytest.raises(UsageError, match=rf"train.en.tree:5: the label {label} is a special symbol") as error:
+        binarize.main(arguments)
+    assert "\n" not in str(error.value) and phrase_files(tmp_path / "bin") == []
+
+
+def test_more_levels_than_words_are_refused(data, tmp_path):
+    """Here the longest sentence has nine subwords; the levels below the words would repeat them."""
+    for levels in ("10", "1000000000", "9" * 30):
+        with pytest.raises(UsageError, match=f"--levels {levels}: no tree .* the longest sentence has 9 subwords"):
+            binarize.main([*data, "--levels", levels])
+    assert phrase_files(tmp_path / "bin") == []
+    binarize.main([*data, "--levels", "9"])
+    assert len(load(tmp_path / "bin", "train")[0][1]) == 9
 
 
 @pytest.mark.slow

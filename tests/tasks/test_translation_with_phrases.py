@@ -14,7 +14,7 @@ from fairseq_localattn.criterions.phrase_tags import LabelSmoothedCrossEntropyWi
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.tasks.translation_with_phrases import (
     InteractivePhraseDataset,
-    read_settings,
+    phrase_settings,
 )
 from support.models import sentences, tags
 from support.phrase_batches import TaskWithoutData, levels, pairs
@@ -60,5 +60,5 @@ def test_damaged_settings_are_refused(tmp_path: Path) -> None:
     (tmp_path / "dict.en.phrases.txt").write_text("NP 3\n")
     for text in ("{", '{"lang": "en"}', '{"levels": "many", "subwords": "none"}'):
         (tmp_path / "en.phrases.json").write_text(text)
-        with pytest.raises(UsageError, match=r"en\.phrases\.json or .* is damaged"):
-            read_settings(tmp_path, "en")
+        with pytest.raises(UsageError, match=r"en\.phrases\.json: damaged"):
+            phrase_settings(tmp_path, "en")

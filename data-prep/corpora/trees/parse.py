@@ -44,7 +44,7 @@ class Part:
     def lines_done(self) -> int:
         """Return the number of lines in the whole blocks of an interrupted run."""
         data = b""
-        if self.about.exists() and self.about.read_text("utf-8") == self._text and self.path.exists():
+        if self.about.exists() and self.about.read_bytes() == self._text.encode() and self.path.exists():
             data = self.path.read_bytes()
         lines = data.split(b"\n")[:-1]
         done = len(lines) // self.block * self.block
@@ -65,9 +65,12 @@ class Part:
             part.write("".join(tree + "\n" for tree in trees))
 
     def finish(self) -> list[str]:
-        """Rename OUT.part to OUT; return its lines."""
+        """Rename OUT.part to OUT; return its lines. Raises DataError where it is not UTF-8."""
         self.append([])  # removes half a line that follows the last block
-        trees = self.path.read_bytes().decode("utf-8").split("\n")[:-1]
+        try:
+            trees = self.path.read_bytes().decode("utf-8").split("\n")[:-1]
+        except UnicodeDecodeError:
+            raise DataError(f"{self.path}: damaged; remove it, and parse the text again") from None
         os.replace(self.path, self.out)
         self.about.unlink()
         return trees

@@ -91,7 +91,7 @@ def _open(out: Path, settings: dict[str, Any]) -> None:
     """Create the folder, or check that it was begun with the same settings."""
     path, text = out / "train" / "settings.json", json.dumps(settings, indent=1)
     if path.exists():
-        if path.read_text("utf-8").rstrip("\n") != text:
+        if path.read_bytes().rstrip(b"\n") != text.encode():
             raise DataError(
                 f"{out} was begun with other files or options (see {path}); give another --out, or remove it"
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -25,17 +26,22 @@ def read_treebank(path: Path) -> list[Tree]:
     """
     text = "\n".join(line for _, line in read_lines(path, open_end=True))
     try:
-        trees = tree_reader.read_trees(text, use_tqdm=False)
+        trees = [_clean(path, n, tree) for n, tree in enumerate(tree_reader.read_trees(text, use_tqdm=False), 1)]
     except ValueError as error:
         raise DataError(f"{path}:{getattr(error, 'line_num', 0) + 1}: {error}") from None
+    except RecursionError:
+        raise DataError(f"{path}: a tree of more than {sys.getrecursionlimit()} levels; remove it") from None
     if not trees:
         raise DataError(f"{path}: no tree in it; give bracketings such as (ROOT (NP (DT The) (NN end)))")
-    return [_clean(tree) for tree in trees]
+    return trees
 
 
-def _clean(tree: Tree) -> Tree:
-    tree = tree.prune_none().simplify_labels()
-    return tree if tree.label == ROOT else Tree(ROOT, [tree])
+def _clean(path: Path, number: int, tree: Tree) -> Tree:
+    kept = tree.prune_none()
+    if kept is None:
+        raise DataError(f"{path}: tree {number} has no words, but empty elements alone; remove it")
+    kept = kept.simplify_labels()
+    return kept if kept.label == ROOT else Tree(ROOT, [kept])
 
 
 def to_conllu(trees: Iterable[Tree]) -> Iterator[str]:

@@ -8,7 +8,6 @@ the sentence, or one for each of its words, and is empty for a sentence that the
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from fairseq.data import Dictionary, data_utils
 from torch import Tensor
 
 from ...errors import UsageError
-from ...phrases.dataset import PhraseData, collate_phrases
+from ...phrases.dataset import PhraseData, collate_phrases, read_settings
 from .labels import OTHER, WORD_TASKS
 
 SPLITS = ("train", "valid", "test")
@@ -78,8 +77,8 @@ class ProbingData:
     @property
     def phrase_levels(self) -> int:
         """Number of levels of the sentences' phrases; 0 without phrases."""
-        path = self.folder / f"{self.lang}.phrases.json"
-        return int(json.loads(path.read_text(encoding="utf-8"))["levels"]) if path.exists() else 0
+        there = (self.folder / f"{self.lang}.phrases.json").exists()
+        return read_settings(self.folder, self.lang)[0] if there else 0
 
     def digest(self) -> str:
         """Return a checksum of all data files in the folder."""

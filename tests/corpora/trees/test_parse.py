@@ -159,6 +159,8 @@ def test_treebank_is_cleaned(tmp_path):
         (b"(ROOT (NP (NN a)))\n(ROOT (NP (NN a))))\n", "trees:2: Found a broken tree"),
         (b"(ROOT (NP (NN a)))\n(ROOT (NP (NN \xff)))\n", "trees:2: invalid UTF-8"),
         (b"\n", "trees: no tree in it"),
+        (b"(A " * 5000 + b"(B c)" + b")" * 5000, "trees: a tree of more than"),
+        (b"(ROOT (NN a))\n(ROOT (S (-NONE- *)))\n", "trees: tree 2 has no words"),
         (None, "trees: cannot be read: No such file"),
     ],
 )
@@ -226,6 +228,19 @@ def test_killed_run_continues_to_the_same_bytes(models, tokens, parsed, tmp_path
     assert re.search(r"out.tree: continues after line \d+ of 28", done.stdout)
     assert out.read_bytes() == parsed.read_bytes()
     assert [path.name for path in tmp_path.iterdir()] == ["out.tree"]
+
+
+def test_a_damaged_part_is_named(tmp_path):
+    """Its description as well may be cut or overwritten: then the text is parsed from the beginning."""
+    part = parse.Part(tmp_path / "out", {"text": "x"}, block=1)
+    assert part.lines_done() == 0
+    part.append(["(A a)", "(B b)"])
+    (tmp_path / "out.part").write_bytes(b"(A a)\n(\xff b)\n")
+    assert parse.Part(tmp_path / "out", {"text": "x"}, block=1).lines_done() == 2
+    with pytest.raises(DataError, match="out.part: damaged; remove it"):
+        part.finish()
+    (tmp_path / "out.part.json").write_bytes(b"\xff")
+    assert parse.Part(tmp_path / "out", {"text": "x"}, block=1).lines_done() == 0
 
 
 def test_part_of_another_text_is_not_taken(models, tokens, parsed, tmp_path):

@@ -1,0 +1,82 @@
+"""fairseq-interactive: a line that cannot be translated is named by its number, and what to do, in one line."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any
+
+from fairseq.distributed import utils as distributed_utils
+
+from ..errors import SentenceError, UsageError
+
+
+class Lines:
+    """The lines of fairseq-interactive's input, counted.
+
+    Args:
+        name: ``--input``, a file, or - for the standard input.
+        make_batches: fairseq's function of this name.
+    """
+
+    def __init__(self, name: str, make_batches: Callable[..., Iterator[Any]]) -> None:
+        self.name = "standard input" if name == "-" else name
+        self._make_batches = make_batches
+        self._read = 0  # lines before those that are being translated
+
+    def buffered_read(self, path: str, buffer_size: int) -> Iterator[list[str]]:
+        """Yield the lines, stripped, ``buffer_size`` at a time. Raises UsageError for a line that is not UTF-8."""
+        buffer: list[str] = []
+        try:
+            with nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as stream:
+                for line in iter(stream.readline, b""):  # of a terminal, each as it comes
+                    buffer.append(self._decoded(line, self._read + len(buffer) + 1))
+                    if len(buffer) >= buffer_size:
+                        yield buffer
+                        self._read += len(buffer)
+                        buffer = []
+        except OSError as error:
+            raise UsageError(f"--input {path}: cannot be read: {error.strerror}") from error
+        if buffer:
+            yield buffer
+
+    def _decoded(self, line: bytes, number: int) -> str:
+        try:
+            return line.decode("utf-8").strip()
+        except UnicodeDecodeError as error:
+            raise UsageError(
+                f"{self.name}:{number}: invalid UTF-8 at byte {error.start + 1} of the line; convert the text to UTF-8"
+            ) from None
+
+    def make_batches(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """Yield the batches of some lines. Raises UsageError, with the line's number, for one that cannot be used."""
+        try:
+            yield from self._make_batches(*args, **kwargs)
+        except SentenceError as error:
+            raise UsageError(f"{self.name}:{self._read + error.index + 1}: {error.what}") from error
+
+
+def apply() -> None:
+    """Install the counting of lines; to be called once.
+
+    ``call_main`` starts each command of fairseq. Only fairseq-interactive has a function ``buffered_read``.
+    """
+    call = distributed_utils.call_main
+
+    @functools.wraps(call)
+    def call_main(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
+        module = getattr(main, "__globals__", {})
+        names = ("buffered_read", "make_batches")
+        if not all(name in module for name in names):
+            return call(cfg, main, **kwargs)
+        before = {name: module[name] for name in names}
+        lines = Lines(cfg.interactive.input, module["make_batches"])
+        module.update({name: getattr(lines, name) for name in names})
+        try:
+            return call(cfg, main, **kwargs)
+        finally:
+            module.update(before)
+
+    distributed_utils.call_main = call_main

@@ -1,0 +1,61 @@
+"""Lines of fairseq-interactive: read as they come, decoded one by one, and counted."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fairseq.distributed import utils as distributed_utils
+
+from fairseq_localattn.compat.interactive import Lines
+from fairseq_localattn.errors import SentenceError, UsageError
+
+
+def batches(lines: list[str]) -> Iterator[str]:
+    """Yield the lines; a line "long" is an error of that sentence."""
+    if "long" in lines:
+        raise SentenceError("too long", lines.index("long"))
+    yield from lines
+
+
+def standard_input(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="ascii"))
+
+
+def test_lines_before_a_damaged_one_are_translated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """fairseq decodes thousands of bytes ahead. The encoding of the locale does not matter."""
+    standard_input(b"a\n\xc3\xa4 \r\n\nb \xff\n", monkeypatch)
+    lines = Lines("-", batches)
+    read = lines.buffered_read("-", 1)
+    assert [next(read) for _ in range(3)] == [["a"], ["ä"], [""]]
+    with pytest.raises(UsageError, match="^standard input:4: invalid UTF-8 at byte 3 of the line"):
+        next(read)
+    assert not sys.stdin.closed
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 10])
+def test_a_line_is_counted_in_every_size_of_the_buffer(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    standard_input(b"a\nb\nc\nd\nlong\nf\n", monkeypatch)
+    lines = Lines("-", batches)
+    with pytest.raises(UsageError, match="^standard input:5: too long$"):
+        for buffer in lines.buffered_read("-", size):
+            list(lines.make_batches(buffer))
+
+
+def test_only_interactive_use_is_changed_and_only_while_it_runs() -> None:
+    names: dict[str, Any] = {"buffered_read": 1, "make_batches": batches, "seen": []}
+    exec("def main(cfg): seen.append((buffered_read, make_batches))", names)
+    cfg = SimpleNamespace(
+        interactive=SimpleNamespace(input="-"),
+        distributed_training=SimpleNamespace(distributed_init_method=None),
+        common=SimpleNamespace(tpu=False),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(distributed_utils, "infer_init_method", lambda _: None)
+        distributed_utils.call_main(cfg, names["main"])
+    assert [function.__func__ for function in names["seen"][0]] == [Lines.buffered_read, Lines.make_batches]
+    assert names["buffered_read"] == 1 and names["make_batches"] is batches
