@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fnmatch
+import lzma
 import os
 import shutil
 import stat
@@ -45,6 +46,7 @@ _DAMAGED = (
     zipfile.BadZipFile,
     EOFError,
     zlib.error,
+    lzma.LZMAError,
     struct.error,
     ValueError,
     OverflowError,
@@ -83,11 +85,7 @@ def _zip_members(archive: Path) -> Iterator[_Member]:
                 continue
             if info.flag_bits & 0x1:
                 raise DataError(f"{archive}: {info.filename!r} is encrypted: {_BY_HAND}")
-            try:
-                content = zipped.open(info)
-            except NotImplementedError as error:
-                raise DataError(f"{archive}: {info.filename!r} cannot be read here ({error}): {_BY_HAND}") from None
-            with content:
+            with zipped.open(info) as content:
                 yield _Member(info.filename, 0, content)
 
 
@@ -104,8 +102,10 @@ def _opened(archive: Path) -> Iterator[Iterator[_Member]]:
     """Give the members of an archive that are no folders, in its order; raises DataError where it is damaged."""
     try:
         yield (_zip_members if zipfile.is_zipfile(archive) else _tar_members)(archive)
+    except NotImplementedError as error:  # of zipfile: a compression method, strong encryption, a later version
+        raise DataError(f"{archive}: cannot be read here ({error}): {_BY_HAND}") from None
     except (*_DAMAGED, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # gzip's own errors have no number
+        if isinstance(error, OSError) and error.filename is not None:  # a file that cannot be opened
             raise
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"{archive}: damaged or cut-off archive ({reason}); get it again") from None
@@ -116,7 +116,10 @@ def _copy(content: IO[bytes], out: IO[bytes] | None, expansion: Expansion) -> No
     while chunk := content.read(_CHUNK):
         expansion.add(len(chunk))
         if out is not None:
-            out.write(chunk)
+            try:
+                out.write(chunk)
+            except OSError as error:
+                raise DataError(f"{out.name}: cannot be written: {error.strerror}") from None
 
 
 def check(archive: Path) -> None:
