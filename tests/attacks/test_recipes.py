@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from experiments.data.preparation import Corpus
+from experiments.data.prepared import Prepared
 from experiments.recipes import nodes
 from experiments.recipes.recipe import PREPARATIONS, load_recipe
 from experiments.recipes.tables import load_table
@@ -120,6 +122,18 @@ def test_files_that_extend_each_other(tmp_path: Path) -> None:
         (tmp_path / f"r{number}.yaml").write_text(f"extends: r{number + 1}.yaml\n")
     with pytest.raises(nodes.RecipeError, match="r20.yaml:1: more than 20 files extend each other"):
         load_recipe(tmp_path / "r0.yaml")
+
+
+def test_own_data_go_through_prepare_parallel(tmp_path: Path) -> None:
+    """The recipe of docs/own-data.md, as it stands there."""
+    page = (PREPARATIONS.parent / "docs/own-data.md").read_text(encoding="utf-8")
+    text = page.partition("```yaml\n")[2].partition("```")[0]
+    path = tmp_path / "r.yaml"
+    path.write_text(text + BASE.partition("\n")[2])
+    recipe = load_recipe(path)
+    command = Corpus(recipe, Prepared(tmp_path / "out"), tmp_path / "mine", None).command()
+    assert command[:2] == ["bash", str(PREPARATIONS / "prepare_parallel.sh")]
+    assert command[-2:] == ["--train", f"{tmp_path}/mine/train"]
 
 
 _ROWS = "rows:\n  a: {label: x}\n"
