@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -172,3 +175,51 @@ def test_committed_recipes_are_far_below_the_bound() -> None:
     assert files and max(path.stat().st_size for path in files) * 20 < nodes.MOST_BYTES
     for path in files:
         assert isinstance(nodes.compose(path), yaml.MappingNode)
+
+
+SIGNS = [
+    *"{}[]:,-?&*!|>'\"%@`#\\ \t\n", "\r", "\0", "\x85", "\u2028", "\ufeff", "\U0001f600", "\\0", "<<: ", "~", "null",
+    "= ", "1e999", "-.inf", "0x", "1:2:3", "2001-13-45", "!!int ", "&a ", "*a", "---\n", "...", "? ", "- ",
+]  # fmt: skip
+
+
+def mutated(text: str, chance: random.Random) -> str:
+    """Return the text with some signs of YAML put in, cut out, or doubled at random."""
+    for _ in range(chance.randint(1, 6)):
+        at, count = chance.randrange(len(text) + 1), chance.randint(1, 12)
+        put = chance.choice(["", text[at : at + count] * 2, chance.choice(SIGNS), chance.choice(SIGNS) * 20])
+        text = text[:at] + put + text[at + chance.choice([0, count]) :]
+    return text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_mutated_recipes_and_tables(seed: int, tmp_path: Path) -> None:
+    """Signs of YAML at random places: a recipe, or one line, and never anything else."""
+    chance = random.Random(seed)
+    shutil.copytree(PREPARATIONS.parent / "configs", tmp_path, dirs_exist_ok=True)
+    folder = tmp_path / "man"
+    table = (folder / "table3.yaml").read_text("utf-8")
+    read = 0
+    for trial in range(300):
+        one, two = folder / f"recipe{trial}.yaml", folder / f"table3_{trial}.yaml"
+        one.write_text(mutated(BASE, chance), encoding="utf-8")
+        two.write_text(mutated(table, chance), encoding="utf-8")
+        attempts: list[tuple[Callable[[Path], object], Path]] = [(load_recipe, one), (load_rows, two)]
+        for load, path in attempts:
+            try:
+                load(path)
+                read += 1
+            except nodes.RecipeError as error:
+                assert len(str(error).splitlines()) == 1, (seed, trial)
+    assert read > 20, "what is mutated should be read at times"
+
+
+def load_rows(path: Path) -> None:
+    """Read a table and all of its rows."""
+    table = load_table(path)
+    for name, source in table.sources.items():
+        table.baseline(name)
+        for scale in source.scales():
+            if scale != "smoke":
+                table.recipe(name, scale)
