@@ -113,8 +113,10 @@ def read_text(path: Path) -> Iterator[Line]:
 
 
 def read_whole(path: Path) -> str:
-    """Return the text of a small file; raises DataError."""
+    """Return the text of a small file, without a byte-order mark; raises DataError, also beyond LONGEST bytes."""
     try:
+        if path.stat().st_size > LONGEST:
+            raise DataError(f"{path}: more than {LONGEST:,} bytes: this is no review and no story")
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: invalid UTF-8 at byte {error.start + 1}") from None

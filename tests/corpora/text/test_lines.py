@@ -130,6 +130,13 @@ def test_lines_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endi
                 list(lines.read_bytes(path, open_end=True))
 
 
+def test_whole_files_have_the_same_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "LONGEST", 1000)
+    (tmp_path / "review.txt").write_bytes(b"x" * 1001)
+    with pytest.raises(DataError, match="review.txt: more than 1,000 bytes"):
+        lines.read_whole(tmp_path / "review.txt")
+
+
 # The preparations
 
 
