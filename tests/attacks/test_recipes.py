@@ -121,7 +121,7 @@ def test_scripts_behind_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_files_that_extend_each_other(tmp_path: Path) -> None:
-    for number in range(2000):
+    for number in range(40):
         (tmp_path / f"r{number}.yaml").write_text(f"extends: r{number + 1}.yaml\n")
     with pytest.raises(nodes.RecipeError, match="r20.yaml:1: more than 20 files extend each other"):
         load_recipe(tmp_path / "r0.yaml")
