@@ -95,7 +95,7 @@ copy_tokenised() {
     # train and valid keep the default bound of parallel.py, unless it is turned off.
     [[ $split == test || $min_correlation == -1 ]] || check=()
     "$PYTHON" -m corpora.text.parallel pair "$(find_file "$local_dir" "$split.de")" "$(find_file "$local_dir" "$split.en")" \
-      ${check[@]+"${check[@]}"} --write "$part/$split.de" "$part/$split.en"
+      --words ${check[@]+"${check[@]}"} --write "$part/$split.de" "$part/$split.en"
   done
 }
 

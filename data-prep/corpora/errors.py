@@ -25,7 +25,7 @@ def as_status(work: Callable[[], None]) -> Callable[[], int]:
             print(f"data error: {error}", file=sys.stderr)
             return 1
         except OSError as error:
-            print(f"data error: {error.filename}: cannot be written: {error.strerror}", file=sys.stderr)
+            print(f"data error: {error.filename or 'a file'}: cannot be written: {error.strerror}", file=sys.stderr)
             return 1
         return 0
 

@@ -51,9 +51,10 @@ find_file() {
 
 # parse_arguments NUMBERS VALUES FLAGS ARGUMENT…: read a preparation's command line. The first three list the names of its
 # options, without dashes: those with a number from 1, those with any value, and those without. Each sets the variable of
-# its name (a flag: to 1; --local sets local_dir, as `local` is a keyword); the argument that is no option sets out.
+# its name (a flag: to 1; --local sets local_dir, as `local` is a keyword); the argument that is no option sets out. All
+# preparations have --max-expansion N: see corpora/text/expansion.py.
 parse_arguments() {
-  local numbers=" $1 " values=" $2 " flags=" $3 " name variable
+  local numbers=" $1 max-expansion " values=" $2 " flags=" $3 " name variable max_expansion=""
   shift 3
   while [[ $# -gt 0 ]]; do
     name=${1#--} variable=${1#--}
@@ -61,6 +62,7 @@ parse_arguments() {
     [[ $variable != local ]] || variable=local_dir
     if [[ $1 == -h || $1 == --help ]]; then
       usage
+      echo "Of every preparation: --max-expansion N, for an archive or .gz file that you trust, and that unpacks to N times its size."
       exit
     elif [[ $1 == --* && $numbers$values == *" $name "* ]]; then
       need_value "$@"
@@ -77,6 +79,7 @@ parse_arguments() {
     fi
     shift
   done
+  [[ -z $max_expansion ]] || export LOCALATTN_MAX_EXPANSION=$max_expansion
   [[ -n $out ]] || die "no output folder given (see --help)"
   [[ $out != *,* ]] || die "$out: no comma in the output folder, please: fairseq-preprocess takes it for the end of a name"
 }

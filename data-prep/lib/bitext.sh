@@ -34,14 +34,15 @@ join_newstests() {
 # take_google ENDING PART: validation and test set of Google's prepared WMT16 English-German, in the files that end in ENDING;
 # the training text as well, which is there in subwords alone. Numbers of pairs: torchtext's datasets/wmt14.py.
 take_google() {
-  local ending=$1 part=$2 subwords=.tok.bpe.32000 split name count set
+  local ending=$1 part=$2 subwords=.tok.bpe.32000 split name count set words=()
+  [[ -z $ending ]] || words=(--words)
   obtain_members wmt16_en_de.tar.gz train.tok.clean.bpe.32000.{en,de} newstest201{3,4}{,.tok,$subwords}.{en,de}
   local sets=("valid newstest2013$ending 3000" "test newstest2014$ending 3003")
   if [[ $ending == "$subwords" ]]; then sets+=("train train.tok.clean.bpe.32000 4500966"); fi
   for set in "${sets[@]}"; do
     read -r split name count <<<"$set"
     all_verified=$verified pairs=(--pair "$(find_file "$folder" "$name.$src")" "$(find_file "$folder" "$name.$tgt")")
-    join_pairs "$part/$split" --official "$count"
+    join_pairs "$part/$split" --official "$count" ${words[@]+"${words[@]}"}
   done
 }
 

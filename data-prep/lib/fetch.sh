@@ -1,20 +1,13 @@
 # Shell functions that get a corpus's files and check them; source it after lib/base.sh.
 #
 # checksums.txt names the official files, with their sizes and checksums. An environment variable of each preparation names
-# a mirror (file:// in tests) with files of these names, which are checked in the same way; the variable `mirror` has it.
+# a mirror (file:// in tests) with files of these names, or one archive; they are checked in the same way; the variable `mirror`
+# has it. A download whose checksum nobody has published is refused, unless --no-checksums accepts it.
 #
 # Official files are kept in $LOCALATTN_DOWNLOADS/HOST/PATH (by default data/downloads in the repository), where all
 # preparations find them. Empty, it keeps them in OUT/download, as are files that nobody can vouch for.
 
 downloads=${LOCALATTN_DOWNLOADS-$REPO/data/downloads}
-
-# has_md5 HEX FILE, gzip_is_whole FILE, zip_is_whole FILE: tests for `download`.
-has_md5() { [[ $(md5sum <"$2" | cut -d ' ' -f 1) == "$1" ]]; }
-
-gzip_is_whole() { gzip -t <"$1"; } # gzip itself wants the ending .gz
-
-# (python -m zipfile -t succeeds on a damaged member.)
-zip_is_whole() { "$PYTHON" -c 'import sys, zipfile; sys.exit(zipfile.ZipFile(sys.argv[1]).testzip() is not None)' "$1"; }
 
 # download_folder URL [OTHER]: print the folder for the official file of URL; OUT/download where it comes from an OTHER place.
 download_folder() {
@@ -81,9 +74,9 @@ is_official() {
     found=$(sum_of "$sum" "$file")
     [[ $found == "$sum" ]] || { echo "expected checksum $sum, found $found" >&2 && return 1; }
   fi
-  case $url in
-    *.gz | *.tgz) gzip_is_whole "$file" ;;
-    *.zip) zip_is_whole "$file" ;;
+  case ${url%%\?*} in
+    *.gz | *.tgz) gzip -t <"$file" ;; # gzip itself wants the ending .gz
+    *.zip) "$PYTHON" -m corpora.text.unpack --test "$file" ;;
     *.tar) tar -tf "$file" ;;
     *) [[ -s $file ]] || { echo "it is empty" >&2 && return 1; } ;;
   esac
@@ -92,25 +85,35 @@ is_official() {
 # sum_of SUM FILE: print the checksum of FILE, of the kind of SUM.
 sum_of() {
   case $1 in
-    -) echo - ;;
+    - | text) echo "$1" ;;
     md5:*) echo "md5:$(md5sum <"$2" | cut -d ' ' -f 1)" ;;
     *) sha256sum <"$2" | cut -d ' ' -f 1 ;;
   esac
 }
 
-# obtain URL: set `file` to the checked official file: that in --local, or the downloaded one. Unchecked files, and a mirror's
-# where no checksum is known, are for this preparation alone.
+# obtain URL: set `file` to the official file: that in --local, or the downloaded one; and `verified` to 1 if it was compared
+# with a checksum, to 0 otherwise. Unchecked files, and a mirror's whose text alone is checked, are for this preparation alone.
 obtain() {
-  local url=$1 name checked=$((1 - no_checksums)) reason sum other=""
-  name=$(basename "$url")
+  local url=$1 name checked=$((1 - no_checksums)) reason sum other="" from=$1
+  name=$(basename "${url%%\?*}")
   named "$url" >/dev/null || die "checksums.txt does not name $url"
+  read -r _ sum < <(named "$url")
+  verified=$checked
+  if [[ $sum == - || $sum == text ]]; then verified=0; fi
   if [[ -z $local_dir ]]; then
-    read -r _ sum < <(named "$url")
-    if [[ $checked == 0 ]]; then other=unchecked; elif [[ $sum == - ]]; then other=$mirror; fi
+    if [[ $checked == 0 || $sum == - ]]; then other=unchecked; elif [[ $sum == text ]]; then other=$mirror; fi
     file=$(download_folder "$url" "$other")/$name
     # It may have been downloaded when checks were off.
     if [[ $checked == 1 && -e $file ]]; then is_official "$url" 1 "$file" >/dev/null 2>&1 || rm -f "$file"; fi
-    download "$(if [[ -n $mirror ]]; then echo "${mirror%/}/$name"; else echo "$url"; fi)" "$file" is_official "$url" "$checked"
+    case ${mirror%%\?*} in
+      "") ;;
+      *.gz | *.tgz | *.zip) from=$mirror ;;
+      *) from=${mirror%/}/$name ;;
+    esac
+    download "$from" "$file" is_official "$url" "$checked"
+    [[ $checked == 0 || $sum != - ]] ||
+      die "$file: nobody has published a checksum of it; it has $(($(wc -c <"$file"))) bytes and the sha256" \
+        "$(sum_of sha256 "$file"): accept it by --no-checksums or --local $(dirname "$file"), or pin it in data-prep/checksums.txt"
     return
   fi
   file=$local_dir/$name
@@ -122,7 +125,7 @@ obtain() {
 
 # obtain_members URL MEMBER…: set `folder` to a folder with these members of the archive URL: --local, if they are in there,
 # plain or .gz; otherwise they are unpacked from the archive into OUT/download/unpacked. A member of the archive may be a
-# pattern. `verified` is set to 1 if the archive was checked, to 0 otherwise.
+# pattern. `verified` is set as by obtain; files of --local are not verified.
 obtain_members() {
   local url=$1 member found=1
   shift
@@ -133,7 +136,6 @@ obtain_members() {
     return
   fi
   obtain "$url"
-  verified=$((1 - no_checksums))
   folder=$out/download/unpacked/$(basename "$url")
   unpack "$file" "$folder" "$@"
 }
@@ -156,18 +158,16 @@ remove_unpacked() {
   rmdir "$out/download" 2>/dev/null || true
 }
 
-# unpack ARCHIVE FOLDER MEMBER…: unpack these members of an archive; FOLDER has its name only when it is complete. Another
-# archive is unpacked anew.
+# unpack ARCHIVE FOLDER MEMBER…: unpack these members of an archive; FOLDER is there only when it is complete. Another archive
+# is unpacked anew.
 unpack() {
   local archive=$1 folder=$2
   shift 2
   [[ -d $folder && ! $archive -nt $folder ]] && return
   say "unpack $(basename "$archive")"
-  rm -rf "$folder" "$folder.part"
-  mkdir -p "$folder.part"
+  mkdir -p "$(dirname "$folder")"
   "$PYTHON" -m corpora.text.watch "unpack" "$folder.part" "$folder.log" \
-    "$PYTHON" -m corpora.text.unpack "$archive" "$folder.part" "$@" ||
+    "$PYTHON" -m corpora.text.unpack "$archive" "$folder" "$@" ||
     die "$archive cannot be unpacked: $(tail -n 1 "$folder.log")"
   rm "$folder.log"
-  mv "$folder.part" "$folder"
 }

@@ -8,6 +8,9 @@
 . "$PREP_DIR/lib/fetch.sh"
 STEPS="raw tok dict bin"
 
+# unchecked_note: print " checksums=0", for the options of OUT, where --no-checksums is given.
+unchecked_note() { if [[ $no_checksums == 1 ]]; then echo " checksums=0"; fi; }
+
 # make_dictionary TEXT WORDS MIN_COUNT PART
 make_dictionary() {
   "$PYTHON" -m corpora.tokens.dictionary "$1" "$4/dict.txt" --words "$2" --min-count "$3"

@@ -29,14 +29,15 @@ check_parallel_options() {
 
 # read_parallel PART: the given text. Test and validation text must have no empty line, so that nothing of it is lost.
 read_parallel() {
-  local part=$1 split
+  local part=$1 split check=(--min-correlation "$min_correlation")
+  if [[ $tokenizer == none && $kind == codes ]]; then check+=(--words); fi
   for split in $SPLITS; do
     [[ -n ${!split} ]] || continue
     set -- "$(find_prefixed "${!split}" "$src")" "$(find_prefixed "${!split}" "$tgt")"
     if [[ $split == train ]]; then
-      "$PYTHON" -m corpora.text.bitext join "$part/train.$src" "$part/train.$tgt" --pair "$@" --min-correlation "$min_correlation"
+      "$PYTHON" -m corpora.text.bitext join "$part/train.$src" "$part/train.$tgt" --pair "$@" "${check[@]}"
     else
-      "$PYTHON" -m corpora.text.parallel pair "$@" --min-correlation "$min_correlation" --write "$part/$split.$src" "$part/$split.$tgt"
+      "$PYTHON" -m corpora.text.parallel pair "$@" "${check[@]}" --write "$part/$split.$src" "$part/$split.$tgt"
     fi
   done
 }
@@ -49,7 +50,7 @@ tokenize_parallel() {
   local part=$1 file
   for file in "$out"/text/*; do
     if [[ $tokenizer == none ]]; then
-      tr '\r' ' ' <"$file" >"$part/$(basename "$file")" # which fairseq would take for the end of a line
+      cp "$file" "$part/"
     else
       tokenize_split "$out/text" "$(basename "${file%.*}")" "${file##*.}" --no-normalise --aggressive-dash-splits --allow-empty "$part"
     fi

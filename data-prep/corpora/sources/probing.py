@@ -23,7 +23,7 @@ from sacremoses import MosesPunctNormalizer, MosesTokenizer
 from corpora.errors import DataError, as_status
 from corpora.progress import progress
 from corpora.sources.sst import unescape
-from corpora.text.lines import read_lines, refuse_symbols, whole_files
+from corpora.text.lines import check_words, read_lines, whole_files
 
 if __name__ == "__main__":
     logging.disable(logging.INFO)  # of fairseq, which the package imports
@@ -81,7 +81,7 @@ def label_split(path: Path, part: Path, split: str, *, writer: Writer, lang: str
             except TreeError as error:
                 raise DataError(f"{path}:{number}: {error}") from None
             sentence = " ".join(map(writer.write, tree.words()))
-            refuse_symbols(path, number, sentence)
+            check_words(path, number, sentence)
             text.write(sentence + "\n")
             trees.write(_LEAF.sub(lambda leaf: f" {in_brackets(writer.write(leaf[1]))})", line) + "\n")
             found = labels_of(tree)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from corpora.errors import DataError
-from corpora.text.lines import find_file, read_text, refuse_symbols
+from corpora.text.lines import check_words, find_file, read_text
 
 FILES = {"train": "train.txt", "valid": "dev.txt", "test": "test.txt"}
 LABELS = 5
@@ -96,7 +96,7 @@ def read(folder: Path, classes: int, phrases: bool) -> Iterator[tuple[str, str, 
                 trees = subtrees(line)
             except ValueError as error:
                 raise DataError(f"{path}:{number}: {error}") from None
-            refuse_symbols(path, number, trees[-1][0])
+            check_words(path, number, trees[-1][0])
             whole = to_class(trees[-1][1], classes)
             extended = phrases and split == "train"
             if whole is not None:

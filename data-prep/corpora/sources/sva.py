@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from corpora.errors import DataError
-from corpora.text.lines import read_lines, refuse_symbols
+from corpora.text.lines import check_words, read_lines
 
 CLASSES = {"VBZ": 0, "VBP": 1}
 COLUMNS = ("sentence", "verb_pos", "verb_index")
@@ -44,7 +44,7 @@ def rows(path: Path) -> Iterator[tuple[int, str, int]]:
                     f"{path}:{number}: verb_index {row[index]} is no word with words before it ({len(words)} words)"
                 )
             text = " ".join(words[: int(row[index]) - 1])
-            refuse_symbols(path, number, text)
+            check_words(path, number, text)
             yield number, text, CLASSES[row[pos]]
     except csv.Error as error:
         raise DataError(f"{path}:{table.line_num}: {error}; a quote that is not closed?") from None

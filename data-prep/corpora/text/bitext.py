@@ -22,7 +22,7 @@ from pathlib import Path
 from corpora.errors import DataError, as_status
 from corpora.progress import progress
 from corpora.text.alignment import MIN_CORRELATION, RATIO, check_lengths, pairs
-from corpora.text.lines import read_lines, whole_files
+from corpora.text.lines import own_text, read_lines, whole_files
 from corpora.text.markup import read_texts, without_markup
 
 MAX_WORD = 1000  # characters, as in Moses' clean-corpus-n.perl
@@ -60,10 +60,12 @@ def join(
     markup: bool = False,
     min_correlation: float = MIN_CORRELATION,
     open_end: bool = False,
+    words: bool = False,
 ) -> list[int]:
     """Write the pairs of all sources to the two targets, and return the number of each; raises DataError.
 
-    markup: drop that of IWSLT's training text. open_end: as in read_bytes.
+    markup: drop that of IWSLT's training text. open_end: as in read_bytes, and the text is taken as it is, without the
+    checks of own_text. words: as there.
     """
     counts = []
     with whole_files(targets) as out:
@@ -71,6 +73,8 @@ def join(
             sides = [read_texts(path, open_end=open_end) for path in (first, second)]
             if markup:
                 sides = [without_markup(side) for side in sides]
+            if not open_end:
+                sides = [own_text(path, side, words) for path, side in zip((first, second), sides, strict=True)]
             together = check_lengths(first, second, pairs(first, second, sides), min_correlation)
             count = 0
             for one, two in progress(together, first.name, "pairs"):
@@ -132,7 +136,10 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("targets", type=Path, nargs=2, metavar="OUT")
     one.add_argument("--pair", type=Path, nargs=2, action="append", required=True, metavar="FILE", help="one source")
     one.add_argument("--markup", action="store_true", help="drop IWSLT's lines without text and its tags")
-    one.add_argument("--open-end", action="store_true", help="the last line may have no newline")
+    one.add_argument(
+        "--open-end", action="store_true", help="official text, as it is; the last line may have no newline"
+    )
+    one.add_argument("--words", action="store_true", help="it is tokenised; no word may be a symbol of fairseq's")
     one.add_argument("--min-correlation", type=float, default=MIN_CORRELATION, help="of lengths (default: %(default)s)")
     one.add_argument("--official", type=int, help="published number of pairs")
     two = commands.add_parser("select", help="write the pairs whose lengths go together, and take validation text out")
@@ -154,7 +161,7 @@ def _join(args: argparse.Namespace) -> None:
     one, two = args.targets
     counts = join(
         [(first, second) for first, second in args.pair], (one, two), markup=args.markup, open_end=args.open_end,
-        min_correlation=args.min_correlation,
+        min_correlation=args.min_correlation, words=args.words,
     )  # fmt: skip
     if len(counts) > 1:
         for (first, _), count in zip(args.pair, counts, strict=True):

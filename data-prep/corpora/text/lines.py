@@ -1,8 +1,21 @@
-"""Text files, plain or gzip-compressed: read and checked line by line, and written whole or not at all."""
+"""Text files, plain or gzip-compressed: read and checked line by line, and written whole or not at all.
+
+Every preparation reads its text here. What a file may hold that is no text, and what becomes of it:
+
+    a byte-order mark at its start                    left out, with a word
+    a NUL                                             an error; in official corpora kept, until tokenisation drops it
+    <s>, <pad>, </s> as a word of tokenised text      an error; in official corpora kept and counted. <unk> is a word
+                                                      that corpora have, and that fairseq reads as they mean it
+    characters that end a line for Python alone       in training text a space, as tokenisers make of them; elsewhere
+    (U+2028, U+0085, form feed …), carriage return    an error, since line n must stay line n
+    a line of more than LONGEST bytes                 an error
+"""
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import functools
 import gzip
 import os
 import zlib
@@ -11,10 +24,13 @@ from pathlib import Path
 from typing import TextIO
 
 from corpora.errors import DataError
+from corpora.text.expansion import Expansion
 
 Line = tuple[int, str]  # number in its file, from 1, and text
 
 SYMBOLS = ("<s>", "<pad>", "</s>")  # fairseq's own words; <unk> in a text is what fairseq means by it
+LONGEST = 10_000_000  # bytes of a line
+_SPACES = dict.fromkeys(map(ord, "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")  # where str.splitlines splits
 
 
 def find_file(folder: Path, name: str) -> Path:
@@ -26,16 +42,27 @@ def find_file(folder: Path, name: str) -> Path:
 def read_bytes(path: Path, open_end: bool = False) -> Iterator[tuple[int, bytes]]:
     """Yield (number from 1, line without newline) of a plain or gzip file, with one line in memory.
 
-    open_end: accept a last line without newline; otherwise it means a file that was cut off.
-    Raises DataError for a file that is missing, empty or cut off.
+    open_end: accept a last line without newline; otherwise it means a file that was cut off. A byte-order mark at the
+    start is left out. Raises DataError for a file that is missing, empty or cut off, unpacks to more than text does, or
+    has a line of more than LONGEST bytes.
     """
     number = 0
+    packed = path.suffix == ".gz"
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            for line in stream:
+        expansion = Expansion(path) if packed else None
+        with gzip.open(path) if packed else path.open("rb") as stream:
+            for line in iter(functools.partial(stream.readline, LONGEST), b""):
                 number += 1
-                if not line.endswith(b"\n") and not open_end:
-                    raise DataError(f"{path}:{number}: no newline at the end: the file was cut off; get it again")
+                if expansion is not None:
+                    expansion.add(len(line))
+                if not line.endswith(b"\n"):
+                    if len(line) == LONGEST:
+                        raise DataError(f"{path}:{number}: a line of more than {LONGEST:,} bytes: this is no text")
+                    if not open_end:
+                        raise DataError(f"{path}:{number}: no newline at the end: the file was cut off; get it again")
+                if number == 1 and line.startswith(codecs.BOM_UTF8):
+                    line = line.removeprefix(codecs.BOM_UTF8)
+                    print(f"{path}: the byte-order mark at its start is left out", flush=True)
                 yield number, line.removesuffix(b"\n")
     except (EOFError, gzip.BadGzipFile, zlib.error):
         raise DataError(f"{path}:{number + 1}: damaged or cut-off gzip file; get it again") from None
@@ -50,7 +77,10 @@ def decode(path: Path, number: int, line: bytes, encoding: str = "utf-8") -> str
     try:
         return line.decode(encoding)
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}:{number}: invalid {encoding.upper()} at byte {error.start + 1} of the line") from None
+        marks = number == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        hint = "; it looks like UTF-16: convert it with iconv -f UTF-16 -t UTF-8" if marks else ""
+        where = f"at byte {error.start + 1} of the line"
+        raise DataError(f"{path}:{number}: invalid {encoding.upper()} {where}{hint}") from None
 
 
 def read_lines(path: Path, encoding: str = "utf-8", open_end: bool = False) -> Iterator[Line]:
@@ -60,33 +90,62 @@ def read_lines(path: Path, encoding: str = "utf-8", open_end: bool = False) -> I
 
 
 def decode_text(path: Path, number: int, line: bytes) -> str:
-    """Return a line that fairseq and subword-nmt read as one; raises DataError for empty lines, carriage returns."""
+    """Return a line that all programs read as one line of text; raises DataError for empty lines and other ones."""
     text = decode(path, number, line)
     if not text.strip():
         raise DataError(f"{path}:{number}: empty line; remove it (of parallel text, on both sides)")
     if "\r" in text:
         raise DataError(f"{path}:{number}: carriage return; remove it with sed 's/\\r$//'")
+    refuse_nul(path, number, text)
+    if text.splitlines() != [text]:
+        code = next(ord(letter) for letter in text if ord(letter) in _SPACES)
+        mend = f"perl -CSD -pe 's/\\x{{{code:X}}}/ /g'"
+        raise DataError(
+            f"{path}:{number}: U+{code:04X}, which ends a line for some programs; make it a space with {mend}"
+        )
     return text
 
 
 def read_text(path: Path) -> Iterator[Line]:
-    """Yield number and text of each line; raises DataError, also for empty lines and carriage returns."""
+    """Yield number and text of each line; raises DataError, also for lines that decode_text refuses."""
     for number, line in read_bytes(path):
         yield number, decode_text(path, number, line)
 
 
 def read_whole(path: Path) -> str:
-    """Return the text of a small file; raises DataError."""
+    """Return the text of a small file, without a byte-order mark; raises DataError, also beyond LONGEST bytes."""
     try:
-        return path.read_bytes().decode("utf-8")
+        if path.stat().st_size > LONGEST:
+            raise DataError(f"{path}: more than {LONGEST:,} bytes: this is no review and no story")
+        return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: invalid UTF-8 at byte {error.start + 1}") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def refuse_symbols(path: Path, number: int, text: str) -> None:
-    """Raise DataError where a word of the text is one of fairseq's symbols."""
+def own_text(path: Path, lines: Iterable[Line], words: bool = False) -> Iterator[Line]:
+    """Yield the lines of training text that nobody has vouched for, with spaces for line separators inside of them.
+
+    words: the text is tokenised. Raises DataError for a NUL, and for a word that is one of fairseq's symbols.
+    """
+    check = check_words if words else refuse_nul
+    for number, text in lines:
+        check(path, number, text)
+        yield number, text if text.splitlines() == [text] else text.translate(_SPACES)
+
+
+def refuse_nul(path: Path, number: int, text: str) -> None:
+    """Raise DataError for a NUL."""
+    if "\0" in text:
+        raise DataError(
+            f"{path}:{number}: a NUL: this is no text, or UTF-16; convert it, or remove NULs with tr -d '\\0'"
+        )
+
+
+def check_words(path: Path, number: int, text: str) -> None:
+    """Raise DataError where a word of tokenised text is one of fairseq's symbols, or has a NUL."""
+    refuse_nul(path, number, text)
     if "<" in text:
         for symbol in SYMBOLS:
             if symbol in text.split():

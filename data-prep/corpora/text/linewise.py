@@ -12,7 +12,7 @@ from pathlib import Path
 
 from corpora.errors import DataError
 from corpora.progress import progress
-from corpora.text.lines import read_lines
+from corpora.text.lines import check_words, read_lines
 
 _CHUNK = 500  # lines sent to a worker at a time
 
@@ -79,7 +79,8 @@ def change_file(
     make: returns `change`, a function from line to line without newlines; called once in each process, and pickled; in
     this process first, so that what is missing is reported once, and what it loads is there for the workers.
     resume: continue TARGET.part of a stopped run with the same arguments, and do nothing where the target exists.
-    Raises DataError for text that cannot be read, and, without allow_empty, where nothing is left of a line.
+    Raises DataError for text that cannot be read, for changed lines with symbols of fairseq's as words, and, without
+    allow_empty, where nothing is left of a line.
     """
     if resume and target.exists():
         return
@@ -94,6 +95,7 @@ def change_file(
             for number, text in enumerate(changed, done + 1):
                 if not allow_empty and not text.strip():
                     raise DataError(f"{source}:{number}: no token left after normalisation; remove the pair")
+                check_words(source, number, text)
                 out.write(text + "\n")
         os.replace(part, target)
     finally:

@@ -4,9 +4,9 @@
     python -m corpora.text.parallel trees train.en train.en.tree
 
 `pair` refuses a missing file, a checksum or line count that differs from the manifest, a cut-off file, invalid UTF-8,
-an empty line, a carriage return, files of different length, and misaligned lines; `trees` refuses a tree whose leaves
-are not the tokens of its line. Each error is one line that names file and line, with exit status 1, and nothing is
-written. Files are plain or .gz, and held in memory.
+an empty line, a carriage return, a NUL, files of different length, and misaligned lines; `trees` refuses a tree whose
+leaves are not the tokens of its line. Each error is one line that names file and line, with exit status 1, and nothing
+is written. Files are plain or .gz, and held in memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from corpora.errors import DataError, as_status
 from corpora.text.alignment import MIN_SMALL_CORRELATION, SMALL_BLOCK, misaligned_at
-from corpora.text.lines import decode_text, read_bytes, write_lines
+from corpora.text.lines import check_words, decode_text, read_bytes, write_lines
 
 Manifest = dict[str, tuple[str, int]]  # file name without .gz → sha256 of the plain file, number of lines
 
@@ -50,12 +50,17 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def check_pair(
-    first: Path, second: Path, manifest: Manifest | None = None, min_correlation: float = MIN_SMALL_CORRELATION
+    first: Path,
+    second: Path,
+    manifest: Manifest | None = None,
+    min_correlation: float = MIN_SMALL_CORRELATION,
+    *,
+    words: bool = False,
 ) -> tuple[list[str], list[str]]:
     """Read and check two parallel files; return their lines. Raises DataError.
 
     manifest: must name both files. min_correlation: of the lengths of the two sides in a small block of lines; -1 turns
-    the check off.
+    the check off. words: the text is tokenised, and no word may be a symbol of fairseq's.
     """
     sides = []
     for path in (first, second):
@@ -66,6 +71,8 @@ def check_pair(
                 raise DataError(f"{path}: the manifest does not name this file")
             sha256, lines = manifest[name]
         sides.append(read_lines(path, lines, sha256))
+        for number, text in enumerate(sides[-1], 1) if words else ():
+            check_words(path, number, text)
     one, two = sides
     line = misaligned_at(one, two, min_correlation)
     apart = ""
@@ -102,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     pair.add_argument("files", type=Path, nargs=2, metavar="FILE")
     pair.add_argument("--manifest", type=Path, help='expected content: lines "sha256 lines name"')
     pair.add_argument("--write", type=Path, nargs=2, metavar="OUT", help="write the checked lines here, uncompressed")
+    pair.add_argument("--words", action="store_true", help="it is tokenised; no word may be a symbol of fairseq's")
     pair.add_argument("--lowercase", action="store_true", help="lower-case the written text")
     pair.add_argument(
         "--min-correlation", type=float, default=MIN_SMALL_CORRELATION,
@@ -121,7 +129,7 @@ def main() -> None:
         return
     manifest = read_manifest(args.manifest) if args.manifest else None
     first, second = args.files
-    sides = check_pair(first, second, manifest, args.min_correlation)
+    sides = check_pair(first, second, manifest, args.min_correlation, words=args.words)
     if args.write:
         for path, lines in zip(args.write, sides, strict=True):
             write_lines(path, [line.lower() for line in lines] if args.lowercase else lines)

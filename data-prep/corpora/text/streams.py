@@ -3,9 +3,10 @@
     python -m corpora.text.streams OUT IN [IN …] [--lenient] [--official LINES WORDS [--exact]]
 
 writes the lines of all IN, plain or .gz, to OUT, and prints the number of sentences and words. Errors, with file and
-line, are a missing or empty file, a file that was cut off, invalid UTF-8, an empty line, a carriage return, and a word
-that is one of fairseq's symbols. --lenient, for official corpora, keeps and counts the last three (a carriage return,
-which fairseq would take for the end of a line, becomes a space).
+line, are a missing or empty file, a file that was cut off, invalid UTF-8, an empty line, a carriage return or another
+character that ends a line for some programs, a NUL, and a word that is one of fairseq's symbols. --lenient, for
+official corpora, keeps and counts them (a carriage return, which fairseq would take for the end of a line, becomes a
+space).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from corpora.errors import DataError, as_status
 from corpora.progress import progress
-from corpora.text.lines import SYMBOLS, decode, read_bytes, read_text, refuse_symbols
+from corpora.text.lines import SYMBOLS, check_words, decode, read_bytes, read_text
 
 
 @dataclass
@@ -35,7 +36,7 @@ def clean_lines(path: Path, lenient: bool, count: Count) -> Iterator[bytes]:
     """Yield the checked lines of a file, without newline, and count them into `count`; raises DataError."""
     if not lenient:
         for number, text in read_text(path):
-            refuse_symbols(path, number, text)
+            check_words(path, number, text)
             line = text.encode()
             count.lines += 1
             count.words += len(line.split())
@@ -47,7 +48,7 @@ def clean_lines(path: Path, lenient: bool, count: Count) -> Iterator[bytes]:
         words = line.split()
         count.lines += 1
         count.words += len(words)
-        count.odd += not words or b"\r" in line or (b"<" in line and not symbols.isdisjoint(words))
+        count.odd += not words or b"\r" in line or b"\0" in line or (b"<" in line and not symbols.isdisjoint(words))
         yield line.replace(b"\r", b" ")
 
 
@@ -73,7 +74,7 @@ def report(name: str, count: Count, official: Sequence[int] | None, exact: bool)
         if exact and count.lines != official[0]:
             raise DataError(f"{name}: {count.lines:,} sentences{note}; get the corpus again")
     if count.odd:
-        note += f"; {count.odd:,} of them empty, with a carriage return or a symbol of fairseq's"
+        note += f"; {count.odd:,} of them empty, with a carriage return, a NUL or a symbol of fairseq's"
     print(f"{name}: {count.lines:,} sentences, {count.words:,} words{note}", flush=True)
 
 

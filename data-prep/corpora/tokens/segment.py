@@ -33,8 +33,8 @@ _OUTER_SPACE = re.compile(rf"(?<=[{_WIDE}])\s+|\s+(?=[{_WIDE}])")
 
 
 def one_space(text: str) -> str:
-    """Return the text with single spaces for any white space, full-width too: fairseq splits at all of it."""
-    return " ".join(text.split())
+    """Return the text with single spaces for NULs and any white space, full-width too: fairseq splits at all of it."""
+    return " ".join(text.replace("\0", " ").split())
 
 
 def join(text: str) -> str:
@@ -50,7 +50,7 @@ def japanese() -> Callable[[str], str]:
     except ImportError:
         raise DataError("Japanese needs MeCab: pip install -e '.[ja]'") from None
     tagger = MeCab.Tagger(ipadic.MECAB_ARGS + " -Owakati")
-    return lambda text: one_space(tagger.parse(text))
+    return lambda text: one_space(tagger.parse(text.replace("\0", " ")))  # MeCab would stop at a NUL
 
 
 def chinese() -> Callable[[str], str]:

@@ -1,4 +1,8 @@
-"""YAML files as nodes that know their lines, for errors that name file and line."""
+"""YAML files as nodes that know their lines, for errors that name file and line.
+
+Read is YAML without its traps: no aliases (ten lines of them expand to billions of values), no tags, no key twice, and
+no more than MOST_BYTES.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,14 @@ from typing import Any
 
 import yaml
 
+MOST_BYTES = 1_000_000  # the largest recipe has some ten thousand
+
 
 class RecipeError(ValueError):
-    """A recipe that cannot be used; the message names file and line."""
+    """A recipe that cannot be used; the message names file and line, and is one line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.splitlines()))
 
 
 @dataclass(frozen=True)
@@ -23,16 +32,70 @@ class Entry:
     where: str
 
 
+class _Loader(yaml.SafeLoader):
+    """SafeLoader without aliases and tags, and with an error for a key that is given twice."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        super().__init__(text)
+        self.path = path
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()
+        if isinstance(event, yaml.AliasEvent):
+            raise RecipeError(
+                f"{place(self.path, event)}: *{event.anchor}: no aliases in a recipe; write the value again"
+            )
+        if getattr(event, "tag", None):
+            raise RecipeError(f"{place(self.path, event)}: {event.tag}: no tags in a recipe")
+        return super().compose_node(parent, index)
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        found = super().compose_mapping_node(anchor)
+        seen: dict[str, yaml.Node] = {}
+        for key, _ in found.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                line = seen[key.value].start_mark.line + 1
+                raise RecipeError(f"{place(self.path, key)}: {key.value} was already given on line {line}")
+            seen[str(key.value)] = key
+        return found
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a YAML file, without a byte-order mark. Raises RecipeError."""
+    try:
+        if not path.is_file():
+            raise RecipeError(
+                f"{path}: cannot be read: {'it is no file' if path.exists() else 'there is no such file'}"
+            )
+        with path.open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        if isinstance(error, RecipeError):
+            raise
+        raise RecipeError(f"{path}: cannot be read: {error}") from None
+    if len(data) > MOST_BYTES:
+        raise RecipeError(f"{path}: larger than {MOST_BYTES:,} bytes: this is no recipe")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise RecipeError(f"{path}:{line}: cannot be read: invalid UTF-8") from None
+
+
 def compose(path: Path) -> yaml.MappingNode:
     """Return the mapping that a YAML file holds. Raises RecipeError."""
+    text = read_text(path)
     try:
-        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path}: cannot be read: {error}") from None
+        root = _Loader(path, text).get_single_node()
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise RecipeError(f"{path}:{line}: the character U+{error.character:04X} cannot stand in YAML") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        raise RecipeError(f"{path}{line}: not valid YAML: {getattr(error, 'problem', error)}") from None
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        raise RecipeError(f"{where}: not valid YAML: {getattr(error, 'problem', error)}") from None
+    except RecursionError:
+        raise RecipeError(f"{path}: brackets or lists are nested too deeply") from None
     if not isinstance(root, yaml.MappingNode):
         raise RecipeError(f"{path}: a recipe is a mapping, one 'key: value' a line")
     return root
@@ -47,15 +110,22 @@ def mapping(path: Path, node: yaml.Node, what: str) -> dict[str, tuple[yaml.Node
         where = place(path, key_node)
         if not isinstance(key_node, yaml.ScalarNode):
             raise RecipeError(f"{where}: a key must be a word")
-        key = str(key_node.value)
-        if key in found:
-            raise RecipeError(f"{where}: {key} was already given on line {found[key][1].rpartition(':')[2]}")
-        found[key] = (value_node, where)
+        found[str(key_node.value)] = (value_node, where)
     return found
 
 
-def place(path: Path, node: yaml.Node) -> str:
+def file_beside(path: Path, node: yaml.Node) -> Path | None:
+    """Return the file that a node names, from the folder of ``path``; None where there is none."""
+    try:
+        found = (path.parent / str(node.value)).resolve()
+        return found if isinstance(node, yaml.ScalarNode) and found.is_file() else None
+    except (OSError, ValueError):  # a name that is too long, or has a NUL
+        return None
+
+
+def place(path: Path, node: yaml.Node | yaml.Event) -> str:
     """Return 'file:line' of a node."""
+    assert node.start_mark is not None
     return f"{path}:{node.start_mark.line + 1}"
 
 
@@ -65,6 +135,8 @@ def entry_of(path: Path, node: yaml.Node, where: str) -> Entry:
         return Entry(yaml.SafeLoader("").construct_object(node, deep=True), where)
     except (yaml.YAMLError, ValueError) as error:  # ValueError: of a date that there is not
         raise RecipeError(f"{where}: {getattr(error, 'problem', error)}") from None
+    except RecursionError:
+        raise RecipeError(f"{where}: brackets or lists are nested too deeply") from None
 
 
 def nearest(word: str, words: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ architecture and devices are the runner's. A wrong key or value is a RecipeError
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
@@ -16,11 +17,14 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import yaml
 
-from experiments.recipes.nodes import Entry, RecipeError, compose, entry_of, mapping, nearest
+from experiments.recipes.nodes import Entry, RecipeError, compose, entry_of, file_beside, mapping, nearest
 
 ROOT = Path(__file__).resolve().parents[3]
 USER_DIR = ROOT / "fairseq_localattn"
 CONFIGS = ROOT / "configs"
+PREPARATIONS = ROOT / "data-prep"  # the only folder whose scripts a recipe may name
+FILE_NAME = re.compile(r"\w[\w.+-]*")  # of a corpus or a table: it is part of a path
+MOST_EXTENDED = 20  # files, one on the other
 SECTIONS = ("train", "generate", "eval_lm")
 # Keys whose mappings are merged name by name with those of the recipe that is extended.
 MERGED = (*SECTIONS, "data", "paper", "sizes")
@@ -177,11 +181,13 @@ def read_file(path: Path, extended_by: tuple[Path, ...] = ()) -> Layer:
     base: Layer = {}
     if "extends" in items:
         node, where = items.pop("extends")
-        other = (path.parent / str(node.value)).resolve()
+        other = file_beside(path, node)
+        if other is None:
+            raise RecipeError(f"{where}: extends {node.value}, which is not there")
         if other in extended_by or other == path.resolve():
             raise RecipeError(f"{where}: extends itself")
-        if not other.is_file():
-            raise RecipeError(f"{where}: extends {node.value}, which is not there")
+        if len(extended_by) == MOST_EXTENDED:
+            raise RecipeError(f"{where}: more than {MOST_EXTENDED} files extend each other")
         base = read_file(other, (*extended_by, path.resolve()))
     return merge(base, read_layer(path, items))
 
@@ -197,6 +203,7 @@ def make_recipe(layer: Layer, *, path: Path, where: str, name: str = "") -> Reci
     found = _build(Recipe, values, where, {"path": path, "where": where, "name": name, **sections})
     if data is not None:
         found = replace(found, data=_build(Data, data, where, {}))
+        _check_data(found.corpus, data)
     _check(found, values)
     return found
 
@@ -235,6 +242,24 @@ def _typed(hint: Any, key: str, entry: Entry) -> Any:
     if not fits:
         raise RecipeError(f"{entry.where}: {key} must be {KINDS[hint]}, not {value!r}")
     return float(value) if hint is float else value
+
+
+def _check_data(found: Data, entries: Mapping[str, Entry]) -> None:
+    """Raise RecipeError for data that would be prepared by another program than data-prep's, or in another place."""
+    if not FILE_NAME.fullmatch(found.name):
+        raise RecipeError(
+            f"{entries['name'].where}: name {found.name!r}: letters, digits, '.', '+', '-' and '_', please"
+        )
+    try:
+        script = (ROOT / found.prepare).resolve()
+        script.is_file()  # where there is none the preparation says so
+    except (OSError, ValueError):  # a name that is too long, or has a NUL
+        script = Path()
+    if Path(found.prepare).is_absolute() or not script.is_relative_to(PREPARATIONS.resolve()):
+        raise RecipeError(
+            f"{entries['prepare'].where}: prepare {found.prepare!r}: a recipe runs scripts of data-prep/ alone; for "
+            "own data give data-prep/prepare_parallel.sh or prepare_lm.sh (docs/own-data.md), or put your script there"
+        )
 
 
 def _check(found: Recipe, values: Mapping[str, Entry]) -> None:

@@ -27,8 +27,19 @@ from typing import Any
 
 import yaml
 
-from experiments.recipes.nodes import RecipeError, compose, entry_of, mapping, nearest
-from experiments.recipes.recipe import CONFIGS, KEYS, SECTIONS, Layer, Recipe, make_recipe, merge, read_file, read_layer
+from experiments.recipes.nodes import RecipeError, compose, entry_of, file_beside, mapping, nearest, read_text
+from experiments.recipes.recipe import (
+    CONFIGS,
+    FILE_NAME,
+    KEYS,
+    SECTIONS,
+    Layer,
+    Recipe,
+    make_recipe,
+    merge,
+    read_file,
+    read_layer,
+)
 
 SCALES = ("smoke", "small", "full")
 ROW_NAME = re.compile(r"[a-z0-9][a-z0-9_]*", re.ASCII)  # it stands in commands and in results
@@ -191,6 +202,7 @@ def _same_as(
         if row not in before:
             raise RecipeError(f"{where}: same_as {row}: no such row stands above{nearest(row, before)}")
         return before[row]
+    _need_table_name(table, where)
     other = path.with_name(f"{table}.yaml")
     if not other.is_file():
         raise RecipeError(f"{where}: same_as {node.value}: there is no {other}")
@@ -232,8 +244,8 @@ def _file(path: Path, items: Mapping[str, tuple[yaml.Node, str]], key: str) -> P
     if key not in items:
         return None
     node, where = items[key]
-    found = (path.parent / str(node.value)).resolve()
-    if not found.is_file():
+    found = file_beside(path, node)
+    if found is None:
         raise RecipeError(f"{where}: {key} {node.value}: there is no such file")
     return found
 
@@ -245,6 +257,7 @@ def _baseline(path: Path, items: Mapping[str, tuple[yaml.Node, str]]) -> tuple[s
     if value is None:
         return None
     table, _, row = str(value).rpartition("/")
+    _need_table_name(table, items["baseline"][1])
     return table or path.stem, row
 
 
@@ -262,10 +275,16 @@ def _quoted(path: Path, items: Mapping[str, tuple[yaml.Node, str]]) -> dict[str,
     return found
 
 
+def _need_table_name(table: str, where: str) -> None:
+    """Raise RecipeError for a name that is no file's beside the table; empty is this table."""
+    if table and not FILE_NAME.fullmatch(table):
+        raise RecipeError(f"{where}: {table!r} is no name of a table beside this one")
+
+
 def _title(path: Path) -> str:
     """Return the first comment of a file as one line."""
     lines: list[str] = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in read_text(path).splitlines():
         if not line.startswith("#"):
             break
         lines.append(line.removeprefix("#").strip())

@@ -150,7 +150,7 @@ def test_official_archives_are_downloaded_once_for_all_preparations(tmp_path: Pa
     served.write_text("news\n")
     address = "ftp://who:pass@data.example/wmt/news.txt"
     checksum = call("sha256sum", served).stdout.split()[0]
-    (tmp_path / "data-prep/checksums.txt").write_text(f"{address}  5  {checksum}\n{address}2  -  -\n")
+    (tmp_path / "data-prep/checksums.txt").write_text(f"{address}  5  {checksum}\n{address}2  -  text\n")
     script = 'set -euo pipefail; . "$1/lib/base.sh"; . "$1/lib/fetch.sh"; find_python; out=$2 mirror=$3 no_checksums=$4'
     script += '; obtain "$5"; echo "$file"'
 
@@ -164,7 +164,7 @@ def test_official_archives_are_downloaded_once_for_all_preparations(tmp_path: Pa
     assert obtained("one") == str(shared) and shared.read_text() == "news\n"
     served.rename(served.with_name("news.txt2"))
     assert obtained("two") == str(shared) and not (tmp_path / "two/download").exists()
-    # What nobody can vouch for stays with the preparation: no checksum is known, or it is not looked at.
+    # What nobody can vouch for stays with the preparation: its text is checked later, or checks are off.
     assert obtained("two", url=address + "2") == str(tmp_path / "two/download/news.txt2")
     shared.write_text("olds\n")
     (tmp_path / "three/download").mkdir(parents=True)

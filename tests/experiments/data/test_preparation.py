@@ -44,10 +44,10 @@ def test_multi30k_knows_its_variable() -> None:
 def test_another_preparation_has_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a change of options the data are prepared anew, and the old ones stay; other flags change nothing."""
     monkeypatch.setattr(preparation, "ROOT", tmp_path)
-    for name in ("prep/prepare.sh", "data-prep/prepare_toy.sh", "data-prep/corpora/toy/grammar.py"):
+    for name in ("data-prep/prepare.sh", "data-prep/prepare_toy.sh", "data-prep/corpora/toy/grammar.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("one\n")
-    text = BASE.replace("data-prep/prepare_toy.sh", "prep/prepare.sh")
+    text = BASE.replace("data-prep/prepare_toy.sh", "data-prep/prepare.sh")
 
     def folder(text: str) -> Path:
         return preparation.prepared(load_recipe(write(tmp_path, text)), tmp_path / "out").folder
@@ -58,7 +58,7 @@ def test_another_preparation_has_another_folder(tmp_path: Path, monkeypatch: pyt
     assert other != first
     # Trees are added to data that are there.
     assert folder(text.replace("source: de", "options: [--bpe, 7, --trees, en], source: de")) == other
-    (tmp_path / "prep" / "prepare.sh").write_text("two\n")
+    (tmp_path / "data-prep" / "prepare.sh").write_text("two\n")
     assert folder(text) == first
     # The toy grammar refuses data that an older one has written.
     toy = folder(BASE)
@@ -73,8 +73,9 @@ def test_another_preparation_has_another_folder(tmp_path: Path, monkeypatch: pyt
 def test_data_errors_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the script says of the data, with the log's path; the tail of the log only where it crashed."""
     monkeypatch.setattr(preparation, "ROOT", tmp_path)
-    script = tmp_path / "prepare.sh"
-    recipe = load_recipe(write(tmp_path, BASE.replace("data-prep/prepare_toy.sh", "prepare.sh")))
+    script = tmp_path / "data-prep" / "prepare.sh"
+    script.parent.mkdir()
+    recipe = load_recipe(write(tmp_path, BASE.replace("data-prep/prepare_toy.sh", "data-prep/prepare.sh")))
 
     def failure(text: str) -> tuple[str, Path]:
         script.write_text(text)

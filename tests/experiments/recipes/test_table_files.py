@@ -233,7 +233,7 @@ def test_a_baseline_that_another_table_does_not_have(tmp_path: Path) -> None:
     [
         ("label: Transformer, ", "", "the row plain needs the key 'label'"),
         (", architecture: transformer_iwslt_de_en}", "}", "the row plain needs the key 'architecture'"),
-        ("label: Transformer", "label: Transformer, data: {name: x, prepare: y}", ""),
+        ("label: Transformer", "label: Transformer, data: {name: x, prepare: data-prep/y}", ""),
         ("label: Transformer", "label: Transformer, metric: null", "the row plain needs the key 'metric'"),
         ("label: Transformer", "label: Transformer, train: {max_update: null, max_epoch: 3}", "train needs max_update"),
         ("label: Transformer", "label: Transformer, average: {last: 0}", "average must be"),

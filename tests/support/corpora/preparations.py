@@ -290,7 +290,7 @@ CASES = {
             local=("--local", "{source}", *SMALL), slow=True,
         ),
         Case(
-            "sst", (), "dict.part", ("--classes", "2", "classes=5", "classes=2"),
+            "sst", ("--no-checksums",), "dict.part", ("--classes", "2", "classes=5", "classes=2"),
             (
                 ("dev.txt", line(3, b""), "dev.txt:3: empty line"),
                 ("dev.txt", line(3, b"(2 \xff)"), "dev.txt:3: invalid UTF-8"),

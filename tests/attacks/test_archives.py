@@ -1,0 +1,270 @@
+"""Hostile archives and compressed files: refused in one line, with nothing left. A case found later is a line more."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import random
+import stat
+import struct
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from corpora.errors import DataError
+from corpora.text import expansion, lines, unpack
+from support.corpora.prep import assert_refused, call, prepare, run
+from support.paths import DATA_PREP
+
+Member = tuple[str, bytes | None, dict[str, object]]  # name, content, further fields of its header in a .tar
+
+MEGABYTE = bytes(1_000_000)
+TEXT = b"text\n" * 200
+NOISE = random.Random(1).randbytes(9000)
+
+
+@pytest.fixture(autouse=True)
+def small_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let files unpack to 300 kB, not 100 MB, whatever their size: the attacks stay small."""
+    monkeypatch.setattr(expansion, "ALWAYS", 300_000)
+
+
+# Makers of archives
+
+
+def tar(*members: Member, packed: Callable[[bytes], bytes] = bytes) -> bytes:
+    """Return a .tar of members: name, content, further fields of the header."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name, content, fields in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(content or b"")
+            for key, value in fields.items():
+                setattr(info, key, value)
+            archive.addfile(info, io.BytesIO(content or b""))
+    return packed(out.getvalue())
+
+
+def tgz(*members: Member) -> bytes:
+    return tar(*members, packed=gzip.compress)
+
+
+def zipped(*members: tuple[str, bytes], mode: int = 0, method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """Return a .zip; mode: of all members, as Unix has it."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        for name, content in members:
+            info = zipfile.ZipInfo(name)
+            info.compress_type, info.external_attr = method, mode << 16
+            archive.writestr(info, content)
+    return out.getvalue()
+
+
+def patched(data: bytes, local: int, central: int, value: bytes) -> bytes:
+    """Return a .zip with other bytes in each local header and in each entry of the central directory."""
+    found = bytearray(data)
+    for mark, offset in ((b"PK\x03\x04", local), (b"PK\x01\x02", central)):
+        at = found.find(mark)
+        while at >= 0:
+            found[at + offset : at + offset + len(value)] = value
+            at = found.find(mark, at + 4)
+    return bytes(found)
+
+
+def number_of(value: int) -> bytes:
+    return struct.pack("<I", value)
+
+
+def overlapping() -> bytes:
+    """Return a .zip of 50 members that share one body, as 42.zip's successors do."""
+    one = zipped(("one/0", MEGABYTE[:100_000]))
+    directory = one.index(b"PK\x01\x02")
+    entry = one[directory : one.index(b"PK\x05\x06")]
+    return (
+        one[:directory] + entry * 50 + struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, 50, 50, 50 * len(entry), directory, 0)
+    )
+
+
+def long_header(kind: bytes) -> bytes:
+    """Return a .tar whose first header announces a gigabyte of name, which zeros would be."""
+    info = tarfile.TarInfo("././@LongLink")
+    info.type, info.size = kind, 1 << 30
+    return gzip.compress(info.tobuf(tarfile.GNU_FORMAT) + MEGABYTE)
+
+
+def many(count: int) -> bytes:
+    """Return a .tgz of empty files."""
+    return tgz(*((f"one/{number}", b"", {}) for number in range(count)))
+
+
+GOOD: Member = ("one/a", TEXT, {})
+ENCRYPTED = patched(zipped(("one/a", TEXT)), 6, 8, b"\x01\x00")
+UNKNOWN = patched(zipped(("one/a", TEXT)), 8, 10, b"\x63\x00")
+BOMB = ("unpacks to more than 100 times its size", "larger --max-expansion (or LOCALATTN_MAX_EXPANSION) than 100")
+DAMAGED = ("damaged",)
+
+# name of the archive → content, parts of the message
+ARCHIVES: dict[str, tuple[bytes, tuple[str, ...]]] = {
+    "bomb.zip": (zipped(("one/a", MEGABYTE)), BOMB),
+    "bomb of many.zip": (zipped(*((f"one/{n}", MEGABYTE[:50_000]) for n in range(100))), BOMB),
+    "empty files.tgz": (many(200), BOMB),
+    "overlapping.zip": (overlapping(), ()),
+    "bomb.tgz": (tgz(("one/a", MEGABYTE, {})), BOMB),
+    "bomb in another member.tgz": (tgz(("two/a", MEGABYTE, {}), GOOD), BOMB),
+    "bomb.tar.bz2": (tar(("one/a", MEGABYTE, {}), packed=bz2.compress), BOMB),
+    "bomb.tar.xz": (tar(("one/a", MEGABYTE, {}), packed=lzma.compress), BOMB),
+    "bomb by bzip2.zip": (zipped(("one/a", MEGABYTE), method=zipfile.ZIP_BZIP2), BOMB),
+    "bomb by lzma.zip": (zipped(("one/a", MEGABYTE), method=zipfile.ZIP_LZMA), BOMB),
+    "header tells less.zip": (patched(zipped(("one/a", MEGABYTE)), 22, 24, number_of(10)), DAMAGED),
+    "sum is wrong.zip": (patched(zipped(("one/a", TEXT)), 14, 16, number_of(1)), DAMAGED),
+    "long name.tgz": (long_header(tarfile.GNUTYPE_LONGNAME), ("a header of 1,073,741,824 bytes",)),
+    "long link.tgz": (long_header(tarfile.GNUTYPE_LONGLINK), ("a header of 1,073,741,824 bytes",)),
+    "long pax header.tgz": (long_header(tarfile.XHDTYPE), ("a header of 1,073,741,824 bytes",)),
+    "long global header.tgz": (long_header(tarfile.XGLTYPE), ("a header of 1,073,741,824 bytes",)),
+    "encrypted.zip": (ENCRYPTED, ("'one/a' is encrypted: unpack it by another program", "--local DIR")),
+    "unknown method.zip": (UNKNOWN, ("cannot be read here", "compression method", "--local DIR")),
+    "strongly encrypted.zip": (patched(zipped(("one/a", TEXT)), 6, 8, b"\x40\x00"), ("cannot be read here",)),
+    "patched data.zip": (patched(zipped(("one/a", TEXT)), 6, 8, b"\x20\x00"), ("cannot be read here",)),
+    "name without UTF-8.zip": (
+        patched(zipped(("one/a", TEXT)), 6, 8, b"\x00\x08").replace(b"one/a", b"one/\xff"), DAMAGED
+    ),
+    "above.tgz": (tgz(("one/../../evil", TEXT, {})), ("would be written outside of the folder",)),
+    "above.zip": (zipped(("one/../../evil", TEXT)), ("would be written outside of the folder",)),
+    "link.tgz": (tgz(GOOD, ("one/b", None, {"type": tarfile.SYMTYPE, "linkname": "/etc"})), ("'one/b' is a link",)),
+    "hard link.tgz": (tgz(GOOD, ("one/b", None, {"type": tarfile.LNKTYPE, "linkname": "one/a"})), ("is a link",)),
+    "through a link.tgz": (
+        tgz(("one/b", None, {"type": tarfile.SYMTYPE, "linkname": ".."}), ("one/b/evil", TEXT, {})), ("is a link",)
+    ),
+    "link.zip": (zipped(("one/b", b"/etc"), mode=stat.S_IFLNK | 0o777), ("'one/b' is a link or a device",)),
+    "device.zip": (zipped(("one/b", b""), mode=stat.S_IFBLK | 0o777), ("'one/b' is a link or a device",)),
+    "device.tgz": (tgz(GOOD, ("one/b", None, {"type": tarfile.CHRTYPE, "devminor": 5})), ("a link or a device",)),
+    "block device.tgz": (tgz(GOOD, ("one/b", None, {"type": tarfile.BLKTYPE})), ("a link or a device",)),
+    "fifo.tgz": (tgz(GOOD, ("one/b", None, {"type": tarfile.FIFOTYPE})), ("a link or a device",)),
+    "file and folder.tgz": (tgz(GOOD, ("one/a/b", TEXT, {})), ("'one/a/b' is a file and a folder",)),
+    "folder and file.tgz": (tgz(("one/a/b", TEXT, {}), GOOD), ("'one/a' is a file and a folder",)),
+    "line break.tgz": (tgz(("one/../\nb", TEXT, {})), ("'one/../\\nb'",)),
+    "cut.zip": (zipped(("one/a", TEXT))[:-30], DAMAGED),
+    "cut in the middle.zip": (zipped(("one/a", NOISE))[:4000], DAMAGED),
+    "cut.tgz": (tgz(GOOD)[:-20], DAMAGED),
+    "cut.tar": (tar(GOOD)[:900], DAMAGED),
+    "cut.tar.xz": (tar(("one/a", NOISE, {}), packed=lzma.compress)[:4000], DAMAGED),
+    "nothing.tgz": (b"", DAMAGED),
+    "text.tgz": (TEXT, DAMAGED),
+    "without what is wanted.tgz": (tgz(("two/a", TEXT, {})), ("has no one",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_hostile_archive(name: str, tmp_path: Path) -> None:
+    content, messages = ARCHIVES[name]
+    archive = tmp_path / name
+    archive.write_bytes(content)
+    for folder in (tmp_path / "out", tmp_path / "old"):
+        if folder.name == "old":
+            (folder / "one").mkdir(parents=True)
+        assert_refused(run(unpack.main, archive, folder, "one"), f"data error: {archive}", *messages)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "old"]), "something is left"
+    assert [path.name for path in (tmp_path / "old").iterdir()] == ["one"], "an older folder is changed"
+
+
+CHECKED = ["bomb.zip", "encrypted.zip", "unknown method.zip", "cut.zip", "sum is wrong.zip", "overlapping.zip"]
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_hostile_archive_is_found_by_the_check_of_downloads(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(ARCHIVES[name][0])
+    assert_refused(run(unpack.main, "--test", tmp_path / name), f"data error: {tmp_path / name}", *ARCHIVES[name][1])
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_an_option_raises_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = tmp_path / "bomb.zip"
+    archive.write_bytes(ARCHIVES["bomb.zip"][0])
+    monkeypatch.setenv(expansion.VARIABLE, "2000")
+    assert run(unpack.main, archive, tmp_path / "out", "one").returncode == 0
+    assert (tmp_path / "out/one/a").stat().st_size == len(MEGABYTE)
+    monkeypatch.setenv(expansion.VARIABLE, "many")
+    assert_refused(run(unpack.main, archive, tmp_path / "out", "one"), "LOCALATTN_MAX_EXPANSION=many: a number from 1")
+
+
+def test_compressed_text_has_the_same_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"\n".join([b"a"] * 200_000) + b"\n"))
+    with pytest.raises(DataError) as caught:
+        list(lines.read_bytes(path))
+    for part in (f"{path}: ", *BOMB):
+        assert part in str(caught.value)
+    monkeypatch.setenv(expansion.VARIABLE, "2000")
+    assert sum(1 for _ in lines.read_bytes(path)) == 200_000
+
+
+def test_a_header_that_tells_more_is_not_believed(tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(patched(zipped(("one/a", TEXT)), 22, 24, number_of(1 << 31)))
+    assert unpack.unpack(tmp_path / "a.zip", tmp_path / "out", ["one"]) == 1
+    assert (tmp_path / "out/one/a").read_bytes() == TEXT
+
+
+def test_what_is_not_wanted_may_be_a_link(tmp_path: Path) -> None:
+    """Official archives have such members beside the text."""
+    (tmp_path / "a.tgz").write_bytes(tgz(("latest", None, {"type": tarfile.SYMTYPE, "linkname": "one"}), GOOD))
+    assert unpack.unpack(tmp_path / "a.tgz", tmp_path / "out", ["one"]) == 1
+
+
+def test_the_sizes_of_official_archives_are_far_below_the_bound() -> None:
+    """Real text unpacks to at most ten times its size; a file of a word a line, over and over, to more."""
+    text = "".join(f"{number} {random.Random(number).random()} the of and\n" for number in range(5000)).encode()
+    assert len(text) < expansion.TIMES / 10 * len(gzip.compress(text))
+
+
+@pytest.mark.slow
+def test_bombs_in_the_preparations(tmp_path: Path) -> None:
+    """With the bound as it stands: nothing is left in OUT, and the option is one of every preparation."""
+    bomb = zipped(*((f"trees/{name}.txt", bytes(60_000_000)) for name in ("train", "dev")))
+    assert len(bomb) < 200_000
+    (tmp_path / "server").mkdir()
+    (tmp_path / "server/trainDevTestTrees_PTB.zip").write_bytes(bomb)
+    given = {"SST_URL": (tmp_path / "server").as_uri()}
+    done = prepare("sst", tmp_path / "out", "--no-checksums", **given)
+    assert_refused(done, "is not the whole file that it should be", *BOMB)
+    assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file() and path.stat().st_size > 1000]
+    done = prepare("sst", tmp_path / "out", "--no-checksums", "--max-expansion", 2000, **given)
+    assert_refused(done, "train.txt:1: a line of more than 10,000,000 bytes")  # unpacked
+    assert_refused(prepare("sst", tmp_path / "out", "--max-expansion", "x"), "--max-expansion needs a number from 1")
+    begin = 'set -euo pipefail; . "$1/lib/base.sh"; . "$1/lib/fetch.sh"; find_python; '
+    done = call("bash", "-c", begin + 'unpack "$2" "$3" trees', "x", DATA_PREP, next((tmp_path / "server").iterdir()),
+                tmp_path / "unpacked")  # fmt: skip
+    assert_refused(done, "trainDevTestTrees_PTB.zip cannot be unpacked", BOMB[0])
+    assert not list(tmp_path.glob("unpacked*/*"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_archives(seed: int, tmp_path: Path) -> None:
+    """Bytes overwritten, removed or doubled at random: the good content, or one line, and never anything else."""
+    chance = random.Random(seed)
+    wanted = {f"one/{number}": chance.randbytes(300) + TEXT for number in range(4)}
+    entries: list[Member] = [(name, content, {}) for name, content in wanted.items()]
+    kinds = {
+        ".zip": zipped(*wanted.items()), ".tgz": tgz(*entries), ".tar": tar(*entries),
+        ".tar.bz2": tar(*entries, packed=bz2.compress), ".tar.xz": tar(*entries, packed=lzma.compress),
+    }  # fmt: skip
+    for ending, whole in kinds.items():
+        for trial in range(150):
+            data = bytearray(whole)
+            for _ in range(chance.randint(1, 4)):
+                at, count = chance.randrange(len(data)), chance.randint(1, 8)
+                change = chance.choice(
+                    [chance.randbytes(count), b"", bytes(data[at : at + count]) * 2, b"\xff" * count]
+                )
+                data[at : at + count] = change
+            (tmp_path / f"a{ending}").write_bytes(data)
+            try:
+                unpack.unpack(tmp_path / f"a{ending}", tmp_path / "out", ["one"])
+            except DataError as error:
+                assert len(str(error).splitlines()) == 1, (ending, trial)
+                assert not list(tmp_path.glob("*.part")), (ending, trial)

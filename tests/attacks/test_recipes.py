@@ -1,0 +1,225 @@
+"""Hostile recipes and tables: each is refused in one line and at once. A case that is found later is one more line."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from experiments.data.preparation import Corpus
+from experiments.data.prepared import Prepared
+from experiments.recipes import nodes
+from experiments.recipes.recipe import PREPARATIONS, load_recipe
+from experiments.recipes.tables import load_table
+from support.recipes import BASE
+
+SECONDS = 5.0  # for one file, on a busy machine
+
+_LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
+_LONG = "x" * 5000
+
+
+def with_data(data: str) -> str:
+    """Return BASE with other data, on line 1."""
+    return f"data: {{{data}}}\n" + BASE.partition("\n")[2]
+
+
+def prepared_by(script: str) -> str:
+    """Return BASE with the data of another script."""
+    return with_data(f"name: x, prepare: {script}")
+
+
+# name → content, line of the error (0: none is named), part of the message
+RECIPES: dict[str, tuple[str | bytes, int, str]] = {
+    "script above": (prepared_by("../x.sh"), 1, "prepare '../x.sh': a recipe runs scripts of data-prep/ alone"),
+    "script by an absolute path": (prepared_by("/bin/sh"), 1, "runs scripts of data-prep/ alone"),
+    "own script by an absolute path": (prepared_by(str(PREPARATIONS / "prepare_toy.sh")), 1, "data-prep/ alone"),
+    "script above data-prep": (prepared_by("data-prep/../scripts/setup.sh"), 1, "data-prep/ alone; for own data give"),
+    "script of a home": (prepared_by("~/x.sh"), 1, "data-prep/ alone"),
+    "script with a NUL": (prepared_by('"data-prep/x\\0.sh"'), 1, "data-prep/ alone"),
+    "script with a long name": (prepared_by("data-prep/" + _LONG), 1, "data-prep/ alone"),
+    "data outside of the output": (with_data("name: ../../x, prepare: data-prep/prepare_toy.sh"), 1, "name '../../x'"),
+    "data with an absolute name": (with_data("name: /x, prepare: data-prep/prepare_toy.sh"), 1, "name '/x'"),
+    "5,000 brackets": ("seeds: " + "[" * 5000 + "]" * 5000 + "\n", 0, "nested too deeply"),
+    "5,000 open brackets": ("seeds: " + "[" * 5000, 0, "nested too deeply"),
+    "5,000 braces": ("train: " + "{a: " * 5000 + "}" * 5000 + "\n", 0, "nested too deeply"),
+    "5,000 indents": ("".join(" " * n + "a:\n" for n in range(1200)), 0, "nested too deeply"),
+    "aliases of aliases": (_LAUGHS, 2, "*a0: no aliases in a recipe"),
+    "an alias of itself": ("seeds: &a [*a]\n", 1, "no aliases"),
+    "an alias as a merged key": ("train: &a {cpu: true}\ngenerate: {<<: *a}\n", 2, "no aliases"),
+    "an alias as a key": ("label: &a x\n*a : 3\n", 2, "no aliases"),
+    "a key twice": ("gpus: 1\ngpus: 2\n", 2, "gpus was already given on line 1"),
+    "a key twice in a value": ("average:\n  last: 5\n  last: 6\n", 3, "last was already given on line 2"),
+    "a key twice in a flag": ("train:\n  a: {b: 1, b: 2}\n", 2, "b was already given on line 2"),
+    "a tag of Python": ("label: !!python/object/apply:os.system [id]\n", 1, "no tags in a recipe"),
+    "a tag of Python's names": ("label: !!python/name:os.system\n", 1, "no tags"),
+    "a known tag with a wrong value": ("train: {lr: !!bool x}\n", 1, "no tags"),
+    "a tag without a name": ("label: ! x\n", 1, "no tags"),
+    "a number of 5,000 digits": ("gpus: " + "9" * 5000 + "\n", 1, "digits"),
+    "a key that is a list": ("train: {lr: {[a]: 1}}\n", 1, "unhashable"),
+    "invalid UTF-8": (b"label: x\nname: \xff\n", 2, "invalid UTF-8"),
+    "UTF-16": ("label: x\n".encode("utf-16"), 1, "invalid UTF-8"),
+    "a NUL": ("gpus: 1\nlabel: a\0b\n", 2, "the character U+0000 cannot stand in YAML"),
+    "an escape sequence": ("gpus: 1\nlabel: a\x1b[2Jb\n", 2, "the character U+001B cannot stand in YAML"),
+    "a line break in a key": ('"a\\nb": 1\n', 1, "unknown key"),
+    "a line break in a file's name": ('extends: "a\\nb"\n', 1, "which is not there"),
+    "a NUL in a file's name": ('extends: "a\\0b"\n', 1, "which is not there"),
+    "a long file's name": (f"extends: {_LONG}\n", 1, "which is not there"),
+    "a file's name that is a list": ("extends: [a]\n", 1, "which is not there"),
+    "a device": ("extends: /dev/zero\n", 1, "which is not there"),
+    "a folder": ("extends: .\n", 1, "which is not there"),
+    "two documents": ("gpus: 1\n---\ngpus: 2\n", 2, "not valid YAML: but found another document"),
+    "another version": ("%YAML 9.9\n---\ngpus: 1\n", 1, "not valid YAML: found incompatible YAML document"),
+    "megabytes": (b"label: " + b"x" * nodes.MOST_BYTES, 0, "larger than 1,000,000 bytes"),
+    "nothing": (b"", 0, "a recipe is a mapping"),
+}  # fmt: skip
+
+
+def assert_one_line(error: nodes.RecipeError, path: Path, line: int, message: str) -> None:
+    """Assert that an error names its file and line, and is one line."""
+    said = str(error)
+    assert said.startswith(f"{path}:{line}: " if line else f"{path}"), said[:300]
+    assert message in said and len(said.splitlines()) == 1, said[:300]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_hostile_recipe(name: str, tmp_path: Path) -> None:
+    content, line, message = RECIPES[name]
+    path = tmp_path / "r.yaml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    begin = time.monotonic()
+    with pytest.raises(nodes.RecipeError) as caught:
+        load_recipe(path)
+    assert time.monotonic() - begin < SECONDS
+    assert_one_line(caught.value, path, line, message)
+
+
+def test_scripts_behind_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link in data-prep/ to a script elsewhere is refused; data-prep/ itself may be a link."""
+    from experiments.recipes import recipe
+
+    monkeypatch.setattr(recipe, "ROOT", tmp_path / "root")
+    monkeypatch.setattr(recipe, "PREPARATIONS", tmp_path / "root/data-prep")
+    (tmp_path / "root").mkdir()
+    (tmp_path / "real").mkdir()
+    (tmp_path / "root/data-prep").symlink_to(tmp_path / "real")
+    for script in (tmp_path / "x.sh", tmp_path / "real/own.sh"):
+        script.write_text("exit 3\n")
+    (tmp_path / "real/link.sh").symlink_to(tmp_path / "x.sh")
+    path = tmp_path / "r.yaml"
+    path.write_text(prepared_by("data-prep/own.sh"))
+    assert load_recipe(path).corpus.prepare == "data-prep/own.sh"
+    path.write_text(prepared_by("data-prep/link.sh"))
+    with pytest.raises(nodes.RecipeError, match="runs scripts of data-prep/ alone") as caught:
+        load_recipe(path)
+    assert_one_line(caught.value, path, 1, "link.sh")
+
+
+def test_files_that_extend_each_other(tmp_path: Path) -> None:
+    for number in range(40):
+        (tmp_path / f"r{number}.yaml").write_text(f"extends: r{number + 1}.yaml\n")
+    with pytest.raises(nodes.RecipeError, match="r20.yaml:1: more than 20 files extend each other"):
+        load_recipe(tmp_path / "r0.yaml")
+
+
+def test_own_data_go_through_prepare_parallel(tmp_path: Path) -> None:
+    """The recipe of docs/own-data.md, as it stands there."""
+    page = (PREPARATIONS.parent / "docs/own-data.md").read_text(encoding="utf-8")
+    text = page.partition("```yaml\n")[2].partition("```")[0]
+    path = tmp_path / "r.yaml"
+    path.write_text(text + BASE.partition("\n")[2])
+    recipe = load_recipe(path)
+    command = Corpus(recipe, Prepared(tmp_path / "out"), tmp_path / "mine", None).command()
+    assert command[:2] == ["bash", str(PREPARATIONS / "prepare_parallel.sh")]
+    assert command[-2:] == ["--train", f"{tmp_path}/mine/train"]
+
+
+_ROWS = "rows:\n  a: {label: x}\n"
+
+TABLES: dict[str, tuple[str, int, str]] = {
+    "rows of another folder": ("rows:\n  a: {same_as: ../../x/b}\n", 2, "'../../x' is no name of a table"),
+    "baseline in another folder": (f"baseline: ../x/b\n{_ROWS}", 1, "'../x' is no name of a table"),
+    "a row that is a path": ("rows:\n  ../a: {label: x}\n", 2, "the name of a row has lower-case letters"),
+    "a row with a line break": ('rows:\n  "a\\nb": {label: x}\n', 2, "the name of a row has lower-case letters"),
+    "a row twice": (_ROWS + "  a: {label: y}\n", 3, "a was already given on line 2"),
+    "small scale from a device": (f"small: /dev/zero\n{_ROWS}", 1, "there is no such file"),
+    "small scale with a NUL": (f'small: "\\0"\n{_ROWS}', 1, "there is no such file"),
+    "aliases": (_LAUGHS, 2, "no aliases"),
+    "5,000 brackets": ("rows: " + "[" * 5000 + "\n", 0, "nested too deeply"),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_hostile_table(name: str, tmp_path: Path) -> None:
+    content, line, message = TABLES[name]
+    path = tmp_path / "table.yaml"
+    path.write_text(content)
+    with pytest.raises(nodes.RecipeError) as caught:
+        load_table(path)
+    assert_one_line(caught.value, path, line, message)
+
+
+def test_a_byte_order_mark_is_no_harm(tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_bytes(b"\xef\xbb\xbf" + BASE.encode())
+    assert load_recipe(path).corpus.name == "none"
+
+
+def test_committed_recipes_are_far_below_the_bound() -> None:
+    files = sorted((PREPARATIONS.parent / "configs").rglob("*.yaml"))
+    assert files and max(path.stat().st_size for path in files) * 20 < nodes.MOST_BYTES
+    for path in files:
+        assert isinstance(nodes.compose(path), yaml.MappingNode)
+
+
+SIGNS = [
+    *"{}[]:,-?&*!|>'\"%@`#\\ \t\n", "\r", "\0", "\x85", "\u2028", "\ufeff", "\U0001f600", "\\0", "<<: ", "~", "null",
+    "= ", "1e999", "-.inf", "0x", "1:2:3", "2001-13-45", "!!int ", "&a ", "*a", "---\n", "...", "? ", "- ",
+]  # fmt: skip
+
+
+def mutated(text: str, chance: random.Random) -> str:
+    """Return the text with some signs of YAML put in, cut out, or doubled at random."""
+    for _ in range(chance.randint(1, 6)):
+        at, count = chance.randrange(len(text) + 1), chance.randint(1, 12)
+        put = chance.choice(["", text[at : at + count] * 2, chance.choice(SIGNS), chance.choice(SIGNS) * 20])
+        text = text[:at] + put + text[at + chance.choice([0, count]) :]
+    return text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_mutated_recipes_and_tables(seed: int, tmp_path: Path) -> None:
+    """Signs of YAML at random places: a recipe, or one line, and never anything else."""
+    chance = random.Random(seed)
+    shutil.copytree(PREPARATIONS.parent / "configs", tmp_path, dirs_exist_ok=True)
+    folder = tmp_path / "man"
+    table = (folder / "table3.yaml").read_text("utf-8")
+    read = 0
+    for trial in range(300):
+        one, two = folder / f"recipe{trial}.yaml", folder / f"table3_{trial}.yaml"
+        one.write_text(mutated(BASE, chance), encoding="utf-8")
+        two.write_text(mutated(table, chance), encoding="utf-8")
+        attempts: list[tuple[Callable[[Path], object], Path]] = [(load_recipe, one), (load_rows, two)]
+        for load, path in attempts:
+            try:
+                load(path)
+                read += 1
+            except nodes.RecipeError as error:
+                assert len(str(error).splitlines()) == 1, (seed, trial)
+    assert read > 20, "what is mutated should be read at times"
+
+
+def load_rows(path: Path) -> None:
+    """Read a table and all of its rows."""
+    table = load_table(path)
+    for name, source in table.sources.items():
+        table.baseline(name)
+        for scale in source.scales():
+            if scale != "smoke":
+                table.recipe(name, scale)

@@ -1,0 +1,163 @@
+"""What text may not hold, and what becomes of it: marks, NULs, special tokens, separators, long lines, bombs."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from corpora.errors import DataError
+from corpora.text import bitext, lines, linewise, parallel, streams
+from support.corpora.prep import assert_refused, lines_of, prepare, run, start_and_kill
+
+# They end a line for str.splitlines, and not for the shell.
+SEPARATORS = ["\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
+
+
+def pair(folder: Path, german: bytes, english: bytes = b"one two\nthree four\n") -> tuple[Path, Path]:
+    """Write two files."""
+    for name, text in (("a.de", german), ("a.en", english)):
+        (folder / name).write_bytes(text)
+    return folder / "a.de", folder / "a.en"
+
+
+def join(one: Path, two: Path, *options: str):
+    """Run `bitext.py join` to out.de and out.en beside the files."""
+    targets = (one.parent / "out.de", one.parent / "out.en")
+    return run(bitext.main, "join", *targets, "--pair", one, two, "--min-correlation", "-1", *options)
+
+
+# The second line, what is said of it in strict text, and in training text what is said or what becomes of it.
+LINES = {
+    "a NUL": (b"dr\0ei vier", "a.de:2: a NUL: this is no text", "a.de:2: a NUL: this is no text"),
+    "a symbol": (b"drei <pad>", "a.de:2: the word <pad> is a symbol", "a.de:2: the word <pad> is a symbol"),
+    "the first symbol": (b"<s> drei", "a.de:2: the word <s> is a symbol", "a.de:2: the word <s> is a symbol"),
+    "only a symbol": (b"</s>", "a.de:2: the word </s> is a symbol", "a.de:2: the word </s> is a symbol"),
+    "a symbol in full-width space": ("drei\u3000<pad>".encode(), "a.de:2: the word <pad>", "a.de:2: the word <pad>"),
+    "an unknown word": (b"drei <unk>", "", "drei <unk>"),
+    "a symbol in a word": (b"drei<pad> <S> < pad >", "", "drei<pad> <S> < pad >"),
+    "a mark inside": ("drei \ufeffvier".encode(), "", "drei \ufeffvier"),
+    "a no-break space": ("drei\u00a0vier".encode(), "", "drei\u00a0vier"),
+    "a unit separator": (b"drei\x1fvier", "", "drei\x1fvier"),
+}  # fmt: skip
+for each in SEPARATORS:
+    code = f"U+{ord(each):04X}"
+    LINES[code] = (f"drei{each}vier".encode(), "a.de:2: " + ("carriage" if each == "\r" else code), "drei vier")
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_lines_of_tokenised_text(name: str, tmp_path: Path) -> None:
+    line, strict, training = LINES[name]
+    files = pair(tmp_path, b"eins zwei\n" + line + b"\n")
+    found = run(parallel.main, "pair", *files, "--words", "--write", tmp_path / "p.de", tmp_path / "p.en")
+    alone = run(streams.main, tmp_path / "s.de", files[0])
+    for done, out in ((found, tmp_path / "p.de"), (alone, tmp_path / "s.de")):
+        if strict:
+            assert_refused(done, strict)
+            assert not out.exists()
+        else:
+            assert done.returncode == 0 and out.read_bytes() == files[0].read_bytes()
+    done = join(*files, "--words")
+    if training.startswith("a.de"):
+        assert_refused(done, training)
+        assert not (tmp_path / "out.de").exists()
+    else:
+        assert lines_of(tmp_path / "out.de") == ["eins zwei", training] and done.returncode == 0
+    # Official text is as it is.
+    assert join(*files, "--words", "--open-end").returncode == 0
+    assert (tmp_path / "out.de").read_bytes() == files[0].read_bytes()
+
+
+def test_symbols_in_raw_text_are_text(tmp_path: Path) -> None:
+    files = pair(tmp_path, b"eins <pad>\n<s> zwei\n")
+    assert run(parallel.main, "pair", *files).returncode == join(*files).returncode == 0
+    assert lines_of(tmp_path / "out.de") == ["eins <pad>", "<s> zwei"]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_mark_at_the_start_is_left_out_with_a_word(tmp_path: Path, packed: bool) -> None:
+    text = b"\xef\xbb\xbfeins zwei\n\xef\xbb\xbfdrei vier\n"
+    path = tmp_path / ("a.de.gz" if packed else "a.de")
+    path.write_bytes(gzip.compress(text) if packed else text)
+    for options in ((), ("--lenient",)):
+        done = run(streams.main, tmp_path / "out", path, *options)
+        assert f"{path}: the byte-order mark at its start is left out\n" in done.stdout
+        assert (tmp_path / "out").read_bytes() == text[3:]
+    (tmp_path / "review.txt").write_bytes(b"\xef\xbb\xbfGood.\n")
+    assert lines.read_whole(tmp_path / "review.txt") == "Good.\n"
+
+
+def test_utf_16_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.de"
+    path.write_bytes("eins\nzwei\n".encode("utf-16"))
+    assert_refused(run(streams.main, tmp_path / "out", path), "a.de:1: invalid UTF-8 at byte 1", "iconv -f UTF-16")
+
+
+def test_what_a_step_makes_is_checked_too(tmp_path: Path) -> None:
+    """No step may make a symbol of fairseq's out of a line, whatever it was."""
+    source = tmp_path / "a.en"
+    source.write_text("one\ntwo\n")
+    for word in ("<pad>", "</s>", "a\0b"):
+        with pytest.raises(DataError, match=r"a\.en:1: (the word|a NUL)"):
+            linewise.change_file(source, tmp_path / "out", Constant(word).made, 1)
+    assert not (tmp_path / "out").exists()
+
+
+class Constant:
+    """A change that makes one text of every line."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def made(self) -> Constant:
+        return self
+
+    def __call__(self, line: str) -> str:
+        return self.text
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_lines_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
+    monkeypatch.setattr(lines, "LONGEST", 1000)
+    path = tmp_path / f"a{ending}"
+    for text, count in ((b"x" * 999 + b"\ny\n", 2), (b"y\n" + b"x" * 1000, 0), (b"y\n" + b"x" * 5000 + b"\n", 0)):
+        path.write_bytes(gzip.compress(text) if ending else text)
+        if count:
+            assert sum(1 for _ in lines.read_bytes(path)) == count
+        else:
+            with pytest.raises(DataError, match=rf"a{ending}:2: a line of more than 1,000 bytes"):
+                list(lines.read_bytes(path, open_end=True))
+
+
+def test_whole_files_have_the_same_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "LONGEST", 1000)
+    (tmp_path / "review.txt").write_bytes(b"x" * 1001)
+    with pytest.raises(DataError, match="review.txt: more than 1,000 bytes"):
+        lines.read_whole(tmp_path / "review.txt")
+
+
+# The preparations
+
+
+@pytest.mark.slow
+def test_tokenised_text_by_prepare_parallel(tmp_path: Path) -> None:
+    """Symbols are refused where words stay as they are, and are text where Moses or SentencePiece reads them."""
+    files = pair(tmp_path, b"eins zwei\n<pad> drei\n" * 20, b"one two\nthree four\n" * 20)
+    given = ["--source", "de", "--target", "en", "--train", files[0].with_suffix(""), "--min-correlation", "-1"]
+    done = prepare("parallel", tmp_path / "out", *given, "--tokenizer", "none", "--bpe", 20)
+    assert_refused(done, f"{files[0]}:2: the word <pad> is a symbol of fairseq's; remove or rename it")
+    start_and_kill("parallel", tmp_path / "moses", tmp_path / "moses/tok", *given, "--bpe", 20)
+    assert lines_of(tmp_path / "moses/tokens/train.de")[1] == "&lt; pad &gt; drei"
+    files[0].write_bytes(b"\xef\xbb\xbfeins zwei\r\ndrei\xe2\x80\xa8vier\n" * 20)
+    start_and_kill("parallel", tmp_path / "none", tmp_path / "none/tok", *given, "--tokenizer", "none", "--bpe", 20)
+    assert lines_of(tmp_path / "none/tokens/train.de")[:3] == ["eins zwei ", "drei vier", "\ufeffeins zwei "]
+
+
+@pytest.mark.slow
+def test_tokenised_text_by_prepare_iwslt14(tmp_path: Path) -> None:
+    for split in ("train", "valid", "test"):
+        for lang in ("de", "en"):
+            (tmp_path / f"{split}.{lang}").write_text("eins zwei\n" * 5 + ("</s> drei\n" if split == "valid" else ""))
+    done = prepare("iwslt14", tmp_path / "out", "--tokenised", "--local", tmp_path)
+    assert_refused(done, "valid.de:6: the word </s> is a symbol of fairseq's")
