@@ -26,7 +26,7 @@ from fairseq.tasks.translation import TranslationTask
 from hydra._internal import utils as hydra_utils
 
 from ..errors import UsageError
-from . import checkpoints, noise, saving
+from . import checkpoints, noise, peers, saving
 
 _applied = False
 
@@ -44,6 +44,7 @@ def apply() -> None:
     noise.hide()
     checkpoints.protect()
     saving.apply()
+    peers.apply()
     provide_numpy_long()
     undo_tpu_of_bf16()
     keep_last_batch()
