@@ -76,8 +76,8 @@ class Plan:
         option = "--out"
         try:
             check_folder(self.choice.out)
-            option = "--results"
-            for path in (*(results.path for results in tables), *more):
+            for path in (*more, *(results.path for results in tables)):
+                option = "--out" if path.is_relative_to(self.choice.out) else "--results"
                 check_file(path)
         except OutputError as error:
             raise RecipeError(f"{option} {error}") from None
