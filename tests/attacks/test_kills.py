@@ -24,7 +24,7 @@ from support.tables import bench
 
 ARCH = "transformer_mma_tiny"
 UPDATES = 16
-SAVED = {"save_interval_updates": 2, "keep_interval_updates": 2}
+SAVED = {"save_interval_updates": 2, "keep_interval_updates": 3}
 TWO: dict[str, object] = {
     "distributed_world_size": 2, "distributed_no_spawn": True, "distributed_backend": "gloo",
     "ddp_backend": "legacy_ddp",
@@ -40,31 +40,42 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(data: Path, folder: Path, updates: int = UPDATES, **more: object) -> list[object]:
     """Return the arguments of a training with the plugin."""
-    return [*train_flags(data, ARCH, folder, updates, **SAVED, **more), "--user-dir", USER_DIR]
+    return [*train_flags(data, ARCH, folder, updates, **SAVED, **more, log_interval=1), "--user-dir", USER_DIR]
 
 
 @pytest.fixture(scope="module")
-def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
-    """Return the last checkpoint of a training that nobody kills, and the seconds that it took."""
+def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a training that nobody kills."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    begin = time.monotonic()
     done = forked.run("fairseq-train", *command(data, folder), cwd=folder)
     assert done.returncode == 0, done.stderr
-    return folder / "checkpoint_last.pt", time.monotonic() - begin
+    return folder
+
+
+def logged(training: forked.Forked) -> int:
+    """Return how many updates a training has logged."""
+    return sum(path.read_text().count('"wps"') for path in training.outputs if path.exists())
 
 
 @pytest.mark.parametrize("seed", [22, *(pytest.param(seed, marks=pytest.mark.attack) for seed in range(1, 13))])
-def test_killed_at_random_moments(seed: int, data: Path, undisturbed: tuple[Path, float], tmp_path: Path) -> None:
+def test_killed_at_random_moments(seed: int, data: Path, undisturbed: Path, tmp_path: Path) -> None:
     """Plain fairseq-train with the plugin: killed three times, then left alone, it ends with the same bits."""
     moments = random.Random(seed)
-    last, seconds = undisturbed
+    killed = 0
     for _ in range(3):
         with forked.started("fairseq-train", *command(data, tmp_path), cwd=tmp_path) as training:
-            time.sleep(moments.uniform(0, seconds))
+            updates, seconds = moments.randint(0, 5), moments.uniform(0, 0.3)
+            while logged(training) < updates and training.process.is_alive():
+                time.sleep(0.005)
+            time.sleep(seconds)
+            killed += training.process.is_alive()
             training.process.kill()
+    assert killed, "killed too late: the test needs more updates"
     done = forked.run("fairseq-train", *command(data, tmp_path), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert_same_training(tmp_path / "checkpoint_last.pt", last)
+    # A training that is started again after its last update makes one more.
+    name = f"checkpoint_2_{UPDATES}.pt"
+    assert_same_training(tmp_path / name, undisturbed / name)
 
 
 def both(stack: ExitStack, data: Path, folder: Path, updates: int) -> list[forked.Forked]:
@@ -130,8 +141,7 @@ class Killable:
 
     def start(self) -> subprocess.Popen[str]:
         words = [sys.executable, "-c", self.program, *self.words]
-        into = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        return subprocess.Popen(words, env=environment(), text=True, start_new_session=True, **into)
+        return subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def finish(self) -> float:
         """Run it to its end; return the seconds that it took."""
