@@ -20,6 +20,8 @@ from experiments.report.results import Results
 from experiments.runs import averaging, probe
 from fairseq_localattn import files
 from fairseq_localattn.analysis import masks
+from fairseq_localattn.analysis.command import new_figure, save_csv, save_figure
+from fairseq_localattn.errors import UsageError
 from support.checkpoints import assert_same_training
 from support.cli import Done, call, fairseq, make_data, train_flags
 from support.faults import Disk, FailingDisk, left_over, small_disk
@@ -161,7 +163,7 @@ def test_devices_and_links_stay(tmp_path: Path) -> None:
     files.check_file(Path("/dev/null"))
     files.write_whole(Path("/dev/null"), "nothing")
     assert not Path("/dev/null").is_file()
-    with pytest.raises(files.OutputError, match="^/dev/full: cannot be written: No space left on device; free some"):
+    with pytest.raises(files.OutputError, match="^/dev/full: cannot be written: No space left on device; free"):
         files.write_whole(Path("/dev/full"), "nothing")
 
 
@@ -327,6 +329,39 @@ def test_disks_of_every_size_while_saving(data: Path, undisturbed: Path, tmp_pat
         while fill_up(disk, max(16, size * tenths // 10), data, undisturbed):
             tenths += 3
         assert tenths > 20
+
+
+@pytest.mark.slow
+def test_an_average_on_a_disk_that_fills_up(undisturbed: Path, tmp_path: Path) -> None:
+    """It is found out while the file is written; the former average stays."""
+    with small_disk(tmp_path / "disk", undisturbed.stat().st_size // 1024 // 3) as disk:
+        former = disk.folder / "averaged.pt"
+        former.write_bytes(b"former")
+        done = call(of(averaging.main), undisturbed, "--output", former, check=False)
+        one_line(done, f"average: error: {former}: cannot be written")
+        assert former.read_bytes() == b"former" and [path.name for path in disk.folder.iterdir()] == ["averaged.pt"]
+        disk.resize(100_000)
+        assert call(of(averaging.main), undisturbed, "--output", former).returncode == 0
+        assert torch.load(former, weights_only=True)["extra_state"]["averaged"] == [undisturbed.name]
+
+
+def test_tables_and_pictures_on_a_disk_that_fills_up(tmp_path: Path) -> None:
+    """What analyses write: the former files stay."""
+    with small_disk(tmp_path / "disk", 32) as disk:
+        table_file, picture = disk.folder / "a.csv", disk.folder / "a.png"
+        table_file.write_text("former")
+        picture.write_text("former")
+        figure = new_figure(figsize=(30, 30))
+        figure.subplots().plot([1, 2, 3])
+        for write in (
+            lambda: save_csv(table_file, ["a"], [["x" * 100] for _ in range(1000)]),
+            lambda: save_figure(figure, picture),
+        ):
+            with pytest.raises(
+                UsageError, match=r"a\.(csv|png): cannot be written: No space left on device; free some"
+            ):
+                write()
+        assert table_file.read_text() == picture.read_text() == "former" and not left_over(disk.folder)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import random
 import shutil
 import signal
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.runs.checkpoints import checkpoint_updates
 from support import forked
 from support.checkpoints import assert_same_training
 from support.cli import USER_DIR, environment, make_data, train_flags
@@ -192,3 +194,37 @@ def test_a_table_killed_at_random_moments(seed: int, whole: tuple[Killable, floa
     assert_same_training(table.folder() / last, expected.folder() / last)
     assert (table.folder() / "generate-test.txt").read_text() == (expected.folder() / "generate-test.txt").read_text()
     assert not left_over(table.folder())
+
+
+@pytest.mark.attack
+def test_a_worker_of_a_table_is_killed(whole: tuple[Killable, float], tmp_path: Path) -> None:
+    """Two processes under torchrun: the runner ends within a minute, says which row has failed, and continues."""
+    table = Killable(tmp_path)
+    table.words += ["--gpus", "2"]
+    shutil.copytree(whole[0].out / "data", table.out / "data")
+    process = table.start()
+    deadline = time.monotonic() + 200
+    while not list(table.out.glob("*/checkpoints/checkpoint_last.pt")):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    workers = [path for path in Path("/proc").glob("[0-9]*") if is_worker(path, table.out)]
+    assert len(workers) == 2
+    os.kill(int(workers[1].name), signal.SIGKILL)
+    text, _ = process.communicate(timeout=60)
+    failures = [line for line in text.splitlines() if line.startswith("table: ")]
+    assert process.returncode == 1 and len(failures) == 1, text
+    assert failures[0].startswith("table: failed: mma (seed 1): fairseq_localattn: process 0 stops: another one"), text
+    assert "Traceback" not in text
+    begun = checkpoint_updates(table.folder())
+    assert begun > 0
+    table.finish()
+    assert f"@ {begun} updates" in (table.folder() / "train.log").read_text()
+
+
+def is_worker(process: Path, folder: Path) -> bool:
+    """Return whether a process of /proc is a worker that trains below a folder."""
+    try:
+        words = (process / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return any(word.endswith(b"train_worker.py") for word in words[:3]) and str(folder).encode() in b" ".join(words)

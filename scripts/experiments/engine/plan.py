@@ -68,21 +68,25 @@ class Plan:
         found = None if run.facts() or run.launch.cpu else estimate(run.recipe, run.launch, self.choice.gpu)
         return run.plan() + (f"; estimated: {found.text(run.launch.world, self.choice.gpu)}" if found else "")
 
-    def check_outputs(self, *more: Path) -> None:
-        """Raise RecipeError where --out, the CSVs or ``more`` files cannot be written, ScoreError for a damaged CSV."""
+    def check_results(self) -> None:
+        """Raise RecipeError where the CSVs of the tables cannot be written, and ScoreError where one is damaged."""
+        tables = [self.results(row) for row in {row.table.path: row for row in self.rows}.values()]
+        self.check_outputs(*(results.path for results in tables))
+        for results in tables:
+            results.lines()
+
+    def check_outputs(self, *paths: Path) -> None:
+        """Raise RecipeError where --out or one of these files cannot be written."""
         from fairseq_localattn.files import OutputError, check_file, check_folder
 
-        tables = [self.results(row) for row in {row.table.path: row for row in self.rows}.values()]
         option = "--out"
         try:
             check_folder(self.choice.out)
-            for path in (*more, *(results.path for results in tables)):
+            for path in paths:
                 option = "--out" if path.is_relative_to(self.choice.out) else "--results"
                 check_file(path)
         except OutputError as error:
             raise RecipeError(f"{option} {error}") from None
-        for results in tables:
-            results.lines()
 
     # --- runs
 

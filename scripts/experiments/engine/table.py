@@ -218,7 +218,7 @@ def run_table(args: argparse.Namespace) -> int:
     if args.dry_run:
         show_commands(plan, [plan.results(row).path for row in plan.rows])
         return 0
-    plan.check_outputs()
+    plan.check_results()
     progress = Progress()
     if args.node_rank > 0:
         return follow(plan, progress)
