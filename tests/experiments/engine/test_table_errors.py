@@ -40,7 +40,7 @@ from experiments.engine import table
             "man others --out FILE",
             "--out FILE: cannot be written: File exists; a file stands where a folder",
         ),
-        ("man others --out OUT --results FILE/x", "others.csv: cannot be written: Not a directory"),
+        ("man others --out OUT --results FILE/x", "--results FILE/x/man: cannot be written: Not a directory"),
     ],
 )
 def test_one_line(words: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
