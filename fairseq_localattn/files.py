@@ -91,9 +91,9 @@ def write_whole(path: Path, text: str) -> None:
         stream.write(text)
 
 
-def remove_parts(folder: Path) -> None:
-    """Remove what killed writers have left in a folder, in which nobody but the caller may write now."""
-    for part in folder.glob(f".*{PART}"):
+def remove_parts(folder: Path, name: str = "*") -> None:
+    """Remove what killed writers of a file, or of all files, have left in a folder; nobody else may write them now."""
+    for part in folder.glob(f".{name}.*{PART}"):
         with suppress(OSError):
             part.unlink()
 

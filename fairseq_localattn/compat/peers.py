@@ -23,8 +23,9 @@ def _explain_loss(call_main: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return call_main(cfg, main, **kwargs)
         except (RuntimeError, ProcessExitedException) as error:
+            of_several = cfg.distributed_training.distributed_world_size > 1
             exited = isinstance(error, ProcessExitedException)
-            if not exited and not any(sign in str(error) for sign in LOST):
+            if not of_several or not exited and not any(sign in str(error) for sign in LOST):
                 raise
             rank = cfg.distributed_training.distributed_rank
             which = "a process of this training" if rank is None or exited else f"process {rank} stops: another one"

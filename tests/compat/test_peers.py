@@ -17,14 +17,15 @@ NCCL = "NCCL error: remote process exited or there was a network error"
 KILLED = ProcessExitedException("signal SIGKILL", error_index=1, error_pid=7, exit_code=-9, signal_name="SIGKILL")
 
 
-def end_with(error: Exception, rank: int | None) -> None:
-    """Raise an error in a training."""
+def end_with(error: Exception, rank: int | None, size: int = 4) -> None:
+    """Raise an error in a training of ``size`` processes."""
 
     def call_main(cfg: Any, main: Any) -> None:
         raise error
 
     checkpoint = Namespace(save_dir="runs/a")
-    cfg = Namespace(distributed_training=Namespace(distributed_rank=rank), checkpoint=checkpoint)
+    training = Namespace(distributed_rank=rank, distributed_world_size=size)
+    cfg = Namespace(distributed_training=training, checkpoint=checkpoint)
     peers._explain_loss(call_main)(cfg, None)
 
 
@@ -45,3 +46,5 @@ def test_the_line(error: Exception, rank: int | None, said: str) -> None:
 def test_other_errors_stay() -> None:
     with pytest.raises(RuntimeError, match="CUDA out of memory"):
         end_with(RuntimeError("CUDA out of memory"), 0)
+    with pytest.raises(RuntimeError, match="Broken pipe"):  # of a loader of data, in a training of one process
+        end_with(RuntimeError("Broken pipe"), 0, size=1)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from ...errors import UsageError
+from ...files import remove_parts
 from ..command import save_csv
 
 
@@ -92,6 +93,7 @@ def add_row(path: Path, row: Row) -> None:
     """Append a row to a file, in which other processes may write as well."""
     with _locked(path.parent):
         rows = [*(found.values() for found in read_rows(path)), _cells(row)]
+        remove_parts(path.parent, path.name)  # of writers that were killed
         save_csv(path, HEADER, rows)
 
 

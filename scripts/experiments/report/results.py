@@ -60,7 +60,7 @@ class Results:
         guard = os.open(self.path.parent, os.O_RDONLY)  # the lock of the folder leaves no file behind
         try:
             fcntl.flock(guard, fcntl.LOCK_EX)
-            remove_parts(self.path.parent)  # of writers that were killed
+            remove_parts(self.path.parent, self.path.name)  # of writers that were killed
             yield
         finally:
             os.close(guard)
