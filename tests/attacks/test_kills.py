@@ -158,8 +158,8 @@ class Killable:
         return found
 
     def lines(self) -> Iterator[dict[str, str]]:
-        """Yield the lines of the results, without what depends on the time."""
-        timed = ("date", "words_per_second", "steps_per_second", "train_minutes")
+        """Yield the lines of the results, without what depends on the time or on changes of the code meanwhile."""
+        timed = ("date", "commit", "words_per_second", "steps_per_second", "train_minutes")
         with open(self.results / "mma" / "table1.csv", newline="") as stream:
             for line in csv.DictReader(stream):
                 yield {name: value for name, value in line.items() if name not in timed}
@@ -176,7 +176,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Killable, float]:
 
 
 @pytest.mark.attack
-@pytest.mark.parametrize("seed", range(1, 7))
+@pytest.mark.parametrize("seed", range(1, 5))
 def test_a_table_killed_at_random_moments(seed: int, whole: tuple[Killable, float], tmp_path: Path) -> None:
     """The runner is killed with its children; at the end checkpoints, averages and results are the same."""
     moments = random.Random(seed)
