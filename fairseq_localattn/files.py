@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PART = ".part"  # end of the name of a temporary file, .NAME.PID.part
 SAMPLE = 1 << 16  # bytes that a folder must take before the work begins
-STREAMS = ("/dev/std", "/dev/fd/", "/proc/")  # an open file of a process, which nothing may take the place of
+STREAMS = re.compile("/dev/(std(in|out|err)$|fd/)|/proc/[^/]+/fd/")  # open files of a process, which stay themselves
 REMEDIES = {
     errno.ENOSPC: "free some space; the same command then continues",
     errno.EDQUOT: "free some of your quota; the same command then continues",
@@ -130,4 +131,4 @@ def check_file(path: Path) -> None:
 
 def _is_stream(path: Path) -> bool:
     """Return whether a path is a device, a pipe or an open file of a process, which is written itself."""
-    return str(path).startswith(STREAMS) or (path.exists() and not path.is_file() and not path.is_dir())
+    return STREAMS.match(str(path)) is not None or (path.exists() and not path.is_file() and not path.is_dir())
