@@ -163,7 +163,7 @@ def test_devices_and_links_stay(tmp_path: Path) -> None:
     files.check_file(Path("/dev/null"))
     files.write_whole(Path("/dev/null"), "nothing")
     assert not Path("/dev/null").is_file()
-    with pytest.raises(files.OutputError, match="^/proc/version: cannot be written: Not a directory; a file stands"):
+    with pytest.raises(files.OutputError, match="^/proc/version: cannot be written: File exists; a file stands"):
         files.check_file(Path("/proc/version/x"))
     with pytest.raises(files.OutputError, match="^/dev/full: cannot be written: No space left on device; free"):
         files.write_whole(Path("/dev/full"), "nothing")
