@@ -15,6 +15,7 @@ import torch
 
 from experiments.runs.progress import Progress, clock
 from fairseq_localattn.errors import UsageError
+from fairseq_localattn.files import check_file, described
 from fairseq_localattn.speed.memory import keep_freed_memory
 
 from .batches import LONGEST
@@ -118,7 +119,9 @@ def run(args: argparse.Namespace) -> None:
     if {"step", "generation"} & set(parts):
         for system in systems_of(settings):
             parse(system, settings)  # refuses wrong flags before the first part
-    args.out.mkdir(parents=True, exist_ok=True)  # fails before the first part as well
+    for part in parts:
+        for path in outputs(part, settings, args.out):
+            check_file(path)
     allocator = keep_freed_memory()
     facts = Run(settings, torch.get_num_threads(), allocator, commit_of(args.commit))
     progress = Progress(stream=sys.stderr)
@@ -131,18 +134,22 @@ def run(args: argparse.Namespace) -> None:
     progress.say(f"finished in {clock(progress.elapsed())}")
 
 
+def outputs(part: str, settings: Settings, out: Path) -> list[Path]:
+    """Return the files of a part: its table, and of scaling the plot."""
+    device = settings.device.type
+    plots = [out / f"scaling_{device}.png"] if part == "scaling" else []
+    return [out / f"{part}_{device}_{settings.precision}.csv", *plots]
+
+
 def measure_part(part: str, facts: Run, out: Path, progress: Progress) -> None:
     """Run a part, print its table and write its files."""
     settings = facts.settings
     rows = RUN[part](settings, PartProgress(part, progress))
     progress.close()
-    path = out / f"{part}_{settings.device.type}_{settings.precision}.csv"
-    written = [path]
-    write_csv(path, part, rows, facts.facts())
-    if part == "scaling":
-        plot = out / f"scaling_{settings.device.type}.png"
+    written = outputs(part, settings, out)
+    write_csv(written[0], part, rows, facts.facts())
+    for plot in written[1:]:
         draw_scaling(rows, facts.header(), plot)
-        written.append(plot)
     print(f"\n{as_text(part, rows)}\n\nwritten: {', '.join(map(str, written))}", flush=True)
 
 
@@ -157,7 +164,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"run: error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"run: error: {error.strerror}: {error.filename}", file=sys.stderr)
+        print(f"run: error: {described(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\nrun: stopped; the parts that were finished are written", file=sys.stderr)

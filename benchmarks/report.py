@@ -16,6 +16,7 @@ from experiments.runs.checkout import commit
 from experiments.runs.processes import write_atomic
 from fairseq_localattn.analysis.command import matplotlib
 from fairseq_localattn.errors import UsageError
+from fairseq_localattn.files import replaced
 
 from .settings import Settings
 from .timing import ratio_of
@@ -191,8 +192,6 @@ def draw_scaling(rows: Sequence[Row], title: str, path: Path) -> None:
         axis.grid(alpha=0.3)
     axes[1].legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     figure.suptitle(title, fontsize=9)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.new")
-    figure.savefig(new, dpi=120, format="png")
-    new.replace(path)
+    with replaced(path) as part:
+        figure.savefig(part, dpi=120, format="png")
     plt.close(figure)

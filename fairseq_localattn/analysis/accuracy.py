@@ -17,7 +17,7 @@ from scipy.stats import binomtest
 
 from ..errors import UsageError
 from ..models.classifier import PlainClassifier
-from .command import check_files, show_progress_alone
+from .command import check_files, show_progress_alone, written
 from .evaluation import Split, Trained, load_trained, read_split, to_device, with_progress
 
 
@@ -90,9 +90,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     shares = f"{100 * correct / len(pairs):.2f} (95 % interval {100 * low:.2f} to {100 * high:.2f})"
     print(f"{args.path}: {trained.architecture}, {split.name}: accuracy {shares}, {correct} of {len(pairs)} sentences")
     if args.predictions is not None:
-        args.predictions.write_text(
-            "".join(f"{label}\t{prediction}\n" for label, prediction in pairs), encoding="utf-8"
-        )
+        with written(args.predictions) as part:
+            part.write_text("".join(f"{label}\t{prediction}\n" for label, prediction in pairs), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,13 +6,14 @@ import argparse
 import csv
 import importlib
 import logging
-import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
+from ..files import OutputError, check_file, replaced
 
 
 def checkpoint_parser(command: str, description: str) -> argparse.ArgumentParser:
@@ -64,11 +65,25 @@ def check_files(paths: Sequence[str], outputs: Mapping[str, Path | None], plot: 
 def check_output(path: Path, flag: str) -> None:
     """Create the folder of an output file. Raises UsageError if the file cannot be written."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{flag} {path}: {error.strerror}: {error.filename}") from error
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UsageError(f"{flag} {path}: cannot be written; give the name of a file in a folder of yours")
+        check_file(path)
+    except OutputError as error:
+        raise UsageError(f"{flag} {error}") from error
+
+
+@contextmanager
+def written(path: Path) -> Iterator[Path]:
+    """Context manager: yield the name of a file that takes the place of ``path`` as a whole. Raises UsageError."""
+    try:
+        with replaced(path) as part:
+            yield part
+    except OutputError as error:
+        raise UsageError(str(error)) from error
+
+
+def save_figure(figure: Any, path: Path, **options: Any) -> None:
+    """Write a picture of the kind that its name says, in place of an existing one. Raises UsageError."""
+    with written(path) as part:
+        figure.savefig(part, format=path.suffix[1:].lower(), dpi=150, **options)
 
 
 def check_plot(path: Path, flag: str = "--plot") -> None:
@@ -96,8 +111,8 @@ def new_figure(**options: Any) -> Any:
 
 
 def save_csv(path: Path, columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Write a CSV file with a header, in place of an existing one."""
-    with path.open("w", encoding="utf-8", newline="") as file:
+    """Write a CSV file with a header, in place of an existing one. Raises UsageError."""
+    with written(path) as part, part.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(rows)

@@ -27,7 +27,7 @@ from ..mechanisms.windowed import WindowAttention
 from ..models.placement import SITES
 from ..phrases.dataset import collate_phrases
 from .attention_weights import Sublayer, collect_masks, collect_weights, cross_attentions, self_attentions
-from .command import check_files, checkpoint_names, checkpoint_parser, show_progress_alone
+from .command import check_files, checkpoint_names, checkpoint_parser, save_figure, show_progress_alone
 from .evaluation import Trained, load_trained
 from .heatmap_plot import Panel, draw, table, write_csv
 
@@ -258,7 +258,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.csv is not None:
         write_csv(panels, args.csv)
     if args.plot is not None:
-        draw(panels, title_of(args, layer)).savefig(args.plot, dpi=150)
+        save_figure(draw(panels, title_of(args, layer)), args.plot)
 
 
 if __name__ == "__main__":

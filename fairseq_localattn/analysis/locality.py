@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from ..errors import UsageError
 from ..models.placement import parse_layers
 from .attention_weights import STACKS, Sublayer, collect_weights, self_attentions
-from .command import check_files, checkpoint_names, checkpoint_parser, show_progress_alone
+from .command import check_files, checkpoint_names, checkpoint_parser, save_figure, show_progress_alone
 from .evaluation import Split, Trained, load_trained, padding_masks, read_split, to_device, with_progress
 from .locality_report import Row, draw, table, write_csv
 
@@ -196,7 +196,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.csv is not None:
         write_csv(rows, args.csv)
     if args.plot is not None:
-        draw(rows).savefig(args.plot, dpi=150)
+        save_figure(draw(rows), args.plot)
 
 
 if __name__ == "__main__":

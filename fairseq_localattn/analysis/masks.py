@@ -29,7 +29,7 @@ from ..mechanisms.phrase_memory.partition import Partition, ngram_lengths, parti
 from ..mechanisms.windowed import MultiplicativeWindowAttention
 from ..phrases.trees import TreeError, read_tree
 from ..phrases.trees import partition as tree_levels
-from .command import check_output, check_plot, new_figure, show_progress_alone
+from .command import check_output, check_plot, new_figure, save_figure, show_progress_alone
 
 TREE = (
     "(S (NP (DT the) (JJ old) (NN man)) (VP (VBD saw) (NP (CD two) (NNS birds))"
@@ -207,7 +207,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if len(example.words) > LONGEST:
         raise UsageError(f"--tree: the sentence has {len(example.words)} words; give one of at most {LONGEST}")
     figure = draw(all_panels(example), example.words)
-    figure.savefig(args.out, dpi=150, metadata={"Software": None} if args.out.suffix == ".png" else None)
+    save_figure(figure, args.out, metadata={"Software": None} if args.out.suffix == ".png" else None)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from fairseq.tasks.translation import TranslationTask
 from hydra._internal import utils as hydra_utils
 
 from ..errors import UsageError
-from . import checkpoints, data, fitting, interactive, loading, noise, saving
+from . import checkpoints, data, fitting, interactive, loading, noise, peers, saving
 
 _applied = False
 
@@ -49,6 +49,7 @@ def apply() -> None:
     fitting.apply()  # names the tensors that differ; what else fails, loading says
     loading.apply()
     interactive.apply()
+    peers.apply()
     provide_numpy_long()
     undo_tpu_of_bf16()
     keep_last_batch()

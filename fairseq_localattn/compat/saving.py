@@ -1,10 +1,13 @@
-"""Saving of checkpoints: a checkpoint is replaced as a whole, and a failure is an error of one line."""
+"""Saving of checkpoints: a checkpoint is replaced as a whole, and a failure is an error of one line.
+
+Where it would be saved is tried before the training begins.
+"""
 
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
 from ..errors import UsageError
+from ..files import OutputError, check_folder, reason_of, replaced
 from .checkpoints import newest_whole
 
 
@@ -23,15 +27,8 @@ def _copy_whole(copy: Callable[..., Any]) -> Callable[..., Any]:
     def copy_whole(src_path: str, dst_path: str, overwrite: bool = False) -> Any:
         if PathManager.path_requires_pathmanager(dst_path):  # not a local file
             return copy(src_path, dst_path, overwrite=overwrite)
-        part = f"{dst_path}.tmp"
-        try:
-            done = copy(src_path, part, overwrite=True)
-            os.replace(part, dst_path)
-        except BaseException:
-            if os.path.exists(part):
-                os.remove(part)
-            raise
-        return done
+        with replaced(Path(dst_path)) as part:
+            return copy(src_path, str(part), overwrite=True)
 
     return copy_whole
 
@@ -49,13 +46,13 @@ def _explain_failure(save: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return save(cfg, *args, **kwargs)
         except (OSError, RuntimeError) as error:
-            system = isinstance(error, OSError)
-            if not system and "PytorchStreamWriter" not in str(error) and "unexpected pos" not in str(error):
+            reason = reason_of(error)
+            if reason is None:
                 raise
             folder = Path(cfg.save_dir)
-            for part in folder.glob("*.pt.tmp"):
-                part.unlink()
-            reason = error.strerror if isinstance(error, OSError) else "the disk is full, or the file cannot be written"
+            with suppress(OSError):
+                for part in folder.glob("*.pt.tmp"):
+                    part.unlink()
             whole = newest_whole(folder)
             after = f"; the newest whole checkpoint is {whole}, from which the same command continues" if whole else ""
             raise UsageError(f"fairseq_localattn: cannot save to {cfg.save_dir}: {reason}{after}") from error
@@ -63,8 +60,24 @@ def _explain_failure(save: Callable[..., Any]) -> Callable[..., Any]:
     return explained
 
 
+def _verify(verify: Callable[[str], None]) -> Callable[[str], None]:
+    """Wrap fairseq's ``verify_checkpoint_directory``: raise UsageError for a folder that takes no files."""
+
+    @functools.wraps(verify)
+    def verified(save_dir: str) -> None:
+        if PathManager.path_requires_pathmanager(save_dir):  # not a local folder
+            return verify(save_dir)
+        try:
+            check_folder(Path(save_dir))
+        except OutputError as error:
+            raise UsageError(f"fairseq_localattn: --save-dir {error}") from error
+
+    return verified
+
+
 def apply() -> None:
     """Install the safe ways to save in fairseq; to be called once."""
     PathManager.copy = staticmethod(_copy_whole(PathManager.copy))
     checkpoint_utils._torch_persistent_save = _write_once
+    checkpoint_utils.verify_checkpoint_directory = _verify(checkpoint_utils.verify_checkpoint_directory)
     checkpoint_utils.save_checkpoint = _explain_failure(checkpoint_utils.save_checkpoint)

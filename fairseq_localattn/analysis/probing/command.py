@@ -68,7 +68,7 @@ def run(probe: Probe, tasks: Sequence[str], out: Path) -> None:
     probe.load()
     labels = {task: probe.labels(task) for task in missing}
     folder = out.with_name(f"{out.name}.parts")
-    folder.mkdir(exist_ok=True)
+    check_output(folder / "task.pt", "--out")
     with progress_bar(sum(map(probe.cost, labels.values())), "items") as bar:
 
         def on_progress(items: int, message: str) -> None:

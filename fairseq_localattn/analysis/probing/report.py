@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import fcntl
+import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from ...errors import UsageError
+from ...files import remove_parts
 from ..command import save_csv
 
 
@@ -62,13 +64,17 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     """Return the rows of a file, none if it does not exist. Raises UsageError, with line, for another kind of file."""
     if not path.exists():
         return []
-    with path.open(encoding="utf-8", newline="") as stream:
-        lines = list(csv.reader(stream))
+    text = path.read_bytes().decode("utf-8", errors="replace")
+    if "\0" in text or "\ufffd" in text:
+        raise UsageError(f"{path}: holds bytes that are not text: restore it, or give another file")
+    lines = list(csv.reader(io.StringIO(text, newline="")))
     if lines and lines[0] != HEADER:
         raise UsageError(f"{path}:1: not the columns of this command ({', '.join(HEADER[:4])}, …): give another file")
     for number, line in enumerate(lines[1:], 2):
         if len(line) != len(HEADER):
             raise UsageError(f"{path}:{number}: {len(line)} columns, expected {len(HEADER)}: remove the line")
+    if text and not text.endswith("\n"):
+        raise UsageError(f"{path}:{len(lines)}: the line is cut, without its end: remove the line")
     return [dict(zip(HEADER, line, strict=True)) for line in lines[1:]]
 
 
@@ -87,9 +93,8 @@ def add_row(path: Path, row: Row) -> None:
     """Append a row to a file, in which other processes may write as well."""
     with _locked(path.parent):
         rows = [*(found.values() for found in read_rows(path)), _cells(row)]
-        temporary = path.with_name(f"{path.name}.part{os.getpid()}")
-        save_csv(temporary, HEADER, rows)
-        os.replace(temporary, path)
+        remove_parts(path.parent, path.name)  # of writers that were killed
+        save_csv(path, HEADER, rows)
 
 
 def describe(row: Row) -> str:

@@ -7,7 +7,6 @@ batches and the dropout of an epoch depend only on the seed and the epoch's numb
 from __future__ import annotations
 
 import copy
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 from ...errors import UsageError
+from ..command import written
 from .data import Labelled, Sentences, batches
 from .labels import WORD_TASKS
 from .models import OnProgress, Vectors
@@ -193,9 +193,8 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "best": self.best,
         }
-        temporary = self.file.with_name(f"{self.file.name}.part{os.getpid()}")
-        torch.save(state, temporary)
-        os.replace(temporary, self.file)
+        with written(self.file) as part:
+            torch.save(state, part)
 
     def _resume(self) -> None:
         """Restore the state. Raises UsageError for a file that is damaged."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from experiments.data.prepared import Prepared
 from experiments.recipes.recipe import ROOT, Data, Recipe, RecipeError
-from experiments.runs.processes import Job, JobFailed
+from experiments.runs.processes import Job
 from experiments.runs.progress import Progress
 
 EXPECTED_SECONDS = 45.0
@@ -109,10 +109,7 @@ class Corpus:
         return [*found, last]
 
     def prepare(self, progress: Progress, after: float) -> None:
-        """Prepare the data; what is done is skipped. ``after``: seconds expected for what follows. Raises JobFailed.
-
-        The message is one line where the script has said what is wrong with the data.
-        """
+        """Prepare the data; what is done is skipped. ``after``: seconds expected for what follows. Raises JobFailed."""
         commands = self.commands()
         done = self.data.complete(phrases="--trees" in commands[-1])
         for argv in commands[:-1] if not done else []:
@@ -125,10 +122,6 @@ class Corpus:
                 left = max(3.0, expected - (time.time() - job.started))
                 progress.update(f"preparing {self.name}", left + after)
                 time.sleep(0.3)
-        except JobFailed:
-            if line := job.error_line():
-                raise JobFailed(f"{line} (log: {job.log})") from None
-            raise
         finally:
             progress.close()
 

@@ -16,13 +16,14 @@ from experiments.data.prepared import forget_fingerprints, trees_fingerprint
 from experiments.engine.rows import Choice, Row
 from experiments.measure.generated import ScoreError
 from experiments.measure.measures import OF_TRAINING, measure_of
-from experiments.recipes.recipe import ROOT, Recipe
+from experiments.recipes.recipe import ROOT, Recipe, RecipeError
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import papers, tables_of
 from experiments.report.estimates import estimate
 from experiments.report.results import COLUMNS, Line, Results
 from experiments.runs.checkout import commit, same_package
 from experiments.runs.machines import Leader
+from experiments.runs.processes import described
 from experiments.runs.run import Run, settings_hash
 
 SPEEDS = ("words_per_second", "steps_per_second", "train_minutes")
@@ -66,6 +67,26 @@ class Plan:
         """Return what is still to be done for a run, with an estimate of what its training takes."""
         found = None if run.facts() or run.launch.cpu else estimate(run.recipe, run.launch, self.choice.gpu)
         return run.plan() + (f"; estimated: {found.text(run.launch.world, self.choice.gpu)}" if found else "")
+
+    def check_results(self) -> None:
+        """Raise RecipeError where the CSVs of the tables cannot be written, and ScoreError where one is damaged."""
+        tables = [self.results(row) for row in {row.table.path: row for row in self.rows}.values()]
+        self.check_outputs(*(results.path for results in tables))
+        for results in tables:
+            results.lines()
+
+    def check_outputs(self, *paths: Path) -> None:
+        """Raise RecipeError where --out or one of these files cannot be written."""
+        from fairseq_localattn.files import OutputError, check_file, check_folder
+
+        option = "--out"
+        try:
+            check_folder(self.choice.out)
+            for path in paths:
+                option = "--out" if path.is_relative_to(self.choice.out) else "--results"
+                check_file(path)
+        except OutputError as error:
+            raise RecipeError(f"{option} {error}") from None
 
     # --- runs
 
@@ -256,8 +277,10 @@ class Plan:
             return
         try:
             self.results(row).put(self._new_lines(row, run, baseline), instead=lambda line: self.is_of(line, row, run))
-        except ScoreError as error:
-            self.failures[f"{row.name} (seed {run.seed})"] = str(error)
+        except (ScoreError, OSError) as error:
+            self.failures[f"{row.name} (seed {run.seed})"] = described(error)
+        else:
+            self.failures.pop(f"{row.name} (seed {run.seed})", None)  # of an earlier try
 
     def _new_lines(self, row: Row, run: Run, baseline: Run | None) -> list[Line]:
         """Return the lines of the results for a finished run, one a metric. Raises ScoreError."""
@@ -307,7 +330,7 @@ class Plan:
     def failed(self, run: Run, error: Exception) -> None:
         """Keep what went wrong for the end."""
         for key in run.rows:
-            self.failures[f"{key.rpartition('/')[2]} (seed {run.seed})"] = str(error)
+            self.failures[f"{key.rpartition('/')[2]} (seed {run.seed})"] = described(error)
 
 
 def _identity(line: Mapping[str, str]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,7 @@ def quickstart(args: argparse.Namespace) -> int:
     if args.dry_run:
         show_commands(plan, [out / "summary.md", out / "summary.json"])
         return 0
+    plan.check_outputs(out / "summary.md", out / "summary.json")
     progress = Progress(args.started)
     recipe = rows[0].stated
     lanes = max(1, min(2, cores() // recipe.threads))
@@ -130,10 +132,12 @@ def quickstart(args: argparse.Namespace) -> int:
             progress.say(run.plan())
         kept = system.folder / "summary.json"
         facts = read_stamp(kept) if system.done() and baseline.done() else None
-        if facts is None or facts.get("runs") != [run.folder.name for run in plan.runs]:
+        text = text_of(plan.runs, facts)
+        if facts is None or text is None:
             facts = train_and_score(plan, lanes, progress)
             write_stamp(kept, facts)
-        text = as_markdown(f"Quick start: {system.arch} and {baseline.arch} on {facts['data']}", facts)
+            text = text_of(plan.runs, facts)
+            assert text is not None
         for folder in (system.folder, out):  # there the newest summary, of whatever architecture
             write_atomic(folder / "summary.md", text)
         write_stamp(out / "summary.json", facts)
@@ -144,6 +148,16 @@ def quickstart(args: argparse.Namespace) -> int:
         f"Summary: {args.out / 'summary.md'} and .json (kept in {system.folder})"
     )
     return 0
+
+
+def text_of(runs: Sequence[Run], facts: Mapping[str, Any] | None) -> str | None:
+    """Return the summary for reading; None where its facts are of other runs, or damaged."""
+    if facts is None or facts.get("runs") != [run.folder.name for run in runs]:
+        return None
+    try:
+        return as_markdown(f"Quick start: {runs[0].arch} and {runs[1].arch} on {facts['data']}", dict(facts))
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return None
 
 
 def train_and_score(plan: Plan, lanes: int, progress: Progress) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from experiments.recipes.tables import SCALES, Table, find_table
 from experiments.report.estimates import kind_of
 from experiments.runs.environment import cores
 from experiments.runs.launch import PRECISIONS, Launch, best_precision
-from experiments.runs.processes import Busy, JobFailed, stop_all, stop_on_signals
+from experiments.runs.processes import Busy, JobFailed, described, stop_all, stop_on_signals
 from experiments.runs.progress import Progress
 
 
@@ -192,16 +192,6 @@ def seeds_of(given: str | None) -> tuple[int, ...]:
     return seeds
 
 
-def check_folder(option: str, folder: Path) -> None:
-    """Raise RecipeError where a folder is not there and cannot be made, or is not to be written to."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RecipeError(f"{option} {folder}: cannot be made: {error.strerror}; choose another folder") from None
-    if not os.access(folder, os.W_OK):
-        raise RecipeError(f"{option} {folder}: cannot be written to; choose another folder")
-
-
 def run_table(args: argparse.Namespace) -> int:
     table = find_table(args.paper, args.table)
     there = [scale for scale in SCALES if table.rows(scale)]
@@ -228,8 +218,7 @@ def run_table(args: argparse.Namespace) -> int:
     if args.dry_run:
         show_commands(plan, [plan.results(row).path for row in plan.rows])
         return 0
-    for option, folder in (("--out", out), ("--results", results)):
-        check_folder(option, folder)
+    plan.check_results()
     progress = Progress()
     if args.node_rank > 0:
         return follow(plan, progress)
@@ -250,7 +239,7 @@ def as_status(name: str, work: Callable[[], int]) -> int:
         print(f"{name}: error: {error}", file=sys.stderr)
         return 2
     except (JobFailed, OSError) as error:
-        print(f"{name}: error: {error}", file=sys.stderr)
+        print(f"{name}: error: {described(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"\n{name}: stopped; the same command continues from the last checkpoints", file=sys.stderr)

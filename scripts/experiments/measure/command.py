@@ -186,6 +186,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ScoreError as error:
         print(f"score: {error}", file=sys.stderr)
         return 2
+    except OSError as error:  # of a temporary folder, for ROUGE's own script
+        print(f"score: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 1
     if args.json:
         facts["measurements"] = [asdict(measured) for measured in facts["measurements"]]
     print(json.dumps(facts, indent=2) if args.json else as_text(facts))

@@ -5,7 +5,6 @@ The measure of a recipe follows from its ``metric``, or else from fairseq's task
 
 from __future__ import annotations
 
-import csv
 import json
 import statistics
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 
 from experiments.data.prepared import Prepared, trees_fingerprint
 from experiments.measure import scoring
+from experiments.measure.csv_files import read_csv
 from experiments.measure.generated import ScoreError
 from experiments.measure.predictions import accuracy, perplexity, read_perplexity
 from experiments.measure.rouge import METRICS as ROUGE
@@ -246,7 +246,7 @@ class Locality(Translation):
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         """Return ``wW_layerN``, percent of the attention within W positions in layer N; of mask attention where any."""
-        rows = _read_csv(run.folder / self.output())
+        rows = _read_csv(run.folder / self.output(), "kind", "window", "layer", "share")
         kind = "dman" if any(row["kind"] == "dman" for row in rows) else "san"
         rows = [row for row in rows if row["kind"] == kind]
         return [Measurement(f"w{row['window']}_layer{row['layer']}", float(row["share"])) for row in rows]
@@ -281,21 +281,28 @@ class Probing(Translation):
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         """Return the accuracy of each task in percent, and ``probing_avg``, the mean."""
-        rows = _read_csv(self.work(run) / self.output())
+        rows = _read_csv(self.work(run) / self.output(), "task", "accuracy")
         found = [Measurement(row["task"], float(row["accuracy"])) for row in rows]
         return [*found, Measurement("probing_avg", statistics.mean(m.score for m in found))]
 
 
-def _read_csv(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a CSV file. Raises ScoreError where there are none."""
+def _read_csv(path: Path, *needed: str) -> list[dict[str, str]]:
+    """Return the rows of a CSV file with these columns, of which the last holds numbers. Raises ScoreError."""
     try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            rows = list(csv.DictReader(stream))
-    except OSError as error:
-        raise ScoreError(f"{path}: cannot be read: {error.strerror}") from None
+        (_, header), *rows = read_csv(path)
+    except FileNotFoundError:
+        raise ScoreError(f"{path}: cannot be read: no such file") from None
     if not rows:
         raise ScoreError(f"{path}: has no rows")
-    return rows
+    if missing := [name for name in needed if name not in header]:
+        raise ScoreError(f"{path}:1: lacks the column(s) {', '.join(missing)}")
+    found = [dict(zip(header, cells, strict=True)) for _, cells in rows]
+    for (number, _), row in zip(rows, found, strict=True):
+        try:
+            float(row[needed[-1]])
+        except ValueError:
+            raise ScoreError(f"{path}:{number}: {needed[-1]} must be a number, not {row[needed[-1]]!r}") from None
+    return found
 
 
 Measure = Translation

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from experiments.measure.csv_files import read_csv
+from experiments.measure.generated import ScoreError
 
 NOTHING = "—"  # there is no such number
 NOT_MEASURED = "not measured"
@@ -47,25 +48,24 @@ class Line:
 def read_lines(path: Path, needed: Sequence[str], key: Sequence[str]) -> list[Line]:
     """Return the lines of a CSV file that has the columns ``needed`` and no ``key`` twice. Raises TableError."""
     try:
-        reader = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError) as error:
-        raise TableError(f"{path}: cannot be read: {error}") from None
-    header = next(reader, [])
+        (_, header), *found = read_csv(path)
+    except FileNotFoundError:
+        raise TableError(f"{path}: cannot be read: no such file") from None
+    except ScoreError as error:
+        raise TableError(str(error)) from None
     missing = [name for name in needed if name not in header]
     if missing:
         raise TableError(f"{path}:1: lacks the column(s) {', '.join(missing)}")
     lines: list[Line] = []
     seen: dict[tuple[str, ...], int] = {}
-    for cells in reader:
-        where = f"{path}:{reader.line_num}"
-        if len(cells) != len(header):
-            raise TableError(f"{where}: {len(cells)} columns, where the first line has {len(header)}")
+    for number, cells in found:
+        where = f"{path}:{number}"
         line = Line(where, dict(zip(header, cells, strict=True)))
         values = tuple(line[name] for name in key)
         if values in seen:
             said = ", ".join(f"{name} {value}" for name, value in zip(key, values, strict=True))
             raise TableError(f"{where}: {said}: is on line {seen[values]} already")
-        seen[values] = reader.line_num
+        seen[values] = number
         lines.append(line)
     return lines
 

@@ -15,7 +15,6 @@ takes), a paper (man: all its tables, measured or not), one of its tables (man/t
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from experiments.report.csv_lines import TableError
 from experiments.report.estimates import estimates_table
 from experiments.report.papers import all_tables, summary_table, table_of_paper
 from experiments.report.ranking import ranking_table
+from experiments.runs.processes import write_atomic
 
 MARKER = re.compile(r"<!-- (?P<end>end of )?table (?P<name>\S+) -->")
 NO_PAGES = ("quickstart",)  # its numbers stay with its runs
@@ -155,17 +155,10 @@ def make(root: Path, check: bool) -> int:
             print(f"make_tables: {place} is not what the results say: python results/make_tables.py", file=sys.stderr)
         return 1 if differ else 0
     for page, text in texts.items():
-        _write(page, text)
+        write_atomic(page, text)
     renewed = ", ".join(place.rpartition(": table ")[2] for place in differ)
     print(f"{len(differ)} of {len(shown)} tables renewed{renewed and ': '}{renewed}")
     return 0
-
-
-def _write(page: Path, text: str) -> None:
-    """Replace a page as a whole."""
-    half = page.with_name(page.name + ".part")
-    half.write_text(text, encoding="utf-8")
-    os.replace(half, page)
 
 
 def main(argv: list[str] | None = None, root: Path = ROOT) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.measure.csv_files import read_csv
 from experiments.measure.generated import ScoreError
 from experiments.runs.processes import write_atomic
 
@@ -32,15 +33,14 @@ class Results:
         self.path = path
 
     def lines(self) -> list[Line]:
-        """Return all lines. Raises ScoreError where the file has other columns."""
+        """Return all lines. Raises ScoreError where the file has other columns, was cut off or is damaged."""
         try:
-            text = self.path.read_text(encoding="utf-8")
+            (_, header), *lines = read_csv(self.path)
         except FileNotFoundError:
             return []
-        reader = csv.DictReader(io.StringIO(text))
-        if tuple(reader.fieldnames or ()) != COLUMNS:
+        if tuple(header) != COLUMNS:
             raise ScoreError(f"{self.path}:1: other columns than {','.join(COLUMNS)}; move the file away")
-        return list(reader)
+        return [dict(zip(COLUMNS, cells, strict=True)) for _, cells in lines]
 
     def put(self, new: Sequence[Mapping[str, Any]], instead: Callable[[Line], bool]) -> None:
         """Append lines in place of those of which ``instead`` is true. The file is replaced as a whole."""
@@ -54,10 +54,13 @@ class Results:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """Let one process at a time write."""
+        from fairseq_localattn.files import remove_parts  # here, as the import takes seconds
+
         self.path.parent.mkdir(parents=True, exist_ok=True)
         guard = os.open(self.path.parent, os.O_RDONLY)  # the lock of the folder leaves no file behind
         try:
             fcntl.flock(guard, fcntl.LOCK_EX)
+            remove_parts(self.path.parent, self.path.name)  # of writers that were killed
             yield
         finally:
             os.close(guard)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import pickle
 import re
 import sys
@@ -135,6 +134,12 @@ def _check_files(paths: Sequence[Path], target: Path) -> None:
         raise AverageError(f"{target}: is one of the checkpoints; write the mean to another file")
     if not target.parent.is_dir():
         raise AverageError(f"{target.parent}: no such folder to write to")
+    from fairseq_localattn.files import check_file
+
+    try:
+        check_file(target)
+    except OSError as error:
+        raise AverageError(str(error)) from None
 
 
 class _Mean:
@@ -203,14 +208,13 @@ def _load(path: Path) -> dict[str, Any]:
 def _write(state: dict[str, Any], target: Path) -> None:
     import torch
 
-    new = target.with_name(target.name + ".new")
+    from fairseq_localattn.files import OutputError, replaced
+
     try:
-        torch.save(state, new)
-        os.replace(new, target)
-    except (OSError, RuntimeError) as error:  # RuntimeError: torch's, for a full disk
-        raise AverageError(f"{target}: cannot be written: {' '.join(str(error).split())[:160]}") from None
-    finally:
-        new.unlink(missing_ok=True)
+        with replaced(target) as part:
+            torch.save(state, part)
+    except OutputError as error:
+        raise AverageError(str(error)) from None
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -6,8 +6,14 @@ import functools
 import hashlib
 import re
 import subprocess
+from pathlib import Path
+from typing import Any
 
 from experiments.recipes.recipe import ROOT, USER_DIR
+from experiments.runs.processes import read_stamp
+
+CODE = "started.json"  # a run's stamp with the code that has run
+UNKNOWN = {"commit": "unknown", "package": ""}  # where that stamp is damaged
 
 
 def _git(*args: str) -> str:
@@ -29,6 +35,15 @@ def package() -> str:
     for path in sorted(USER_DIR.rglob("*.py")):
         digest.update(str(path.relative_to(USER_DIR)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:10]
+
+
+def code_of(folder: Path) -> list[dict[str, str]]:
+    """Return commit and package of each part of the run in a folder, in order; neighbours differ."""
+    if not (folder / CODE).exists():
+        return []
+    parts: list[Any] = (read_stamp(folder / CODE, {"code": (list,)}) or {}).get("code", [])
+    known = [isinstance(part, dict) and {type(part.get(key)) for key in UNKNOWN} == {str} for part in parts]
+    return parts if parts and all(known) else [UNKNOWN]
 
 
 @functools.cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import zipfile
@@ -19,6 +18,11 @@ def mend_last_checkpoint(folder: Path) -> None:
 
     fairseq writes checkpoint_last.pt by copying another one, so that a kill can leave half a file.
     """
+    from fairseq_localattn.files import remove_parts, replaced
+
+    for part in folder.glob("*.pt.tmp"):  # fairseq's, of a training that was killed
+        part.unlink()
+    remove_parts(folder)
     last = folder / "checkpoint_last.pt"
     if last.exists() and not whole(last):
         last.unlink()
@@ -27,9 +31,8 @@ def mend_last_checkpoint(folder: Path) -> None:
     others = sorted(folder.glob("checkpoint_*_*.pt"), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in others:
         if whole(path):
-            new = folder / "checkpoint_last.pt.new"
-            shutil.copyfile(path, new)
-            os.replace(new, last)
+            with replaced(last) as new:
+                shutil.copyfile(path, new)
             return
 
 

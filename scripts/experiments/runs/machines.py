@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from experiments.runs.launch import Launch
@@ -43,7 +44,8 @@ class Leader:
 
     def said(self) -> Mapping[str, Any]:
         """Return the last announcement: ``train`` (a folder's name) or ``end``, and ``at``; empty without one."""
-        return read_stamp(self.path) or {}
+        found = read_stamp(self.path, {"at": (int,), "train": (str, NoneType)}) or {}
+        return found if "train" in found or "end" in found else {}
 
     def written(self) -> float:
         """Return the time of the last announcement by the clock of the file system; 0 without one."""

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+from fairseq_localattn import files
 
 ROOT = Path(__file__).resolve().parents[3]
 SPLITS = ("train", "valid", "test")
@@ -74,10 +75,15 @@ def probing(args: argparse.Namespace) -> list[str]:
 
 def main() -> int:
     args = parse_args()
-    args.work.mkdir(parents=True, exist_ok=True)
-    for command in (preparation(args), probing(args)):
-        status = subprocess.run(command, env={**os.environ, "PYTHON": sys.executable}).returncode
-        if status != 0:
-            return status
-    shutil.copyfile(args.work / "probing.csv", args.out / "probing.csv")
+    commands = preparation(args), probing(args)
+    try:
+        files.check_folder(args.work)
+        files.check_file(args.out / "probing.csv")
+        for command in commands:
+            status = subprocess.run(command, env={**os.environ, "PYTHON": sys.executable}).returncode
+            if status != 0:
+                return status
+        files.write_whole(args.out / "probing.csv", (args.work / "probing.csv").read_text(encoding="utf-8"))
+    except OSError as error:
+        sys.exit(f"probe: error: {files.described(error)}")
     return 0

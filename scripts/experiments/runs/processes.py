@@ -13,9 +13,13 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any
 
 _alive: list[Job] = []
+Types = tuple[type, ...]
+OWN_ERROR = "fairseq_localattn: "  # begin of an error of one line
+TRACEBACK = "Traceback (most recent call last)"
 
 
 class JobFailed(RuntimeError):  # noqa: N818
@@ -27,22 +31,37 @@ class Busy(RuntimeError):  # noqa: N818
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Write a file so that a reader, also after a kill, sees either the old text or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
-    with open(new, "w", encoding="utf-8", newline="") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(new, path)
+    """Write a file so that a reader, also after a kill, sees either the old text or the new one. Raises OSError."""
+    from fairseq_localattn.files import write_whole  # here, as the import takes seconds
+
+    write_whole(path, text)
 
 
-def read_stamp(path: Path) -> dict[str, Any] | None:
-    """Return the facts that a finished step has written; None where it is not finished."""
+def described(error: Exception) -> str:
+    """Return what an error says, for one of the operating system in one line: which file, why, what to do."""
+    if not isinstance(error, OSError):
+        return str(error)
+    from fairseq_localattn import files
+
+    return files.described(error)
+
+
+def read_stamp(path: Path, facts: Mapping[str, Types] = MappingProxyType({})) -> dict[str, Any] | None:
+    """Return the facts that a finished step has written; None where it is not finished, or its stamp is damaged.
+
+    ``facts``: types of the values that are there at least; with ``NoneType`` among them a value may be missing.
+    """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, json.JSONDecodeError):
+        found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+    except (OSError, ValueError, RecursionError):
         return None
+    if not isinstance(found, dict) or any(type(found.get(name)) not in types for name, types in facts.items()):
+        return None
+    return found
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON's")
 
 
 def write_stamp(path: Path, facts: Mapping[str, Any]) -> None:
@@ -59,6 +78,9 @@ def lock(folder: Path) -> IO[str]:
     except OSError:
         stream.close()
         raise Busy(f"{folder}: another run is at work here; wait for it, stop it, or choose another --out") from None
+    from fairseq_localattn.files import remove_parts
+
+    remove_parts(folder)  # of writers that were killed
     return stream
 
 
@@ -114,17 +136,30 @@ class Job:
             return False
         _alive.remove(self)
         if status != 0:
-            how = f"was killed by signal {-status}" if status < 0 else f"failed with exit status {status}"
-            raise JobFailed(
-                f"{Path(self.argv[0]).name} {' '.join(self.argv[1:3])} {how}\n{tail(self.log)}\nwhole log: {self.log}"
-            )
+            raise JobFailed(self._failure(status))
         return True
 
-    def error_line(self) -> str | None:
-        """Return the last line '…error: …' of the child; None without one, or after a traceback."""
+    def _failure(self, status: int) -> str:
+        """Return why the child has failed: its own line where it has one, else the end of its log."""
+        if status > 0 and (line := self._error_line()):
+            return f"{line} (log: {self.log})"
+        how = f"was killed by signal {-status}" if status < 0 else f"failed with exit status {status}"
+        what = f"{Path(self.argv[0]).name} {' '.join(self.argv[1:3])} {how}"
+        from fairseq_localattn.files import check_folder
+
+        try:
+            check_folder(self.log.parent)  # on a full disk the log says nothing
+        except OSError as error:
+            return f"{what}: {described(error)}"
+        return f"{what}\n{tail(self.log)}\nwhole log: {self.log}"
+
+    def _error_line(self) -> str | None:
+        """Return the last line by which the child says what is wrong; None without one, or after a traceback."""
         text = self.log.read_bytes()[self._log_size :].decode("utf-8", errors="replace")
-        lines = [line for line in text.splitlines() if "error: " in line]
-        return lines[-1] if lines and "Traceback (most recent call last)" not in text else None
+        lines = text.splitlines()
+        own = [line for line in lines if line.startswith(OWN_ERROR)]  # also where torchrun adds its traceback
+        said = [] if TRACEBACK in text else [line for line in lines if "error: " in line]
+        return next(iter([*own[-1:], *said[-1:]]), None)
 
     def stop(self) -> None:
         """End the child and all that it has started."""

@@ -21,7 +21,7 @@ from experiments.measure.scoring import Measurement
 from experiments.recipes.flags import expand
 from experiments.recipes.recipe import ROOT, SECTIONS, USER_DIR, Recipe
 from experiments.recipes.scales import narrow_flags
-from experiments.runs.checkout import commit, package
+from experiments.runs.checkout import CODE, code_of, commit, package
 from experiments.runs.checkpoints import (
     BEST,
     LAST,
@@ -36,7 +36,7 @@ from experiments.runs.checkpoints import (
 from experiments.runs.environment import PACKAGE, hardware, versions
 from experiments.runs.launch import Launch
 from experiments.runs.machines import Leader
-from experiments.runs.processes import Job, JobFailed, lock, read_stamp, write_stamp
+from experiments.runs.processes import Job, JobFailed, lock, write_stamp
 from experiments.runs.steps import AVERAGE, TRAIN, Step
 
 # Flags that change neither the model nor its output. Where the best checkpoint or an average is measured,
@@ -162,11 +162,11 @@ class Run:
 
     def facts(self) -> dict[str, Any]:
         """Return the facts of the finished training: ``training_facts``, the seed and the machine."""
-        return read_stamp(self.folder / "trained.json") or {}
+        return TRAIN.facts(self.folder) or {}
 
     def done(self) -> bool:
         """Return whether all steps are finished."""
-        return all((self.folder / step.stamp).exists() for step in self.steps())
+        return all(step.facts(self.folder) is not None for step in self.steps())
 
     def steps(self) -> list[Step]:
         """Return the steps in order."""
@@ -202,22 +202,17 @@ class Run:
 
     def commit(self) -> str:
         """Return the commit that trained and decoded; 'a..b' where these were several."""
-        return "..".join(entry["commit"] for entry in self._code())
+        return "..".join(entry["commit"] for entry in code_of(self.folder))
 
     def other_code(self) -> str | None:
         """Return the last commit of an unfinished run where its package was not the present one, else None."""
-        code = self._code()
+        code = code_of(self.folder)
         return code[-1]["commit"] if code and not self.done() and code[-1]["package"] != package() else None
 
-    def _code(self) -> list[dict[str, str]]:
-        """Return commit and package of each part of the run, in order; neighbours differ."""
-        stamp = read_stamp(self.folder / "started.json")
-        return stamp["code"] if stamp else []
-
     def _note_code(self) -> None:
-        code, now = self._code(), {"commit": commit(), "package": package()}
+        code, now = code_of(self.folder), {"commit": commit(), "package": package()}
         if code[-1:] != [now]:
-            write_stamp(self.folder / "started.json", {"code": [*code, now]})
+            write_stamp(self.folder / CODE, {"code": [*code, now]})
 
     def train_argv(self) -> list[str]:
         """Return the command that trains."""
@@ -250,6 +245,7 @@ class Run:
     def advance(self) -> bool:
         """Start the next step or look after the one that runs; return whether all are done. Raises JobFailed, Busy."""
         if self._job is None and self.done():
+            self._release()
             return True
         if self._held is None:
             self._held = lock(self.folder)
@@ -270,7 +266,9 @@ class Run:
         return ended
 
     def _release(self) -> None:
-        self._job = None
+        if self._job is not None:
+            self._job.stop()
+            self._job = None
         if self._held is not None:
             self._held.close()
             self._held = None
@@ -281,7 +279,12 @@ class Run:
             if self.begun() >= self.updates:
                 # Killed after the last checkpoint: fairseq would make one more update before it stops.
                 write_stamp(self.folder / TRAIN.stamp, self._trained())
-        self._step = next(step for step in self.steps() if not (self.folder / step.stamp).exists())
+        damaged = (self.folder / AVERAGE.stamp).exists() and AVERAGE.facts(self.folder) is None
+        if damaged and self.recipe.average and whole(self.model):  # the checkpoints that it is made of may be gone
+            write_stamp(self.folder / AVERAGE.stamp, self._averaged())
+        if self.done():  # with the stamps that were written anew
+            return
+        self._step = next(step for step in self.steps() if step.facts(self.folder) is None)
         self._note_code()
         if self._step == TRAIN:
             log = self.folder / "train.json.log"
@@ -305,6 +308,9 @@ class Run:
     def _trained(self) -> dict[str, Any]:
         """Return the facts of the training that has ended."""
         return {**training_facts(self.folder), "seed": self.seed, "machine": self.machine()}
+
+    def _averaged(self) -> dict[str, Any]:
+        return {"average": dict(self.recipe.average)}
 
     def machine(self) -> dict[str, Any]:
         """Return hardware, batch, precision and versions of a training, as columns of the results."""
@@ -338,7 +344,7 @@ class Run:
         if step == TRAIN:
             facts = self._trained()
         elif step == AVERAGE:
-            facts = {"average": dict(self.recipe.average)}
+            facts = self._averaged()
         else:
             try:
                 found = self.measure.collect(self.folder / GENERATING, self.folder / step.log, step.subset)

@@ -36,13 +36,17 @@ from experiments.engine import table
         ("man table1 --cpu --local /none", "--local /none: these rows have several corpora: give NAME=DIR"),
         ("man table1 --cpu --local x=/tmp", "--local x=/tmp: these rows have no corpus x: there are iwslt14, "),
         ("man table1 --cpu --local iwslt14=/none", "--local /none: no such folder; give the folder that holds iwslt14"),
-        ("man others --out FILE", "cannot be made: File exists; choose another folder"),
-        ("man others --out OUT --results FILE/x", "cannot be made: Not a directory; choose another folder"),
+        (
+            "man others --out FILE",
+            "--out FILE: cannot be written: File exists; a file stands where a folder",
+        ),
+        ("man others --out OUT --results FILE/x", "--results FILE/x/man: cannot be written: Not a directory"),
     ],
 )
 def test_one_line(words: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (tmp_path / "FILE").write_text("")
-    words = words.replace("FILE", str(tmp_path / "FILE")).replace("OUT", str(tmp_path / "out"))
+    words, message = (text.replace("FILE", str(tmp_path / "FILE")) for text in (words, message))
+    words = words.replace("OUT", str(tmp_path / "out"))
     try:
         status = table.main(shlex.split(words))
     except SystemExit as stop:  # argparse's

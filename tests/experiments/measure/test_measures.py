@@ -217,7 +217,7 @@ def test_what_is_wanted_of_the_training(tmp_path: Path) -> None:
     run = fake_run(load(tmp_path, CLASSIFY), tmp_path, "a")
     run.folder.mkdir()
     write_lines(run.folder / "predictions-test.txt", ["1\t1", "0\t1"])
-    (run.folder / "trained.json").write_text('{"steps_per_second": null, "parameters": 7}')
+    (run.folder / "trained.json").write_text('{"updates": 3, "steps_per_second": null, "parameters": 7}')
     accuracy, *more = run.measurements(None, {"accuracy", "parameters", "steps_per_second"})
     assert (accuracy.metric, accuracy.score, accuracy.difference) == ("accuracy", 50, None)
     assert more == [Measurement("parameters", 7.0)]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from experiments.measure.generated import ScoreError
+from experiments.report.csv_lines import TableError, read_lines
 from experiments.report.results import COLUMNS, KEY, Line, Results
 from support.paths import ROOT
 
@@ -60,3 +62,40 @@ def test_committed_results_have_the_columns() -> None:
 def test_results_readme_names_every_column() -> None:
     text = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in text for name in COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda data: data[:-1], ":3: the last line is cut, without its end"),
+        (lambda data: data[: data.rindex(b",x,")], r":3: \d+ columns, where the first line has 30"),
+        (lambda data: data[:-40] + b"\n", r":3: \d+ columns, where the first line has 30"),
+        (lambda data: data[:-2] + b'"x', ":3: (unexpected end of data|.*delimiter expected)"),
+        (lambda data: data + b"\n", ":4: 0 columns"),
+        (lambda data: data.replace(b",x,", b",\xff,", 1), ":2: byte 0xff is not UTF-8"),
+        (lambda data: data[:-9] + b"\0" * 8 + b"\n", ":3: holds a NUL byte"),
+        (lambda data: b"", ": is empty: remove it"),
+        (lambda data: data[:100], ":1: the last line is cut|:1: other columns"),
+    ],
+)
+def test_a_damaged_csv_is_refused(damage: Callable[[bytes], bytes], message: str, tmp_path: Path) -> None:
+    """In one line with its place, by the runner and by the pages; the file stays as it is."""
+    results = Results(tmp_path / "t.csv")
+    results.put([line(1), line(2)], instead=lambda old: False)
+    damaged = damage(results.path.read_bytes())
+    results.path.write_bytes(damaged)
+    for read in (results.lines, lambda: put(results, line(3))):
+        with pytest.raises(ScoreError, match=rf"t\.csv{message}") as caught:
+            read()
+        assert "\n" not in str(caught.value)
+    with pytest.raises(TableError, match=r"t\.csv:") as refused:
+        read_lines(results.path, COLUMNS, KEY)
+    assert "\n" not in str(refused.value) and results.path.read_bytes() == damaged
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_what_a_killed_writer_has_left_goes(tmp_path: Path) -> None:
+    results = Results(tmp_path / "t.csv")
+    (tmp_path / ".t.csv.99999.part").write_text("half")
+    put(results, line(1))
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]

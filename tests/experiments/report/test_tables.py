@@ -280,7 +280,7 @@ def test_columns_are_those_that_are_written() -> None:
 
 def test_probing(tmp_path: Path) -> None:
     lines = ("base,voice,1,65.74,50.00", "base,pos,1,73.93,12.28", "ngram,voice,1,63.89,50.00")
-    put(tmp_path, "results/probing/own.csv", "\n".join(("name,task,seed,accuracy,majority", *lines)))
+    put(tmp_path, "results/probing/own.csv", "\n".join(("name,task,seed,accuracy,majority", *lines, "")))
     assert table(tmp_path, "probing/own") == (
         "| encoder | voice | POS |\n|---|---|---|\n| `base` | 65.74 | 73.93 |\n| `ngram` | 63.89 | |\n"
         "| most frequent class | 50.00 | 12.28 |"
@@ -293,7 +293,7 @@ def test_locality(tmp_path: Path) -> None:
              for name in ("D.seed1", "D.seed2") for layer in (1, 2) for kind in ("san", "dman")]  # fmt: skip
     others = ["D.seed1,decoder,1,san,san,2,99.0", "D.seed1,encoder,1,san,san,4,99.0"]
     header = "checkpoint,stack,layer,sublayer,kind,window,share"
-    put(tmp_path, "results/locality/own.csv", "\n".join((header, *others, *lines)))
+    put(tmp_path, "results/locality/own.csv", "\n".join((header, *others, *lines, "")))
     assert table(tmp_path, "locality/own") == (
         "| checkpoint | sublayer | layer 1 | layer 2 |\n|---|---|---|---|\n"
         "| `D.seed1` | DMAN | 10.2 | 20.2 |\n| `D.seed2` | DMAN | 10.2 | 20.2 |\n"

@@ -1,0 +1,385 @@
+"""Outputs that cannot be written: found before the work begins, in one line; and failures of every single write."""
+
+from __future__ import annotations
+
+import errno
+import json
+import random
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import command as benchmark
+from experiments.engine import quickstart, table
+from experiments.report import pages
+from experiments.report.results import Results
+from experiments.runs import averaging, probe
+from fairseq_localattn import files
+from fairseq_localattn.analysis import masks
+from fairseq_localattn.analysis.command import new_figure, save_csv, save_figure
+from fairseq_localattn.errors import UsageError
+from support.checkpoints import assert_same_training
+from support.cli import Done, call, fairseq, make_data, train_flags
+from support.faults import Disk, FailingDisk, left_over, small_disk
+from support.paths import ROOT
+from support.tables.bench import Bench
+
+ARCH = "transformer_mma_tiny"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_data(tmp_path_factory.mktemp("reverse"))
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    made = Bench(tmp_path / "bench", monkeypatch)
+    made.fake()
+    made.data()
+    return made
+
+
+# --- outputs that cannot be written
+
+
+@pytest.fixture(params=["read-only", "full", "under a file", "someone else's"])
+def refusing(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a folder in which nothing can be written, also not by root."""
+    if request.param == "under a file":
+        (tmp_path / "FILE").write_text("")
+        yield tmp_path / "FILE" / "folder"
+        return
+    if request.param == "someone else's":  # permission bits do not stop root: the error is that of another user
+        (tmp_path / "theirs").mkdir()
+        FailingDisk(tmp_path / "theirs", monkeypatch, error=errno.EACCES).begin(1, lasting=True)
+        yield tmp_path / "theirs"
+        return
+    with small_disk(tmp_path / "disk", 256) as disk:
+        if request.param == "full":
+            disk.fill()
+        else:
+            disk.protect()
+        yield disk.folder
+
+
+def one_line(done: Done, *said: str) -> None:
+    """Assert that a command failed with one line, which says this and what to do."""
+    assert done.returncode != 0 and done.stderr.count("\n") == 1, done.stdout + done.stderr
+    assert "cannot be written: " in done.stderr and "; " in done.stderr, done.stderr
+    assert all(text in done.stderr for text in said), done.stderr
+
+
+def of(main: Callable[..., object]) -> Callable[[], None]:
+    """Return a main function that ends with the status that this one returns."""
+
+    def door() -> None:
+        sys.exit(main())  # type: ignore[arg-type]
+
+    door.__module__ = main.__module__
+    return door
+
+
+@pytest.mark.parametrize("option", ["--out", "--results"])
+def test_of_a_table(option: str, refusing: Path, tmp_path: Path) -> None:
+    places = {"--out": tmp_path / "out", "--results": tmp_path / "results", option: refusing}
+    words = [word for place in places.items() for word in place]
+    one_line(call(of(table.main), "mma", "table2", "--cpu", *words, check=False), f"table: error: {option} {refusing}")
+    assert not list((tmp_path / "out").rglob("*"))
+
+
+def test_of_the_default_results(refusing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The repository itself cannot be written."""
+    monkeypatch.setattr(table, "ROOT", refusing)
+    done = call(of(table.main), "mma", "table2", "--cpu", "--out", tmp_path / "out", check=False)
+    one_line(done, f"table: error: --results {refusing}/results/mma: cannot be written")
+
+
+def test_of_the_quick_start(refusing: Path) -> None:
+    one_line(call(of(quickstart.main), "--out", refusing, check=False), "quickstart: error: --out")
+
+
+def test_of_averaging(refusing: Path, tmp_path: Path) -> None:
+    torch.save({}, tmp_path / "one.pt")
+    if not refusing.is_dir():
+        refusing = tmp_path / "FILE"
+    done = call(of(averaging.main), tmp_path / "one.pt", "--output", refusing / "averaged.pt", check=False)
+    if refusing.is_dir():
+        one_line(done, "average: error: ")
+    else:
+        assert done.returncode == 2 and "FILE: no such folder to write to" in done.stderr
+
+
+def test_of_probing(refusing: Path, tmp_path: Path) -> None:
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"{split}.mrg").write_text("")
+    words = ["--data", tmp_path, "--lang", "en", "--arch", ARCH, "--trees", tmp_path]
+    for work, out in ((refusing, tmp_path / "out"), (tmp_path / "work", refusing)):
+        one_line(call(of(probe.main), *words, "--work", work, "--out", out, check=False), "probe: error: ")
+
+
+def test_of_benchmarks(refusing: Path) -> None:
+    one_line(call(of(benchmark.main), "--parts", "module", "--out", refusing, check=False), "run: error: ")
+
+
+def test_of_analyses(refusing: Path) -> None:
+    """All of them check their outputs by one function."""
+    one_line(call(masks.main, "--out", refusing / "masks.png", check=False), "--out ")
+
+
+def test_of_pages(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """A page that cannot be renewed stays as it was."""
+    with small_disk(tmp_path / "disk", 20_000) as disk:
+        for name in ("results", "configs"):
+            shutil.copytree(ROOT / name, disk.folder / name)
+        shutil.copy(ROOT / "README.md", disk.folder)
+        page = next(path for path in (disk.folder / "results").glob("*.md") if "<!-- table" in path.read_text("utf-8"))
+        before = page.read_text("utf-8").replace("| ", "|  ", 50)
+        page.write_text(before, "utf-8")
+        disk.fill()
+        assert pages.main([], disk.folder) == 2
+        told = capsys.readouterr().err
+        assert told.startswith("make_tables: error: ") and "No space left" in told and told.count("\n") == 1
+        assert page.read_text("utf-8") == before and not left_over(disk.folder)
+
+
+def test_of_a_training(refusing: Path, data: Path) -> None:
+    words = train_flags(data, ARCH, refusing, updates=1)
+    one_line(fairseq("train", *words, check=False), "fairseq_localattn: --save-dir ")
+
+
+# --- one helper
+
+
+def test_devices_and_links_stay(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("before")
+    (tmp_path / "link").symlink_to("text")
+    files.write_whole(tmp_path / "link", "after")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "text").read_text() == "after"
+    files.check_file(Path("/dev/null"))
+    files.write_whole(Path("/dev/null"), "nothing")
+    assert not Path("/dev/null").is_file()
+    with pytest.raises(files.OutputError, match="^/proc/version: cannot be written: File exists; a file stands"):
+        files.check_file(Path("/proc/version/x"))
+    with pytest.raises(files.OutputError, match="^/dev/full: cannot be written: No space left on device; free"):
+        files.write_whole(Path("/dev/full"), "nothing")
+
+
+# --- every write of a table
+
+
+def state_of(bench: Bench) -> list[dict[str, str]]:
+    """Return the lines of the results; and assert that what a failure has left is whole."""
+    assert not left_over(bench.root)
+    for path in [*bench.out.rglob("*.json"), *bench.out.rglob(".*.json")]:
+        json.loads(path.read_text("utf-8"))
+    return [{**line, "date": ""} for line in Results(bench.results / "mma" / "table1.csv").lines()]
+
+
+def run_table(bench: Bench) -> Done:
+    words = ["table1", "--rows", "mma", "--seeds", "1"]
+    return call(of(lambda: bench.run(*words)), check=False)
+
+
+def fail_at(bench: Bench, disk: FailingDisk, number: int, lasting: bool) -> bool:
+    """Let the write of this number fail, then start again; return whether there was such a write."""
+    for folder in (bench.results, *bench.out.glob("transformer_*")):
+        shutil.rmtree(folder, ignore_errors=True)
+    disk.begin(number, lasting)
+    failed = run_table(bench)
+    reached = len(disk.writes) >= number
+    where = f"write {number}: {disk.writes[number - 1] if reached else 'none'}\n{failed.stderr}"
+    lines = failed.stderr.splitlines()
+    assert len(lines) <= 1 and all(line.startswith("table: ") and "No space left" in line for line in lines), where
+    assert bool(failed.returncode) == bool(lines) and (not lasting or not reached or lines), where
+    state_of(bench)
+    disk.begin()
+    again = run_table(bench)
+    assert again.returncode == 0, where + again.stderr
+    return reached
+
+
+@pytest.fixture
+def failing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> tuple[FailingDisk, list[dict[str, str]]]:
+    """Return a disk of the bench that can fail, and the lines of an undisturbed run."""
+    monkeypatch.setattr("experiments.runs.run.commit", lambda: "0123456789")  # git takes its time
+    monkeypatch.setattr("experiments.engine.plan.commit", lambda: "0123456789")
+    disk = FailingDisk(bench.root, monkeypatch)
+    done = run_table(bench)
+    assert done.returncode == 0, done.stderr
+    assert len(disk.writes) > 20 and {what.split()[0] for what in disk.writes} >= {"open", "write", "replace", "mkdir"}
+    return disk, state_of(bench)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lasting", [False, True])
+def test_some_writes_of_a_table(lasting: bool, bench: Bench, failing: tuple[FailingDisk, list[dict[str, str]]]) -> None:
+    disk, expected = failing
+    for number in random.Random(22 + lasting).sample(range(1, len(disk.writes) + 1), 3):
+        fail_at(bench, disk, number, lasting)
+        assert state_of(bench) == expected
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("lasting", [False, True])
+def test_every_write_of_a_table(lasting: bool, bench: Bench, failing: tuple[FailingDisk, list[dict[str, str]]]) -> None:
+    disk, expected = failing
+    number = 1
+    while fail_at(bench, disk, number, lasting):
+        assert state_of(bench) == expected
+        number += 1
+    assert number > 20
+
+
+# --- every write of saving
+
+
+SAVED = {"save_interval_updates": 2, "keep_interval_updates": 2}
+UPDATES = 6
+
+
+def training(data: Path, folder: Path) -> Done:
+    return fairseq("train", *train_flags(data, ARCH, folder, UPDATES, **SAVED), check=False)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the last checkpoint of a training without faults."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    done = training(data, folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "checkpoint_last.pt"
+
+
+def assert_stopped(done: Done, folder: Path) -> None:
+    """Assert that a training ended with one line, and has left whole checkpoints alone."""
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("fairseq_localattn: ") and "Traceback" not in done.stdout
+    assert not left_over(folder)
+    for path in folder.glob("*.pt"):
+        torch.load(path, weights_only=True)
+
+
+def fail_saving(disk: FailingDisk, number: int, data: Path, undisturbed: Path) -> bool:
+    """Let a write of a training fail, and continue it; return whether there was such a write."""
+    folder = Path(disk.folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    disk.begin(number)
+    done = training(data, folder)
+    if len(disk.writes) < number:
+        assert done.returncode == 0
+        return False
+    assert_stopped(done, folder)
+    disk.begin()
+    again = training(data, folder)
+    assert again.returncode == 0, again.stderr
+    assert_same_training(folder / "checkpoint_last.pt", undisturbed)
+    return True
+
+
+@pytest.mark.slow
+def test_some_writes_of_saving(data: Path, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = FailingDisk(tmp_path / "run", monkeypatch)
+    for number in (5, 9):
+        assert fail_saving(disk, number, data, undisturbed)
+
+
+@pytest.mark.attack
+def test_every_write_of_saving(data: Path, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = FailingDisk(tmp_path / "run", monkeypatch)
+    number = 1
+    while fail_saving(disk, number, data, undisturbed):
+        number += 1
+    assert number > 12
+
+
+# --- disks that fill up
+
+
+def fill_up(disk: Disk, kib: int, data: Path, undisturbed: Path) -> bool:
+    """Train on a disk of this size, and continue with more space; return whether it was too small."""
+    disk.resize(kib)
+    folder = disk.folder / "run"
+    done = training(data, folder)
+    if done.returncode == 0:
+        return False
+    assert_stopped(done, folder)
+    disk.resize(100_000)
+    again = training(data, folder)
+    assert again.returncode == 0, again.stderr
+    assert_same_training(folder / "checkpoint_last.pt", undisturbed)
+    shutil.rmtree(folder)
+    return True
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_up_while_saving(data: Path, undisturbed: Path, tmp_path: Path) -> None:
+    size = undisturbed.stat().st_size // 1024
+    with small_disk(tmp_path / "disk", 100_000) as disk:
+        assert fill_up(disk, int(1.5 * size), data, undisturbed)
+
+
+@pytest.mark.attack
+def test_disks_of_every_size_while_saving(data: Path, undisturbed: Path, tmp_path: Path) -> None:
+    size = undisturbed.stat().st_size // 1024
+    with small_disk(tmp_path / "disk", 100_000) as disk:
+        tenths = 1
+        while fill_up(disk, max(16, size * tenths // 10), data, undisturbed):
+            tenths += 3
+        assert tenths > 20
+
+
+@pytest.mark.slow
+def test_an_average_on_a_disk_that_fills_up(undisturbed: Path, tmp_path: Path) -> None:
+    """It is found out while the file is written; the former average stays."""
+    with small_disk(tmp_path / "disk", undisturbed.stat().st_size // 1024 // 3) as disk:
+        former = disk.folder / "averaged.pt"
+        former.write_bytes(b"former")
+        done = call(of(averaging.main), undisturbed, "--output", former, check=False)
+        one_line(done, f"average: error: {former}: cannot be written")
+        assert former.read_bytes() == b"former" and [path.name for path in disk.folder.iterdir()] == ["averaged.pt"]
+        disk.resize(100_000)
+        assert call(of(averaging.main), undisturbed, "--output", former).returncode == 0
+        assert torch.load(former, weights_only=True)["extra_state"]["averaged"] == [undisturbed.name]
+
+
+def test_tables_and_pictures_on_a_disk_that_fills_up(tmp_path: Path) -> None:
+    """What analyses write: the former files stay."""
+    with small_disk(tmp_path / "disk", 32) as disk:
+        table_file, picture = disk.folder / "a.csv", disk.folder / "a.png"
+        table_file.write_text("former")
+        picture.write_text("former")
+        figure = new_figure(figsize=(30, 30))
+        figure.subplots().plot([1, 2, 3])
+        for write in (
+            lambda: save_csv(table_file, ["a"], [["x" * 100] for _ in range(1000)]),
+            lambda: save_figure(figure, picture),
+        ):
+            with pytest.raises(
+                UsageError, match=r"a\.(csv|png): cannot be written: No space left on device; free some"
+            ):
+                write()
+        assert table_file.read_text() == picture.read_text() == "former" and not left_over(disk.folder)
+
+
+@pytest.mark.slow
+def test_a_table_on_a_disk_that_fills_up(bench: Bench, tmp_path: Path) -> None:
+    """Its trainings have written nothing: the engine's own files are what does not fit."""
+    assert run_table(bench).returncode == 0
+    expected = state_of(bench)
+    shutil.rmtree(bench.results)
+    with small_disk(tmp_path / "disk", 10_000) as disk:
+        shutil.copytree(bench.out / "data", disk.folder / "out" / "data")
+        bench.out, bench.results = disk.folder / "out", disk.folder / "results"
+        disk.fill()
+        with open(disk.folder / "ballast", "r+b") as ballast:
+            ballast.truncate((disk.folder / "ballast").stat().st_size - (files.SAMPLE + 16384))
+        filled = call(of(lambda: bench.run("table1", "--rows", "mma", "--seeds", "1")), check=False)
+        assert "Traceback" not in filled.stderr and not left_over(disk.folder), filled.stderr
+        disk.resize(20_000)
+        assert run_table(bench).returncode == 0
+        assert state_of(bench) == expected

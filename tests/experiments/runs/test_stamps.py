@@ -1,0 +1,108 @@
+"""Stamps that are damaged: the step counts as not done, is done again, and ends as it would have."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from experiments.recipes.recipe import Recipe, load_recipe
+from experiments.runs import schedule
+from experiments.runs.checkout import code_of
+from experiments.runs.checkpoints import LAST
+from experiments.runs.launch import Launch
+from experiments.runs.machines import Leader
+from experiments.runs.processes import read_stamp, write_stamp
+from experiments.runs.progress import Progress
+from support.engine.runs import FakeRun, fake_run, save_checkpoint
+from support.recipes import BASE, write
+
+DAMAGED = [
+    b"", b"[]", b"{}", b"null", b'"done"', b"3", b"true", b'{"updates": 3', b"\xff\xfe{}", b"\0" * 40, b"[" * 100_000,
+]  # fmt: skip
+VALUES = [b'{"updates": "3"}', b'{"updates": true}', b'{"updates": null}', b'{"updates": NaN}', b'{"updates": [3]}']
+OTHERS = [b'{"updates": 3, "machine": []}', b'{"updates": 3, "parameters": "7"}', b'{"updates": 3, "seed": {}}']
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "POLL_SECONDS", 0.02)
+
+
+@pytest.fixture
+def loaded(tmp_path: Path) -> Recipe:
+    return load_recipe(write(tmp_path, BASE))
+
+
+def finish(run: FakeRun) -> None:
+    schedule.run_all([run], 1, Progress())
+    assert run.done()
+
+
+@pytest.mark.parametrize("content", [*DAMAGED, *VALUES, *OTHERS])
+def test_a_damaged_stamp_of_a_training(content: bytes, loaded: Recipe, tmp_path: Path) -> None:
+    one = fake_run(loaded, tmp_path, "a")
+    save_checkpoint(one.folder, 3)
+    (one.folder / "train.log").write_text("")
+    write_stamp(one.folder / "generated.json", {"output": "generate-test.txt"})
+    (one.folder / "trained.json").write_bytes(content)
+    assert not one.done() and one.facts() == {} and "trained, to be decoded" in one.plan()
+    assert one.advance() is False  # the stamp is written anew from the checkpoint, without training
+    assert one.advance() is True and one.facts()["updates"] == 3
+    again = fake_run(loaded, tmp_path, "a")
+    again._held = None
+    finish(again)
+
+
+@pytest.mark.parametrize("content", [*DAMAGED, b'{"output": 3}', b'{"output": null}'])
+def test_a_damaged_stamp_of_a_measure(content: bytes, loaded: Recipe, tmp_path: Path) -> None:
+    one = fake_run(loaded, tmp_path, "a")
+    write_stamp(one.folder / "trained.json", {"updates": 3})
+    (one.folder / "generated.json").write_bytes(content)
+    assert not one.done()
+    finish(one)
+    assert json.loads((one.folder / "generated.json").read_text()) == {"output": "generate-test.txt"}
+
+
+@pytest.mark.parametrize("content", [b"[]", b'{"average": 5}', b"{}"])
+def test_a_damaged_stamp_of_an_average(content: bytes, tmp_path: Path) -> None:
+    """The average is whole, and what it was made of is gone: it is not made again."""
+    one = fake_run(load_recipe(write(tmp_path, BASE + "average: {last: 2}\n")), tmp_path, "a")
+    write_stamp(one.folder / "trained.json", {"updates": 3})
+    shutil.copy(save_checkpoint(one.folder, 3), one.model)
+    (one.folder / LAST).unlink()
+    (one.folder / "averaged.json").write_bytes(content)
+    assert not one.done()
+    finish(one)
+    assert json.loads((one.folder / "averaged.json").read_text()) == {"average": {"last": 2}}
+
+
+@pytest.mark.parametrize("content", [*DAMAGED, b'{"code": 3}', b'{"code": [3]}', b'{"code": [{"commit": 1}]}'])
+def test_a_damaged_stamp_of_the_code(content: bytes, loaded: Recipe, tmp_path: Path) -> None:
+    """The results say that it is unknown which code has run, beside that which goes on."""
+    one = fake_run(loaded, tmp_path, "a")
+    one.folder.mkdir()
+    assert code_of(one.folder) == [] and one.commit() == ""
+    (one.folder / "started.json").write_bytes(content)
+    assert one.commit() == "unknown" and "commit unknown" in one.plan()
+    one._note_code()
+    assert one.commit().startswith("unknown..") and len(code_of(one.folder)) == 2
+
+
+@pytest.mark.parametrize("content", [*DAMAGED, b'{"at": 3}', b'{"at": "x", "end": true}', b'{"at": 3, "train": 4}'])
+def test_a_damaged_announcement(content: bytes, tmp_path: Path) -> None:
+    leader = Leader(Launch(nodes=2, node_rank=0, rendezvous="localhost:1", cpu=True), tmp_path)
+    leader.announce(tmp_path / "run")
+    assert leader.said()["train"] == "run"
+    leader.path.write_bytes(content)
+    assert leader.said() == {}
+
+
+def test_what_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    write_stamp(path, {"updates": 3, "speed": 1.5})
+    assert read_stamp(path, {"updates": (int,), "speed": (int, float), "more": (int, type(None))}) is not None
+    assert read_stamp(path, {"speed": (int,)}) is None and read_stamp(path, {"more": (int,)}) is None
+    assert read_stamp(tmp_path / "none.json") is None
