@@ -198,13 +198,14 @@ make_subwords() {
 # joint_bpe TOK MERGES PART: codes of the training text of both languages, and every split in subwords.
 joint_bpe() { make_subwords codes joint "$@"; }
 
-# preprocess PART OPTION…: run fairseq-preprocess; its output is PART/console.log.
+# preprocess PART OPTION…: run fairseq-preprocess; its output is PART/console.log. The plugin mends offsets beyond 2 GB.
 preprocess() {
   local part=$1
   shift
   mkdir -p "$part"
   "$PYTHON" -m corpora.text.watch "binarise" "$part" "$part/console.log" \
-    "$PYTHON" -m fairseq_cli.preprocess "$@" --destdir "$part" --workers "$workers" ||
+    "$PYTHON" -m fairseq_cli.preprocess "$@" --destdir "$part" --workers "$workers" \
+    --user-dir "${PREP_DIR%/*}/fairseq_localattn" ||
     die "fairseq-preprocess failed: $(tail -n 1 "$part/console.log")"
 }
 
