@@ -85,7 +85,7 @@ class PlainClassifier(FromPretrained, FairseqEncoderModel):
     def build_model(cls, args: Namespace, task: Any) -> "PlainClassifier":
         """Return a new model without heads; called by fairseq."""
         args = as_namespace(args)
-        check_ranges(args, ClassifierOptions)
+        check_ranges(args, getattr(cls, "options", ClassifierOptions))
         # On a command line the task's option is among the model's.
         args.max_source_positions = args.max_positions if hasattr(args, "max_positions") else task.max_positions()
         count_kept_layers(args, "encoder")

@@ -24,7 +24,7 @@ from support.phrase_batches import TaskWithoutData, levels, pairs
 def test_model_and_criterion_must_agree(supervised: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     task = TaskWithoutData()
     task._supervised = supervised
-    criterion = None if supervised else LabelSmoothedCrossEntropyWithPhraseTags(task, False, 0.1)
+    criterion = object() if supervised else LabelSmoothedCrossEntropyWithPhraseTags(task, False, 0.1)
     monkeypatch.setattr("fairseq.criterions.build_criterion", lambda *_, **__: criterion)
     message = "--mgsa-tags needs a criterion" if supervised else "the model predicts no phrase tags: give --mgsa-tags"
     with pytest.raises(UsageError, match=message):
