@@ -1,4 +1,4 @@
-"""Errors in one line where a checkpoint is no regular file, or what it holds cannot be used.
+"""Errors in one line where a checkpoint is no regular file, lacks a part, or does not fit the model or the data.
 
 fairseq builds tasks, models and optimizers from the options and states of a checkpoint without checking them.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,17 @@ from ..errors import UsageError
 from .checkpoints import CheckpointError
 
 logger = logging.getLogger(__name__)
+ITERATOR = ("epoch", "iterations_in_epoch")
+RESET = (
+    "; --reset-optimizer --reset-lr-scheduler --reset-meters --reset-dataloader take its weights alone, else give "
+    "another checkpoint"
+)
+SIZES = re.compile(
+    r"size mismatch for (\S+): copying a param with shape torch\.Size\(\[([\d, ]*)\]\) from checkpoint, "
+    r"the shape in current model is torch\.Size\(\[([\d, ]*)\]\)"
+)
+NAMES = re.compile(r"(Missing|Unexpected) key\(s\) in state_dict: (.*)")
+SHOWN = 2  # tensors of each kind
 
 
 def check_regular(path: str) -> None:
@@ -43,12 +55,38 @@ def _dangling(path: str) -> bool:
     return False
 
 
+def differences(error: BaseException | None) -> str:
+    """Return how the tensors of a checkpoint differ from a model's, in one line; "" for other errors.
+
+    ``error`` is that of torch's ``load_state_dict``, or fairseq's that was raised for it.
+    """
+    while error is not None and "loading state_dict" not in str(error):
+        error = error.__cause__ or error.__context__
+    if error is None:
+        return ""
+    text = str(error)
+    sizes = [f"{name} ({_shape(there)}, the model's is {_shape(here)})" for name, there, here in SIZES.findall(text)]
+    found = {"of another size": sizes}
+    for kind, names in NAMES.findall(text):
+        found["that the file lacks" if kind == "Missing" else "that the model lacks"] = re.findall(r'"([^"]+)"', names)
+    return "; ".join(
+        f"{len(names)} tensor{'s' * (len(names) > 1)} {what}, {', '.join(names[:SHOWN])}{' …' * (len(names) > SHOWN)}"
+        for what, names in found.items()
+        if names
+    )
+
+
+def _shape(numbers: str) -> str:
+    """Return a shape as in 16×64."""
+    return numbers.replace(", ", "×") or "a number"
+
+
 def explained(
-    function: Callable[..., Any], what: str, errors: tuple[type[Exception], ...] = (Exception,)
+    function: Callable[..., Any], what: str, *, errors: tuple[type[Exception], ...] = (Exception,), advice: str = ""
 ) -> Callable[..., Any]:
     """Wrap ``function`` so that it raises CheckpointError, in one line that says ``what`` failed and why.
 
-    ``errors`` are those that are replaced.
+    ``errors`` are those that are replaced; ``advice`` follows the cause, unless tensors do not fit.
     """
 
     @functools.wraps(function)
@@ -59,12 +97,16 @@ def explained(
             raise
         except errors as error:
             logger.debug(what, exc_info=True)
+            if how := differences(error):
+                raise CheckpointError(
+                    f"fairseq_localattn: {what}: it does not fit the dictionaries or the model: {how}; give the data, "
+                    "--arch and the model's options of its training, or another checkpoint"
+                ) from error
             # fairseq's own error says nothing of the cause.
             cause = error.__context__ if "Cannot load model parameters" in str(error) else error
             detail = " ".join(str(cause).split())[:300]
-            misfit = "it does not fit the dictionaries of the data, or the options: " if "state_dict" in detail else ""
             raise CheckpointError(
-                f"fairseq_localattn: {what}: {misfit}{type(cause).__name__}: {detail} (LOGLEVEL=DEBUG shows where)"
+                f"fairseq_localattn: {what}: {type(cause).__name__}: {detail}{advice} (LOGLEVEL=DEBUG shows where)"
             ) from error
 
     return in_one_line
@@ -74,14 +116,21 @@ def _of_the_file(load: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function of fairseq that builds models from files, ``filenames``."""
 
     @functools.wraps(load)
+    def load_whole(*args: Any, **kwargs: Any) -> Any:
+        models, cfg, task = load(*args, **kwargs)
+        cfg["task"]
+        return models, cfg, task
+
+    @functools.wraps(load)
     def load_model_ensemble_and_task(filenames: Any, *args: Any, **kwargs: Any) -> Any:
         for path in filenames:
             check_regular(path)
-        models, cfg, task = explained(load, f"cannot use {', '.join(map(str, filenames))}")(filenames, *args, **kwargs)
-        for part in ("task", "criterion"):  # commands read both, whether they need them or not
-            if part not in cfg:
-                with open_dict(cfg):
-                    cfg[part] = None
+        advice = "; give a checkpoint that fairseq-train wrote, and --task of its training"
+        use = explained(load_whole, f"cannot use {', '.join(map(str, filenames))}", advice=advice)
+        models, cfg, task = use(filenames, *args, **kwargs)
+        if "criterion" not in cfg:  # commands read it, whether they need it or not
+            with open_dict(cfg):
+                cfg.criterion = None
         return models, cfg, task
 
     return load_model_ensemble_and_task
@@ -91,9 +140,17 @@ def _of_the_training(load: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the trainer's method that reads the checkpoint of a training."""
 
     @functools.wraps(load)
+    def load_whole(self: Any, *args: Any, **kwargs: Any) -> Any:
+        state = load(self, *args, **kwargs)
+        if state is not None and not self.cfg.checkpoint.reset_dataloader:
+            for key in ITERATOR:
+                state["train_iterator"][key]
+        return state
+
+    @functools.wraps(load)
     def load_checkpoint(self: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
         check_regular(filename)
-        return explained(load, f"cannot continue from {filename}")(self, filename, *args, **kwargs)
+        return explained(load_whole, f"cannot continue from {filename}", advice=RESET)(self, filename, *args, **kwargs)
 
     return load_checkpoint
 
@@ -141,5 +198,5 @@ def apply() -> None:
     )
     for task in (TranslationTask, LanguageModelingTask):
         task.load_dataset = explained(
-            task.load_dataset, "cannot read the data by the options of the task", (TypeError, AttributeError)
+            task.load_dataset, "cannot read the data by the options of the task", errors=(TypeError, AttributeError)
         )

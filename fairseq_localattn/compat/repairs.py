@@ -27,7 +27,7 @@ from fairseq.tasks.translation import TranslationTask
 from hydra._internal import utils as hydra_utils
 
 from ..errors import UsageError
-from . import checkpoints, data, fitting, interactive, loading, noise, peers, saving
+from . import checkpoints, data, interactive, loading, noise, peers, saving
 
 _applied = False
 
@@ -46,7 +46,6 @@ def apply() -> None:
     checkpoints.protect()
     saving.apply()
     data.apply()
-    fitting.apply()  # names the tensors that differ; what else fails, loading says
     loading.apply()
     interactive.apply()
     peers.apply()
