@@ -12,9 +12,9 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 
-from ..core.attention import LocalAttention
+from ..core.attention import ACTIVATIONS, LocalAttention
 from ..errors import UsageError
-from ..mechanisms.masked import ACTIVATIONS, DynamicMaskAttention, MaskAttention, StaticMaskAttention
+from ..mechanisms.masked import DynamicMaskAttention, StaticMaskAttention
 from ..models.architectures import register_architecture
 from ..models.layers.sublayers import OrderedAttentionBuilder, OrderedDecoderLayer, OrderedEncoderLayer, parse_order
 from ..models.transformer import LocalTransformerModel
@@ -113,7 +113,7 @@ class MANTransformerModel(LocalTransformerModel):
         if kind == "sman":
             boundary = parse_static_width(options.man_static_width)
             return StaticMaskAttention(boundary=boundary, causal=site == "decoder", **kwargs)
-        return MaskAttention(**kwargs)
+        return LocalAttention(**kwargs)
 
 
 def parse_static_width(text: str) -> int | None:
