@@ -14,9 +14,9 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
-from ..core.attention import LocalAttention
 from ..errors import UsageError
-from ..mechanisms.phrasal import MultiGranularityAttention, parse_granularities
+from ..grammar.words import word
+from ..mechanisms.phrasal import parse_granularities
 from ..mechanisms.phrase_memory.compose import COMPOSITIONS, INTERACTIONS
 from ..models.architectures import register_architecture
 from ..models.layers.phrase_encoder import PhraseEncoder
@@ -76,16 +76,14 @@ class MGSATransformer(LocalTransformerModel):
     phrase_task = "translation_with_phrases"
 
     @classmethod
-    def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:
-        """Return the attention of a layer with phrases; ``kwargs`` are LocalAttention's arguments."""
-        granularities = phrase_heads(options, kwargs["num_heads"])
-        distinct = sorted(set(granularities))
-        return MultiGranularityAttention(
-            granularities=[distinct.index(each) for each in granularities],
+    def text(cls, options: Any, site: str, heads: int) -> str:
+        """Return the sublayers of a layer with phrases."""
+        return word(
+            "ngram" if str(options.mgsa_partition) == "ngram" else "tree",
+            heads=options.mgsa_heads or DEFAULT_HEADS[str(options.mgsa_partition)],
             composition=str(options.mgsa_composition),
             interaction=str(options.mgsa_interaction),
             chunk=options.mgsa_chunk,
-            **kwargs,
         )
 
     @classmethod
@@ -100,14 +98,14 @@ class MGSATransformer(LocalTransformerModel):
         """Raise UsageError also for a task without trees where the phrases come from trees."""
         super().check_args(args)
         if str(args.mgsa_partition) == "syntactic" and getattr(args, "task", None) == "translation":
-            if cls.attention_builder(TransformerConfig.from_namespace(args)).placement.sites:
+            if cls.placed(TransformerConfig.from_namespace(args)):
                 raise UsageError(NEEDS_TREES)
 
     @classmethod
     def check_effects(cls, args: Namespace, cfg: TransformerConfig) -> None:
         """Raise UsageError for options of phrases in no layer, and for chunks without ON-LSTM."""
         standard = cls.options()
-        if not cls.attention_builder(cfg).placement.sites:
+        if not cls.placed(cfg):
             for name in ("mgsa_heads", "mgsa_composition", "mgsa_tags"):
                 if str(getattr(args, name)) != str(getattr(standard, name)):
                     flag = "--" + name.replace("_", "-")
@@ -136,7 +134,7 @@ class MGSATransformer(LocalTransformerModel):
         cfg = TransformerConfig.from_namespace(args)
         builder = cls.attention_builder(cfg)
         granularities: list[int] = []
-        if builder.placement.sites:  # without phrases the mix of heads is not used and may be invalid
+        if cls.placed(cfg):  # without phrases the mix of heads is not used and may be invalid
             granularities = sorted(set(phrase_heads(args, cfg.encoder.attention_heads)))
         return PhraseEncoder(
             cfg,

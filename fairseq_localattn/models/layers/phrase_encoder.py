@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ...errors import UsageError
 from ...mechanisms.phrasal import MultiGranularityAttention
 from ...mechanisms.phrase_memory.partition import Partition, choose, ngram_lengths, partition_of
-from ..base import AttentionBuilder
+from ..builder import AttentionBuilder
 from ..transformer import LocalEncoder, LocalEncoderLayer
 
 
