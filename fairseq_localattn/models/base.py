@@ -139,9 +139,14 @@ class LocalModel(FromPretrained):
             flag = f"--{cls.prefix}-{site}-layers"
             if site == "decoder" and cfg.cross_self_attention:
                 raise UsageError(f"{flag}: --cross-self-attention mixes source and target positions; drop one of them")
+        cls.check_compatible(cfg)
+        return placement
+
+    @classmethod
+    def check_compatible(cls, cfg: TransformerConfig) -> None:
+        """Raise UsageError for options of fairseq that would replace the attention."""
         if cfg.quant_noise.pq > 0:
             raise UsageError("--quant-noise-pq quantizes projections one by one, and here they are fused: leave it out")
         for stack in (cfg.encoder, cfg.decoder):
             if stack.xformers_att_config is not None:
                 raise UsageError("--…-xformers-att-config replaces the attention that this architecture is about")
-        return placement

@@ -45,6 +45,12 @@ def _everywhere(prefix: str, *more: str) -> list[str]:
     return [*(word for site in SITES for word in (f"--{prefix}-{site}-layers", "all")), *more]
 
 
+def _hybrid(encoder: str = "", decoder: str = "", cross: str = "", *more: str) -> tuple[str, list[str]]:
+    texts = {"encoder": encoder, "decoder": decoder, "cross": cross}
+    flags = [word for site, text in texts.items() if text for word in (f"--localattn-{site}", text)]
+    return "transformer_hybrid_tiny", [*flags, *more]
+
+
 # Options of the variants that the contract is tested for beside their defaults: name → (architecture, flags).
 PLACEMENTS = {
     "mma-decoder": ("transformer_mma_tiny", ["--mma-decoder-layers", "all"]),
@@ -102,6 +108,22 @@ PLACEMENTS = {
         "transformer_qanet_tiny",
         ["--qanet-decoder-layers", "all", "--qanet-convs", "2", "--decoder-normalize-before"],
     ),
+    "hybrid-heads": _hybrid(
+        "2*csan(window=3) + 1*dman + 1*global", "2*local(window=2) + 2*sinks(window=2)", "2*aw+2*mw"
+    ),
+    "hybrid-joint": _hybrid("local(window=2) & alibi & rope", "shaw & dman & backward", "gauss & aw(segment_size=2)"),
+    "hybrid-groups-of-joint": _hybrid("2*(t5 & mw & local) + 2*(rope & sman)", "1*(shaw & mw) + 3*(gauss & t5)"),
+    "hybrid-sublayers": _hybrid(
+        "1: conv(kernel=3) > dman > 2*block + 2*san > ffn; 2: ffn > forward > ffn > shaw > ffn",
+        "1: backward > cross > csan(window=3) > ffn; 2: cross > san > conv > rope & alibi > ffn",
+        "2: gauss(width=3)",
+        "--encoder-normalize-before",
+        "--decoder-normalize-before",
+    ),
+    "hybrid-phrases": _hybrid(
+        "1: ngram > dman; 2: san > ngram(interaction=none) > ffn", "2*san(activation=relu) + 2*t5"
+    ),
+    "hybrid-trees": _hybrid("tree(composition=max)", "sman(boundary=none, activation=gelu)"),
 }
 CASES: dict[str, tuple[str, list[str]]] = {**{name: (name, []) for name in TINY}, **PLACEMENTS}
 
@@ -109,10 +131,18 @@ CASES: dict[str, tuple[str, list[str]]] = {**{name: (name, []) for name in TINY}
 LM_CASES: dict[str, tuple[str, list[str]]] = {
     **{name: (name, []) for name in LANGUAGE_MODELS if name.endswith("_tiny")},
     "lm-aw": ("transformer_lm_diffwin_tiny", ["--diffwin-decoder", "aw", "--diffwin-decoder-layers", "all"]),
+    "lm-hybrid": (
+        "transformer_lm_hybrid_tiny",
+        ["--localattn-decoder", "1: 2*local(window=2) + 2*(dman & rope); 2: conv > mw > shaw & alibi"],
+    ),
     "lm-renormalised": ("transformer_lm_diffwin_tiny", ["--diffwin-renormalise"]),
 }
 CLASSIFIER_CASES: dict[str, tuple[str, list[str]]] = {
     **{name: (name, []) for name in CLASSIFIERS if name.endswith("_tiny")},
+    "classifier-hybrid": (
+        "transformer_hybrid_classifier_tiny",
+        ["--localattn-encoder", "1: 2*csan(window=3) + 2*(aw & alibi); 2: dman > conv > 2*block + 2*forward"],
+    ),
     "classifier-mw": ("transformer_diffwin_classifier_tiny", ["--diffwin-encoder", "mw"]),
     "classifier-segments": (
         "transformer_diffwin_classifier_tiny",

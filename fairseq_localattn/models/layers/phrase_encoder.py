@@ -37,10 +37,16 @@ class PhraseEncoderLayer(LocalEncoderLayer):
         """
         if partition is None:
             return super().forward(x, encoder_padding_mask, attn_mask)
-        attention = self.self_attn
+        attention = phrase_attention(self)
+        assert attention is not None
         with attention.use_partition(partition):
             x = super().forward(x, encoder_padding_mask, attn_mask)
             return x, attention.composed
+
+
+def phrase_attention(layer: nn.Module) -> MultiGranularityAttention | None:
+    """Return the attention of a layer that has phrases; None without one."""
+    return next((module for module in layer.modules() if isinstance(module, MultiGranularityAttention)), None)
 
 
 class PhraseEncoder(LocalEncoder):
@@ -60,12 +66,13 @@ class PhraseEncoder(LocalEncoder):
         *,
         granularities: Sequence[int],
         needs_phrases: bool,
+        layer_class: type[PhraseEncoderLayer] = PhraseEncoderLayer,
     ) -> None:
         self.granularities = tuple(granularities)
         self._partition: Partition | None = None
         self._composed: list[Tensor] = []
         self._head_granularities: tuple[int, ...] = ()  # of each head, as an index into granularities
-        super().__init__(cfg, dictionary, embed_tokens, builder, layer_class=PhraseEncoderLayer)
+        super().__init__(cfg, dictionary, embed_tokens, builder, layer_class=layer_class)
         self.needs_phrases = needs_phrases and bool(self._head_granularities)
         self.tag_proj: nn.Linear | None = None
 
@@ -78,8 +85,8 @@ class PhraseEncoder(LocalEncoder):
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
         """Return the next layer, with hooks where it has phrases; called by fairseq's constructor."""
         layer = super().build_encoder_layer(cfg)
-        if isinstance(layer.self_attn, MultiGranularityAttention):
-            self._head_granularities = layer.self_attn.granularities
+        if (attention := phrase_attention(layer)) is not None:
+            self._head_granularities = attention.granularities
             layer.register_forward_pre_hook(self._add_partition, with_kwargs=True)
             layer.register_forward_hook(self._collect_phrases)
         return layer
