@@ -44,8 +44,10 @@ class Text:
             at = mechanism.option_at.get(name, mechanism.at)
             if name not in known:
                 raise self.error(f"{mechanism.word} has no option {name!r}{nearest(name, known)}", at)
-            if not known[name].accepts(value):
-                raise self.error(f"{name} must be {known[name]}, not {value!r}", at)
+            try:
+                known[name].value(value)
+            except ValueError as error:
+                raise self.error(f"{name} {error}", at) from None
 
     def attention(self, attention: Attention, embed_dim: int, num_heads: int, **kwargs: Any) -> LocalAttention:
         """Return a described attention; ``kwargs`` are LocalAttention's arguments. Raises TextError."""
@@ -59,7 +61,7 @@ class Text:
         """Return a sublayer ``conv``. Raises TextError."""
         self.check_options(mechanism, CONVOLUTION)
         try:
-            return LocalConvolution(channels, causal=causal, **mechanism.options)  # type: ignore[arg-type]
+            return LocalConvolution(channels, causal=causal, **values_of(mechanism, CONVOLUTION))
         except ValueError as error:
             raise self.error(str(error), mechanism.at) from None
 
@@ -119,7 +121,13 @@ def _is_mixed(group: Group) -> bool:
 
 def _single(mechanism: Mechanism) -> Maker:
     word = WORDS[mechanism.word]
-    return partial(word.make, **{**word.defaults, **mechanism.options})
+    options: dict[str, Any] = {**word.defaults, **values_of(mechanism, word.options)}
+    return partial(word.make, **options)
+
+
+def values_of(mechanism: Mechanism, known: dict[str, Option]) -> dict[str, Any]:
+    """Return the values that the options of a checked mechanism stand for."""
+    return {name: known[name].value(written) for name, written in mechanism.options.items()}
 
 
 def mechanisms_of(attention: Attention) -> Iterator[Mechanism]:

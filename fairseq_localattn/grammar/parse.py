@@ -32,7 +32,6 @@ TOKEN = re.compile(
     re.ASCII | re.DOTALL,
 )
 SUBLAYERS = ("ffn", "cross", "conv")
-CONSTANTS: dict[str, Value] = {"true": True, "false": False, "none": None}
 LONGEST = 10_000  # characters of a text; longer ones are certainly mistakes
 
 
@@ -144,7 +143,7 @@ def _written(value: Value) -> str:
     """Return a value as it is written in a text."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, str) and (not re.fullmatch(r"[A-Za-z]\w*", value, re.ASCII) or value in CONSTANTS):
+    if isinstance(value, str) and not re.fullmatch(r"[A-Za-z]\w*", value, re.ASCII):
         return f'"{value}"'
     return str(value)
 
@@ -309,7 +308,7 @@ class _Reader:
         elif kind == "quoted":
             options[name] = value[1:-1]
         elif kind == "word":
-            options[name] = CONSTANTS.get(value, value)
+            options[name] = value
         else:
             raise self.error(f"a value of {name} is expected: a number, a word, or a text in quotes", place)
         places[name] = place

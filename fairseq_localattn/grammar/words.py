@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import math
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -39,6 +38,7 @@ PLACED = {
     "part",
 }
 LARGEST = 2**31  # of a number
+CONSTANTS: dict[str, Value] = {"true": True, "false": False, "none": None}
 
 
 def local(embed_dim: int, num_heads: int, *, window: int = 1, **kwargs: Any) -> LocalAttention:
@@ -92,14 +92,16 @@ class Option:
     kinds: tuple[type, ...]
     default: Value
 
-    def accepts(self, value: Value) -> bool:
-        """Return whether a value has the option's type; a whole number is a number, ``true`` is none."""
-        if isinstance(value, bool) or value is None:
-            return type(value) in self.kinds
-        if isinstance(value, (int, float)):
-            numbers = int in self.kinds if isinstance(value, int) else False
-            return (numbers or float in self.kinds) and math.isfinite(value) and abs(value) < LARGEST
-        return str in self.kinds
+    def value(self, written: Value) -> Value:
+        """Return the value that a number or a word of a text stands for. Raises ValueError for another type."""
+        if isinstance(written, str) and type(CONSTANTS.get(written, written)) in self.kinds:
+            return CONSTANTS.get(written, written)
+        if isinstance(written, str) and str in self.kinds:
+            return written
+        whole = isinstance(written, int) and int in self.kinds
+        if isinstance(written, (int, float)) and (whole or float in self.kinds) and abs(written) < LARGEST:
+            return written
+        raise ValueError(f"must be {self}, not {written!r}")
 
     def __str__(self) -> str:
         names = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", type(None): "none"}

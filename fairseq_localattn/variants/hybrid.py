@@ -15,7 +15,7 @@ from ..errors import UsageError
 from ..grammar.words import PHRASES
 from ..models.architectures import register_architecture
 from ..models.base import LocalModel
-from ..models.builder import AttentionBuilder
+from ..models.builder import PLAIN, AttentionBuilder
 from ..models.classifier import LocalClassifier
 from ..models.language_model import LocalLanguageModel
 from ..models.layers.phrase_encoder import PhraseEncoderLayer
@@ -68,11 +68,12 @@ class HybridModel(LocalModel):
         """Return what builds the layers that the texts describe. Raises UsageError, with the place in the text."""
         cls.check_compatible(cfg)
         texts = {site: getattr(cfg, f"localattn_{site}") for site in cls.sites}
-        if texts.get("decoder") and cfg.cross_self_attention:
+        builder = AttentionBuilder(texts, cfg, {site: f"--localattn-{site}" for site in cls.sites})
+        if cfg.cross_self_attention and any(each.word != PLAIN for each in builder.mechanisms("decoder")):
             raise UsageError(
                 "--localattn-decoder: --cross-self-attention mixes source and target positions; drop one of them"
             )
-        return AttentionBuilder(texts, cfg, {site: f"--localattn-{site}" for site in cls.sites})
+        return builder
 
 
 @register_model("transformer_localattn")

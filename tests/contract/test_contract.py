@@ -33,6 +33,7 @@ from support.models import (
     loss,
     pad,
     parse,
+    placed_nowhere,
     sentences,
     shifted,
     with_phrases,
@@ -85,9 +86,10 @@ def plain_flags(arch: str) -> list[str]:
 @pytest.mark.parametrize("left", [True, False])
 def test_placed_nowhere_it_is_fairseqs_transformer(arch: str, flags: list[str], left: bool) -> None:
     """Same state-dict keys, same weights from the same seed, same outputs and gradients."""
-    prefix = ARCH_MODEL_REGISTRY[arch].prefix
-    nowhere = [word for site in ARCH_MODEL_REGISTRY[arch].sites for word in (f"--{prefix}-{site}-layers", "none")]
-    ours, theirs = build(arch, [*flags, *nowhere]).eval(), build(baseline_of(arch), flags + plain_flags(arch)).eval()
+    ours, theirs = (
+        build(arch, [*flags, *placed_nowhere(arch)]).eval(),
+        build(baseline_of(arch), flags + plain_flags(arch)).eval(),
+    )
     assert list(ours.state_dict()) == list(theirs.state_dict())
     for key, weight in theirs.state_dict().items():
         assert torch.equal(ours.state_dict()[key], weight), key

@@ -109,7 +109,7 @@ PLACEMENTS = {
         ["--qanet-decoder-layers", "all", "--qanet-convs", "2", "--decoder-normalize-before"],
     ),
     "hybrid-heads": _hybrid(
-        "2*csan(window=3) + 1*dman + 1*global", "2*local(window=2) + 2*sinks(window=2)", "2*aw+2*mw"
+        "2*csan(window=3, head_span=1) + 1*dman + 1*global", "2*local(window=2) + 2*sinks(window=2)", "2*aw+2*mw"
     ),
     "hybrid-joint": _hybrid("local(window=2) & alibi & rope", "shaw & dman & backward", "gauss & aw(segment_size=2)"),
     "hybrid-groups-of-joint": _hybrid("2*(t5 & mw & local) + 2*(rope & sman)", "1*(shaw & mw) + 3*(gauss & t5)"),
@@ -141,7 +141,10 @@ CLASSIFIER_CASES: dict[str, tuple[str, list[str]]] = {
     **{name: (name, []) for name in CLASSIFIERS if name.endswith("_tiny")},
     "classifier-hybrid": (
         "transformer_hybrid_classifier_tiny",
-        ["--localattn-encoder", "1: 2*csan(window=3) + 2*(aw & alibi); 2: dman > conv > 2*block + 2*forward"],
+        [
+            "--localattn-encoder",
+            "1: 2*csan(window=3, head_span=1) + 2*(aw & alibi); 2: dman > conv > 2*block + 2*forward",
+        ],
     ),
     "classifier-mw": ("transformer_diffwin_classifier_tiny", ["--diffwin-encoder", "mw"]),
     "classifier-segments": (
@@ -175,6 +178,14 @@ def tags() -> Dictionary:
     for tag in ("NP", "VP", "PP", "NN", "VB"):
         found.add_symbol(tag)
     return found
+
+
+def placed_nowhere(arch: str) -> list[str]:
+    """Return the flags that leave ordinary attention at every site."""
+    model = ARCH_MODEL_REGISTRY[arch]
+    if model.prefix == "localattn":
+        return [word for site in model.sites for word in (f"--localattn-{site}", "san")]
+    return [word for site in model.sites for word in (f"--{model.prefix}-{site}-layers", "none")]
 
 
 def parse(arch: str, flags: tuple[str, ...] | list[str] = ()) -> Any:
