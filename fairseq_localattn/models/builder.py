@@ -130,6 +130,12 @@ class AttentionBuilder:
         assert isinstance(content, Mechanism)
         return plan.text.convolution(content, channels, causal=site == "decoder")
 
+    def texts(self) -> dict[str, str]:
+        """Return site → text, in its shortest form, of the sites that are not plain."""
+        plain = str(parse_stack(PLAIN))
+        found = {site: str(stack) for site, stack in self.stacks.items()}
+        return {site: text for site, text in found.items() if text != plain}
+
     def mechanisms(self, site: str) -> list[Mechanism]:
         """Return the mechanisms of a site's attentions, once for each kind of layer."""
         layers = {id(layer): layer for layer in self.layers[site].values()}.values()

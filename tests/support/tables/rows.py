@@ -215,7 +215,8 @@ def _layer(layer: Any, attribute: str, stack: Any) -> str:
     """Return the attention of one layer; of MAN's the order of its sublayers; nothing for fairseq's own."""
     attention: Any = getattr(layer, attribute, None)
     if attribute == "self_attn" and hasattr(layer, "sublayers"):
-        names = [_sublayer(getattr(layer, each.name)) if each.kind != "ffn" else "ffn" for each in layer.sublayers]
+        shown = [each for each in layer.sublayers if each.kind != "cross"]
+        names = [_sublayer(getattr(layer, each.name)) if each.kind != "ffn" else "ffn" for each in shown]
         return f"{'>'.join(names)} {getattr(attention, 'activation', 'none')}"
     return _attention(attention, stack)
 
