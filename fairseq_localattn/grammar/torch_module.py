@@ -6,6 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from .build import attention as build_attention
+from .build import mechanisms_of
+from .parse import TextError, parse_attention
+from .words import PHRASES
 
 
 class DescribedAttention(nn.Module):
@@ -48,10 +51,13 @@ class DescribedAttention(nn.Module):
         super().__init__()
         if site not in ("encoder", "decoder", "cross"):
             raise ValueError(f"unknown site {site!r}: choose from encoder, decoder, cross")
+        for mechanism in mechanisms_of(parse_attention(text)):
+            if mechanism.word in PHRASES:
+                raise TextError(text, mechanism.at, "phrases come with the batches of a translation model")
         cross = site == "cross"
-        sizes = {"dropout": dropout, "bias": bias, "kdim": kdim, "vdim": vdim}
-        kinds = {"self_attention": not cross, "encoder_decoder_attention": cross}
-        self.attention = build_attention(text, embed_dim, num_heads, site=site, **sizes, **kinds)
+        options = {"dropout": dropout, "bias": bias, "kdim": kdim, "vdim": vdim, "self_attention": not cross}
+        options["encoder_decoder_attention"] = cross
+        self.attention = build_attention(text, embed_dim, num_heads, site=site, **options)
         self.text, self.site = text, site
         self.embed_dim, self.num_heads, self.batch_first = embed_dim, num_heads, batch_first
 
@@ -83,7 +89,9 @@ class DescribedAttention(nn.Module):
         if self.site != "cross" and not (query is key and key is value):
             raise ValueError(f"at the site {self.site!r} query, key and value are one tensor; give site='cross'")
         if attn_mask is not None and attn_mask.dim() != 2:
-            raise ValueError(f"attn_mask must be T×S for all sentences and heads, not of shape {tuple(attn_mask.shape)}")
+            raise ValueError(
+                f"attn_mask must be T×S for all sentences and heads, not of shape {tuple(attn_mask.shape)}"
+            )
         single, batch_dim = query.dim() == 2, 0 if self.batch_first else 1
 
         def time_first(x: Tensor) -> Tensor:
@@ -98,7 +106,13 @@ class DescribedAttention(nn.Module):
             hidden = key_padding_mask if key_padding_mask.dtype == torch.bool else key_padding_mask == -torch.inf
             key_padding_mask = hidden.unsqueeze(0) if single else hidden
         out, weights = self.attention(
-            q, k, v, key_padding_mask=key_padding_mask, need_weights=False, need_head_weights=need_weights, attn_mask=attn_mask
+            q,
+            k,
+            v,
+            key_padding_mask=key_padding_mask,
+            need_weights=False,
+            need_head_weights=need_weights,
+            attn_mask=attn_mask,
         )
         if self.batch_first:
             out = out.transpose(0, 1)
