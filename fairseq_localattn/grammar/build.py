@@ -11,10 +11,22 @@ from ..core.attention import LocalAttention
 from ..core.composed import GroupedAttention, JointAttention, Maker
 from ..mechanisms.local_convolution import LocalConvolution
 from ..mechanisms.mixed import MixedAttention
-from .parse import Attention, Group, Mechanism, TextError, parse_attention
+from .parse import Attention, Group, Mechanism, Stack, TextError, parse_attention
 from .words import KINDS, WORDS, Option, nearest
 
 CONVOLUTION = {"kernel": Option((int,), 7), "form": Option((str,), "separable")}
+
+
+def reason_against(stack: Stack, site: str) -> str | None:
+    """Return why the first sublayer that is not defined at a site is not; None if all are. Words must be known."""
+    for sublayer in (each for stretch in stack.stretches for each in stretch.sublayers):
+        if isinstance(sublayer.content, Attention):
+            reasons = [WORDS[each.word].reason_against(site) for each in mechanisms_of(sublayer.content)]
+        else:
+            reasons = [LocalConvolution.undefined_at.get(site)] if sublayer.kind == "conv" else []
+        if reason := next(filter(None, reasons), None):
+            return reason
+    return None
 
 
 class Text:

@@ -42,6 +42,8 @@ class TextError(UsageError):
         begin = max(0, at - 20)
         shown = f"{'…' if begin else ''}{text[begin:at]}⟨here⟩{text[at : at + 20]}{'…' if at + 20 < len(text) else ''}"
         super().__init__(f"{shown!r}, character {at + 1}: {message}")
+        #: The message without the place, for a text that no user wrote.
+        self.reason = message
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ def _written(value: Value) -> str:
     if value is None or isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str) and not re.fullmatch(r"[A-Za-z]\w*", value, re.ASCII):
-        return f'"{value}"'
+        return f"'{value}'" if '"' in value else f'"{value}"'
     return str(value)
 
 

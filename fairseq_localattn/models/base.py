@@ -14,6 +14,8 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.models.transformer import TransformerConfig
 
 from ..errors import UsageError
+from ..grammar.build import reason_against
+from ..grammar.parse import parse_stack
 from ..hub import FromPretrained
 from ..options import add_flags, check_names, check_ranges, read_options
 from ..speed.implementation import ImplementationOptions
@@ -101,6 +103,8 @@ class LocalModel(FromPretrained):
                     text = cls.text(options, site, stack.attention_heads)
                 except ValueError as error:
                     raise UsageError(f"{site} layer {min(own) + 1}: {error}") from None
+                if reason := reason_against(parse_stack(text), site):
+                    raise UsageError(f"--{cls.prefix}-{site}-layers: {reason}")
                 parts.append(f"{as_ranges(own) if own != layers else 'all'}: {text}")
             if layers - own and plain != PLAIN:
                 parts.append(f"{as_ranges(layers - own) if own else 'all'}: {plain}")
@@ -111,8 +115,7 @@ class LocalModel(FromPretrained):
     @classmethod
     def attention_builder(cls, cfg: TransformerConfig) -> AttentionBuilder:
         """Return what builds the attention of every layer. Raises UsageError for invalid options."""
-        flags = {site: f"--{cls.prefix}-{site}-layers" for site in cls.sites}
-        return AttentionBuilder(cls.texts(read_options(cfg, cls.options), cfg), cfg, flags)
+        return AttentionBuilder(cls.texts(read_options(cfg, cls.options), cfg), cfg, flags={})
 
     @classmethod
     def placed(cls, cfg: TransformerConfig) -> list[str]:

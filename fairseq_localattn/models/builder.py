@@ -53,13 +53,14 @@ class AttentionBuilder:
     Args:
         texts: site → text; a site without one, and a layer that its text does not name, has ordinary attention.
         cfg: the sizes of the model.
-        flags: site → the command line's flag for it, which errors name.
+        flags: site → the command line's flag with its text; errors of a text without a flag do not show it, since the
+            user has not written it.
 
     Raises UsageError for a text that cannot be read or does not fit the model.
     """
 
     def __init__(self, texts: Mapping[str, str], cfg: TransformerConfig, flags: Mapping[str, str]) -> None:
-        self.cfg = cfg
+        self.cfg, self.flags = cfg, flags
         self.stacks: dict[str, Stack] = {}
         self.layers: dict[str, dict[int, Layer]] = {}
         for site in SITES:
@@ -67,7 +68,13 @@ class AttentionBuilder:
                 self.stacks[site] = parse_stack(texts.get(site) or PLAIN)
                 self.layers[site] = self._expand(site, self.stacks[site])
             except TextError as error:
-                raise UsageError(f"{flags.get(site, site)}: {error}") from None
+                raise self._error(site, site, error) from None
+
+    def _error(self, site: str, place: str, error: Exception) -> UsageError:
+        """Return the error of a site's text with the flag that holds it, or else with the place in the model."""
+        if site in self.flags:
+            return UsageError(f"{self.flags[site]}: {error}")
+        return UsageError(f"{place}: {error.reason if isinstance(error, TextError) else error}")
 
     def _expand(self, site: str, stack: Stack) -> dict[int, Layer]:
         """Return the layers, from 0, that a text describes."""
@@ -97,7 +104,7 @@ class AttentionBuilder:
     def check(self, sites: Iterable[str]) -> None:
         """Build the attentions and convolutions of one layer of each kind. Raises UsageError for invalid options."""
         for site in sites:
-            for number, layer in {id(layer): (n, layer) for n, layer in self.layers[site].items()}.values():
+            for number, layer in {id(layer): (n, layer) for n, layer in reversed(self.layers[site].items())}.values():
                 for position, sublayer in enumerate(layer.sublayers):
                     width = self._config(site).embed_dim
                     if sublayer.kind == "attention":
@@ -121,14 +128,17 @@ class AttentionBuilder:
         try:
             return plan.text.attention(content, embed_dim, heads, **sizes, **kwargs)
         except ValueError as error:
-            raise UsageError(f"{site} layer {layer + 1}: {error}") from None
+            raise self._error(site, f"{site} layer {layer + 1}", error) from None
 
     def convolution(self, site: str, layer: int, position: int, channels: int) -> LocalConvolution:
         """Return the convolution of a sublayer. Raises UsageError for invalid options."""
         plan = self.layer(site, layer)
         content = plan.sublayers[position].content
         assert isinstance(content, Mechanism)
-        return plan.text.convolution(content, channels, causal=site == "decoder")
+        try:
+            return plan.text.convolution(content, channels, causal=site == "decoder")
+        except TextError as error:
+            raise self._error(site, f"{site} layer {layer + 1}", error) from None
 
     def texts(self) -> dict[str, str]:
         """Return site → text, in its shortest form, of the sites that are not plain."""

@@ -15,14 +15,18 @@ from ..mechanisms.phrasal import parse_granularities
 from .layers.phrase_encoder import PhraseEncoder, PhraseEncoderLayer
 from .transformer import LocalTransformerModel
 
-NEEDS_TREES = "phrases of trees come with the data: give --task translation_with_phrases, or take n-grams"
-
 
 class PhraseModel(LocalTransformerModel):
     """fairseq's Transformer with phrases in the encoder, where the text of the encoder has ``ngram`` or ``tree``."""
 
     #: fairseq's task that provides the phrases of trees.
     phrase_task: ClassVar[str] = "translation_with_phrases"
+    #: What the error says of a task without trees.
+    needs_trees: ClassVar[str] = (
+        "phrases of trees come with the data: give --task translation_with_phrases, or take ngram in the place of tree"
+    )
+    #: The flag that chooses the levels of the trees.
+    heads_flag: ClassVar[str] = "--localattn-encoder"
     encoder_layer = PhraseEncoderLayer
 
     @classmethod
@@ -33,7 +37,7 @@ class PhraseModel(LocalTransformerModel):
         """
         model = super().build_model(args, task)
         if model.encoder.needs_phrases:
-            check_task(task, max(model.encoder.granularities))
+            cls.check_task(task, max(model.encoder.granularities))
         return model
 
     @classmethod
@@ -61,6 +65,18 @@ class PhraseModel(LocalTransformerModel):
             layer_class=cls.encoder_layer,
         )
 
+    @classmethod
+    def check_task(cls, task: Any, level: int) -> None:
+        """Raise UsageError unless the task's data have phrases down to ``level`` (from 1) of the trees."""
+        levels = getattr(task, "phrase_levels", 0)
+        if not levels:
+            raise UsageError(cls.needs_trees)
+        if level > levels:
+            raise UsageError(
+                f"{cls.heads_flag} asks for level {level} of the trees, and the data have {levels}: prepare them with "
+                "more"
+            )
+
     def forward(
         self,
         src_tokens: Tensor,
@@ -79,14 +95,3 @@ class PhraseModel(LocalTransformerModel):
         encoder_out = self.encoder(src_tokens, src_phrases=src_phrases, **shared)
         x, extra = self.decoder(prev_output_tokens, encoder_out=encoder_out, **shared, **kwargs)
         return x, {**extra, "tag_logits": self.encoder.tag_logits(encoder_out)}
-
-
-def check_task(task: Any, level: int) -> None:
-    """Raise UsageError unless the task's data have phrases down to ``level`` (from 1) of the trees."""
-    levels = getattr(task, "phrase_levels", 0)
-    if not levels:
-        raise UsageError(NEEDS_TREES)
-    if level > levels:
-        raise UsageError(
-            f"--mgsa-heads asks for level {level} of the trees, and the data have {levels}: prepare them with more"
-        )

@@ -4,6 +4,7 @@ The models ``transformer_localattn``, ``transformer_lm_hybrid`` and ``transforme
 ``transformer_hybrid_small`` and others. The papers' models are texts of this kind with options of their own.
 """
 
+from argparse import Namespace
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,6 +84,14 @@ class HybridTransformerModel(HybridModel, PhraseModel):
     options = HybridOptions
     encoder_layer = PhraseOrderedLayer
     decoder_layer = OrderedDecoderLayer
+
+    @classmethod
+    def check_args(cls, args: Namespace) -> None:
+        """Raise UsageError also for phrases of trees in a task without them."""
+        super().check_args(args)
+        found = cls.attention_builder(TransformerConfig.from_namespace(args)).mechanisms("encoder")
+        if getattr(args, "task", None) == "translation" and any(each.word == "tree" for each in found):
+            raise UsageError(cls.needs_trees)
 
 
 @register_model("transformer_lm_hybrid")

@@ -78,7 +78,9 @@ class MANTransformerModel(LocalTransformerModel):
             "san": {},
         }
         words = {kind: word(kind, **given, activation=activation) for kind, given in own.items()} | {"ffn": "ffn"}
-        return " > ".join(words[kind] for kind in parse_order(getattr(options, f"man_{site}_order"), "the order"))
+        return " > ".join(
+            words[kind] for kind in parse_order(getattr(options, f"man_{site}_order", DEFAULT_ORDER), "the order")
+        )
 
     @classmethod
     def plain_text(cls, options: Any) -> str:

@@ -16,7 +16,7 @@ from ..errors import UsageError
 from ..grammar.words import word
 from ..mechanisms.phrase_memory.compose import COMPOSITIONS, INTERACTIONS
 from ..models.architectures import register_architecture
-from ..models.phrase_model import NEEDS_TREES, PhraseModel
+from ..models.phrase_model import PhraseModel
 from ..models.placement import Placement
 
 PARTITIONS = ("ngram", "syntactic")
@@ -61,6 +61,10 @@ class MGSATransformer(PhraseModel):
     """fairseq's Transformer whose encoder has heads that attend to phrases in chosen layers."""
 
     prefix, options, sites = "mgsa", MGSAOptions, ("encoder",)
+    needs_trees = (
+        "--mgsa-partition syntactic takes phrases from trees: give --task translation_with_phrases, or take ngram"
+    )
+    heads_flag = "--mgsa-heads"
 
     @classmethod
     def text(cls, options: Any, site: str, heads: int) -> str:
@@ -86,7 +90,7 @@ class MGSATransformer(PhraseModel):
         super().check_args(args)
         if str(args.mgsa_partition) == "syntactic" and getattr(args, "task", None) == "translation":
             if cls.placed(TransformerConfig.from_namespace(args)):
-                raise UsageError(NEEDS_TREES)
+                raise UsageError(cls.needs_trees)
 
     @classmethod
     def check_effects(cls, args: Namespace, cfg: TransformerConfig) -> None:

@@ -43,7 +43,7 @@ class Head:
                 weights = weights * term(i)[seen]
             row = sum(w * (v[j] + sum(term(i, j) for term in self.value)) for w, j in zip(weights, seen, strict=True))
             rows.append(row)
-        return torch.stack(rows)  # type: ignore[arg-type]
+        return torch.stack(rows)
 
 
 def rotated(x: Tensor, position: int) -> Tensor:
@@ -114,7 +114,7 @@ def mw(head: Head, part: Any, number: int, x: Tensor, real: Tensor) -> None:
 def heads_of(text: str, module: Any, x: Tensor, real: Tensor) -> list[Head]:
     """Return the heads that each text of the test has, by hand."""
     heads = [Head() for _ in range(HEADS)]
-    parts = getattr(module, "parts", None)
+    parts: Any = getattr(module, "parts", None)
     if text == "2*csan(window=3, head_span=1) + 1*dman + 1*global":
         local(heads[0], 1)
         local(heads[1], 1)

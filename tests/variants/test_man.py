@@ -153,7 +153,7 @@ def test_placement_by_layer() -> None:
     flags = ["--man-encoder-layers", "2", "--man-decoder-order", "san,dman,ffn", "--man-decoder-layers", "1"]
     model = build(TINY, flags)
     assert [layer.order for layer in model.encoder.layers] == [("san", "ffn"), ("dman", "san", "ffn")]
-    assert [layer.order for layer in model.decoder.layers] == [("san", "dman", "ffn"), ("san", "ffn")]
+    assert [layer.order for layer in model.decoder.layers] == [("san", "dman", "cross", "ffn"), ("san", "cross", "ffn")]
     assert not any(hasattr(layer, "dman") for layer in (model.encoder.layers[0], model.decoder.layers[1]))
 
 
