@@ -83,11 +83,12 @@ class AttentionBuilder:
         found: dict[int, Layer] = {}
         for stretch in stack.stretches:
             layer = Layer(_complete(text, stretch.sublayers, site, stretch.at), text)
-            ranges = stretch.ranges or ((1, config.layers),)
+            kept = kept_layers(config.layers, config.layers_to_keep)
+            ranges = stretch.ranges or ((1, max(kept, default=0) + 1),)
             # The layers of a pruned stack keep their numbers, so its depth is not an upper bound.
             if not config.layers_to_keep and (highest := max(last for _, last in ranges)) > config.layers:
                 raise text.error(f"there is no layer {highest}: the {site} has {config.layers}", stretch.at)
-            for number in kept_layers(config.layers, config.layers_to_keep):
+            for number in kept:
                 if any(first <= number + 1 <= last for first, last in ranges):
                     if number in found:
                         raise text.error(f"layer {number + 1} is described twice", stretch.at)

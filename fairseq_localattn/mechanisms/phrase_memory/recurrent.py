@@ -23,9 +23,6 @@ from torch import Tensor, nn
 
 from .partition import project_heads
 
-# Of fp16, far beyond the saturation of every gate and far below its range.
-LARGEST_GATE = 1e4
-
 
 class Recurrence(nn.Module):
     """Independent LSTMs or ON-LSTMs, one per head, that run from left to right.
@@ -60,9 +57,7 @@ class Recurrence(nn.Module):
 
     def gates(self, x: Tensor) -> Tensor:
         """Compute the inputs' part of the gates, ``W x + b``: B×H×S×C (or 1 for H) → B×H×S×gates."""
-        gates = project_heads(x, self.input_weight) + self.bias[:, None]
-        # An infinite master gate would be NaN after its softmax; at these values all gates are saturated.
-        return gates.clamp(-LARGEST_GATE, LARGEST_GATE) if gates.dtype == torch.float16 else gates
+        return project_heads(x, self.input_weight) + self.bias[:, None]
 
     def run(self, inputs: Tensor, restart: Tensor | None = None) -> Tensor:
         """Continue :meth:`forward` from the result of :meth:`gates`."""
