@@ -39,6 +39,8 @@ class LocalModel(FromPretrained):
     prefix: ClassVar[str]
     #: Dataclass of the variant's options, from which its flags and their defaults are made.
     options: ClassVar[type[FairseqDataclass]]
+    #: Options that change more than the attention, so that no text expresses them.
+    beyond_text: ClassVar[tuple[str, ...]] = ()
     #: Whether the label-smoothed loss may overwrite the logits; set by ``configure_runtime``.
     loss_in_place: bool = False
 

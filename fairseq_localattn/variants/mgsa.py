@@ -64,7 +64,7 @@ class MGSATransformer(PhraseModel):
     needs_trees = (
         "--mgsa-partition syntactic takes phrases from trees: give --task translation_with_phrases, or take ngram"
     )
-    heads_flag = "--mgsa-heads"
+    heads_flag, beyond_text = "--mgsa-heads", ("mgsa_tags",)
 
     @classmethod
     def text(cls, options: Any, site: str, heads: int) -> str:

@@ -58,6 +58,7 @@ class MMATransformerModel(LocalTransformerModel):
 
     prefix = "mma"
     options = MMAOptions
+    beyond_text = ("mma_no_encoder_positions",)
 
     @classmethod
     def check_effects(cls, args: Namespace, cfg: TransformerConfig) -> None:
