@@ -29,7 +29,7 @@ from support.models import (
     with_phrases,
 )
 
-BUILD = {
+BUILD: dict[str, Any] = {
     "translation": models.build,
     "language_modeling": models.build_lm,
     "sentence_prediction": models.build_classifier,

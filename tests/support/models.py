@@ -319,6 +319,25 @@ def encode(model: Any, net_input: dict[str, Any]) -> dict[str, Any]:
     return model.encoder.forward_torchscript(with_phrases(model, net_input))
 
 
+def decode_by_word(model: Any, sample: dict[str, Any]) -> Tensor:
+    """Return the logits of the targets B×T×V word by word, with the rows reordered on the way and put back.
+
+    Four sentences; from the fifth word on the decoding state and the encoder's output are in another order.
+    """
+    tokens = sample["net_input"]["prev_output_tokens"]
+    steps, state, order = [], {}, torch.arange(4)  # type: ignore[var-annotated]
+    with torch.no_grad():
+        encoder_out = encode(model, sample["net_input"])
+        for t in range(tokens.size(1)):
+            if t == 4:
+                order = torch.tensor([2, 0, 3, 1])
+                model.decoder.reorder_incremental_state_scripting(state, order)
+                encoder_out = model.encoder.reorder_encoder_out(encoder_out, order)
+            step, _ = model.decoder(tokens[order, : t + 1], encoder_out=encoder_out, incremental_state=state)
+            steps.append(step[order.argsort()])
+    return torch.cat(steps, dim=1)
+
+
 def loss(model: nn.Module, sample: dict[str, Any]) -> Tensor:
     """Return the summed cross-entropy of the target tokens, plus that of the last tag with tag supervision."""
     logits, extra = model(**with_phrases(model, sample["net_input"]))
