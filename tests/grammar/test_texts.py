@@ -52,7 +52,7 @@ def test_any_text_trains_and_decodes(texts: tuple[str, ...]) -> None:
 
 
 @pytest.mark.slow
-@few(150)
+@few(60)
 @given(TEXTS)
 def test_many_texts_train_and_decode(texts: tuple[str, ...]) -> None:
     check_model(texts)
@@ -79,7 +79,7 @@ def test_a_damaged_text_builds_or_ends_in_one_line(site: str, data: st.DataObjec
 
 @pytest.mark.slow
 @every_site
-@few(1000)
+@few(300)
 @given(st.data())
 def test_many_damaged_texts_build_or_end_in_one_line(site: str, data: st.DataObject) -> None:
     check_damaged(site, data.draw(damaged(site)))

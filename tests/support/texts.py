@@ -29,7 +29,7 @@ VALUES: dict[str, dict[str, list[Any]]] = {
     },
     "block": {"block_length": [0, 3]},
     "rope": {"base": [10, 10000.0]},
-    "t5": {"buckets": [4, 8], "max_distance": [6, 20]},
+    "t5": {"buckets": [4, 8], "max_distance": [20, 40]},
     "sinks": {"window": [2, 5], "sinks": [0, 2]},
 }
 # Further values, at an encoder's sites alone.
