@@ -4,7 +4,7 @@
 
 The task asks for a neighbour: the model reads a row of random letters and has to write, at each place, the letter that
 stands one place before. A window of three positions sees it; the distances come from learned position embeddings.
-With a text, such as "2*local + 2*global", the layer is torch's nn.TransformerEncoderLayer with the attention of the text.
+With a text, such as "2*local + 2*global", the layer is torch's nn.TransformerEncoderLayer with the text's attention.
 """
 
 import argparse
@@ -48,7 +48,8 @@ class TorchReader(nn.Module):
         self.places = nn.Embedding(LENGTH, dim)
         self.layer = nn.TransformerEncoderLayer(dim, heads, dim_feedforward=2 * dim, dropout=0.0, batch_first=True)
         # In the place of torch.nn.MultiheadAttention, with its arguments and its masks.
-        self.layer.self_attn = fairseq_localattn.attention(text, dim, heads, batch_first=True)
+        attention = fairseq_localattn.attention(text, dim, heads, batch_first=True)
+        self.layer.self_attn = attention  # type: ignore[assignment]
         self.classifier = nn.Linear(dim, LETTERS)
 
     def forward(self, text: Tensor) -> Tensor:
