@@ -129,3 +129,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--arch", required=True, help="an architecture of this package")
     args, flags = parser.parse_known_args(argv)
     print("\n".join(describe(args.arch, flags)))
+
+
+if __name__ == "__main__":
+    main()

@@ -148,3 +148,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise UsageError(f"--heads {heads}: at most {MOST_PANELS} panels are drawn, of {len(attentions)} attentions")
     figure = draw(panels_of(args.text, length=args.length, heads=heads, site=args.site), args.site)
     figure.savefig(args.out, dpi=110, metadata={"Software": None} if args.out.suffix == ".png" else None)
+
+
+if __name__ == "__main__":
+    main()
