@@ -11,6 +11,7 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
 from fairseq_localattn.core.attention import LocalAttention
+from fairseq_localattn.grammar.build import attention
 from fairseq_localattn.mechanisms.alibi import LinearBiasAttention
 from fairseq_localattn.mechanisms.block import BlockAttention
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
@@ -27,6 +28,7 @@ from fairseq_localattn.mechanisms.windowed import AdditiveWindowAttention, Multi
 from .counters import count_flops, extrapolate_flops, peak_bytes
 from .report import MIB, NOT_MEASURED, Row, flop_columns, speed_columns
 from .settings import SEED, Settings
+from .systems import TEXTS
 from .timing import PartProgress, interleave
 
 FAIRSEQ = "fairseq"  # the baseline: fairseq's MultiheadAttention
@@ -79,9 +81,25 @@ ATTENTIONS: dict[str, Callable[[int, int], nn.Module]] = {
     "localness": lambda c, h: GaussianAttention(c, h, self_attention=True),
     "neighbor": lambda c, h: GaussianAttention(c, h, center="self", width="head", self_attention=True),
     "blocksan": lambda c, h: BlockAttention(c, h, self_attention=True),
+    **{
+        name: lambda c, h, text=text: attention(text, c, h, self_attention=True)  # type: ignore[misc]
+        for name, text in TEXTS.items()
+    },
 }
 # Attentions that may hold a number for each head, query and key, which fairseq's fused product does not.
-QUADRATIC = ("mma", "dman", "diffwin_aw", "diffwin_mw", "relpos", "alibi", "t5bias", "localness", "neighbor")
+QUADRATIC = (
+    "mma",
+    "dman",
+    "diffwin_aw",
+    "diffwin_mw",
+    "relpos",
+    "alibi",
+    "t5bias",
+    "localness",
+    "neighbor",
+    "hybrid_local",
+    "hybrid_alibi",
+)
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,12 @@ class System:
         return self.architecture + settings.sizes.suffix
 
 
+# Compositions without parameters of their own, in equal shares of any number of heads; of every attention but cross.
+TEXTS = {
+    "hybrid_local": "local(window=2) + global",
+    "hybrid_csan": "csan(window=11, head_span=1) + global",
+    "hybrid_alibi": "local(window=8) & alibi",
+}
 SYSTEMS = {
     system.name: system
     for system in (
@@ -61,6 +67,10 @@ SYSTEMS = {
         System("mgsa_syntactic", "transformer_mgsa", ("--mgsa-tags",), trees=True),
         System("man_encoder", "transformer_man", ("--man-decoder-layers", "none")),
         System("man", "transformer_man"),
+        *(
+            System(name, "transformer_hybrid", ("--localattn-encoder", text, "--localattn-decoder", text))
+            for name, text in TEXTS.items()
+        ),
         *(
             System(name, f"transformer_{name}")
             for name in "relpos rope alibi t5bias sinks localness local_hard neighbor blocksan qanet".split()

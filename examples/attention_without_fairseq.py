@@ -1,9 +1,10 @@
 """Train a mechanism in a plain PyTorch loop, without fairseq: this needs torch and NumPy alone.
 
-    python examples/attention_without_fairseq.py [--steps N]
+    python examples/attention_without_fairseq.py [--steps N] [--text TEXT]
 
 The task asks for a neighbour: the model reads a row of random letters and has to write, at each place, the letter that
 stands one place before. A window of three positions sees it; the distances come from learned position embeddings.
+With a text, such as "2*local + 2*global", the layer is torch's nn.TransformerEncoderLayer with the text's attention.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import fairseq_localattn
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
 
 LETTERS, PADDING, LENGTH = 12, 0, 16
@@ -37,6 +39,25 @@ class Reader(nn.Module):
         return self.classifier(self.norm(x + attended)).transpose(0, 1)
 
 
+class TorchReader(nn.Module):
+    """One layer of torch's Transformer, with the attention of a text, between an embedding and a classifier."""
+
+    def __init__(self, text: str, dim: int = 32, heads: int = 4) -> None:
+        super().__init__()
+        self.letters = nn.Embedding(LETTERS, dim, padding_idx=PADDING)
+        self.places = nn.Embedding(LENGTH, dim)
+        self.layer = nn.TransformerEncoderLayer(dim, heads, dim_feedforward=2 * dim, dropout=0.0, batch_first=True)
+        # In the place of torch.nn.MultiheadAttention, with its arguments and its masks.
+        attention = fairseq_localattn.attention(text, dim, heads, batch_first=True)
+        self.layer.self_attn = attention  # type: ignore[assignment]
+        self.classifier = nn.Linear(dim, LETTERS)
+
+    def forward(self, text: Tensor) -> Tensor:
+        """Return logits B×T×LETTERS for letters B×T."""
+        x = self.letters(text) + self.places.weight[: text.size(1)]
+        return self.classifier(self.layer(x, src_key_padding_mask=text.eq(PADDING)))
+
+
 def batch(size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Return texts B×T, padded on the right, and their letters one place earlier; the first place has none."""
     text = torch.randint(1, LETTERS, (size, LENGTH), generator=generator)
@@ -51,13 +72,14 @@ def main() -> float:
     """Train, and return the accuracy on new texts."""
     parser = argparse.ArgumentParser(description="Train windowed attention in a plain PyTorch loop.")
     parser.add_argument("--steps", type=int, default=200, metavar="N", help="updates (default: %(default)s)")
-    steps = parser.parse_args().steps
+    parser.add_argument("--text", help="attention inside of torch's TransformerEncoderLayer, described by a text")
+    args = parser.parse_args()
     torch.set_num_threads(1)  # the matrices are too small for more
     torch.manual_seed(1)
     generator = torch.Generator().manual_seed(1)
-    model = Reader()
+    model = TorchReader(args.text) if args.text else Reader()
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
-    for step in range(1, steps + 1):
+    for step in range(1, args.steps + 1):
         text, wanted = batch(64, generator)
         loss = F.cross_entropy(model(text).flatten(0, 1), wanted.flatten(), ignore_index=PADDING)
         optimizer.zero_grad()

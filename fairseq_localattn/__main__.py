@@ -5,9 +5,10 @@ import os
 import re
 import sys
 import textwrap
-from importlib import metadata
+from importlib import import_module, metadata
 from itertools import groupby
 
+COMMANDS = {"describe": "describe an architecture's attention by texts", "draw": "draw the masks of a text"}
 COLUMNS = 96  # of the list
 SIZE = re.compile(r"_(tiny|small|iwslt|wmt|wat17|summarization).*$")  # the end of an architecture's name
 
@@ -48,15 +49,20 @@ def table(rows: list[tuple[str, str, str]]) -> list[str]:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Print the path on the first line, then the architectures."""
+    """Run a command, or print the path on the first line and then the architectures."""
+    given = sys.argv[1:] if argv is None else argv
+    if given and given[0] in COMMANDS:
+        import_module(f".analysis.{given[0]}", __package__).main(given[1:])
+        return
     parser = argparse.ArgumentParser(
         prog="python -m fairseq_localattn",
-        description="Print the path to give to fairseq's --user-dir, and the architectures that it brings.",
+        description="Print the path to give to fairseq's --user-dir, and the architectures that it brings; or, as "
+        f"`python -m fairseq_localattn COMMAND`, {' or '.join(COMMANDS.values())}.",
         epilog='example: fairseq-train DATA --user-dir "$(python -m fairseq_localattn --path)" --arch transformer_mma',
     )
     parser.add_argument("--path", action="store_true", help="print the path and nothing else")
     parser.add_argument("--version", action="version", version=metadata.version("fairseq_localattn"))
-    args = parser.parse_args(argv)
+    args = parser.parse_args(given)
 
     try:
         print(package_path())

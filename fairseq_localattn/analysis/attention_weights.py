@@ -59,7 +59,7 @@ def _attentions(model: nn.Module, stack: str) -> Iterator[tuple[Sublayer, Any]]:
     layers = getattr(model, stack).layers
     for number in range(len(layers)):  # by index: iterating over layers with LayerDrop skips some
         for path, module in layers[number].named_modules():
-            if isinstance(module, (LocalAttention, MultiheadAttention)):
+            if isinstance(module, (LocalAttention, MultiheadAttention)) and not getattr(module, "part", False):
                 kind = getattr(module, "kind", "san")
                 yield Sublayer(stack, number + 1, path.rpartition(".")[2], kind), module
 

@@ -7,12 +7,17 @@ order in which they run:
 
 ====================  =================================================================================================
 ``encode_positions``  a function of the projected queries and keys and of their positions
-``attend``            the whole computation from q, k and v to the attended values; by default the three steps below
+``attend``            the whole computation from q, k and v to the attended values; by default in four steps:
+``prepare``           tensors that several of the next steps need
 ``score_bias``        a term added to the scaled scores, broadcastable to B×H×T×S
 ``hidden_keys``       a hard window: 1×T×S or H×T×S, or B×H×T×S if it differs between sentences; True = hidden
 ``reweight``          a function of the weights B×H×T×S after the softmax
+``add_values``        a term added to the attended values, computed from the weights
 ``activate``          a function of the concatenated heads before the output projection
 ====================  =================================================================================================
+
+Several mechanisms can act on the same heads, or each on heads of its own (:mod:`core.composed`). Such a part of an
+attention is built with ``part=True``: it has the parameters of its mechanism alone, and no projections q, k, v and out.
 
 A mechanism that needs more projections of the queries or keys lists the names of its linear layers in ``extra_queries``
 and ``extra_keys``. The steps receive their outputs as ``extra``, a mapping from these names to tensors; in incremental
@@ -26,7 +31,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -34,16 +39,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..kernels.dense import IMPLEMENTATIONS, fused_attention, use_products, weighted_sum, weights_of
+from ..kernels.dense import IMPLEMENTATIONS, attention_and_weights, fused_attention, weighted_sum, weights_of
 from ..kernels.dropout import dropout
 from ..kernels.masks import Frame, hidden_and_bias
-from ..kernels.projections import JoinedProjections, is_column_major, project_jointly, to_column_major
-from .decoding import Buffer, GrowableCache, append_padding, beam_copies, cached, cached_length, sentence_order
+from ..kernels.projections import JoinedProjections, project_jointly
+from .decoding import CachedKeys, GrowableCache, IncrementalState, beam_copies, cached, cached_length
 
-IncrementalState = dict[str, Buffer]
+# What may be applied to the concatenated heads before the output projection.
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor] | None] = {"none": None, "relu": F.relu, "gelu": F.gelu}
 
 
-class LocalAttention(nn.Module):
+class LocalAttention(CachedKeys):
     """Multi-head attention with fairseq's ``MultiheadAttention`` interface and replaceable steps.
 
     Args:
@@ -53,11 +59,20 @@ class LocalAttention(nn.Module):
         dropout: rate on the attention weights.
         bias: whether the four projections have biases.
         self_attention, encoder_decoder_attention: as in fairseq.
+        causal: the calls hide the future by ``attn_mask``, as in a decoder's self-attention.
+        activation: applied to the concatenated heads before the output projection: ``none``, ``relu`` or ``gelu``.
+        head_dim: D, if it is not C / H: of a part that has some of the heads.
+        part: without the four projections, for a part of a composed attention.
 
-    Raises ValueError if ``num_heads`` does not divide ``embed_dim``.
+    Raises ValueError if ``num_heads`` does not divide ``embed_dim``, and for an unknown activation.
     """
 
     kind: ClassVar[str] = "san"  # the papers' short name of the mechanism, for tables and figures
+    #: Whether ``attend`` ignores ``score_bias``, ``hidden_keys``, ``reweight`` and ``add_values``, so that no other
+    #: mechanism can act on the same heads by them.
+    whole: ClassVar[bool] = False
+    #: The sites (encoder, decoder, cross) where the mechanism is not defined, each with the reason.
+    undefined_at: ClassVar[Mapping[str, str]] = {}
     # Names of additional linear layers of the queries and of the keys, each with embed_dim outputs.
     extra_queries: tuple[str, ...] = ()
     extra_keys: tuple[str, ...] = ()
@@ -72,22 +87,32 @@ class LocalAttention(nn.Module):
         bias: bool = True,
         self_attention: bool = False,
         encoder_decoder_attention: bool = False,
+        *,
+        causal: bool = False,
+        activation: str = "none",
+        head_dim: int | None = None,
+        part: bool = False,
     ) -> None:
         super().__init__()
-        if embed_dim % num_heads:
+        if head_dim is None and embed_dim % num_heads:
             raise ValueError(f"{num_heads} attention heads do not divide an embedding of {embed_dim} channels")
-        self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim // num_heads
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"unknown head activation {activation!r}: choose from {', '.join(ACTIVATIONS)}")
+        self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, head_dim or embed_dim // num_heads
+        self.inner_dim = self.num_heads * self.head_dim  # channels of all heads; C but in a part
         self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
         self.scaling = self.head_dim**-0.5
         self.dropout = dropout
         self.self_attention = self_attention
         self.encoder_decoder_attention = encoder_decoder_attention
-        # Created and initialised in fairseq's order: the same seed gives the same weights as fairseq's Transformer.
-        self.k_proj = nn.Linear(self.kdim, embed_dim, bias=bias)
-        self.v_proj = nn.Linear(self.vdim, embed_dim, bias=bias)
-        self.q_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
-        self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
-        self.reset_parameters()
+        self.causal, self.activation, self.with_bias, self.part = causal, activation, bias, part
+        if not part:
+            # Created and initialised in fairseq's order: the same seed gives the same weights as fairseq's Transformer.
+            self.k_proj = nn.Linear(self.kdim, embed_dim, bias=bias)
+            self.v_proj = nn.Linear(self.vdim, embed_dim, bias=bias)
+            self.q_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
+            self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
+            self.reset_parameters()
         self.beam_size = 1
         self.implementation = "auto"
         self.dropout_in_inference = False
@@ -113,6 +138,16 @@ class LocalAttention(nn.Module):
         self.implementation = implementation
 
     # ------------------------------------------------------------------ steps that a mechanism may override
+
+    def has(self, step: str) -> bool:
+        """Return whether this attention overrides a step, given by its name."""
+        return getattr(type(self), step) is not getattr(LocalAttention, step)
+
+    def prepare(
+        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
+    ) -> Mapping[str, Tensor]:
+        """Return ``extra`` with further tensors for the steps below; arguments as in :meth:`attend`."""
+        return extra
 
     def hidden_keys(self, frame: Frame, device: torch.device) -> Tensor | None:
         """Return the hard window, 1×T×S, H×T×S or B×H×T×S, True = hidden; None hides nothing."""
@@ -140,6 +175,10 @@ class LocalAttention(nn.Module):
         """
         return weights
 
+    def add_values(self, attended: Tensor, weights: Tensor, frame: Frame) -> Tensor:
+        """Return new attended values B×H×T×D from them and from the weights B×H×T×S after dropout."""
+        return attended
+
     def attend(
         self,
         frame: Frame,
@@ -159,12 +198,19 @@ class LocalAttention(nn.Module):
 
         Returns the attended values B×H×T×D, and the weights B×H×T×S or None.
         """
+        extra = self.prepare(frame, query, q=q, k=k, extra=extra)
         bias = self.score_bias(frame, query, q, extra)
         hidden, bias = hidden_and_bias(frame, self.hidden_keys(frame, q.device), bias, q.dtype)
-        if not need_weights and type(self).reweight is LocalAttention.reweight:
-            return self.fused(q, k, v, hidden=hidden, bias=bias), None
-        weights = self.reweight(weights_of(q, k, hidden, bias, scaling=self.scaling), frame, query, extra)
-        return weighted_sum(dropout(weights, self.dropout_rate).to(v.dtype), v), weights
+        if need_weights or self.has("reweight"):
+            weights = self.reweight(weights_of(q, k, hidden, bias, scaling=self.scaling), frame, query, extra)
+            kept = dropout(weights, self.dropout_rate)
+            attended = weighted_sum(kept.to(v.dtype), v)
+            return self.add_values(attended, kept, frame), weights if need_weights else None
+        if self.has("add_values"):
+            return self.add_values(
+                *attention_and_weights(q, k, v, hidden=hidden, bias=bias, **self.computation), frame
+            ), None
+        return self.fused(q, k, v, hidden=hidden, bias=bias), None
 
     def fused(
         self, q: Tensor, k: Tensor, v: Tensor, *, hidden: Tensor | None = None, bias: Tensor | None = None
@@ -179,7 +225,8 @@ class LocalAttention(nn.Module):
 
     def activate(self, heads: Tensor) -> Tensor:
         """Return the input T×B×C of the output projection from the concatenated heads T×B×C."""
-        return heads
+        activation = ACTIVATIONS[self.activation]
+        return heads if activation is None else activation(heads)
 
     # ------------------------------------------------------------------ the shared forward pass
 
@@ -318,81 +365,6 @@ class LocalAttention(nn.Module):
         self._joined.clear()
         return super().train(mode)
 
-    # ------------------------------------------------------------------ incremental decoding
-
-    def _update_state(
-        self,
-        state: IncrementalState,
-        k: Tensor,
-        v: Tensor,
-        *,
-        key_extra: dict[str, Tensor],
-        padding: Tensor | None,
-        copies: int,
-    ) -> tuple[Tensor, Tensor, dict[str, Tensor], Tensor | None]:
-        """Append keys, values, extra projections of keys, and padding of this step to the decoding state.
-
-        Returns those of all steps so far.
-        """
-        saved = self._get_input_buffer(state)
-        before = saved.get("prev_key")
-        if before is not None:
-            padding = append_padding(saved.get("prev_key_padding_mask"), padding, before, k)
-            names = ("prev_key", "prev_value", *(f"extra_{name}" for name in key_extra))
-            k, v, *rest = (
-                self._cache.append(name, cached(saved, name), x)
-                for name, x in zip(names, (k, v, *key_extra.values()), strict=True)
-            )
-            key_extra = dict(zip(key_extra, rest, strict=True))
-        elif not self.self_attention:  # laid out for single queries, since every step reads them
-            v = v.contiguous()
-            fast = use_products(k, k, dropout=self.dropout_rate, implementation=self.implementation)
-            k, *rest = (to_column_major(x) if fast else x.contiguous() for x in (k, *key_extra.values()))
-            key_extra = dict(zip(key_extra, rest, strict=True))
-        buffer: Buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": padding}
-        buffer |= {f"extra_{name}": x for name, x in key_extra.items()}
-        if copies > 1:
-            buffer["copies"] = torch.tensor(copies)  # rows of the beam for which one row of keys is kept
-        self._set_input_buffer(state, buffer)
-        return k, v, key_extra, padding
-
-    def _get_input_buffer(self, incremental_state: IncrementalState | None) -> Buffer:
-        return (incremental_state or {}).get(self._state_key, {})
-
-    def _set_input_buffer(self, incremental_state: IncrementalState, buffer: Buffer) -> None:
-        incremental_state[self._state_key] = buffer
-
-    def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> IncrementalState:
-        """Reorder the cached tensors to follow a beam: row r becomes the former row ``new_order[r]``."""
-        buffer = self._get_input_buffer(incremental_state)
-        copies = buffer.pop("copies", None)
-        if copies is not None:
-            order, rows = sentence_order(new_order, cached(buffer, "prev_key").size(0), int(copies))
-            if rows > 1:
-                buffer["copies"] = copies
-            if order is None:
-                return incremental_state
-            new_order = order
-        for name, tensor in buffer.items():
-            if tensor is None or name == "copies":
-                continue
-            if self.self_attention and tensor.dim() == 4 and not tensor.requires_grad:
-                buffer[name] = self._cache.reorder(name, tensor, new_order)
-            else:
-                moved = tensor.index_select(0, new_order)
-                buffer[name] = to_column_major(moved) if is_column_major(tensor) else moved
-        return incremental_state
-
-    def set_beam_size(self, beam_size: int) -> None:
-        """Set how often sentences are repeated in cross-attention; called by fairseq's sequence generator."""
-        self.beam_size = beam_size
-
-    def make_generation_fast_(
-        self, name: str = "", retain_dropout: bool = False, retain_dropout_modules: list[str] | None = None, **_: object
-    ) -> None:
-        """Apply fairseq's ``--retain-dropout``, under the name of fairseq's own attention class."""
-        chosen = retain_dropout_modules is None or "MultiheadAttention" in retain_dropout_modules
-        self.dropout_in_inference = retain_dropout and chosen
-
     def extra_repr(self) -> str:
-        return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, dropout={self.dropout}"
+        activation = "" if self.activation == "none" else f", activation={self.activation}"
+        return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, dropout={self.dropout}{activation}"

@@ -68,6 +68,7 @@ class BandedAttention(LocalAttention, ABC):
     """Attention inside a band; a subclass defines its width by overriding ``band``, and may set ``head_span``."""
 
     head_span = 1
+    whole = True
 
     @abstractmethod
     def band(self, frame: Frame, device: torch.device) -> tuple[int, Tensor | None]:

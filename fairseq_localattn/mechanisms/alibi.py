@@ -34,6 +34,7 @@ class LinearBiasAttention(LocalAttention):
     """
 
     kind = "alibi"
+    undefined_at = {"cross": "a distance between a source and a target position means nothing"}
 
     def score_bias(self, frame: Frame, query: Tensor, q: Tensor, extra: Mapping[str, Tensor]) -> Tensor:
         """Return the bias of each head, H×T×S, in at least fp32: it reaches -m·S."""

@@ -135,17 +135,23 @@ class BlockAttention(LocalAttention):
     """
 
     kind = "block"
+    whole = True
+    undefined_at = {
+        "decoder": "the summary of an unfinished block would show a word the words after it",
+        "cross": "queries and keys are words of one sentence here, cut into the same blocks",
+    }
 
     def __init__(self, embed_dim: int, num_heads: int, *, block_length: int = 4, **kwargs: object) -> None:
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
         if block_length < 0:
             raise ValueError(f"the length of a block must be 1 or more, or 0 for ⌈(2n)^⅓⌉, not {block_length}")
         self.block_length = block_length
-        self.block_hidden = _linear(embed_dim, embed_dim)  # W_1
-        self.block_score = _linear(embed_dim, num_heads)  # W_2
-        self.block_query = _linear(embed_dim, embed_dim)  # W_3
-        self.block_gate = _linear(2 * embed_dim, embed_dim)  # W_4
-        self.block_proj = _linear(embed_dim, embed_dim, bias=False)  # P
+        channels = self.inner_dim
+        self.block_hidden = _linear(channels, channels)  # W_1
+        self.block_score = _linear(channels, num_heads)  # W_2
+        self.block_query = _linear(channels, channels)  # W_3
+        self.block_gate = _linear(2 * channels, channels)  # W_4
+        self.block_proj = _linear(channels, channels, bias=False)  # P
 
     def attend(
         self,

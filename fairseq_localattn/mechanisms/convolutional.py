@@ -25,6 +25,7 @@ class ConvolutionalAttention(BandedAttention):
     """
 
     kind = "csan"
+    undefined_at = {"cross": "a window around the query's position means nothing in the other sentence"}
 
     def __init__(
         self, embed_dim: int, num_heads: int, *, window: int = 11, head_span: int = 3, **kwargs: object

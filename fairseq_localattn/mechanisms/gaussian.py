@@ -67,8 +67,7 @@ class GaussianAttention(LocalAttention):
         source: what predicts: the projected ``query`` of all heads, or the layer's ``input``.
         hidden: ``tanh``, as in the equations above; ``linear``: no tanh, no biases, one vector u of D channels for all
             heads, and p = f - 1 + n·sigmoid(u·(W x)ʰ).
-        causal: n counts the real keys up to the query, as a decoder must.
-        embed_dim, num_heads, kwargs: see :class:`LocalAttention`.
+        embed_dim, num_heads, kwargs: see :class:`LocalAttention`; if causal, n counts the real keys up to the query.
 
     Raises ValueError for an unknown name, a number of heads that there is not, and in cross-attention for ``self``.
     """
@@ -86,7 +85,6 @@ class GaussianAttention(LocalAttention):
         cut: bool = False,
         source: str = "query",
         hidden: str = "tanh",
-        causal: bool = False,
         **kwargs: object,
     ) -> None:
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
@@ -99,11 +97,12 @@ class GaussianAttention(LocalAttention):
             raise ValueError("a centre at the query's own position means nothing in the other sentence")
         self.center, self.width = center, parse_width(str(width))
         self.local_heads, self.cut = local_heads or num_heads, cut
-        self.source, self.hidden, self.causal = source, hidden, causal
+        self.source, self.hidden = source, hidden
         if center == "predicted" or self.width == "query":
-            self.window_hidden = self._linear(embed_dim, self.local_heads * self.head_dim)
+            channels = embed_dim if source == "input" else self.inner_dim
+            self.window_hidden = self._linear(channels, self.local_heads * self.head_dim)
         if self.width == "keys":
-            self.window_keys = self._linear(embed_dim, self.local_heads * self.head_dim)
+            self.window_keys = self._linear(self.inner_dim, self.local_heads * self.head_dim)
         if center == "predicted":
             self.window_center = self._output()
         if self.width in ("keys", "query"):
@@ -126,29 +125,22 @@ class GaussianAttention(LocalAttention):
             return self._linear(self.head_dim, 1)
         return self._linear(self.local_heads * self.head_dim, self.local_heads)
 
-    def attend(
-        self,
-        frame: Frame,
-        query: Tensor,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        extra: Mapping[str, Tensor],
-        need_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Compute the Gaussian, which the steps find in ``extra``, and attend as :class:`LocalAttention` does."""
+    def prepare(
+        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
+    ) -> Mapping[str, Tensor]:
+        """Return ``extra`` with the Gaussian G as ``bell``, and with ``far``, True = cut off, both B×H×T×S."""
         precision = torch.promote_types(q.dtype, torch.float32)
         first, count = self._extent(frame, q.device, precision)
         center, width = self._window(frame, query, q=q, k=k, first=first, count=count)
         keys = torch.arange(frame.key_length, device=q.device, dtype=precision)
-        extra = {**extra, "bell": _Bell.apply(center, width, keys, self.num_heads)}
+        found = {**extra, "bell": _Bell.apply(center, width, keys, self.num_heads)}
         if self.cut:
             with torch.no_grad():
                 nearest = center.round().clamp(first, first + count - 1)
                 reach = torch.maximum(width, (nearest - center).abs())
                 far = (keys - center).abs() > reach
-            extra["far"] = F.pad(far, (0, 0, 0, 0, self.num_heads - self.local_heads, 0))
-        return super().attend(frame, query, q=q, k=k, v=v, extra=extra, need_weights=need_weights)
+            found["far"] = F.pad(far, (0, 0, 0, 0, self.num_heads - self.local_heads, 0))
+        return found
 
     def score_bias(self, frame: Frame, query: Tensor, q: Tensor, extra: Mapping[str, Tensor]) -> Tensor | None:
         """Return G, with the lowest score at the keys that are cut off."""

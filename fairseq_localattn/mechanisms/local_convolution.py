@@ -8,6 +8,8 @@ the K positions is the word's own.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -30,6 +32,9 @@ class LocalConvolution(nn.Module):
 
     Raises ValueError for an even or non-positive kernel and for an unknown form.
     """
+
+    #: The sites where it is not defined, each with the reason.
+    undefined_at: ClassVar[Mapping[str, str]] = {"cross": "a convolution is over the positions of one sentence"}
 
     def __init__(self, channels: int, *, kernel: int = 7, form: str = "separable", causal: bool = False) -> None:
         super().__init__()

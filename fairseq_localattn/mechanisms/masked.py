@@ -3,7 +3,7 @@
 ``S_M(Q, K) = M·exp(QKᵀ/√d_k) / Σ_k M·exp(QKᵀ/√d_k)`` (Eq. 4), which equals ``softmax(QKᵀ/√d_k + log M)``, and
 ``H = F([A_M¹, …, A_Mᴵ]) W_H`` (Eq. 5). Special cases:
 
-- self-attention (SAN): ``M = 1``
+- self-attention (SAN): ``M = 1``, :class:`LocalAttention` with F as its ``activation``
 - the feed-forward network: ``M = I``, one head, F = ReLU (Eq. 7-9)
 - static mask attention (SMAN): M is a band of ones (Eq. 11)
 - dynamic mask attention (DMAN): M is a sigmoid of query, distance and head (Eq. 12)
@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -25,36 +25,12 @@ from ..core.banded import BandedAttention
 from ..kernels.distances import all_distances, by_position
 from ..kernels.masks import Frame
 
-# F of Eq. 5; the identity in the paper's self-attention (Eq. 7).
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor] | None] = {"none": None, "relu": F.relu, "gelu": F.gelu}
 # Dynamic masks are clamped to at least 1e-10, so that no key is hidden completely; the clamped part has no gradient.
 LOWEST_MASK = 1e-10
+POSITIONS_DIFFER = (
+    "the mask compares the positions of query and key, and source and target positions cannot be compared"
+)
 _LOWEST_Z = math.log(LOWEST_MASK)  # its inverse sigmoid
-
-
-class MaskAttention(LocalAttention):
-    """Mask attention with M = 1: ordinary attention with an activation on the concatenated heads.
-
-    Args:
-        activation: F of Eq. 5, applied before the output projection: ``none``, ``relu`` or ``gelu``.
-        embed_dim, num_heads, kwargs: see :class:`LocalAttention`.
-
-    Raises ValueError for an unknown activation.
-    """
-
-    def __init__(self, embed_dim: int, num_heads: int, *, activation: str = "none", **kwargs: object) -> None:
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"unknown head activation {activation!r}: choose from {', '.join(ACTIVATIONS)}")
-        super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
-        self.activation = activation
-
-    def activate(self, heads: Tensor) -> Tensor:
-        """Apply F of Eq. 5 to the concatenated heads T×B×C."""
-        activation = ACTIVATIONS[self.activation]
-        return heads if activation is None else activation(heads)
-
-    def extra_repr(self) -> str:
-        return super().extra_repr() + ("" if self.activation == "none" else f", activation={self.activation}")
 
 
 class _LogMask(torch.autograd.Function):
@@ -82,7 +58,7 @@ class _LogMask(torch.autograd.Function):
         return torch.addcmul(gradient, gradient, mask, value=-1), None
 
 
-class DynamicMaskAttention(MaskAttention):
+class DynamicMaskAttention(LocalAttention):
     """Dynamic mask attention (DMAN): ``M[t, s] = σ(x_t·w + P_{t-s} + U_i)`` for query t, key s and head i (Eq. 12).
 
     ``x`` is the module's input, not the projected query. The parameters ``query_mask`` (w), ``distance_mask`` (P) and
@@ -91,21 +67,20 @@ class DynamicMaskAttention(MaskAttention):
 
     Args:
         max_distance: the greatest distance with an entry in P, 0 or more; keys further away use its entry.
-        causal: the future is hidden by ``attn_mask``, so P has no entries for it (keys there use P_0).
-        embed_dim, num_heads, kwargs: see :class:`MaskAttention`.
+        embed_dim, num_heads, kwargs: see :class:`LocalAttention`; if causal, P has no entries for the future (keys
+            there use P_0).
 
     Raises ValueError for a negative ``max_distance``.
     """
 
     kind = "dman"
+    undefined_at = {"cross": POSITIONS_DIFFER}
 
-    def __init__(
-        self, embed_dim: int, num_heads: int, *, max_distance: int = 1024, causal: bool = False, **kwargs: object
-    ) -> None:
+    def __init__(self, embed_dim: int, num_heads: int, *, max_distance: int = 1024, **kwargs: object) -> None:
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
         if max_distance < 0:
             raise ValueError(f"the greatest distance of the dynamic mask must be 0 or more, not {max_distance}")
-        self.max_distance, self.ahead = max_distance, 0 if causal else max_distance
+        self.max_distance, self.ahead = max_distance, 0 if self.causal else max_distance
         self.query_mask = nn.Linear(embed_dim, 1, bias=False)
         # Entry d + ahead is P_d, from d = -ahead (the furthest future) to d = max_distance (the furthest past).
         self.distance_mask = nn.Parameter(torch.empty(self.ahead + max_distance + 1))
@@ -139,28 +114,27 @@ class DynamicMaskAttention(MaskAttention):
         return f"{super().extra_repr()}, max_distance={self.max_distance}"
 
 
-class StaticMaskAttention(MaskAttention, BandedAttention):
+class StaticMaskAttention(BandedAttention):
     """Static mask attention (SMAN): ``M[t, s] = 1`` where ``|t - s| ≤ b``, else 0 (Eq. 11).
 
     Time and memory are proportional to T·b.
 
     Args:
         boundary: b, 0 or more; 0 is M = I. None: ``b = √L / 2``, where L is the sentence's length without padding.
-        causal: L counts the words up to the query, since a decoder does not know the length of its output.
-        embed_dim, num_heads, kwargs: see :class:`MaskAttention`.
+        embed_dim, num_heads, kwargs: see :class:`LocalAttention`; if causal, L counts the words up to the query, since
+            a decoder does not know the length of its output.
 
     Raises ValueError for a negative boundary.
     """
 
     kind = "sman"
+    undefined_at = {"cross": POSITIONS_DIFFER}
 
-    def __init__(
-        self, embed_dim: int, num_heads: int, *, boundary: int | None = 4, causal: bool = False, **kwargs: object
-    ) -> None:
+    def __init__(self, embed_dim: int, num_heads: int, *, boundary: int | None = 4, **kwargs: object) -> None:
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
         if boundary is not None and boundary < 0:
             raise ValueError(f"the boundary of a static mask must be 0 or more, not {boundary}")
-        self.boundary, self.causal = boundary, causal
+        self.boundary = boundary
 
     def band(self, frame: Frame, device: torch.device) -> tuple[int, Tensor | None]:
         """Return the greatest boundary, and that of each query, (B or 1)×S, where they differ."""

@@ -57,6 +57,9 @@ class MixedAttention(LocalAttention):
     """
 
     kind = "mma"
+    undefined_at = {
+        "cross": "local, forward and backward compare positions, and those of source and target are unrelated"
+    }
 
     def __init__(
         self, embed_dim: int, num_heads: int, *, head_kinds: Sequence[str], window: int = 1, **kwargs: object

@@ -75,6 +75,8 @@ class MultiGranularityAttention(LocalAttention):
     """
 
     kind = "mgsa"
+    whole = True
+    undefined_at = dict.fromkeys(("decoder", "cross"), "phrases are those of the source sentence, which is known whole")
 
     def __init__(
         self,
@@ -88,6 +90,8 @@ class MultiGranularityAttention(LocalAttention):
         **kwargs: object,
     ) -> None:
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
+        if self.part:
+            raise ValueError("phrases take all heads of an attention, and have heads of words of their own")
         if not 0 < len(granularities) <= num_heads:
             raise ValueError(f"{len(granularities)} heads of phrases among {num_heads} heads")
         if list(granularities) != sorted(granularities):

@@ -13,10 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from ..core.attention import LocalAttention
-from ..kernels.dense import attention_and_weights, weighted_sum, weights_of
 from ..kernels.distances import ClippedDistances, all_distances, by_position, collect, spread
-from ..kernels.dropout import dropout
-from ..kernels.masks import Frame, hidden_and_bias
+from ..kernels.masks import Frame
 
 MAX_DISTANCES = 1_000_000  # entries of a table of parameters in every layer; more is certainly a typing error
 
@@ -38,6 +36,7 @@ class RelativeAttention(LocalAttention):
     """
 
     kind = "relpos"
+    undefined_at = {"cross": "a distance between a source and a target position means nothing"}
 
     def __init__(
         self,
@@ -75,30 +74,17 @@ class RelativeAttention(LocalAttention):
         table = self._rows(self.key_positions, distances).transpose(1, 2) * self.scaling
         return spread(self._multiply(q, table), distances)
 
-    def attend(
-        self,
-        frame: Frame,
-        query: Tensor,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        extra: Mapping[str, Tensor],
-        need_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Attend as in :class:`LocalAttention`, and add the weights, summed by distance, times aV."""
+    def has(self, step: str) -> bool:
+        """Return whether this attention overrides a step; without aV the attended values stay as they are."""
+        return super().has(step) and not (step == "add_values" and self.value_positions is None)
+
+    def add_values(self, attended: Tensor, weights: Tensor, frame: Frame) -> Tensor:
+        """Add the weights, summed by distance, times aV."""
         if self.value_positions is None:
-            return super().attend(frame, query, q=q, k=k, v=v, extra=extra, need_weights=need_weights)
-        hidden, bias = hidden_and_bias(frame, None, self.score_bias(frame, query, q, extra), q.dtype)
-        weights = None
-        if need_weights:
-            weights = weights_of(q, k, hidden, bias, scaling=self.scaling)
-            kept = dropout(weights, self.dropout_rate)
-            attended = weighted_sum(kept.to(v.dtype), v)
-        else:
-            attended, kept = attention_and_weights(q, k, v, hidden=hidden, bias=bias, **self.computation)
+            return attended
         distances = self.distances(frame)
-        by_distance = self._multiply(collect(kept, distances), self._rows(self.value_positions, distances))
-        return attended + by_distance.to(attended.dtype), weights
+        by_distance = self._multiply(collect(weights, distances), self._rows(self.value_positions, distances))
+        return attended + by_distance.to(attended.dtype)
 
     def _rows(self, tables: Tensor, distances: ClippedDistances) -> Tensor:
         """Return the rows of a table for the distances that occur, (H or 1)×n×D, in at least fp32."""
@@ -151,13 +137,13 @@ class BucketedAttention(LocalAttention):
     Args:
         buckets: rows of the table; 4 or more, even if not causal.
         max_distance: distances from here on share the last bucket; more than the distances with a bucket of their own.
-        causal: the future is hidden by ``attn_mask``, so all buckets are for the past.
-        embed_dim, num_heads, kwargs: see :class:`LocalAttention`.
+        embed_dim, num_heads, kwargs: see :class:`LocalAttention`; if causal, all buckets are for the past.
 
     Raises ValueError for other numbers of buckets and too small a ``max_distance``.
     """
 
     kind = "t5bias"
+    undefined_at = {"cross": "a distance between a source and a target position means nothing"}
 
     def __init__(
         self,
@@ -166,18 +152,17 @@ class BucketedAttention(LocalAttention):
         *,
         buckets: int = 32,
         max_distance: int = 128,
-        causal: bool = False,
         **kwargs: object,
     ) -> None:
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
-        exact = buckets // 2 if causal else buckets // 4
+        exact = buckets // 2 if self.causal else buckets // 4
         if buckets < 4 or buckets % 2:
             raise ValueError(f"the number of buckets must be even and 4 or more, not {buckets}")
         if buckets > MAX_DISTANCES:
             raise ValueError(f"the number of buckets must be {MAX_DISTANCES:,} or less, not {buckets}")
         if max_distance <= exact:
             raise ValueError(f"the greatest distance must be above {exact} with {buckets} buckets, not {max_distance}")
-        self.buckets, self.max_distance, self.causal = buckets, max_distance, causal
+        self.buckets, self.max_distance = buckets, max_distance
         self.position_bias = nn.Parameter(torch.empty(buckets, num_heads))
         nn.init.normal_(self.position_bias, std=embed_dim**-0.5)
 

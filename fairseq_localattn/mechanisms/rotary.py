@@ -24,6 +24,7 @@ class RotaryAttention(LocalAttention):
     """
 
     kind = "rope"
+    undefined_at = {"cross": "a distance between a source and a target position means nothing"}
 
     def __init__(self, embed_dim: int, num_heads: int, *, base: float = 10_000.0, **kwargs: object) -> None:
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]

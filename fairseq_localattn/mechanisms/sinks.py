@@ -25,13 +25,13 @@ class SinkAttention(LocalAttention):
     Args:
         window: w, positions in the window, 1 or more; an even one that is not causal has w + 1.
         sinks: a, words at the start that every query sees; 0 or more.
-        causal: the future is hidden by ``attn_mask``, so that the window lies before the query.
-        embed_dim, num_heads, kwargs: see :class:`LocalAttention`.
+        embed_dim, num_heads, kwargs: see :class:`LocalAttention`; a causal window lies before the query.
 
     Raises ValueError for a window below 1 and a negative number of sinks.
     """
 
     kind = "sinks"
+    undefined_at = {"cross": "a distance between a source and a target position means nothing"}
 
     def __init__(
         self,
@@ -40,7 +40,6 @@ class SinkAttention(LocalAttention):
         *,
         window: int = 16,
         sinks: int = 4,
-        causal: bool = False,
         **kwargs: object,
     ) -> None:
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
@@ -48,7 +47,7 @@ class SinkAttention(LocalAttention):
             raise ValueError(f"the sliding window must have 1 position or more, not {window}")
         if sinks < 0:
             raise ValueError(f"the number of attention sinks must be 0 or more, not {sinks}")
-        self.window, self.sinks, self.causal = window, sinks, causal
+        self.window, self.sinks = window, sinks
 
     @property
     def half_width(self) -> int:

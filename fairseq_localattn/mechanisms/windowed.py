@@ -164,8 +164,9 @@ class WindowAttention(LocalAttention):
             encoder and in cross-attention; segments begin at a sentence's first real key.
         embed_dim, num_heads, kwargs: see :class:`LocalAttention`.
 
-    Raises ValueError for a segment size below 1. In the segment form, ``forward`` raises ValueError with an
-    ``attn_mask`` and in incremental self-attention, where a query would point to a segment with future keys.
+    Raises ValueError for a segment size below 1, and above 1 for a causal attention. In the segment form, ``forward``
+    raises it with an ``attn_mask`` and in incremental self-attention, where a query would point to a segment with
+    future keys.
     """
 
     # Names of the additional pairs of query and key projections.
@@ -175,15 +176,17 @@ class WindowAttention(LocalAttention):
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
         if segment_size < 1:
             raise ValueError(f"the size of a segment must be 1 or more, not {segment_size}")
+        if segment_size > 1 and self.causal:
+            raise ValueError("a decoder cannot point to a segment that is not finished: its windows need segments of 1")
         self.segment_size = segment_size
         self._kept: tuple[Tensor, Segments] | None = None  # the last padding mask and its segments
-        bias = self.q_proj.bias is not None
+        bias = self.with_bias
         gain = 2**-0.5 if self.kdim == self.embed_dim else 1.0  # that of q_proj and k_proj
         self.extra_queries = tuple(f"{name}_q_proj" for name in self.pairs)
         self.extra_keys = tuple(f"{name}_k_proj" for name in self.pairs)
         for name in self.pairs:
             for letter, channels in (("q", embed_dim), ("k", self.kdim)):
-                projection = nn.Linear(channels, embed_dim, bias=bias)
+                projection = nn.Linear(channels, self.inner_dim, bias=bias)
                 nn.init.xavier_uniform_(projection.weight, gain=gain)
                 self.add_module(f"{name}_{letter}_proj", projection)
 
@@ -214,20 +217,13 @@ class WindowAttention(LocalAttention):
             self._kept = padding.clone(), Segments.of(padding, frame.key_length, self.segment_size, padding.device)
         return self._kept[1]
 
-    def attend(
-        self,
-        frame: Frame,
-        query: Tensor,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        extra: Mapping[str, Tensor],
-        need_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Attend as in :class:`LocalAttention`; raise ValueError if segments are impossible in this call."""
+    def prepare(
+        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
+    ) -> Mapping[str, Tensor]:
+        """Return ``extra`` as it is; raise ValueError if segments are impossible in this call."""
         if self.segment_size > 1 and (frame.attn_mask is not None or frame.offset):
             raise ValueError("segments need all keys at once: without attn_mask, and not word by word")
-        return super().attend(frame, query, q=q, k=k, v=v, extra=extra, need_weights=need_weights)
+        return extra
 
     def extra_repr(self) -> str:
         return super().extra_repr() + ("" if self.segment_size == 1 else f", segment_size={self.segment_size}")

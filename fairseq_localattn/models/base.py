@@ -7,60 +7,28 @@ variants/csan.py is a short example.
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models.transformer import TransformerConfig
 
-from ..core.attention import LocalAttention
 from ..errors import UsageError
+from ..grammar.build import reason_against
+from ..grammar.parse import parse_stack
 from ..hub import FromPretrained
 from ..options import add_flags, check_names, check_ranges, read_options
 from ..speed.implementation import ImplementationOptions
 from ..speed.layers import lay_out_for_decoding
-from .placement import SITES, Placement, kept_layers, parse_layers
-
-# Called with the site and with LocalAttention's arguments by keyword; returns the variant's attention.
-AttentionFactory = Callable[..., LocalAttention]
-
-
-class AttentionBuilder:
-    """Builds the attention of every site and layer: the variant's where it is placed, ordinary attention elsewhere.
-
-    Args:
-        make_variant: builds the variant's attention; raises ValueError for options that describe none.
-        placement: the sites and layers of the variant.
-    """
-
-    def __init__(self, make_variant: AttentionFactory, placement: Placement) -> None:
-        self.make_variant, self.placement = make_variant, placement
-
-    def build(self, site: str, layer: int, embed_dim: int, cfg: TransformerConfig, **kwargs: Any) -> LocalAttention:
-        """Return the attention of a site (one of ``SITES``) and a layer (from 0), with the sizes that ``cfg`` gives.
-
-        ``kwargs`` are further arguments of :class:`LocalAttention`. Raises UsageError where the options are invalid.
-        """
-        heads = cfg.encoder.attention_heads if site == "encoder" else cfg.decoder.attention_heads
-        try:
-            return self.make(site, layer, embed_dim=embed_dim, num_heads=heads, dropout=cfg.attention_dropout, **kwargs)
-        except ValueError as error:
-            raise UsageError(f"{site} layer {layer + 1}: {error}") from None
-
-    def make(self, site: str, layer: int, **kwargs: Any) -> LocalAttention:
-        """Return the attention of a site and a layer from all arguments of its class."""
-        if self.placement.includes(site, layer):
-            return self.make_variant(site, **kwargs)
-        return LocalAttention(**kwargs)
+from .builder import PLAIN, AttentionBuilder
+from .placement import SITES, Placement, as_ranges, kept_layers, parse_layers
 
 
 class LocalModel(FromPretrained):
     """Mixin for fairseq's models: options, flags and placement of a variant's attention.
 
-    A subclass for one paper sets ``prefix`` and ``options`` and defines ``make_attention``; ``unsupported_sites`` names
-    the sites where its attention is not defined. The fields ``<prefix>_<site>_layers`` of the options place it.
+    A subclass for one paper sets ``prefix`` and ``options`` and defines ``text``, which describes its layers in the
+    words of :mod:`fairseq_localattn.grammar`. The fields ``<prefix>_<site>_layers`` of the options place them.
     """
 
     #: fairseq's task that the model is trained on; set by the base classes of models/.
@@ -71,11 +39,8 @@ class LocalModel(FromPretrained):
     prefix: ClassVar[str]
     #: Dataclass of the variant's options, from which its flags and their defaults are made.
     options: ClassVar[type[FairseqDataclass]]
-    #: Sites where the variant's attention is not defined, each with the reason, which the error message gives.
-    unsupported_sites: ClassVar[dict[str, str]] = {}
-    #: Class method ``(options, site, **arguments of LocalAttention)`` that returns the variant's attention; it raises
-    #: ValueError for invalid options.
-    make_attention: ClassVar[Callable[..., LocalAttention]]
+    #: Options that change more than the attention, so that no text expresses them.
+    beyond_text: ClassVar[tuple[str, ...]] = ()
     #: Whether the label-smoothed loss may overwrite the logits; set by ``configure_runtime``.
     loss_in_place: bool = False
 
@@ -103,10 +68,8 @@ class LocalModel(FromPretrained):
         check_ranges(args, cls.options)
         cfg = TransformerConfig.from_namespace(args)
         builder = cls.attention_builder(cfg)
-        for site in builder.placement.sites:
-            embed_dim = cfg.encoder.embed_dim if site == "encoder" else cfg.decoder.embed_dim
-            with torch.device("meta"):  # runs the checks of the attention's constructor without its memory
-                builder.build(site, min(builder.placement.layers[site]), embed_dim, cfg)
+        with torch.device("meta"):  # runs the checks of the constructors without their memory
+            builder.check(cls.sites)
         # fairseq adds _name when it has parsed the command line: a checkpoint with options without effect still loads.
         if not hasattr(args, "_name"):
             cls.check_effects(args, cfg)
@@ -116,10 +79,50 @@ class LocalModel(FromPretrained):
         """Raise UsageError for options that have no effect, which are likely mistakes; ``cfg`` is made of ``args``."""
 
     @classmethod
+    def text(cls, options: Any, site: str, heads: int) -> str:
+        """Return the sublayers of the layers where the variant is placed, as in ``dman > san > ffn``.
+
+        ``heads`` is the number of heads at the site. Raises ValueError for options that describe none.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def plain_text(cls, options: Any) -> str:
+        """Return the attention of all other layers."""
+        return PLAIN
+
+    @classmethod
+    def texts(cls, options: Any, cfg: TransformerConfig) -> dict[str, str]:
+        """Return the text of each site that is not plain. Raises UsageError for options that describe none."""
+        placed, found, plain = cls.placement(options, cfg), {}, cls.plain_text(options)
+        for site in cls.sites:
+            stack = cfg.encoder if site == "encoder" else cfg.decoder
+            layers = set(kept_layers(stack.layers, stack.layers_to_keep))
+            own = layers & placed.layers.get(site, frozenset())
+            parts = []
+            if own:
+                try:
+                    text = cls.text(options, site, stack.attention_heads)
+                except ValueError as error:
+                    raise UsageError(f"{site} layer {min(own) + 1}: {error}") from None
+                if reason := reason_against(parse_stack(text), site):
+                    raise UsageError(f"--{cls.prefix}-{site}-layers: {reason}")
+                parts.append(f"{as_ranges(own) if own != layers else 'all'}: {text}")
+            if layers - own and plain != PLAIN:
+                parts.append(f"{as_ranges(layers - own) if own else 'all'}: {plain}")
+            if parts:
+                found[site] = "; ".join(parts)
+        return found
+
+    @classmethod
     def attention_builder(cls, cfg: TransformerConfig) -> AttentionBuilder:
-        """Return what builds the attention of every layer. Raises UsageError for an invalid placement."""
-        options = read_options(cfg, cls.options)
-        return AttentionBuilder(partial(cls.make_attention, options), cls.placement(options, cfg))
+        """Return what builds the attention of every layer. Raises UsageError for invalid options."""
+        return AttentionBuilder(cls.texts(read_options(cfg, cls.options), cfg), cfg, flags={})
+
+    @classmethod
+    def placed(cls, cfg: TransformerConfig) -> list[str]:
+        """Return the sites that have the variant in at least one layer. Raises UsageError as :meth:`placement` does."""
+        return cls.placement(read_options(cfg, cls.options), cfg).sites
 
     @classmethod
     def placement(cls, options: Any, cfg: TransformerConfig) -> Placement:
@@ -139,13 +142,16 @@ class LocalModel(FromPretrained):
         placement = Placement(layers)
         for site in placement.sites:
             flag = f"--{cls.prefix}-{site}-layers"
-            if site in cls.unsupported_sites:
-                raise UsageError(f"{flag}: {cls.unsupported_sites[site]}")
             if site == "decoder" and cfg.cross_self_attention:
                 raise UsageError(f"{flag}: --cross-self-attention mixes source and target positions; drop one of them")
+        cls.check_compatible(cfg)
+        return placement
+
+    @classmethod
+    def check_compatible(cls, cfg: TransformerConfig) -> None:
+        """Raise UsageError for options of fairseq that would replace the attention."""
         if cfg.quant_noise.pq != 0:
             raise UsageError("--quant-noise-pq quantizes projections one by one, and here they are fused: leave it out")
         for stack in (cfg.encoder, cfg.decoder):
             if stack.xformers_att_config is not None:
                 raise UsageError("--…-xformers-att-config replaces the attention that this architecture is about")
-        return placement

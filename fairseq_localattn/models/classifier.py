@@ -8,7 +8,7 @@ a variant's model is a subclass of :class:`LocalClassifier`.
 
 from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -27,7 +27,7 @@ from ..speed.implementation import configure_runtime
 from .base import LocalModel
 from .placement import count_kept_layers
 from .struct_config import as_namespace, named_architecture
-from .transformer import LocalEncoder
+from .transformer import LocalEncoder, LocalEncoderLayer
 
 
 @dataclass
@@ -132,6 +132,8 @@ class LocalClassifier(LocalModel, PlainClassifier):
 
     task = "sentence_prediction"
     sites = ("encoder",)
+    #: Class of the layers, for a variant that changes more than the attention.
+    encoder_layer: ClassVar[type[LocalEncoderLayer]] = LocalEncoderLayer
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> PlainClassifier:
@@ -145,7 +147,7 @@ class LocalClassifier(LocalModel, PlainClassifier):
     @classmethod
     def build_encoder(cls, cfg: TransformerConfig, words: Dictionary, embed_tokens: nn.Module) -> FairseqEncoder:
         """Return the encoder with the variant's attention."""
-        return LocalEncoder(cfg, words, embed_tokens, cls.attention_builder(cfg))
+        return LocalEncoder(cfg, words, embed_tokens, cls.attention_builder(cfg), layer_class=cls.encoder_layer)
 
 
 def _set_sizes(args: Namespace, dim: int, ffn: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from typing import Any
+from typing import Any, ClassVar
 
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model
@@ -19,7 +19,7 @@ from ..speed.implementation import configure_runtime
 from .base import LocalModel
 from .placement import count_kept_layers
 from .struct_config import as_namespace, named_architecture
-from .transformer import LocalDecoder
+from .transformer import LocalDecoder, LocalDecoderLayer
 
 
 @register_model("transformer_lm_localattn")
@@ -45,6 +45,8 @@ class LocalLanguageModel(LocalModel, PlainLanguageModel):
 
     task = "language_modeling"
     sites = ("decoder",)
+    #: Class of the layers, for a variant that changes more than the attention.
+    decoder_layer: ClassVar[type[LocalDecoderLayer]] = LocalDecoderLayer
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> LocalLanguageModel:
@@ -58,7 +60,8 @@ class LocalLanguageModel(LocalModel, PlainLanguageModel):
         args.max_target_positions = without_layers.max_target_positions
         cfg = TransformerConfig.from_namespace(args)
         builder = cls.attention_builder(cfg)
-        model = cls(LocalDecoder(cfg, task.target_dictionary, embed_tokens, builder, no_encoder_attn=True))
+        words, layer = task.target_dictionary, cls.decoder_layer
+        model = cls(LocalDecoder(cfg, words, embed_tokens, builder, layer_class=layer, no_encoder_attn=True))
         configure_runtime(model, args)
         return model
 

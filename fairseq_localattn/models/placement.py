@@ -42,15 +42,19 @@ def parse_layers(text: str, flag: str, layers: Iterable[int], depth: int | None 
     return frozenset(layer for layer in layers if any(layer in numbers for numbers in ranges))
 
 
+def as_ranges(layers: Iterable[int]) -> str:
+    """Return 0-based layers as numbers and ranges from 1: ``1-3,6`` for 0, 1, 2 and 5."""
+    numbers = sorted(layers)
+    starts = [n for n in numbers if n - 1 not in numbers]
+    ends = [n for n in numbers if n + 1 not in numbers]
+    return ",".join(f"{a + 1}" if a == b else f"{a + 1}-{b + 1}" for a, b in zip(starts, ends, strict=True))
+
+
 @dataclass(frozen=True)
 class Placement:
     """The layers (0-based) of each site that have the variant's attention; all others have ordinary attention."""
 
     layers: dict[str, frozenset[int]] = field(default_factory=dict)
-
-    def includes(self, site: str, layer: int) -> bool:
-        """Return whether a layer has the variant's attention at a site."""
-        return layer in self.layers.get(site, frozenset())
 
     @property
     def sites(self) -> list[str]:

@@ -1,7 +1,7 @@
 """fairseq's encoder-decoder Transformer with :class:`LocalAttention` at every site.
 
 Only fairseq's hooks are overridden: the layers number themselves and build their attention with an
-:class:`~.base.AttentionBuilder`. fairseq's forward passes run unchanged.
+:class:`~.builder.AttentionBuilder`. fairseq's forward passes run unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from ..core.attention import LocalAttention
 from ..options import fill_defaults
 from ..speed.implementation import configure_runtime
 from ..speed.layers import ResidualInPlace
-from .base import AttentionBuilder, LocalModel
+from .base import LocalModel
+from .builder import AttentionBuilder
 from .placement import count_kept_layers, kept_layers
 from .struct_config import as_namespace
 
@@ -40,7 +41,7 @@ class LocalEncoderLayer(ResidualInPlace, TransformerEncoderLayerBase):
     """fairseq's encoder layer with the attention that ``builder`` gives for its number ``layer`` (from 0)."""
 
     def __init__(self, cfg: TransformerConfig, builder: AttentionBuilder, layer: int, return_fc: bool = False) -> None:
-        self.build_attention = partial(builder.build, layer=layer, cfg=cfg)
+        self.build_attention = partial(builder.build, layer=layer)
         super().__init__(cfg, return_fc=return_fc)
 
     def build_self_attention(self, embed_dim: int, cfg: TransformerConfig) -> LocalAttention:
@@ -52,7 +53,7 @@ class LocalDecoderLayer(ResidualInPlace, TransformerDecoderLayerBase):
     """fairseq's decoder layer with the attentions that ``builder`` gives for its number ``layer`` (from 0)."""
 
     def __init__(self, cfg: TransformerConfig, builder: AttentionBuilder, layer: int, no_encoder_attn: bool) -> None:
-        self.build_attention = partial(builder.build, layer=layer, cfg=cfg)
+        self.build_attention = partial(builder.build, layer=layer)
         super().__init__(cfg, no_encoder_attn)
 
     def build_self_attention(

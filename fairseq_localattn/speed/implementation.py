@@ -59,7 +59,7 @@ def configure_runtime(model: nn.Module, args: Any) -> None:
     """
     fill_defaults(args, ImplementationOptions)  # missing in checkpoints of older versions
     make_efficient(model)
-    attentions = [module for module in model.modules() if isinstance(module, LocalAttention)]
+    attentions = [module for module in model.modules() if isinstance(module, LocalAttention) and not module.part]
     for attention in attentions:
         attention.set_implementation(str(args.localattn_attention))
     in_place = str(args.localattn_loss) == "auto" and _softmax_is_fairseqs(model)
@@ -71,7 +71,14 @@ def configure_runtime(model: nn.Module, args: Any) -> None:
     chosen = str(args.localattn_attention)
     chosen += " (in fp32 and fp64; else sdpa)" if chosen == "products" else ""
     memory = "" if torch.cuda.is_available() else f", allocator: {keep_freed_memory()}"
-    logger.info(f"attention: {found}; implementation: {chosen}{cpu}{memory}")
+    logger.info(f"attention: {found}{_texts_of(model)}; implementation: {chosen}{cpu}{memory}")
+
+
+def _texts_of(model: nn.Module) -> str:
+    """Return the texts that describe a model's attention, for the log; empty where it is plain."""
+    builder: Any = next((part.builder for part in model.children() if hasattr(part, "builder")), None)
+    texts = {} if builder is None else builder.texts()
+    return "".join(f"; {site} {text!r}" for site, text in texts.items())
 
 
 def _softmax_is_fairseqs(model: nn.Module) -> bool:

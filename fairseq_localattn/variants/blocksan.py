@@ -9,8 +9,7 @@ from typing import Any
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models import register_model
 
-from ..core.attention import LocalAttention
-from ..mechanisms.block import BlockAttention
+from ..grammar.words import word
 from ..models.architectures import register_architecture
 from ..models.transformer import LocalTransformerModel
 
@@ -39,15 +38,11 @@ class BlockSANTransformerModel(LocalTransformerModel):
 
     prefix = "blocksan"
     options = BlockSANOptions
-    unsupported_sites = {
-        "decoder": "the summary of an unfinished block would show a word the words after it",
-        "cross": "queries and keys are words of one sentence here, cut into the same blocks",
-    }
 
     @classmethod
-    def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:
-        """Return the attention of a layer with blocks; ``kwargs`` are LocalAttention's arguments."""
-        return BlockAttention(block_length=options.blocksan_length, **kwargs)
+    def text(cls, options: Any, site: str, heads: int) -> str:
+        """Return the sublayers of a layer with blocks."""
+        return word("block", block_length=options.blocksan_length)
 
 
 for _suffix, _baseline in (

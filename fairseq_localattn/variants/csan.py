@@ -9,8 +9,7 @@ from typing import Any
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models import register_model
 
-from ..core.attention import LocalAttention
-from ..mechanisms.convolutional import ConvolutionalAttention
+from ..grammar.words import word
 from ..models.architectures import register_architecture
 from ..models.transformer import LocalTransformerModel
 
@@ -38,12 +37,11 @@ class CSANTransformerModel(LocalTransformerModel):
 
     prefix = "csan"
     options = CSANOptions
-    unsupported_sites = {"cross": "a window around the query's position means nothing in the other sentence"}
 
     @classmethod
-    def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:
-        """Return the attention of a layer with CSAN; ``kwargs`` are LocalAttention's arguments."""
-        return ConvolutionalAttention(window=options.csan_window, head_span=options.csan_heads, **kwargs)
+    def text(cls, options: Any, site: str, heads: int) -> str:
+        """Return the sublayers of a layer with CSAN."""
+        return word("csan", window=options.csan_window, head_span=options.csan_heads)
 
 
 def _register(suffix: str, baseline: str, **defaults: Any) -> None:

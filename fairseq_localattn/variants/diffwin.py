@@ -12,9 +12,8 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import MODEL_REGISTRY, register_model
 from fairseq.models.transformer import TransformerConfig
 
-from ..core.attention import LocalAttention
 from ..errors import UsageError
-from ..mechanisms.windowed import AdditiveWindowAttention, MultiplicativeWindowAttention
+from ..grammar.words import word
 from ..models.architectures import register_architecture
 from ..models.base import LocalModel
 from ..models.classifier import LocalClassifier
@@ -136,7 +135,7 @@ class DiffWinModel(LocalModel):
     @classmethod
     def check_effects(cls, args: Namespace, cfg: TransformerConfig) -> None:
         """Raise UsageError for windows of an attention that is left out, and for options that no window has."""
-        sites = cls.attention_builder(cfg).placement.sites
+        sites = cls.placed(cfg)
         if "cross" in sites and cfg.no_cross_attention:
             raise UsageError(
                 f"--diffwin-cross {window_of(args, 'cross')} changes nothing: --no-cross-attention takes that attention"
@@ -154,12 +153,12 @@ class DiffWinModel(LocalModel):
             raise UsageError(f"--diffwin-segment-size {size} changes nothing: no layer has windows of segments")
 
     @classmethod
-    def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:
-        """Return the attention of a layer with windows; ``kwargs`` are LocalAttention's arguments."""
-        kwargs["segment_size"] = options.diffwin_segment_size if is_segmented(options, site) else 1
+    def text(cls, options: Any, site: str, heads: int) -> str:
+        """Return the sublayers of a layer with windows."""
+        segments = {"segment_size": options.diffwin_segment_size} if is_segmented(options, site) else {}
         if window_of(options, site) == "mw":
-            return MultiplicativeWindowAttention(renormalise=options.diffwin_renormalise, **kwargs)
-        return AdditiveWindowAttention(**kwargs)
+            return word("mw", renormalise=options.diffwin_renormalise, **segments)
+        return word("aw", **segments)
 
 
 @register_model("transformer_diffwin")

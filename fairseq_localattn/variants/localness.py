@@ -13,9 +13,9 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 
-from ..core.attention import LocalAttention
 from ..errors import UsageError
-from ..mechanisms.gaussian import CENTERS, HIDDEN, SOURCES, GaussianAttention, GaussianProductAttention, parse_width
+from ..grammar.words import word
+from ..mechanisms.gaussian import CENTERS, HIDDEN, SOURCES, parse_width
 from ..models.architectures import register_architecture
 from ..models.base import LocalModel
 from ..models.classifier import LocalClassifier
@@ -75,7 +75,7 @@ class LocalnessModel(LocalModel):
     def check_args(cls, args: Namespace) -> None:
         """Raise UsageError also for options that have no effect, which are likely mistakes."""
         super().check_args(args)
-        placed = cls.attention_builder(TransformerConfig.from_namespace(args)).placement.sites
+        placed = cls.placed(TransformerConfig.from_namespace(args))
         try:
             width = parse_width(args.localness_width)
         except ValueError as error:
@@ -87,20 +87,19 @@ class LocalnessModel(LocalModel):
             raise UsageError("--localness-hidden linear changes nothing: neither centre nor width is predicted")
 
     @classmethod
-    def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:
-        """Return the attention of a layer with windows. Raises ValueError for a centre that the site does not have."""
+    def text(cls, options: Any, site: str, heads: int) -> str:
+        """Return the sublayers of a layer with windows. Raises ValueError for a centre that the site does not have."""
         if site == "cross" and str(options.localness_center) == "self":
             raise ValueError("--localness-center self: the query's own position means nothing in the other sentence")
-        attention = GaussianProductAttention if options.localness_product else GaussianAttention
-        return attention(
+        return word(
+            "gauss",
             center=str(options.localness_center),
-            width=options.localness_width,
+            width=parse_width(options.localness_width),
             local_heads=options.localness_heads,
             cut=options.localness_cut,
+            product=options.localness_product,
             source=str(options.localness_source),
             hidden=str(options.localness_hidden),
-            causal=site == "decoder",
-            **kwargs,
         )
 
 

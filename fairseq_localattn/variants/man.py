@@ -5,22 +5,22 @@ The model ``transformer_man``: its attentions are in mechanisms/masked.py, its l
 
 from argparse import Namespace
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 
-from ..core.attention import LocalAttention
+from ..core.attention import ACTIVATIONS
 from ..errors import UsageError
-from ..mechanisms.masked import ACTIVATIONS, DynamicMaskAttention, MaskAttention, StaticMaskAttention
+from ..grammar.words import word
 from ..mechanisms.relative import MAX_DISTANCES
 from ..models.architectures import register_architecture
-from ..models.layers.sublayers import OrderedAttentionBuilder, OrderedDecoderLayer, OrderedEncoderLayer, parse_order
+from ..models.layers.sublayers import OrderedDecoderLayer, OrderedEncoderLayer
 from ..models.transformer import LocalTransformerModel
-from ..options import read_options, set_missing
+from ..options import set_missing
 
+ATTENTIONS = ("dman", "sman", "san")
 DEFAULT_ORDER = "dman,san,ffn"
 
 
@@ -65,33 +65,45 @@ class MANTransformerModel(LocalTransformerModel):
 
     prefix = "man"
     options = MANOptions
-    unsupported_sites = {
-        "cross": "the mask compares the positions of query and key, and source and target positions cannot be compared"
-    }
     encoder_layer = OrderedEncoderLayer
     decoder_layer = OrderedDecoderLayer
 
     @classmethod
-    def attention_builder(cls, cfg: TransformerConfig) -> OrderedAttentionBuilder:
-        """Return what builds the attentions of all sublayers. Raises UsageError for invalid options."""
-        options = read_options(cfg, cls.options)
-        orders = {
-            "encoder": parse_order(options.man_encoder_order, "--man-encoder-order"),
-            "decoder": parse_order(options.man_decoder_order, "--man-decoder-order"),
+    def text(cls, options: Any, site: str, heads: int) -> str:
+        """Return the sublayers of a layer in their order."""
+        activation = str(options.man_head_activation)
+        own: dict[str, dict[str, Any]] = {
+            "dman": {"max_distance": options.man_max_distance},
+            "sman": {"boundary": parse_static_width(options.man_static_width)},
+            "san": {},
         }
+        words = {kind: word(kind, **given, activation=activation) for kind, given in own.items()} | {"ffn": "ffn"}
+        return " > ".join(
+            words[kind] for kind in parse_order(getattr(options, f"man_{site}_order", DEFAULT_ORDER), "the order")
+        )
+
+    @classmethod
+    def plain_text(cls, options: Any) -> str:
+        """Return ordinary attention, whose heads have the activation as well."""
+        return word("san", activation=str(options.man_head_activation))
+
+    @classmethod
+    def texts(cls, options: Any, cfg: TransformerConfig) -> dict[str, str]:
+        """Return the texts of the sites. Raises UsageError also for options of no layer that are invalid."""
+        for site in ("encoder", "decoder"):
+            parse_order(getattr(options, f"man_{site}_order"), f"--man-{site}-order")
         parse_static_width(options.man_static_width)
         if not 0 <= options.man_max_distance <= MAX_DISTANCES:
             raise UsageError(
                 f"--man-max-distance {options.man_max_distance}: give a number from 0 to {MAX_DISTANCES:,}"
             )
-        return OrderedAttentionBuilder(partial(cls.make_attention, options), cls.placement(options, cfg), orders)
+        return super().texts(options, cfg)
 
     @classmethod
     def check_effects(cls, args: Namespace, cfg: TransformerConfig) -> None:
         """Raise UsageError for orders of no layer, and for options of masks that no order has."""
-        builder = cls.attention_builder(cfg)
-        placed = builder.placement.sites
-        used = {kind for site in placed for kind in builder.orders[site]}
+        placed = cls.placed(cfg)
+        used = {kind for site in placed for kind in parse_order(getattr(args, f"man_{site}_order"), "")}
         for site in ("encoder", "decoder"):
             flag, order = f"--man-{site}-order", getattr(args, f"man_{site}_order")
             if site not in placed and order != DEFAULT_ORDER:
@@ -104,16 +116,21 @@ class MANTransformerModel(LocalTransformerModel):
                 flag = "--" + name.replace("_", "-")
                 raise UsageError(f"{flag} {value} changes nothing: no order has {kind}, see --man-encoder-order")
 
-    @classmethod
-    def make_attention(cls, options: Any, site: str, kind: str, **kwargs: Any) -> LocalAttention:
-        """Return the attention of a sublayer of the given kind: dman, sman or san."""
-        kwargs["activation"] = str(options.man_head_activation)
-        if kind == "dman":
-            return DynamicMaskAttention(max_distance=options.man_max_distance, causal=site == "decoder", **kwargs)
-        if kind == "sman":
-            boundary = parse_static_width(options.man_static_width)
-            return StaticMaskAttention(boundary=boundary, causal=site == "decoder", **kwargs)
-        return MaskAttention(**kwargs)
+
+def parse_order(text: str, flag: str) -> tuple[str, ...]:
+    """Return the kinds of the sublayers from text such as ``dman,san,ffn``.
+
+    Raises UsageError, naming ``flag``, for an unknown kind and for an order without self-attention or without ffn.
+    """
+    order = tuple(part.strip().lower() for part in text.split(","))
+    for kind in order:
+        if kind not in (*ATTENTIONS, "ffn"):
+            raise UsageError(f"{flag} {text}: unknown sublayer {kind!r}; choose from {', '.join(ATTENTIONS)}, ffn")
+    if not set(order) & set(ATTENTIONS):
+        raise UsageError(f"{flag} {text}: no word would see another; the order needs san, dman or sman")
+    if "ffn" not in order:
+        raise UsageError(f"{flag} {text}: the order needs ffn, the feed-forward network, at least once")
+    return order
 
 
 def parse_static_width(text: str) -> int | None:

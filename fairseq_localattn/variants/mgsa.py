@@ -8,23 +8,18 @@ from argparse import Namespace
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
-from torch import Tensor, nn
 
-from ..core.attention import LocalAttention
 from ..errors import UsageError
-from ..mechanisms.phrasal import MultiGranularityAttention, parse_granularities
+from ..grammar.words import word
 from ..mechanisms.phrase_memory.compose import COMPOSITIONS, INTERACTIONS
 from ..models.architectures import register_architecture
-from ..models.layers.phrase_encoder import PhraseEncoder
+from ..models.phrase_model import PhraseModel
 from ..models.placement import Placement
-from ..models.transformer import LocalTransformerModel
 
 PARTITIONS = ("ngram", "syntactic")
-NEEDS_TREES = "--mgsa-partition syntactic takes phrases from trees: give --task translation_with_phrases, or take ngram"
 DEFAULT_HEADS = {"ngram": "word,2,3,4", "syntactic": "word,1,2,3"}
 
 
@@ -61,31 +56,25 @@ class MGSAOptions(FairseqDataclass):
     )
 
 
-def phrase_heads(options: Any, heads: int) -> tuple[int, ...]:
-    """Return the granularity of each head of phrases, ascending. Raises ValueError for an invalid mix of heads."""
-    granularities, _ = parse_granularities(options.mgsa_heads or DEFAULT_HEADS[str(options.mgsa_partition)], heads)
-    return granularities
-
-
 @register_model("transformer_mgsa")
-class MGSATransformer(LocalTransformerModel):
+class MGSATransformer(PhraseModel):
     """fairseq's Transformer whose encoder has heads that attend to phrases in chosen layers."""
 
     prefix, options, sites = "mgsa", MGSAOptions, ("encoder",)
-    #: fairseq's task that provides the phrases of trees.
-    phrase_task = "translation_with_phrases"
+    needs_trees = (
+        "--mgsa-partition syntactic takes phrases from trees: give --task translation_with_phrases, or take ngram"
+    )
+    heads_flag, beyond_text = "--mgsa-heads", ("mgsa_tags",)
 
     @classmethod
-    def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:
-        """Return the attention of a layer with phrases; ``kwargs`` are LocalAttention's arguments."""
-        granularities = phrase_heads(options, kwargs["num_heads"])
-        distinct = sorted(set(granularities))
-        return MultiGranularityAttention(
-            granularities=[distinct.index(each) for each in granularities],
+    def text(cls, options: Any, site: str, heads: int) -> str:
+        """Return the sublayers of a layer with phrases."""
+        return word(
+            "ngram" if str(options.mgsa_partition) == "ngram" else "tree",
+            heads=options.mgsa_heads or DEFAULT_HEADS[str(options.mgsa_partition)],
             composition=str(options.mgsa_composition),
             interaction=str(options.mgsa_interaction),
             chunk=options.mgsa_chunk,
-            **kwargs,
         )
 
     @classmethod
@@ -100,14 +89,14 @@ class MGSATransformer(LocalTransformerModel):
         """Raise UsageError also for a task without trees where the phrases come from trees."""
         super().check_args(args)
         if str(args.mgsa_partition) == "syntactic" and getattr(args, "task", None) == "translation":
-            if cls.attention_builder(TransformerConfig.from_namespace(args)).placement.sites:
-                raise UsageError(NEEDS_TREES)
+            if cls.placed(TransformerConfig.from_namespace(args)):
+                raise UsageError(cls.needs_trees)
 
     @classmethod
     def check_effects(cls, args: Namespace, cfg: TransformerConfig) -> None:
         """Raise UsageError for options of phrases in no layer, and for chunks without ON-LSTM."""
         standard = cls.options()
-        if not cls.attention_builder(cfg).placement.sites:
+        if not cls.placed(cfg):
             for name in ("mgsa_heads", "mgsa_composition", "mgsa_tags"):
                 if str(getattr(args, name)) != str(getattr(standard, name)):
                     flag = "--" + name.replace("_", "-")
@@ -119,63 +108,11 @@ class MGSATransformer(LocalTransformerModel):
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> "MGSATransformer":
-        """Return a new model; called by fairseq.
-
-        Raises UsageError for invalid options, and where the model needs levels of trees that the task does not have.
-        """
+        """Return a new model, on request with a classifier of tags; called by fairseq."""
         model = super().build_model(args, task)
-        if model.encoder.needs_phrases:
-            check_task(task, max(model.encoder.granularities))
-            if args.mgsa_tags:
-                model.encoder.add_tag_classifier(len(task.tag_dictionary))
+        if model.encoder.needs_phrases and args.mgsa_tags:
+            model.encoder.add_tag_classifier(len(task.tag_dictionary))
         return model
-
-    @classmethod
-    def build_encoder(cls, args: Any, src_dict: Dictionary, embed_tokens: nn.Module) -> PhraseEncoder:
-        """Return the encoder; called by fairseq's ``build_model``."""
-        cfg = TransformerConfig.from_namespace(args)
-        builder = cls.attention_builder(cfg)
-        granularities: list[int] = []
-        if builder.placement.sites:  # without phrases the mix of heads is not used and may be invalid
-            granularities = sorted(set(phrase_heads(args, cfg.encoder.attention_heads)))
-        return PhraseEncoder(
-            cfg,
-            src_dict,
-            embed_tokens,
-            builder,
-            granularities=granularities,
-            needs_phrases=str(args.mgsa_partition) == "syntactic",
-        )
-
-    def forward(
-        self,
-        src_tokens: Tensor,
-        src_lengths: Tensor,
-        prev_output_tokens: Tensor,
-        return_all_hiddens: bool = True,
-        *,
-        src_phrases: Tensor | None = None,
-        **kwargs: Any,
-    ) -> tuple[Tensor, dict[str, Any]]:
-        """Return the decoder's logits and extra results as fairseq does, with the tags' logits as ``tag_logits``.
-
-        ``src_phrases``: lengths of the phrases B×K×P, see :meth:`PhraseEncoder.forward`.
-        """
-        shared = {"src_lengths": src_lengths, "return_all_hiddens": return_all_hiddens}
-        encoder_out = self.encoder(src_tokens, src_phrases=src_phrases, **shared)
-        x, extra = self.decoder(prev_output_tokens, encoder_out=encoder_out, **shared, **kwargs)
-        return x, {**extra, "tag_logits": self.encoder.tag_logits(encoder_out)}
-
-
-def check_task(task: Any, level: int) -> None:
-    """Raise UsageError unless the task's data have phrases down to ``level`` (from 1) of the trees."""
-    levels = getattr(task, "phrase_levels", 0)
-    if not levels:
-        raise UsageError(NEEDS_TREES)
-    if level > levels:
-        raise UsageError(
-            f"--mgsa-heads asks for level {level} of the trees, and the data have {levels}: prepare them with more"
-        )
 
 
 def _register(suffix: str, baseline: str) -> None:

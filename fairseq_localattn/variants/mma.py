@@ -5,6 +5,7 @@ The model ``transformer_mma``: its attention is in mechanisms/mixed.py.
 
 from argparse import Namespace
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from fairseq.data import Dictionary
@@ -13,9 +14,9 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 from torch import nn
 
-from ..core.attention import LocalAttention
 from ..errors import UsageError
-from ..mechanisms.mixed import MixedAttention, parse_head_mix
+from ..grammar.words import word
+from ..mechanisms.mixed import parse_head_mix
 from ..models.architectures import register_architecture
 from ..models.transformer import LocalEncoder, LocalTransformerModel
 
@@ -57,14 +58,12 @@ class MMATransformerModel(LocalTransformerModel):
 
     prefix = "mma"
     options = MMAOptions
-    unsupported_sites = {
-        "cross": "local, forward and backward compare positions, and those of source and target are unrelated"
-    }
+    beyond_text = ("mma_no_encoder_positions",)
 
     @classmethod
     def check_effects(cls, args: Namespace, cfg: TransformerConfig) -> None:
         """Raise UsageError for heads of no layer, and for a window that no head has."""
-        sites = cls.attention_builder(cfg).placement.sites
+        sites = cls.placed(cfg)
         standard = cls.options()
         for site, name in (("encoder", "mma_heads"), ("decoder", "mma_decoder_heads")):
             if site not in sites and (value := getattr(args, name)) != getattr(standard, name):
@@ -77,13 +76,15 @@ class MMATransformerModel(LocalTransformerModel):
             raise UsageError(f"--mma-window {args.mma_window} changes nothing: no layer has local heads")
 
     @classmethod
-    def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:
-        """Return the attention of a layer with MMA. Raises ValueError for a mix of heads that is invalid there."""
+    def text(cls, options: Any, site: str, heads: int) -> str:
+        """Return the sublayers of a layer with MMA. Raises ValueError for an invalid mix of heads."""
         mix = options.mma_heads if site == "encoder" else options.mma_decoder_heads
-        kinds = parse_head_mix(mix, kwargs["num_heads"])
+        kinds = parse_head_mix(mix, heads)
         if site == "decoder" and "forward" in kinds:
             raise ValueError(f"a forward head in {mix!r} would see nothing but its own position in a causal decoder")
-        return MixedAttention(head_kinds=kinds, window=options.mma_window, **kwargs)
+        counted = ((kind, len(list(run))) for kind, run in groupby(kinds))
+        window = {"window": options.mma_window}
+        return " + ".join(f"{count}*{word(kind, **(window if kind == 'local' else {}))}" for kind, count in counted)
 
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Dictionary, embed_tokens: nn.Module) -> LocalEncoder:

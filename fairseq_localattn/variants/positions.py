@@ -12,15 +12,9 @@ from typing import Any
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models import register_model
 
-from ..core.attention import LocalAttention
-from ..mechanisms.alibi import LinearBiasAttention
-from ..mechanisms.relative import BucketedAttention
-from ..mechanisms.rotary import RotaryAttention
-from ..mechanisms.sinks import SinkAttention
+from ..grammar.words import word
 from ..models.architectures import leave_out_positions, register_architecture
 from ..models.transformer import LocalTransformerModel
-
-UNSUPPORTED = {"cross": "a distance between a source and a target position means nothing"}
 
 
 def _layers(site: str, default: str = "all") -> Any:
@@ -47,12 +41,12 @@ class RopeOptions(FairseqDataclass):
 class RopeTransformerModel(LocalTransformerModel):
     """fairseq's Transformer with queries and keys rotated by their positions."""
 
-    prefix, options, unsupported_sites = "rope", RopeOptions, UNSUPPORTED
+    prefix, options = "rope", RopeOptions
 
     @classmethod
-    def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:
-        """Return the attention of a layer; ``kwargs`` are LocalAttention's arguments."""
-        return RotaryAttention(base=options.rope_base, **kwargs)
+    def text(cls, options: Any, site: str, heads: int) -> str:
+        """Return the sublayers of a layer."""
+        return word("rope", base=options.rope_base)
 
 
 @dataclass
@@ -68,12 +62,12 @@ class AlibiOptions(FairseqDataclass):
 class AlibiTransformerModel(LocalTransformerModel):
     """fairseq's Transformer whose scores fall with the distance; symmetric in the encoder."""
 
-    prefix, options, unsupported_sites = "alibi", AlibiOptions, UNSUPPORTED
+    prefix, options = "alibi", AlibiOptions
 
     @classmethod
-    def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:
-        """Return the attention of a layer; ``kwargs`` are LocalAttention's arguments."""
-        return LinearBiasAttention(**kwargs)
+    def text(cls, options: Any, site: str, heads: int) -> str:
+        """Return the sublayers of a layer."""
+        return word("alibi")
 
 
 @dataclass
@@ -91,13 +85,12 @@ class T5BiasOptions(FairseqDataclass):
 class T5BiasTransformerModel(LocalTransformerModel):
     """fairseq's Transformer with T5's bias for buckets of distances, a table a layer."""
 
-    prefix, options, unsupported_sites = "t5bias", T5BiasOptions, UNSUPPORTED
+    prefix, options = "t5bias", T5BiasOptions
 
     @classmethod
-    def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:
-        """Return the attention of a layer; ``kwargs`` are LocalAttention's arguments."""
-        sizes = {"buckets": options.t5bias_buckets, "max_distance": options.t5bias_distance}
-        return BucketedAttention(**sizes, causal=site == "decoder", **kwargs)
+    def text(cls, options: Any, site: str, heads: int) -> str:
+        """Return the sublayers of a layer."""
+        return word("t5", buckets=options.t5bias_buckets, max_distance=options.t5bias_distance)
 
 
 @dataclass
@@ -117,13 +110,12 @@ class SinksOptions(FairseqDataclass):
 class SinksTransformerModel(LocalTransformerModel):
     """fairseq's Transformer with sliding windows and attention sinks."""
 
-    prefix, options, unsupported_sites = "sinks", SinksOptions, UNSUPPORTED
+    prefix, options = "sinks", SinksOptions
 
     @classmethod
-    def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:
-        """Return the attention of a layer; ``kwargs`` are LocalAttention's arguments."""
-        causal = site == "decoder"
-        return SinkAttention(window=options.sinks_window, sinks=options.sinks_count, causal=causal, **kwargs)
+    def text(cls, options: Any, site: str, heads: int) -> str:
+        """Return the sublayers of a layer."""
+        return word("sinks", window=options.sinks_window, sinks=options.sinks_count)
 
 
 def _register(model: type[LocalTransformerModel], adjust: Callable[[Any], None] | None, **tiny: Any) -> None:

@@ -9,15 +9,15 @@ from typing import Any
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model
-from fairseq.models.transformer import TransformerConfig
 
-from ..core.attention import LocalAttention
 from ..errors import UsageError
-from ..mechanisms.local_convolution import FORMS, LocalConvolution
+from ..grammar.parse import Mechanism
+from ..mechanisms.local_convolution import FORMS
 from ..models.architectures import register_architecture
-from ..models.layers.sublayers import PLAIN_ORDER, OrderedAttentionBuilder, OrderedDecoderLayer, OrderedEncoderLayer
+from ..models.builder import PLAIN
+from ..models.layers.sublayers import OrderedDecoderLayer, OrderedEncoderLayer
 from ..models.transformer import LocalTransformerModel
-from ..options import RANGES, read_options
+from ..options import RANGES
 
 
 @dataclass
@@ -46,14 +46,12 @@ class QANetTransformerModel(LocalTransformerModel):
 
     prefix = "qanet"
     options = QANetOptions
-    unsupported_sites = {"cross": "a convolution is over the positions of one sentence"}
     encoder_layer = OrderedEncoderLayer
     decoder_layer = OrderedDecoderLayer
 
     @classmethod
-    def attention_builder(cls, cfg: TransformerConfig) -> OrderedAttentionBuilder:
-        """Return what builds the sublayers of a layer. Raises UsageError for invalid options."""
-        options = read_options(cfg, cls.options)
+    def text(cls, options: Any, site: str, heads: int) -> str:
+        """Return the sublayers of a layer: convolutions, attention, and ffn. Raises UsageError for invalid options."""
         if not 1 <= options.qanet_convs <= RANGES["layers"][1]:
             raise UsageError(
                 f"--qanet-convs {options.qanet_convs}: give 1 or more, and {RANGES['layers'][1]:,} or less; none is "
@@ -61,20 +59,8 @@ class QANetTransformerModel(LocalTransformerModel):
             )
         if options.qanet_kernel < 1 or options.qanet_kernel % 2 == 0:
             raise UsageError(f"--qanet-kernel {options.qanet_kernel}: give an odd number of positions")
-
-        def make_convolution(site: str, channels: int) -> LocalConvolution:
-            form, causal = str(options.qanet_form), site == "decoder"
-            return LocalConvolution(channels, kernel=options.qanet_kernel, form=form, causal=causal)
-
-        order = ("conv",) * options.qanet_convs + PLAIN_ORDER
-        orders = {"encoder": order, "decoder": order}
-        placement = cls.placement(options, cfg)
-        return OrderedAttentionBuilder(cls.make_attention, placement, orders, make_convolution)
-
-    @classmethod
-    def make_attention(cls, site: str, kind: str, **kwargs: Any) -> LocalAttention:
-        """Return ordinary attention; ``kwargs`` are LocalAttention's arguments."""
-        return LocalAttention(**kwargs)
+        convolution = Mechanism("conv", {"kernel": options.qanet_kernel, "form": str(options.qanet_form)})
+        return " > ".join([str(convolution)] * options.qanet_convs + [PLAIN])
 
 
 for _suffix, _baseline, _layers in (

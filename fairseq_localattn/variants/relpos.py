@@ -12,8 +12,7 @@ from typing import Any
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import MODEL_REGISTRY, register_model
 
-from ..core.attention import LocalAttention
-from ..mechanisms.relative import RelativeAttention
+from ..grammar.words import word
 from ..models.architectures import leave_out_positions, register_architecture
 from ..models.base import LocalModel
 from ..models.classifier import LocalClassifier
@@ -76,17 +75,12 @@ class RelPosModel(LocalModel):
     """Mixin of the three models."""
 
     prefix = "relpos"
-    unsupported_sites = {"cross": "a distance between a source and a target position means nothing"}
 
     @classmethod
-    def make_attention(cls, options: Any, site: str, **kwargs: Any) -> LocalAttention:
-        """Return the attention of a layer with relative positions; ``kwargs`` are LocalAttention's arguments."""
-        return RelativeAttention(
-            max_distance=options.relpos_distance,
-            own_tables=str(options.relpos_heads) == "own",
-            values=not options.relpos_no_values,
-            **kwargs,
-        )
+    def text(cls, options: Any, site: str, heads: int) -> str:
+        """Return the sublayers of a layer with relative positions."""
+        own, values = str(options.relpos_heads) == "own", not options.relpos_no_values
+        return word("shaw", max_distance=options.relpos_distance, own_tables=own, values=values)
 
 
 @register_model("transformer_relpos")

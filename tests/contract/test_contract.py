@@ -28,11 +28,13 @@ from support.models import (
     batch,
     build,
     case,
+    decode_by_word,
     dictionary,
     encode,
     loss,
     pad,
     parse,
+    placed_nowhere,
     sentences,
     shifted,
     with_phrases,
@@ -85,9 +87,10 @@ def plain_flags(arch: str) -> list[str]:
 @pytest.mark.parametrize("left", [True, False])
 def test_placed_nowhere_it_is_fairseqs_transformer(arch: str, flags: list[str], left: bool) -> None:
     """Same state-dict keys, same weights from the same seed, same outputs and gradients."""
-    prefix = ARCH_MODEL_REGISTRY[arch].prefix
-    nowhere = [word for site in ARCH_MODEL_REGISTRY[arch].sites for word in (f"--{prefix}-{site}-layers", "none")]
-    ours, theirs = build(arch, [*flags, *nowhere]).eval(), build(baseline_of(arch), flags + plain_flags(arch)).eval()
+    ours, theirs = (
+        build(arch, [*flags, *placed_nowhere(arch)]).eval(),
+        build(baseline_of(arch), flags + plain_flags(arch)).eval(),
+    )
     assert list(ours.state_dict()) == list(theirs.state_dict())
     for key, weight in theirs.state_dict().items():
         assert torch.equal(ours.state_dict()[key], weight), key
@@ -184,19 +187,7 @@ def test_incremental_equals_full(name: str, left: bool) -> None:
     """Word by word with fairseq's decoding state, and with the rows of the batch reordered on the way."""
     model = case(name)
     sample = batch(SOURCE, [9, 9, 9, 9], left)
-    tokens = sample["net_input"]["prev_output_tokens"]
-    full = logits(model, sample)
-    with torch.no_grad():
-        encoder_out = encode(model, sample["net_input"])
-        state: dict = {}
-        order = torch.arange(4)
-        for t in range(tokens.size(1)):
-            if t == 4:
-                order = torch.tensor([2, 0, 3, 1])
-                model.decoder.reorder_incremental_state_scripting(state, order)
-                encoder_out = model.encoder.reorder_encoder_out(encoder_out, order)
-            step, _ = model.decoder(tokens[order, : t + 1], encoder_out=encoder_out, incremental_state=state)
-            torch.testing.assert_close(step[:, 0], full[order, t], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(decode_by_word(model, sample), logits(model, sample), rtol=1e-4, atol=1e-5)
 
 
 @every_case

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import Tensor, nn
 
 from fairseq_localattn.models.architectures import baseline_of
@@ -24,6 +23,7 @@ from support.models import (
     dictionary,
     pad,
     parse,
+    placed_nowhere,
     sentences,
 )
 
@@ -49,8 +49,7 @@ def scores(model: nn.Module, tokens: Tensor) -> Tensor:
 @pytest.mark.parametrize("flags", [[], ["--encoder-normalize-before", "--encoder-learned-pos"]], ids=" ".join)
 def test_placed_nowhere_it_is_the_plain_classifier(arch: str, flags: list[str]) -> None:
     """Same keys, same weights from the same seed, same scores and gradients."""
-    prefix = ARCH_MODEL_REGISTRY[arch].prefix
-    ours = build_classifier(arch, [*flags, f"--{prefix}-encoder-layers", "none"]).eval()
+    ours = build_classifier(arch, [*flags, *placed_nowhere(arch)]).eval()
     theirs = build_classifier(baseline_of(arch), flags).eval()
     assert list(ours.state_dict()) == list(theirs.state_dict())
     tokens = pad(sentences(LENGTHS), False)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.modules import AdaptiveInput, CharacterTokenEmbedder
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.sequence_scorer import SequenceScorer
@@ -17,7 +16,17 @@ from torch import Tensor, nn
 
 from fairseq_localattn.models.architectures import baseline_of
 from support.mechanisms.inputs import labelled
-from support.models import LANGUAGE_MODELS, LM_CASES, build_lm, dictionary, pad, parse, sentences, shifted
+from support.models import (
+    LANGUAGE_MODELS,
+    LM_CASES,
+    build_lm,
+    dictionary,
+    pad,
+    parse,
+    placed_nowhere,
+    sentences,
+    shifted,
+)
 
 every_case = pytest.mark.parametrize("name", LM_CASES)
 LENGTHS = [9, 4, 13, 1]
@@ -47,8 +56,7 @@ def loss(model: nn.Module, target: Tensor) -> Tensor:
 @pytest.mark.parametrize("flags", [[], ["--decoder-learned-pos", "--layernorm-embedding", "--checkpoint-activations"]])
 def test_placed_nowhere_it_is_fairseqs_language_model(arch: str, flags: list[str]) -> None:
     """Same state-dict keys; with the same weights the same outputs and gradients."""
-    prefix = ARCH_MODEL_REGISTRY[arch].prefix
-    ours = build_lm(arch, [*flags, f"--{prefix}-decoder-layers", "none"], share=False).eval()
+    ours = build_lm(arch, [*flags, *placed_nowhere(arch)], share=False).eval()
     theirs = build_lm(baseline_of(arch), flags, share=False).eval()
     assert list(ours.state_dict()) == list(theirs.state_dict())
     ours.load_state_dict(theirs.state_dict())

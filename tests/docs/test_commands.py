@@ -98,6 +98,10 @@ def unknown_options(words: list[str]) -> list[str]:
         return unknown_options(["fairseq-train", *rest[rest.index("OUTPUT") + 1 :]])
     if program in FOREIGN or name == ("-m", "pytest"):
         return []
+    if name == ("-m", "fairseq_localattn") and rest[:1] == ["describe"]:  # takes fairseq-train's
+        return fairseq_unknown("train", ["DATA", *rest[1:]])
+    if name == ("-m", "fairseq_localattn") and rest[:1] == ["draw"]:
+        name = ("-m", "fairseq_localattn.analysis.draw")
     if program.startswith("fairseq-"):
         return [word for word in fairseq_unknown(program.removeprefix("fairseq-"), rest) if word.startswith("--")]
     if not (name[0] == "-m" or (ROOT / name[0]).is_file()):

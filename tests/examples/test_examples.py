@@ -33,14 +33,16 @@ class NoFairseq(importlib.abc.MetaPathFinder):
 find_spec = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name == "fairseq" else find_spec(name, *rest)
 sys.meta_path.insert(0, NoFairseq())
-sys.argv = [sys.argv[1], "--steps", "100"]
+sys.argv = [*sys.argv[1:], "--steps", "100"]
 runpy.run_path(sys.argv[0], run_name="__main__")
 assert "fairseq" not in sys.modules
 """
 
 
-def test_attention_without_fairseq_learns():
-    done = run(sys.executable, "-c", WITHOUT_FAIRSEQ, EXAMPLES / "attention_without_fairseq.py")
+@pytest.mark.parametrize("flags", [[], ["--text", "2*local + 2*(csan(window=5, head_span=1) & rope)"]])
+def test_attention_without_fairseq_learns(flags: list[str]):
+    """A mechanism in a layer of its own, and a text inside of torch's encoder layer."""
+    done = run(sys.executable, "-c", WITHOUT_FAIRSEQ, EXAMPLES / "attention_without_fairseq.py", *flags)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout.split("accuracy on new texts: ")[1]) > 0.95
 

@@ -13,8 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fairseq_localattn.core.attention import Frame
-from fairseq_localattn.mechanisms.masked import MaskAttention
+from fairseq_localattn.core.attention import Frame, LocalAttention
 from support.mechanisms.inputs import DIM, HEADS, LENGTHS, cut_into_blocks, random_case
 from support.mechanisms.masked import (
     ACTIVATIONS,
@@ -31,7 +30,7 @@ from support.mechanisms.masked import (
 )
 
 
-def check(module: MaskAttention, x: Tensor, padding: Tensor, causal: bool) -> dict[str, Tensor]:
+def check(module: LocalAttention, x: Tensor, padding: Tensor, causal: bool) -> dict[str, Tensor]:
     """Compare output and every gradient with the reference, and return them."""
     module, inputs = module.double(), x.clone().requires_grad_()
     got = outcome(run(module, inputs, padding, causal)[0], inputs, module, padding)

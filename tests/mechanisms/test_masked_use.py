@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fairseq_localattn.core.attention import LocalAttention
-from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, MaskAttention, StaticMaskAttention
+from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, StaticMaskAttention
 from support.mechanisms.inputs import DIM, HEADS, LargestTensor, cut_into_blocks, future, random_case
 from support.mechanisms.masked import every_module, every_path, every_side, expected, make, outcome, run
 
@@ -150,10 +150,10 @@ def test_initial_masks() -> None:
     [
         (DynamicMaskAttention, {"max_distance": -1}, "distance.* 0 or more, not -1"),
         (StaticMaskAttention, {"boundary": -2}, "boundary.* 0 or more, not -2"),
-        (MaskAttention, {"activation": "tanh"}, "activation 'tanh'.*none, relu, gelu"),
+        (LocalAttention, {"activation": "tanh"}, "activation 'tanh'.*none, relu, gelu"),
         (StaticMaskAttention, {"activation": "ReLU"}, "activation 'ReLU'.*none, relu, gelu"),
     ],
 )
-def test_bad_sizes_and_words(kind: type[MaskAttention], options: dict, message: str) -> None:
+def test_bad_sizes_and_words(kind: type[LocalAttention], options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         kind(DIM, HEADS, **options)

@@ -45,6 +45,12 @@ def _everywhere(prefix: str, *more: str) -> list[str]:
     return [*(word for site in SITES for word in (f"--{prefix}-{site}-layers", "all")), *more]
 
 
+def _hybrid(encoder: str = "", decoder: str = "", cross: str = "", *more: str) -> tuple[str, list[str]]:
+    texts = {"encoder": encoder, "decoder": decoder, "cross": cross}
+    flags = [word for site, text in texts.items() if text for word in (f"--localattn-{site}", text)]
+    return "transformer_hybrid_tiny", [*flags, *more]
+
+
 # Options of the variants that the contract is tested for beside their defaults: name → (architecture, flags).
 PLACEMENTS = {
     "mma-decoder": ("transformer_mma_tiny", ["--mma-decoder-layers", "all"]),
@@ -102,6 +108,22 @@ PLACEMENTS = {
         "transformer_qanet_tiny",
         ["--qanet-decoder-layers", "all", "--qanet-convs", "2", "--decoder-normalize-before"],
     ),
+    "hybrid-heads": _hybrid(
+        "2*csan(window=3, head_span=1) + 1*dman + 1*global", "2*local(window=2) + 2*sinks(window=2)", "2*aw+2*mw"
+    ),
+    "hybrid-joint": _hybrid("local(window=2) & alibi & rope", "shaw & dman & backward", "gauss & aw(segment_size=2)"),
+    "hybrid-groups-of-joint": _hybrid("2*(t5 & mw & local) + 2*(rope & sman)", "1*(shaw & mw) + 3*(gauss & t5)"),
+    "hybrid-sublayers": _hybrid(
+        "1: conv(kernel=3) > dman > 2*block + 2*san > ffn; 2: ffn > forward > ffn > shaw > ffn",
+        "1: backward > cross > csan(window=3) > ffn; 2: cross > san > conv > rope & alibi > ffn",
+        "2: gauss(width=3)",
+        "--encoder-normalize-before",
+        "--decoder-normalize-before",
+    ),
+    "hybrid-phrases": _hybrid(
+        "1: ngram > dman; 2: san > ngram(interaction=none) > ffn", "2*san(activation=relu) + 2*t5"
+    ),
+    "hybrid-trees": _hybrid("tree(composition=max)", "sman(boundary=none, activation=gelu)"),
 }
 CASES: dict[str, tuple[str, list[str]]] = {**{name: (name, []) for name in TINY}, **PLACEMENTS}
 
@@ -109,10 +131,21 @@ CASES: dict[str, tuple[str, list[str]]] = {**{name: (name, []) for name in TINY}
 LM_CASES: dict[str, tuple[str, list[str]]] = {
     **{name: (name, []) for name in LANGUAGE_MODELS if name.endswith("_tiny")},
     "lm-aw": ("transformer_lm_diffwin_tiny", ["--diffwin-decoder", "aw", "--diffwin-decoder-layers", "all"]),
+    "lm-hybrid": (
+        "transformer_lm_hybrid_tiny",
+        ["--localattn-decoder", "1: 2*local(window=2) + 2*(dman & rope); 2: conv > mw > shaw & alibi"],
+    ),
     "lm-renormalised": ("transformer_lm_diffwin_tiny", ["--diffwin-renormalise"]),
 }
 CLASSIFIER_CASES: dict[str, tuple[str, list[str]]] = {
     **{name: (name, []) for name in CLASSIFIERS if name.endswith("_tiny")},
+    "classifier-hybrid": (
+        "transformer_hybrid_classifier_tiny",
+        [
+            "--localattn-encoder",
+            "1: 2*csan(window=3, head_span=1) + 2*(aw & alibi); 2: dman > conv > 2*block + 2*forward",
+        ],
+    ),
     "classifier-mw": ("transformer_diffwin_classifier_tiny", ["--diffwin-encoder", "mw"]),
     "classifier-segments": (
         "transformer_diffwin_classifier_tiny",
@@ -145,6 +178,14 @@ def tags() -> Dictionary:
     for tag in ("NP", "VP", "PP", "NN", "VB"):
         found.add_symbol(tag)
     return found
+
+
+def placed_nowhere(arch: str) -> list[str]:
+    """Return the flags that leave ordinary attention at every site."""
+    model = ARCH_MODEL_REGISTRY[arch]
+    if model.prefix == "localattn":
+        return [word for site in model.sites for word in (f"--localattn-{site}", "san")]
+    return [word for site in model.sites for word in (f"--{model.prefix}-{site}-layers", "none")]
 
 
 def parse(arch: str, flags: tuple[str, ...] | list[str] = ()) -> Any:
@@ -276,6 +317,25 @@ def with_phrases(model: Any, net_input: dict[str, Any]) -> dict[str, Any]:
 def encode(model: Any, net_input: dict[str, Any]) -> dict[str, Any]:
     """Return the encoder's output."""
     return model.encoder.forward_torchscript(with_phrases(model, net_input))
+
+
+def decode_by_word(model: Any, sample: dict[str, Any]) -> Tensor:
+    """Return the logits of the targets B×T×V word by word, with the rows reordered on the way and put back.
+
+    Four sentences; from the fifth word on the decoding state and the encoder's output are in another order.
+    """
+    tokens = sample["net_input"]["prev_output_tokens"]
+    steps, state, order = [], {}, torch.arange(4)  # type: ignore[var-annotated]
+    with torch.no_grad():
+        encoder_out = encode(model, sample["net_input"])
+        for t in range(tokens.size(1)):
+            if t == 4:
+                order = torch.tensor([2, 0, 3, 1])
+                model.decoder.reorder_incremental_state_scripting(state, order)
+                encoder_out = model.encoder.reorder_encoder_out(encoder_out, order)
+            step, _ = model.decoder(tokens[order, : t + 1], encoder_out=encoder_out, incremental_state=state)
+            steps.append(step[order.argsort()])
+    return torch.cat(steps, dim=1)
 
 
 def loss(model: nn.Module, sample: dict[str, Any]) -> Tensor:

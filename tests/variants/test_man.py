@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.errors import UsageError
-from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, MaskAttention, StaticMaskAttention
+from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, StaticMaskAttention
 from fairseq_localattn.models.architectures import baseline_of
 from support.models import batch, build, loss, parse
 
@@ -36,7 +36,7 @@ ORDERS = {
     ],
 }  # fmt: skip
 NORMS = {"self_attn": "self_attn_layer_norm", "encoder_attn": "encoder_attn_layer_norm", "fc": "final_layer_norm"}
-KINDS = {"dman": DynamicMaskAttention, "sman": StaticMaskAttention, "san": MaskAttention}
+KINDS = {"dman": DynamicMaskAttention, "sman": StaticMaskAttention, "san": LocalAttention}
 
 
 def in_both(order: str, *more: str) -> list[str]:
@@ -153,7 +153,7 @@ def test_placement_by_layer() -> None:
     flags = ["--man-encoder-layers", "2", "--man-decoder-order", "san,dman,ffn", "--man-decoder-layers", "1"]
     model = build(TINY, flags)
     assert [layer.order for layer in model.encoder.layers] == [("san", "ffn"), ("dman", "san", "ffn")]
-    assert [layer.order for layer in model.decoder.layers] == [("san", "dman", "ffn"), ("san", "ffn")]
+    assert [layer.order for layer in model.decoder.layers] == [("san", "dman", "cross", "ffn"), ("san", "cross", "ffn")]
     assert not any(hasattr(layer, "dman") for layer in (model.encoder.layers[0], model.decoder.layers[1]))
 
 
@@ -163,7 +163,7 @@ def test_options_reach_the_sublayers() -> None:
     for stack, entries in ((model.encoder, 19), (model.decoder, 10)):
         layer = stack.layers[0]
         assert layer.sman.boundary == 6 and layer.dman.distance_mask.shape == (entries,)
-        attentions = [module for module in stack.modules() if isinstance(module, MaskAttention)]
+        attentions = [module for module in stack.modules() if isinstance(module, LocalAttention)]
         assert len(attentions) == (6 if stack is model.encoder else 8)
         assert all(module.activation == "gelu" for module in attentions)
     assert build(TINY, in_both("sman,san,ffn", "--man-static-width", "sqrt")).encoder.layers[0].sman.boundary is None

@@ -31,9 +31,10 @@ def test_convolutions_come_first_with_fairseqs_names_for_the_rest() -> None:
     assert not unexpected and all(".conv" in key for key in missing)
     encoder, decoder = model.encoder.layers[0], model.decoder.layers[1]
     for layer, causal in ((encoder, False), (decoder, True)):
-        assert layer.order == ("conv", "conv", "san", "ffn")
+        assert layer.order == ("conv", "conv", "san", *(["cross"] if causal else []), "ffn")
         assert [(m.kernel, m.form, m.causal) for m in (layer.conv, layer.conv2)] == [(5, "separable", causal)] * 2
-    assert model.encoder.layers[1].order == model.decoder.layers[0].order == ("san", "ffn")
+    assert model.encoder.layers[1].order == ("san", "ffn")
+    assert model.decoder.layers[0].order == ("san", "cross", "ffn")
 
 
 def test_without_the_convolutions_output_it_is_the_plain_transformer() -> None:

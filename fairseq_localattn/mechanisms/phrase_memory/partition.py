@@ -82,8 +82,18 @@ def partition_of(lengths: Tensor, padding: Tensor, longest: int | None = None) -
 def project_heads(x: Tensor, weight: Tensor) -> Tensor:
     """Multiply each head by its own matrix: x B×H×P×C (or 1 for H) and weight H×C×O → B×H×P×O.
 
-    ``matmul`` would copy the weights for each sentence.
+    ``matmul`` would copy the weights for each sentence. In fp16 products beyond its range are its largest numbers: an
+    infinite one would be NaN after a softmax, or times 0.
     """
+    return _finite(_multiply_heads(x, weight))
+
+
+def _finite(x: Tensor) -> Tensor:
+    largest = torch.finfo(torch.float16).max
+    return x.clamp(-largest, largest) if x.dtype == torch.float16 else x
+
+
+def _multiply_heads(x: Tensor, weight: Tensor) -> Tensor:
     heads, channels, outputs = weight.shape
     batch, _, places, _ = x.shape
     if x.size(1) == 1:

@@ -8,6 +8,7 @@ activation checkpointing, which thereby sees all inputs that it must replay.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from fairseq.data import Dictionary
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from ...errors import UsageError
 from ...mechanisms.phrasal import MultiGranularityAttention
 from ...mechanisms.phrase_memory.partition import Partition, choose, ngram_lengths, partition_of
-from ..base import AttentionBuilder
+from ..builder import AttentionBuilder
 from ..transformer import LocalEncoder, LocalEncoderLayer
 
 
@@ -31,16 +32,23 @@ class PhraseEncoderLayer(LocalEncoderLayer):
         attn_mask: Tensor | None = None,
         partition: Partition | None = None,
     ) -> Any:
-        """Return x, T×B×C; with a partition, x and the composed phrases B×H×P×C.
+        """Return x, T×B×C; with a partition, x and the composed phrases B×H×P×C of its last such attention.
 
         ``encoder_padding_mask``: B×T, True = padding.
         """
         if partition is None:
             return super().forward(x, encoder_padding_mask, attn_mask)
-        attention = self.self_attn
-        with attention.use_partition(partition):
+        attentions = phrase_attentions(self)
+        with ExitStack() as stack:
+            for attention in attentions:
+                stack.enter_context(attention.use_partition(partition))
             x = super().forward(x, encoder_padding_mask, attn_mask)
-            return x, attention.composed
+            return x, attentions[-1].composed
+
+
+def phrase_attentions(layer: nn.Module) -> list[MultiGranularityAttention]:
+    """Return the attentions of a layer that have phrases; one, but in layers of several sublayers."""
+    return [module for module in layer.modules() if isinstance(module, MultiGranularityAttention)]
 
 
 class PhraseEncoder(LocalEncoder):
@@ -60,12 +68,13 @@ class PhraseEncoder(LocalEncoder):
         *,
         granularities: Sequence[int],
         needs_phrases: bool,
+        layer_class: type[PhraseEncoderLayer] = PhraseEncoderLayer,
     ) -> None:
         self.granularities = tuple(granularities)
         self._partition: Partition | None = None
         self._composed: list[Tensor] = []
         self._head_granularities: tuple[int, ...] = ()  # of each head, as an index into granularities
-        super().__init__(cfg, dictionary, embed_tokens, builder, layer_class=PhraseEncoderLayer)
+        super().__init__(cfg, dictionary, embed_tokens, builder, layer_class=layer_class)
         self.needs_phrases = needs_phrases and bool(self._head_granularities)
         self.tag_proj: nn.Linear | None = None
 
@@ -78,8 +87,8 @@ class PhraseEncoder(LocalEncoder):
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
         """Return the next layer, with hooks where it has phrases; called by fairseq's constructor."""
         layer = super().build_encoder_layer(cfg)
-        if isinstance(layer.self_attn, MultiGranularityAttention):
-            self._head_granularities = layer.self_attn.granularities
+        if attentions := phrase_attentions(layer):
+            self._head_granularities = attentions[-1].granularities
             layer.register_forward_pre_hook(self._add_partition, with_kwargs=True)
             layer.register_forward_hook(self._collect_phrases)
         return layer

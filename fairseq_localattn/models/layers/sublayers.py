@@ -12,7 +12,7 @@ last ``san`` (without ``san``, the last attention) is ``self_attn``, and the las
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -20,21 +20,20 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.modules import LayerNorm
 from torch import Tensor, nn
 
-from ...core.attention import IncrementalState, LocalAttention
+from ...core.attention import IncrementalState
 from ...errors import UsageError
 from ...mechanisms.local_convolution import LocalConvolution
-from ..base import AttentionBuilder, AttentionFactory
-from ..placement import Placement
+from ..builder import AttentionBuilder
 from ..transformer import LocalDecoderLayer, LocalEncoderLayer
 
-Order = tuple[str, ...]
 
-ATTENTIONS = ("dman", "sman", "san")
-PLAIN_ORDER: Order = ("san", "ffn")
+def is_plain(kinds: Sequence[str]) -> bool:
+    """Return whether a layer has fairseq's order: a self-attention of any kind, cross-attention, and ffn."""
+    return kinds[0] not in ("ffn", "conv", "cross") and tuple(kinds[1:]) in (("ffn",), ("cross", "ffn"))
 
 
 class NamedSublayer(NamedTuple):
-    """A sublayer's kind, and the names of its module and of its layer norm (attributes of the layer).
+    """A sublayer's kind and position, and the names of its module and of its layer norm (attributes of the layer).
 
     ``name`` is empty for the feed-forward network of fairseq's layer, ``fc1`` and ``fc2``.
     """
@@ -42,102 +41,51 @@ class NamedSublayer(NamedTuple):
     kind: str
     name: str
     norm: str
+    position: int
 
 
-def parse_order(text: str, flag: str) -> Order:
-    """Return the kinds of the sublayers from text such as ``dman,san,ffn``.
-
-    Raises UsageError, naming ``flag``, for an unknown kind and for an order without self-attention or without ffn.
-    """
-    order = tuple(part.strip().lower() for part in text.split(","))
-    for kind in order:
-        if kind not in (*ATTENTIONS, "ffn"):
-            raise UsageError(f"{flag} {text}: unknown sublayer {kind!r}; choose from {', '.join(ATTENTIONS)}, ffn")
-    if not set(order) & set(ATTENTIONS):
-        raise UsageError(f"{flag} {text}: no word would see another; the order needs san, dman or sman")
-    if "ffn" not in order:
-        raise UsageError(f"{flag} {text}: the order needs ffn, the feed-forward network, at least once")
-    return order
-
-
-def plain_positions(order: Order) -> tuple[int, int]:
-    """Return the positions in ``order`` of the self-attention and of the ffn that have fairseq's names."""
-    candidates = ("san",) if "san" in order else ATTENTIONS
-    attention = max(position for position, kind in enumerate(order) if kind in candidates)
-    return attention, max(position for position, kind in enumerate(order) if kind == "ffn")
-
-
-def named_sublayers(order: Order) -> list[NamedSublayer]:
-    """Return the sublayers of a layer with the names of their modules."""
-    attention, ffn = plain_positions(order)
+def named_sublayers(kinds: Sequence[str], attention: int) -> list[NamedSublayer]:
+    """Return the sublayers of a layer with the names of their modules; ``attention``: position of ``self_attn``."""
+    ffn = max(position for position, kind in enumerate(kinds) if kind == "ffn")
     named: list[NamedSublayer] = []
-    for position, kind in enumerate(order):
+    for position, kind in enumerate(kinds):
         if position == attention:
-            named.append(NamedSublayer(kind, "self_attn", "self_attn_layer_norm"))
+            name, norm = "self_attn", "self_attn_layer_norm"
         elif position == ffn:
-            named.append(NamedSublayer(kind, "", "final_layer_norm"))
+            name, norm = "", "final_layer_norm"
+        elif kind == "cross":
+            name, norm = "encoder_attn", "encoder_attn_layer_norm"
         else:
-            number = 1 + sum(other.name.rstrip("0123456789") == kind for other in named)
-            name = kind if number == 1 else f"{kind}{number}"
-            named.append(NamedSublayer(kind, name, f"{name}_layer_norm"))
+            base = f"{kind}_attn" if kind == "forward" else kind  # a module has a method of that name
+            number = 1 + sum(other.kind == kind and other.name.startswith(base) for other in named)
+            name = base if number == 1 else f"{base}{number}"
+            norm = f"{name}_layer_norm"
+        named.append(NamedSublayer(kind, name, norm, position))
     return named
-
-
-class OrderedAttentionBuilder(AttentionBuilder):
-    """Builds the attentions of layers with several sublayers.
-
-    Args:
-        make_variant: builds an attention of any kind, ``san`` included, which it is given by keyword as ``kind``.
-        placement: the layers that have the order of their stack; all others have fairseq's order.
-        orders: the order of each site, ``encoder`` and ``decoder``.
-        make_convolution: builds a sublayer ``conv`` from its site and its channels; needed where an order has one.
-    """
-
-    def __init__(
-        self,
-        make_variant: AttentionFactory,
-        placement: Placement,
-        orders: Mapping[str, Order],
-        make_convolution: Callable[[str, int], LocalConvolution] | None = None,
-    ) -> None:
-        super().__init__(make_variant, placement)
-        self.orders, self.make_convolution = orders, make_convolution
-
-    def order(self, site: str, layer: int) -> Order:
-        """Return the kinds of a layer's sublayers."""
-        return self.orders[site] if self.placement.includes(site, layer) else PLAIN_ORDER
-
-    def make(self, site: str, layer: int, kind: str | None = None, **kwargs: Any) -> LocalAttention:
-        """Return an attention of the given kind; without one, the layer's ``self_attn`` or its cross-attention."""
-        if kind is None:
-            order = PLAIN_ORDER if site == "cross" else self.order(site, layer)
-            kind = order[plain_positions(order)[0]]
-        return self.make_variant(site, kind=kind, **kwargs)
 
 
 class _OrderedLayer(nn.Module):
     """Mixin for fairseq's layers: the modules of all sublayers, and the call of one."""
 
-    def add_sublayers(
-        self: Any, builder: OrderedAttentionBuilder, site: str, layer: int, cfg: TransformerConfig
-    ) -> None:
+    def add_sublayers(self: Any, builder: AttentionBuilder, site: str, layer: int, cfg: TransformerConfig) -> None:
         """Create the modules that fairseq's layer lacks."""
-        self.order = builder.order(site, layer)
-        self.sublayers = named_sublayers(self.order)
+        plan = builder.layer(site, layer)
+        self.order = plan.kinds
+        self.sublayers = named_sublayers(plan.kinds, plan.plain_attention)
         ffn_dim = (cfg.encoder if site == "encoder" else cfg.decoder).ffn_embed_dim
         quantize = (self.quant_noise, self.quant_noise_block_size)
         for sublayer in self.sublayers:
-            if hasattr(self, sublayer.norm):
+            if sublayer.kind == "cross" or hasattr(self, sublayer.norm):
                 continue
             if sublayer.kind == "ffn":
                 first = self.build_fc1(self.embed_dim, ffn_dim, *quantize)
                 second = self.build_fc2(ffn_dim, self.embed_dim, *quantize)
                 module: nn.Module = nn.ModuleDict({"fc1": first, "fc2": second})
             elif sublayer.kind == "conv":
-                assert builder.make_convolution is not None
-                module = builder.make_convolution(site, self.embed_dim)
+                module = builder.convolution(site, layer, sublayer.position, self.embed_dim)
             else:
-                module = self.build_attention(site, kind=sublayer.kind, embed_dim=self.embed_dim, self_attention=True)
+                position = sublayer.position
+                module = self.build_attention(site, position=position, embed_dim=self.embed_dim, self_attention=True)
             self.add_module(sublayer.name, module)
             self.add_module(sublayer.norm, LayerNorm(self.embed_dim, export=cfg.export))
 
@@ -170,11 +118,9 @@ class _OrderedLayer(nn.Module):
 class OrderedEncoderLayer(_OrderedLayer, LocalEncoderLayer):
     """fairseq's encoder layer with sublayers in any order; in fairseq's own order it runs fairseq's forward pass."""
 
-    def __init__(
-        self, cfg: TransformerConfig, builder: OrderedAttentionBuilder, layer: int, return_fc: bool = False
-    ) -> None:
+    def __init__(self, cfg: TransformerConfig, builder: AttentionBuilder, layer: int, return_fc: bool = False) -> None:
         super().__init__(cfg, builder, layer, return_fc)
-        if return_fc and builder.order("encoder", layer) != PLAIN_ORDER:
+        if return_fc and not is_plain(builder.layer("encoder", layer).kinds):
             raise UsageError("return_fc asks for the output of the one feed-forward network of fairseq's own order")
         self.add_sublayers(builder, "encoder", layer, cfg)
 
@@ -186,7 +132,7 @@ class OrderedEncoderLayer(_OrderedLayer, LocalEncoderLayer):
             encoder_padding_mask: B×T, True = padding.
             attn_mask: T×T, True or 1 = hidden.
         """
-        if self.order == PLAIN_ORDER:
+        if is_plain(self.order):
             return super().forward(x, encoder_padding_mask, attn_mask)
         mask = None if attn_mask is None else attn_mask.to(torch.bool)
 
@@ -203,12 +149,9 @@ class OrderedEncoderLayer(_OrderedLayer, LocalEncoderLayer):
 class OrderedDecoderLayer(_OrderedLayer, LocalDecoderLayer):
     """fairseq's decoder layer with sublayers in any order; in fairseq's own order it runs fairseq's forward pass."""
 
-    def __init__(
-        self, cfg: TransformerConfig, builder: OrderedAttentionBuilder, layer: int, no_encoder_attn: bool
-    ) -> None:
+    def __init__(self, cfg: TransformerConfig, builder: AttentionBuilder, layer: int, no_encoder_attn: bool) -> None:
         super().__init__(cfg, builder, layer, no_encoder_attn)
         self.add_sublayers(builder, "decoder", layer, cfg)
-        self.last_attention = max(i for i, sublayer in enumerate(self.sublayers) if sublayer.kind in ATTENTIONS)
 
     def forward(
         self,
@@ -235,7 +178,7 @@ class OrderedDecoderLayer(_OrderedLayer, LocalDecoderLayer):
             self_attn_padding_mask: B×T, True = padding.
             onnx_state: further arguments, which fairseq's export to ONNX passes; refused with UsageError.
         """
-        if self.order == PLAIN_ORDER:
+        if is_plain(self.order):
             masks = {"self_attn_mask": self_attn_mask, "self_attn_padding_mask": self_attn_padding_mask}
             need = {"need_attn": need_attn, "need_head_weights": need_head_weights}
             return super().forward(
@@ -269,8 +212,9 @@ class OrderedDecoderLayer(_OrderedLayer, LocalDecoderLayer):
             )
             return y
 
-        for position, sublayer in enumerate(self.sublayers):
-            x = self.run_sublayer(sublayer, x, mix)
-            if position == self.last_attention and cross is not None and encoder_out is not None:
-                x = self.apply_with_residual("encoder_attn_layer_norm", x, attend_encoder)
+        for sublayer in self.sublayers:
+            if sublayer.kind != "cross":
+                x = self.run_sublayer(sublayer, x, mix)
+            elif cross is not None and encoder_out is not None:
+                x = self.apply_with_residual(sublayer.norm, x, attend_encoder)
         return x, weights, None

@@ -10,13 +10,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, MaskAttention, StaticMaskAttention
+from fairseq_localattn.core.attention import LocalAttention
+from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, StaticMaskAttention
 from support.mechanisms import references
 from support.mechanisms.inputs import DIM, HEADS, future, gradient, labelled
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor] | None] = {"none": None, "relu": torch.relu, "gelu": nn.GELU()}
 MODULES: dict[str, Callable[..., Any]] = {
-    "san": MaskAttention,
+    "san": LocalAttention,
     "dman": partial(DynamicMaskAttention, max_distance=3),
     "sman": partial(StaticMaskAttention, boundary=2),
     "sman-sqrt": partial(StaticMaskAttention, boundary=None),
@@ -44,7 +45,7 @@ def run(
     return module(x, x, x, key_padding_mask=padding, attn_mask=mask, need_weights=weights)
 
 
-def expected(module: MaskAttention, x: Tensor, padding: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
+def expected(module: LocalAttention, x: Tensor, padding: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
     """Return the reference's output T×B×C and its S_M averaged over heads, B×T×T."""
     means = []
 

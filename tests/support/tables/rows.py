@@ -28,11 +28,12 @@ from experiments.recipes.recipe import USER_DIR, Recipe
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import RowSource, find_table, tables_of
 from fairseq_localattn.analysis.probing.models import architecture_options, new_encoder
+from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.mechanisms.block import BlockAttention
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
 from fairseq_localattn.mechanisms.gaussian import GaussianAttention
 from fairseq_localattn.mechanisms.local_convolution import LocalConvolution
-from fairseq_localattn.mechanisms.masked import MaskAttention, StaticMaskAttention
+from fairseq_localattn.mechanisms.masked import StaticMaskAttention
 from fairseq_localattn.mechanisms.mixed import MixedAttention
 from fairseq_localattn.mechanisms.phrasal import MultiGranularityAttention
 from fairseq_localattn.mechanisms.relative import RelativeAttention
@@ -214,7 +215,8 @@ def _layer(layer: Any, attribute: str, stack: Any) -> str:
     """Return the attention of one layer; of MAN's the order of its sublayers; nothing for fairseq's own."""
     attention: Any = getattr(layer, attribute, None)
     if attribute == "self_attn" and hasattr(layer, "sublayers"):
-        names = [_sublayer(getattr(layer, each.name)) if each.kind != "ffn" else "ffn" for each in layer.sublayers]
+        shown = [each for each in layer.sublayers if each.kind != "cross"]
+        names = [_sublayer(getattr(layer, each.name)) if each.kind != "ffn" else "ffn" for each in shown]
         return f"{'>'.join(names)} {getattr(attention, 'activation', 'none')}"
     return _attention(attention, stack)
 
@@ -228,8 +230,8 @@ def _sublayer(attention: Any) -> str:
 
 
 def _attention(attention: Any, stack: Any) -> str:
-    if isinstance(attention, MaskAttention):
-        return f"san {attention.activation}"
+    if type(attention) is LocalAttention:
+        return "" if attention.activation == "none" else f"san {attention.activation}"
     if isinstance(attention, MixedAttention):
         return f"{','.join(attention.head_kinds)} w={attention.window}"
     if isinstance(attention, ConvolutionalAttention):

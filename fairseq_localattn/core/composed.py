@@ -1,0 +1,220 @@
+"""Attention composed of several mechanisms, on the same heads or each on heads of its own, under joint projections.
+
+A part is a :class:`LocalAttention` built with ``part=True``: it has the parameters of its mechanism and none of the
+four projections. The composed attention projects once for all parts, and gives each its heads.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
+
+import torch
+from torch import Tensor, nn
+
+from ..kernels.masks import Frame
+from .attention import LocalAttention
+
+# Called with LocalAttention's arguments by keyword; returns an attention, or a part of one.
+Maker = Callable[..., LocalAttention]
+# The steps by which mechanisms that share their heads act on each other.
+SCORING = ("prepare", "score_bias", "hidden_keys", "reweight", "add_values")
+
+
+class ComposedAttention(LocalAttention, ABC):
+    """The base class of both compositions: holds the parts, and projects for all of them.
+
+    The names of the parts' extra projections are ``parts.<number>.<name>``.
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, **kwargs: object) -> None:
+        super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
+        self._options = {name: kwargs[name] for name in kwargs if name not in ("head_dim", "part", "activation")}
+        self.parts = nn.ModuleList()
+
+    def add_part(self, make: Maker, heads: int) -> None:
+        """Build and add a part with this number of heads."""
+        at = f"parts.{len(self.parts)}."
+        part = make(self.embed_dim, heads, head_dim=self.head_dim, part=True, **self._options)
+        self.parts.append(part)
+        self.extra_queries += tuple(at + name for name in part.extra_queries)
+        self.extra_keys += tuple(at + name for name in part.extra_keys)
+
+    def members(self) -> Iterator[LocalAttention]:
+        """Yield the parts."""
+        for part in self.parts:
+            assert isinstance(part, LocalAttention)
+            yield part
+
+    def project_heads(self, x: Tensor, names: Sequence[str]) -> list[Tensor]:
+        """Apply the named linear layers to x, T×B×C; those of each part in one product."""
+        own = [name for name in names if not name.startswith("parts.")]
+        found = dict(zip(own, super().project_heads(x, own) if own else [], strict=True))
+        for number, part in enumerate(self.members()):
+            short = _of_part(names, number)
+            if short:
+                found |= zip(short, part.project_heads(x, list(short.values())), strict=True)
+        return [found[name] for name in names]
+
+    def extra_of(self, number: int, extra: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the entries of ``extra`` that belong to a part, by their names in it."""
+        return {short: extra[name] for name, short in _of_part(extra, number).items()}
+
+    def set_implementation(self, implementation: str) -> None:
+        """Choose how attention is computed, for all parts."""
+        super().set_implementation(implementation)
+        for part in self.members():
+            part.set_implementation(implementation)
+
+
+def _of_part(names: Sequence[str] | Mapping[str, Tensor], number: int) -> dict[str, str]:
+    """Return name → name in the part, for the names that belong to a part."""
+    at = f"parts.{number}."
+    return {name: name.removeprefix(at) for name in names if name.startswith(at)}
+
+
+class JointAttention(ComposedAttention):
+    """Several mechanisms on the same heads: windows intersect, biases add, reweightings follow each other.
+
+    Args:
+        makers: build the mechanisms.
+        embed_dim, num_heads, kwargs: see :class:`LocalAttention`.
+
+    Raises ValueError for a mechanism that computes the whole attention beside one that changes its scores or weights.
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, *, makers: Sequence[Maker], **kwargs: object) -> None:
+        super().__init__(embed_dim, num_heads, **kwargs)
+        for make in makers:
+            self.add_part(make, num_heads)
+        scoring = [n for n, part in enumerate(self.members()) if part.whole or any(map(part.has, SCORING))]
+        whole = next((part.kind for part in self.members() if part.whole), None)
+        if whole is not None and len(scoring) > 1:
+            kinds = " and ".join(part.kind for part in self.members() if part.kind != whole) or whole
+            raise ValueError(f"{whole} computes its heads' attention as a whole: {kinds} cannot act on the same heads")
+        # The one part that scores may have a faster computation of its own; of several, the steps are combined.
+        self._scoring = scoring[0] if len(scoring) == 1 else None
+        self.kind = "&".join(part.kind for part in self.members())  # type: ignore[misc]
+
+    def has(self, step: str) -> bool:
+        """Return whether any mechanism overrides a step."""
+        return any(part.has(step) for part in self.members())
+
+    def encode_positions(self, q: Tensor, k: Tensor, first: int) -> tuple[Tensor, Tensor]:
+        for part in self.members():
+            q, k = part.encode_positions(q, k, first)
+        return q, k
+
+    def activate(self, heads: Tensor) -> Tensor:
+        for part in self.members():
+            heads = part.activate(heads)
+        return heads
+
+    def attend(
+        self,
+        frame: Frame,
+        query: Tensor,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        extra: Mapping[str, Tensor],
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        if self._scoring is None:
+            return super().attend(frame, query, q=q, k=k, v=v, extra=extra, need_weights=need_weights)
+        part, own = self.parts[self._scoring], self.extra_of(self._scoring, extra)
+        return part.attend(frame, query, q=q, k=k, v=v, extra=own, need_weights=need_weights)  # type: ignore[operator]
+
+    def prepare(
+        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
+    ) -> Mapping[str, Tensor]:
+        found = dict(extra)
+        for number, part in enumerate(self.members()):
+            own = part.prepare(frame, query, q=q, k=k, extra=self.extra_of(number, extra))
+            found |= {f"parts.{number}.{name}": tensor for name, tensor in own.items()}
+        return found
+
+    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, extra: Mapping[str, Tensor]) -> Tensor | None:
+        total: Tensor | None = None
+        for number, part in enumerate(self.members()):
+            bias = part.score_bias(frame, query, q, self.extra_of(number, extra))
+            total = bias if total is None else total if bias is None else total + bias
+        return total
+
+    def hidden_keys(self, frame: Frame, device: torch.device) -> Tensor | None:
+        total: Tensor | None = None
+        for part in self.members():
+            hidden = part.hidden_keys(frame, device)
+            total = hidden if total is None else total if hidden is None else total | hidden
+        return total
+
+    def reweight(self, weights: Tensor, frame: Frame, query: Tensor, extra: Mapping[str, Tensor]) -> Tensor:
+        for number, part in enumerate(self.members()):
+            weights = part.reweight(weights, frame, query, self.extra_of(number, extra))
+        return weights
+
+    def add_values(self, attended: Tensor, weights: Tensor, frame: Frame) -> Tensor:
+        for part in self.members():
+            attended = part.add_values(attended, weights, frame)
+        return attended
+
+
+class GroupedAttention(ComposedAttention):
+    """Groups of heads, each with a mechanism of its own.
+
+    Args:
+        groups: (number of heads, maker) of each group, in the order of the heads.
+        embed_dim, num_heads, kwargs: see :class:`LocalAttention`.
+
+    Raises ValueError if the groups do not have ``num_heads`` heads together.
+    """
+
+    def __init__(
+        self, embed_dim: int, num_heads: int, *, groups: Sequence[tuple[int, Maker]], **kwargs: object
+    ) -> None:
+        super().__init__(embed_dim, num_heads, **kwargs)
+        counts = [count for count, _ in groups]
+        if sum(counts) != num_heads:
+            raise ValueError(f"the groups have {sum(counts)} heads together, and there are {num_heads}")
+        for count, make in groups:
+            self.add_part(make, count)
+        self.ranges = [slice(last - count, last) for count, last in zip(counts, accumulate(counts), strict=True)]
+        self.kind = "+".join(part.kind for part in self.members())  # type: ignore[misc]
+
+    def encode_positions(self, q: Tensor, k: Tensor, first: int) -> tuple[Tensor, Tensor]:
+        if not any(part.has("encode_positions") for part in self.members()):
+            return q, k
+        encoded = [part.encode_positions(q[:, at], k[:, at], first) for at, part in self._with_heads()]
+        queries, keys = zip(*encoded, strict=True)
+        return torch.cat(queries, dim=1), torch.cat(keys, dim=1)
+
+    def activate(self, heads: Tensor) -> Tensor:
+        if all(part.activation == "none" and not isinstance(part, ComposedAttention) for part in self.members()):
+            return heads
+        slices = heads.split([part.inner_dim for part in self.members()], dim=-1)
+        return torch.cat([part.activate(x) for part, x in zip(self.members(), slices, strict=True)], dim=-1)
+
+    def attend(
+        self,
+        frame: Frame,
+        query: Tensor,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        extra: Mapping[str, Tensor],
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        attended: list[Tensor] = []
+        weights: list[Tensor] = []
+        for number, (at, part) in enumerate(self._with_heads()):
+            heads = {"q": q[:, at], "k": k[:, at], "v": v[:, at], "extra": self.extra_of(number, extra)}
+            found, weight = part.attend(frame, query, **heads, need_weights=need_weights)  # type: ignore[arg-type]
+            attended.append(found)
+            if weight is not None:
+                weights.append(weight.to(torch.promote_types(weight.dtype, torch.float32)))
+        return torch.cat(attended, dim=1), torch.cat(weights, dim=1) if need_weights else None
+
+    def _with_heads(self) -> Iterator[tuple[slice, LocalAttention]]:
+        """Yield each part with its heads."""
+        yield from zip(self.ranges, self.members(), strict=True)

@@ -1,0 +1,132 @@
+"""A described attention in the place of :class:`torch.nn.MultiheadAttention`. Depends on torch alone."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .build import attention as build_attention
+from .build import mechanisms_of
+from .parse import TextError, parse_attention
+from .words import PHRASES
+
+
+class DescribedAttention(nn.Module):
+    """Attention described by a text, with the calling convention of :class:`torch.nn.MultiheadAttention`.
+
+    It also takes the place of ``self_attn`` and ``multihead_attn`` in torch's ``TransformerEncoderLayer`` and
+    ``TransformerDecoderLayer``. Boolean masks are torch's: True = hidden.
+
+    Args:
+        text: groups of heads, such as ``2*local(window=8) + 6*global`` (:mod:`fairseq_localattn.grammar.parse`).
+        embed_dim: C.
+        num_heads: H; must divide C.
+        dropout: rate on the weights.
+        bias: whether the projections have biases.
+        kdim, vdim: channels of keys and values, if not C; with ``site="cross"``.
+        batch_first: B×T×C in the place of T×B×C.
+        site: ``encoder`` or ``decoder`` for self-attention, where query, key and value are one tensor, without and with
+            a causal mask in every call; ``cross`` for attention to another sequence.
+
+    Raises UsageError, with the place in the text, for a text that describes no attention.
+    """
+
+    # What torch's layers look at before they take a fused path, which knows ordinary attention alone.
+    in_proj_bias = None
+    _qkv_same_embed_dim = False
+
+    def __init__(
+        self,
+        text: str,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        dropout: float = 0.0,
+        bias: bool = True,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        site: str = "encoder",
+    ) -> None:
+        super().__init__()
+        if site not in ("encoder", "decoder", "cross"):
+            raise ValueError(f"unknown site {site!r}: choose from encoder, decoder, cross")
+        for mechanism in mechanisms_of(parse_attention(text)):
+            if mechanism.word in PHRASES:
+                raise TextError(text, mechanism.at, "phrases come with the batches of a translation model")
+        cross = site == "cross"
+        options = {"dropout": dropout, "bias": bias, "kdim": kdim, "vdim": vdim, "self_attention": not cross}
+        options["encoder_decoder_attention"] = cross
+        self.attention = build_attention(text, embed_dim, num_heads, site=site, **options)
+        self.text, self.site = text, site
+        self.embed_dim, self.num_heads, self.batch_first = embed_dim, num_heads, batch_first
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend.
+
+        Args:
+            query: T×B×C, B×T×C with ``batch_first``, or T×C.
+            key, value: likewise with S; the query's own tensor but at ``cross``.
+            key_padding_mask: B×S (or S), True = hidden; or a float mask whose hidden entries are -inf.
+            need_weights: also return the weights.
+            attn_mask: T×S, True = hidden; or a float mask, added to the scores.
+            average_attn_weights: the mean over the heads, in the place of the weights of each.
+            is_causal: says that ``attn_mask`` is causal; without an ``attn_mask`` it is made.
+
+        Returns the output, shaped as the query, and the weights B×T×S, B×H×T×S, or None.
+        Raises ValueError for self-attention to another tensor, and for an ``attn_mask`` of more than two dimensions.
+        """
+        if self.site != "cross" and not (query is key and key is value):
+            raise ValueError(f"at the site {self.site!r} query, key and value are one tensor; give site='cross'")
+        if attn_mask is not None and attn_mask.dim() != 2:
+            raise ValueError(
+                f"attn_mask must be T×S for all sentences and heads, not of shape {tuple(attn_mask.shape)}"
+            )
+        single, batch_dim = query.dim() == 2, 0 if self.batch_first else 1
+
+        def time_first(x: Tensor) -> Tensor:
+            x = x.unsqueeze(batch_dim) if single else x
+            return x.transpose(0, 1) if self.batch_first else x
+
+        q = time_first(query)
+        k, v = (q, q) if query is key and key is value else (time_first(key), time_first(value))
+        if is_causal and attn_mask is None:
+            attn_mask = torch.ones(q.size(0), k.size(0), dtype=torch.bool, device=q.device).triu(1)
+        if key_padding_mask is not None:
+            hidden = key_padding_mask if key_padding_mask.dtype == torch.bool else key_padding_mask == -torch.inf
+            key_padding_mask = hidden.unsqueeze(0) if single else hidden
+        out, weights = self.attention(
+            q,
+            k,
+            v,
+            key_padding_mask=key_padding_mask,
+            need_weights=False,
+            need_head_weights=need_weights,
+            attn_mask=attn_mask,
+        )
+        if self.batch_first:
+            out = out.transpose(0, 1)
+        if weights is not None:  # H×B×T×S
+            weights = weights.mean(0) if average_attn_weights else weights.transpose(0, 1)
+        if single:
+            return out.squeeze(batch_dim), None if weights is None else weights.squeeze(0)
+        return out, weights
+
+
+def attention(text: str, embed_dim: int, num_heads: int, **options: object) -> DescribedAttention:
+    """Return a :class:`DescribedAttention`, which takes the place of ``torch.nn.MultiheadAttention``.
+
+    >>> attention("2*local(window=8) + 6*global", 64, 8, batch_first=True).text
+    '2*local(window=8) + 6*global'
+    """
+    return DescribedAttention(text, embed_dim, num_heads, **options)  # type: ignore[arg-type]

@@ -1,0 +1,97 @@
+"""Translation models whose encoder may have heads of phrases, of n-grams or of constituency trees."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any, ClassVar
+
+from fairseq.data import Dictionary
+from fairseq.models.transformer import TransformerConfig
+from torch import Tensor, nn
+
+from ..errors import UsageError
+from ..grammar.words import PHRASES, WORDS
+from ..mechanisms.phrasal import parse_granularities
+from .layers.phrase_encoder import PhraseEncoder, PhraseEncoderLayer
+from .transformer import LocalTransformerModel
+
+
+class PhraseModel(LocalTransformerModel):
+    """fairseq's Transformer with phrases in the encoder, where the text of the encoder has ``ngram`` or ``tree``."""
+
+    #: fairseq's task that provides the phrases of trees.
+    phrase_task: ClassVar[str] = "translation_with_phrases"
+    #: What the error says of a task without trees.
+    needs_trees: ClassVar[str] = (
+        "phrases of trees come with the data: give --task translation_with_phrases, or take ngram in the place of tree"
+    )
+    #: The flag that chooses the levels of the trees.
+    heads_flag: ClassVar[str] = "--localattn-encoder"
+    encoder_layer = PhraseEncoderLayer
+
+    @classmethod
+    def build_model(cls, args: Namespace, task: Any) -> PhraseModel:
+        """Return a new model; called by fairseq.
+
+        Raises UsageError for invalid options, and where the model needs levels of trees that the task does not have.
+        """
+        model = super().build_model(args, task)
+        if model.encoder.needs_phrases:
+            cls.check_task(task, max(model.encoder.granularities))
+        return model
+
+    @classmethod
+    def build_encoder(cls, args: Any, src_dict: Dictionary, embed_tokens: nn.Module) -> PhraseEncoder:
+        """Return the encoder; called by fairseq's ``build_model``. Raises UsageError for different kinds of phrases."""
+        cfg = TransformerConfig.from_namespace(args)
+        builder = cls.attention_builder(cfg)
+        phrases = [each for each in builder.mechanisms("encoder") if each.word in PHRASES]
+        standard = {name: WORDS[name].options["heads"].default for name in PHRASES}
+        kinds = {(each.word, str(each.options.get("heads", standard[each.word]))) for each in phrases}
+        if len(kinds) > 1:
+            raise UsageError(
+                f"the layers of an encoder share their phrases, and these differ: {', '.join(map(str, phrases))}"
+            )
+        granularities: tuple[int, ...] = ()
+        for _, heads in kinds:
+            granularities, _ = parse_granularities(heads, cfg.encoder.attention_heads)
+        return PhraseEncoder(
+            cfg,
+            src_dict,
+            embed_tokens,
+            builder,
+            granularities=sorted(set(granularities)),
+            needs_phrases=any(word == "tree" for word, _ in kinds),
+            layer_class=cls.encoder_layer,
+        )
+
+    @classmethod
+    def check_task(cls, task: Any, level: int) -> None:
+        """Raise UsageError unless the task's data have phrases down to ``level`` (from 1) of the trees."""
+        levels = getattr(task, "phrase_levels", 0)
+        if not levels:
+            raise UsageError(cls.needs_trees)
+        if level > levels:
+            raise UsageError(
+                f"{cls.heads_flag} asks for level {level} of the trees, and the data have {levels}: prepare them with "
+                "more"
+            )
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor,
+        prev_output_tokens: Tensor,
+        return_all_hiddens: bool = True,
+        *,
+        src_phrases: Tensor | None = None,
+        **kwargs: Any,
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """Return the decoder's logits and extra results as fairseq does, with the tags' logits as ``tag_logits``.
+
+        ``src_phrases``: lengths of the phrases B×K×P, see :meth:`PhraseEncoder.forward`.
+        """
+        shared = {"src_lengths": src_lengths, "return_all_hiddens": return_all_hiddens}
+        encoder_out = self.encoder(src_tokens, src_phrases=src_phrases, **shared)
+        x, extra = self.decoder(prev_output_tokens, encoder_out=encoder_out, **shared, **kwargs)
+        return x, {**extra, "tag_logits": self.encoder.tag_logits(encoder_out)}

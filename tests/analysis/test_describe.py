@@ -1,0 +1,131 @@
+"""Every preset against the model built from its described text, and the command that prints it."""
+
+from __future__ import annotations
+
+import copy
+import shlex
+from typing import Any
+
+import pytest
+import torch
+from fairseq.models import ARCH_MODEL_REGISTRY
+
+from fairseq_localattn.__main__ import main
+from fairseq_localattn.analysis.describe import describe, hybrid_flags, hybrid_of, parse, texts_of
+from fairseq_localattn.errors import UsageError
+from fairseq_localattn.models.architectures import baseline_of
+from support import models
+from support.models import (
+    ARCHITECTURES,
+    CASES,
+    CLASSIFIER_CASES,
+    CLASSIFIERS,
+    HEAD,
+    LANGUAGE_MODELS,
+    LM_CASES,
+    batch,
+    pad,
+    sentences,
+    with_phrases,
+)
+
+BUILD: dict[str, Any] = {
+    "translation": models.build,
+    "language_modeling": models.build_lm,
+    "sentence_prediction": models.build_classifier,
+}
+PRESETS = {
+    name: given
+    for cases in (CASES, LM_CASES, CLASSIFIER_CASES)
+    for name, given in cases.items()
+    if "hybrid" not in given[0]
+}
+BEYOND = {"mma-no-positions", "mgsa-tags", "mgsa-max-lstm", "mgsa-checkpointed"}  # more than attention
+
+
+def outputs(model: Any) -> list[torch.Tensor]:
+    """Return what a model makes of a padded batch."""
+    tokens = pad(sentences([9, 4, 12]), left=False)
+    with torch.no_grad():
+        if model.__class__.task == "translation":
+            return [model(**with_phrases(model, batch([9, 4, 12, 1], [7, 11, 3, 5])["net_input"]))[0]]
+        if model.__class__.task == "language_modeling":
+            return [model(tokens)[0]]
+        return [model(tokens, None, classification_head_name=HEAD)[0]]
+
+
+def described(arch: str, flags: list[str]) -> list[str]:
+    """Return the flags of the hybrid model."""
+    args, _ = parse(arch, flags)
+    return hybrid_flags(arch, args, texts_of(arch, args))
+
+
+@pytest.mark.parametrize("name", sorted(set(PRESETS) - BEYOND))
+def test_the_described_model_is_the_preset(name: str) -> None:
+    """State dicts have the same keys in order and shapes; with the same weights the outputs are the same."""
+    arch, flags = PRESETS[name]
+    task = ARCH_MODEL_REGISTRY[arch].task
+    preset = BUILD[task](arch, flags).eval()
+    _, hybrid, *more = described(arch, flags)
+    assert baseline_of(hybrid) == baseline_of(arch)
+    model = BUILD[task](hybrid, more, seed=2).eval()
+    state = preset.state_dict()
+    assert {key: value.shape for key, value in model.state_dict().items()} == {k: v.shape for k, v in state.items()}
+    model.load_state_dict(copy.deepcopy(state))
+    for got, wanted in zip(outputs(model), outputs(preset), strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(BEYOND))
+def test_what_is_more_than_attention_is_said(name: str) -> None:
+    arch, flags = PRESETS[name]
+    with pytest.raises(UsageError, match="changes more than the attention"):
+        described(arch, flags)
+    assert describe(arch, flags)[-1].startswith("no hybrid model is the same: --m")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", [*ARCHITECTURES, *LANGUAGE_MODELS, *CLASSIFIERS])
+def test_every_size_has_the_same_parameters(arch: str) -> None:
+    """Every registered architecture, on the device without memory."""
+    task = ARCH_MODEL_REGISTRY[arch].task
+    _, hybrid, *more = described(arch, [])
+    with torch.device("meta"):
+        shapes = [
+            {key: value.shape for key, value in BUILD[task](each, given).state_dict().items()}
+            for each, given in ((arch, []), (hybrid, more))
+        ]
+    assert shapes[0] == shapes[1]
+
+
+def test_command_prints_texts_and_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["describe", "--arch", "transformer_man_small", "--man-decoder-layers", "2", "--dropout", "0.25"])
+    *texts, empty, flags = capsys.readouterr().out.splitlines()
+    assert texts == ["encoder  all: dman > san > ffn", "decoder  2: dman > san > ffn", "cross    all: san"]
+    assert not empty and shlex.split(flags) == [
+        *("--arch", "transformer_hybrid_small"),
+        *("--localattn-encoder", "all: dman > san > ffn", "--localattn-decoder", "2: dman > san > ffn"),
+        *("--dropout", "0.25", "--encoder-ffn-embed-dim", "256", "--encoder-normalize-before"),
+        *("--decoder-ffn-embed-dim", "256", "--decoder-normalize-before"),
+    ]
+
+
+def test_a_size_without_a_hybrid_is_written_in_flags() -> None:
+    assert hybrid_of("transformer_csan_small_8_heads") == "transformer_hybrid"
+    assert " --encoder-layers 3 " in describe("transformer_csan_small_8_heads", [])[-1]
+
+
+@pytest.mark.parametrize(
+    ("arch", "flags", "message"),
+    [
+        ("transformer_csam", [], "--arch transformer_csam: there is no such architecture; did you mean 'transf"),
+        ("transformer_csan_tiny", ["--csan-window", "4"], "encoder layer 1: the window must be odd"),
+        ("transformer_csan_tiny", ["--csan-window", "x"], "argument --csan-window: invalid .* value: 'x'"),
+        ("transformer_csan_tiny", ["--mma-window", "4"], "unrecognized arguments: --mma-window 4"),
+        ("transformer_hybrid_tiny", ["--localattn-decoder", "sann"], "no mechanism 'sann'; did you mean 'san'"),
+    ],
+)
+def test_mistakes_end_in_one_line(arch: str, flags: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        describe(arch, flags)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,94 @@
+"""The drawn masks of texts against their definitions, and the command that draws them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_localattn.__main__ import main
+from fairseq_localattn.analysis.draw import panels_of
+from fairseq_localattn.errors import UsageError
+from support.paths import ROOT
+
+LENGTH = 9
+APART = torch.arange(LENGTH)[None, :] - torch.arange(LENGTH)[:, None]  # key - query
+
+
+def masks_of(text: str, site: str = "encoder", heads: int = 4) -> list[list[Tensor]]:
+    """Return the masks of each attention."""
+    groups = panels_of(text, length=LENGTH, heads=heads, site=site)
+    return [[panel.values for panel in panels] for panels in groups.values()]
+
+
+def test_hard_windows_are_drawn_as_they_are_defined() -> None:
+    text = "1: 1*local(window=2) + 1*forward + 1*backward + 1*global; 2: csan(window=5) > sman(boundary=1)"
+    mixed, csan, sman = masks_of(text)
+    wanted = [APART.abs() <= 2, APART >= 0, APART <= 0, torch.ones_like(APART)]
+    for got, mask in zip(mixed, wanted, strict=True):
+        torch.testing.assert_close(got, mask.float())
+    for head in csan:
+        torch.testing.assert_close(head, (APART.abs() <= 2).float())
+    for head in sman:
+        torch.testing.assert_close(head, (APART.abs() <= 1).float())
+
+
+def test_a_decoder_sees_no_future() -> None:
+    ((sinks, *_),) = masks_of("sinks(window=3, sinks=1)", "decoder")
+    first = torch.zeros_like(APART, dtype=torch.bool)
+    first[:, 0] = True
+    torch.testing.assert_close(sinks, ((APART <= 0) & ((APART > -3) | first)).float())
+
+
+def test_a_bias_falls_with_the_distance() -> None:
+    """ALiBi with four heads: e^(-m·|i-j|), m = 1/4 … 1/256, within the window that shares the heads."""
+    (heads,) = masks_of("local(window=4) & alibi")
+    for number, got in enumerate(heads, start=1):
+        wanted = torch.exp(-(2.0 ** (-2 * number)) * APART.abs()) * (APART.abs() <= 4)
+        torch.testing.assert_close(got, wanted)
+
+
+def test_words_of_an_ngram_are_seen_alike() -> None:
+    (heads,) = masks_of('ngram(heads="word:1,2:3")')
+    torch.testing.assert_close(heads[0], torch.ones(LENGTH, LENGTH))
+    for head in heads[1:]:
+        torch.testing.assert_close(head[:, 0], head[:, 1])
+
+
+def test_each_attention_is_drawn_once_and_the_same_each_time() -> None:
+    text = "1-2: dman > san; 3: dman > san"
+    first, again = masks_of(text), masks_of(text)
+    assert len(first) == 2 and not torch.equal(first[0][0], first[0][1])
+    for group, same in zip(first, again, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(group, same, strict=True))
+
+
+def test_command_writes_a_picture(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "masks.png"
+    main(["draw", "2*local + 6*global > gauss(width=2)", "--out", str(out), "--length", "5"])
+    assert out.read_bytes().startswith(b"\x89PNG")
+    assert (ROOT / "docs" / "images" / "hybrid.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["locl", "--out", "x.png"], "⟨here⟩locl.*there is no mechanism 'locl'; did you mean 'local'"),
+        (["local", "--out", "x.png", "--length", "0"], "--length 0: give a number of words from 1 to 30"),
+        (["local", "--out", "x.png", "--heads", "65"], "--heads 65: at most 64 panels"),
+        (["2*local + 2*san", "--out", "x.png", "--heads", "8"], "the groups have 4 heads together"),
+        (["forward", "--out", "x.png", "--site", "decoder"], "forward is not defined in a decoder"),
+        (["ffn", "--out", "x.png"], "no attention to draw"),
+        (["tree", "--out", "x.png"], "trees come with the data"),
+        (["local", "--out", "x.nonsense"], "must end in one of"),
+    ],
+)
+def test_mistakes_end_in_one_line(
+    flags: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=message) as caught:
+        main(["draw", *flags])
+    assert "\n" not in str(caught.value) and not list(tmp_path.iterdir())

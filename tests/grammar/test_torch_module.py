@@ -1,0 +1,142 @@
+"""Described attention in the place of torch.nn.MultiheadAttention."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fairseq_localattn
+from fairseq_localattn.errors import UsageError
+from fairseq_localattn.grammar.torch_module import DescribedAttention
+
+DIM, HEADS, LENGTH, BATCH = 16, 4, 6, 3
+MIXED = "1*local(window=1) + 1*csan(window=3, head_span=1) + 2*(alibi & shaw)"
+
+
+def torchs(ours: DescribedAttention, batch_first: bool) -> nn.MultiheadAttention:
+    """Return torch's own attention with the weights of ours."""
+    theirs = nn.MultiheadAttention(DIM, HEADS, batch_first=batch_first)
+    named = ours.attention
+    with torch.no_grad():
+        theirs.in_proj_weight.copy_(torch.cat([named.q_proj.weight, named.k_proj.weight, named.v_proj.weight]))
+        theirs.in_proj_bias.copy_(torch.cat([named.q_proj.bias, named.k_proj.bias, named.v_proj.bias]))
+    theirs.out_proj.load_state_dict(named.out_proj.state_dict())
+    return theirs
+
+
+def masks(kind: str) -> dict[str, Tensor]:
+    """Return arguments of a call: padding on the right, a causal mask, both, or none; boolean or float."""
+    padding = torch.arange(LENGTH) >= torch.tensor([6, 4, 3])[:, None]
+    causal = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
+    given = {name: mask for name, mask in (("key_padding_mask", padding), ("attn_mask", causal)) if name in kind}
+    if "float" in kind:
+        given = {name: torch.zeros(mask.shape).masked_fill(mask, -torch.inf) for name, mask in given.items()}
+    return given
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("average", [True, False])
+@pytest.mark.parametrize(
+    "kind", ["", "key_padding_mask", "attn_mask", "key_padding_mask attn_mask", "key_padding_mask attn_mask float"]
+)
+def test_san_is_torchs_own(kind: str, average: bool, batch_first: bool) -> None:
+    """Outputs, weights and gradients, with masks in torch's polarity."""
+    torch.manual_seed(1)
+    site = "decoder" if "attn_mask" in kind else "encoder"
+    ours = fairseq_localattn.attention("san", DIM, HEADS, batch_first=batch_first, site=site)
+    theirs = torchs(ours, batch_first)
+    results = []
+    for module in (ours, theirs):
+        x = torch.linspace(-1, 1, LENGTH * BATCH * DIM).sin().view(LENGTH, BATCH, DIM)
+        x = (x.transpose(0, 1) if batch_first else x).contiguous().requires_grad_()
+        out, weights = module(x, x, x, average_attn_weights=average, **masks(kind))
+        assert weights is not None
+        (gradient,) = torch.autograd.grad(out.square().sum() + weights.square().sum(), x)
+        results.append((out, weights, gradient))
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_attention_to_another_sequence_is_torchs_own() -> None:
+    ours = fairseq_localattn.attention("san", DIM, HEADS, batch_first=True, site="cross")
+    theirs = torchs(ours, batch_first=True)
+    query, memory = torch.randn(BATCH, 4, DIM), torch.randn(BATCH, LENGTH, DIM)
+    padding = masks("key_padding_mask")
+    for a, b in zip(ours(query, memory, memory, **padding), theirs(query, memory, memory, **padding), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("text", ["san", MIXED])
+def test_one_sentence_without_batch(text: str) -> None:
+    module = fairseq_localattn.attention(text, DIM, HEADS).eval()
+    x = torch.randn(LENGTH, DIM)
+    one, weights = module(x, x, x)
+    many, of_many = module(batch := x[:, None], batch, batch)
+    torch.testing.assert_close(one, many[:, 0])
+    torch.testing.assert_close(weights, of_many[0])
+
+
+@pytest.mark.parametrize("text", ["san", MIXED, "local(window=2) & rope", "2*dman + 2*sinks"])
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_in_torchs_encoder(text: str, norm_first: bool) -> None:
+    """Trains a step, and evaluates as it trains: torch's fused path is not taken; padding changes nothing."""
+    torch.manual_seed(1)
+    layer = nn.TransformerEncoderLayer(DIM, HEADS, 32, dropout=0.0, batch_first=True, norm_first=norm_first)
+    layer.self_attn = fairseq_localattn.attention(text, DIM, HEADS, batch_first=True)  # type: ignore[assignment]
+    encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    x, padding = torch.randn(BATCH, LENGTH, DIM), masks("key_padding_mask")["key_padding_mask"]
+    out = encoder(x, src_key_padding_mask=padding)
+    out.sum().backward()
+    assert all(parameter.grad is not None for parameter in encoder.parameters())
+    encoder.eval()
+    with torch.no_grad():
+        torch.testing.assert_close(encoder(x, src_key_padding_mask=padding), out, rtol=1e-4, atol=1e-5)
+        short = encoder(x[2:, :3])
+        torch.testing.assert_close(out[2:, :3], short, rtol=1e-4, atol=1e-5)
+
+
+def test_in_torchs_decoder_no_position_sees_the_future() -> None:
+    torch.manual_seed(1)
+    layer = nn.TransformerDecoderLayer(DIM, HEADS, 32, dropout=0.0, batch_first=True)
+    layer.self_attn = fairseq_localattn.attention(  # type: ignore[assignment]
+        "2*(local(window=2) & t5) + 2*dman", DIM, HEADS, batch_first=True, site="decoder"
+    )
+    layer.multihead_attn = fairseq_localattn.attention(  # type: ignore[assignment]
+        "2*aw + 2*san", DIM, HEADS, batch_first=True, site="cross"
+    )
+    decoder = nn.TransformerDecoder(layer, 2).eval()
+    x, memory = torch.randn(BATCH, LENGTH, DIM), torch.randn(BATCH, 5, DIM)
+    mask = nn.Transformer.generate_square_subsequent_mask(LENGTH)
+    out = decoder(x, memory, tgt_mask=mask, tgt_is_causal=True)
+    changed = x.clone()
+    changed[:, 4:] = 9
+    other = decoder(changed, memory, tgt_mask=mask, tgt_is_causal=True)
+    torch.testing.assert_close(out[:, :4], other[:, :4])
+    assert not torch.allclose(out[:, 4:], other[:, 4:])
+
+
+def test_copies_and_state_dicts() -> None:
+    module = fairseq_localattn.attention(MIXED, DIM, HEADS).eval()
+    other = fairseq_localattn.attention(MIXED, DIM, HEADS).eval()
+    other.load_state_dict(module.state_dict())
+    x = torch.randn(LENGTH, BATCH, DIM)
+    for each in (other, copy.deepcopy(module)):
+        torch.testing.assert_close(each(x, x, x)[0], module(x, x, x)[0])
+
+
+def test_mistakes_are_said() -> None:
+    module = fairseq_localattn.attention("san", DIM, HEADS)
+    x, y = torch.randn(LENGTH, BATCH, DIM), torch.randn(LENGTH, BATCH, DIM)
+    with pytest.raises(ValueError, match="query, key and value are one tensor; give site='cross'"):
+        module(x, y, y)
+    with pytest.raises(ValueError, match=r"attn_mask must be T×S .* not of shape \(12, 6, 6\)"):
+        module(x, x, x, attn_mask=torch.zeros(12, LENGTH, LENGTH))
+    with pytest.raises(ValueError, match="unknown site 'encode': choose from encoder, decoder, cross"):
+        fairseq_localattn.attention("san", DIM, HEADS, site="encode")
+    with pytest.raises(UsageError, match="there is no mechanism 'sam'; did you mean 'san'"):
+        fairseq_localattn.attention("sam", DIM, HEADS)
+    with pytest.raises(UsageError, match="phrases come with the batches of a translation model"):
+        fairseq_localattn.attention("ngram", DIM, HEADS)
