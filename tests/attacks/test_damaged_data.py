@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from support.damaged import COMMANDS, Workshop, assert_one_line, binarised, copied, make_workshop
+from support.attacks.damaged import COMMANDS, Workshop, assert_one_line, binarised, copied, make_workshop
 
 pytestmark = pytest.mark.xdist_group("attacks_on_data")  # one workshop serves all tests of two files
 

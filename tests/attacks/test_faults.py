@@ -22,9 +22,9 @@ from fairseq_localattn import files
 from fairseq_localattn.analysis import masks
 from fairseq_localattn.analysis.command import new_figure, save_csv, save_figure
 from fairseq_localattn.errors import UsageError
+from support.attacks.faults import Disk, FailingDisk, left_over, small_disk
 from support.checkpoints import assert_same_training
 from support.cli import Done, call, fairseq, make_data, train_flags
-from support.faults import Disk, FailingDisk, left_over, small_disk
 from support.paths import ROOT
 from support.tables.bench import Bench
 

@@ -19,9 +19,9 @@ import pytest
 
 from experiments.runs.checkpoints import checkpoint_updates
 from support import forked
+from support.attacks.faults import left_over
 from support.checkpoints import assert_same_training
 from support.cli import USER_DIR, environment, make_data, train_flags
-from support.faults import left_over
 from support.tables import bench
 
 ARCH = "transformer_mma_tiny"

@@ -15,8 +15,8 @@ import torch
 
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.models.transformer import LocalTransformerModel
+from support.attacks.damaged import COMMANDS, PAIR, TREES, Workshop, assert_one_line, copied, evaluated, make_workshop
 from support.cli import USER_DIR, call, fairseq, train_flags
-from support.damaged import COMMANDS, PAIR, TREES, Workshop, assert_one_line, copied, evaluated, make_workshop
 
 pytestmark = pytest.mark.xdist_group("attacks_on_data")  # one workshop serves all tests of two files
 
