@@ -14,6 +14,7 @@ from fairseq.models.transformer import TransformerConfig
 from ..core.attention import ACTIVATIONS
 from ..errors import UsageError
 from ..grammar.words import word
+from ..mechanisms.masked import MAX_DISTANCES
 from ..models.architectures import register_architecture
 from ..models.layers.sublayers import OrderedDecoderLayer, OrderedEncoderLayer
 from ..models.transformer import LocalTransformerModel
@@ -21,7 +22,6 @@ from ..options import set_missing
 
 ATTENTIONS = ("dman", "sman", "san")
 DEFAULT_ORDER = "dman,san,ffn"
-MAX_DISTANCES = 1_000_000  # entries of a parameter table in every layer; a larger value is certainly a typing error
 
 
 @dataclass

@@ -152,7 +152,7 @@ def load_table(path: Path, asked_by: tuple[Path, ...] = ()) -> Table:
         baselines[name] = _baseline(path, row_items) if "baseline" in row_items else default
         if baselines[name] == (path.stem, name):
             baselines[name] = None
-    table = Table(path, _title(path), sources, baselines=baselines, quoted=quoted)
+    table = Table(path, _title(path), sources=sources, baselines=baselines, quoted=quoted)
     for name, baseline in baselines.items():
         if baseline is not None and baseline[0] == path.stem and baseline[1] not in sources:
             raise RecipeError(
