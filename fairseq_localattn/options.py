@@ -8,6 +8,7 @@ dataclass must not use ``from __future__ import annotations``, since fairseq rea
 
 from __future__ import annotations
 
+import math
 from argparse import ArgumentParser
 from dataclasses import fields
 from typing import Any, TypeVar
@@ -66,6 +67,8 @@ def check_ranges(args: Any, options: type[FairseqDataclass]) -> None:
         flag, kind = "--" + name.replace("_", "-"), name.rpartition("_")[2]
         if isinstance(value, float) and kind.endswith("dropout") and not 0 <= value < 1:
             raise UsageError(f"{flag} {value}: give a rate from 0 to less than 1")
+        if isinstance(value, float) and name in own and not math.isfinite(value):
+            raise UsageError(f"{flag} {value}: give a number")
         if isinstance(value, bool) or not isinstance(value, int):
             continue
         lowest, highest = RANGES.get(kind, (value, value))

@@ -96,10 +96,11 @@ def _checked(make_dataset: Callable[..., Any]) -> Callable[..., Any]:
         dataset = make_dataset(path, impl, fix_lua_indexing=fix_lua_indexing, dictionary=dictionary)
         if dictionary is not None and isinstance(dataset, MMapIndexedDataset):
             tokens = np.frombuffer(dataset._bin_buffer, dtype=dataset._index.dtype)
-            highest = int(tokens.max(initial=0))
-            if highest >= len(dictionary):
+            lowest, highest = int(tokens.min(initial=0)), int(tokens.max(initial=0))
+            if lowest < 0 or highest >= len(dictionary):
+                number = lowest if lowest < 0 else highest
                 raise UsageError(
-                    f"{path}.bin: the number {highest} of a word, and the dictionary has {len(dictionary)}: the file "
+                    f"{path}.bin: the number {number} of a word, and the dictionary has {len(dictionary)}: the file "
                     f"is damaged, or the dictionary is of other data; {AGAIN}"
                 )
         return dataset

@@ -32,7 +32,12 @@ class Lines:
         try:
             with nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as stream:
                 for line in iter(stream.readline, b""):  # of a terminal, each as it comes
-                    buffer.append(self._decoded(line, self._read + len(buffer) + 1))
+                    try:
+                        buffer.append(self._decoded(line, self._read + len(buffer) + 1))
+                    except UsageError:
+                        if buffer:  # what stands before is translated first
+                            yield buffer
+                        raise
                     if len(buffer) >= buffer_size:
                         yield buffer
                         self._read += len(buffer)

@@ -25,7 +25,6 @@ from ..errors import UsageError
 from .checkpoints import CheckpointError
 
 logger = logging.getLogger(__name__)
-ITERATOR = ("epoch", "iterations_in_epoch")
 RESET = (
     "; --reset-optimizer --reset-lr-scheduler --reset-meters --reset-dataloader take its weights alone, else give "
     "another checkpoint"
@@ -142,9 +141,8 @@ def _of_the_training(load: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(load)
     def load_whole(self: Any, *args: Any, **kwargs: Any) -> Any:
         state = load(self, *args, **kwargs)
-        if state is not None and not self.cfg.checkpoint.reset_dataloader:
-            for key in ITERATOR:
-                state["train_iterator"][key]
+        if state is not None and not (self.cfg.checkpoint.reset_dataloader or self.cfg.checkpoint.finetune_from_model):
+            state["train_iterator"]["epoch"]
         return state
 
     @functools.wraps(load)

@@ -16,7 +16,7 @@ from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
 from ..errors import UsageError
-from ..files import OutputError, check_folder, reason_of, replaced
+from ..files import OutputError, check_folder, reason_of, remove_parts, replaced
 from .checkpoints import newest_whole
 
 
@@ -50,14 +50,23 @@ def _explain_failure(save: Callable[..., Any]) -> Callable[..., Any]:
             if reason is None:
                 raise
             folder = Path(cfg.save_dir)
-            with suppress(OSError):
-                for part in folder.glob("*.pt.tmp"):
-                    part.unlink()
+            _remove_parts(folder)
             whole = newest_whole(folder)
-            after = f"; the newest whole checkpoint is {whole}, from which the same command continues" if whole else ""
+            after = ""
+            if whole is not None:
+                how = "the same command" if whole.name == "checkpoint_last.pt" else f"--restore-file {whole}"
+                after = f"; the newest whole checkpoint is {whole}, from which {how} continues"
             raise UsageError(f"fairseq_localattn: cannot save to {cfg.save_dir}: {reason}{after}") from error
 
     return explained
+
+
+def _remove_parts(folder: Path) -> None:
+    """Remove the halves of checkpoints that a kill or a full disk has left."""
+    remove_parts(folder)
+    with suppress(OSError):
+        for part in folder.glob("*.pt.tmp"):
+            part.unlink()
 
 
 def _verify(verify: Callable[[str], None]) -> Callable[[str], None]:
@@ -71,6 +80,7 @@ def _verify(verify: Callable[[str], None]) -> Callable[[str], None]:
             check_folder(Path(save_dir))
         except OutputError as error:
             raise UsageError(f"fairseq_localattn: --save-dir {error}") from error
+        _remove_parts(Path(save_dir))
 
     return verified
 

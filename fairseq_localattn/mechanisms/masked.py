@@ -24,6 +24,7 @@ from ..core.attention import LocalAttention
 from ..core.banded import BandedAttention
 from ..kernels.distances import all_distances, by_position
 from ..kernels.masks import Frame
+from .relative import MAX_DISTANCES
 
 # Dynamic masks are clamped to at least 1e-10, so that no key is hidden completely; the clamped part has no gradient.
 LOWEST_MASK = 1e-10
@@ -70,7 +71,7 @@ class DynamicMaskAttention(LocalAttention):
         embed_dim, num_heads, kwargs: see :class:`LocalAttention`; if causal, P has no entries for the future (keys
             there use P_0).
 
-    Raises ValueError for a negative ``max_distance``.
+    Raises ValueError for a ``max_distance`` that is negative or above :data:`MAX_DISTANCES`.
     """
 
     kind = "dman"
@@ -80,6 +81,10 @@ class DynamicMaskAttention(LocalAttention):
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
         if max_distance < 0:
             raise ValueError(f"the greatest distance of the dynamic mask must be 0 or more, not {max_distance}")
+        if max_distance > MAX_DISTANCES:
+            raise ValueError(
+                f"the greatest distance of the dynamic mask must be {MAX_DISTANCES:,} or less, not {max_distance}"
+            )
         self.max_distance, self.ahead = max_distance, 0 if self.causal else max_distance
         self.query_mask = nn.Linear(embed_dim, 1, bias=False)
         # Entry d + ahead is P_d, from d = -ahead (the furthest future) to d = max_distance (the furthest past).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import torch
@@ -30,7 +31,7 @@ class RotaryAttention(LocalAttention):
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
         if self.head_dim % 2:
             raise ValueError(f"a rotation needs pairs of channels, and each head has {self.head_dim}")
-        if base <= 1:
+        if not 1 < base < math.inf:
             raise ValueError(f"the base of the rotation's angles must be above 1, not {base:g}")
         self.base = base
 

@@ -149,7 +149,9 @@ class LocalModel(FromPretrained):
 
     @classmethod
     def check_compatible(cls, cfg: TransformerConfig) -> None:
-        """Raise UsageError for options of fairseq that would replace the attention."""
+        """Raise UsageError for options of fairseq that would replace the attention, or that do not fit each other."""
+        if cfg.cross_self_attention and cfg.encoder.embed_dim != cfg.decoder.embed_dim:
+            raise UsageError("--cross-self-attention joins the words of both sentences: their widths must be equal")
         if cfg.quant_noise.pq != 0:
             raise UsageError("--quant-noise-pq quantizes projections one by one, and here they are fused: leave it out")
         for stack in (cfg.encoder, cfg.decoder):

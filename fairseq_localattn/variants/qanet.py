@@ -11,6 +11,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model
 
 from ..errors import UsageError
+from ..grammar.build import CONVOLUTION
 from ..grammar.parse import Mechanism
 from ..mechanisms.local_convolution import FORMS
 from ..models.architectures import register_architecture
@@ -59,7 +60,10 @@ class QANetTransformerModel(LocalTransformerModel):
             )
         if options.qanet_kernel < 1 or options.qanet_kernel % 2 == 0:
             raise UsageError(f"--qanet-kernel {options.qanet_kernel}: give an odd number of positions")
-        convolution = Mechanism("conv", {"kernel": options.qanet_kernel, "form": str(options.qanet_form)})
+        given = {"kernel": options.qanet_kernel, "form": str(options.qanet_form)}
+        convolution = Mechanism(
+            "conv", {name: each for name, each in given.items() if each != CONVOLUTION[name].default}
+        )
         return " > ".join([str(convolution)] * options.qanet_convs + [PLAIN])
 
 

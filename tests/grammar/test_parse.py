@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_localattn.errors import UsageError
@@ -77,6 +77,7 @@ def test_a_text_without_end_is_refused_at_once() -> None:
         ("local(window=x)", "encoder", "window must be a whole number, not 'x'"),
         ("local(window=2.5)", "encoder", "window must be a whole number, not 2.5"),
         ("local(window=99999999999)", "encoder", "window must be a whole number, not 99999999999"),
+        ("dman(max_distance=2000000)", "encoder", "dynamic mask must be 1,000,000 or less"),
         ("gauss(cut=1)", "encoder", "cut must be true or false, not 1"),
         ("3*san + 4*san", "encoder", "the groups have 7 heads together, and the model has 8"),
         ("san + local + csan", "encoder", "3 groups do not share 8 heads equally"),
@@ -115,6 +116,7 @@ names = st.sampled_from(sorted(WORDS))
 SIGNS = st.sampled_from(list("();:>+*&,= 0123456789-.\"'") + ["all", "ffn", "cross", "conv", "window", "true", *WORDS])
 
 
+@settings(derandomize=True)
 @given(st.lists(SIGNS, max_size=25).map("".join) | st.text(max_size=40))
 def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
     try:
@@ -125,6 +127,7 @@ def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
         assert parse_stack(str(stack)) == stack
 
 
+@settings(derandomize=True)
 @given(st.text(max_size=30))
 def test_an_attention_alone_has_no_layers(text: str) -> None:
     try:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.variants.hybrid import HybridTransformerModel
+from support.mechanisms.texts import damaged, stacks
 from support.models import SITES, batch, build, decode_by_word, loss, parse, with_phrases
-from support.texts import damaged, stacks
 
 ARCH = "transformer_hybrid_tiny"
 TEXTS = st.tuples(*(stacks(site) for site in SITES))
