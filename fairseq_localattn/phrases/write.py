@@ -23,7 +23,7 @@ from .convert import Conversion, convert
 from .parallel import map_in_order
 from .splits import Split, check_complete, check_lengths, read_chunks
 
-CHUNK = 1000  # lines that a process converts at a time
+CHUNK = 3000  # levels of lines that a process converts at a time
 BLOCK = 1 << 24  # numbers that are renumbered at a time
 
 
@@ -69,8 +69,8 @@ def _write_split(
 ) -> None:
     """Write the temporary phrases of a split, tag t of ``numbers`` as -1 - t; new tags are added to ``numbers``."""
     builder = indexed_dataset.MMapIndexedDatasetBuilder(str(_temporary(split.file("bin"))), dtype=np.int32)
-    work = functools.partial(convert, conversion)
-    with closing(map_in_order(work, read_chunks(split, CHUNK), workers)) as chunks:
+    work, lines = functools.partial(convert, conversion), max(1, CHUNK // conversion.levels)
+    with closing(map_in_order(work, read_chunks(split, lines), workers)) as chunks:
         for chunk in chunks:
             check_lengths(split, chunk.subwords)
             split.count(chunk)

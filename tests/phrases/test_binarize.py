@@ -21,6 +21,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetB
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.phrases import binarize
 from fairseq_localattn.phrases import write as phrase_writer
+from fairseq_localattn.phrases.dataset import PhraseData
 from fairseq_localattn.phrases.parallel import map_in_order
 from fairseq_localattn.phrases.store import unpack
 from fairseq_localattn.phrases.subwords import project
@@ -251,14 +252,23 @@ def test_a_label_that_is_a_special_symbol_is_named_with_its_line(label, tmp_path
     assert "\n" not in str(error.value) and phrase_files(tmp_path / "bin") == []
 
 
-def test_more_levels_than_words_are_refused(data, tmp_path):
-    """Here the longest sentence has nine subwords; the levels below the words would repeat them."""
-    for levels in ("10", "1000000000", "9" * 30):
-        with pytest.raises(UsageError, match=f"--levels {levels}: no tree .* the longest sentence has 9 subwords"):
+def test_more_levels_than_phrases_may_have_are_refused(data, tmp_path):
+    for levels in ("1001", "1000000000", "9" * 30):
+        with pytest.raises(UsageError, match=f"--levels {levels}: at most 1000 are possible"):
             binarize.main([*data, "--levels", levels])
     assert phrase_files(tmp_path / "bin") == []
-    binarize.main([*data, "--levels", "9"])
-    assert len(load(tmp_path / "bin", "train")[0][1]) == 9
+
+
+@pytest.mark.parametrize("levels", [6, 1000])
+def test_a_short_text_takes_the_levels_of_its_model(tmp_path, levels):
+    """The longest sentence has three subwords; the levels below the words repeat them."""
+    given = tmp_path / "tags.txt"
+    given.write_text("NP 1\nVP 1\n. 1\n")
+    arguments = write(tmp_path, {"test": [*LINES["valid"], ("", None)]})
+    binarize.main([*arguments, "--levels", str(levels), "--tag-dictionary", str(given)])
+    assert load(tmp_path / "bin", "test") == [(3, [([1] * 3, ["NP", "VP", "."])] * levels), (0, [([], [])] * levels)]
+    data = PhraseData(tmp_path / "bin/test.en-de.en.phrases")
+    data.check(np.array([4, 1]), levels)
 
 
 @pytest.mark.slow
