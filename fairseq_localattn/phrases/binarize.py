@@ -25,6 +25,7 @@ import numpy as np
 from fairseq.data import Dictionary
 
 from ..errors import UsageError
+from ..files import described
 from .convert import Conversion
 from .splits import Split, find_splits
 from .store import MOST_LEVELS
@@ -112,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     except TreeError as error:
         raise UsageError(str(error)) from None
     except OSError as error:
-        raise UsageError(f"{error.filename}: cannot be written: {error.strerror}") from None
+        raise UsageError(described(error)) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     report(args.data, args.lang, splits, tags)

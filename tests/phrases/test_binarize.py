@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import re
+import shutil
 import signal
 import sys
 import time
@@ -27,6 +28,7 @@ from fairseq_localattn.phrases.store import unpack
 from fairseq_localattn.phrases.subwords import project
 from fairseq_localattn.phrases.trees import partition, read_tree
 from support.cli import run
+from support.faults import left_over, small_disk
 from support.trees import FIGURE_1
 
 Rows = list[tuple[str, str | None]]
@@ -315,6 +317,25 @@ def test_interrupted_renaming_leaves_only_complete_splits(data, tmp_path, monkey
     assert load(out, "train")[0][0] == 9
 
 
+def test_a_disk_that_fills_up_is_named_and_keeps_the_former_phrases(tmp_path):
+    """A disk without any space is found before the work begins."""
+    arguments = write(tmp_path, {"train": LINES["train"] * 800, "valid": LINES["valid"]})
+    with small_disk(tmp_path / "disk", 10_000) as disk:
+        out = disk.folder / "bin"
+        shutil.copytree(tmp_path / "bin", out)
+        binarize.main([str(out), *arguments[1:], "--levels", "1"])
+        former = {name: (out / name).read_bytes() for name in phrase_files(out)}
+        used = shutil.disk_usage(out).used // 1024
+        for kib, name in ((used + 20, ""), (used + 150, "/train.en-de.en.phrases.bin")):
+            disk.resize(kib)
+            with pytest.raises(
+                UsageError, match=f"^{out}{name}: cannot be written: No space left on device; free some"
+            ):
+                binarize.main([str(out), *arguments[1:], "--workers", "1"])
+            assert {name: (out / name).read_bytes() for name in phrase_files(out)} == former
+            assert not left_over(out)
+
+
 def children(process: int) -> list[int]:
     """Return the ids of a process's children."""
     return [int(number) for number in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
@@ -334,7 +355,7 @@ def test_killed_run_leaves_no_index_and_no_process_and_can_be_repeated(tmp_path)
     process = multiprocessing.get_context("fork").Process(target=binarize.main, args=([*arguments, "--workers", "2"],))
     process.start()
     assert process.pid is not None
-    part = tmp_path / "bin/train.en-de.en.phrases.bin.tmp"
+    part = tmp_path / f"bin/.train.en-de.en.phrases.bin.{process.pid}.part"
     wait_for(lambda: part.exists() and part.stat().st_size > 0)
     workers = children(process.pid)
     assert len(workers) == 2
