@@ -94,7 +94,8 @@ sum_of() {
 # obtain URL: set `file` to the official file: that in --local, or the downloaded one; and `verified` to 1 if it was compared
 # with a checksum, to 0 otherwise. Unchecked files, and a mirror's whose text alone is checked, are for this preparation alone.
 obtain() {
-  local url=$1 name checked=$((1 - no_checksums)) reason sum other="" from=$1
+  local url=$1 name checked=$((1 - no_checksums)) reason sum other="" from=$1 corpus=${0##*/prepare_}
+  corpus=${corpus%.sh}
   name=$(basename "${url%%\?*}")
   named "$url" >/dev/null || die "checksums.txt does not name $url"
   read -r _ sum < <(named "$url")
@@ -113,7 +114,8 @@ obtain() {
     download "$from" "$file" is_official "$url" "$checked"
     [[ $checked == 0 || $sum != - ]] ||
       die "$file: nobody has published a checksum of it; it has $(($(wc -c <"$file"))) bytes and the sha256" \
-        "$(sum_of sha256 "$file"): accept it by --no-checksums or --local $(dirname "$file"), or pin it in data-prep/checksums.txt"
+        "$(sum_of sha256 "$file"): accept it by --no-checksums or --local $(dirname "$file") (in a table: --local" \
+        "$corpus=$(dirname "$file"), or \$${corpus^^}_DIR), or pin it in data-prep/checksums.txt"
     return
   fi
   file=$local_dir/$name

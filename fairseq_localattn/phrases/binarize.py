@@ -25,6 +25,7 @@ import numpy as np
 from fairseq.data import Dictionary
 
 from ..errors import UsageError
+from ..files import described
 from .convert import Conversion
 from .splits import Split, find_splits
 from .store import MOST_LEVELS
@@ -60,13 +61,12 @@ def load_dictionary(path: Path) -> Dictionary:
         raise UsageError(f"--tag-dictionary {path}: no such file") from None
 
 
-def check_levels(levels: int, splits: Sequence[Split]) -> None:
-    """Raise UsageError for more levels than a sentence has words, as no tree has so many, or than phrases may have."""
-    longest = max(int(split.lengths.max()) for split in splits)
-    if levels > min(max(longest, LEVELS), MOST_LEVELS):
+def check_levels(levels: int) -> None:
+    """Raise UsageError for more levels than phrases may have. Those below the words of a sentence repeat them."""
+    if levels > MOST_LEVELS:
         raise UsageError(
-            f"--levels {levels}: no tree of these texts is so deep: the longest sentence has {longest} subwords, and "
-            f"{MOST_LEVELS} levels are possible; models read the first {LEVELS}, or those of --mgsa-heads"
+            f"--levels {levels}: at most {MOST_LEVELS} are possible; models read the first {LEVELS}, or those of "
+            "--mgsa-heads"
         )
 
 
@@ -100,20 +100,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.tag_dictionary is not None:
         tags = load_dictionary(args.tag_dictionary)
         known = frozenset(tags.symbols[tags.nspecial :])
+    check_levels(args.levels)
     splits = find_splits(args.data, args.lang, args.texts, args.trees)
     if tags is None and not any(split.name.startswith("train") for split in splits):
         raise UsageError(
             f"{args.data}: no training split to take the tags from; give --tag-dictionary, the "
             f"dict.{args.lang}.phrases.txt of the training data"
         )
-    check_levels(args.levels, splits)
     conversion = Conversion(args.levels, args.subwords, known, str(args.tag_dictionary or ""))
     try:
         tags = write_phrases(args.data, args.lang, splits, conversion, tags=tags, workers=args.workers)
     except TreeError as error:
         raise UsageError(str(error)) from None
     except OSError as error:
-        raise UsageError(f"{error.filename}: cannot be written: {error.strerror}") from None
+        raise UsageError(described(error)) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     report(args.data, args.lang, splits, tags)

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import numpy as np
 import torch
 from fairseq.data import Dictionary, indexed_dataset
 
+from ..files import check_folder, remove_parts, replaced
 from ..progress import ProgressBar, progress_bar
 from .convert import Conversion, convert
 from .parallel import map_in_order
 from .splits import Split, check_complete, check_lengths, read_chunks
 
-CHUNK = 1000  # lines that a process converts at a time
+CHUNK = 3000  # levels of lines that a process converts at a time
 BLOCK = 1 << 24  # numbers that are renumbered at a time
 
 
@@ -40,37 +40,50 @@ def write_phrases(
         tags: the dictionary to use; None makes one of the tags that are found.
         workers: number of processes.
 
-    Raises TreeError for texts and trees that do not fit; then nothing has changed in ``data``.
+    Raises TreeError for texts and trees that do not fit, and OutputError for a file that cannot be written; then the
+    former phrases are still there, unless the new files were taking their place.
     """
+    check_folder(data)
     dictionary_file, settings_file = data / f"dict.{lang}.phrases.txt", data / f"{lang}.phrases.json"
-    files = [dictionary_file, settings_file, *(split.file(kind) for split in splits for kind in ("bin", "idx"))]
-    try:
+    for path in (dictionary_file, settings_file, *(split.file(kind) for split in splits for kind in ("bin", "idx"))):
+        remove_parts(data, path.name)
+    # The last file that is opened here is the first to be replaced; the indices come last: without an index the phrases
+    # cannot be loaded.
+    with ExitStack() as stack:
+        indices = [stack.enter_context(replaced(split.file("idx"))) for split in splits]
+        parts: list[Path] = []
         numbers: dict[str, int] = {}
         with progress_bar(sum(len(split.lengths) for split in splits), "sentences") as progress:
-            for split in splits:
+            for split, index in zip(splits, indices, strict=True):
                 progress.set_description(split.name, refresh=False)
-                _write_split(split, conversion, numbers, progress, workers=workers)
+                parts.append(stack.enter_context(replaced(split.file("bin"))))
+                _write_split(split, conversion, numbers, progress, workers=workers, files=(parts[-1], index))
         tags = make_dictionary(splits) if tags is None else tags
         table = np.array([tags.index(tag) if tag else tags.pad() for tag in numbers], dtype=np.int32)
-        for split in splits:
-            _renumber_file(_temporary(split.file("bin")), table)
-        tags.save(str(_temporary(dictionary_file)))
+        for part in parts:
+            _renumber_file(part, table)
+        tags.save(str(stack.enter_context(replaced(dictionary_file))))
         settings = {"lang": lang, "levels": conversion.levels, "subwords": conversion.subwords}
-        _temporary(settings_file).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-        _install(splits, [dictionary_file, settings_file])
-    finally:
-        for path in files:
-            _temporary(path).unlink(missing_ok=True)
+        text = json.dumps(settings, indent=2) + "\n"
+        stack.enter_context(replaced(settings_file)).write_text(text, encoding="utf-8")
+        for split in splits:
+            split.file("idx").unlink(missing_ok=True)
     return tags
 
 
 def _write_split(
-    split: Split, conversion: Conversion, numbers: dict[str, int], progress: ProgressBar, *, workers: int
+    split: Split,
+    conversion: Conversion,
+    numbers: dict[str, int],
+    progress: ProgressBar,
+    *,
+    workers: int,
+    files: tuple[Path, Path],
 ) -> None:
-    """Write the temporary phrases of a split, tag t of ``numbers`` as -1 - t; new tags are added to ``numbers``."""
-    builder = indexed_dataset.MMapIndexedDatasetBuilder(str(_temporary(split.file("bin"))), dtype=np.int32)
-    work = functools.partial(convert, conversion)
-    with closing(map_in_order(work, read_chunks(split, CHUNK), workers)) as chunks:
+    """Write the phrases of a split to ``files``, .bin and .idx, tag t of ``numbers`` as -1 - t; add new tags to it."""
+    builder = indexed_dataset.MMapIndexedDatasetBuilder(str(files[0]), dtype=np.int32)
+    work, lines = functools.partial(convert, conversion), max(1, CHUNK // conversion.levels)
+    with closing(map_in_order(work, read_chunks(split, lines), workers)) as chunks:
         for chunk in chunks:
             check_lengths(split, chunk.subwords)
             split.count(chunk)
@@ -80,7 +93,7 @@ def _write_split(
                 builder.add_item(torch.from_numpy(item))
             progress.update(len(chunk.sizes))
     check_complete(split)
-    builder.finalize(str(_temporary(split.file("idx"))))
+    builder.finalize(str(files[1]))
 
 
 def renumber(numbers: np.ndarray, table: np.ndarray) -> None:
@@ -111,16 +124,3 @@ def make_dictionary(splits: Iterable[Split]) -> Dictionary:
     for tag in sorted(total.keys() - {""}, key=lambda name: (-train[name], -total[name], name)):
         tags.add_symbol(tag, n=train[tag])
     return tags
-
-
-def _temporary(path: Path) -> Path:
-    """Return the name of a file until all files are complete."""
-    return path.with_name(f"{path.name}.tmp")
-
-
-def _install(splits: Sequence[Split], others: Sequence[Path]) -> None:
-    """Rename all temporary files, the indices last: without an index the phrases cannot be loaded."""
-    for split in splits:
-        split.file("idx").unlink(missing_ok=True)
-    for path in [*(split.file("bin") for split in splits), *others, *(split.file("idx") for split in splits)]:
-        os.replace(_temporary(path), path)

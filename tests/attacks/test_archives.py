@@ -19,6 +19,7 @@ import pytest
 from corpora.errors import DataError
 from corpora.text import expansion, lines, unpack
 from support.corpora.prep import assert_refused, call, prepare, run
+from support.faults import small_disk
 from support.paths import DATA_PREP
 
 Member = tuple[str, bytes | None, dict[str, object]]  # name, content, further fields of its header in a .tar
@@ -240,6 +241,26 @@ def test_bombs_in_the_preparations(tmp_path: Path) -> None:
                 tmp_path / "unpacked")  # fmt: skip
     assert_refused(done, "trainDevTestTrees_PTB.zip cannot be unpacked", BOMB[0])
     assert not list(tmp_path.glob("unpacked*/*"))
+
+
+@pytest.mark.parametrize("size", [1000, 2_500_000])
+@pytest.mark.parametrize("ending", [".zip", ".tgz"])
+def test_a_full_disk_is_no_damaged_archive(
+    ending: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small member is written when its file is closed, a large one in pieces."""
+    monkeypatch.setattr(expansion, "ALWAYS", 10_000_000)
+    content = random.Random(2).randbytes(size)
+    archive = tmp_path / f"a{ending}"
+    archive.write_bytes(zipped(("one/a", content)) if ending == ".zip" else tgz(("one/a", content, {})))
+    with small_disk(tmp_path / "disk", 64) as disk:
+        disk.fill()
+        done = run(unpack.main, archive, disk.folder / "out", "one")
+        assert_refused(done, f"data error: {disk.folder}/out.part/one/a: cannot be written: No space left on device")
+        assert [path.name for path in disk.folder.iterdir()] == ["ballast"]
+        disk.resize(10_000)
+        assert run(unpack.main, archive, disk.folder / "out", "one").returncode == 0
+        assert (disk.folder / "out/one/a").read_bytes() == content
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import re
+import shutil
 import signal
 import sys
 import time
@@ -21,11 +22,13 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetB
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.phrases import binarize
 from fairseq_localattn.phrases import write as phrase_writer
+from fairseq_localattn.phrases.dataset import PhraseData
 from fairseq_localattn.phrases.parallel import map_in_order
 from fairseq_localattn.phrases.store import unpack
 from fairseq_localattn.phrases.subwords import project
 from fairseq_localattn.phrases.trees import partition, read_tree
 from support.cli import run
+from support.faults import left_over, small_disk
 from support.trees import FIGURE_1
 
 Rows = list[tuple[str, str | None]]
@@ -251,14 +254,23 @@ def test_a_label_that_is_a_special_symbol_is_named_with_its_line(label, tmp_path
     assert "\n" not in str(error.value) and phrase_files(tmp_path / "bin") == []
 
 
-def test_more_levels_than_words_are_refused(data, tmp_path):
-    """Here the longest sentence has nine subwords; the levels below the words would repeat them."""
-    for levels in ("10", "1000000000", "9" * 30):
-        with pytest.raises(UsageError, match=f"--levels {levels}: no tree .* the longest sentence has 9 subwords"):
+def test_more_levels_than_phrases_may_have_are_refused(data, tmp_path):
+    for levels in ("1001", "1000000000", "9" * 30):
+        with pytest.raises(UsageError, match=f"--levels {levels}: at most 1000 are possible"):
             binarize.main([*data, "--levels", levels])
     assert phrase_files(tmp_path / "bin") == []
-    binarize.main([*data, "--levels", "9"])
-    assert len(load(tmp_path / "bin", "train")[0][1]) == 9
+
+
+@pytest.mark.parametrize("levels", [6, 1000])
+def test_a_short_text_takes_the_levels_of_its_model(tmp_path, levels):
+    """The longest sentence has three subwords; the levels below the words repeat them."""
+    given = tmp_path / "tags.txt"
+    given.write_text("NP 1\nVP 1\n. 1\n")
+    arguments = write(tmp_path, {"test": [*LINES["valid"], ("", None)]})
+    binarize.main([*arguments, "--levels", str(levels), "--tag-dictionary", str(given)])
+    assert load(tmp_path / "bin", "test") == [(3, [([1] * 3, ["NP", "VP", "."])] * levels), (0, [([], [])] * levels)]
+    data = PhraseData(tmp_path / "bin/test.en-de.en.phrases")
+    data.check(np.array([4, 1]), levels)
 
 
 @pytest.mark.slow
@@ -305,6 +317,25 @@ def test_interrupted_renaming_leaves_only_complete_splits(data, tmp_path, monkey
     assert load(out, "train")[0][0] == 9
 
 
+def test_a_disk_that_fills_up_is_named_and_keeps_the_former_phrases(tmp_path):
+    """A disk without any space is found before the work begins."""
+    arguments = write(tmp_path, {"train": LINES["train"] * 800, "valid": LINES["valid"]})
+    with small_disk(tmp_path / "disk", 10_000) as disk:
+        out = disk.folder / "bin"
+        shutil.copytree(tmp_path / "bin", out)
+        binarize.main([str(out), *arguments[1:], "--levels", "1"])
+        former = {name: (out / name).read_bytes() for name in phrase_files(out)}
+        used = shutil.disk_usage(out).used // 1024
+        for kib, name in ((used + 20, ""), (used + 150, "/train.en-de.en.phrases.bin")):
+            disk.resize(kib)
+            with pytest.raises(
+                UsageError, match=f"^{out}{name}: cannot be written: No space left on device; free some"
+            ):
+                binarize.main([str(out), *arguments[1:], "--workers", "1"])
+            assert {name: (out / name).read_bytes() for name in phrase_files(out)} == former
+            assert not left_over(out)
+
+
 def children(process: int) -> list[int]:
     """Return the ids of a process's children."""
     return [int(number) for number in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
@@ -324,7 +355,7 @@ def test_killed_run_leaves_no_index_and_no_process_and_can_be_repeated(tmp_path)
     process = multiprocessing.get_context("fork").Process(target=binarize.main, args=([*arguments, "--workers", "2"],))
     process.start()
     assert process.pid is not None
-    part = tmp_path / "bin/train.en-de.en.phrases.bin.tmp"
+    part = tmp_path / f"bin/.train.en-de.en.phrases.bin.{process.pid}.part"
     wait_for(lambda: part.exists() and part.stat().st_size > 0)
     workers = children(process.pid)
     assert len(workers) == 2

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from corpora.errors import DataError
-from corpora.text.lines import check_words, find_file, read_text
+from corpora.text.lines import check_words, find_file, read_lines
 
 FILES = {"train": "train.txt", "valid": "dev.txt", "test": "test.txt"}
 LABELS = 5
@@ -21,7 +21,7 @@ OFFICIAL = {
     2: {"train": 6920, "valid": 872, "test": 1821},
 }
 
-# A word may contain a no-break space ("2 1\/2").
+# A word may contain a no-break space ("2 1\/2"), or a separator of lines; either becomes a space.
 _TOKEN = re.compile(r"[()]|[^ \t()]+")
 _BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]"}
 
@@ -60,6 +60,8 @@ def subtrees(tree: str) -> list[tuple[str, int]]:
                 stack[-1][2].append(found[-1][0])
     if stack:
         raise ValueError(f"unbalanced brackets: {len(stack)} not closed")
+    if not found:
+        raise ValueError("empty line, and no tree")
     return found
 
 
@@ -91,9 +93,9 @@ def read(folder: Path, classes: int, phrases: bool) -> Iterator[tuple[str, str, 
     for split, name in FILES.items():
         path = find_file(folder, name)
         seen: set[tuple[str, int]] = set()
-        for number, line in read_text(path):
+        for number, line in read_lines(path):
             try:
-                trees = subtrees(line)
+                trees = subtrees(line.strip())
             except ValueError as error:
                 raise DataError(f"{path}:{number}: {error}") from None
             check_words(path, number, trees[-1][0])

@@ -6,8 +6,9 @@ Every preparation reads its text here. What a file may hold that is no text, and
     a NUL                                             an error; in official corpora kept, until tokenisation drops it
     <s>, <pad>, </s> as a word of tokenised text      an error; in official corpora kept and counted. <unk> is a word
                                                       that corpora have, and that fairseq reads as they mean it
-    characters that end a line for Python alone       in training text a space, as tokenisers make of them; elsewhere
-    (U+2028, U+0085, form feed …), carriage return    an error, since line n must stay line n
+    characters that end a line for Python alone       in training text a space, as tokenisers make of them; in official
+    (U+2028, U+0085, form feed …), carriage return    corpora kept, or a space; elsewhere an error, since line n must
+                                                      stay line n
     a line of more than LONGEST bytes                 an error
 """
 
@@ -89,9 +90,14 @@ def read_lines(path: Path, encoding: str = "utf-8", open_end: bool = False) -> I
         yield number, decode(path, number, line, encoding)
 
 
-def decode_text(path: Path, number: int, line: bytes) -> str:
-    """Return a line that all programs read as one line of text; raises DataError for empty lines and other ones."""
+def decode_text(path: Path, number: int, line: bytes, official: bool = False) -> str:
+    """Return a line that all programs read as one line of text; raises DataError for empty lines and other ones.
+
+    official: the corpus is somebody's release: separators of lines in it become spaces.
+    """
     text = decode(path, number, line)
+    if official:
+        text = one_line(text)
     if not text.strip():
         raise DataError(f"{path}:{number}: empty line; remove it (of parallel text, on both sides)")
     if "\r" in text:
@@ -104,6 +110,11 @@ def decode_text(path: Path, number: int, line: bytes) -> str:
             f"{path}:{number}: U+{code:04X}, which ends a line for some programs; make it a space with {mend}"
         )
     return text
+
+
+def one_line(text: str) -> str:
+    """Return a line of text with spaces for the separators of lines inside of it."""
+    return text if text.splitlines() == [text] else text.translate(_SPACES)
 
 
 def read_text(path: Path) -> Iterator[Line]:
@@ -132,7 +143,7 @@ def own_text(path: Path, lines: Iterable[Line], words: bool = False) -> Iterator
     check = check_words if words else refuse_nul
     for number, text in lines:
         check(path, number, text)
-        yield number, text if text.splitlines() == [text] else text.translate(_SPACES)
+        yield number, one_line(text)
 
 
 def refuse_nul(path: Path, number: int, text: str) -> None:

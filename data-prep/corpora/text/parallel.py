@@ -4,9 +4,10 @@
     python -m corpora.text.parallel trees train.en train.en.tree
 
 `pair` refuses a missing file, a checksum or line count that differs from the manifest, a cut-off file, invalid UTF-8,
-an empty line, a carriage return, a NUL, files of different length, and misaligned lines; `trees` refuses a tree whose
-leaves are not the tokens of its line. Each error is one line that names file and line, with exit status 1, and nothing
-is written. Files are plain or .gz, and held in memory.
+an empty line, a NUL, files of different length, misaligned lines, and separators of lines inside of a line, which of a
+text in the manifest become spaces; `trees` refuses a tree whose leaves are not the tokens of its line. Each error is
+one line that names file and line, with exit status 1, and nothing is written. Files are plain or .gz, and held in
+memory.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _LEAF = re.compile(r" ([^\s()]+)\)")
 def read_lines(path: Path, lines: int | None = None, sha256: str | None = None) -> list[str]:
     """Return the lines of a text file or a gzip file, without their newlines.
 
-    lines, sha256: expected number of lines and checksum of the uncompressed bytes; None: not checked.
+    lines, sha256: expected number of lines and checksum of the uncompressed bytes; None: not checked. Text with a
+    checksum is official: separators of lines inside of its lines become spaces.
     Raises DataError for a missing, cut-off or otherwise unusable file.
     """
     data = [line for _, line in read_bytes(path)]
@@ -40,7 +42,7 @@ def read_lines(path: Path, lines: int | None = None, sha256: str | None = None) 
         found = hashlib.sha256(b"".join(line + b"\n" for line in data)).hexdigest()
         if found != sha256:
             raise DataError(f"{path}: wrong checksum: expected sha256 {sha256}, found {found}; get the file again")
-    return [decode_text(path, number, line) for number, line in enumerate(data, 1)]
+    return [decode_text(path, number, line, official=sha256 is not None) for number, line in enumerate(data, 1)]
 
 
 def read_manifest(path: Path) -> Manifest:

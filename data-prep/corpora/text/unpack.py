@@ -116,10 +116,17 @@ def _copy(content: IO[bytes], out: IO[bytes] | None, expansion: Expansion) -> No
     while chunk := content.read(_CHUNK):
         expansion.add(len(chunk))
         if out is not None:
-            try:
+            with _writing(Path(out.name)):
                 out.write(chunk)
-            except OSError as error:
-                raise DataError(f"{out.name}: cannot be written: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def _writing(target: Path) -> Iterator[None]:
+    """Raise DataError where what is written to `target` fails; its OSError has no file name, as one of reading has."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{target}: cannot be written: {error.strerror}") from None
 
 
 def check(archive: Path) -> None:
@@ -153,8 +160,11 @@ def _write(archive: Path, members: Iterator[_Member], folder: Path, wanted: dict
             out = target.open("wb")
         except (FileExistsError, NotADirectoryError, IsADirectoryError):
             raise DataError(f"{archive}: the member {name!r} is a file and a folder; get it again") from None
-        with out:
+        try:
             _copy(content, out, expansion)
+        finally:
+            with _writing(target):  # what is left in its buffer: a small file as a whole
+                out.close()
 
 
 def unpack(archive: Path, folder: Path, members: Sequence[str]) -> int:

@@ -187,7 +187,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"score: {error}", file=sys.stderr)
         return 2
     except OSError as error:  # of a temporary folder, for ROUGE's own script
-        print(f"score: {error.filename}: {error.strerror}", file=sys.stderr)
+        from fairseq_localattn.files import described  # here, as the import takes seconds
+
+        print(f"score: {described(error)}", file=sys.stderr)
         return 1
     if args.json:
         facts["measurements"] = [asdict(measured) for measured in facts["measurements"]]

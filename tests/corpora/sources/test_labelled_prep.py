@@ -184,7 +184,8 @@ def sva_data(tmp_path_factory) -> Path:
     # Nobody has published its checksum: what came is kept, and accepted by an option, without a second download.
     refused = prepare("sva", folder / "out", SVA_URL=server.as_uri())
     assert_refused(refused, f"{len(server.read_bytes())} bytes", hashlib.sha256(server.read_bytes()).hexdigest())
-    assert re.search("accept it by --no-checksums or --local .*/out/download, or pin it in", refused.stderr)
+    told = r"--no-checksums or --local (.*/out/download) \(in a table: --local sva=\1, or \$SVA_DIR\), or pin"
+    assert re.search(told, refused.stderr)
     server.unlink()
     done = prepare("sva", folder / "out", "--no-checksums", SVA_URL=server.as_uri())
     assert done.returncode == 0, done.stderr

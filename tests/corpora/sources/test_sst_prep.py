@@ -10,6 +10,7 @@ import pytest
 
 from corpora.sources import labelled, sst
 from support.corpora.prep import (
+    SEPARATORS,
     SPLITS,
     assert_classification_task,
     assert_refused,
@@ -144,6 +145,17 @@ def test_sst_release_has_its_numbers(tmp_path, options, counts, classes):
     assert "-LRB-" not in text and "\\" not in text and "\u00a0" not in text and " ( " in text
 
 
+@pytest.mark.parametrize("separator", SEPARATORS)
+def test_separators_of_lines_in_a_tree_are_spaces(trees, tmp_path, separator):
+    """Official text is not refused for them, nor gets another line."""
+    for name in ("dev", "test"):
+        (tmp_path / f"{name}.txt").write_bytes((trees / f"{name}.txt").read_bytes())
+    written = [TREES[0].replace("great", f"gr{separator}eat") + separator, *TREES[1:]]
+    (tmp_path / "train.txt").write_bytes("".join(f"{tree}\n" for tree in written).encode())
+    found = [row[1:] for row in sst.read(tmp_path, 5, phrases=False) if row[0] == "train"]
+    assert found == list(zip(["It 's gr eat .", *TEXTS[1:]], LABELS, strict=True))
+
+
 @pytest.mark.parametrize(
     ("tree", "message"),
     [
@@ -160,7 +172,6 @@ def test_sst_release_has_its_numbers(tmp_path, options, counts, classes):
         ("It works", "train.txt:3: a tree begins with a bracket, found It"),
         ("(3 (2 It) (2 <pad>))", "train.txt:3: the word <pad> is a symbol of fairseq's"),
         ("", "train.txt:3: empty line"),
-        ("(2 .)\r", "train.txt:3: carriage return"),
     ],
 )
 def test_bad_trees_name_file_and_line(trees, tmp_path, tree, message):

@@ -9,10 +9,7 @@ import pytest
 
 from corpora.errors import DataError
 from corpora.text import bitext, lines, linewise, parallel, streams
-from support.corpora.prep import assert_refused, lines_of, prepare, run, start_and_kill
-
-# They end a line for str.splitlines, and not for the shell.
-SEPARATORS = ["\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
+from support.corpora.prep import SEPARATORS, assert_refused, lines_of, prepare, run, start_and_kill
 
 
 def pair(folder: Path, german: bytes, english: bytes = b"one two\nthree four\n") -> tuple[Path, Path]:

@@ -15,6 +15,7 @@ from corpora.text import alignment, parallel
 from corpora.tokens import moses_tokenize
 from corpora.toy import grammar as toy_grammar
 from support.corpora.prep import (
+    SEPARATORS,
     assert_refused,
     assert_translation_data,
     call,
@@ -108,6 +109,22 @@ def test_cut_off_gzip_names_the_line(files, tmp_path):
     done = pair(packed, english)
     assert_refused(done, "cut.de.gz:", "damaged or cut-off gzip file")
     assert 50 < int(done.stderr.split("cut.de.gz:")[1].split(":")[0]) < 350
+
+
+def test_separators_of_lines_in_official_text_are_spaces(files, tmp_path):
+    """Text with a checksum is not refused for them; other text is."""
+    german, english = files
+    line = english.read_bytes().split(b"\n")[6].decode()
+    replace_line(english, 7, (line + "".join(f" a{each}b" for each in SEPARATORS) + "\r").encode())
+    manifest = tmp_path / "manifest"
+    manifest.write_text("".join(f"{hashlib.sha256(p.read_bytes()).hexdigest()} 400 {p.name}\n" for p in files))
+    written = tmp_path / "out.de", tmp_path / "out.en"
+    assert_refused(pair(german, english, "--write", *written), "train.en:7: carriage return")
+    done = pair(german, english, "--manifest", manifest, "--write", *written)
+    assert done.returncode == 0, done.stderr
+    lines = written[1].read_text("utf-8").splitlines()
+    assert len(lines) == 400 and lines[6] == line + " a b" * len(SEPARATORS) + " "
+    assert written[0].read_bytes() == german.read_bytes()
 
 
 def test_manifest(files, tmp_path):

