@@ -169,6 +169,28 @@ def test_devices_and_links_stay(tmp_path: Path) -> None:
         files.write_whole(Path("/dev/full"), "nothing")
 
 
+@pytest.mark.parametrize("mode", [0o664, 0o640, 0o600])
+def test_a_replaced_file_keeps_its_permissions(mode: int, tmp_path: Path) -> None:
+    """One that a group may write stays so; a new one has those of the umask."""
+    files.write_whole(tmp_path / "new", "first")
+    (tmp_path / "former").write_text("before")
+    (tmp_path / "former").chmod(mode)
+    files.write_whole(tmp_path / "former", "after")
+    assert (tmp_path / "former").stat().st_mode & 0o777 == mode and (tmp_path / "former").read_text() == "after"
+    (tmp_path / "plain").touch()
+    assert (tmp_path / "new").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_copy_may_be_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By FailingDisk, in the midst: half of the file is there."""
+    (tmp_path / "from").write_bytes(b"x" * 1000)
+    disk = FailingDisk(tmp_path, monkeypatch)
+    disk.begin(failing=2)
+    with pytest.raises(OSError, match="No space left"):
+        shutil.copyfile(tmp_path / "from", tmp_path / "to")
+    assert (tmp_path / "to").stat().st_size == 500
+
+
 # --- every write of a table
 
 
@@ -367,8 +389,12 @@ def test_tables_and_pictures_on_a_disk_that_fills_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_table_on_a_disk_that_fills_up(bench: Bench, tmp_path: Path) -> None:
-    """Its trainings have written nothing: the engine's own files are what does not fit."""
+@pytest.mark.parametrize("pages", [3, 9])
+def test_a_table_on_a_disk_that_fills_up(
+    pages: int, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its trainings have written nothing: the files of the run take eleven pages."""
+    monkeypatch.setattr(files, "SAMPLE", 4096)  # what is tried before the work begins fits
     assert run_table(bench).returncode == 0
     expected = state_of(bench)
     shutil.rmtree(bench.results)
@@ -377,9 +403,11 @@ def test_a_table_on_a_disk_that_fills_up(bench: Bench, tmp_path: Path) -> None:
         bench.out, bench.results = disk.folder / "out", disk.folder / "results"
         disk.fill()
         with open(disk.folder / "ballast", "r+b") as ballast:
-            ballast.truncate((disk.folder / "ballast").stat().st_size - (files.SAMPLE + 16384))
+            ballast.truncate((disk.folder / "ballast").stat().st_size - pages * 4096)
         filled = call(of(lambda: bench.run("table1", "--rows", "mma", "--seeds", "1")), check=False)
-        assert "Traceback" not in filled.stderr and not left_over(disk.folder), filled.stderr
+        assert filled.returncode != 0, "the disk is too large for this test"
+        assert filled.stderr.count("\n") == 1 and "No space left" in filled.stderr, filled.stdout + filled.stderr
+        assert not left_over(disk.folder)
         disk.resize(20_000)
         assert run_table(bench).returncode == 0
         assert state_of(bench) == expected

@@ -152,7 +152,8 @@ class Job:
         if status > 0 and (line := self._error_line()):
             return f"{line} (log: {self.log})"
         how = f"was killed by signal {-status}" if status < 0 else f"failed with exit status {status}"
-        what = f"{Path(self.argv[0]).name} {' '.join(self.argv[1:3])} {how}"
+        words = " ".join(self.argv[1:3]).split()  # in one line, also of python -c
+        what = " ".join([Path(self.argv[0]).name, *words, how])
         from fairseq_localattn.files import check_folder
 
         try:
