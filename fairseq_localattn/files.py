@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -61,8 +62,9 @@ def _unwritable(path: Path, error: BaseException, *own: Path) -> OutputError:
 def replaced(path: Path) -> Iterator[Path]:
     """Context manager: yield the name of a temporary file, which at the end takes the place of the file ``path``.
 
-    A reader, also after a kill, sees the former file or the whole new one. Its folder is made. A device or a pipe is
-    written itself. Raises OutputError where the file cannot be written, and leaves no temporary file then.
+    A reader, also after a kill, sees the former file or the whole new one, which keeps the former one's permissions.
+    Its folder is made. A device or a pipe is written itself. Raises OutputError where the file cannot be written, and
+    leaves no temporary file then.
     """
     try:
         target = path if _is_stream(path) else Path(os.path.realpath(path))  # a link stays a link
@@ -75,6 +77,8 @@ def replaced(path: Path) -> Iterator[Path]:
         if part is not path:
             with open(part, "rb") as stream:
                 os.fsync(stream.fileno())
+            with suppress(OSError):  # no former file, or a file system without permissions
+                shutil.copymode(target, part)
             os.replace(part, target)
     except (OSError, RuntimeError) as error:
         if isinstance(error, OutputError) or reason_of(error) is None:

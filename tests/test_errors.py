@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 
 import pytest
 from torch._utils import ExceptionWrapper
 
-from fairseq_localattn.errors import SentenceError, UsageError
+from experiments.runs import processes
+from fairseq_localattn import errors
+from fairseq_localattn.errors import COMMAND_ERROR, SentenceError, UsageError
 
 
 def test_the_error_of_a_worker_is_its_line() -> None:
@@ -22,7 +26,7 @@ def test_the_error_of_a_worker_is_its_line() -> None:
     assert "Traceback" in wrapped.exc_msg
     with pytest.raises(UsageError) as found:
         wrapped.reraise()
-    assert str(found.value) == found.value.code == "x.idx: sentence 3: damaged: copy it again"
+    assert str(found.value) == "x.idx: sentence 3: damaged: copy it again"
 
 
 def test_a_sentence_is_numbered_from_one_and_can_be_sent() -> None:
@@ -30,3 +34,17 @@ def test_a_sentence_is_numbered_from_one_and_can_be_sent() -> None:
     for found in (error, pickle.loads(pickle.dumps(error))):
         assert (str(found), found.what, found.index) == ("sentence 5: too long", "too long", 4)
     assert str(UsageError("Caught in the act: x")) == "Caught in the act: x"
+
+
+@pytest.mark.parametrize("said", ["x.idx: damaged", "fairseq_localattn: x.idx: damaged"])
+def test_a_command_ends_with_a_line_that_the_runners_know(said: str) -> None:
+    """The prefix stands there once, whoever has raised the error; the message itself stays as it is."""
+    error = UsageError(said)
+    assert str(error) == said and error.code == "fairseq_localattn: x.idx: damaged"
+    assert processes.OWN_ERROR == COMMAND_ERROR
+
+
+def test_the_interpreter_prints_that_line() -> None:
+    spec = f"exec(open({errors.__file__!r}).read()); raise UsageError('a.bin: cut')"
+    done = subprocess.run([sys.executable, "-c", spec], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "fairseq_localattn: a.bin: cut\n")

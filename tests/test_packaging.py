@@ -1,5 +1,6 @@
 """The package's metadata, requirements and wheel, the set-up script, and --user-dir from anywhere."""
 
+import argparse
 import os
 import re
 import shutil
@@ -220,7 +221,9 @@ def test_long_attacks_run_on_request_only(request):
         config = SimpleNamespace(getoption=lambda name, asked=asked: asked, hook=Mock())
         hooks.pytest_collection_modifyitems(config, items)
         assert items == kept
-    assert request.config.getoption("--attacks") in (True, False)
+    parser = argparse.ArgumentParser()
+    hooks.pytest_addoption(SimpleNamespace(addoption=parser.add_argument))
+    assert not parser.parse_args([]).attacks and parser.parse_args(["--attacks"]).attacks
 
 
 @pytest.mark.parametrize("python", ["/nowhere/python", "false"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,25 @@ from torch.multiprocessing.spawn import ProcessExitedException
 
 from ..errors import UsageError
 
-# What gloo, NCCL and their store say of a process that is not there any more.
-LOST = ("closed by peer", "reset by peer", "Broken pipe", "Connection refused", "remote process exited")
+# What gloo, NCCL and their store say of a process that is not there any more. "Connection refused" is not among them:
+# it is what a wrong address says, before there is anything to continue from.
+LOST = ("closed by peer", "reset by peer", "Broken pipe", "remote process exited")
+LONGEST_CAUSE = 200  # characters
+
+
+def _lost_lines(error: Exception) -> list[str]:
+    """Return the lines of an error that tell of a lost process."""
+    return [line for line in str(error).splitlines() if any(sign in line for sign in LOST)]
+
+
+def _cause(error: Exception) -> str:
+    """Return in one line why a process is lost, as far as this one knows."""
+    if not isinstance(error, ProcessExitedException):
+        said = " ".join(_lost_lines(error)[0].split())
+        return f"its own log says why; here: {textwrap.shorten(said, LONGEST_CAUSE, placeholder=' …')}"
+    said = " ".join(str(error).split())
+    memory = ", as the system does where memory runs out" if error.signal_name == "SIGKILL" else ""
+    return textwrap.shorten(said, LONGEST_CAUSE, placeholder=" …") + memory
 
 
 def _explain_loss(call_main: Callable[..., Any]) -> Callable[..., Any]:
@@ -25,13 +43,13 @@ def _explain_loss(call_main: Callable[..., Any]) -> Callable[..., Any]:
         except (RuntimeError, ProcessExitedException) as error:
             of_several = cfg.distributed_training.distributed_world_size > 1
             exited = isinstance(error, ProcessExitedException)
-            if not of_several or not exited and not any(sign in str(error) for sign in LOST):
+            if not of_several or not exited and not _lost_lines(error):
                 raise
             rank = cfg.distributed_training.distributed_rank
             which = "a process of this training" if rank is None or exited else f"process {rank} stops: another one"
             raise UsageError(
-                f"fairseq_localattn: {which} has died (its own log says why); start all of them again: the same "
-                f"command continues from the last checkpoint in {cfg.checkpoint.save_dir}"
+                f"fairseq_localattn: {which} has died ({_cause(error)}); start all of them again: the same command "
+                f"continues from the last checkpoint in {cfg.checkpoint.save_dir}"
             ) from error
 
     return explained

@@ -9,12 +9,18 @@ import pytest
 import torch
 from torch.multiprocessing.spawn import ProcessExitedException
 
+from experiments.runs.processes import OF_PEERS
 from fairseq_localattn.compat import peers
 from fairseq_localattn.errors import UsageError
 
 LOST = "[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:4242"
-NCCL = "NCCL error: remote process exited or there was a network error"
-KILLED = ProcessExitedException("signal SIGKILL", error_index=1, error_pid=7, exit_code=-9, signal_name="SIGKILL")
+NCCL = "NCCL error in: a.cpp:1\nncclRemoteError: a remote process exited or there was a network error\nLast error: none"
+
+
+def exited(how: str, code: int, signal: str | None = None) -> ProcessExitedException:
+    """Return the error that torch raises for a spawned process that ended without an exception."""
+    told = f"process 1 terminated with {how}"
+    return ProcessExitedException(told, error_index=1, error_pid=7, exit_code=code, signal_name=signal)
 
 
 def end_with(error: Exception, rank: int | None, size: int = 4) -> None:
@@ -32,18 +38,39 @@ def end_with(error: Exception, rank: int | None, size: int = 4) -> None:
 @pytest.mark.parametrize(
     ("error", "rank", "said"),
     [
-        (RuntimeError(LOST), 3, "process 3 stops: another one has died"),
-        (torch.distributed.DistBackendError(NCCL), 0, "process 0 stops: another one has died"),
-        (KILLED, None, "a process of this training has died"),
+        (RuntimeError(LOST), 3, "process 3 stops: another one has died .*here: .*closed by peer .127.0.0.1.:4242"),
+        (
+            torch.distributed.DistBackendError(NCCL),
+            0,
+            "process 0 stops: another one has died .*here: ncclRemote",
+        ),
+        (
+            exited("signal SIGKILL", -9, "SIGKILL"),
+            None,
+            "a process of this training has died .process 1 terminated with signal SIGKILL, as .* memory runs out",
+        ),
+        (
+            exited("exit code 3", 3),
+            None,
+            "this training has died .process 1 terminated with exit code 3.;",
+        ),
     ],
 )
 def test_the_line(error: Exception, rank: int | None, said: str) -> None:
-    with pytest.raises(UsageError, match=f"^fairseq_localattn: {said}.*continues from .* in runs/a") as found:
+    with pytest.raises(UsageError, match=f"^fairseq_localattn: .*{said}.*continues from .* in runs/a") as found:
         end_with(error, rank)
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(found.value) and OF_PEERS.match(str(found.value)), "the runners know it by its begin"
+
+
+def test_a_long_cause_is_cut() -> None:
+    with pytest.raises(UsageError) as found:
+        end_with(RuntimeError(LOST + " x" * 1000), 3)
+    assert len(str(found.value)) < 500 and " …); start all" in str(found.value)
 
 
 def test_other_errors_stay() -> None:
+    with pytest.raises(RuntimeError, match="Connection refused"):  # of a wrong address
+        end_with(RuntimeError("[c10d] connect to [localhost]:1 failed: Connection refused"), 1)
     with pytest.raises(RuntimeError, match="CUDA out of memory"):
         end_with(RuntimeError("CUDA out of memory"), 0)
     with pytest.raises(RuntimeError, match="Broken pipe"):  # of a loader of data, in a training of one process

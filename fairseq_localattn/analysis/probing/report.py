@@ -67,15 +67,18 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     text = path.read_bytes().decode("utf-8", errors="replace")
     if "\0" in text or "\ufffd" in text:
         raise UsageError(f"{path}: holds bytes that are not text: restore it, or give another file")
-    lines = list(csv.reader(io.StringIO(text, newline="")))
-    if lines and lines[0] != HEADER:
+    reader = csv.reader(io.StringIO(text, newline=""))
+    lines = [(reader.line_num, cells) for cells in reader if cells]  # editors leave blank ones
+    if lines and lines[0][1] != HEADER:
         raise UsageError(f"{path}:1: not the columns of this command ({', '.join(HEADER[:4])}, …): give another file")
-    for number, line in enumerate(lines[1:], 2):
-        if len(line) != len(HEADER):
-            raise UsageError(f"{path}:{number}: {len(line)} columns, expected {len(HEADER)}: remove the line")
+    for number, cells in lines[1:]:
+        if len(cells) != len(HEADER):
+            raise UsageError(f"{path}:{number}: {len(cells)} columns, expected {len(HEADER)}: remove the line")
     if text and not text.endswith("\n"):
-        raise UsageError(f"{path}:{len(lines)}: the line is cut, without its end: remove the line")
-    return [dict(zip(HEADER, line, strict=True)) for line in lines[1:]]
+        raise UsageError(
+            f"{path}:{reader.line_num}: the line is cut, without its end: remove the line, or end it, if it is whole"
+        )
+    return [dict(zip(HEADER, cells, strict=True)) for _, cells in lines[1:]]
 
 
 @contextmanager

@@ -12,7 +12,7 @@ MEND = "restore the file, or remove the line"
 
 
 def read_csv(path: Path) -> list[tuple[int, list[str]]]:
-    """Return number and cells of each line of a CSV file, the header first.
+    """Return number and cells of each line of a CSV file that is not blank, the header first.
 
     Raises FileNotFoundError, and ScoreError for a file that cannot be read, holds bytes that are not UTF-8 or NUL, has
     lines of other numbers of cells, or does not end its last line, as an interrupted writer leaves it.
@@ -30,20 +30,23 @@ def read_csv(path: Path) -> list[tuple[int, list[str]]]:
         raise ScoreError(f"{path}:{line}: byte {data[error.start]:#04x} is not UTF-8: {MEND}") from None
     if "\0" in text:
         raise ScoreError(f"{path}:{text[: text.index(chr(0))].count(chr(10)) + 1}: holds a NUL byte: {MEND}")
-    if not text:
-        raise ScoreError(f"{path}: is empty: remove it")
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     lines: list[tuple[int, list[str]]] = []
     try:
         for cells in reader:
-            lines.append((reader.line_num, cells))
+            if cells:
+                lines.append((reader.line_num, cells))
     except csv.Error as error:
         raise ScoreError(f"{path}:{reader.line_num}: {error}: {MEND}") from None
+    if not lines:
+        raise ScoreError(f"{path}: is empty: remove it")
     for number, cells in lines:
         if len(cells) != len(lines[0][1]):
             raise ScoreError(
                 f"{path}:{number}: {len(cells)} columns, where the first line has {len(lines[0][1])}: {MEND}"
             )
     if not text.endswith("\n"):
-        raise ScoreError(f"{path}:{reader.line_num}: the last line is cut, without its end: {MEND}")
+        raise ScoreError(
+            f"{path}:{reader.line_num}: the last line is cut, without its end: {MEND}, or end the line, if it is whole"
+        )
     return lines

@@ -14,9 +14,10 @@ BEST = Path("checkpoints") / "checkpoint_best.pt"
 
 
 def mend_last_checkpoint(folder: Path) -> None:
-    """Replace a checkpoint_last.pt that is cut off by the newest whole checkpoint.
+    """Replace a checkpoint_last.pt that is missing or damaged by the newest whole checkpoint, and remove parts.
 
-    fairseq writes checkpoint_last.pt by copying another one, so that a kill can leave half a file.
+    Trainings replace it as a whole, and a kill leaves parts beside it; a damaged one comes from elsewhere, such as a
+    copy that was cut off, or a training without the plugin.
     """
     from fairseq_localattn.files import remove_parts, replaced
 

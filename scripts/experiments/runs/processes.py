@@ -6,6 +6,7 @@ import ctypes
 import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,13 @@ from typing import IO, Any
 _alive: list[Job] = []
 Types = tuple[type, ...]
 OWN_ERROR = "fairseq_localattn: "  # begin of an error of one line
+OF_PEERS = re.compile(re.escape(OWN_ERROR) + r"(process \d+ stops: another one|a process of this training) has died")
 TRACEBACK = "Traceback (most recent call last)"
+# A traceback up to the line of its exception; torch writes the rank before each line.
+RAISED = re.compile(rf"{re.escape(TRACEBACK)}:\n(?:[ \t].*\n|\n)*(?P<line>\S.*)")
+RANK = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)
+CHAINED = ("\n\nDuring handling of the above exception", "\n\nThe above exception was the direct cause")
+OF_TORCHRUN = "torch.distributed.elastic."
 
 
 class JobFailed(RuntimeError):  # noqa: N818
@@ -49,11 +56,12 @@ def described(error: Exception) -> str:
 def read_stamp(path: Path, facts: Mapping[str, Types] = MappingProxyType({})) -> dict[str, Any] | None:
     """Return the facts that a finished step has written; None where it is not finished, or its stamp is damaged.
 
-    ``facts``: types of the values that are there at least; with ``NoneType`` among them a value may be missing.
+    ``facts``: types of the values that are there at least; with ``NoneType`` among them a value may be missing. Raises
+    OSError for a stamp that is there and cannot be read: its step may be finished.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
-    except (OSError, ValueError, RecursionError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or any(type(found.get(name)) not in types for name, types in facts.items()):
         return None
@@ -65,8 +73,8 @@ def _refuse_constant(name: str) -> None:
 
 
 def write_stamp(path: Path, facts: Mapping[str, Any]) -> None:
-    """Mark a step as finished, with its facts."""
-    write_atomic(path, json.dumps(facts, indent=2, sort_keys=True) + "\n")
+    """Mark a step as finished, with its facts. Raises ValueError for NaN and infinity, which read_stamp refuses."""
+    write_atomic(path, json.dumps(facts, indent=2, sort_keys=True, allow_nan=False) + "\n")
 
 
 def lock(folder: Path) -> IO[str]:
@@ -144,7 +152,8 @@ class Job:
         if status > 0 and (line := self._error_line()):
             return f"{line} (log: {self.log})"
         how = f"was killed by signal {-status}" if status < 0 else f"failed with exit status {status}"
-        what = f"{Path(self.argv[0]).name} {' '.join(self.argv[1:3])} {how}"
+        words = " ".join(self.argv[1:3]).split()  # in one line, also of python -c
+        what = " ".join([Path(self.argv[0]).name, *words, how])
         from fairseq_localattn.files import check_folder
 
         try:
@@ -154,12 +163,19 @@ class Job:
         return f"{what}\n{tail(self.log)}\nwhole log: {self.log}"
 
     def _error_line(self) -> str | None:
-        """Return the last line by which the child says what is wrong; None without one, or after a traceback."""
+        """Return the line by which the child says what is wrong; None without one, or after a traceback.
+
+        It is the last one. In a training of several processes those that end because of another one say so: what the
+        other one has said, or the exception of its traceback, comes before that.
+        """
         text = self.log.read_bytes()[self._log_size :].decode("utf-8", errors="replace")
         lines = text.splitlines()
         own = [line for line in lines if line.startswith(OWN_ERROR)]  # also where torchrun adds its traceback
+        causes = [line for line in own if not OF_PEERS.match(line)]
+        if own and not causes:
+            return _exception(text) or own[-1]
         said = [] if TRACEBACK in text else [line for line in lines if "error: " in line]
-        return next(iter([*own[-1:], *said[-1:]]), None)
+        return next(iter([*causes[-1:], *said[-1:]]), None)
 
     def stop(self) -> None:
         """End the child and all that it has started."""
@@ -174,6 +190,15 @@ class Job:
                 continue
             except ProcessLookupError:
                 return
+
+
+def _exception(log: str) -> str | None:
+    """Return the line of the exception that ended a process first, as its traceback shows it; None without one."""
+    text = RANK.sub("", log)
+    for found in RAISED.finditer(text):
+        if not text.startswith(CHAINED, found.end()) and not found["line"].startswith(OF_TORCHRUN):
+            return found["line"][:300]
+    return None
 
 
 def stop_all() -> None:

@@ -64,17 +64,31 @@ def test_results_readme_names_every_column() -> None:
     assert all(f"`{name}`" in text for name in COLUMNS)
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\n\n"])
+def test_blank_lines_of_a_csv_are_skipped(end: bytes, tmp_path: Path) -> None:
+    """As editors leave them; the next line of the results is put behind the others."""
+    results = Results(tmp_path / "t.csv")
+    results.put([line(1), line(2)], instead=lambda old: False)
+    before, whole = results.lines(), results.path.read_bytes()
+    results.path.write_bytes(end + whole.replace(b"\n", b"\n" + end, 1) + end)
+    assert results.lines() == before
+    results.put([], instead=lambda old: False)
+    assert results.path.read_bytes() == whole
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda data: data[:-1], ":3: the last line is cut, without its end"),
+        (lambda data: data[:-1], ":3: the last line is cut, without its end: .*, or end the line, if it is whole"),
         (lambda data: data[: data.rindex(b",x,")], r":3: \d+ columns, where the first line has 30"),
         (lambda data: data[:-40] + b"\n", r":3: \d+ columns, where the first line has 30"),
         (lambda data: data[:-2] + b'"x', ":3: (unexpected end of data|.*delimiter expected)"),
-        (lambda data: data + b"\n", ":4: 0 columns"),
+        (lambda data: data + b",\n", ":4: 2 columns"),
+        (lambda data: data.replace(b"\n", b"\n\n", 1) + b",\n", ":5: 2 columns"),
         (lambda data: data.replace(b",x,", b",\xff,", 1), ":2: byte 0xff is not UTF-8"),
         (lambda data: data[:-9] + b"\0" * 8 + b"\n", ":3: holds a NUL byte"),
         (lambda data: b"", ": is empty: remove it"),
+        (lambda data: b"\n\n", ": is empty: remove it"),
         (lambda data: data[:100], ":1: the last line is cut|:1: other columns"),
     ],
 )

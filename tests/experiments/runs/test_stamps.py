@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from experiments.runs.checkout import code_of
 from experiments.runs.checkpoints import LAST
 from experiments.runs.launch import Launch
 from experiments.runs.machines import Leader
-from experiments.runs.processes import read_stamp, write_stamp
+from experiments.runs.processes import described, read_stamp, write_stamp
 from experiments.runs.progress import Progress
 from support.engine.runs import FakeRun, fake_run, save_checkpoint
 from support.recipes import BASE, write
@@ -106,3 +108,27 @@ def test_what_is_there(tmp_path: Path) -> None:
     assert read_stamp(path, {"updates": (int,), "speed": (int, float), "more": (int, type(None))}) is not None
     assert read_stamp(path, {"speed": (int,)}) is None and read_stamp(path, {"more": (int,)}) is None
     assert read_stamp(tmp_path / "none.json") is None
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EACCES])
+def test_a_stamp_that_cannot_be_read(
+    number: int, loaded: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is done again: the step may be finished. The table ends with the line of ``described``."""
+    one = fake_run(loaded, tmp_path, "a")
+    write_stamp(one.folder / "trained.json", {"updates": 3})
+
+    def read_text(path: Path, encoding: str) -> str:
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    with pytest.raises(OSError) as found:
+        one.done()
+    assert described(found.value).startswith(f"{one.folder / 'trained.json'}: {os.strerror(number)}")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_would_be_read_as_damage_is_not_written(value: float, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_stamp(tmp_path / "s.json", {"speed": value})
+    assert not list(tmp_path.iterdir())

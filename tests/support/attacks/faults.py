@@ -6,6 +6,7 @@ import builtins
 import errno
 import io
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -106,6 +107,7 @@ class FailingDisk:
 
         patch.setattr(builtins, "open", open_)
         patch.setattr(io, "open", open_)
+        patch.setattr(shutil, "_USE_CP_SENDFILE", False)  # a copy by the kernel does not pass through the open files
         for name in ("replace", "rename", "mkdir"):
             patch.setattr(os, name, self._counted(name, getattr(os, name)))
 
