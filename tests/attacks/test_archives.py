@@ -18,8 +18,8 @@ import pytest
 
 from corpora.errors import DataError
 from corpora.text import expansion, lines, unpack
+from support.attacks.faults import small_disk
 from support.corpora.prep import assert_refused, call, prepare, run
-from support.faults import small_disk
 from support.paths import DATA_PREP
 
 Member = tuple[str, bytes | None, dict[str, object]]  # name, content, further fields of its header in a .tar

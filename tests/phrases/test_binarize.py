@@ -27,8 +27,8 @@ from fairseq_localattn.phrases.parallel import map_in_order
 from fairseq_localattn.phrases.store import unpack
 from fairseq_localattn.phrases.subwords import project
 from fairseq_localattn.phrases.trees import partition, read_tree
+from support.attacks.faults import left_over, small_disk
 from support.cli import run
-from support.faults import left_over, small_disk
 from support.trees import FIGURE_1
 
 Rows = list[tuple[str, str | None]]
