@@ -95,6 +95,7 @@ def test_main_prints_the_path_and_the_architectures(tmp_path):
     assert listed == {(arch, paper) for arch, _, paper in rows} and all(paper for _, _, paper in rows)
 
 
+@pytest.mark.slow
 def test_main_stops_in_silence_when_its_reader_does(tmp_path):
     """As ``python -m fairseq_localattn | head -1`` does: the pipe is closed before the list is written."""
     reader, writer = os.pipe()
@@ -127,6 +128,7 @@ def test_user_dir_by_name_in_the_checkout():
     assert import_user_dir("fairseq_localattn", REPO).stdout.split() == [str(PACKAGE / "__init__.py"), "True"]
 
 
+@pytest.mark.slow
 def test_user_dir_after_the_package_was_imported(tmp_path):
     """fairseq refuses a second copy of a module as "not globally unique"; the installed package is the checkout."""
     done = import_user_dir(os.path.relpath(PACKAGE, tmp_path), tmp_path, before="import fairseq_localattn")

@@ -10,7 +10,8 @@ from support.attacks.commands import assert_one_line, attacked
 from support.attacks.hostile import BORDER, CANARY, REFUSED
 from support.attacks.world import COMMANDS, World
 
-pytestmark = pytest.mark.xdist_group("attacks_on_checkpoints")  # one world serves all tests of this file
+# One world serves all tests of this file.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("attacks_on_checkpoints")]
 HOSTILE = {**REFUSED, **BORDER}
 # What a command has no means to see: the shape is right for some other options.
 UNSEEN = [("average", "a weight of another shape")]

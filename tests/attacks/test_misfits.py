@@ -152,6 +152,7 @@ MISSING: dict[str, tuple[str, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", MISSING)
 def test_a_part_is_missing(part: str, workshop: Workshop, tmp_path: Path) -> None:
     state = torch.load(workshop.model("csan"), weights_only=True)

@@ -222,6 +222,7 @@ def test_rounds_are_spread_over_the_lengths() -> None:
 # --- systems
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_a_step_of_every_system(name: str, task: Any) -> None:
     step = steps.TrainingStep(SYSTEMS[name], TINY, task)

@@ -72,6 +72,7 @@ def test_language_model(data: Path, tmp_path: Path) -> None:
     assert f"Evaluated {words} tokens" in scored.stdout + scored.stderr
 
 
+@pytest.mark.slow
 def test_a_mistake_ends_in_one_line(data: Path, tmp_path: Path) -> None:
     """No traceback, a non-zero exit, and nothing written."""
     words = train_flags(data, "transformer_csan_tiny", tmp_path / "run", updates=1)

@@ -144,6 +144,7 @@ def build(path: Path, root: Path) -> None:
     task.build_criterion(cfg.criterion)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", CODE_IN_OPTIONS)
 def test_code_in_an_option_is_refused(module, root, checkpoint, tmp_path, monkeypatch):
     marker = tmp_path / "marker"
@@ -171,6 +172,7 @@ def test_checkpoints_of_fairseq_train_are_built(root, checkpoint):
     build(checkpoint, root)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_cannot_name_a_directory_to_import(root, checkpoint, tmp_path):
     """A checkpoint has the --user-dir of its training; only that of the command line is imported."""
     plugin = tmp_path / "stranger"

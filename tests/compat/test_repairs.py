@@ -87,6 +87,7 @@ def test_missing_folder_is_named(command, args, tmp_path):
     assert f"No such file or directory: {tmp_path / 'missing'}. {FOLDER}" in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command, args", [("fairseq-train", TRAIN), ("fairseq-generate", ["--path", "x.pt"])])
 def test_missing_dictionary_is_named(command, args, data, tmp_path):
     for file in data.iterdir():

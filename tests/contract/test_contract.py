@@ -340,6 +340,7 @@ def test_every_model_is_in_this_suite() -> None:
         assert baseline_of(name) in ARCH_MODEL_REGISTRY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_sizes_are_those_of_the_plain_transformer(arch: str) -> None:
     """Built at full size: the stacks that the architecture states, and the plain Transformer's number of parameters."""

@@ -53,6 +53,7 @@ def test_killed_run_continues_to_the_same_bytes(case: Case, library, preparation
         assert contents(out / step) == contents(done.out / step), step
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", of_cases())
 def test_second_run_changes_nothing_and_other_options_are_refused(
     case: Case, library, preparation: Callable[[str], Prepared]

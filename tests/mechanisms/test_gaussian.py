@@ -212,6 +212,7 @@ def test_a_beam_folded_into_the_queries(name: str) -> None:
     torch.testing.assert_close(got, wanted)
 
 
+@pytest.mark.slow
 @every_module
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @every_side

@@ -188,6 +188,7 @@ def check(module: WindowAttention, x: Tensor, keys: Tensor, padding: Tensor, cau
     torch.testing.assert_close(asked * real, out * real)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from([*MODULES]), LENGTHS, st.booleans(), st.booleans())
 @example("aw", [4, 2, 4, 1], True, True)  # as many sentences as positions: a wrong axis would fit

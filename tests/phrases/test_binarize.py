@@ -349,6 +349,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc")
 def test_killed_run_leaves_no_index_and_no_process_and_can_be_repeated(tmp_path):
     arguments = write(tmp_path, {"train": LINES["train"][:1] * 30000})

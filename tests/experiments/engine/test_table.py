@@ -153,6 +153,7 @@ def test_files_that_are_no_tables_lie_beside_the_results(bench: Bench, capsys: p
     assert bench.trainings() == 2 and set(bench.scores("table1")) == {"plain", "mma"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -88,7 +88,10 @@ def test_a_script_for_real(tmp_path: Path) -> None:
 # --- dry runs
 
 
-@pytest.mark.parametrize(("paper", "name", "scale"), TABLES)
+@pytest.mark.parametrize(
+    ("paper", "name", "scale"),
+    [pytest.param(*table, marks=[pytest.mark.slow] * (table[2] != "smoke")) for table in TABLES],
+)
 def test_dry_run_shows_the_commands_of_each_row(
     paper: str, name: str, scale: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
