@@ -22,7 +22,7 @@ from support.paths import ROOT, SHARED
 PAPERS = ("csan", "diffwin", "man", "mgsa", "mma")
 SCRIPTS = sorted(path for paper in PAPERS for path in (ROOT / "scripts" / paper).glob("*"))
 TABLES = [
-    pytest.param(paper, name, scale, marks=[pytest.mark.slow] if scale == "smoke" else [])
+    pytest.param(paper, name, scale, marks=[] if scale == "small" and paper in ("csan", "mma") else [pytest.mark.slow])
     for paper in papers()
     for name in tables_of(paper)
     for scale in SCALES
@@ -88,10 +88,7 @@ def test_a_script_for_real(tmp_path: Path) -> None:
 # --- dry runs
 
 
-@pytest.mark.parametrize(
-    ("paper", "name", "scale"),
-    [pytest.param(*table, marks=[pytest.mark.slow] * (table[2] != "smoke")) for table in TABLES],
-)
+@pytest.mark.parametrize(("paper", "name", "scale"), TABLES)
 def test_dry_run_shows_the_commands_of_each_row(
     paper: str, name: str, scale: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
