@@ -6,6 +6,7 @@ variants/csan.py is a short example.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from argparse import ArgumentParser, Namespace
 from typing import Any, ClassVar
 
@@ -79,12 +80,12 @@ class LocalModel(FromPretrained):
         """Raise UsageError for options that have no effect, which are likely mistakes; ``cfg`` is made of ``args``."""
 
     @classmethod
+    @abstractmethod
     def text(cls, options: Any, site: str, heads: int) -> str:
         """Return the sublayers of the layers where the variant is placed, as in ``dman > san > ffn``.
 
         ``heads`` is the number of heads at the site. Raises ValueError for options that describe none.
         """
-        raise NotImplementedError
 
     @classmethod
     def plain_text(cls, options: Any) -> str:

@@ -4,6 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from .layers import make_efficient
 from .memory import keep_freed_memory
 
 logger = logging.getLogger(__name__)
-# Functions that restore the precision of matrix products; filled when a model asks for bf16.
+# Functions that restore the setting of matrix products; filled when a model asks for products of oneDNN.
 _restore: list[Callable[[], object]] = []
 
 
@@ -34,11 +35,12 @@ class ImplementationOptions(FairseqDataclass):
             f"{PRODUCTS_UP_TO} keys, inside of bands, with dropout and with learned masks; else sdpa"
         },
     )
-    localattn_cpu_matmul: ChoiceEnum(("fp32", "bf16")) = field(  # type: ignore[valid-type]
-        default="fp32",
+    localattn_cpu_matmul: ChoiceEnum(("auto", "fp32", "bf16")) = field(  # type: ignore[valid-type]
+        default="auto",
         metadata={
-            "help": "matrix products of fp32 on a CPU: bf16 rounds their factors to bfloat16 where the CPU has "
-            "products of it, and sums in fp32; for the whole process"
+            "help": "matrix products of fp32 on a CPU, for the whole process: fp32 (as torch computes them), auto (in "
+            "fp32, by oneDNN on AMD's CPUs with AVX-512, which MKL does not use there), or bf16 (factors rounded to "
+            "bfloat16 where the CPU has products of it, sums in fp32)"
         },
     )
     localattn_loss: ChoiceEnum(("auto", "fairseq")) = field(  # type: ignore[valid-type]
@@ -94,11 +96,14 @@ def _softmax_is_fairseqs(model: nn.Module) -> bool:
 
 
 def _products_of_cpu(asked: str) -> str:
-    """Set the precision of matrix products on a CPU, and return the one in force: fp32 if the CPU has no other."""
-    if asked == "bf16" and not _restore:
-        _ask_for_bf16()
-    if asked == "bf16" and _rounds_to_bf16():
-        return asked
+    """Set how matrix products of fp32 are computed on a CPU, and return how they are."""
+    narrow = asked == "auto" and not torch.cuda.is_available() and _mkl_is_narrow()
+    if not _restore and (asked == "bf16" or narrow):
+        _ask_for_onednn()
+    if _restore and asked != "fp32":
+        rounds = _rounds_to_bf16()
+        if rounds == (asked == "bf16"):
+            return "bf16" if rounds else "fp32 (oneDNN)"
     while _restore:  # undoes what this model or an earlier one of this process asked for
         _restore.pop()()
     if asked == "bf16":
@@ -106,7 +111,20 @@ def _products_of_cpu(asked: str) -> str:
             "--localattn-cpu-matmul bf16: this CPU has no products of bfloat16, or torch before 2.9 none beside a "
             "GPU's, so they are in fp32"
         )
-    return "fp32"
+    return "bf16" if _rounds_to_bf16() else "fp32"  # bf16 where this process allowed it by itself
+
+
+def _mkl_is_narrow() -> bool:
+    """Return whether MKL, torch's library of matrix products, leaves half of the CPU's vector width unused.
+
+    It takes AVX2 on every CPU that is not Intel's; oneDNN takes AVX-512 where it is.
+    """
+    if not torch.backends.mkl.is_available() or torch.backends.cpu.get_cpu_capability() != "AVX512":
+        return False
+    try:
+        return "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
+    except OSError:  # not Linux
+        return False
 
 
 def _rounds_to_bf16() -> bool:
@@ -114,17 +132,24 @@ def _rounds_to_bf16() -> bool:
 
     Measured, because torch reports support also on CPUs that compute such products in fp32.
     """
-    factor = torch.full((128, 128), 1 + 2**-12)  # 1 in bfloat16
+    factor = torch.full((128, 128), 1 + 2**-12, device="cpu")  # 1 in bfloat16
     return bool((factor @ factor == 128).all())
 
 
-def _ask_for_bf16() -> None:
-    """Allow products of bfloat16 in this process, and remember how to undo it."""
-    if hasattr(torch.backends.mkldnn, "matmul"):
-        products, before = torch.backends.mkldnn.matmul, torch._C._get_fp32_precision_getter("mkldnn", "matmul")
-        _restore.append(lambda: setattr(products, "fp32_precision", before))
-        products.fp32_precision = "bf16"
-    elif not torch.cuda.is_available():  # torch before 2.9, whose setting turns on TF32 on a GPU as well
-        precision = torch.get_float32_matmul_precision()
-        _restore.append(lambda: torch.set_float32_matmul_precision(precision))
+def _ask_for_onednn() -> None:
+    """Let oneDNN compute products of fp32 in this process, and remember how to undo it.
+
+    torch has one setting for this, which allows bfloat16: oneDNN rounds to it on CPUs with AMX, and computes in fp32
+    on others. Without a GPU it is torch's setting for all devices; beside one, that of the CPU alone (torch 2.9).
+    """
+    if not torch.cuda.is_available():
+        try:
+            before = torch.get_float32_matmul_precision()
+        except RuntimeError:  # this process has set it for the CPU alone, which stays
+            return
+        _restore.append(lambda: torch.set_float32_matmul_precision(before))
         torch.set_float32_matmul_precision("medium")
+    elif hasattr(torch.backends.mkldnn, "matmul"):
+        products, own = torch.backends.mkldnn.matmul, torch._C._get_fp32_precision_getter("mkldnn", "matmul")
+        _restore.append(lambda: setattr(products, "fp32_precision", own))
+        products.fp32_precision = "bf16"

@@ -45,7 +45,7 @@ def test_each_entry_hides_a_warning_of_fairseqs() -> None:
 
 
 def test_others_still_show() -> None:
-    """Of the same categories, from the same modules, and with the same words further on."""
+    """Warnings of the same categories, of the same modules, and with the same words further on are shown."""
     others = [
         (UserWarning, "something else"),
         (UserWarning, "note: 'pin_memory' argument is set as true but no accelerator is found"),

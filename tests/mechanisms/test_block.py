@@ -236,7 +236,7 @@ def test_errors() -> None:
 
 
 def test_parameters_a_layer() -> None:
-    """Those of the comparison table, for six layers of base size: 7,898,160."""
+    """Six layers of base size have as many parameters more as the comparison table says: 7,898,160."""
     with torch.device("meta"):
         module = BlockAttention(512, 8)
     assert 6 * sum(p.numel() for key, p in module.named_parameters() if key.startswith("block")) == 7_898_160

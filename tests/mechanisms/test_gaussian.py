@@ -323,7 +323,7 @@ def test_widths_as_text() -> None:
     ],
 )
 def test_parameters_a_layer(kwargs: dict[str, Any], count: int) -> None:
-    """Those of the comparison table, for three layers of base size."""
+    """Three layers of base size have as many parameters more as the comparison table says."""
     sizes = {"embed_dim": 512, "num_heads": 8} | kwargs
     with torch.device("meta"):
         module = GaussianAttention(**sizes)

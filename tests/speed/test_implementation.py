@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +20,7 @@ def test_the_log_says_how_attention_is_computed(caplog: pytest.LogCaptureFixture
     with caplog.at_level(logging.INFO):
         model = build("transformer_csan_tiny", ["--localattn-attention", "sdpa"])
     line = next(record.message for record in caplog.records if record.name == implementation.__name__)
-    assert "1 csan" in line and "5 san" in line and "implementation: sdpa" in line and "fp32 matrix products" in line
+    assert "1 csan" in line and "5 san" in line and "implementation: sdpa" in line and "matrix products, " in line
     assert "label-smoothed loss of fp32 in the place of logits" in line
     chosen = {module.implementation for module in model.modules() if isinstance(module, LocalAttention)}
     assert chosen == {"sdpa"}
@@ -30,18 +32,53 @@ def test_the_log_says_where_products_are_not_used(caplog: pytest.LogCaptureFixtu
     assert "implementation: products (in fp32 and fp64; else sdpa);" in caplog.text
 
 
-def test_bf16_products_of_old_torch_do_not_change_those_of_a_gpu(
+def test_bf16_products_beside_a_gpu_are_those_of_the_cpu_alone(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(torch.backends, "mkldnn", SimpleNamespace())
-    monkeypatch.setattr(torch, "set_float32_matmul_precision", asked.append)
-    monkeypatch.setattr(implementation, "_rounds_to_bf16", lambda: bool(asked))
-    monkeypatch.setattr(implementation, "_restore", [])
-    for gpu, wanted in ((True, "fp32"), (False, "bf16")):
-        monkeypatch.setattr(torch.cuda, "is_available", lambda gpu=gpu: gpu)
-        assert implementation._products_of_cpu("bf16") == wanted
-    assert asked == ["medium"] and "torch before 2.9 none beside a GPU's" in caplog.text
+    """torch before 2.9 has one setting for both, which turns on TF32 on the GPU: it is left alone there."""
+    build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])
+    before = torch.get_float32_matmul_precision()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(implementation, "_rounds_to_bf16", lambda: bool(implementation._restore))
+    with monkeypatch.context() as old:
+        old.setattr(torch.backends, "mkldnn", SimpleNamespace())
+        assert implementation._products_of_cpu("bf16") == "fp32"
+    assert "torch before 2.9 none beside a GPU's" in caplog.text
+    if hasattr(torch.backends.mkldnn, "matmul"):
+        assert implementation._products_of_cpu("bf16") == "bf16"
+        assert implementation._products_of_cpu("fp32") == "fp32"
+    assert torch.get_float32_matmul_precision() == before
+
+
+@pytest.mark.skipif(not hasattr(torch.backends.mkldnn, "matmul"), reason="torch before 2.9 has no setting to make")
+def test_a_setting_of_the_process_for_the_cpu_alone_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])
+    monkeypatch.setattr(implementation, "_mkl_is_narrow", lambda: True)
+    products: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    before = torch._C._get_fp32_precision_getter("mkldnn", "matmul")
+    try:
+        products.fp32_precision = "bf16"
+        assert implementation._products_of_cpu("auto") in ("fp32", "bf16") and not implementation._restore
+    finally:
+        products.fp32_precision = before
+
+
+@pytest.mark.parametrize(("capability", "cpu", "narrow"), [
+    ("AVX512", "vendor_id\t: AuthenticAMD", True), ("AVX512", "vendor_id\t: GenuineIntel", False),
+    ("AVX2", "vendor_id\t: AuthenticAMD", False), ("AVX512", None, False),
+])  # fmt: skip
+def test_where_mkl_leaves_avx512_unused(
+    monkeypatch: pytest.MonkeyPatch, capability: str, cpu: str | None, narrow: bool
+) -> None:
+    def read(path: Path) -> str:
+        if cpu is None:
+            raise FileNotFoundError(path)
+        return cpu
+
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    monkeypatch.setattr(Path, "read_text", read)
+    assert implementation._mkl_is_narrow() is narrow
 
 
 def test_a_checkpoint_from_before_the_flags_builds() -> None:
@@ -51,25 +88,42 @@ def test_a_checkpoint_from_before_the_flags_builds() -> None:
 
 @pytest.fixture
 def fp32_products() -> Iterator[Callable[[], str]]:
-    """Return a function that reads the process's precision of fp32 products, which is restored after the test."""
+    """Return a function that reads the process's precision of fp32 products, which is torch's own after the test."""
     if not hasattr(torch.backends.mkldnn, "matmul"):
         pytest.skip("torch before 2.9 has no setting to look at")
 
     def setting() -> str:
         return torch._C._get_fp32_precision_getter("mkldnn", "matmul")
 
-    before = setting()
     yield setting
-    torch.backends.mkldnn.matmul.fp32_precision = before
+    build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])
 
 
 def test_bf16_products_where_the_cpu_has_none(
     fp32_products: Callable[[], str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])
     before = fp32_products()
     monkeypatch.setattr(implementation, "_rounds_to_bf16", lambda: False)
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "bf16"])
     assert "no products of bfloat16" in caplog.text and fp32_products() == before
+
+
+@pytest.mark.parametrize("rounds", [False, True])
+def test_products_of_onednn_are_taken_in_fp32_alone(
+    fp32_products: Callable[[], str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, rounds: bool
+) -> None:
+    """On a CPU whose MKL is slow, auto takes oneDNN where that computes in fp32, and leaves it where it rounds."""
+    build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])
+    plain = fp32_products()
+    monkeypatch.setattr(implementation, "_mkl_is_narrow", lambda: True)
+    monkeypatch.setattr(implementation, "_rounds_to_bf16", lambda: rounds)
+    with caplog.at_level(logging.INFO):
+        build("transformer_mma_tiny")
+    assert ("fp32 (oneDNN) matrix products" in caplog.text) is not rounds
+    assert fp32_products() == (plain if rounds else "bf16")
+    build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])
+    assert fp32_products() == plain
 
 
 def test_bf16_products(fp32_products: Callable[[], str], caplog: pytest.LogCaptureFixture) -> None:
@@ -81,12 +135,13 @@ def test_bf16_products(fp32_products: Callable[[], str], caplog: pytest.LogCaptu
         return ((x @ x - exact).norm() / exact.norm()).item()
 
     build("transformer_mma_tiny")
-    assert error() < 1e-5
+    assert error() < 1e-5  # whichever library computes them
+    build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])
     before = fp32_products()
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "bf16"])
     if "no products of bfloat16" in caplog.text:
         assert fp32_products() == before and error() < 1e-5
     else:
         assert fp32_products() == "bf16" and 1e-4 < error() < 1e-2
-    build("transformer_mma_tiny")  # a model that does not ask for it does not get it
+    build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])  # a model that does not ask does not get it
     assert fp32_products() == before

@@ -316,7 +316,7 @@ def test_the_small_scale(bench: Bench) -> None:
 
 
 def test_the_estimate_of_what_follows_the_preparation(bench: Bench) -> None:
-    """Of all seeds, side by side, without what is finished: ten minutes a training, and its decoding."""
+    """It counts ten minutes a training and its decoding, for the unfinished runs of all seeds, side by side."""
     found: list[float] = []
     bench.fake()
     bench.data()

