@@ -9,7 +9,8 @@ A table stands between two lines, and nothing else of a page is touched:
     <!-- end of table NAME -->
 
 NAME is `summary` (the main rows of all papers), `ranking` (all mechanisms by score), `estimates` (what the full scale
-takes), a paper (man: all its tables, measured or not), one of its tables (man/table1), probing/NAME or locality/NAME.
+takes), a paper (man: all its tables, measured or not), one of its tables (man/table1), probing/NAME, locality/NAME or
+claims/PAPER.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from experiments.recipes.nodes import RecipeError, nearest
 from experiments.recipes.recipe import ROOT
 from experiments.recipes.tables import papers, tables_of
 from experiments.report.analysis import locality_table, probing_table
+from experiments.report.claims import claims_table
 from experiments.report.csv_lines import TableError
 from experiments.report.estimates import estimates_table
 from experiments.report.papers import all_tables, summary_table, table_of_paper
@@ -33,7 +35,7 @@ from experiments.runs.processes import write_atomic
 MARKER = re.compile(r"<!-- (?P<end>end of )?table (?P<name>\S+) -->")
 NO_PAGES = ("quickstart",)  # its numbers stay with its runs
 OF_ALL = {"summary": summary_table, "ranking": ranking_table, "estimates": estimates_table}
-ANALYSES = {"probing": probing_table, "locality": locality_table}
+ANALYSES = {"probing": probing_table, "locality": locality_table, "claims": claims_table}
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,13 @@ def names(root: Path) -> list[str]:
     for paper in papers(configs):
         found += [paper, *(f"{paper}/{table}" for table in tables_of(paper, configs))]
     for kind in ANALYSES:
-        found += [f"{kind}/{path.stem}" for path in (root / "results" / kind).glob("*.csv")]
+        found += [f"{kind}/{path.stem}" for path in _files(root, kind)]
     return found
+
+
+def _files(root: Path, kind: str) -> list[Path]:
+    """Return the files of an analysis, a table each."""
+    return sorted((root / "results" / kind).glob("*.yaml" if kind == "claims" else "*.csv"))
 
 
 def needed(root: Path) -> dict[str, str]:
@@ -116,7 +123,7 @@ def needed(root: Path) -> dict[str, str]:
         if paper not in NO_PAGES:
             found |= {f"{paper}/{table}": str(configs / paper / f"{table}.yaml") for table in tables}
     for kind in ANALYSES:
-        found |= {f"{kind}/{path.stem}": str(path) for path in sorted((root / "results" / kind).glob("*.csv"))}
+        found |= {f"{kind}/{path.stem}": str(path) for path in _files(root, kind)}
     return found
 
 

@@ -1,0 +1,130 @@
+"""The claims of the papers, each with what results/ has of it: results/claims/<paper>.yaml.
+
+    claims:
+      - claim: Mixed heads translate better than the plain Transformer.
+        where: Tables 1 and 2
+        compare: [table2 mma > transformer]
+      - claim: The upper layers look further.
+        where: §5.4
+        why: no measure of it yet     # in the place of compare: nothing tests it
+
+A comparison names a table of the paper and two rows of it; the first one must be better.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.recipes.nodes import RecipeError, compose, entry_of
+from experiments.recipes.tables import Table, find_table
+from experiments.report.csv_lines import Line, TableError, groups, markdown, mean_change, p_value
+from experiments.report.papers import Row, load_lines, rows_of
+
+SCALES = ("full", "sample", "small")
+COMPARISON = re.compile(r"(?P<table>\w+) (?P<better>\w+) > (?P<worse>\w+)")
+SIGNIFICANT = 0.05
+FALLING = ("perplexity",)  # metrics that are better when they are lower
+HEADER = ("claim", "in the paper", "found", "measured: mean difference, seeds, p by seed")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the seeds say of one comparison: differences by seed in favour of the claim, and p where it was computed."""
+
+    name: str
+    scale: str
+    differences: list[float]
+    p_values: list[str]
+    significant: bool
+
+    @property
+    def holds(self) -> bool:
+        """Whether every seed agrees, significantly where that was tested."""
+        return all(difference > 0 for difference in self.differences) and self.significant
+
+    def __str__(self) -> str:
+        tested = f", p {' and '.join(self.p_values)}" if self.p_values else ""
+        return f"{self.name} {mean_change(self.differences)} ({self.scale}, n = {len(self.differences)}{tested})"
+
+
+def claims_table(root: Path, paper: str) -> str:
+    """Return the claims of a paper as Markdown, with the numbers at the largest scale that has both rows.
+
+    yes: every comparison holds (see :class:`Outcome`); in part: those that have been measured hold; no: a mean
+    difference is against the claim; unclear: none is, but a seed or its significance is. Raises TableError for a file
+    that is not such a list.
+    """
+    path = root / "results" / "claims" / f"{paper}.yaml"
+    try:
+        claims = entry_of(path, compose(path), str(path)).value.get("claims")
+    except RecipeError as error:
+        raise TableError(str(error)) from None
+    if not isinstance(claims, list) or not claims:
+        raise TableError(f"{path}: needs a list 'claims'")
+    rows = []
+    for number, claim in enumerate(claims, 1):
+        where = f"{path}: claim {number}"
+        if not isinstance(claim, dict) or not {"claim", "where"} < set(claim) <= {"claim", "where", "compare", "why"}:
+            raise TableError(f"{where}: needs claim, where, and compare or why, and nothing else")
+        texts = claim.get("compare", [])
+        outcomes = [_outcome(root, paper, text, where) for text in texts]
+        measured = [outcome for outcome in outcomes if outcome]
+        numbers = "; ".join(map(str, measured)) or claim.get("why", "not measured yet")
+        rows.append([claim["claim"], claim["where"], _verdict(measured, len(outcomes)), numbers])
+    return markdown(HEADER, rows)
+
+
+def _verdict(measured: list[Outcome], wanted: int) -> str:
+    if not measured:
+        return "not tested"
+    if not all(statistics.mean(outcome.differences) > 0 for outcome in measured):
+        return "no"
+    if not all(outcome.holds for outcome in measured):
+        return "unclear"
+    return "yes" if len(measured) == wanted else "in part"
+
+
+def _outcome(root: Path, paper: str, text: str, where: str) -> Outcome | None:
+    """Return the outcome of a comparison, None where its rows have no seed in common. Raises TableError."""
+    found = COMPARISON.fullmatch(text)
+    if found is None:
+        raise TableError(f"{where}: {text!r} is not of the form 'TABLE ROW > ROW'")
+    try:
+        table = find_table(paper, found["table"], root / "configs")
+    except RecipeError as error:
+        raise TableError(f"{where}: {error}") from None
+    rows = {row.name: row for row in rows_of(table)}
+    if missing := {found["better"], found["worse"]} - set(rows):
+        raise TableError(f"{where}: {table.path} has no row {', '.join(sorted(missing))}")
+    return _measured(root, table, rows[found["better"]], rows[found["worse"]])
+
+
+def _measured(root: Path, table: Table, better: Row, worse: Row) -> Outcome | None:
+    lines = groups(load_lines(root, table), "row", "scale", "metric")
+    for scale in SCALES:
+        metric = better.metric(scale)
+        ours, theirs = (_by_seed(lines.get((row.name, scale, metric), [])) for row in (better, worse))
+        if seeds := [seed for seed in ours if seed in theirs]:
+            sign = -1 if metric in FALLING else 1
+            differences = [sign * (_score(ours[seed]) - _score(theirs[seed])) for seed in seeds]
+            tested = [ours[seed] for seed in seeds if _against(better, worse) and ours[seed]["p_value"]]
+            significant = all(line.number("p_value") < SIGNIFICANT for line in tested)
+            name = f"{better.name} − {worse.name}"
+            return Outcome(name, scale, differences, [p_value(line) for line in tested], significant)
+    return None
+
+
+def _by_seed(lines: list[Line]) -> dict[str, Line]:
+    return {line["seed"]: line for line in lines}
+
+
+def _score(line: Line) -> float:
+    return line.number("score")
+
+
+def _against(better: Row, worse: Row) -> bool:
+    """Return whether the significance in a row's lines is that of the difference to the other row."""
+    return better.baseline is not None and better.baseline.name == worse.name

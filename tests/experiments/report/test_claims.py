@@ -1,0 +1,89 @@
+"""The papers' claims: verdicts by what has been measured, and files with slips."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.report.claims import claims_table
+from experiments.report.csv_lines import TableError
+from support.paths import ROOT
+from support.tables.files import csv_of, line, put, table_file
+
+CLAIM = "claims: [{claim: Masks help., where: Table 1, %s}]"
+COMPARE = "compare: [table1 man > transformer]"
+
+
+def row_of(root: Path, text: str) -> list[str]:
+    """Return the cells of the first claim's row."""
+    put(root, "results/claims/man.yaml", CLAIM % text)
+    return claims_table(root, "man").splitlines()[2].strip("| ").split(" | ")
+
+
+def measure(root: Path, scores: dict[int, tuple[float, str]], metric: str = "sacrebleu") -> None:
+    """Write the baseline with 35.0 and the other row with these scores and p-values by seed."""
+    table_file(root)
+    lines = [line("transformer", seed, metric, 35.0, scale="small") for seed in scores]
+    lines += [
+        line("man", seed, metric, score, difference=f"{score - 35:.2f}", p=p, scale="small")
+        for seed, (score, p) in scores.items()
+    ]
+    csv_of(root, *lines)
+
+
+@pytest.mark.parametrize(("scores", "verdict", "number"), [
+    ({1: (36.0, "0.0010"), 2: (35.5, "0.0400")}, "yes", "+0.75 (small, n = 2, p 0.001 and 0.040)"),
+    ({1: (36.0, "0.0010"), 2: (35.5, "0.0500")}, "unclear", "+0.75 (small, n = 2, p 0.001 and 0.050)"),
+    ({1: (36.0, "0.0010"), 2: (34.9, "0.0010")}, "unclear", "+0.45 (small, n = 2, p 0.001 and 0.001)"),
+    ({1: (34.0, "0.0010"), 2: (35.5, "0.0010")}, "no", "-0.25 (small, n = 2, p 0.001 and 0.001)"),
+    ({}, "not tested", "not measured yet"),
+])  # fmt: skip
+def test_verdicts(tmp_path: Path, scores: dict[int, tuple[float, str]], verdict: str, number: str) -> None:
+    measure(tmp_path, scores)
+    beginning = "man − transformer " if scores else ""
+    assert row_of(tmp_path, COMPARE) == ["Masks help.", "Table 1", verdict, beginning + number]
+
+
+def test_significance_is_that_of_the_row_against_its_baseline(tmp_path: Path) -> None:
+    """In a comparison with another row than the baseline the seeds alone decide."""
+    measure(tmp_path, {1: (34.0, "0.0010")})
+    assert row_of(tmp_path, "compare: [table1 transformer > man]")[2:] == [
+        "yes",
+        "transformer − man +1.00 (small, n = 1)",
+    ]
+
+
+def test_a_claim_is_found_in_part_where_rows_are_missing(tmp_path: Path) -> None:
+    measure(tmp_path, {1: (36.0, "0.0010")})
+    table_file(tmp_path, name="man/table2")
+    both = "compare: [table1 man > transformer, table2 man > transformer]"
+    assert row_of(tmp_path, both)[2] == "in part"
+
+
+def test_a_claim_without_a_comparison_says_why(tmp_path: Path) -> None:
+    assert row_of(tmp_path, "why: no measure of it")[2:] == ["not tested", "no measure of it"]
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("compare: [table1 man better]", "claim 1: 'table1 man better' is not of the form 'TABLE ROW > ROW'"),
+    ("compare: [table9 man > transformer]", "table9"),
+    ("compare: [table1 men > transformer]", "table1.yaml has no row men"),
+    ("reason: none", "claim 1: needs claim, where, and compare or why, and nothing else"),
+])  # fmt: skip
+def test_slips_are_errors_of_one_line(tmp_path: Path, text: str, message: str) -> None:
+    measure(tmp_path, {1: (36.0, "0.0010")})
+    with pytest.raises(TableError) as raised:
+        row_of(tmp_path, text)
+    assert message in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_a_file_without_claims(tmp_path: Path) -> None:
+    put(tmp_path, "results/claims/man.yaml", "claims: 3")
+    with pytest.raises(TableError, match="needs a list 'claims'"):
+        claims_table(tmp_path, "man")
+
+
+def test_every_paper_has_its_claims() -> None:
+    found = {path.stem for path in (ROOT / "results" / "claims").glob("*.yaml")}
+    assert found == {"mma", "csan", "man", "diffwin", "mgsa"}
