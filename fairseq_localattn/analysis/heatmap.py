@@ -239,6 +239,8 @@ def page_data(models: Sequence[Trained], names: Sequence[str], args: argparse.Na
         for trained, pair, found in zip(models, of_models, attentions, strict=True):
             everywhere = {at: module for site in sites for at, module in found[site].items()}
             weights, masks = run_model(trained, pair, everywhere)
+            for site in sites:  # in the order in which they run
+                found[site] = {at: everywhere[at] for at in weights if at in found[site]}
             maps.append({site: page.map_entries(found[site], weights, masks) for site in sites})
         labels = {site: tokens_of(models[0], of_models[0], site) for site in SITES}
         target, source = labels["cross"]

@@ -107,10 +107,11 @@ def test_the_page_holds_all_weights(name: str) -> None:
     for site in SITES:
         attentions = site_attentions(model, site)
         said, maps = checkpoint["attentions"][site], sentence["maps"][0][site]
-        assert [(at.layer, at.name, at.kind) for at in attentions] == [(s["layer"], s["name"], s["kind"]) for s in said]
         with torch.no_grad(), collect_masks(attentions) as masks, collect_weights(attentions, by_head=True) as weights:
             model(pair.source[None], torch.tensor([7]), pair.read[None])
-        for at, entry in zip(attentions, maps, strict=True):
+        assert set(weights) == set(attentions) and maps, "weights are in the order in which the attentions ran"
+        assert [(at.layer, at.name, at.kind) for at in weights] == [(s["layer"], s["name"], s["kind"]) for s in said]
+        for at, entry in zip(weights, maps, strict=True):
             got, hidden = torch.tensor(entry["weights"]), weights[at][0] == 0
             assert torch.equal(got == HIDDEN, hidden) and (site != "decoder" or hidden.triu(1).any())
             torch.testing.assert_close(
