@@ -8,7 +8,10 @@ import textwrap
 from importlib import import_module, metadata
 from itertools import groupby
 
-COMMANDS = {"describe": "describe an architecture's attention by texts", "draw": "draw the masks of a text"}
+COMMANDS = {
+    "describe": "describe the attention of an architecture or a checkpoint by texts",
+    "draw": "draw the masks of a text",
+}
 COLUMNS = 96  # of the list
 SIZE = re.compile(r"_(tiny|small|iwslt|wmt|wat17|summarization).*$")  # the end of an architecture's name
 

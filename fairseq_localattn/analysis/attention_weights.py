@@ -9,16 +9,23 @@ It works on the models of this package and on fairseq's own ``transformer``:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
+import torch
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
 from ..core.attention import LocalAttention
+from ..core.composed import ComposedAttention, GroupedAttention
 from ..errors import UsageError
+from ..mechanisms.alibi import LinearBiasAttention
+from ..mechanisms.gaussian import GaussianAttention
+from ..mechanisms.masked import DynamicMaskAttention
 from ..mechanisms.windowed import WindowAttention
 
 STACKS = ("encoder", "decoder")
@@ -121,30 +128,97 @@ def _weight_hooks(sublayer: Sublayer, weights: dict[Sublayer, Tensor], by_head: 
 
 @contextmanager
 def collect_masks(attentions: Mapping[Sublayer, nn.Module]) -> Iterator[dict[Sublayer, Tensor]]:
-    """Context manager that collects the soft masks of the attentions with windows in the dictionary that it returns.
+    """Context manager that collects the soft masks of the attentions that have some in the dictionary that it returns.
 
-    Each forward pass of the model replaces the values: the results of ``WindowAttention.soft_mask``, B×H×T×S, from 0 to
-    2. With windows of segments and padding on the left, each sentence's real keys come first. The attentions have their
-    own ``soft_mask`` again at the end.
+    Each forward pass of the model replaces the values, B×H×T×S; a head without a mask is NaN there, and the masks of
+    mechanisms on the same heads are multiplied; the future of a decoder is 0. See :data:`MASKS` for what is a mask.
+    With windows of segments and padding on the left, each sentence's real keys come first. The attentions are as before
+    at the end.
     """
     masks: dict[Sublayer, Tensor] = {}
-    windows = {at: module for at, module in attentions.items() if isinstance(module, WindowAttention)}
-    before = {at: vars(module).get("soft_mask") for at, module in windows.items()}  # set by an enclosing collect_masks
-
-    def collector(sublayer: Sublayer, soft_mask: Any) -> Any:
-        def collect(*args: Any, **kwargs: Any) -> Tensor:
-            mask: Tensor = soft_mask(*args, **kwargs)
-            masks[sublayer] = mask.detach()
-            return mask
-
-        return collect
-
+    undo: list[Callable[[], None]] = []
     try:
-        for sublayer, module in windows.items():
-            vars(module)["soft_mask"] = collector(sublayer, module.soft_mask)
+        for sublayer, module in attentions.items():
+            parts = list(masked_parts(module))
+            found: list[tuple[int, Tensor]] = []
+            for first, part in parts:
+                undo.append(_record(part, first, found))
+            if parts:
+                undo.append(module.register_forward_hook(_joiner(sublayer, masks, found), with_kwargs=True).remove)
         yield masks
     finally:
-        for sublayer, module in windows.items():
-            vars(module).pop("soft_mask")
-            if before[sublayer] is not None:
-                vars(module)["soft_mask"] = before[sublayer]
+        for back in reversed(undo):
+            back()
+
+
+def masked_parts(module: nn.Module, first: int = 0) -> Iterator[tuple[int, LocalAttention]]:
+    """Yield what computes soft masks in an attention, itself or its parts, each with the number of its first head."""
+    if isinstance(module, ComposedAttention):
+        starts = [at.start for at in module.ranges] if isinstance(module, GroupedAttention) else repeat(0)
+        for start, part in zip(starts, module.members(), strict=False):
+            yield from masked_parts(part, first + start)
+    elif isinstance(module, LocalAttention) and any(isinstance(module, kind) for kind in MASKS):
+        yield first, module
+
+
+def _bell(module: GaussianAttention, prepared: Mapping[str, Tensor]) -> Tensor:
+    """Return the Gaussian of a call, 0 where it is cut off; the first heads have none if only the last are local."""
+    bell = prepared["bell"].exp()
+    if module.cut:
+        bell = bell.masked_fill(prepared["far"], 0)
+    ordinary = torch.arange(module.num_heads, device=bell.device) < module.num_heads - module.local_heads
+    return bell.masked_fill(ordinary[:, None, None], math.nan)
+
+
+def _exponential(_: LocalAttention, bias: Tensor) -> Tensor:
+    return bias.exp()
+
+
+# Mechanism → the step that computes its soft mask, and the mask, broadcastable to B×H×T×S, from what the step returns.
+# It multiplies the exponentiated scores (DMAN, Gaussians, ALiBi), the weights (MW, Gaussians) or local scores (AW).
+MASKS: dict[type[LocalAttention], tuple[str, Callable[[Any, Any], Tensor]]] = {
+    WindowAttention: ("soft_mask", lambda _, mask: mask),
+    DynamicMaskAttention: ("score_bias", _exponential),
+    GaussianAttention: ("prepare", _bell),
+    LinearBiasAttention: ("score_bias", _exponential),
+}
+
+
+def _record(part: LocalAttention, first: int, found: list[tuple[int, Tensor]]) -> Callable[[], None]:
+    """Add a part's first head and mask to ``found`` whenever it computes one. Returns what ends that."""
+    step, read = next(entry for kind, entry in MASKS.items() if isinstance(part, kind))
+    before, compute = vars(part).get(step), getattr(part, step)  # set by an enclosing collect_masks
+
+    def recorded(*args: Any, **kwargs: Any) -> Any:
+        result = compute(*args, **kwargs)
+        mask = read(part, result).detach()
+        found.append((first, mask.expand(-1, part.num_heads, -1, -1) if mask.dim() == 4 else mask[None]))
+        return result
+
+    def restore() -> None:
+        vars(part).pop(step)
+        if before is not None:
+            vars(part)[step] = before
+
+    vars(part)[step] = recorded
+    return restore
+
+
+def _joiner(sublayer: Sublayer, masks: dict[Sublayer, Tensor], found: list[tuple[int, Tensor]]) -> Any:
+    """Return a forward hook that makes one tensor of the masks that an attention's parts have computed."""
+
+    def join(module: Any, _: Any, kwargs: Mapping[str, Any], output: tuple[Tensor, Any]) -> None:
+        if not found:
+            return
+        batch, (queries, keys) = output[0].size(1), found[0][1].shape[-2:]
+        joint = found[0][1].new_full((batch, module.num_heads, queries, keys), math.nan)
+        for first, mask in found:
+            heads = joint[:, first : first + mask.size(1)]
+            heads.copy_(torch.where(heads.isnan(), mask, heads * mask))
+        if (future := kwargs.get("attn_mask")) is not None:
+            hidden = future if future.dtype == torch.bool else future.isneginf()
+            joint = torch.where(hidden & ~joint.isnan(), 0, joint)
+        masks[sublayer] = joint
+        found.clear()
+
+    return join

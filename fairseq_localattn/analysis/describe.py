@@ -1,6 +1,7 @@
 """The texts of an architecture, and the flags with which a hybrid model of the same sizes is the same model.
 
 python -m fairseq_localattn describe --arch ARCH [flags of the variant and of fairseq]
+python -m fairseq_localattn describe --path CHECKPOINT
 """
 
 from __future__ import annotations
@@ -11,16 +12,19 @@ import io
 import shlex
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from fairseq import options
-from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq import checkpoint_utils, options
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.models.transformer import TransformerConfig
 
+from ..compat.loading import explained
 from ..errors import UsageError
 from ..grammar.words import nearest
 from ..models.architectures import baseline_of, localattn_architectures
-from ..options import option_names
+from ..models.struct_config import as_namespace
+from ..options import fill_defaults, option_names
 
 # fairseq's task → the model whose attention is described by texts, and the architecture with its smallest name.
 HYBRIDS = {
@@ -52,6 +56,30 @@ def parse(arch: str, flags: Sequence[str]) -> tuple[Namespace, argparse.Argument
         if not stop.code:
             raise
         raise UsageError(shown.getvalue().strip().rpartition("\n")[2].rpartition("error: ")[2]) from None
+
+
+def checkpoint_arguments(path: str) -> tuple[str, Namespace]:
+    """Return the architecture of a checkpoint, and the arguments of its model.
+
+    Raises UsageError for a file that is no checkpoint, and for a model that is none of this package or has options of
+    which no model can be made.
+    """
+    if not Path(path).is_file():
+        raise UsageError(f"--path {path}: no such file")
+    found: tuple[str, Namespace] = explained(_checkpoint_arguments, f"{path} describes no model")(path)
+    return found
+
+
+def _checkpoint_arguments(path: str) -> tuple[str, Namespace]:
+    args = as_namespace(checkpoint_utils.load_checkpoint_to_cpu(path)["cfg"]["model"])
+    arch = getattr(args, "arch", None) or args._name  # fairseq-hydra-train writes only the latter
+    if arch not in localattn_architectures():
+        raise UsageError(f"--path {path}: its architecture {arch!r} is none of this package, and has no text")
+    model = ARCH_MODEL_REGISTRY[arch]
+    fill_defaults(args, model.options)  # a checkpoint of an older version may lack an option
+    ARCH_CONFIG_REGISTRY[arch](args)
+    model.check_args(args)
+    return arch, args
 
 
 def texts_of(arch: str, args: Namespace) -> dict[str, str]:
@@ -107,8 +135,12 @@ def _written(action: argparse.Action, value: Any) -> list[str]:
 
 
 def describe(arch: str, flags: Sequence[str]) -> list[str]:
-    """Return the lines that the command prints. Raises UsageError."""
-    args, _ = parse(arch, flags)
+    """Return the lines that the command prints for an architecture with flags. Raises UsageError."""
+    return described(arch, parse(arch, flags)[0])
+
+
+def described(arch: str, args: Namespace) -> list[str]:
+    """Return the texts of complete arguments, line by line, and the flags of the hybrid model."""
     texts = texts_of(arch, args)
     width = max(map(len, texts))
     lines = [f"{site:{width}}  {text}" for site, text in texts.items()]
@@ -122,13 +154,21 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Print the texts, and the flags of the hybrid model."""
     parser = argparse.ArgumentParser(
         prog="python -m fairseq_localattn describe",
-        description="Print the attention of an architecture as texts, and the flags of the same model made from them.",
-        epilog="flags of the architecture and of fairseq may follow, as for fairseq-train",
+        description="Print the attention of an architecture, or of a checkpoint's model, as texts, and the flags of "
+        "the same model made from them.",
+        epilog="flags of the architecture and of fairseq may follow --arch, as for fairseq-train",
         allow_abbrev=False,
     )
-    parser.add_argument("--arch", required=True, help="an architecture of this package")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--arch", help="an architecture of this package")
+    source.add_argument("--path", metavar="CHECKPOINT", help="a trained model")
     args, flags = parser.parse_known_args(argv)
-    print("\n".join(describe(args.arch, flags)))
+    if args.path is None:
+        print("\n".join(describe(args.arch, flags)))
+        return
+    if flags:
+        raise UsageError(f"unrecognized arguments: {' '.join(flags)}: --path has the options of its training")
+    print("\n".join(described(*checkpoint_arguments(args.path))))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Heat maps of soft masks and attention weights of one sentence pair (Figure 3 of Nguyen et al., ACL 2020).
+"""Heat maps of soft masks and attention weights of a sentence pair (Figure 3 of Nguyen et al., ACL 2020).
 
     python -m fairseq_localattn.analysis.heatmap DATA --path DIFFWIN.pt [--path PLAIN.pt] --sentence N
         [--gen-subset test] [--site cross|encoder|decoder] [--layer L] [--head H|mean] [--plot FILE] [--csv FILE]
     python -m fairseq_localattn.analysis.heatmap DATA --path DIFFWIN.pt --source "text" --target "text" [...]
+    python -m fairseq_localattn.analysis.heatmap DATA --path A.pt [--path B.pt] --sentence N,N,… --html FILE
 
 Rows are queries, columns are keys. The decoder reads the reference (teacher forcing). Its rows are labelled with the
 target token that is predicted there, the last of which is the end of the sentence; the keys of its self-attention are
@@ -26,6 +27,7 @@ from ..errors import UsageError
 from ..mechanisms.windowed import WindowAttention
 from ..models.placement import SITES
 from ..phrases.dataset import collate_phrases
+from . import heatmap_page as page
 from .attention_weights import Sublayer, collect_masks, collect_weights, cross_attentions, self_attentions
 from .command import check_files, checkpoint_names, checkpoint_parser, save_figure, show_progress_alone
 from .evaluation import Trained, load_trained
@@ -165,10 +167,11 @@ def select(model: nn.Module, site: str, layer: int, head: str, *, name: str) -> 
     return found
 
 
-def read_panels(
-    trained: Trained, pair: Pair, attentions: Attentions, site: str, *, head: str, name: str
-) -> Iterator[Panel]:
-    """Yield the maps of these attentions for one pair: the soft mask of each with windows, and the weights."""
+def run_model(trained: Trained, pair: Pair, attentions: Attentions) -> tuple[dict[Sublayer, Tensor], ...]:
+    """Run a model on one pair. Returns the weights and the soft masks of these attentions, H×T×S each, on the CPU.
+
+    A head without a soft mask is NaN in the masks, and an attention without one is not in them.
+    """
     model, device = trained.model, trained.device
     inputs = {
         "src_tokens": pair.source[None].to(device),
@@ -180,12 +183,21 @@ def read_panels(
     with collect_weights(attentions, by_head=True) as weights, collect_masks(attentions) as masks:
         with torch.inference_mode():
             model(**inputs, features_only=True)
+    return tuple({at: values[0].float().cpu() for at, values in found.items()} for found in (weights, masks))
+
+
+def read_panels(
+    trained: Trained, pair: Pair, attentions: Attentions, site: str, *, head: str, name: str
+) -> Iterator[Panel]:
+    """Yield the maps of these attentions for one pair: the soft mask of each that has one there, and the weights."""
+    weights, masks = run_model(trained, pair, attentions)
     queries, keys = tokens_of(trained, pair, site)
     for at, attention in weights.items():
-        for what, values in (("mask", masks.get(at)), ("attention", attention)):
-            if values is not None:
-                heads = values[0].float().cpu()  # H×T×S
-                values = heads.mean(dim=0) if head == "mean" else heads[int(head) - 1]
+        for what, heads in (("mask", masks.get(at)), ("attention", attention)):
+            if heads is None:
+                continue
+            values = heads[~heads.isnan().flatten(1).all(dim=1)].mean(dim=0) if head == "mean" else heads[int(head) - 1]
+            if not values.isnan().all():  # the head has a mask
                 yield Panel(
                     checkpoint=name,
                     site=site,
@@ -200,11 +212,61 @@ def read_panels(
                 )
 
 
+def check_same(labels: Sequence[tuple[str, ...]], first: Sequence[tuple[str, ...]], names: Sequence[str]) -> None:
+    """Raise UsageError unless two checkpoints, of these names, read the same words."""
+    if list(labels) != list(first):
+        raise UsageError(f"{names[1]} reads another pair than {names[0]}: were they trained in the same direction?")
+
+
+def page_data(models: Sequence[Trained], names: Sequence[str], args: argparse.Namespace) -> dict[str, Any]:
+    """Return the data of the page for all sentences of ``args``, at its site or at all.
+
+    Raises UsageError for a pair that a model cannot read, and for more weights than a page holds.
+    """
+    sites = [args.site] if args.site else list(SITES)
+    attentions = [{site: site_attentions(trained.model, site) for site in sites} for trained in models]
+    pairs = [[read_pair(trained, each) for trained in models] for each in by_sentence(args)]
+    values = 0
+    for of_models in pairs:
+        for trained, pair, name, found in zip(models, of_models, names, attentions, strict=True):
+            words = {site: tokens_of(trained, pair, site) for site in SITES}
+            check_same(words["cross"], tokens_of(models[0], of_models[0], "cross"), (names[0], name))
+            values += sum(page.count_values(found[site], *map(len, words[site])) for site in sites)
+    page.check_size(values, args.html)
+    sentences = []
+    for each, of_models in zip(by_sentence(args), pairs, strict=True):
+        maps = []
+        for trained, pair, found in zip(models, of_models, attentions, strict=True):
+            everywhere = {at: module for site in sites for at, module in found[site].items()}
+            weights, masks = run_model(trained, pair, everywhere)
+            for site in sites:  # in the order in which they run
+                found[site] = {at: everywhere[at] for at in weights if at in found[site]}
+            maps.append({site: page.map_entries(found[site], weights, masks) for site in sites})
+        labels = {site: tokens_of(models[0], of_models[0], site) for site in SITES}
+        target, source = labels["cross"]
+        sentences.append({"label": sentence_of(each), "words": (source, target), "tokens": labels, "maps": maps})
+    entries = [
+        page.checkpoint_entry(name, trained.architecture, trained.model, found)
+        for name, trained, found in zip(names, models, attentions, strict=True)
+    ]
+    scale = {"hidden": page.HIDDEN, "unit": page.UNIT}
+    return {**scale, "sites": sites, "checkpoints": entries, "sentences": sentences}
+
+
+def by_sentence(args: argparse.Namespace) -> list[argparse.Namespace]:
+    """Return the arguments for each sentence alone, whose ``sentence`` is its number, or None for a given text."""
+    return [argparse.Namespace(**{**vars(args), "sentence": number}) for number in args.sentence or [None]]
+
+
+def sentence_of(args: argparse.Namespace) -> str:
+    """Return what the sentence pair is called."""
+    return "a given pair" if args.sentence is None else f"{args.gen_subset or 'test'}, sentence {args.sentence}"
+
+
 def title_of(args: argparse.Namespace, layer: int) -> str:
     """Return the title of the table and of the plot."""
-    sentence = "a given pair" if args.sentence is None else f"{args.gen_subset or 'test'}, sentence {args.sentence}"
     head = "mean over heads" if args.head == "mean" else f"head {args.head}"
-    return f"{sentence}: {SITE_NAMES[args.site]}, layer {layer}, {head}"
+    return f"{sentence_of(args)}: {SITE_NAMES[args.site]}, layer {layer}, {head}"
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -214,16 +276,26 @@ def make_parser() -> argparse.ArgumentParser:
         "Draw the soft masks and the attention weights of trained models for one sentence pair, side by side (Figure 3 "
         "of Nguyen et al. 2020), and print the strongest key of each query.",
     )
-    parser.add_argument("--sentence", type=int, metavar="N", help="of the split, from 0: fairseq-generate's H-N")
+    numbers = "of the split, from 0: fairseq-generate's H-N; for --html several, as in 0,4,9"
+    parser.add_argument("--sentence", type=numbers_of, metavar="N[,N…]", help=numbers)
     parser.add_argument("--gen-subset", metavar="SPLIT", help="split of --sentence (default: test)")
     parser.add_argument("--source", metavar="TEXT", help="in place of --sentence: sub-words with spaces between")
     parser.add_argument("--target", metavar="TEXT", help="with --source: its translation, which the decoder reads")
-    parser.add_argument("--site", choices=SITES, default="cross", help="which attention (default: cross)")
+    parser.add_argument("--site", choices=SITES, help="which attention (default: cross; with --html all)")
     parser.add_argument("--layer", type=int, metavar="L", help="from 1 (default: the highest with windows, or of all)")
     parser.add_argument("--head", default="mean", metavar="H", help="from 1, or mean: the mean of all (default)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the maps (.png, .pdf, .svg)")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write all values as CSV")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page to browse all layers and heads")
     return parser
+
+
+def numbers_of(text: str) -> list[int]:
+    """Return the numbers of sentences in ``0,4,9``, each once."""
+    try:
+        return list(dict.fromkeys(map(int, text.split(","))))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: give numbers from 0 with commas between, as in 0,4,9") from None
 
 
 def check_arguments(args: argparse.Namespace) -> None:
@@ -235,25 +307,44 @@ def check_arguments(args: argparse.Namespace) -> None:
         raise UsageError(f"--gen-subset {args.gen_subset} changes nothing: the pair is that of --source and --target")
     if args.head != "mean" and not (args.head.isdecimal() and int(args.head) > 0):
         raise UsageError(f"--head {args.head}: give mean, or the number of a head, from 1")
-    check_files(args.path, {"--csv": args.csv, "--plot": args.plot}, args.plot)
+    if not pictures(args):
+        changed = {"--layer": args.layer, "--head": None if args.head == "mean" else args.head}
+        for flag, value in changed.items():
+            if value is not None:
+                raise UsageError(f"{flag} {value} changes nothing: the page of --html has all layers and heads")
+    elif len(args.sentence or ()) > 1:
+        raise UsageError("--sentence: table, --plot and --csv show one; give --html alone for several")
+    check_files(args.path, {"--csv": args.csv, "--plot": args.plot, "--html": args.html}, args.plot)
+
+
+def pictures(args: argparse.Namespace) -> bool:
+    """Return whether maps of one layer are asked for: all but a page alone."""
+    return args.html is None or args.plot is not None or args.csv is not None
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Print the table; on request draw the maps and write a CSV file."""
+    """Print the table; on request draw the maps, write a CSV file, and write the page (alone, without the table)."""
     args = make_parser().parse_args(argv)
     show_progress_alone()
     names = checkpoint_names(args.path, args.name)
     check_arguments(args)
 
     models = [load_trained(path, args.data, args.cpu) for path in args.path]
+    if args.html is not None:
+        size = page.save_page(page_data(models, names, args), args.html)
+        print(f"{args.html}: {size / 1e6:.1f} MB; open it in a browser")
+    if not pictures(args):
+        return
+    (args,) = by_sentence(args)
+    args.site = args.site or "cross"
     layer = common_layer([trained.model for trained in models], args.site) if args.layer is None else args.layer
     panels: list[Panel] = []
     for trained, name in zip(models, names, strict=True):
         pair = read_pair(trained, args)
         attentions = select(trained.model, args.site, layer, args.head, name=name)
         panels += read_panels(trained, pair, attentions, args.site, head=args.head, name=name)
-        if (panels[-1].queries, panels[-1].keys) != (panels[0].queries, panels[0].keys):
-            raise UsageError(f"{name} reads another pair than {names[0]}: were they trained in the same direction?")
+        last, first = panels[-1], panels[0]
+        check_same((last.queries, last.keys), (first.queries, first.keys), (names[0], name))
     print(f"{title_of(args, layer)}: the strongest key of each query, the first of equals\n{table(panels)}")
     if args.csv is not None:
         write_csv(panels, args.csv)

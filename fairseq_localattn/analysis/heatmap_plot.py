@@ -79,11 +79,11 @@ def write_csv(panels: Sequence[Panel], path: Path) -> None:
     save_csv(path, COLUMNS, _csv_rows(panels))
 
 
-def _label(panels: Sequence[Panel]) -> str:
-    """Return the label of the colour bar."""
+def _label(panels: Sequence[Panel], beyond: bool) -> str:
+    """Return the label of the colour bar; ``beyond``: some values are above 1."""
     if not any(panel.what == "mask" for panel in panels):
         return "attention weight"
-    return f"soft mask, attention weight\n({BOTH_ENDS})"
+    return "soft mask, attention weight" + (f"\n({BOTH_ENDS})" if beyond else "")
 
 
 def draw(panels: Sequence[Panel], title: str) -> Any:
@@ -106,5 +106,5 @@ def draw(panels: Sequence[Panel], title: str) -> Any:
     grid[0].set_ylabel("query", fontsize="small")
     beyond = any(bool((panel.values > 1).any()) for panel in panels)
     bar = figure.colorbar(image, ax=list(grid), extend="max" if beyond else "neither", fraction=0.05, pad=0.02)
-    bar.set_label(_label(panels), fontsize="small")
+    bar.set_label(_label(panels, beyond), fontsize="small")
     return figure

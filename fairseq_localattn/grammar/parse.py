@@ -32,7 +32,9 @@ TOKEN = re.compile(
     re.ASCII | re.DOTALL,
 )
 SUBLAYERS = ("ffn", "cross", "conv")
-LONGEST = 10_000  # characters of a text; longer ones are certainly mistakes
+# Longer texts, and layers with more sublayers, are certainly mistakes.
+LONGEST = 10_000  # characters
+MOST_SUBLAYERS = 100
 
 
 class TextError(UsageError):
@@ -224,7 +226,10 @@ class _Reader:
         elif kind == "number" and not self.sees("*", ahead=1):
             ranges = self.separated(",", self.range)
             self.need(":", "after the layers")
-        return Stretch(self.separated(">", self.sublayer), ranges, at)
+        sublayers = self.separated(">", self.sublayer)
+        if len(sublayers) > MOST_SUBLAYERS:
+            raise self.error(f"{len(sublayers):,} sublayers: a layer has {MOST_SUBLAYERS} or less", at)
+        return Stretch(sublayers, ranges, at)
 
     def range(self) -> tuple[int, int]:
         at = self.at

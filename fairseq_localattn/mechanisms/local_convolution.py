@@ -19,6 +19,7 @@ from ..core.attention import IncrementalState
 from ..kernels.convolution import depthwise_convolution, full_convolution, relu_in_place
 
 FORMS = ("separable", "full")
+LARGEST_KERNEL = 9_999  # positions; more is certainly a typing error
 
 
 class LocalConvolution(nn.Module):
@@ -26,11 +27,11 @@ class LocalConvolution(nn.Module):
 
     Args:
         channels: C.
-        kernel: K, odd and positive.
+        kernel: K, odd, from 1 to :data:`LARGEST_KERNEL`.
         form: ``separable`` (K·C + C² + C parameters) or ``full`` (K·C² + C).
         causal: see the K last positions, the own one included, instead of those around it.
 
-    Raises ValueError for an even or non-positive kernel and for an unknown form.
+    Raises ValueError for another kernel and for an unknown form.
     """
 
     #: The sites where it is not defined, each with the reason.
@@ -40,6 +41,8 @@ class LocalConvolution(nn.Module):
         super().__init__()
         if kernel < 1 or kernel % 2 == 0:
             raise ValueError(f"the kernel of a convolution must be odd and positive, not {kernel}")
+        if kernel > LARGEST_KERNEL:
+            raise ValueError(f"the kernel of a convolution must be {LARGEST_KERNEL:,} or less, not {kernel}")
         if form not in FORMS:
             raise ValueError(f"unknown form {form!r} of a convolution: choose from {', '.join(FORMS)}")
         self.kernel, self.form, self.causal = kernel, form, causal

@@ -67,7 +67,7 @@ class AttentionBuilder:
             try:
                 self.stacks[site] = parse_stack(texts.get(site) or PLAIN)
                 self.layers[site] = self._expand(site, self.stacks[site])
-            except TextError as error:
+            except UsageError as error:
                 raise self._error(site, site, error) from None
 
     def _error(self, site: str, place: str, error: Exception) -> UsageError:

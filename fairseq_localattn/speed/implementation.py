@@ -73,14 +73,15 @@ def configure_runtime(model: nn.Module, args: Any) -> None:
     chosen = str(args.localattn_attention)
     chosen += " (in fp32 and fp64; else sdpa)" if chosen == "products" else ""
     memory = "" if torch.cuda.is_available() else f", allocator: {keep_freed_memory()}"
-    logger.info(f"attention: {found}{_texts_of(model)}; implementation: {chosen}{cpu}{memory}")
+    texts = "".join(f"; {site} {text!r}" for site, text in texts_of(model).items())
+    logger.info(f"attention: {found}{texts}; implementation: {chosen}{cpu}{memory}")
 
 
-def _texts_of(model: nn.Module) -> str:
-    """Return the texts that describe a model's attention, for the log; empty where it is plain."""
+def texts_of(model: nn.Module) -> dict[str, str]:
+    """Return site → text of the sites of a model whose attention is not plain."""
     builder: Any = next((part.builder for part in model.children() if hasattr(part, "builder")), None)
-    texts = {} if builder is None else builder.texts()
-    return "".join(f"; {site} {text!r}" for site, text in texts.items())
+    texts: dict[str, str] = {} if builder is None else builder.texts()
+    return texts
 
 
 def _softmax_is_fairseqs(model: nn.Module) -> bool:

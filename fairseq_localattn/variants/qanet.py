@@ -12,13 +12,12 @@ from fairseq.models import register_model
 
 from ..errors import UsageError
 from ..grammar.build import CONVOLUTION
-from ..grammar.parse import Mechanism
-from ..mechanisms.local_convolution import FORMS
+from ..grammar.parse import MOST_SUBLAYERS, Mechanism
+from ..mechanisms.local_convolution import FORMS, LARGEST_KERNEL
 from ..models.architectures import register_architecture
 from ..models.builder import PLAIN
 from ..models.layers.sublayers import OrderedDecoderLayer, OrderedEncoderLayer
 from ..models.transformer import LocalTransformerModel
-from ..options import RANGES
 
 
 @dataclass
@@ -53,13 +52,15 @@ class QANetTransformerModel(LocalTransformerModel):
     @classmethod
     def text(cls, options: Any, site: str, heads: int) -> str:
         """Return the sublayers of a layer: convolutions, attention, and ffn. Raises UsageError for invalid options."""
-        if not 1 <= options.qanet_convs <= RANGES["layers"][1]:
+        if not 1 <= options.qanet_convs < MOST_SUBLAYERS:
             raise UsageError(
-                f"--qanet-convs {options.qanet_convs}: give 1 or more, and {RANGES['layers'][1]:,} or less; none is "
+                f"--qanet-convs {options.qanet_convs}: give 1 or more, and {MOST_SUBLAYERS - 1} or less; none is "
                 "--qanet-encoder-layers none"
             )
-        if options.qanet_kernel < 1 or options.qanet_kernel % 2 == 0:
-            raise UsageError(f"--qanet-kernel {options.qanet_kernel}: give an odd number of positions")
+        if not 1 <= options.qanet_kernel <= LARGEST_KERNEL or options.qanet_kernel % 2 == 0:
+            raise UsageError(
+                f"--qanet-kernel {options.qanet_kernel}: give an odd number of positions, {LARGEST_KERNEL:,} or less"
+            )
         given = {"kernel": options.qanet_kernel, "form": str(options.qanet_form)}
         convolution = Mechanism(
             "conv", {name: each for name, each in given.items() if each != CONVOLUTION[name].default}

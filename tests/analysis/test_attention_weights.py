@@ -9,12 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_localattn.analysis.attention_weights import (
+    MASKS,
     Sublayer,
     collect_masks,
     collect_weights,
     cross_attentions,
+    masked_parts,
     self_attentions,
 )
+from fairseq_localattn.kernels.masks import Frame
 from fairseq_localattn.mechanisms.windowed import WindowAttention
 from support.mechanisms.references import window_mask
 from support.models import batch, build, case, dictionary
@@ -30,9 +33,10 @@ def all_attentions(model: nn.Module) -> dict[Sublayer, nn.Module]:
 
 
 def changes_of(model: nn.Module) -> int:
-    """Count the hooks of a model, and the attributes that hide a method of its windows."""
+    """Count the hooks of a model, and the attributes that hide a method of what computes a soft mask."""
     hooks = sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules())
-    return hooks + sum("soft_mask" in vars(module) for module in model.modules())
+    steps = {step for step, _ in MASKS.values()}
+    return hooks + sum(step in vars(module) for module in model.modules() for step in steps)
 
 
 def inputs_of(model: nn.Module, sample: dict[str, Tensor]) -> dict[nn.Module, tuple[Tensor, Tensor, dict[str, Any]]]:
@@ -90,6 +94,70 @@ def test_masks_are_those_of_the_equations(name: str) -> None:
         torch.testing.assert_close(mask[0], wanted, rtol=0, atol=1e-5)
 
 
+MASKED = {
+    "transformer_man_tiny": {"encoder dman": "dman", "decoder dman": "dman"},
+    "transformer_localness_tiny": {"encoder self_attn": "gauss"},
+    "localness-luong": {"encoder self_attn": "gauss", "decoder self_attn": "gauss", "decoder encoder_attn": "gauss"},
+    "transformer_alibi_tiny": {"encoder self_attn": "alibi", "decoder self_attn": "alibi"},
+    "transformer_mma_tiny": {},
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_masks_of_other_mechanisms(name: str) -> None:
+    """What multiplies: taking it away gives the weights of the scores alone, normalised again; the future is 0."""
+    model = case(name)
+    attentions = all_attentions(model)
+    with torch.no_grad(), collect_masks(attentions) as masks, collect_weights(attentions, by_head=True) as weights:
+        model(**ONE)
+    assert {f"{at.stack} {at.name}": at.kind for at in masks} == MASKED[name]
+    calls = inputs_of(model, ONE)
+    for at, mask in masks.items():
+        module: Any = attentions[at]
+        query, key, more = calls[module]
+        assert mask.shape == weights[at].shape
+        assert mask.isnan().all(-1).all(-1).sum() == module.num_heads - getattr(module, "local_heads", module.num_heads)
+        mask = mask.nan_to_num(1.0)  # heads without one
+        assert mask.min() >= 0 and mask.max() <= 1 and mask.std() > 1e-3
+        with torch.no_grad():
+            q, k, _, _ = module.project(query, key, key)
+        scores = q @ k.transpose(2, 3) * module.scaling
+        if more.get("attn_mask") is not None:
+            scores = scores + more["attn_mask"]
+            assert masks[at].nan_to_num(0.0)[..., more["attn_mask"].isneginf()].max() == 0
+        product = getattr(module, "cut", False) or "Product" in type(module).__name__
+        if product:  # cut keys are hidden before the softmax, the others multiplied after it
+            wanted = scores.masked_fill(mask == 0, -torch.inf).softmax(-1) * mask
+        else:
+            wanted = scores.exp() * mask / (scores.exp() * mask).sum(-1, keepdim=True)
+        torch.testing.assert_close(weights[at], wanted, rtol=0, atol=1e-5)
+
+
+def test_masks_of_composed_attention() -> None:
+    """Heads without a mask are NaN; mechanisms on the same heads multiply."""
+    texts = [
+        "--localattn-encoder",
+        "1*dman + 1*global + 2*(gauss(local_heads=1) & alibi)",
+        "--localattn-decoder",
+        "san",
+    ]
+    model = build("transformer_hybrid_tiny", texts).eval()
+    attentions = all_attentions(model)
+    with torch.no_grad(), collect_masks(attentions) as masks:
+        model(**ONE)
+    assert [at.stack for at in masks] == ["encoder"] * 2
+    groups: Any = attentions[next(iter(masks))]
+    dman, _, joint = groups.members()
+    assert list(masked_parts(groups)) == [(0, dman), (2, joint.parts[0]), (2, joint.parts[1])]
+    mask = next(iter(masks.values()))[0]
+    assert [bool(head.isnan().all()) for head in mask] == [False, True, False, False]
+    assert not mask[[0, 2, 3]].isnan().any()
+    slopes = joint.parts[1].score_bias(Frame(12, 12), None, mask[None], {})
+    torch.testing.assert_close(mask[2], slopes[0].exp(), rtol=0, atol=1e-6)  # its Gaussian is on the next head alone
+    bell = mask[3] / slopes[1].exp()
+    assert bell.max() <= 1 + 1e-5 and bell.min() >= 0 and (bell - 1).abs().max() > 1e-3
+
+
 @pytest.mark.parametrize("name", [*WINDOWED, "transformer_localattn_tiny", "transformer_man_tiny"])
 def test_weights_are_those_that_the_attention_returns(name: str) -> None:
     """Self- and cross-attention, averaged and by head, against calls of each module alone."""
@@ -145,7 +213,7 @@ def test_collecting_changes_nothing(name: str, by_head: bool) -> None:
             inner.clear()
             model(**SAMPLE)
             assert not inner, "closed"
-            assert changes_of(model) == 2 * len(attentions) + len(masks)
+            assert changes_of(model) == 2 * (len(attentions) + len(masks))
         after, _ = model(**SAMPLE)
     assert changes_of(model) == 0
     real = ~SAMPLE["prev_output_tokens"].eq(dictionary().pad())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -108,6 +109,58 @@ def test_command_prints_texts_and_flags(capsys: pytest.CaptureFixture[str]) -> N
         *("--dropout", "0.25", "--encoder-ffn-embed-dim", "256", "--encoder-normalize-before"),
         *("--decoder-ffn-embed-dim", "256", "--decoder-normalize-before"),
     ]
+
+
+def saved(path: Path, arch: str, flags: list[str], changes: dict[str, Any] | None = None) -> Path:
+    """Write a checkpoint with the options of a model, as fairseq-train does, and without its weights."""
+    args, _ = parse(arch, flags)
+    for name, value in (changes or {}).items():
+        setattr(args, name, value)
+    weights = {f"encoder.{n}": torch.zeros(512, 2) for n in range(8)}  # no size in the options may be beyond them
+    torch.save(
+        {"cfg": {"model": args}, "model": weights, "extra_state": {}, "optimizer_history": [{"best_loss": 1.0}]}, path
+    )
+    return path
+
+
+def test_a_checkpoint_prints_what_its_flags_print(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arch, flags in (
+        ("transformer_man_small", ["--man-decoder-layers", "2", "--dropout", "0.25"]),
+        ("transformer_hybrid_tiny", ["--localattn-encoder", "1: 2*csan(window=3, head_span=1) + 2*global"]),
+        ("transformer_lm_hybrid_tiny", ["--localattn-decoder", "local(window=2) & alibi"]),
+    ):
+        main(["describe", "--path", str(saved(tmp_path / "a.pt", arch, flags))])
+        assert capsys.readouterr().out.splitlines() == describe(arch, flags)
+
+
+def test_a_checkpoint_of_an_older_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An option that is missing has its default."""
+    path = saved(tmp_path / "a.pt", "transformer_csan_tiny", [])
+    state = torch.load(path, weights_only=False)
+    del state["cfg"]["model"].csan_window, state["cfg"]["model"].localattn_loss
+    torch.save(state, path)
+    main(["describe", "--path", str(path)])
+    assert capsys.readouterr().out.splitlines() == describe("transformer_csan_tiny", [])
+
+
+def test_mistakes_with_a_checkpoint_end_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.pt"
+    for arguments, changes, message in (
+        (["--path", "nosuch.pt"], {}, "--path nosuch.pt: no such file"),
+        (["--path", str(path), "--dropout", "1"], {}, "unrecognized arguments: --dropout 1: --path has the options of"),
+        (["--path", str(path)], {"arch": "transformer"}, f"--path {path}: its architecture 'transformer' is none of"),
+        (["--path", str(path)], {"csan_window": 4}, "encoder layer 1: the window must be odd"),
+        (["--path", str(path)], {"csan_encoder_layers": "1-1000000000"}, "--csan-encoder-layers"),
+        (["--path", str(path)], {"csan_encoder_layers": [1]}, f"{path} describes no model: "),
+    ):
+        saved(path, "transformer_csan_tiny", [], changes)
+        with pytest.raises(UsageError) as caught:
+            main(["describe", *arguments])
+        assert message in str(caught.value) and "\n" not in str(caught.value)
+    path.write_bytes(b"no checkpoint")
+    with pytest.raises(UsageError) as caught:
+        main(["describe", "--path", str(path)])
+    assert "\n" not in str(caught.value)
 
 
 def test_a_size_without_a_hybrid_is_written_in_flags() -> None:

@@ -14,7 +14,13 @@ import torch
 from torch import Tensor
 
 from fairseq_localattn.analysis import heatmap
-from fairseq_localattn.analysis.attention_weights import Sublayer, collect_masks, collect_weights, cross_attentions
+from fairseq_localattn.analysis.attention_weights import (
+    Sublayer,
+    collect_masks,
+    collect_weights,
+    cross_attentions,
+    masked_parts,
+)
 from fairseq_localattn.analysis.evaluation import Trained, load_trained
 from fairseq_localattn.analysis.heatmap import Pair, common_layer, encode, main, read_panels, select, site_attentions
 from fairseq_localattn.analysis.heatmap_plot import Panel, draw, table, write_csv
@@ -37,7 +43,7 @@ def as_trained(model: Any) -> Trained:
 @pytest.mark.parametrize("arch", TINY)
 @pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])
 def test_every_model_has_maps(arch: str, site: str) -> None:
-    """T×S; rows sum to 1 unless a window multiplies the attention; head 2 differs from the mean."""
+    """T×S; rows sum to 1 unless a window multiplies the attention; head 4 differs from the mean."""
     trained = as_trained(build(arch).eval())
     pair = Pair(*sentences([9, 6]))
     if getattr(trained.model.encoder, "needs_phrases", False):
@@ -45,18 +51,21 @@ def test_every_model_has_maps(arch: str, site: str) -> None:
     layer = 2 if arch == "transformer_localattn_tiny" else 1
     found = select(trained.model, site, layer, "mean", name="it")
     panels = list(read_panels(trained, pair, found, site, head="mean", name="it"))
-    second = list(read_panels(trained, pair, found, site, head="2", name="it"))
+    fourth = list(read_panels(trained, pair, found, site, head="4", name="it"))
     source, target = (tuple(dictionary()[n] for n in side.tolist()) for side in (pair.source, pair.target))
     queries, keys = {"encoder": (source, source), "decoder": (target, (target[-1], *target[:-1]))}.get(
         site, (target, source)
     )
-    windows = [module for module in found.values() if isinstance(module, WindowAttention)]
-    assert [panel.what for panel in panels] == (["mask", "attention"] if windows else ["attention"] * len(found))
-    for panel, other in zip(panels, second, strict=True):
+    masked = [list(masked_parts(module)) for module in found.values()]
+    drawn = [panel.what for panel in panels]
+    assert (drawn.count("attention"), drawn.count("mask")) == (len(found), sum(map(bool, masked)))
+    windows = any(isinstance(part, WindowAttention) for parts in masked for _, part in parts)
+    assert windows == arch.startswith("transformer_diffwin")
+    for panel, other in zip(panels, fourth, strict=True):
         assert (panel.queries, panel.keys) == (queries, keys)
         assert panel.values.shape == other.values.shape == (len(queries), len(keys))
         assert not torch.allclose(panel.values, other.values, atol=1e-4)
-        assert (panel.site, panel.layer, panel.head, other.head) == (site, layer, "mean", "2")
+        assert (panel.site, panel.layer, panel.head, other.head) == (site, layer, "mean", "4")
         if panel.what == "attention" and panel.kind != "mw":
             torch.testing.assert_close(panel.values.sum(1), torch.ones(len(queries)), rtol=0, atol=1e-5)
         if site == "decoder":

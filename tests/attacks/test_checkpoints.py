@@ -14,7 +14,7 @@ from support.attacks.world import COMMANDS, World
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("attacks_on_checkpoints")]
 HOSTILE = {**REFUSED, **BORDER}
 # What a command has no means to see: the shape is right for some other options.
-UNSEEN = [("average", "a weight of another shape")]
+UNSEEN = [(command, "a weight of another shape") for command in ("average", "describe")]
 PAIRS = [(command, name) for command in COMMANDS for name in HOSTILE]
 # Every file once, and every command with about seven of them.
 QUICK = [(list(COMMANDS)[at % len(COMMANDS)], name) for at, name in enumerate(HOSTILE)]

@@ -56,6 +56,7 @@ def test_a_text_is_written_as_it_was(text: str) -> None:
         ("san san", "⟨here⟩san", "'san' has no place here"),
         ("(" * 5000, "⟨here⟩", "brackets are nested too deeply"),
         ("san\x00", "⟨here⟩", "has no place here"),
+        ("1: san; 2: san" + " > ffn" * 100, "⟨here⟩2: san", "101 sublayers: a layer has 100 or less"),
     ],
 )
 def test_errors_show_the_place(text: str, place: str, message: str) -> None:

@@ -59,7 +59,9 @@ def test_without_the_convolutions_output_it_is_the_plain_transformer() -> None:
     [
         (["--qanet-kernel", "4"], "--qanet-kernel 4: give an odd number of positions"),
         (["--qanet-kernel", "-1"], "--qanet-kernel -1"),
+        (["--qanet-kernel", "10001"], "--qanet-kernel 10001: give an odd number of positions, 9,999 or less"),
         (["--qanet-convs", "0"], "--qanet-convs 0: give 1 or more"),
+        (["--qanet-convs", "100"], "--qanet-convs 100: give 1 or more, and 99 or less"),
         (["--qanet-cross-layers", "1"], "--qanet-cross-layers: a convolution is over the positions of one sentence"),
         (["--qanet-decoder-layers", "3"], "layer 3 is asked for, and the stack has 2"),
     ],

@@ -285,7 +285,7 @@ class Plan:
     def _new_lines(self, row: Row, run: Run, baseline: Run | None) -> list[Line]:
         """Return the lines of the results for a finished run, one a metric. Raises ScoreError."""
         facts: dict[str, Any] = run.facts()
-        trained = ("updates", "parameters", *SPEEDS)
+        trained = ("updates", "parameters", "attention", *SPEEDS)
         before = self._noted(row, run)
         same: dict[str, Any] = {
             "scale": self.choice.scale,

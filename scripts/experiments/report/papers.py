@@ -31,7 +31,7 @@ from experiments.report.csv_lines import (
     read_lines,
     seeds_of,
 )
-from experiments.report.results import COLUMNS, KEY
+from experiments.report.results import KEY, NEEDED
 
 SCALES = ("small", "full")
 FAMILIES = ("bleu_by_length", "locality", "probing")  # a row's `metric` that stands for several
@@ -124,7 +124,7 @@ def load_lines(root: Path, table: Table) -> list[Line]:
     path = root / "results" / table.paper / f"{table.name}.csv"
     if not path.is_file():
         return []
-    lines = read_lines(path, COLUMNS, KEY)
+    lines = read_lines(path, NEEDED, KEY)
     for line in lines:
         if line["row"] not in table.sources:
             raise TableError(f"{line.where}: {table.path} has no row {line['row']!r}")

@@ -19,9 +19,11 @@ from experiments.runs.processes import write_atomic
 COLUMNS = (
     "scale", "row", "architecture", "baseline", "seed", "metric", "score", "low", "high", "difference", "p_value",
     "signature", "updates", "parameters", "averaged", "gpus", "batch_tokens", "precision", "words_per_second",
-    "steps_per_second", "train_minutes", "settings", "scoring", "commit", "hardware", "torch", "fairseq", "package",
-    "date", "note",
+    "steps_per_second", "train_minutes", "attention", "settings", "scoring", "commit", "hardware",
+    "torch", "fairseq", "package", "date", "note",
 )  # fmt: skip
+LATER = ("attention",)  # columns that older files lack, where they are empty
+NEEDED = tuple(name for name in COLUMNS if name not in LATER)
 KEY = ("scale", "row", "seed", "settings", "metric")
 Line = dict[str, str]
 
@@ -38,9 +40,9 @@ class Results:
             (_, header), *lines = read_csv(self.path)
         except FileNotFoundError:
             return []
-        if tuple(header) != COLUMNS:
+        if tuple(header) not in (COLUMNS, NEEDED):
             raise ScoreError(f"{self.path}:1: other columns than {','.join(COLUMNS)}; move the file away")
-        return [dict(zip(COLUMNS, cells, strict=True)) for _, cells in lines]
+        return [dict.fromkeys(COLUMNS, "") | dict(zip(header, cells, strict=True)) for _, cells in lines]
 
     def put(self, new: Sequence[Mapping[str, Any]], instead: Callable[[Line], bool]) -> None:
         """Append lines in place of those of which ``instead`` is true. The file is replaced as a whole."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+import shlex
 import shutil
 import zipfile
 from pathlib import Path
@@ -109,10 +111,22 @@ def last_validation(folder: Path, name: str) -> str | None:
     return None
 
 
+# Of a site in the line that speed/implementation.py logs: its name, and its text as Python writes it.
+TEXT = re.compile(r"""; (encoder|decoder|cross) ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?=;)""")
+
+
+def _texts_as_flags(line: str) -> str:
+    """Return the texts that a line of the log has, such as ``--localattn-encoder '1-2: gauss'``."""
+    found = ((f"--localattn-{site}", ast.literal_eval(text)) for site, text in TEXT.findall(line))
+    return shlex.join(word for words in found for word in words)
+
+
 def training_facts(folder: Path) -> dict[str, Any]:
     """Return what checkpoint and logs say of a finished training.
 
     - ``updates``, ``parameters``.
+    - ``attention``: the texts of the sites whose attention is not plain, as the flags of a hybrid model; None where the
+      log has none.
     - ``words_per_second``: target tokens (subwords and ends of sentences) a second, fairseq's wps averaged over the
       logging intervals by time; ``steps_per_second``: updates a second, likewise.
     - ``train_minutes``: all logging intervals, with validation and saving but without the start. fairseq's own wall
@@ -130,13 +144,16 @@ def training_facts(folder: Path) -> dict[str, Any]:
             seconds += amount / speed
             timed += at - before
         before = at
-    parameters = None
+    parameters = attention = None
     for line in (folder / "train.log").read_text(encoding="utf-8", errors="replace").splitlines():
         if "num. shared model params:" in line:
             parameters = int(line.split("num. shared model params:")[1].split("(")[0].replace(",", ""))
+        if " | attention: " in line:
+            attention = _texts_as_flags(line) or None
     return {
         "updates": checkpoint_updates(folder),
         "parameters": parameters,
+        "attention": attention,
         "words_per_second": round(words / seconds) if seconds else None,
         "steps_per_second": round(timed / seconds, 3) if seconds else None,
         "train_minutes": round(seconds / 60, 2) if seconds else None,

@@ -13,6 +13,7 @@ from experiments.runs.processes import Types, read_stamp
 TRAINED: dict[str, Types] = {
     "updates": (int,),
     "parameters": (int, NoneType),
+    "attention": (str, NoneType),
     "seed": (int, NoneType),
     "machine": (dict, NoneType),
     **dict.fromkeys(("words_per_second", "steps_per_second", "train_minutes"), (int, float, NoneType)),

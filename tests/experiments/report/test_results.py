@@ -10,7 +10,7 @@ import pytest
 
 from experiments.measure.generated import ScoreError
 from experiments.report.csv_lines import TableError, read_lines
-from experiments.report.results import COLUMNS, KEY, Line, Results
+from experiments.report.results import COLUMNS, KEY, NEEDED, Line, Results
 from support.paths import ROOT
 
 
@@ -38,6 +38,20 @@ def test_a_line_never_comes_twice(tmp_path: Path) -> None:
     assert len(results.lines()) == 5
     assert results.path.read_text(encoding="utf-8").splitlines()[0] == ",".join(COLUMNS)
     assert [path.name for path in results.path.parent.iterdir()] == ["t.csv"]
+
+
+def test_a_file_of_before_a_column(tmp_path: Path) -> None:
+    """Its lines stay as they are, with an empty column; it gets the column with the next line. Pages read it, too."""
+    path = tmp_path / "t.csv"
+    path.write_text(f"{','.join(NEEDED)}\n{','.join('x' for _ in NEEDED)}\n")
+    results = Results(path)
+    assert results.lines() == [{**dict.fromkeys(COLUMNS, "x"), "attention": ""}]
+    (read,) = read_lines(path, NEEDED, KEY)
+    assert read["attention"] == "" and read["settings"] == "x"
+    put(results, {**line(2), "attention": "--localattn-encoder '1: local; 2: csan, x'"})
+    assert path.read_text().splitlines()[0] == ",".join(COLUMNS)
+    assert [each["attention"] for each in results.lines()] == ["", "--localattn-encoder '1: local; 2: csan, x'"]
+    assert {**results.lines()[0], "attention": "x"} == line(1) | {"seed": "x", "score": "x"}
 
 
 def test_a_foreign_csv_is_left_alone(tmp_path: Path) -> None:
@@ -80,8 +94,8 @@ def test_blank_lines_of_a_csv_are_skipped(end: bytes, tmp_path: Path) -> None:
     ("damage", "message"),
     [
         (lambda data: data[:-1], ":3: the last line is cut, without its end: .*, or end the line, if it is whole"),
-        (lambda data: data[: data.rindex(b",x,")], r":3: \d+ columns, where the first line has 30"),
-        (lambda data: data[:-40] + b"\n", r":3: \d+ columns, where the first line has 30"),
+        (lambda data: data[: data.rindex(b",x,")], r":3: \d+ columns, where the first line has 31"),
+        (lambda data: data[:-40] + b"\n", r":3: \d+ columns, where the first line has 31"),
         (lambda data: data[:-2] + b'"x', ":3: (unexpected end of data|.*delimiter expected)"),
         (lambda data: data + b",\n", ":4: 2 columns"),
         (lambda data: data.replace(b"\n", b"\n\n", 1) + b",\n", ":5: 2 columns"),

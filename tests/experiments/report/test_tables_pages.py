@@ -130,7 +130,7 @@ def test_wrong_markers(tmp_path: Path, capsys: pytest.CaptureFixture[str], text:
         ),
         ("small,transformer,", "small,plain,", "results/man/table1.csv:2: configs/man/table1.yaml has no row 'plain'"),
         ("small,transformer,", "tiny,transformer,", "results/man/table1.csv:2: there is no scale 'tiny'"),
-        (",36.0,", ",36.0", "results/man/table1.csv:3: 29 columns, where the first line has 30"),
+        (",36.0,", ",36.0", "results/man/table1.csv:3: 30 columns, where the first line has 31"),
         ("scale,row,", "scale,raw,", "results/man/table1.csv:1: lacks the column(s) row"),
     ],
 )

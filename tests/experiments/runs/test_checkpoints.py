@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from experiments.runs import checkpoints
 from support.engine.runs import save_checkpoint
+from support.models import build
 
 
 def test_a_damaged_last_checkpoint_counts_nothing(tmp_path: Path) -> None:
@@ -58,7 +62,26 @@ def test_facts_of_an_interrupted_training(tmp_path: Path) -> None:
     (tmp_path / "train.log").write_text("x | num. shared model params: 1,234 (num. trained: 1,234)\n")
     facts = checkpoints.training_facts(tmp_path)
     speeds = {"words_per_second": 75, "steps_per_second": 0.75, "train_minutes": 0.67}
-    assert facts == {"updates": 30, "parameters": 1234, **speeds}
+    assert facts == {"updates": 30, "parameters": 1234, "attention": None, **speeds}
+
+
+def test_the_texts_of_a_model_are_facts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As flags that are read again: from the line that a model logs when it is built; of several starts the last."""
+    save_checkpoint(tmp_path, 30)
+    (tmp_path / "train.json.log").touch()
+    encoder, cross = '1: ngram(heads="word:1,2:3"); 2: local & alibi > ffn', "1: 2*aw + 2*mw; 2: gauss(cut=true)"
+    flags = ["--localattn-encoder", encoder, "--localattn-cross", cross]
+    log = ["2026-11-23 | INFO | x | attention: 6 san; encoder 'all: mw'; implementation: auto; on a CPU: fp32 'x'; y"]
+    csan = ["--localattn-encoder", "1: csan"]
+    for arch, given, wanted in (("transformer_hybrid_tiny", flags, flags), ("transformer_csan_tiny", [], csan)):
+        with caplog.at_level("INFO", logger="fairseq_localattn.speed.implementation"):
+            build(arch, given)
+        log.append(f"2026-11-23 01:09:40 | INFO | fairseq_localattn.speed.implementation | {caplog.messages[-1]}")
+        (tmp_path / "train.log").write_text("\n".join(log))
+        found = checkpoints.training_facts(tmp_path)["attention"]
+        assert shlex.split(found) == wanted
+    (tmp_path / "train.log").write_text("x | attention: 2 gauss, 7 san; implementation: auto; allocator: glibc\n")
+    assert checkpoints.training_facts(tmp_path)["attention"] is None, "before texts were logged, or all plain"
 
 
 def test_the_last_validation(tmp_path: Path) -> None:

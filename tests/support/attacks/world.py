@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from experiments.runs import averaging
-from fairseq_localattn.analysis import accuracy, heatmap, locality
+from fairseq_localattn.analysis import accuracy, describe, heatmap, locality
 from fairseq_localattn.analysis.probing import command as probing
 from fairseq_localattn.variants.mma import MMATransformerModel
 from support.attacks.hostile import State
@@ -136,4 +136,5 @@ COMMANDS: dict[str, tuple[str, Callable[[World, Path], Command]]] = {
     "analysis.locality": ("translation", analysis(locality, "bin")),
     "analysis.probing": ("translation", probed),
     "average": ("translation", averaged),
+    "describe": ("translation", lambda world, path: (describe.main, ["--path", path])),
 }

@@ -1,0 +1,305 @@
+"""The page to browse all layers and heads: its values, what it does with hostile words, its size, and in a browser."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html.parser
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+
+from fairseq_localattn.analysis import heatmap, heatmap_page
+from fairseq_localattn.analysis.attention_weights import collect_masks, collect_weights
+from fairseq_localattn.analysis.evaluation import Trained
+from fairseq_localattn.analysis.heatmap import Pair, encode, main, make_parser, page_data, site_attentions
+from fairseq_localattn.analysis.heatmap_page import HIDDEN, document, head_names, phrase_names, save_page
+from fairseq_localattn.errors import UsageError
+from support.models import CASES, build, case, dictionary, phrases_of
+
+SITES = ("encoder", "decoder", "cross")
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "<!--<script>",
+    "<img/src=x/onerror=alert(2)>",
+    "{{data}}",
+    "{{hash}}",
+    "\u2028",
+    "&lt;",
+    "'\"`${alert(3)}",
+    "]]>",
+    "\U0001f642",
+)
+
+
+def hostile_dictionary() -> Dictionary:
+    """Return a dictionary of the size of :func:`dictionary` whose words try to leave their place."""
+    words = Dictionary()
+    for n in range(40):
+        words.add_symbol(HOSTILE[n] if n < len(HOSTILE) else f"w{n}")
+    return words
+
+
+def as_trained(model: Any, words: Dictionary | None = None) -> Trained:
+    words = words or dictionary()
+    task = SimpleNamespace(source_dictionary=words, target_dictionary=words, max_positions=lambda: (1024, 1024))
+    return Trained(model, task, "some", torch.device("cpu"))
+
+
+def arguments(*words: str) -> Any:
+    return make_parser().parse_args(["data", "--path", "a.pt", "--html", "a.html", *words])
+
+
+def typed(source: str = "w1 w2 w3 w4 w5 w6", target: str = "w7 w8 w9 w1") -> list[str]:
+    return ["--source", source, "--target", target]
+
+
+def data_in(page: str) -> Any:
+    """Return the JSON that a parser of HTML finds in a page, which must be all of its one block of data."""
+
+    class Scripts(html.parser.HTMLParser):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tags: list[str] = []
+            self.found: list[str] = []
+
+        def handle_starttag(self, tag: str, attrs: Any) -> None:
+            self.tags.append(tag)
+            if tag == "script":
+                self.found.append("")
+
+        def handle_data(self, data: str) -> None:
+            if self.tags and self.tags[-1] == "script":
+                self.found[-1] += data
+
+    parser = Scripts()
+    parser.feed(page)
+    assert len(parser.found) == 2 and parser.tags.count("script") == 2 and "img" not in parser.tags
+    return json.loads(parser.found[0])
+
+
+# ---------------------------------------------------------------------------------------------- the values
+
+
+@pytest.mark.parametrize(
+    "name", ["transformer_man_tiny", "transformer_diffwin_tiny", "hybrid-heads", "localness-luong"]
+)
+def test_the_page_holds_all_weights(name: str) -> None:
+    """Every attention of every site, each head to a thousandth, with its soft mask; what is 0 is marked."""
+    model = case(name)
+    trained = as_trained(model)
+    data = data_in(document(page_data([trained], ["it"], arguments(*typed()))))
+    (checkpoint,), (sentence,) = data["checkpoints"], data["sentences"]
+    words = dictionary()
+    pair = Pair(encode("w1 w2 w3 w4 w5 w6", words, "-"), encode("w7 w8 w9 w1", words, "-"))
+    source, target = ["w1", "w2", "w3", "w4", "w5", "w6", "</s>"], ["w7", "w8", "w9", "w1", "</s>"]
+    assert sentence["words"] == [source, target]
+    labels = {"encoder": [source, source], "decoder": [target, ["</s>", *target[:-1]]], "cross": [target, source]}
+    assert sentence["tokens"] == labels and data["sites"] == list(SITES)
+    for site in SITES:
+        attentions = site_attentions(model, site)
+        said, maps = checkpoint["attentions"][site], sentence["maps"][0][site]
+        with torch.no_grad(), collect_masks(attentions) as masks, collect_weights(attentions, by_head=True) as weights:
+            model(pair.source[None], torch.tensor([7]), pair.read[None])
+        assert set(weights) == set(attentions) and maps, "weights are in the order in which the attentions ran"
+        assert [(at.layer, at.name, at.kind) for at in weights] == [(s["layer"], s["name"], s["kind"]) for s in said]
+        for at, entry in zip(weights, maps, strict=True):
+            got, hidden = torch.tensor(entry["weights"]), weights[at][0] == 0
+            assert torch.equal(got == HIDDEN, hidden) and (site != "decoder" or hidden.triu(1).any())
+            torch.testing.assert_close(
+                got.clamp(min=0).float(), weights[at][0] * 1000, rtol=0, atol=0.5001, check_dtype=False
+            )
+            assert ("masks" in entry) == (at in masks)
+            for head, mask in enumerate(entry.get("masks", ())):
+                wanted = masks[at][0, head]
+                assert (mask is None) == bool(wanted.isnan().all())
+                if mask is not None:
+                    torch.testing.assert_close(
+                        torch.tensor(mask).float()[~hidden[head]], wanted[~hidden[head]] * 1000, rtol=0, atol=0.5001
+                    )
+
+
+KINDS = {
+    "man-c1": ["global"] * 4,
+    "transformer_mma_tiny": ["global", "local(window=1)", "forward", "backward"],
+    "transformer_man_tiny": ["dman"] * 4,
+    "hybrid-heads": ["csan", "csan", "dman", "global"],
+    "hybrid-joint": ["local(window=2) & alibi & rope"] * 4,
+    "hybrid-groups-of-joint": ["t5bias & mw & local(window=1)"] * 2 + ["rope & sman"] * 2,
+    "localness-luong": ["global", "global", "gauss", "gauss"],
+    "transformer_mgsa_ngram_tiny": ["words", "2-grams", "3-grams", "4-grams"],
+    "transformer_mgsa_tiny": ["words", "tree, level 1", "tree, level 2", "tree, level 3"],
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_kinds_of_heads(name: str) -> None:
+    model = case(name)
+    heads = [head_names(module, phrase_names(model)) for module in site_attentions(model, "encoder").values()]
+    assert KINDS[name] in heads and all(len(each) == 4 for each in heads)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_every_model_has_a_page(name: str) -> None:
+    """No head without a kind, and no more values than were counted."""
+    trained = as_trained(case(name))
+    if getattr(trained.model.encoder, "needs_phrases", False):
+        pair = heatmap.read_pair(trained, heatmap.by_sentence(arguments(*typed()))[0])
+        phrases = Pair(pair.source, pair.target, phrases_of(pair.source[None]))
+        args, made = arguments(*typed()), heatmap.read_pair
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(heatmap, "read_pair", lambda *_: phrases)
+            data = page_data([trained], ["it"], args)
+        assert made is heatmap.read_pair
+    else:
+        data = page_data([trained], ["it"], arguments(*typed()))
+    sizes = {"encoder": (7, 7), "decoder": (5, 5), "cross": (5, 7)}
+    for site, size in sizes.items():
+        attentions = site_attentions(trained.model, site)
+        maps = data["sentences"][0]["maps"][0][site]
+        values = sum(len(entry["weights"]) + sum(m is not None for m in entry.get("masks", ())) for entry in maps)
+        assert values * size[0] * size[1] <= heatmap_page.count_values(attentions, *size)
+        for entry, said in zip(maps, data["checkpoints"][0]["attentions"][site], strict=True):
+            assert torch.tensor(entry["weights"]).shape == (len(said["heads"]), *size) and all(said["heads"])
+
+
+def test_two_checkpoints_and_one_site() -> None:
+    """Each with its own text; --site leaves the others out; typed words are read by both."""
+    models = [as_trained(build(arch).eval()) for arch in ("transformer_csan_tiny", "transformer_localattn_tiny")]
+    data = page_data(models, ["a", "b"], arguments(*typed(), "--site", "encoder"))
+    assert data["sites"] == ["encoder"] and [c["name"] for c in data["checkpoints"]] == ["a", "b"]
+    assert [c["texts"] for c in data["checkpoints"]] == [{"encoder": "1: csan"}, {"encoder": "all: san"}]
+    assert [set(maps) for maps in data["sentences"][0]["maps"]] == [{"encoder"}, {"encoder"}]
+    assert data["sentences"][0]["label"] == "a given pair"
+
+
+# ---------------------------------------------------------------------------------------------- hostile words, size
+
+
+def hostile_page() -> str:
+    words = hostile_dictionary()
+    trained = as_trained(case("transformer_mma_tiny"), words)
+    text = " ".join(word for word in HOSTILE if word.split() == [word])
+    return document(page_data([trained], [HOSTILE[0]], arguments(*typed(text, text))))
+
+
+def test_words_stay_words() -> None:
+    """Of the sentence and of a checkpoint's name: the data are read back to the letter, and no tag is added."""
+    page = hostile_page()
+    data = data_in(page)
+    assert data["sentences"][0]["words"][0] == [*(word for word in HOSTILE if word.split() == [word]), "</s>"]
+    assert len(data["sentences"][0]["words"][0]) >= 9
+    assert data["checkpoints"][0]["name"] == HOSTILE[0]
+    assert page.isascii() or "\u2028" not in page
+    values = page.partition('id="data">')[2].partition("</script>")[0]
+    assert not set("<>&") & set(values)
+
+
+def test_only_the_own_script_may_run() -> None:
+    """The page's policy has the digest of its script, and lets nothing be loaded; no address is in it."""
+    page = hostile_page()
+    policy = re.search(r'http-equiv="Content-Security-Policy"\s+content="([^"]*)"', page)
+    assert policy is not None
+    script = page.rpartition("<script>")[2].partition("</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    rules = dict(rule.strip().split(" ", 1) for rule in policy[1].split(";"))
+    assert rules["default-src"] == "'none'" and rules["script-src"] == f"'sha256-{digest}'"
+    assert "innerHTML" not in script and "eval(" not in script and "document.write" not in script
+    assert not re.search(r"https?:|//[a-z]+\.|@import|url\(", page)
+
+
+def test_a_page_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused before a model runs, in one line with what to do."""
+    trained = as_trained(case("transformer_mma_tiny"))
+    values = 2 * 4 * (7 * 7 + 5 * 5 + 5 * 7)
+    monkeypatch.setattr(heatmap_page, "MOST_VALUES", values)
+    page_data([trained], ["it"], arguments(*typed()))
+    monkeypatch.setattr(heatmap_page, "MOST_VALUES", values - 1)
+    monkeypatch.setattr(heatmap, "run_model", None)
+    with pytest.raises(UsageError, match="--html a.html: 872 weights and masks, and a page holds 871") as error:
+        page_data([trained], ["it"], arguments(*typed()))
+    assert "give fewer or shorter sentences, one --path, or one --site" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_weights_that_are_no_numbers() -> None:
+    model = build("transformer_localattn_tiny").eval()
+    model.encoder.layers[0].self_attn.q_proj.weight.data.fill_(float("nan"))
+    with pytest.raises(UsageError, match="the weights of self_attn in encoder layer 1 are not finite"):
+        page_data([as_trained(model)], ["it"], arguments(*typed()))
+
+
+# ---------------------------------------------------------------------------------------------- the command
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--html", "a.html", "--sentence", "0", "--layer", "2"], "--layer 2 changes nothing: the page of --html has"),
+        (["--html", "a.html", "--sentence", "0", "--head", "3"], "--head 3 changes nothing"),
+        (["--sentence", "0,1"], "--sentence: table, --plot and --csv show one; give --html alone for several"),
+        (["--html", "a.html", "--csv", "b.csv", "--sentence", "0,1"], "--sentence: table, --plot and --csv show one"),
+        (["--html", "a.html"], "which sentence pair?"),
+        (["--html", "{here}", "--sentence", "0"], "--html {here}"),
+    ],
+)
+def test_mistakes_end_in_one_line(
+    flags: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a checkpoint is read."""
+    monkeypatch.setattr(heatmap, "show_progress_alone", lambda: None)
+    monkeypatch.chdir(tmp_path)
+    Path("a.pt").touch()
+    with pytest.raises(UsageError) as error:
+        main(["data", "--path", "a.pt", *(flag.replace("{here}", str(tmp_path)) for flag in flags)])
+    assert str(error.value).startswith(message.replace("{here}", str(tmp_path))) and "\n" not in str(error.value)
+
+
+def test_numbers_of_sentences(capsys: pytest.CaptureFixture[str]) -> None:
+    assert arguments("--sentence", "4,0,4").sentence == [4, 0]
+    assert arguments("--sentence", "-1").sentence == [-1]  # refused with the split's numbers when it is read
+    with pytest.raises(SystemExit):
+        arguments("--sentence", "1,x")
+    assert "argument --sentence: '1,x': give numbers from 0 with commas between" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------------------------------------- in a browser
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (CHROMIUM := shutil.which("chromium")), reason="chromium is not installed")
+@pytest.mark.parametrize("hostile", [True, False])
+def test_in_a_browser(hostile: bool, tmp_path: Path) -> None:
+    """The page as a browser without network makes it: maps of all heads, their kinds, and words that do nothing."""
+    path = tmp_path / "a.html"
+    if hostile:
+        path.write_text(hostile_page(), encoding="utf-8")
+    else:
+        models = [as_trained(case(name)) for name in ("transformer_mma_tiny", "transformer_diffwin_tiny")]
+        save_page(page_data(models, ["a", "b"], arguments(*typed())), path)
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=3000"]
+    command += [f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", "--v=0", "--dump-dom"]
+    where = f"file://{path}#site=encoder&place=1&head=2"
+    done = subprocess.run([*map(str, command), where], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "CONSOLE" not in done.stderr, done.stderr[-2000:]
+    body = done.stdout.partition('<main id="columns">')[2].partition("</main>")[0]
+    checkpoints = 1 if hostile else 2
+    assert body.count("<section>") == checkpoints and "<img" not in done.stdout and "<script>alert" not in done.stdout
+    assert done.stdout.count("<script") == 2
+    maps, masks = body.count("<figure>"), body.count("soft mask:")
+    assert maps - masks // 2 == checkpoints and masks == 0  # layer 2 of both is without windows
+    assert body.count('type="button"') == checkpoints * 2 * 5 and body.count('aria-current="true"') == checkpoints
+    assert "layer 2, head 2: local(window=1)" in body and ">local(window=1)</span>" in body
+    assert hostile or "b, weights: layer 2, head 2: global" in body
+    if hostile:
+        assert "&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;</h2>" in body
