@@ -34,7 +34,7 @@ from experiments.report.csv_lines import (
 from experiments.report.results import COLUMNS, KEY
 
 SCALES = ("small", "full")
-FAMILIES = ("bleu_by_length", "locality", "probing")  # a row's `metric` that stands for several
+FAMILIES = ("bleu_by_length", "bleu_by_ngram", "locality", "probing")  # a row's `metric` that stands for several
 OF_THE_RUN = ("parameters", "steps_per_second")  # columns of every line; the papers report them like a metric
 NAMES = {
     "tokenised_bleu": "BLEU, tokenised",
@@ -257,6 +257,8 @@ def metric_name(metric: str) -> str:
     if near := re.fullmatch(r"w(\d+)_layer(\d+)", metric):
         return f"attention within {near[1]}, layer {near[2]} (%)"
     test, _, name = metric.rpartition("/")
+    if order := re.fullmatch(r"bleu_ngram_(\d+)", name):
+        name = f"BLEU, {order[1]}-grams alone"
     lengths = re.fullmatch(r"bleu_(\d+)_(\d+)", name)
     said = f"BLEU, {int(lengths[1]) + 1} to {lengths[2]} words" if lengths else NAMES.get(name, name)
     return f"{test}: {said}" if test else said
