@@ -31,6 +31,7 @@ from experiments.report.csv_lines import (
     read_lines,
     seeds_of,
 )
+from experiments.report.pictures import pictures_of_table, pictures_without_table
 from experiments.report.results import COLUMNS, KEY
 
 SCALES = ("small", "full")
@@ -272,12 +273,16 @@ def title(table: str) -> str:
 
 
 def all_tables(root: Path, paper: str) -> str:
-    """Return all tables of a paper, each under its heading."""
+    """Return all tables and figures of a paper, each under its heading."""
     parts = []
     for name in tables_of(paper, root / "configs"):
         about = load_table(root / "configs" / paper / f"{name}.yaml").title.partition(": ")[2]
         heading = title(name) + (f": {about.rstrip('.')}" if about else "")
-        parts.append(f"### {heading}\n\n{table_of_paper(root, paper, name)}")
+        parts.append(
+            "\n\n".join([f"### {heading}", table_of_paper(root, paper, name), *pictures_of_table(root, paper, name)])
+        )
+    for heading, found in pictures_without_table(root, paper).items():
+        parts.append("\n\n".join([f"### {heading}", *found]))
     return "\n\n".join(parts)
 
 
