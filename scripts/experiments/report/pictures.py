@@ -13,9 +13,8 @@ def pictures(root: Path, figure: Figure) -> list[str]:
     for path in sorted((root / "results" / FOLDER).glob(f"{figure.paper}_{figure.name}_*.png")):
         scale = path.stem.rpartition("_")[2]
         numbers = f" [Numbers]({FOLDER}/{path.stem}.csv)." if path.with_suffix(".csv").is_file() else ""
-        found.append(
-            f"![{figure.caption}]({FOLDER}/{path.name})\n\n*{scale.capitalize()} scale. {figure.caption}*{numbers}"
-        )
+        title = f"Figure {figure.name.removeprefix('fig')}, {scale} scale"
+        found.append(f"![{title}]({FOLDER}/{path.name})\n\n*{scale.capitalize()} scale. {figure.caption}*{numbers}")
     return found
 
 
