@@ -70,7 +70,7 @@ def help_of(*program: str) -> str:
     """Return what a program prints for --help: a shell script, a Python file, or a module after "-m"."""
     if program[0].endswith(".sh"):
         if re.fullmatch(r"scripts/\w+/\w+\.sh", program[0]):  # a table's door
-            return help_of("scripts/table.py")
+            return help_of(f"scripts/{'figure' if '/fig' in program[0] else 'table'}.py")
         done = subprocess.run(["bash", program[0], "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60)
         return done.stdout + done.stderr
     printed = io.StringIO()
@@ -221,7 +221,8 @@ class Checkout:
                   --save-dir runs/$model --no-epoch-checkpoints
             done
             cp runs/diffwin_small/checkpoint_last.pt DIFFWIN.pt && cp runs/localattn_small/checkpoint_last.pt PLAIN.pt
-            mkdir runs/quickstart/transformer_mma_small.tiny && cp runs/captions/raw/test.en REFERENCE
+            mkdir -p runs/quickstart/transformer_mma_small.tiny/checkpoints && cp runs/captions/raw/test.en REFERENCE
+            cp runs/mma_small/checkpoint_last.pt runs/quickstart/transformer_mma_small.tiny/checkpoints
             fairseq-generate $data --path runs/mma_small/checkpoint_last.pt \\
                 | tee OUTPUT OTHER >runs/quickstart/transformer_mma_small.tiny/generate-test.txt
             """

@@ -25,7 +25,7 @@ from typing import NoReturn
 
 from experiments.engine.carry_out import carry_out, show_commands
 from experiments.engine.follow import follow
-from experiments.engine.plan import make_plan
+from experiments.engine.plan import Plan, make_plan
 from experiments.engine.rows import Choice, Row, folders
 from experiments.measure.generated import ScoreError
 from experiments.recipes.nodes import RecipeError, nearest
@@ -46,8 +46,9 @@ class OneLineParser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {message}; --help lists all options\n")
 
 
-def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = OneLineParser(prog="table", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def make_parser(prog: str = "table", description: str | None = __doc__) -> OneLineParser:
+    """Return the parser of a command that trains and measures the rows of a table."""
+    parser = OneLineParser(prog=prog, description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paper", metavar="PAPER", help="man, diffwin, csan, mma, mgsa; a folder of configs/")
     parser.add_argument("table", metavar="TABLE", help="table1, fig2, …")
     parser.add_argument("--scale", choices=SCALES, help="default: full, or the only one that the table has")
@@ -81,7 +82,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--keep-checkpoints", action="store_true", help="keep the checkpoints of which an average has been made"
     )
-    args = parser.parse_args(argv)
+    return parser
+
+
+def parse_args(argv: list[str] | None = None, parser: OneLineParser | None = None) -> argparse.Namespace:
+    """Return the arguments, with this machine's number among several."""
+    args = (parser or make_parser()).parse_args(argv)
     if args.node_rank is None:
         args.node_rank = int(os.environ.get("SLURM_NODEID", "0")) if args.nodes > 1 else 0
     return args
@@ -192,13 +198,17 @@ def seeds_of(given: str | None) -> tuple[int, ...]:
     return seeds
 
 
-def run_table(args: argparse.Namespace) -> int:
-    table = find_table(args.paper, args.table)
+def default_scale(table: Table) -> str:
+    """Return full, or the largest scale that a table has."""
     there = [scale for scale in SCALES if table.rows(scale)]
-    args.scale = args.scale or ("full" if "full" in there else there[-1])
+    return "full" if "full" in there else there[-1]
+
+
+def plan_of(args: argparse.Namespace, rows: list[Row]) -> tuple[Plan, list[Launch]]:
+    """Return what is to be done for rows, and a launch for each training that may run side by side."""
     if args.local and args.scale == "smoke":
         raise RecipeError(f"--local {args.local[0]}: at the scale smoke corpora are made on the spot; leave it out")
-    rows, seeds = rows_of(table, args.scale, args.rows), seeds_of(args.seeds)
+    seeds = seeds_of(args.seeds)
     lanes = launches(args, [row.stated for row in rows])
     out = (args.out or ROOT / "runs" / args.scale).resolve()
     results = (args.results or (out / "results" if args.scale == "smoke" else ROOT / "results")).resolve()
@@ -214,17 +224,24 @@ def run_table(args: argparse.Namespace) -> int:
         jobs=len(lanes),
         gpu=kind_of(seen_gpu()),
     )
-    plan = make_plan(rows, choice)
+    return make_plan(rows, choice), lanes
+
+
+def run_table(args: argparse.Namespace) -> tuple[int, Plan]:
+    """Train, decode and score the rows of a table; return the exit status and the plan."""
+    table = find_table(args.paper, args.table)
+    args.scale = args.scale or default_scale(table)
+    plan, lanes = plan_of(args, rows_of(table, args.scale, args.rows))
     if args.dry_run:
         show_commands(plan, [plan.results(row).path for row in plan.rows])
-        return 0
+        return 0, plan
     plan.check_results()
     progress = Progress()
     if args.node_rank > 0:
-        return follow(plan, progress)
+        return follow(plan, progress), plan
     try:
         plan.leader.begin()
-        return carry_out(plan, lanes, args.resume, progress)
+        return carry_out(plan, lanes, args.resume, progress), plan
     finally:
         plan.leader.end()
 
@@ -250,4 +267,4 @@ def as_status(name: str, work: Callable[[], int]) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     args = parse_args(argv)
-    return as_status("table", lambda: run_table(args))
+    return as_status("table", lambda: run_table(args)[0])

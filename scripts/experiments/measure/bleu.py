@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
 from experiments.measure.generated import ScoreError
 from experiments.measure.significance import SAMPLES, Significance
+from experiments.measure.significance import paired_bootstrap as bootstrap_of_statistics
 
 REFERENCE_LENGTHS = ("closest", "shortest")
 TOKENISERS = {"zh": "zh", "ja": "ja-mecab"}  # all other languages: 13a
 # Groups by the source's words, (above, up to), as in Figure 2 of Cui et al. 2019.
 LENGTHS = ((0, 10), (10, 20), (20, 30), (30, 40), (40, 50), (50, None))
+# Orders of n-grams, as in Figure 3 of Yang et al. 2019 and Figure 2 of Hao et al. 2019.
+ORDERS = range(1, 9)
 
 
 @dataclass(frozen=True)
@@ -40,10 +45,10 @@ def tokeniser_of(language: str) -> str:
     return TOKENISERS.get(language, "13a")
 
 
-def _metric(lowercase: bool, tokenize: str, reference_length: str) -> BLEU:
+def _metric(lowercase: bool, tokenize: str, reference_length: str, **more: Any) -> BLEU:
     kind = _ShortestBLEU if reference_length == "shortest" else BLEU
     try:
-        return kind(lowercase=lowercase, tokenize=tokenize, force=tokenize == "none")
+        return kind(lowercase=lowercase, tokenize=tokenize, force=tokenize == "none", **more)
     except RuntimeError:  # sacreBLEU found no MeCab
         raise ScoreError(
             f"sacreBLEU's tokeniser {tokenize} needs MeCab, which is not installed: pip install -e '.[ja]'"
@@ -96,6 +101,54 @@ def paired_bootstrap(
     p_value = after.p_value if difference else 1.0  # type: ignore[union-attr]
     signature = _signature(signatures["BLEU"], references, reference_length)
     return Significance(float(p_value if p_value is not None else 1.0), float(difference), signature)
+
+
+@dataclass(frozen=True)
+class NgramBleu:
+    """BLEU of the n-grams of one order alone, 0 to 100, and its test against a baseline's where there is one."""
+
+    order: int
+    score: float
+    signature: str
+    against: Significance | None = None
+
+
+def bleu_by_order(
+    system: Sequence[str],
+    baseline: Sequence[str] | None,
+    references: Sequence[Sequence[str]],
+    *,
+    lowercase: bool = False,
+    tokenize: str = "13a",
+    reference_length: str = "closest",
+) -> list[NgramBleu]:
+    """Return for each n of ``ORDERS`` the BLEU of n-grams alone, with its paired bootstrap against a baseline's.
+
+    ``BLEU_n = 100 · BP · m_n / t_n``: of the t_n n-grams of the system's output m_n are in the references, clipped as
+    BLEU does, and BP is the brevity penalty. It is the "individual n-gram score" of NIST's mteval; BLEU itself is the
+    geometric mean of those of 1 to 4, with one BP. Nothing is smoothed: without a match the score is 0.
+    """
+    metric = _metric(lowercase, tokenize, reference_length, max_ngram_order=max(ORDERS), smooth_method="none")
+    documents = [list(reference) for reference in references]
+
+    def statistics(lines: Sequence[str]) -> np.ndarray:
+        """Return of each sentence its length, its reference's, then matches and totals of each order."""
+        return np.array(metric._extract_corpus_statistics(list(lines), documents))
+
+    ours = statistics(system)
+    theirs = None if baseline is None else statistics(baseline)
+    signature = _signature(metric.get_signature(), references, reference_length)
+    found = []
+    for order in ORDERS:
+
+        def score(sums: np.ndarray, order: int = order) -> float:
+            size, expected, matches, total = sums[[0, 1, 1 + order, 1 + len(ORDERS) + order]].tolist()
+            penalty = min(1.0, math.exp(1 - expected / size)) if size else 0.0
+            return 100 * penalty * matches / total if total else 0.0
+
+        against = None if theirs is None else bootstrap_of_statistics(ours, theirs, score)
+        found.append(NgramBleu(order, score(ours.sum(0)), f"{signature}|order:{order}", against))
+    return found
 
 
 def join_dashes(line: str) -> str:

@@ -2,6 +2,7 @@
 
     python scripts/score.py GENERATE.txt --reference raw/test.en [--target en] [--tokenised tok/test.en]
                             [--bpe subword_nmt|sentencepiece|wordpiece|none] [--lowercase] [--by-length [--source FILE]]
+                            [--by-ngram]
     python scripts/score.py GENERATE.txt --reference raw/test.en.ref0 --reference raw/test.en.ref1 ... \\
                             [--tokenised tok/test.en.ref0 ...] [--reference-length closest|shortest]
     python scripts/score.py GENERATE.txt --metric rouge --reference tok/test.summary --bpe wordpiece [--scorer python]
@@ -11,8 +12,9 @@
 
 BLEU is sacreBLEU on detokenised text against the raw reference, with its signature (tokeniser 13a; zh, ja: their own).
 --tokenised adds BLEU on the tokens as they are (as multi-bleu.perl counts), with --target de also after compound
-splitting. --by-length adds BLEU by the number of source words. --baseline tests against another system: BLEU and ROUGE
-by paired bootstrap, accuracy by McNemar's test. An output in which a sentence is missing or doubled is an error.
+splitting. --by-length adds BLEU by the number of source words, --by-ngram BLEU of the n-grams of each order from 1 to 8
+alone. --baseline tests against another system: BLEU and ROUGE by paired bootstrap, accuracy by McNemar's test. An
+output in which a sentence is missing or doubled is an error.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ def _bleu(args: argparse.Namespace) -> Facts:
         reference_length=args.reference_length,
         source=args.source,
     )
-    found = translation(args.output, test, args.baseline, args.by_length)
+    found = translation(args.output, test, args.baseline, by_length=args.by_length, by_ngram=args.by_ngram)
     by_name = {measured.metric: measured for measured in found}
     first, tokens = by_name["sacrebleu"], by_name.get("tokenised_bleu") or by_name.get("multi_bleu")
     facts: Facts = {"output": args.output, "sentences": len(test.raw()), "bleu": _as_bleu(first)}
@@ -101,7 +103,7 @@ def _perplexity(args: argparse.Namespace) -> Facts:
     return {"output": args.output, **facts, "measurements": [measured]}
 
 
-OF_BLEU = {"target", "tokenised", "bpe", "lowercase", "by_length", "source", "reference_length", "baseline"}
+OF_BLEU = {"target", "tokenised", "bpe", "lowercase", "by_length", "by_ngram", "source", "reference_length", "baseline"}
 # Metric → what counts it, the arguments that it needs, and those that it may have as well.
 METRICS: dict[str, tuple[Callable[[argparse.Namespace], Facts], set[str], set[str]]] = {
     "bleu": (_bleu, {"output", "reference"}, OF_BLEU),
@@ -170,6 +172,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--bpe", choices=BPE_KINDS, default="subword_nmt", help="default: subword_nmt")
     parser.add_argument("--lowercase", action="store_true", help="compare without case")
     parser.add_argument("--by-length", action="store_true", help="BLEU by the number of source words as well")
+    parser.add_argument("--by-ngram", action="store_true", help="BLEU of the n-grams of each order alone as well")
     parser.add_argument("--source", type=Path, help="lead3: the articles; by length: sources with words apart")
     parser.add_argument("--scorer", choices=SCORERS, default="python", help="of ROUGE (default: python)")
     parser.add_argument("--json", action="store_true")

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from experiments.data.prepared import Prepared, trees_fingerprint
+from experiments.data.prepared import PHRASE_TASK, Prepared, trees_fingerprint
 from experiments.measure import scoring
 from experiments.measure.csv_files import read_csv
 from experiments.measure.generated import ScoreError
@@ -24,7 +24,7 @@ from experiments.recipes.recipe import ROOT, SECTIONS, USER_DIR, Recipe, RecipeE
 from experiments.runs.checkpoints import last_validation
 
 PROBE = ROOT / "scripts" / "probe.py"
-BLEU = ("tokenised_bleu", "compound_bleu", "sacrebleu", "multi_bleu", "bleu_by_length")
+BLEU = ("tokenised_bleu", "compound_bleu", "sacrebleu", "multi_bleu", "bleu_by_length", "bleu_by_ngram")
 
 
 class Measured(Protocol):
@@ -63,13 +63,14 @@ class Translation:
         data_keys: keys of the recipe's data that the measure needs.
         compares: whether there is a difference to a baseline.
         by_length: count BLEU by the number of source words as well.
+        by_ngram: count BLEU of the n-grams of each order alone as well.
     """
 
     step, stamp = "generate", "generated"
     section: str | None = "generate"
     data_keys: tuple[str, ...] = ("source", "target")
     compares = True
-    by_length = False
+    by_length = by_ngram = False
 
     def variant(self, run: Measured) -> str:
         """Return what tells this measure of a training from another of its kind, as part of a file's name."""
@@ -81,12 +82,14 @@ class Translation:
 
     def argv(self, run: Measured, folder: Path, subset: str) -> list[str]:
         """Return the command after the interpreter. It writes into ``folder``, or a log that ``collect`` reads."""
+        with_phrases = run.recipe.flag("train", "task") == PHRASE_TASK
         return [
             "-m", "fairseq_cli.generate", str(run.data.bin),
             "--user-dir", str(USER_DIR), "--path", str(run.model),
             "--source-lang", run.data.source, "--target-lang", run.data.target, "--gen-subset", subset,
             "--results-path", str(folder),
             *run.flags("generate"),
+            *(["--task", PHRASE_TASK] if with_phrases else []),
         ]  # fmt: skip
 
     def output(self, subset: str = "test") -> str:
@@ -105,16 +108,13 @@ class Translation:
             against = None if baseline is None else baseline.folder / self.output(subset)
             test = run.data.test_set(subset)
             output = run.folder / self.output(subset)
-            of_set = scoring.translation(output, test, against, by_length=self.by_length)
+            of_set = scoring.translation(output, test, against, by_length=self.by_length, by_ngram=self.by_ngram)
             found += of_set if len(tests) == 1 else [replace(m, metric=f"{name}/{m.metric}") for m in of_set]
         return found if len(tests) == 1 else found + _means(found)
 
 
 class PhraseTranslation(Translation):
     """BLEU of translations of sources with phrases, and the accuracy of the phrases' tags on the validation set."""
-
-    def argv(self, run: Measured, folder: Path, subset: str) -> list[str]:
-        return [*super().argv(run, folder, subset), "--task", "translation_with_phrases"]
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         found = super().measurements(run, baseline)
@@ -126,6 +126,12 @@ class ByLength(Translation):
     """BLEU by the number of source words."""
 
     by_length = True
+
+
+class ByNgram(Translation):
+    """BLEU of the n-grams of each order alone."""
+
+    by_ngram = True
 
 
 def _means(found: list[Measurement]) -> list[Measurement]:
@@ -308,13 +314,14 @@ def _read_csv(path: Path, *needed: str) -> list[dict[str, str]]:
 Measure = Translation
 BY_TASK: Mapping[str, Callable[[], Measure]] = {
     "translation": Translation,
-    "translation_with_phrases": PhraseTranslation,
+    PHRASE_TASK: PhraseTranslation,
     "sentence_prediction": Classification,
     "language_modeling": LanguageModelling,
 }
 BY_METRIC: Mapping[str, Callable[[], Measure]] = {
     **dict.fromkeys((*ROUGE, SWAPPED), Summarization),
     "bleu_by_length": ByLength,
+    "bleu_by_ngram": ByNgram,
     "locality": Locality,
     "probing": Probing,
 }

@@ -11,6 +11,7 @@ from experiments.measure import rouge
 from experiments.measure.bleu import (
     LENGTHS,
     Bleu,
+    bleu_by_order,
     join_dashes,
     of_length,
     paired_bootstrap,
@@ -169,9 +170,23 @@ class _View:
             p_value=tested.p_value,
         )
 
+    def by_order(self, test: TestSet) -> list[Measurement]:
+        """Return BLEU of the n-grams of each order, as ``bleu_ngram_1`` to ``bleu_ngram_8``."""
+        found = bleu_by_order(self.system, self.baseline, self.references, **test.rules(self.tokenize))
+        return [
+            Measurement(
+                f"bleu_ngram_{each.order}",
+                each.score,
+                each.signature,
+                difference=None if each.against is None else each.against.difference,
+                p_value=None if each.against is None else each.against.p_value,
+            )
+            for each in found
+        ]
+
 
 def _views(output: str | Path, test: TestSet, baseline: str | Path | None) -> list[_View]:
-    """Return a view for each metric that applies; the first one is also counted by length."""
+    """Return a view for each metric that applies; the first one is also counted by length and by n-gram."""
     system, other = test.words(output), None if baseline is None else test.words(baseline)
     found = []
     if references := test.tokenised_references():
@@ -188,13 +203,19 @@ def _views(output: str | Path, test: TestSet, baseline: str | Path | None) -> li
 
 
 def translation(
-    output: str | Path, test: TestSet, baseline: str | Path | None = None, by_length: bool = False
+    output: str | Path,
+    test: TestSet,
+    baseline: str | Path | None = None,
+    *,
+    by_length: bool = False,
+    by_ngram: bool = False,
 ) -> list[Measurement]:
     """Return every BLEU that applies to fairseq-generate's output, each tested against a baseline's output if given.
 
     The metrics are ``tokenised_bleu`` with one tokenised reference or ``multi_bleu`` with several, ``compound_bleu``
     for German with tokenised references, and ``sacrebleu``. With ``by_length`` the first of these is also counted by
-    the number of source words, as ``bleu_0_10`` to ``bleu_50``, for the lengths that there are. Raises ScoreError.
+    the number of source words, as ``bleu_0_10`` to ``bleu_50``, for the lengths that there are; with ``by_ngram`` for
+    the n-grams of each order alone, as ``bleu_ngram_1`` to ``bleu_ngram_8``. Raises ScoreError.
     """
     views = _views(output, test, baseline)
     found = [view.measure(test, "|compounds:split" if view.metric == "compound_bleu" else "") for view in views]
@@ -204,7 +225,7 @@ def translation(
             if numbers := of_length(sources, above, up_to):
                 name = f"bleu_{above}" if up_to is None else f"bleu_{above}_{up_to}"
                 found.append(views[0].only(numbers, name).measure(test, f"|sentences:{len(numbers)}"))
-    return found
+    return found + (views[0].by_order(test) if by_ngram else [])
 
 
 def score_output(output: str | Path, test: TestSet, baseline: str | Path | None = None) -> Report:

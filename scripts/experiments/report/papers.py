@@ -31,10 +31,11 @@ from experiments.report.csv_lines import (
     read_lines,
     seeds_of,
 )
+from experiments.report.pictures import pictures_of_table, pictures_without_table
 from experiments.report.results import KEY, NEEDED
 
 SCALES = ("small", "full")
-FAMILIES = ("bleu_by_length", "locality", "probing")  # a row's `metric` that stands for several
+FAMILIES = ("bleu_by_length", "bleu_by_ngram", "locality", "probing")  # a row's `metric` that stands for several
 OF_THE_RUN = ("parameters", "steps_per_second")  # columns of every line; the papers report them like a metric
 NAMES = {
     "tokenised_bleu": "BLEU, tokenised",
@@ -257,6 +258,8 @@ def metric_name(metric: str) -> str:
     if near := re.fullmatch(r"w(\d+)_layer(\d+)", metric):
         return f"attention within {near[1]}, layer {near[2]} (%)"
     test, _, name = metric.rpartition("/")
+    if order := re.fullmatch(r"bleu_ngram_(\d+)", name):
+        name = f"BLEU, {order[1]}-grams alone"
     lengths = re.fullmatch(r"bleu_(\d+)_(\d+)", name)
     said = f"BLEU, {int(lengths[1]) + 1} to {lengths[2]} words" if lengths else NAMES.get(name, name)
     return f"{test}: {said}" if test else said
@@ -270,12 +273,16 @@ def title(table: str) -> str:
 
 
 def all_tables(root: Path, paper: str) -> str:
-    """Return all tables of a paper, each under its heading."""
+    """Return all tables and figures of a paper, each under its heading."""
     parts = []
     for name in tables_of(paper, root / "configs"):
         about = load_table(root / "configs" / paper / f"{name}.yaml").title.partition(": ")[2]
         heading = title(name) + (f": {about.rstrip('.')}" if about else "")
-        parts.append(f"### {heading}\n\n{table_of_paper(root, paper, name)}")
+        parts.append(
+            "\n\n".join([f"### {heading}", table_of_paper(root, paper, name), *pictures_of_table(root, paper, name)])
+        )
+    for heading, found in pictures_without_table(root, paper).items():
+        parts.append("\n\n".join([f"### {heading}", *found]))
     return "\n\n".join(parts)
 
 

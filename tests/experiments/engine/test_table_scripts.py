@@ -13,6 +13,7 @@ import pytest
 
 from corpora.mini.corpus import known_corpora
 from experiments.engine import table
+from experiments.figures.catalogue import FIGURES
 from experiments.measure.measures import OF_TRAINING
 from experiments.recipes.recipe import Recipe
 from experiments.recipes.scales import recipe_at
@@ -35,20 +36,22 @@ TABLES = [
 
 def test_each_table_of_a_paper_has_its_script() -> None:
     expected = {(paper, name) for paper in PAPERS for name in tables_of(paper)}
+    expected |= {(figure.paper, figure.name) for figure in FIGURES}
     assert {(path.parent.name, path.stem) for path in SCRIPTS} == expected
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_script_is_a_door(script: Path) -> None:
-    """It starts table.py on its table, with what it is given, and holds nothing else."""
+    """It starts table.py or figure.py on its table, with what it is given, and holds nothing else."""
     paper, name = script.parent.name, script.stem
+    door = "figure" if name.startswith("fig") else "table"
     text = script.read_text("utf-8")
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     assert lines == [
         "set -euo pipefail",
         '. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"',
         '[[ -x $PY ]] || die "no Python at $PY: run scripts/setup.sh first"',
-        f'exec "$PY" "$REPO/scripts/table.py" {paper} {name} "$@"',
+        f'exec "$PY" "$REPO/scripts/{door}.py" {paper} {name} "$@"',
     ]
     assert text.startswith("#!/usr/bin/env bash\n") and os.access(script, os.X_OK)
     assert f"scripts/{paper}/{name}.sh" in text and len(text.splitlines()) < 20

@@ -9,6 +9,7 @@ import random
 import shutil
 import subprocess
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,23 +27,29 @@ SOURCES = [" ".join(DRAW.choices("abcdefgh", k=length)) for length in (1, 10, 11
 REFERENCES = [" ".join(DRAW.choices("the old man reads a red book in his house .".split(), k=12)) for _ in SOURCES]
 
 
-def reference_bleu(hypotheses: list[str], references: list[list[str]], shortest: bool) -> float:
-    """Papineni et al. 2002, as multi-bleu.perl counts it, with either reference length; of tokens as they are."""
-    matches, totals, size, expected = [0] * 4, [0] * 4, 0, 0
+def reference_bleu(
+    hypotheses: list[str], references: list[list[str]], shortest: bool, orders: Sequence[int] = range(4)
+) -> float:
+    """Papineni et al. 2002, as multi-bleu.perl counts it, with either reference length; of tokens as they are.
+
+    ``orders``: lengths of n-grams less one.
+    """
+    matches, totals, size, expected = [0] * len(orders), [0] * len(orders), 0, 0
     for number, line in enumerate(hypotheses):
         words, others = line.split(), [reference[number].split() for reference in references]
         size += len(words)
         lengths = [len(other) for other in others]
         expected += min(lengths) if shortest else min(lengths, key=lambda n: (abs(n - len(words)), n))
-        for order in range(4):
+        for at, order in enumerate(orders):
             found = Counter(tuple(words[i : i + order + 1]) for i in range(len(words) - order))
             most: Counter[tuple[str, ...]] = Counter()
             for other in others:
                 most |= Counter(tuple(other[i : i + order + 1]) for i in range(len(other) - order))
-            matches[order] += sum((found & most).values())
-            totals[order] += sum(found.values())
+            matches[at] += sum((found & most).values())
+            totals[at] += sum(found.values())
     penalty = min(1.0, math.exp(1 - expected / size))
-    return 100 * penalty * math.exp(sum(math.log(m / t) for m, t in zip(matches, totals, strict=True)) / 4)
+    logarithms = [math.log(m / t) for m, t in zip(matches, totals, strict=True)]
+    return 100 * penalty * math.exp(sum(logarithms) / len(orders))
 
 
 @pytest.fixture
@@ -294,3 +301,48 @@ def test_no_difference_is_no_evidence() -> None:
     same = np.random.default_rng(1).random((40, 1))
     found = significance.paired_bootstrap(same, same, lambda sums: float(sums[0]), samples=50)
     assert (found.difference, found.p_value) == (0, 1)
+
+
+# --- by order of the n-grams
+
+
+@pytest.mark.parametrize("length", ["closest", "shortest"])
+def test_bleu_by_ngram(length: str, tmp_path: Path, test_set: scoring.TestSet) -> None:
+    """Each order against loops, with two references; too short outputs pay the brevity penalty; BLEU is their mean."""
+    other = write_lines(tmp_path / "test.en.ref1", [" ".join(line.split()[:-2]) for line in REFERENCES])
+    several = replace(test_set, others=(other,), others_tokenised=(other,), reference_length=length)
+    references = [REFERENCES, other.read_text().splitlines()]
+    lines, before = noisy([line.partition(" ")[2] for line in REFERENCES], 0.1, 3), noisy(REFERENCES, 0.3, 4)
+    output, baseline = write_output(tmp_path / "out", lines), write_output(tmp_path / "base", before)
+    found = by_metric(scoring.translation(output, several, baseline, by_ngram=True))
+    of_orders = [found.pop(f"bleu_ngram_{order}") for order in range(1, 9)]
+    assert set(found) == {"multi_bleu", "sacrebleu"}
+    for order, measured in enumerate(of_orders):
+        score, than = (reference_bleu(each, references, length == "shortest", [order]) for each in (lines, before))
+        assert measured.score == pytest.approx(score)
+        assert measured.difference == pytest.approx(score - than)
+        assert measured.p_value is not None and 0 < measured.p_value <= 1
+        assert (
+            measured.signature.endswith(f"|reflen:{length}|order:{order + 1}") and "smooth:none" in measured.signature
+        )
+    mean = math.exp(sum(math.log(measured.score) for measured in of_orders[:4]) / 4)
+    assert mean == pytest.approx(found["multi_bleu"].score)
+    assert of_orders[0].p_value is not None and of_orders[0].p_value < 0.05
+
+
+def test_orders_without_a_match_and_outputs_that_are_too_short() -> None:
+    scores = [each.score for each in bleu.bleu_by_order(["a b x d"], None, [["a b c d"]], tokenize="none")]
+    assert scores == pytest.approx([75, 100 / 3, 0, 0, 0, 0, 0, 0])
+    assert [each.score for each in bleu.bleu_by_order([""], None, [["a b"]], tokenize="none")] == [0] * 8
+    same = bleu.bleu_by_order(REFERENCES, REFERENCES, [REFERENCES], tokenize="none")
+    assert {(each.score, each.against.difference, each.against.p_value) for each in same if each.against} == {
+        (100, 0, 1)
+    }
+
+
+def test_command_by_ngram(tmp_path: Path, test_set: scoring.TestSet, capsys: pytest.CaptureFixture) -> None:
+    output = write_output(tmp_path / "out", noisy(REFERENCES, 0.1, 3))
+    assert score.main([str(output), "--reference", str(test_set.reference), "--bpe", "none", "--by-ngram"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]] == [
+        f"bleu_ngram_{order}" for order in range(1, 9)
+    ]

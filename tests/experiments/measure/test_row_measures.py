@@ -24,13 +24,14 @@ def test_the_measure_follows_metric_and_task(tmp_path: Path) -> None:
         "rouge": "metric: rouge1\n",
         "lead": "metric: rouge1\nlead: 3\n",
         "length": "metric: bleu_by_length\n",
+        "ngram": "metric: bleu_by_ngram\n",
         "locality": "metric: locality\n",
         "probing": "metric: probing\nprobing: scratch\n",
     }.items():
         found[name] = type(measures.measure_of(load_recipe(write(tmp_path, text + BASE)))).__name__
     assert found == {
         "bleu": "Translation", "mean": "Translation", "rouge": "Summarization", "lead": "Lead", "length": "ByLength",
-        "locality": "Locality", "probing": "Probing",
+        "ngram": "ByNgram", "locality": "Locality", "probing": "Probing",
     }  # fmt: skip
     with pytest.raises(RecipeError, match="metric must be one of"):
         measures.measure_of(load_recipe(write(tmp_path, BASE)))

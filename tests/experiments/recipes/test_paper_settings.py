@@ -31,7 +31,7 @@ def batch_of(name: str) -> int:
         (r"diffwin/table5_sst.*", 32, 3000, 5e-4, 300, 0.5, None, None),
         (r"diffwin/table5_(imdb|sva).*", 32, 10000, 5e-4, 1000, 0.5, None, None),
         (r"diffwin/table6.*", 16384, 100000, 7e-4, 4000, 0.1, None, None),
-        (r"(csan|mgsa)/(table[1235]|fig2|table4_base)(?!_big).*", 32768, 100000, 7e-4, 4000, 0.1, 4, 0.6),
+        (r"(csan|mgsa)/(table[1235]|fig[23]|table4_base)(?!_big).*", 32768, 100000, 7e-4, 4000, 0.1, 4, 0.6),
         (r"(csan|mgsa)/table[24]_big.*", 32768, 300000, 5e-4, 4000, 0.3, 4, 0.6),
         (r"mma/(table[245]|fig2|table3_de_en).*", 4096, 100_000, 7e-4, 4000, 0.3, 5, 1.0),
         (r"mma/(table1|table3_ja_en).*", 4096, 1_000_000, 7e-4, 4000, 0.1, 5, 1.0),

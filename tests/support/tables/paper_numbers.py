@@ -161,6 +161,11 @@ BLOCKS: list[tuple[str, str, str]] = [
         2d_heads_5
         2d_heads_7
     """),
+    ("csan/fig3_", "", """
+        transformer
+        1d
+        2d
+    """),
     # Cui et al. 2019
     ("mma/table1_", "parameters sacrebleu", """
         en_ja_transformer  71 33.58
@@ -233,6 +238,12 @@ BLOCKS: list[tuple[str, str, str]] = [
         base_zh_en_mgsa          75.3 43.98 45.60 44.28 44.00 44.46
         big_zh_en_transformer   234.8 45.30 46.49 45.21 44.87 45.47
         big_zh_en_mgsa          242.2 45.76 46.81 45.77 46.48 46.21
+    """),
+    ("mgsa/fig2_", "", """
+        transformer
+        ngram
+        syntactic
+        interaction
     """),
     ("mgsa/table5_", PROBING, """
         pretrained_base         73.38 73.73 72.72 92.81 93.73 81.27

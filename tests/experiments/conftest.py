@@ -1,4 +1,4 @@
-"""The bench of the engine's tests: a small paper on the toy corpus, prepared once."""
+"""The bench of the engine's and the figures' tests: a small paper on the toy corpus, prepared once."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""The papers' figures: drawn from scores, or from the weights of trained models."""

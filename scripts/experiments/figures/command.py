@@ -1,0 +1,87 @@
+"""Draw a figure of a paper: of scores, or of the attention weights of trained models.
+
+    scripts/<paper>/<figure>.sh [--scale smoke|small|full] [--out DIR] [--seeds 1,2] …
+    python scripts/figure.py PAPER FIGURE …
+
+A figure of scores is a table: its rows are trained, decoded and scored as scripts/table.py does, into
+results/<paper>/<figure>.csv. What is finished is skipped, so that with the runs of the tables in --out nothing is
+trained. A figure of weights takes the finished trainings in --out, of the first seed, and trains nothing; its numbers
+go beside the picture. The picture is results/figures/<paper>_<figure>_<scale>.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from experiments.engine.table import OneLineParser, as_status, make_parser, parse_args, plan_of, run_table
+from experiments.figures import scores, weights
+from experiments.figures.catalogue import Figure, find_figure
+from experiments.recipes.nodes import RecipeError
+
+
+def make_figure_parser() -> OneLineParser:
+    """Return the parser: a table's, and what belongs to a picture."""
+    parser = make_parser("figure", __doc__)
+    parser.add_argument("--sentence", type=int, metavar="N", help="of weights: which sentence of the test set, from 0 "
+                        f"(default: the first of {weights.LENGTHS[0]} to {weights.LENGTHS[-1]} words)")  # fmt: skip
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="the picture (.png, .pdf, .svg), in another place")
+    return parser
+
+
+def check_picture(path: Path, writable: bool = True) -> None:
+    """Raise RecipeError where matplotlib is missing, or where ``writable`` and the picture cannot be written."""
+    from fairseq_localattn.analysis.command import check_output, check_plot  # here, as the import takes seconds
+    from fairseq_localattn.errors import UsageError
+
+    try:
+        check_plot(path, "--plot")
+        if writable:
+            check_output(path, "--plot")
+    except UsageError as error:
+        raise RecipeError(str(error)) from None
+
+
+def of_weights(figure: Figure, args: argparse.Namespace) -> int:
+    """Draw a figure of weights; return the exit status."""
+    if args.rows:
+        raise RecipeError(f"--rows {args.rows}: {figure.paper} {figure.name} draws {', '.join(figure.rows)}")
+    args.scale = args.scale or "full"
+    plan, _ = plan_of(args, weights.rows_of(figure, args.scale))
+    picture = args.plot or figure.path(plan.choice.results, args.scale)
+    if args.dry_run:
+        plan.make_runs()
+        print("".join(f"# the weights of {run.model}\n" for run in plan.runs) + f"# drawn into {picture}")
+        return 0
+    check_picture(picture)
+    numbers = weights.draw(figure, plan, args.sentence, picture)
+    print(f"drawn: {picture}, numbers: {numbers}")
+    return 0
+
+
+def of_scores(figure: Figure, args: argparse.Namespace) -> int:
+    """Measure the rows of a figure of scores that have not been measured, and draw it; return the exit status."""
+    from fairseq_localattn.analysis.command import save_figure  # here, as the import takes seconds
+
+    if args.sentence is not None:
+        raise RecipeError(f"--sentence {args.sentence} changes nothing: {figure.paper} {figure.name} draws scores")
+    if not args.dry_run:  # before hours of training
+        check_picture(args.plot or Path("picture.png"), writable=args.plot is not None)
+    status, plan = run_table(args)
+    if status or args.dry_run or args.node_rank:
+        return status
+    picture = args.plot or figure.path(plan.choice.results, args.scale)
+    check_picture(picture)
+    save_figure(scores.draw(figure.key, scores.systems_of(plan)), picture)
+    print(f"drawn: {picture}")
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parse_args(argv, make_figure_parser())
+
+    def work() -> int:
+        figure = find_figure(args.paper, args.table)
+        return of_weights(figure, args) if figure.rows else of_scores(figure, args)
+
+    return as_status("figure", work)

@@ -1,0 +1,134 @@
+"""Figure 3 of Cui et al. 2019: weights by layer and kind of head."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from fairseq_localattn.analysis import head_kinds
+from fairseq_localattn.analysis.attention_weights import collect_weights, self_attentions
+from fairseq_localattn.analysis.evaluation import Trained
+from fairseq_localattn.analysis.head_kinds import draw, kinds_of_heads, main, panels_of
+from fairseq_localattn.analysis.heatmap import Pair
+from fairseq_localattn.errors import UsageError
+from support.cli import fairseq, make_data, train_flags
+from support.models import build, dictionary, sentences
+
+pytestmark = pytest.mark.filterwarnings("ignore:'pin_memory' argument:UserWarning")  # fairseq's loader, without a GPU
+KINDS = ("global", "local", "forward", "backward")
+
+
+def as_trained(model: Any) -> Trained:
+    words = dictionary()
+    task = SimpleNamespace(source_dictionary=words, target_dictionary=words, max_positions=lambda: (1024, 1024))
+    return Trained(model.eval(), task, "some", torch.device("cpu"))
+
+
+def kinds(arch: str, *flags: str) -> list[tuple[str, ...]]:
+    return [kinds_of_heads(module) for module in self_attentions(build(arch, list(flags)), ["encoder"]).values()]
+
+
+def test_kinds_of_heads() -> None:
+    """Of MMA its own; of groups of mechanisms those of the groups; else the mechanism's."""
+    assert kinds("transformer_mma_tiny") == [KINDS, KINDS]
+    assert kinds("transformer_mma_tiny", "--mma-heads", "global:1,local:3") == [("global", *["local"] * 3)] * 2
+    assert kinds("transformer_localattn_tiny") == [("san",) * 4] * 2
+    text = "1-2: 1*(local(window=2) & alibi) + 2*backward + 1*san > ffn"
+    found = kinds("transformer_hybrid_tiny", "--localattn-encoder", text)
+    assert found == [("mma&alibi", "backward", "backward", "global")] * 2
+
+
+def test_panels_are_the_means_of_the_heads() -> None:
+    trained = as_trained(build("transformer_mma_tiny", ["--mma-heads", "global:1,local:2,backward:1"]))
+    pair = Pair(*sentences([9, 6]))
+    panels = panels_of(trained, pair, "encoder", "it")
+    assert [(panel.layer, panel.head) for panel in panels] == [
+        (layer, kind) for layer in (1, 2) for kind in ("global", "local", "backward")
+    ]
+    attentions = self_attentions(trained.model, ["encoder"])
+    with collect_weights(attentions, by_head=True) as weights, torch.no_grad():
+        trained.model(pair.source[None], torch.tensor([len(pair.source)]), pair.read[None])
+    for layer, (_, heads) in enumerate(weights.items()):
+        expected = [heads[0, 0], heads[0, 1:3].mean(0), heads[0, 3]]
+        for panel, values in zip(panels[3 * layer : 3 * layer + 3], expected, strict=True):
+            torch.testing.assert_close(panel.values, values, rtol=0, atol=1e-6)
+            torch.testing.assert_close(panel.values.sum(1), torch.ones(len(pair.source)), rtol=0, atol=1e-5)
+    distance = torch.arange(len(pair.source))[None] - torch.arange(len(pair.source))[:, None]
+    assert panels[1].values[distance.abs() > 1].abs().max() == 0 < panels[1].values[distance == 1].min()
+    assert panels[2].values[distance > 0].abs().max() == 0
+    (first, second) = panels_of(as_trained(build("transformer_mma_tiny")), pair, "decoder", "it")
+    assert first.head == second.head == "san" and first.values.triu(1).max() == 0
+
+
+def test_the_picture_has_layers_by_kinds() -> None:
+    """A kind that a layer lacks leaves its place empty; a row has its layer's name, a column its kind's."""
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    model = build("transformer_mma_tiny", ["--mma-encoder-layers", "1", "--mma-heads", "local,forward"])
+    panels = panels_of(as_trained(model), Pair(*sentences([5, 4])), "encoder", "it")
+    figure = draw(panels, "title")
+    axes = figure.axes[:-1]  # the last is the colour bar
+    assert [each.get_title() for each in axes[:3]] == ["local", "forward", "san"]
+    assert [each.get_ylabel() for each in axes[::3]] == ["layer 1", "layer 2"]
+    assert [len(each.images) for each in axes] == [1, 1, 0, 0, 0, 1]
+    drawn = [each.images[0].get_array() for each in axes if each.images]
+    assert all((a == p.values.numpy()).all() for a, p in zip(drawn, panels, strict=True))
+    words = [label.get_text() for label in axes[3].get_yticklabels()]
+    assert words == list(panels[0].queries) and [t.get_text() for t in axes[3].get_xticklabels()] == words
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_data(tmp_path_factory.mktemp("kinds"), train=40)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    fairseq("train", *train_flags(data, "transformer_mma_tiny", folder, updates=1, disable_validation=True))
+    return folder / "checkpoint_last.pt"
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the levels of loggers, which the command sets for its whole process."""
+    monkeypatch.setattr(head_kinds, "show_progress_alone", lambda: None)
+
+
+@pytest.mark.slow
+def test_the_command(data: Path, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    image = pytest.importorskip("matplotlib.image", reason="matplotlib is not installed")
+    file, picture = tmp_path / "new" / "weights.csv", tmp_path / "new" / "weights.png"
+    main([str(data), "--path", str(checkpoint), "--name", "MMA", "--sentence", "4", "--cpu",
+          "--plot", str(picture), "--csv", str(file)])  # fmt: skip
+    words = [*(data.parent / "test.xx").read_text().splitlines()[4].split(), "</s>"]
+    with open(file, encoding="utf-8", newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert len(rows) == 2 * 4 * len(words) ** 2
+    assert [row["key_token"] for row in rows[: len(words)]] == words
+    assert list(dict.fromkeys(row["head"] for row in rows)) == list(KINDS)
+    told = capsys.readouterr().out
+    assert told.startswith("test, sentence 4: the strongest key of each query") and "encoder layer 2\n" in told
+    assert all(f"{kind} heads: attention (MMA)" in told for kind in KINDS)
+    assert image.imread(picture).std() > 0.05
+
+
+MISTAKES = [
+    (["--sentence", "12"], "--sentence 12: test has the sentences 0 to 11"),
+    (["--sentence", "0", "--path", "other.pt"], "--path: one checkpoint makes a picture; give it once"),
+    (["--sentence", "0", "--plot", "a.xyz"], "--plot a.xyz: the name must end in one of"),
+    (["--sentence", "0", "--csv", "{data}"], "cannot be written"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("flags", "message"), MISTAKES, ids=[message for _, message in MISTAKES])
+def test_mistakes_end_in_one_line(flags: list[str], message: str, data: Path, checkpoint: Path) -> None:
+    words = [flag.replace("{data}", str(data)) for flag in flags]
+    with pytest.raises(UsageError) as error:
+        main([str(data), "--path", str(checkpoint), "--cpu", *words])
+    assert message in str(error.value) and "\n" not in str(error.value)

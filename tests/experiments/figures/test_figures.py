@@ -1,0 +1,237 @@
+"""Figures of the papers: what is drawn of scores and of weights, the command, and the pages."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.engine import table
+from experiments.figures import command, scores, weights
+from experiments.figures.catalogue import FIGURES, find_figure
+from experiments.recipes.nodes import RecipeError
+from experiments.recipes.tables import find_table
+from experiments.report.papers import all_tables
+from experiments.report.pictures import pictures
+from support.paths import ROOT
+from support.tables.bench import Bench
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+pytestmark = pytest.mark.filterwarnings("ignore:'pin_memory' argument:UserWarning")  # fairseq's loader, without a GPU
+
+
+def line(metric: str, score: float, seed: int, difference: float | None = None) -> dict[str, str]:
+    signature = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|sentences:" + ("9" if metric == "bleu_30_40" else "40")
+    gap = "" if difference is None else str(difference)
+    return {
+        "metric": metric,
+        "score": str(score),
+        "difference": gap,
+        "seed": str(seed),
+        "commit": "abc",
+        "signature": signature,
+    }
+
+
+def system(key: str, *lines: dict[str, str]) -> scores.System:
+    """Return the row PAPER/TABLE/ROW of the repository, at small scale, with these lines."""
+    paper, name, row = key.split("/")
+    return scores.System(row, find_table(paper, name).recipe(row, "small"), lines)
+
+
+def heights(axes: Any) -> list[list[float]]:
+    return [[bar.get_height() for bar in bars] for bars in axes.containers]
+
+
+# --- pictures of scores
+
+
+def test_bleu_by_length() -> None:
+    """A line a system, of the means; a group of too few sentences is left out; a seed is a dot."""
+    bins = ("bleu_0_10", "bleu_10_20", "bleu_30_40", "bleu_50")
+    rows = [
+        system(
+            f"mma/fig2/{row}", *(line(name, at + 10 * n + seed, seed) for n, name in enumerate(bins) for seed in (1, 2))
+        )
+        for row, at in (("transformer", 20), ("mma", 22))
+    ]
+    (axes,) = scores.draw("mma/fig2", rows).axes
+    assert [list(drawn.get_ydata()) for drawn in axes.lines] == [[21.5, 31.5, 51.5], [23.5, 33.5, 53.5]]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["Transformer", "Transformer MMA"]
+    assert [tick.get_text().split("\n")[0] for tick in axes.get_xticklabels()] == ["(0, 10]", "(10, 20]", "> 50"]
+    assert sorted(axes.collections[0].get_offsets()[:, 1]) == [21, 22, 31, 32, 51, 52]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("Source length, words", "BLEU (sacreBLEU, 13a)")
+    assert scores.note(rows) == f"{rows[0].recipe.description}; test set; seeds 1, 2; commit abc"
+
+
+def test_bleu_by_window_and_heads() -> None:
+    found = {"transformer": 30.0, "1d_window_11": 33.0, "1d_window_3": 31.0, "2d_heads_3": 34.0, "2d_heads_1": 33.0}
+    rows = [system(f"csan/fig2/{row}", line("sacrebleu", score, 1)) for row, score in found.items()]
+    left, right = scores.draw("csan/fig2", rows).axes
+    assert [list(drawn.get_xdata()) for drawn in (left.lines[0], right.lines[0])] == [[3, 11], [1, 3]]
+    assert [list(drawn.get_ydata()) for drawn in (left.lines[0], right.lines[0])] == [[31, 33], [33, 34]]
+    assert set(left.lines[1].get_ydata()) == set(right.lines[1].get_ydata()) == {30.0}
+    assert (left.get_xlabel(), right.get_xlabel()) == ("Window size", "Number of heads")
+    assert scores.note(rows).endswith("; valid set; seed 1; commit abc")
+
+
+def test_gaps_by_order_of_the_ngrams() -> None:
+    plain = system("csan/fig3/transformer", *(line(f"bleu_ngram_{n}", 50, 1) for n in range(1, 9)))
+    rows = [
+        system(
+            f"csan/fig3/{row}",
+            *(line(f"bleu_ngram_{n}", 50, seed, n * at + seed) for n in range(1, 9) for seed in (1, 2)),
+        )
+        for row, at in (("1d", 0.1), ("2d", -1.0))
+    ]
+    (axes,) = scores.draw("csan/fig3", [plain, *rows]).axes
+    assert heights(axes) == [
+        pytest.approx([statistics.mean((n * at + 1, n * at + 2)) for n in range(1, 9)]) for at in (0.1, -1.0)
+    ]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["1D-CSANs", "2D-CSANs"]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("N-gram", "Gap of BLEU")
+    with pytest.raises(scores.ScoreError, match="no row has a difference to its baseline yet"):
+        scores.draw("csan/fig3", [plain])
+
+
+# --- the command
+
+
+def run(bench: Bench, name: str, *options: object) -> int:
+    return command.main(
+        ["mma", name, "--cpu", "--out", str(bench.out), "--results", str(bench.results), *map(str, options)]
+    )
+
+
+@pytest.mark.slow
+def test_a_figure_of_scores(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    """The runs of a table are scored and drawn, not trained again; a dry run draws nothing."""
+    bench.fake()
+    bench.data()
+    picture = bench.results / "figures" / "mma_fig2_small.png"
+    assert run(bench, "fig2", "--scale", "small", "--dry-run") == 0 and not picture.exists()
+    assert bench.run("table1", "--scale", "small") == 0 and bench.trainings() == 4
+    assert run(bench, "fig2", "--scale", "small") == 0
+    assert f"drawn: {picture}" in capsys.readouterr().out and picture.stat().st_size > 5000
+    assert bench.trainings() == 4
+    found = bench.scores("fig2", "bleu_0_10", scale="small", seed="2")
+    assert float(found["mma"]["difference"]) > 0 and found["mma"]["signature"].endswith("sentences:12")
+    other = bench.results / "other.pdf"
+    assert run(bench, "fig2", "--scale", "small", "--plot", other) == 0 and other.stat().st_size > 5000
+
+
+def test_systems_are_the_rows_as_they_would_be_scored_now(bench: Bench) -> None:
+    bench.fake()
+    bench.data()
+    args = table.parse_args(
+        ["mma", "ngrams", "--cpu", "--scale", "small", "--out", str(bench.out), "--results", str(bench.results)]
+    )
+    status, plan = table.run_table(args)
+    assert status == 0
+    found = scores.systems_of(plan)
+    assert [each.name for each in found] == ["plain", "mma"]
+    assert [len(each.values("bleu_ngram_1")) for each in found] == [2, 2]
+    assert (
+        found[0].values("bleu_ngram_1", "difference") == [] and min(found[1].values("bleu_ngram_1", "difference")) > 0
+    )
+    (axes,) = scores.draw("csan/fig3", found).axes
+    assert len(heights(axes)) == 1 and len(heights(axes)[0]) == 8
+    path = bench.results / "mma" / "ngrams.csv"
+    path.write_text(path.read_text().splitlines(keepends=True)[0])
+    with pytest.raises(scores.ScoreError, match="ngrams.csv: has no line of these rows at the scale"):
+        scores.systems_of(plan)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("mma fig9", "mma fig9: no such figure; there are mma fig2, "),
+        ("mma table2", "mma table2: no such figure"),
+        ("mma fig2 --sentence 3 --scale small", "--sentence 3 changes nothing: mma fig2 draws scores"),
+        ("mma fig2 --scale small --plot picture.xyz", "--plot picture.xyz: the name must end in one of"),
+        ("mma fig3 --scale small --rows mma", "--rows mma: mma fig3 draws table2/mma"),
+        ("mma fig3 --scale small --plot picture.xyz", "--plot picture.xyz: the name must end in one of"),
+        ("mma fig3 --scale small --seeds one", "--seeds one: seeds are whole numbers"),
+        ("diffwin fig3 --scale small", "no such checkpoint; train it with scripts/diffwin/table1.sh --scale small"),
+    ],
+)
+def test_mistakes_end_in_one_line(words: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main([*words.split(), "--out", str(tmp_path), "--results", str(tmp_path / "results")]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("figure: error: ") and message in told and told.count("\n") == 1
+
+
+def test_help_names_what_belongs_to_a_picture(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["--help"])
+    told = capsys.readouterr().out
+    assert all(word in told for word in ("--sentence", "--plot", "--scale", "--out", "results/figures/"))
+
+
+# --- weights
+
+
+def test_rows_of_weights_are_there_at_each_scale() -> None:
+    for figure in FIGURES:
+        assert find_figure(figure.paper, figure.name) is figure
+        for scale in ("smoke", "small", "full"):
+            assert [row.key for row in weights.rows_of(figure, scale)] == [
+                f"{figure.paper}/{key}" for key in figure.rows
+            ]
+    with pytest.raises(RecipeError, match="^mma fig3: the row table2/mma has no scale tiny$"):
+        weights.rows_of(find_figure("mma", "fig3"), "tiny")
+
+
+def test_dry_run_of_weights_names_the_checkpoints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["mgsa", "fig3", "--scale", "small", "--dry-run", "--out", str(tmp_path / "out")]) == 0
+    told = capsys.readouterr().out
+    assert told.count("# the weights of ") == told.count("checkpoint_last.pt") == 4  # two models with two seeds
+    assert "mgsa_fig3_small.png" in told and not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_figure_of_weights(bench: Bench, toy_corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of models that the table has trained; the CSV says of which commit, seed, data and sentence each value is."""
+    bench.write("table2", "small: base/small.yaml\nrows:\n  mma: {same_as: table1/mma}\n")
+    bench.patch.setattr(weights, "find_table", bench.table)
+    bench.data(toy_corpus)
+    assert run(bench, "fig3", "--scale", "small") == 2
+    assert "scripts/mma/table2.sh --scale small --rows mma" in capsys.readouterr().err
+    assert bench.run("table2", "--scale", "small", "--seeds", "2") == 0
+    sentences = [each.split() for each in (toy_corpus / "tok" / "test.de").read_text().splitlines()]
+    first = next((n for n, words in enumerate(sentences) if len(words) in weights.LENGTHS), None)
+    chosen = 3 if first is None else first
+    options = ["--sentence", chosen] if first is None else []
+    assert run(bench, "fig3", "--scale", "small", "--seeds", "2", *options) == 0, capsys.readouterr()
+    path = bench.results / "figures" / "mma_fig3_small.csv"
+    assert path.with_suffix(".png").stat().st_size > 5000
+    with path.open(newline="") as stream:
+        lines = list(csv.DictReader(stream))
+    assert {(each["scale"], each["row"], each["seed"], each["split"], each["sentence"]) for each in lines} == {
+        ("small", "mma/table2/mma", "2", "test", str(chosen))
+    }
+    assert all(each["commit"] and each["architecture"] == "transformer_mma_tiny" for each in lines)
+    assert {each["head"] for each in lines} == {"global", "local", "forward", "backward"}
+    assert run(bench, "fig3", "--scale", "small", "--seeds", "2", "--sentence", "99") == 2
+    assert "figure: error: --sentence 99: test has the sentences 0 to 11" in capsys.readouterr().err
+
+
+# --- the pages
+
+
+def test_pictures_stand_below_their_tables(tmp_path: Path) -> None:
+    """With a link to the numbers of weights; a figure that has not been drawn is not there."""
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    folder = tmp_path / "results" / "figures"
+    folder.mkdir(parents=True)
+    assert "### Figure 3" not in all_tables(tmp_path, "mma") and pictures(tmp_path, find_figure("mma", "fig2")) == []
+    for name in ("mma_fig2_small.png", "mma_fig3_full.png", "mma_fig3_full.csv"):
+        (folder / name).touch()
+    text = all_tables(tmp_path, "mma")
+    _, scored, drawn = text.rpartition("### Figure 2: ")[2].partition("### Figure 3: weights by layer and kind of head")
+    assert "(figures/mma_fig3_full.png)" in drawn and "[Numbers](figures/mma_fig3_full.csv)" in drawn and scored
+    before = text.partition("### Figure 3")[0]
+    assert before.endswith("seeds.*\n\n") and "(figures/mma_fig2_small.png)\n\n*Small scale. BLEU (y)" in before
