@@ -23,7 +23,7 @@ def keep_logging():
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option for the long attacks, which ``scripts/test.sh --attacks`` gives, and those of the contract suite."""
+    """Add ``--attacks``, which ``scripts/test.sh --attacks`` gives, and the options of the contract suite."""
     parser.addoption("--attacks", action="store_true", help="run the tests that are marked attack as well")
     parser.addoption("--device", choices=device.DEVICES, default="cpu", help="of tests/contract (default: cpu)")
     parser.addoption(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 DEVICES = ("cpu", "cuda")
-# The type of the models' parameters, and the least tolerance of a comparison: gradients of sums over a batch differ as much.
+# The type of the models' parameters, and the least tolerance of a comparison, which gradients of a batch need.
 PRECISIONS = {"fp32": (torch.float32, 0.0), "bf16": (torch.bfloat16, 0.06), "fp16": (torch.float16, 0.02)}
 Module = TypeVar("Module", bound=nn.Module)
 
