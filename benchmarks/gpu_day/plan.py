@@ -125,6 +125,6 @@ def of_stages(found: Iterable[Step], text: str) -> list[Step]:
     every: Sequence[Step] = list(found)
     known = [*STAGES, *(step.name for step in every)]
     names = [name for name in text.split(",") if name]
-    if unknown := [name for name in names if name not in known] or ([] if names else [text]):
-        raise CourseError(f"--stages {text}: {unknown[0] or 'no name'}: choose from {', '.join(known)}")
+    if unknown := [name for name in names if name not in known] or ([] if names else ["no name"]):
+        raise CourseError(f"--stages {text}: {unknown[0]}: choose from {', '.join(known)}")
     return [step for step in every if step.stage in names or step.name in names]
