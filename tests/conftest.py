@@ -43,9 +43,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     without = [] if config.getoption("--attacks") else ["attack"]
     without += [] if config.getoption("--precision") == "fp32" else ["own_precision"]
-    left_out = [item for item in items if any(map(item.get_closest_marker, without))]
-    if left_out:
-        items[:] = [item for item in items if item not in set(left_out)]
+    asked = [not any(map(item.get_closest_marker, without)) for item in items]
+    if left_out := [item for item, wanted in zip(items, asked, strict=True) if not wanted]:
+        items[:] = [item for item, wanted in zip(items, asked, strict=True) if wanted]
         config.hook.pytest_deselected(items=left_out)
     if reason := device.lacking(config.getoption("--device")):
         for item in items:

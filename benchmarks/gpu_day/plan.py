@@ -42,34 +42,23 @@ class Step:
 class Size:
     """How much is measured: flags of the commands, and the precisions of the tables."""
 
-    contract: tuple[str, ...]
-    tables: tuple[str, ...]
-    lengths: tuple[str, ...]
     precisions: tuple[str, ...]
     trainings: tuple[str, ...]
+    contract: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
+    lengths: tuple[str, ...] = ()
 
 
 SIZES = {
-    "base": Size((), (), (), ("bf16", "fp32"), ("--scale", "full", "--rows", ",".join(ROWS), "--jobs", str(len(ROWS)))),
+    "base": Size(
+        precisions=("bf16", "fp32"),
+        trainings=("--scale", "full", "--rows", ",".join(ROWS), "--jobs", str(len(ROWS))),
+    ),
     # Each command of the course, in little time: to see that it works.
     "tiny": Size(
         contract=("-m", "not slow", "-k", "test_state_dict_round_trip and transformer_mma_tiny"),
-        tables=(
-            *(
-                "--size",
-                "tiny",
-                "--tokens",
-                "200",
-                "--pairs",
-                "400",
-                "--words",
-                "50",
-                "--rounds",
-                "3",
-                "--warm-up",
-                "1",
-            ),
-            *("--systems", "mma,csan_1d"),
+        tables=tuple(
+            "--size tiny --tokens 200 --pairs 400 --words 50 --rounds 3 --warm-up 1 --systems mma,csan_1d".split()
         ),
         lengths=("--lengths", "16,64"),
         precisions=("fp32",),
