@@ -137,7 +137,8 @@ def run(args: argparse.Namespace) -> None:
 def outputs(part: str, settings: Settings, out: Path) -> list[Path]:
     """Return the files of a part: its table, and of scaling the plot."""
     device = settings.device.type
-    plots = [out / f"scaling_{device}.png"] if part == "scaling" else []
+    precision = "" if settings.precision == "fp32" else f"_{settings.precision}"
+    plots = [out / f"scaling_{device}{precision}.png"] if part == "scaling" else []
     return [out / f"{part}_{device}_{settings.precision}.csv", *plots]
 
 

@@ -6,6 +6,7 @@ import os
 import pytest
 import torch
 
+from support import device
 from support.paths import DATA_PREP, SCRIPTS
 
 torch.set_num_threads(1)
@@ -22,14 +23,30 @@ def keep_logging():
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option for the long attacks; ``scripts/test.sh --attacks`` gives it."""
+    """Add ``--attacks``, which ``scripts/test.sh --attacks`` gives, and the options of the contract suite."""
     parser.addoption("--attacks", action="store_true", help="run the tests that are marked attack as well")
+    parser.addoption("--device", choices=device.DEVICES, default="cpu", help="of tests/contract (default: cpu)")
+    parser.addoption(
+        "--precision", choices=tuple(device.PRECISIONS), default="fp32", help="of the models in tests/contract"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hand the contract suite its device and precision."""
+    device.choose(config.getoption("--device"), config.getoption("--precision"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the long attacks unless ``--attacks`` is given."""
-    if config.getoption("--attacks"):
-        return
-    left_out = [item for item in items if item.get_closest_marker("attack")]
-    items[:] = [item for item in items if item not in left_out]
-    config.hook.pytest_deselected(items=left_out)
+    """Leave out what the options do not ask for: the long attacks, and tests with a precision of their own.
+
+    Tests of a device that is not there are skipped.
+    """
+    without = [] if config.getoption("--attacks") else ["attack"]
+    without += [] if config.getoption("--precision") == "fp32" else ["own_precision"]
+    asked = [not any(map(item.get_closest_marker, without)) for item in items]
+    if left_out := [item for item, wanted in zip(items, asked, strict=True) if not wanted]:
+        items[:] = [item for item, wanted in zip(items, asked, strict=True) if wanted]
+        config.hook.pytest_deselected(items=left_out)
+    if reason := device.lacking(config.getoption("--device")):
+        for item in items:
+            item.add_marker(pytest.mark.skip(reason=f"--device {config.getoption('--device')}: {reason}"))

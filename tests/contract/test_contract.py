@@ -16,6 +16,7 @@ from fairseq_localattn.core import banded
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.models.architectures import baseline_of
 from fairseq_localattn.models.base import LocalModel
+from support.device import assert_close, assert_same, least_effect, on_device, place
 from support.mechanisms.inputs import labelled
 from support.models import (
     ARCHITECTURES,
@@ -88,21 +89,21 @@ def plain_flags(arch: str) -> list[str]:
 def test_placed_nowhere_it_is_fairseqs_transformer(arch: str, flags: list[str], left: bool) -> None:
     """Same state-dict keys, same weights from the same seed, same outputs and gradients."""
     ours, theirs = (
-        build(arch, [*flags, *placed_nowhere(arch)]).eval(),
-        build(baseline_of(arch), flags + plain_flags(arch)).eval(),
+        place(build(arch, [*flags, *placed_nowhere(arch)]).eval()),
+        place(build(baseline_of(arch), flags + plain_flags(arch)).eval()),
     )
     assert list(ours.state_dict()) == list(theirs.state_dict())
     for key, weight in theirs.state_dict().items():
         assert torch.equal(ours.state_dict()[key], weight), key
     sample = batch(SOURCE, TARGET, left)
     ours_loss, theirs_loss = loss(ours, sample) / sample["ntokens"], loss(theirs, sample) / sample["ntokens"]
-    torch.testing.assert_close(ours_loss, theirs_loss, rtol=0, atol=1e-6)
+    assert_close(ours_loss, theirs_loss, rtol=0, atol=1e-6)
     ours_loss.backward()
     theirs_loss.backward()
     real = sample["target"].ne(dictionary().pad())
-    torch.testing.assert_close(logits(ours, sample)[real], logits(theirs, sample)[real], rtol=1e-6, atol=3e-6)
+    assert_close(logits(ours, sample)[real], logits(theirs, sample)[real], rtol=1e-6, atol=3e-6)
     for (key, got), wanted in zip(ours.named_parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(got.grad, wanted.grad, rtol=0, atol=1e-6, msg=labelled(key))
+        assert_close(got.grad, wanted.grad, rtol=0, atol=1e-6, msg=labelled(key))
 
 
 # Without positions the encoder lacks the buffer of the sinusoids' version, so such a model is no longer the stock one.
@@ -115,11 +116,11 @@ def test_stock_weights_load(name: str) -> None:
     """Weights of fairseq's own Transformer load, strictly, into the variants that add no parameter."""
     arch, flags = CASES[name]
     shared = [flag for flag in flags if "normalize-before" in flag]
-    stock = build(baseline_of(arch), shared, seed=5)
+    stock = place(build(baseline_of(arch), shared, seed=5))
     buffer = io.BytesIO()
     torch.save(stock.state_dict(), buffer)
     buffer.seek(0)
-    ours = build(arch, flags, seed=1)
+    ours = place(build(arch, flags, seed=1))
     ours.load_state_dict(torch.load(buffer, weights_only=True), strict=True)
     assert torch.equal(ours.encoder.layers[0].self_attn.q_proj.weight, stock.encoder.layers[0].self_attn.q_proj.weight)
     assert loss(ours.eval(), batch(SOURCE, TARGET)).isfinite()
@@ -137,15 +138,14 @@ def test_padding_changes_nothing(name: str, left: bool) -> None:
     src, tgt = sentences(SOURCE), sentences(TARGET, seed=1)
     wide = {
         "src_tokens": pad(src, left, to=17),
-        "src_lengths": torch.tensor(SOURCE),
+        "src_lengths": on_device(torch.tensor(SOURCE)),
         "prev_output_tokens": shifted(pad(tgt, False, to=13)),
     }
     together = logits(model, {"net_input": wide})
     for row, (s, t) in enumerate(zip(src, tgt, strict=True)):
-        alone = {"src_tokens": s[None], "src_lengths": torch.tensor([len(s)]), "prev_output_tokens": shifted(t[None])}
-        torch.testing.assert_close(
-            together[row, : len(t)], logits(model, {"net_input": alone})[0], rtol=1e-4, atol=1e-5
-        )
+        length = on_device(torch.tensor([len(s)]))
+        alone = {"src_tokens": s[None], "src_lengths": length, "prev_output_tokens": shifted(t[None])}
+        assert_close(together[row, : len(t)], logits(model, {"net_input": alone})[0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.usefixtures("every_way")
@@ -161,8 +161,10 @@ def test_no_position_sees_the_future(name: str, length: int) -> None:
         words = changed["net_input"]["prev_output_tokens"]
         words[:, p] = torch.where(words[:, p] == 5, 6, 5)
         after = logits(model, changed)
-        torch.testing.assert_close(after[:, :p], before[:, :p], rtol=0, atol=1e-6)
-        assert (after[:, p:] - before[:, p:]).abs().amax(dim=(1, 2)).gt(1e-3).all(), "the changed word had no effect"
+        assert_close(after[:, :p], before[:, :p], rtol=0, atol=1e-6)
+        assert (after[:, p:] - before[:, p:]).abs().amax(dim=(1, 2)).gt(least_effect(1e-3)).all(), (
+            "the changed word had no effect"
+        )
 
 
 @every_case
@@ -174,7 +176,7 @@ def test_the_encoder_uses_every_word(name: str) -> None:
         changed = copy.deepcopy(sample)
         changed["net_input"]["src_tokens"][:, p] = 7
         if not torch.equal(changed["net_input"]["src_tokens"], sample["net_input"]["src_tokens"]):
-            assert (logits(model, changed) - before).abs().max() > 1e-4
+            assert (logits(model, changed) - before).abs().max() > least_effect(1e-4)
 
 
 # ---------------------------------------------------------------------------------------------- decoding
@@ -187,7 +189,7 @@ def test_incremental_equals_full(name: str, left: bool) -> None:
     """Word by word with fairseq's decoding state, and with the rows of the batch reordered on the way."""
     model = case(name)
     sample = batch(SOURCE, [9, 9, 9, 9], left)
-    torch.testing.assert_close(decode_by_word(model, sample), logits(model, sample), rtol=1e-4, atol=1e-5)
+    assert_close(decode_by_word(model, sample), logits(model, sample), rtol=1e-4, atol=1e-5)
 
 
 @every_case
@@ -210,7 +212,7 @@ def test_beam_search_scores_are_the_models(name: str) -> None:
             }
             lprobs = logits(model, {"net_input": alone}).log_softmax(-1)
             rescored = lprobs[0].gather(1, tokens.T).sum()
-            torch.testing.assert_close(hypothesis["score"], rescored, rtol=1e-4, atol=1e-4)
+            assert_close(hypothesis["score"], rescored, rtol=1e-4, atol=1e-4)
 
 
 @every_case
@@ -218,7 +220,7 @@ def test_a_beam_whose_sentences_finish(name: str) -> None:
     """Encoder keys are cached once a sentence; hypotheses change places, finished sentences leave the batch."""
     model, beam = case(name), 3
     sample = batch(SOURCE, [9] * 4)
-    rows = torch.arange(4).repeat_interleave(beam)  # three hypotheses a sentence, each with words of its own
+    rows = on_device(torch.arange(4)).repeat_interleave(beam)  # three hypotheses a sentence, each with words of its own
     hypotheses = shifted(pad(sentences([9] * 12, seed=3), False))
     net_input = {key: value[rows] for key, value in sample["net_input"].items()}
     full = logits(model, {"net_input": {**net_input, "prev_output_tokens": hypotheses}})
@@ -227,17 +229,17 @@ def test_a_beam_whose_sentences_finish(name: str) -> None:
         # As in the generator: equal bit by bit, which rows of a batch of copies need not be.
         encoder_out = model.encoder.reorder_encoder_out(encode(model, sample["net_input"]), rows)
         state: dict = {}
-        order = torch.arange(12)
+        order = on_device(torch.arange(12))
         # From row to row: none; within the sentences; sentence 1 finished and gone, again with moves within the others.
         moves = {2: [2, 0, 1, 3, 3, 4, 8, 7, 6, 9, 11, 10], 4: [0, 2, 1, 6, 8, 7, 9, 9, 10]}
         for t in range(6):
             if t in moves:
-                new = torch.tensor(moves[t])
+                new = on_device(torch.tensor(moves[t]))
                 order = order[new]
                 model.decoder.reorder_incremental_state_scripting(state, new)
                 encoder_out = model.encoder.reorder_encoder_out(encoder_out, new)
             step, _ = model.decoder(hypotheses[order, : t + 1], encoder_out=encoder_out, incremental_state=state)
-            torch.testing.assert_close(step[:, 0], full[order, t], rtol=1e-4, atol=1e-5)
+            assert_close(step[:, 0], full[order, t], rtol=1e-4, atol=1e-5)
     cached = [b["prev_key"].size(0) for key, b in state.items() if "attn_state" in key]
     assert 3 in cached, "no cross-attention kept one copy a sentence"
 
@@ -258,6 +260,7 @@ def test_every_parameter_gets_a_gradient(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.own_precision
 @pytest.mark.usefixtures("every_way")
 @every_case
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -273,12 +276,13 @@ def test_half_precision_stays_finite(name: str, dtype: torch.dtype, left: bool) 
     wanted = loss(model, sample)
     half = copy.deepcopy(model).to(dtype)
     got = loss(half, sample)
-    torch.testing.assert_close(got, wanted.detach(), rtol=0.03, atol=0.1)
+    assert_close(got, wanted.detach(), rtol=0.03, atol=0.1)
     got.backward()
     for key, parameter in half.named_parameters():
         assert parameter.grad.isfinite().all(), key
 
 
+@pytest.mark.own_precision
 @pytest.mark.usefixtures("every_way")
 @every_case
 @pytest.mark.parametrize("factor", [200, 10_000])
@@ -317,20 +321,22 @@ def test_state_dict_round_trip(name: str) -> None:
     torch.save(model.state_dict(), buffer)
     buffer.seek(0)
     other.load_state_dict(torch.load(buffer, weights_only=True), strict=True)
-    assert torch.equal(logits(model, sample), logits(other, sample))
-    assert torch.equal(logits(copy.deepcopy(model), sample), logits(model, sample))
+    assert_same(logits(model, sample), logits(other, sample))
+    assert_same(logits(copy.deepcopy(model), sample), logits(model, sample))
 
 
 # ---------------------------------------------------------------------------------------------- sizes
 
 
 @pytest.mark.slow
+@pytest.mark.own_precision
 @pytest.mark.parametrize("name", [*CASES, *LM_CASES, *CLASSIFIER_CASES])
 def test_fairseqs_configuration_holds_the_options(name: str) -> None:
     """fairseq-train turns its arguments into a configuration before it builds a model."""
     convert_namespace_to_omegaconf(parse(*{**CASES, **LM_CASES, **CLASSIFIER_CASES}[name]))
 
 
+@pytest.mark.own_precision
 def test_every_model_is_in_this_suite() -> None:
     """Every variant has a ``_tiny`` architecture and a plain counterpart."""
     models = {name: model for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, LocalModel)}
@@ -341,6 +347,7 @@ def test_every_model_is_in_this_suite() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.own_precision
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_sizes_are_those_of_the_plain_transformer(arch: str) -> None:
     """Built at full size: the stacks that the architecture states, and the plain Transformer's number of parameters."""

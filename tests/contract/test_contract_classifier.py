@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_localattn.models.architectures import baseline_of
+from support.device import assert_close, assert_same, least_effect, on_device, place
 from support.mechanisms.inputs import labelled
 from support.models import (
     CLASSES,
@@ -37,7 +38,7 @@ LABELS = torch.tensor([0, 1, 2, 1])
 
 def case(name: str, seed: int = 1) -> Any:
     arch, flags = CASES[name]
-    return build_classifier(arch, flags, seed).eval()
+    return place(build_classifier(arch, flags, seed).eval())
 
 
 def scores(model: nn.Module, tokens: Tensor) -> Tensor:
@@ -49,18 +50,18 @@ def scores(model: nn.Module, tokens: Tensor) -> Tensor:
 @pytest.mark.parametrize("flags", [[], ["--encoder-normalize-before", "--encoder-learned-pos"]], ids=" ".join)
 def test_placed_nowhere_it_is_the_plain_classifier(arch: str, flags: list[str]) -> None:
     """Same keys, same weights from the same seed, same scores and gradients."""
-    ours = build_classifier(arch, [*flags, *placed_nowhere(arch)]).eval()
-    theirs = build_classifier(baseline_of(arch), flags).eval()
+    ours = place(build_classifier(arch, [*flags, *placed_nowhere(arch)]).eval())
+    theirs = place(build_classifier(baseline_of(arch), flags).eval())
     assert list(ours.state_dict()) == list(theirs.state_dict())
     tokens = pad(sentences(LENGTHS), False)
     results = []
     for model in (ours, theirs):
-        F.cross_entropy(scores(model, tokens), LABELS).backward()
+        F.cross_entropy(scores(model, tokens), on_device(LABELS)).backward()
         results.append(scores(model, tokens))
-    torch.testing.assert_close(results[0], results[1], rtol=0, atol=1e-6)
+    assert_close(results[0], results[1], rtol=0, atol=1e-6)
     for (key, got), wanted in zip(ours.named_parameters(), theirs.parameters(), strict=True):
         assert torch.equal(got, wanted), key
-        torch.testing.assert_close(got.grad, wanted.grad, rtol=0, atol=1e-6, msg=labelled(key))
+        assert_close(got.grad, wanted.grad, rtol=0, atol=1e-6, msg=labelled(key))
 
 
 @every_case
@@ -70,20 +71,20 @@ def test_padding_changes_nothing(name: str, left: bool) -> None:
     with torch.no_grad():
         together = scores(model, pad(sentences(LENGTHS), left, to=17))
         for row, sentence in enumerate(sentences(LENGTHS)):
-            torch.testing.assert_close(together[row], scores(model, sentence[None])[0], rtol=1e-4, atol=1e-5)
+            assert_close(together[row], scores(model, sentence[None])[0], rtol=1e-4, atol=1e-5)
 
 
 def test_features_are_the_mean_over_the_tokens() -> None:
     """By hand from the encoder's output; without a head the features themselves come back."""
     model, tokens = case(PLAIN), pad(sentences([5, 3]), False)
-    features, _ = model(tokens, torch.tensor([5, 3]))
+    features, _ = model(tokens, on_device(torch.tensor([5, 3])))
     head = model.classification_heads[HEAD]
     for row, length in enumerate((5, 3)):
         wanted = features[:length, row].mean(0) @ head.out_proj.weight.T + head.out_proj.bias
-        torch.testing.assert_close(scores(model, tokens)[row], wanted)
+        assert_close(scores(model, tokens)[row], wanted, rtol=1.3e-6, atol=1e-5)
     probabilities = model.get_normalized_probs((scores(model, tokens), None), log_probs=False)
     assert probabilities.shape == (2, CLASSES)
-    torch.testing.assert_close(probabilities.sum(-1), torch.ones(2))
+    assert_close(probabilities.sum(-1), on_device(torch.ones(2)), rtol=1.3e-6, atol=1e-5)
 
 
 @every_case
@@ -93,19 +94,20 @@ def test_every_word_counts(name: str) -> None:
     for p in range(6):
         changed = tokens.clone()
         changed[:, p] = torch.where(changed[:, p] == 7, 8, 7)
-        assert (scores(model, changed) - before).abs().amax(dim=1).gt(1e-4).all()
+        assert (scores(model, changed) - before).abs().amax(dim=1).gt(least_effect(1e-4)).all()
 
 
 @every_case
 def test_every_parameter_gets_a_gradient(name: str) -> None:
     model = case(name).train()
-    F.cross_entropy(scores(model, pad(sentences(LENGTHS), False)), LABELS).backward()
+    F.cross_entropy(scores(model, pad(sentences(LENGTHS), False)), on_device(LABELS)).backward()
     for key, parameter in model.named_parameters():
         assert parameter.grad is not None and parameter.grad.isfinite().all(), key
         if not key.endswith("k_proj.bias"):  # the same for all logits of a softmax
             assert parameter.grad.abs().max() > 0, key
 
 
+@pytest.mark.own_precision
 @every_case
 @every_side
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -117,8 +119,8 @@ def test_half_precision_stays_finite(name: str, left: bool, dtype: torch.dtype) 
     got = scores(half, tokens)
     assert got.isfinite().all()
     keep = [0, 2, 3]
-    torch.testing.assert_close(got[keep].float(), scores(model, tokens)[keep], rtol=0.05, atol=0.05)
-    F.cross_entropy(got.float(), LABELS).backward()
+    assert_close(got[keep].float(), scores(model, tokens)[keep], rtol=0.05, atol=0.05)
+    F.cross_entropy(got.float(), on_device(LABELS)).backward()
     assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in half.parameters())
 
 
@@ -131,9 +133,10 @@ def test_state_dict_round_trip(name: str) -> None:
     torch.save(model.state_dict(), buffer)
     buffer.seek(0)
     other.load_state_dict(torch.load(buffer, weights_only=True), strict=True)
-    assert torch.equal(scores(model, tokens), scores(other, tokens))
+    assert_same(scores(model, tokens), scores(other, tokens))
 
 
+@pytest.mark.own_precision
 @pytest.mark.parametrize("arch", CLASSIFIERS)
 def test_sizes_are_those_that_are_stated(arch: str) -> None:
     with torch.device("meta"):
@@ -147,6 +150,7 @@ def test_sizes_are_those_that_are_stated(arch: str) -> None:
         assert arch.endswith("_tiny") or shape == (512, 128)
 
 
+@pytest.mark.own_precision
 @pytest.mark.parametrize("arch", [PLAIN, "transformer_diffwin_classifier_tiny"])
 @pytest.mark.parametrize("kept", ["1", [1]])  # as overrides give it, and as the command line does
 def test_pruned_layers_keep_their_numbers(arch: str, kept: object) -> None:
@@ -154,6 +158,7 @@ def test_pruned_layers_keep_their_numbers(arch: str, kept: object) -> None:
     assert [getattr(layer.self_attn, "kind", "san") for layer in model.encoder.layers] == ["san"]
 
 
+@pytest.mark.own_precision
 def test_embeddings_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "embeddings"
     path.write_text("1 64\nw3 " + " ".join(["0.5"] * 64) + "\n")
@@ -161,6 +166,7 @@ def test_embeddings_from_a_file(tmp_path: Path) -> None:
     assert (model.encoder.embed_tokens.weight[dictionary().index("w3")] == 0.5).all()
 
 
+@pytest.mark.own_precision
 def test_the_window_is_in_the_first_layer() -> None:
     model = build_classifier("transformer_diffwin_classifier")
     assert [layer.self_attn.kind for layer in model.encoder.layers] == ["aw", "san"]

@@ -15,6 +15,7 @@ from fairseq.sequence_scorer import SequenceScorer
 from torch import Tensor, nn
 
 from fairseq_localattn.models.architectures import baseline_of
+from support.device import assert_close, assert_same, least_effect, on_device, place
 from support.mechanisms.inputs import labelled
 from support.models import (
     LANGUAGE_MODELS,
@@ -34,7 +35,7 @@ LENGTHS = [9, 4, 13, 1]
 
 def case(name: str, seed: int = 1, share: bool = True) -> Any:
     arch, flags = LM_CASES[name]
-    return build_lm(arch, flags, seed, share).eval()
+    return place(build_lm(arch, flags, seed, share).eval())
 
 
 def targets(lengths: list[int] = LENGTHS, to: int | None = None) -> Tensor:
@@ -56,16 +57,16 @@ def loss(model: nn.Module, target: Tensor) -> Tensor:
 @pytest.mark.parametrize("flags", [[], ["--decoder-learned-pos", "--layernorm-embedding", "--checkpoint-activations"]])
 def test_placed_nowhere_it_is_fairseqs_language_model(arch: str, flags: list[str]) -> None:
     """Same state-dict keys; with the same weights the same outputs and gradients."""
-    ours = build_lm(arch, [*flags, *placed_nowhere(arch)], share=False).eval()
-    theirs = build_lm(baseline_of(arch), flags, share=False).eval()
+    ours = place(build_lm(arch, [*flags, *placed_nowhere(arch)], share=False).eval())
+    theirs = place(build_lm(baseline_of(arch), flags, share=False).eval())
     assert list(ours.state_dict()) == list(theirs.state_dict())
     ours.load_state_dict(theirs.state_dict())
     losses = [loss(model, targets()) / sum(LENGTHS) for model in (ours, theirs)]
-    torch.testing.assert_close(losses[0], losses[1], rtol=0, atol=1e-6)
+    assert_close(losses[0], losses[1], rtol=0, atol=1e-6)
     for value in losses:
         value.backward()
     for (key, got), wanted in zip(ours.named_parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(got.grad, wanted.grad, rtol=0, atol=1e-6, msg=labelled(key))
+        assert_close(got.grad, wanted.grad, rtol=0, atol=1e-6, msg=labelled(key))
 
 
 @every_case
@@ -74,7 +75,7 @@ def test_padding_changes_nothing(name: str) -> None:
     together = logits(model, targets(to=17))
     for row, sentence in enumerate(sentences(LENGTHS)):
         alone = logits(model, sentence[None])[0]
-        torch.testing.assert_close(together[row, : len(sentence)], alone, rtol=1e-4, atol=1e-5)
+        assert_close(together[row, : len(sentence)], alone, rtol=1e-4, atol=1e-5)
 
 
 @every_case
@@ -87,8 +88,8 @@ def test_no_position_sees_the_future(name: str, length: int) -> None:
         changed = target.clone()
         changed[:, p] = torch.where(changed[:, p] == 5, 6, 5)
         after = logits(model, changed)
-        torch.testing.assert_close(after[:, : p + 1], before[:, : p + 1], rtol=0, atol=1e-6)
-        assert (after[:, p + 1 :] - before[:, p + 1 :]).abs().amax(dim=(1, 2)).gt(1e-3).all()
+        assert_close(after[:, : p + 1], before[:, : p + 1], rtol=0, atol=1e-6)
+        assert (after[:, p + 1 :] - before[:, p + 1 :]).abs().amax(dim=(1, 2)).gt(least_effect(1e-3)).all()
 
 
 @every_case
@@ -97,25 +98,25 @@ def test_incremental_equals_full(name: str) -> None:
     model, target = case(name), targets([9] * 4)
     tokens, full = shifted(target), logits(model, target)
     state: dict = {}
-    order = torch.arange(4)
+    order = on_device(torch.arange(4))
     with torch.no_grad():
         for t in range(9):
             if t == 4:
-                order = torch.tensor([2, 0, 3, 1])
+                order = on_device(torch.tensor([2, 0, 3, 1]))
                 model.decoder.reorder_incremental_state_scripting(state, order)
             step, _ = model.decoder(tokens[order, : t + 1], incremental_state=state)
-            torch.testing.assert_close(step[:, 0], full[order, t], rtol=1e-4, atol=1e-5)
+            assert_close(step[:, 0], full[order, t], rtol=1e-4, atol=1e-5)
 
 
 @every_case
 def test_scores_of_eval_lm_are_the_models(name: str) -> None:
     """fairseq's scorer, which fairseq-eval-lm uses: the log-probability of each word."""
     model, target = case(name), targets()
-    net_input = {"src_tokens": shifted(target), "src_lengths": torch.tensor(LENGTHS)}
+    net_input = {"src_tokens": shifted(target), "src_lengths": on_device(torch.tensor(LENGTHS))}
     scored = SequenceScorer(dictionary()).generate([model], {"net_input": net_input, "target": target})
     log_probs = logits(model, target).log_softmax(-1).gather(2, target[..., None])[..., 0]
     for row, length in enumerate(LENGTHS):
-        torch.testing.assert_close(scored[row][0]["positional_scores"], log_probs[row, :length], rtol=1e-4, atol=1e-5)
+        assert_close(scored[row][0]["positional_scores"], log_probs[row, :length], rtol=1e-4, atol=1e-5)
 
 
 @every_case
@@ -123,8 +124,9 @@ def test_beam_search_scores_are_the_models(name: str) -> None:
     """Beam 3 after a prefix of two words: a hypothesis's score is what a full pass gives it."""
     model, words = case(name), dictionary()
     prefix = torch.stack([sentence[:2] for sentence in sentences([5, 5])])
-    start = torch.full((2, 1), words.eos())
-    sample = {"net_input": {"src_tokens": torch.cat([start, prefix], 1), "src_lengths": torch.tensor([3, 3])}}
+    start = prefix.new_full((2, 1), words.eos())
+    net_input = {"src_tokens": torch.cat([start, prefix], 1), "src_lengths": on_device(torch.tensor([3, 3]))}
+    sample = {"net_input": net_input}
     generator = SequenceGenerator([model], words, beam_size=3, max_len_b=9, normalize_scores=False)
     for row, hypotheses in enumerate(generator.generate([model], sample, prefix_tokens=prefix, bos_token=words.eos())):
         assert len(hypotheses) == 3
@@ -132,7 +134,7 @@ def test_beam_search_scores_are_the_models(name: str) -> None:
             tokens = hypothesis["tokens"][None]
             assert tokens[0, :2].tolist() == prefix[row].tolist()
             rescored = logits(model, tokens).log_softmax(-1)[0].gather(1, tokens.T).sum()
-            torch.testing.assert_close(hypothesis["score"], rescored, rtol=1e-4, atol=1e-4)
+            assert_close(hypothesis["score"], rescored, rtol=1e-4, atol=1e-4)
 
 
 @every_case
@@ -145,6 +147,7 @@ def test_every_parameter_gets_a_gradient(name: str) -> None:
             assert parameter.grad.abs().max() > 0, key
 
 
+@pytest.mark.own_precision
 @every_case
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_stays_finite(name: str, dtype: torch.dtype) -> None:
@@ -153,7 +156,7 @@ def test_half_precision_stays_finite(name: str, dtype: torch.dtype) -> None:
     target[1] = dictionary().pad()
     half = copy.deepcopy(model).to(dtype)
     got = loss(half, target)
-    torch.testing.assert_close(got, loss(model, target).detach(), rtol=0.03, atol=0.1)
+    assert_close(got, loss(model, target).detach(), rtol=0.03, atol=0.1)
     got.backward()
     assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in half.parameters())
 
@@ -166,9 +169,10 @@ def test_state_dict_round_trip(name: str) -> None:
     torch.save(model.state_dict(), buffer)
     buffer.seek(0)
     other.load_state_dict(torch.load(buffer, weights_only=True), strict=True)
-    assert torch.equal(logits(model, targets()), logits(other, targets()))
+    assert_same(logits(model, targets()), logits(other, targets()))
 
 
+@pytest.mark.own_precision
 @pytest.mark.parametrize("arch", LANGUAGE_MODELS)
 def test_sizes_are_those_that_are_stated(arch: str) -> None:
     with torch.device("meta"):
@@ -182,6 +186,7 @@ def test_sizes_are_those_that_are_stated(arch: str) -> None:
         assert layer.normalize_before
 
 
+@pytest.mark.own_precision
 def test_pruned_layers_keep_their_numbers() -> None:
     """--decoder-layers-to-keep leaves the upper layer: the window of the lower one goes with it."""
     model = build_lm("transformer_lm_diffwin_tiny", ["--decoder-layers-to-keep", "1"])
@@ -198,7 +203,7 @@ def test_pruned_layers_keep_their_numbers() -> None:
     ],
 )
 def test_fairseqs_other_embeddings(kind: type[nn.Module], flags: list[str]) -> None:
-    model = build_lm("transformer_lm_diffwin_tiny", flags, share=False).eval()
+    model = place(build_lm("transformer_lm_diffwin_tiny", flags, share=False).eval())
     assert type(model.decoder.embed_tokens) is kind
     assert [layer.self_attn.kind for layer in model.decoder.layers] == ["mw", "san"]
     features, _ = model(shifted(targets()), features_only=True)

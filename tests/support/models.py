@@ -17,6 +17,7 @@ from torch import Tensor, nn
 import fairseq_localattn  # noqa: F401  (registers the architectures)
 from fairseq_localattn.models.architectures import localattn_architectures
 from fairseq_localattn.models.placement import SITES
+from support.device import on_device, place
 
 ARCHITECTURES = sorted(localattn_architectures("translation"))
 LANGUAGE_MODELS = sorted(localattn_architectures("language_modeling"))
@@ -248,9 +249,9 @@ def build_classifier(arch: str, flags: list[str] | tuple[str, ...] = (), seed: i
 
 
 def case(name: str, **kwargs: Any) -> Any:
-    """Return the model of one of :data:`CASES`, in evaluation mode."""
+    """Return the model of one of :data:`CASES`, in evaluation mode, on the device and in the precision of the suite."""
     arch, flags = CASES[name]
-    return build(arch, flags, **kwargs).eval()
+    return place(build(arch, flags, **kwargs).eval())
 
 
 def sentences(lengths: list[int], seed: int = 0) -> list[Tensor]:
@@ -259,7 +260,7 @@ def sentences(lengths: list[int], seed: int = 0) -> list[Tensor]:
     words = dictionary()
     eos = torch.tensor([words.eos()])
     random = [torch.randint(words.nspecial, len(words), (n - 1,), generator=generator) for n in lengths]
-    return [torch.cat([tokens, eos]) for tokens in random]
+    return [on_device(torch.cat([tokens, eos])) for tokens in random]
 
 
 def pad(tokens: list[Tensor], left: bool, to: int | None = None) -> Tensor:
@@ -268,7 +269,7 @@ def pad(tokens: list[Tensor], left: bool, to: int | None = None) -> Tensor:
     width = max([to or 0, *(len(s) for s in tokens)])
     rows = []
     for s in tokens:
-        filler = torch.full((width - len(s),), words.pad())
+        filler = s.new_full((width - len(s),), words.pad())
         rows.append(torch.cat([filler, s] if left else [s, filler]))
     return torch.stack(rows)
 
@@ -285,7 +286,7 @@ def shifted(target: Tensor) -> Tensor:
 def batch(source: list[int], target: list[int], left: bool = True, seed: int = 0) -> dict[str, Any]:
     """Return net_input and target of random sentence pairs, padded as by fairseq's translation task (source: left)."""
     src, tgt = pad(sentences(source, seed), left), pad(sentences(target, seed + 1), False)
-    net_input = {"src_tokens": src, "src_lengths": torch.tensor(source), "prev_output_tokens": shifted(tgt)}
+    net_input = {"src_tokens": src, "src_lengths": on_device(torch.tensor(source)), "prev_output_tokens": shifted(tgt)}
     return {"net_input": net_input, "target": tgt, "ntokens": sum(target), "id": torch.arange(len(source))}
 
 
@@ -304,7 +305,8 @@ def phrases_of(src_tokens: Tensor) -> Tensor:
         for level in row:
             level.extend([1] if n else [])  # the end-of-sentence symbol
     count = max(len(level) for row in rows for level in row) or 1
-    return torch.tensor([[level + [0] * (count - len(level)) for level in row] for row in rows])
+    padded = [[level + [0] * (count - len(level)) for level in row] for row in rows]
+    return torch.tensor(padded, device=src_tokens.device)
 
 
 def with_phrases(model: Any, net_input: dict[str, Any]) -> dict[str, Any]:
@@ -325,12 +327,12 @@ def decode_by_word(model: Any, sample: dict[str, Any]) -> Tensor:
     Four sentences; from the fifth word on the decoding state and the encoder's output are in another order.
     """
     tokens = sample["net_input"]["prev_output_tokens"]
-    steps, state, order = [], {}, torch.arange(4)  # type: ignore[var-annotated]
+    steps, state, order = [], {}, on_device(torch.arange(4))  # type: ignore[var-annotated]
     with torch.no_grad():
         encoder_out = encode(model, sample["net_input"])
         for t in range(tokens.size(1)):
             if t == 4:
-                order = torch.tensor([2, 0, 3, 1])
+                order = on_device(torch.tensor([2, 0, 3, 1]))
                 model.decoder.reorder_incremental_state_scripting(state, order)
                 encoder_out = model.encoder.reorder_encoder_out(encoder_out, order)
             step, _ = model.decoder(tokens[order, : t + 1], encoder_out=encoder_out, incremental_state=state)

@@ -109,9 +109,14 @@ class Corpus:
         return [*found, last]
 
     def prepare(self, progress: Progress, after: float) -> None:
-        """Prepare the data; what is done is skipped. ``after``: seconds expected for what follows. Raises JobFailed."""
+        """Prepare the data; what is done is skipped. ``after``: seconds expected for what follows. Raises JobFailed.
+
+        Complete data whose text is a folder that is not here, as on another machine, are taken as they are.
+        """
         commands = self.commands()
         done = self.data.complete(phrases="--trees" in commands[-1])
+        if done and self.recipe.corpus.local and self.local is None and self.mini is None:
+            return
         for argv in commands[:-1] if not done else []:
             run_to_end(argv, self.data.folder.with_name(f"{self.data.folder.name}.mini.log"))
         expected = 1.0 if self.data.bin.is_dir() else EXPECTED_SECONDS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -21,12 +22,15 @@ def _git(*args: str) -> str:
 
 
 def commit() -> str:
-    """Return the present commit, with '+dirty' where files other than results differ from it; 'none' outside git."""
+    """Return the present commit, with '+dirty' where files other than results differ from it.
+
+    Outside git it is what $LOCALATTN_COMMIT says, or 'none'.
+    """
     try:
         changed = _git("status", "--porcelain", "--", ".", ":(exclude)results")
         return _git("rev-parse", "--short=10", "HEAD") + ("+dirty" if changed else "")
     except (OSError, subprocess.CalledProcessError):
-        return "none"
+        return os.environ.get("LOCALATTN_COMMIT", "none")
 
 
 def package() -> str:

@@ -57,17 +57,17 @@ def test_lanes_share_the_gpus(bench: Bench, capfd: pytest.CaptureFixture) -> Non
 def test_trainings_share_one_gpu(bench: Bench) -> None:
     """A recipe with `jobs` has so many trainings on each GPU, one GPU a training."""
     recipes = [recipe_at(find_table("comparisons", "mechanisms"), "mma", "full")]
-    assert recipes[0].jobs == 6
+    assert recipes[0].jobs == 7
 
     def devices(count: int, *options: str) -> list[tuple[str, ...] | None]:
         bench.patch.setattr(table, "visible_gpus", lambda: ([str(n) for n in range(count)], [(8, 0)] * count))
         args = table.parse_args(["comparisons", "mechanisms", *options])
         return [launch.devices for launch in table.launches(args, recipes)]
 
-    assert devices(1) == [("0",)] * 6
+    assert devices(1) == [("0",)] * 7
     assert devices(2, "--jobs", "4") == [("0",), ("1",), ("0",), ("1",)]
-    with pytest.raises(table.RecipeError, match="--gpus 1 --jobs 7: only 1 GPUs are visible"):
-        devices(1, "--jobs", "7")
+    with pytest.raises(table.RecipeError, match="--gpus 1 --jobs 8: only 1 GPUs are visible"):
+        devices(1, "--jobs", "8")
 
 
 def test_a_training_takes_the_gpus_that_its_batch_fills(bench: Bench, capsys: pytest.CaptureFixture) -> None:

@@ -1,0 +1,119 @@
+"""The steps of a GPU day, in the order of their worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.recipes.recipe import ROOT
+from experiments.runs.environment import cores
+
+from .machine import CourseError
+
+STAGES = ("contract", "tables", "trainings")
+TABLE = ("comparisons", "mechanisms")
+ROWS = ("transformer", "mma", "csan_1d", "csan_2d", "man_full", "diffwin", "mgsa_ngram")
+MOST_WORKERS = 8  # of the contract suite: its models are tiny, and each process has a context on the GPU
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command of the course.
+
+    Args:
+        name: of its log and stamp.
+        stage: of STAGES.
+        argv: the command, without the interpreter.
+        minutes: estimate for an H200.
+        continues: a second start goes on where the first one was stopped, so that it may be stopped at any time.
+        threads: of the CPU.
+    """
+
+    name: str
+    stage: str
+    argv: tuple[str, ...]
+    minutes: float
+    continues: bool = False
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is measured: flags of the commands, and the precisions of the tables."""
+
+    precisions: tuple[str, ...]
+    trainings: tuple[str, ...]
+    contract: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
+    lengths: tuple[str, ...] = ()
+
+
+SIZES = {
+    "base": Size(
+        precisions=("bf16", "fp32"),
+        trainings=("--scale", "full", "--rows", ",".join(ROWS), "--jobs", str(len(ROWS))),
+    ),
+    # Each command of the course, in little time: to see that it works.
+    "tiny": Size(
+        contract=("-m", "not slow", "-k", "test_state_dict_round_trip and transformer_mma_tiny"),
+        tables=tuple(
+            "--size tiny --tokens 200 --pairs 400 --words 50 --rounds 3 --warm-up 1 --systems mma,csan_1d".split()
+        ),
+        lengths=("--lengths", "16,64"),
+        precisions=("fp32",),
+        trainings=("--smoke", "--rows", "mma"),
+    ),
+}
+
+
+def steps(device: str, size: str, out: Path, work: Path) -> list[Step]:
+    """Return all steps, the worthiest first: what tells most is measured even where time is short."""
+    chosen = SIZES[size]
+
+    def contract(precision: str, minutes: float) -> Step:
+        where = ("--device", device, "--precision", precision, "--junitxml", str(report_of(out, device, precision)))
+        workers = ("-n", str(min(MOST_WORKERS, cores()))) if size == "base" else ("-p", "no:xdist")
+        pytest = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml"))
+        argv = (*pytest, str(ROOT / "tests" / "contract"), *where, *workers, *chosen.contract)
+        return Step(f"contract_{precision}", "contract", argv, minutes)
+
+    def table(part: str, precision: str, minutes: float) -> Step:
+        argv = (str(ROOT / "benchmarks" / "run.py"), "--device", device, "--parts", part, "--precision", precision)
+        lengths = chosen.lengths if part in ("module", "scaling") else ()
+        where = ("--out", str(out / "results" / "benchmarks"))
+        threads = cores() if size == "base" else 1
+        return Step(
+            f"{part}_{precision}", "tables", (*argv, *chosen.tables, *lengths, *where), minutes, threads=threads
+        )
+
+    where = ("--out", str(work / "trainings"), "--results", str(out / "results"), "--seeds", "1")
+    train = (str(ROOT / "scripts" / "table.py"), *TABLE, *chosen.trainings, *where)
+    trainings = Step("trainings", "trainings", train, 12, continues=True)
+    first, *others = chosen.precisions
+    return [
+        contract("fp32", 3),
+        table("step", first, 3),
+        table("module", first, 3),
+        trainings,
+        table("generation", first, 3),
+        table("scaling", first, 2),
+        contract("bf16", 2),
+        contract("fp16", 2),
+        *(table(part, other, 3) for other in others for part in ("step", "module", "generation", "scaling")),
+    ]
+
+
+def report_of(out: Path, device: str, precision: str) -> Path:
+    """Return the path of the contract suite's report, in JUnit's format."""
+    return out / "contract" / f"{device}_{precision}.xml"
+
+
+def of_stages(found: Iterable[Step], text: str) -> list[Step]:
+    """Return the steps of the comma-separated stages or steps. Raises CourseError."""
+    every: Sequence[Step] = list(found)
+    known = [*STAGES, *(step.name for step in every)]
+    names = [name for name in text.split(",") if name]
+    if unknown := [name for name in names if name not in known] or ([] if names else ["no name"]):
+        raise CourseError(f"--stages {text}: {unknown[0]}: choose from {', '.join(known)}")
+    return [step for step in every if step.stage in names or step.name in names]

@@ -1,0 +1,373 @@
+"""The day on one GPU: its steps, stops and second calls, refusals, the packed folder, and its page."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import subprocess
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks import command as tables
+from benchmarks.goals import goal_of
+from benchmarks.gpu_day import command, course, machine, pack, page, plan
+from benchmarks.gpu_day.course import Course
+from benchmarks.gpu_day.plan import Step
+from benchmarks.systems import SYSTEMS
+from experiments.data.preparation import Corpus
+from experiments.engine import table
+from experiments.recipes.tables import find_table
+from experiments.runs import checkout
+from experiments.runs.processes import lock
+from experiments.runs.progress import Progress
+from support.cli import REPOSITORY, environment
+
+
+def step(name: str, code: str, **more: Any) -> Step:
+    """Return a step that is a line of Python."""
+    return Step(name, "contract", ("-c", code), more.pop("minutes", 0.001), **more)
+
+
+def carry_out(found: Course, minutes: float | None = None) -> None:
+    found.out.mkdir(exist_ok=True)
+    deadline = None if minutes is None else found.now() + 60 * minutes
+    with lock(found.out) as held:
+        found.carry_out(deadline, held, Progress())
+
+
+# --- the course
+
+
+def test_what_is_done_is_skipped_and_what_failed_comes_last(tmp_path: Path) -> None:
+    note = f"open({str(tmp_path / 'notes')!r}, 'a').write"
+    steps = [
+        step("bad", f"{note}('b'); raise SystemExit('bad: error: no luck')"),
+        step("good", f"{note}('g')"),
+        step("last", f"{note}('l'); assert open({str(tmp_path / 'notes')!r}).read().count('l') > 1"),
+    ]
+    found = Course(steps, tmp_path / "out")
+    carry_out(found)
+    assert (tmp_path / "notes").read_text() == "bgl"
+    assert [found.done(each) for each in steps] == [False, True, False]
+    assert found.failed(steps[0]).startswith("bad: error: no luck") and found.state(steps[1]).startswith("done in 0:0")
+    carry_out(found)
+    assert (tmp_path / "notes").read_text() == "bglbl", "what failed is tried again"
+    assert [found.done(each) for each in steps] == [False, True, True]
+    other = Course([step("good", f"{note}('other')")], tmp_path / "out")
+    assert not other.done(other.steps[0]), "another command is another step"
+
+
+def test_a_failed_step_comes_after_new_ones(tmp_path: Path) -> None:
+    first = step("bad", "raise SystemExit(1)")
+    carry_out(Course([first], tmp_path / "out"))
+    later = Course([first, step("new", "")], tmp_path / "out")
+    assert [each.name for each in later.waiting()] == ["new", "bad"]
+
+
+def test_steps_that_do_not_fit_are_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = Course([step("long", "", minutes=5), step("short", "")], tmp_path / "out")
+    carry_out(found, minutes=1)
+    assert [each.name for each in found.waiting()] == ["long"], "the next one that fits is taken"
+    assert found.state(found.steps[0]) == "not begun"
+    assert "long: left for the next call" in capsys.readouterr().out
+
+
+def test_what_continues_is_stopped_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that continues begins although it will not end in time."""
+    monkeypatch.setattr(course, "LEAST", 0.0)
+    there = tmp_path / "there"
+    code = (
+        f"import pathlib, time; there = pathlib.Path({str(there)!r}); begun = there.exists(); "
+        "there.touch(); time.sleep(0 if begun else 60)"
+    )
+    found = Course([step("trainings", code, minutes=10, continues=True)], tmp_path / "out")
+    carry_out(found, minutes=0.03)
+    assert there.exists() and found.state(found.steps[0]).startswith("stopped after 0:0")
+    carry_out(found)
+    assert found.done(found.steps[0])
+
+
+def test_a_hanging_step_is_stopped_and_has_failed(tmp_path: Path) -> None:
+    hanging = step("hanging", "import time; time.sleep(60)")
+    found = Course([hanging, step("next", "")], tmp_path / "out", longest=0.5)
+    carry_out(found)
+    assert "should not take as long" in found.failed(hanging)
+    assert found.done(found.steps[1])
+
+
+def test_a_step_that_was_too_long_waits_for_more_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = step("slow", "import time; time.sleep(60)")
+    found = Course([slow], tmp_path / "out")
+    carry_out(found, minutes=0.02)
+    assert "stopped" in found.stamp(slow) and found.expected(slow) > 1.2
+
+
+# --- the plan
+
+
+@pytest.mark.parametrize("size", plan.SIZES)
+def test_the_commands_of_all_steps_are_understood(size: str, tmp_path: Path) -> None:
+    steps = plan.steps("cuda", size, tmp_path, tmp_path / "work")
+    assert len({each.name for each in steps}) == len(steps)
+    assert {each.stage for each in steps} == set(plan.STAGES)
+    parts = []
+    for each in steps:
+        assert each.continues or 60 * each.minutes < course.LONGEST
+        if each.stage == "tables":
+            args = tables.make_parser().parse_args(each.argv[1:])
+            assert args.out == tmp_path / "results" / "benchmarks"
+            parts.append((args.parts, args.precision))
+        elif each.stage == "trainings":
+            parsed = table.parse_args(list(each.argv[1:]))
+            found = find_table(parsed.paper, parsed.table)
+            assert set(parsed.rows.split(",")) <= set(found.rows("full"))
+    assert {part for part, _ in parts} == set(tables.PARTS)
+    names = {each.name for each in steps}
+    assert {"contract_fp32", "contract_bf16", "contract_fp16"} <= names
+
+
+def test_a_transformer_and_six_systems_go_side_by_side() -> None:
+    assert len(plan.ROWS) == 7 and plan.ROWS[0] == "transformer"
+    found = find_table(*plan.TABLE)
+    assert {found.recipe(row, "full").architecture.split("iwslt_de_en")[0] for row in plan.ROWS} == {
+        f"transformer_{name}" for name in ("", "mma_", "csan_1d_", "csan_", "man_", "diffwin_", "mgsa_ngram_")
+    }
+    assert found.recipe("transformer", "full").jobs >= len(plan.ROWS)
+
+
+# --- refusals
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("", "give the folder of the results"),
+        ("OUT --device cpu", "only with --size tiny"),
+        ("OUT --device cpu --size tiny --minutes 0", "--minutes 0: more than 0"),
+        ("OUT --device cpu --size tiny --stages nope", "nope: choose from contract, tables, trainings, contract_fp32"),
+        ("OUT --device cpu --size tiny --stages ,", "no name: choose from"),
+        ("OUT --device cpu --size tiny --from .", "--from .: is no folder of --pack"),
+        ("OUT --size big", "invalid choice: 'big'"),
+        ("OUT --minute 3", "unrecognized arguments: --minute"),
+        ("OUT", "sees no GPU; --device cpu --size tiny"),
+        ("/proc/version/x --device cpu --size tiny", "/proc/version/x: "),
+        ("OUT --pack PACKED", "only makes that folder: leave out"),
+        ("--pack PACKED --python 2", "--python 2: give the version"),
+        ("--pack .", "is no folder of an earlier --pack"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(
+    words: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(machine, "run", lambda *_: "")  # nothing is installed or imported
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "something").touch()
+    assert command.main(words.replace("OUT", "out").replace("PACKED", "packed").split()) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith("gpu_day: error: ") and printed.err.count("\n") == 1 and said in printed.err
+    assert not (tmp_path / "packed").exists()
+
+
+def test_status_and_page_tell_what_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(machine, "run", lambda *_: "")
+    steps = [step("one", ""), step("long", "", minutes=5)]
+    monkeypatch.setattr(command, "steps", lambda *_: steps)
+    call = [str(tmp_path / "out"), "--device", "cpu", "--size", "tiny"]
+    assert command.main([*call, "--minutes", "2"]) == command.LEFT
+    assert "left for the next call: long" in capsys.readouterr().out
+    assert command.main([*call, "--list"]) == 0
+    assert "# not begun, some 5 min on an H200\npython -c" in capsys.readouterr().out
+    assert command.main(call) == 0
+    assert "| long | done in 0:0" in (tmp_path / "out" / page.PAGE).read_text()
+    steps.append(step("bad", "raise SystemExit(3)"))
+    assert command.main(call) == command.FAILED
+    assert "gpu_day: failed: bad: see " in capsys.readouterr().err
+
+
+# --- machines without network
+
+
+def make_packed(folder: Path) -> Path:
+    """Write a packed folder whose packages are empty."""
+    (folder / machine.WHEELS).mkdir(parents=True)
+    for name in (*machine.PACKED, *machine.BUILDERS):
+        with zipfile.ZipFile(folder / machine.WHEELS / f"{name.replace('-', '_')}-1-py3-none-any.whl", "w"):
+            pass
+    text = folder / machine.DATA / "iwslt14.0123" / "bin"
+    text.mkdir(parents=True)
+    (text / "dict.de.txt").write_text("a 1\n")
+    (folder / machine.COMMIT).write_text(f"abc {checkout.package()}\n")
+    return folder
+
+
+def test_what_is_missing_comes_from_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[list[str]] = []
+    environments: list[dict[str, str]] = []
+
+    def run(argv: list[str], log: Path, environment: dict[str, str] | None = None) -> str:
+        calls.append(argv)
+        environments.extend([environment] if environment else [])
+        return ""
+
+    monkeypatch.setattr(machine, "run", run)
+    monkeypatch.setattr(machine, "lacking", lambda modules: [name for name in ("antlr4", "fairseq") if name in modules])
+    monkeypatch.setattr(machine, "has_package", lambda: False)
+    monkeypatch.setenv("CUDA_HOME", "/usr/local/cuda")
+    log = tmp_path / "log"
+    with pytest.raises(machine.CourseError, match="lacks antlr4, fairseq: run scripts/setup.sh, or without network"):
+        machine.make_ready(None, "cpu", log)
+    machine.make_ready(make_packed(tmp_path / "packed"), "cpu", log)
+    install, own, check = calls
+    assert {"--no-index", "--no-deps", "--no-build-isolation"} <= set(install) & set(own)
+    files = [Path(word).name for word in install if word.endswith(".whl")]
+    assert files == ["fairseq_fixed-1-py3-none-any.whl", "antlr4_python3_runtime-1-py3-none-any.whl"]
+    assert own[-2:] == ["--editable", str(REPOSITORY)] and "import torch, fairseq" in check[-1]
+    for found in environments:
+        assert "CUDA_HOME" not in found and found["CFLAGS"] == "-O1 -g0"
+    monkeypatch.setattr(machine, "run", lambda *_: None)
+    with pytest.raises(machine.CourseError, match="pip install from .* failed: see the end of "):
+        machine.make_ready(tmp_path / "packed", "cpu", log)
+
+
+def test_packages_must_be_there_once(tmp_path: Path) -> None:
+    folder = make_packed(tmp_path) / machine.WHEELS
+    assert machine.file_of(folder, "hydra-core").name == "hydra_core-1-py3-none-any.whl"
+    (folder / "hydra-core-2.tar.gz").touch()
+    with pytest.raises(machine.CourseError, match="2 files of hydra-core: make the folder anew"):
+        machine.file_of(folder, "hydra-core")
+    with pytest.raises(machine.CourseError, match="no file of hydra: "):
+        machine.file_of(tmp_path, "hydra")
+
+
+def test_data_and_commit_come_from_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = make_packed(tmp_path / "packed")
+    for _ in range(2):
+        machine.take_data(packed, tmp_path / "trainings")
+    assert (tmp_path / "trainings" / "data" / "iwslt14.0123" / "bin" / "dict.de.txt").read_text() == "a 1\n"
+    monkeypatch.setenv("LOCALATTN_COMMIT", "")
+    monkeypatch.delenv("LOCALATTN_COMMIT")
+    monkeypatch.setattr(checkout, "_git", lambda *_: (_ for _ in ()).throw(OSError()))
+    (packed / machine.COMMIT).write_text("abc other\n")
+    command.name_commit(packed)
+    assert checkout.commit() == "none", "of another package"
+    (packed / machine.COMMIT).write_text(f"abc {checkout.package()}\n")
+    command.name_commit(packed)
+    assert checkout.commit() == "abc"
+
+
+def test_a_packed_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The packages of constraints.txt, and of the corpus what trainings and scores read."""
+    calls: list[list[str]] = []
+
+    def prepare(corpus: Corpus, progress: Progress, after: float) -> None:
+        for name in ("bin/train.de-en.de.bin", "bpe/train.de", "tok/test.en", "tok/train.en", "raw/test.en"):
+            path = corpus.data.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(name)
+
+    def run(argv: list[str], log: Path) -> str:
+        log.touch()
+        calls.append(argv)
+        return ""
+
+    monkeypatch.setattr(pack, "run", run)
+    monkeypatch.setattr(Corpus, "prepare", prepare)
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    folder = tmp_path / "packed"
+    for _ in range(2):
+        assert command.main(["--pack", str(folder), "--local", str(tmp_path), "--python", "3.13"]) == 0
+    assert "for Python 3.13" in capsys.readouterr().out
+    sources, others = calls[:2]
+    assert "fairseq-fixed==0.12.3.1" in sources and "--no-binary" in sources
+    assert {"hydra-core==1.3.2", "setuptools<82", "3.13"} <= set(others) and "--only-binary" in others
+    (corpus,) = (folder / machine.DATA).iterdir()
+    found = sorted(str(path.relative_to(corpus)) for path in corpus.rglob("*") if path.is_file())
+    assert found == ["bin/train.de-en.de.bin", "raw/test.en", "tok/test.en"]
+    assert (folder / machine.COMMIT).read_text().split()[1] == checkout.package()
+    monkeypatch.setattr(pack, "LARGEST", 10)
+    assert command.main(["--pack", str(folder), "--local", str(tmp_path)]) == 2
+    assert "more than 0" in capsys.readouterr().err
+
+
+# --- the page
+
+
+def write_rows(path: Path, rows: list[dict[str, object]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def test_goals_are_those_of_large_models_on_gpus() -> None:
+    row = {"system": "mma", "device": "cuda", "size": "base"}
+    assert goal_of(row) == 1.15
+    for other in ({"device": "cpu"}, {"size": "tiny"}, {"system": "transformer"}):
+        assert goal_of({**row, **other}) is None
+    with_goals = [name for name in SYSTEMS if goal_of({**row, "system": name})]
+    assert with_goals == ["mma", "csan_1d", "csan_2d", "diffwin", "mgsa_ngram", "mgsa_syntactic", "man_encoder", "man"]
+
+
+def test_the_page_shows_goal_and_measured(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    rows: list[dict[str, object]] = [
+        {"system": name, "efficiency": found, "ratio_median": found, "ratio_lowest": 0.9, "ratio_highest": 1.3,
+         "peak_mib": 900, "device": "cuda", "size": "base", "tokens": 30}
+        for name, found in (("transformer", 1), ("mma", 1.2), ("csan_2d", 1.04), ("rope", 0.98))
+    ]  # fmt: skip
+    for part in ("step", "module", "generation"):
+        write_rows(out / "results" / "benchmarks" / f"{part}_cuda_bf16.csv", rows)
+    report = plan.report_of(out, "cuda", "fp32")
+    report.parent.mkdir()
+    report.write_text('<testsuites><testsuite tests="9" failures="2" errors="1" skipped="1"/></testsuites>')
+    written = page.write(Course([step("one", "")], out), "cuda", "a GPU")
+    text = (out / page.PAGE).read_text()
+    for line in (
+        "| mma | 1.15 | 1.200 ✓ | 1.200 (0.90 to 1.30) | 900 |",
+        "| csan_2d | 1.10 | 1.040 ✗ | 1.040 (0.90 to 1.30) | 900 |",
+        "| rope |  | 0.980 | 0.980 (0.90 to 1.30) | 900 |",
+        "| fp32 | 5 | 3 | 1 |",
+        "## module, bf16: times fairseq's speed",
+        "| one | not begun |",
+    ):
+        assert line in text
+    assert (out / "goals_cuda.png").read_bytes().startswith(b"\x89PNG")
+    with tarfile.open(written[-1]) as archive:
+        assert {"gpu_day.md", "goals_cuda.png", "results/benchmarks/step_cuda_bf16.csv"} <= set(archive.getnames())
+
+
+# --- all of it
+
+
+@pytest.mark.slow
+def test_the_whole_course_at_tiny_size(tmp_path: Path) -> None:
+    """By the script, in two calls of which the first one does the tables alone."""
+    call = [str(REPOSITORY / "benchmarks" / "gpu_day.sh"), str(tmp_path / "out"), "--device", "cpu", "--size", "tiny"]
+
+    def run(*more: str) -> str:
+        done = subprocess.run([*call, *more], env=environment(), capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert "step_fp32: done" in run("--stages", "tables")
+    said = run()
+    assert "step_fp32: starts" not in said and "trainings: done" in said
+    out = tmp_path / "out"
+    stamps = {path.stem: json.loads(path.read_text()) for path in (out / "steps").glob("*.json")}
+    assert len(stamps) == 8 and all("seconds" in stamp for stamp in stamps.values())
+    text = (out / page.PAGE).read_text()
+    assert all(f"| {precision} | 1 | 0 | 0 |" in text for precision in ("fp32", "bf16", "fp16"))
+    assert "## Training step" in text and "| mma | sacrebleu | " in text
+    shutil.unpack_archive(out / page.ARCHIVE, tmp_path / "unpacked")
+    for name in ("benchmarks/step_cpu_fp32.csv", "benchmarks/scaling_cpu.png", "comparisons/mechanisms.csv"):
+        assert (tmp_path / "unpacked" / "results" / name).stat().st_size > 100
