@@ -32,7 +32,8 @@ BACKENDS = {"cuda": "inductor", "cpu": "eager"}
 _WITHOUT_PADDING = 16  # masks of batches without padding that are kept
 
 # Called with the indices (sentence, head, query, key), which broadcast; returns the term that is added to the score.
-# It may index a tensor that needs a gradient once, and closes over tensors alone: a number would be compiled in.
+# It may index a tensor that needs a gradient once. Numbers in it are literals or tensors without dimensions: torch 2.13
+# does not compile others where lengths change.
 Score = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 # The first and the last key that a query sees, integers broadcastable to B×H×T.
 Span = tuple[Tensor, Tensor]

@@ -35,7 +35,6 @@ SOURCES = ("query", "input")
 HIDDEN = ("tanh", "linear")
 LOWEST_WIDTH = 0.1  # added to a predicted width, which would divide by 0 otherwise
 LOWEST_SIGMA = 0.1  # of a width by head; narrower bells see one key, and their gradient grows with σ^-2.5
-_CUT_OFF = lowest_score(torch.float32)  # the score of a key that is cut off, where scores are in fp32
 FIRST_SIGMA, LAST_SIGMA = 1.0, 32.0  # of the first and the last head at the start, geometric between
 
 
@@ -244,10 +243,11 @@ def _bell(center: Tensor, width: Tensor) -> Score:
 
 def _cut_bell(center: Tensor, width: Tensor, reach: Tensor) -> Score:
     """Return :func:`_bell`, and the lowest score further than ``reach``, B×H×T, from the centre."""
+    lowest = center.new_full((), lowest_score(torch.float32))
 
     def score(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         distance = j - center[b, h, i]
-        return torch.where(distance.abs() > reach[b, h, i], _CUT_OFF, -2 * (distance / width[b, h, i]).square())
+        return torch.where(distance.abs() > reach[b, h, i], lowest, -2 * (distance / width[b, h, i]).square())
 
     return score
 

@@ -130,10 +130,10 @@ class DynamicMaskAttention(LocalAttention):
         """Return ``log M`` as a function of positions."""
         by_query = self._queries(query).contiguous()
         entries = self._entries(frame, by_query.dtype) + self.head_mask.to(by_query.dtype)[:, None]
-        place = by_distance(entries, frame.query_length)
+        place, lowest = by_distance(entries, frame.query_length), by_query.new_full((), _LOWEST_Z)
 
         def score(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            z = (by_query[b, i] + place(b, h, i, j)).clamp(min=_LOWEST_Z)
+            z = torch.maximum(by_query[b, i] + place(b, h, i, j), lowest)
             return -(-z).exp().log1p()  # log σ(z)
 
         return PositionTerms(scores=(score,))

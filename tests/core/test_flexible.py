@@ -31,7 +31,8 @@ TEXTS = [
     "shaw(max_distance=4, values=false)",
     "shaw(max_distance=2, own_tables=true, values=false)",
     "gauss",
-    "gauss(width=head, cut=true)",
+    "gauss(width=head)",
+    "gauss(width=4, cut=true)",
     "gauss(width=keys, hidden=linear)",
     "local(window=8) & alibi",
     "sinks(window=5, sinks=3) & local(window=4) & t5(buckets=8, max_distance=20)",
@@ -50,14 +51,20 @@ CASES = [
 BANDED = ("csan", "sman")
 
 
+def reference(*_: object) -> Callable[..., Tensor]:
+    """Return FlexAttention as it is."""
+    return flex._attend
+
+
 @pytest.fixture(autouse=True)
-def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def uncompiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let torch's reference of FlexAttention run without Dynamo, which takes a second for each kind of score."""
     from torch.nn.attention import flex_attention
 
-    if hasattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"):
+    compiled = "compiled" in request.fixturenames
+    if not compiled and hasattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"):
         monkeypatch.setattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
-        monkeypatch.setattr(flex, "_compiled", lambda *_: flex._attend)
+        monkeypatch.setattr(flex, "_compiled", reference)
 
 
 @pytest.fixture
@@ -120,6 +127,72 @@ def test_flex_computes_what_the_products_compute(text: str, site: str, calls: li
             assert got.isfinite().all()
             got, wanted = got[~padding.T], wanted[~padding.T]
         torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def gradients(module: LocalAttention, implementation: str, x: Tensor, **options: Any) -> list[Tensor | None]:
+    """Return the output at real words, and the gradients of input and parameters."""
+    padding = options["key_padding_mask"]
+    x = x.detach().requires_grad_()
+    module.set_implementation(implementation)
+    module.zero_grad()
+    out = module(x, x, x, need_weights=False, **options)[0]
+    real = torch.ones_like(out) if padding is None else (~padding.T)[..., None].to(out)
+    probe = torch.randn(out.shape, generator=torch.Generator().manual_seed(7)).to(out) * real
+    (out * probe).sum().backward()
+    return [out.detach() * real, x.grad, *(p.grad for p in module.parameters())]
+
+
+def compare(found: list[Tensor | None], wanted: list[Tensor | None], tolerance: float) -> None:
+    """Compare results one by one; a bias of keys has a gradient of 0 up to the rounding of the others."""
+    least = 1e-2 * max(float(x.abs().max()) for x in wanted if x is not None)
+    for got, want in zip(found, wanted, strict=True):
+        if want is None or got is None:
+            assert got is want or (want if got is None else got).abs().max() == 0  # type: ignore[union-attr]
+        else:
+            scale = float(want.abs().max())
+            torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance * max(scale, least))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiled", [True])
+@pytest.mark.parametrize(("text", "site"), CASES)
+def test_gradients(text: str, site: str, compiled: bool, calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of torch's reference, whose backward pass runs on a CPU although torch refuses to call it there."""
+    from torch.nn.attention import flex_attention
+
+    if not hasattr(flex_attention, "_validate_device"):
+        pytest.skip("this torch has no reference to call on a CPU")
+    monkeypatch.setattr(flex_attention, "_validate_device", lambda *_: None)
+    monkeypatch.setattr(flexible, "reason_against_flex", lambda *_: None)
+    module = make(text, site).train()
+    for length, kind in ((13, "left"), (140, "right")):
+        x, padding = torch.randn(length, 3, DIM), padding_of(kind, length)
+        options = {"key_padding_mask": padding, "attn_mask": future(length) if site == "decoder" else None}
+        before = len(calls)
+        found, wanted = (gradients(module, name, x, **options) for name in ("flex", "products"))
+        assert len(calls) > before
+        compare(found, wanted, 1e-4)
+
+
+@pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="needs a GPU: FlexAttention has no compiled backward on a CPU"
+)
+@pytest.mark.parametrize("compiled", [True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("text", "site"), CASES)
+def test_gradients_on_a_gpu(text: str, site: str, dtype: torch.dtype, compiled: bool, calls: list[int]) -> None:
+    """Compiled, with lengths that change, in all precisions that a training has."""
+    torch.manual_seed(3)
+    module = attention(text, 64, HEADS, site=site, self_attention=True).cuda().to(dtype).train()
+    for length, kind in ((140, "left"), (300, "right"), (513, "none"), (20, "left")):
+        x = torch.randn(length, 3, 64).cuda().to(dtype)
+        padding = padding_of(kind, length)
+        mask = future(length).cuda().to(dtype) if site == "decoder" else None
+        options = {"key_padding_mask": None if padding is None else padding.cuda(), "attn_mask": mask}
+        before = len(calls)
+        found, wanted = (gradients(module, name, x, **options) for name in ("flex", "sdpa"))
+        assert len(calls) > before
+        compare(found, wanted, {torch.float32: 2e-3, torch.bfloat16: 6e-2, torch.float16: 1e-2}[dtype])
 
 
 @pytest.mark.parametrize("text", WITHOUT)

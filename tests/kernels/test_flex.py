@@ -97,7 +97,7 @@ def test_keys_and_blocks(length: int, padded: bool, causal: bool, windows: tuple
     if length == 300 and not padded and windows == (KINDS,):
         local = [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
         assert listed[0, 1].tolist() == (local if not causal else [[1, 0, 0], [1, 1, 0], [0, 1, 1]])
-        assert listed[0, 3].tolist() == [[1, 0, 0], [2, 1, 0], [1, 1, 1]] or listed[0, 3, 1, 0] == 2
+        assert listed[0, 3].tolist() == [[1, 0, 0], [2, 1, 0], [1, 1, 1]]
 
 
 def test_a_mask_takes_memory_in_proportion_to_the_length() -> None:
