@@ -85,7 +85,7 @@ class FlexibleAttention(nn.Module):
 
         Arguments and returns as in :meth:`attend`.
         """
-        inputs = {"q": q, "k": k, "v": v, "extra": extra}
+        inputs: dict[str, Any] = {"q": q, "k": k, "v": v, "extra": extra}
         if not need_weights and self._chooses_flex(frame, query, inputs):
             attended = self._by_flex(frame, query, **inputs)
             if attended is not None:

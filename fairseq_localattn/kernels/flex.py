@@ -134,10 +134,10 @@ def key_mask(
             return _kept[key]
         of_padding = _kept_with_padding.setdefault(padding, {})
         version = 0 if padding.is_inference() else padding._version
-        key = (names, causal, heads, lengths, version)
-        if key not in of_padding:
-            of_padding[key] = _make_mask(windows, frame, causal=causal, batch=batch, heads=heads, device=device)
-        return of_padding[key]
+        of_batch = (names, causal, heads, lengths, version)
+        if of_batch not in of_padding:
+            of_padding[of_batch] = _make_mask(windows, frame, causal=causal, batch=batch, heads=heads, device=device)
+        return of_padding[of_batch]
 
 
 _kept: OrderedDict[Hashable, KeyMask] = OrderedDict()
@@ -316,7 +316,7 @@ def flex_attention(
         mask: the keys that are seen; None for all.
         scaling: factor of the dot products.
     """
-    kinds: tuple[Hashable, ...] = tuple(score.__code__ for score in scores)  # type: ignore[attr-defined]
+    kinds: tuple[Hashable, ...] = tuple(score.__code__ for score in scores)
     if mask is not None:
         kinds += (mask.spans, mask.blind is not None)
     attend = _compiled((kinds, q.dtype, torch.is_grad_enabled()), BACKENDS[q.device.type])
@@ -353,4 +353,4 @@ def _attend(
 ) -> Tensor:
     from torch.nn.attention.flex_attention import flex_attention as attend
 
-    return attend(q, k, v, score_mod=score_mod, block_mask=blocks, scale=scaling)  # type: ignore[return-value]
+    return attend(q, k, v, score_mod=score_mod, block_mask=blocks, scale=scaling)

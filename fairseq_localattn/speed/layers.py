@@ -20,6 +20,9 @@ from ..kernels.dropout import dropout, dropout_and_residual
 from ..kernels.projections import to_column_major
 
 
+_GRAPHS = 64  # of one function, beyond which torch runs it uncompiled; torch's own number is 8
+
+
 class Dropout(FairseqDropout):
     """fairseq's dropout module, computed by :func:`kernels.dropout.dropout`."""
 
@@ -111,6 +114,8 @@ def compile_layers(model: nn.Module, backend: str) -> int:
     on, attention is outside of every graph of torch.compile in this process.
     """
     _keep_attention_out_of_graphs()
+    # Layers share graphs, but strides, batches of one sentence or without padding, and validation need their own.
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _GRAPHS)
     layers = [m for m in model.modules() if isinstance(m, TransformerEncoderLayerBase | TransformerDecoderLayerBase)]
     for layer in layers:
         layer.compile(backend=backend, dynamic=True)

@@ -259,7 +259,8 @@ def test_calls_that_flex_cannot_compute(calls: list[int], caplog: pytest.LogCapt
 def test_decoding_word_by_word_is_the_full_pass() -> None:
     module = make("local(window=2) & alibi", "decoder")
     x = torch.randn(7, 2, DIM)
-    whole, state = outputs(module, "flex", x, attn_mask=future(7)), {}
+    state: dict[str, Any] = {}
+    whole = outputs(module, "flex", x, attn_mask=future(7))
     steps = [outputs(module, "flex", x[t : t + 1], incremental_state=state) for t in range(7)]
     torch.testing.assert_close(torch.cat(steps), whole, rtol=1e-4, atol=1e-5)
 
