@@ -137,7 +137,7 @@ class FlexibleAttention(nn.Module):
         if terms is None or terms == PositionTerms():  # torch has faster kernels for plain attention
             return None
         mask = key_mask(terms.windows, frame, causal=causal, batch=q.size(0), heads=q.size(1), device=q.device)
-        return flex_attention(q, k, v, terms.scores, mask, scaling=self.scaling)
+        return flex_attention(q, k, v, scores=terms.scores, mask=mask, scaling=self.scaling)
 
 
 @lru_cache(maxsize=64)

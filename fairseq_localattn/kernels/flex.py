@@ -302,7 +302,7 @@ def _torch_version() -> tuple[int, ...]:
 
 
 def flex_attention(
-    q: Tensor, k: Tensor, v: Tensor, scores: tuple[Score, ...], mask: KeyMask | None, *, scaling: float
+    q: Tensor, k: Tensor, v: Tensor, *, scores: tuple[Score, ...], mask: KeyMask | None, scaling: float
 ) -> Tensor:
     """Compute ``softmax(scaling · QKᵀ + scores) V`` over the keys that are seen, B×H×T×D.
 
@@ -320,7 +320,8 @@ def flex_attention(
     if mask is not None:
         kinds += (mask.spans, mask.blind is not None)
     attend = _compiled((kinds, q.dtype, torch.is_grad_enabled()), BACKENDS[q.device.type])
-    out = attend(q, k, v, _sum_of(scores) if scores else None, None if mask is None else mask.blocks, scaling)
+    blocks = None if mask is None else mask.blocks
+    out = attend(q, k, v, score_mod=_sum_of(scores) if scores else None, blocks=blocks, scaling=scaling)
     if mask is None or mask.blind is None:
         return out
     return torch.where(mask.blind, v.mean(2, keepdim=True), out)
@@ -349,7 +350,7 @@ def _compiled(kind: Hashable, backend: str) -> Callable[..., Tensor]:
 
 
 def _attend(
-    q: Tensor, k: Tensor, v: Tensor, score_mod: Callable[..., Tensor] | None, blocks: Any, scaling: float
+    q: Tensor, k: Tensor, v: Tensor, *, score_mod: Callable[..., Tensor] | None, blocks: Any, scaling: float
 ) -> Tensor:
     from torch.nn.attention.flex_attention import flex_attention as attend
 

@@ -19,7 +19,6 @@ from ..core.attention import LocalAttention
 from ..kernels.dropout import dropout, dropout_and_residual
 from ..kernels.projections import to_column_major
 
-
 _GRAPHS = 64  # of one function, beyond which torch runs it uncompiled; torch's own number is 8
 
 

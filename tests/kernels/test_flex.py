@@ -199,7 +199,7 @@ def test_lengths_may_change_in_one_compiled_function(monkeypatch: pytest.MonkeyP
         entries, arrange = biased("cpu", length)
         mask = mask_of(frame_of(length, True))
         with torch.no_grad():
-            got = flex.flex_attention(q, k, v, (by_distance(entries, length),), mask, scaling=0.25)
+            got = flex.flex_attention(q, k, v, scores=(by_distance(entries, length),), mask=mask, scaling=0.25)
         torch.testing.assert_close(got, reference(q, k, v, mask, arrange(entries)), rtol=1e-4, atol=1e-5)
     assert counter.frame_count <= 2
 
@@ -215,7 +215,8 @@ def test_compiled_for_a_cpu() -> None:
     compiled = torch.compile(flex._attend, dynamic=False, fullgraph=True)
     try:
         with torch.no_grad():
-            got = compiled(q, k, v, flex._sum_of((by_distance(entries, 140),)), mask.blocks, 0.25)
+            score = flex._sum_of((by_distance(entries, 140),))
+            got = compiled(q, k, v, score_mod=score, blocks=mask.blocks, scaling=0.25)
     except exc.InductorError as error:
         pytest.skip(f"no C++ compiler that torch can use: {type(error).__name__}")
     assert mask.blind is not None
@@ -238,7 +239,7 @@ def test_gradients_on_a_gpu(causal: bool) -> None:
         for way in ("flex", "products"):
             bias = entries.clone().requires_grad_()
             if way == "flex":
-                out = flex.flex_attention(q, k, v, (by_distance(bias, length),), mask, scaling=0.25)
+                out = flex.flex_attention(q, k, v, scores=(by_distance(bias, length),), mask=mask, scaling=0.25)
             else:
                 out = reference(q, k, v, on_cpu, arrange(bias))
             found.append([out, *torch.autograd.grad(out, [q, k, v, bias], upstream)])

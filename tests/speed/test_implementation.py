@@ -91,7 +91,8 @@ def test_where_mkl_leaves_avx512_unused(
 
 def test_a_checkpoint_from_before_the_flags_builds() -> None:
     flags = ("localattn_attention", "localattn_compile", "localattn_cpu_matmul", "localattn_loss")
-    model = build("transformer_mma_tiny", **dict.fromkeys(flags))
+    missing: dict[str, Any] = dict.fromkeys(flags)
+    model = build("transformer_mma_tiny", **missing)
     assert model.encoder.layers[0].self_attn.implementation == "auto" and model.loss_in_place
 
 
