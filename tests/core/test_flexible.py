@@ -14,6 +14,7 @@ from fairseq_localattn.core import flexible, trial
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.grammar.build import attention
 from fairseq_localattn.kernels import flex
+from support.models import batch, build, loss
 
 DIM, HEADS = 16, 4
 TEXTS = [
@@ -49,6 +50,8 @@ CASES = [
 ]
 # Each at one site, for tests that compile.
 ONE_SITE = [(text, "decoder" if n % 2 and "forward" not in text else "encoder") for n, text in enumerate(TEXTS)]
+ON_A_GPU = [(*case, torch.float32) for case in ONE_SITE]
+ON_A_GPU += [(*case, dtype) for case in ONE_SITE[3:9:2] for dtype in (torch.bfloat16, torch.float16)]
 # A band gives queries that see nothing the mean of the keys around them.
 BANDED = ("csan", "sman")
 
@@ -178,8 +181,7 @@ def test_gradients(text: str, site: str, compiled: bool, calls: list[int], monke
     not torch.cuda.is_available(), reason="needs a GPU: FlexAttention has no compiled backward on a CPU"
 )
 @pytest.mark.parametrize("compiled", [True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize(("text", "site"), CASES)
+@pytest.mark.parametrize(("text", "site", "dtype"), ON_A_GPU)
 def test_gradients_on_a_gpu(text: str, site: str, dtype: torch.dtype, compiled: bool, calls: list[int]) -> None:
     """Compiled, with lengths that change, in all precisions that a training has."""
     torch.manual_seed(3)
@@ -263,6 +265,33 @@ def test_decoding_word_by_word_is_the_full_pass() -> None:
     whole = outputs(module, "flex", x, attn_mask=future(7))
     steps = [outputs(module, "flex", x[t : t + 1], incremental_state=state) for t in range(7)]
     torch.testing.assert_close(torch.cat(steps), whole, rtol=1e-4, atol=1e-5)
+
+
+def test_layers_of_a_model_share_a_mask_for_each_batch(calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loss is that of the other implementations; a mask is made once for the encoder and once for the decoder."""
+    made: list[int] = []
+
+    def make_mask(*args: Any, **kwargs: Any) -> Any:
+        made.append(kwargs["heads"])
+        return compute(*args, **kwargs)
+
+    compute = flex._make_mask
+    monkeypatch.setattr(flex, "_make_mask", make_mask)
+    monkeypatch.setattr(flex, "_kept", type(flex._kept)())
+    texts = [
+        "--localattn-encoder",
+        "all: local(window=3) & alibi > ffn",
+        "--localattn-decoder",
+        "all: local > cross > ffn",
+    ]
+    losses = []
+    for name in ("flex", "sdpa"):
+        model = build("transformer_hybrid_tiny", [*texts, "--localattn-attention", name]).eval()
+        with torch.no_grad():
+            losses.append([loss(model, batch([5, 3], [4, 6])), loss(model, batch([9, 9, 2], [8, 3, 7]))])
+    layers = len(model.encoder.layers) + len(model.decoder.layers)
+    assert len(calls) == 2 * layers and len(made) == 4 < len(calls)
+    torch.testing.assert_close(*losses, rtol=1e-5, atol=1e-5)
 
 
 # ---------------------------------------------------------------------- auto

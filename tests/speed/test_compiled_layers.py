@@ -63,7 +63,7 @@ def test_dropout_is_drawn_anew_in_training_and_left_out_in_validation() -> None:
     plain.load_state_dict(model.state_dict())
     with torch.no_grad():
         torch.testing.assert_close(loss(model.eval(), sample), loss(plain.eval(), sample))
-    values = [float(loss(model.train(), sample)) for _ in range(3)]
+    values = [loss(model.train(), sample).item() for _ in range(3)]
     assert len(set(values)) == 3
 
 
