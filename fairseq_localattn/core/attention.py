@@ -13,6 +13,7 @@ order in which they run:
 ``hidden_keys``       a hard window: 1×T×S or H×T×S, or B×H×T×S if it differs between sentences; True = hidden
 ``reweight``          a function of the weights B×H×T×S after the softmax
 ``add_values``        a term added to the attended values, computed from the weights
+``position_terms``    the steps above as functions of positions, in whose place FlexAttention computes them
 ``activate``          a function of the concatenated heads before the output projection
 ====================  =================================================================================================
 
@@ -44,12 +45,13 @@ from ..kernels.dropout import dropout
 from ..kernels.masks import Frame, hidden_and_bias
 from ..kernels.projections import JoinedProjections, project_jointly
 from .decoding import CachedKeys, GrowableCache, IncrementalState, beam_copies, cached, cached_length
+from .flexible import FlexibleAttention
 
 # What may be applied to the concatenated heads before the output projection.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor] | None] = {"none": None, "relu": F.relu, "gelu": F.gelu}
 
 
-class LocalAttention(CachedKeys):
+class LocalAttention(CachedKeys, FlexibleAttention):
     """Multi-head attention with fairseq's ``MultiheadAttention`` interface and replaceable steps.
 
     Args:
@@ -129,7 +131,7 @@ class LocalAttention(CachedKeys):
             nn.init.zeros_(self.out_proj.bias)
 
     def set_implementation(self, implementation: str) -> None:
-        """Choose how attention is computed: ``auto``, ``products`` or ``sdpa`` (see :mod:`kernels.dense`).
+        """Choose how attention is computed: ``auto``, ``products``, ``sdpa`` or ``flex`` (see :mod:`kernels.dense`).
 
         Raises ValueError for another name.
         """
@@ -314,7 +316,7 @@ class LocalAttention(CachedKeys):
         sentences, rows = k.size(0), q.size(0)
         if sentences == rows:
             extra = {**query_extra, **key_extra}
-            return self.attend(frame, query, q=q, k=k, v=v, extra=extra, need_weights=need_weights)
+            return self.attend_heads(frame, query, q=q, k=k, v=v, extra=extra, need_weights=need_weights)
         beam, length = rows // sentences, frame.query_length
 
         def fold(x: Tensor) -> Tensor:

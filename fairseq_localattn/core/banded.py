@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ..kernels.banded_blocks import BlockLayout, banded_products
 from ..kernels.dense import fused_attention, scaled_scores, use_products
+from ..kernels.flex import PositionTerms, Span, Window
 from ..kernels.masks import Frame, lowest_score, normalise
 from ..kernels.windows import local_window
 from .attention import LocalAttention
@@ -73,6 +74,20 @@ class BandedAttention(LocalAttention, ABC):
     @abstractmethod
     def band(self, frame: Frame, device: torch.device) -> tuple[int, Tensor | None]:
         """Return ``half_width`` and ``width_of_query`` of :func:`banded_attention`."""
+
+    def position_terms(
+        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
+    ) -> PositionTerms | None:
+        """Return the band; None if a query sees several heads."""
+        window = Window(("band", self.kind, self.causal, self.extra_repr()), self._spans)
+        return PositionTerms((window,)) if self.head_span == 1 else None
+
+    def _spans(self, frame: Frame, device: torch.device) -> list[Span]:
+        """Return the first and the last key of the band of each query."""
+        half_width, width_of_query = self.band(frame, device)
+        position = torch.arange(frame.query_length, device=device)
+        reach = position.new_full((), half_width) if width_of_query is None else width_of_query.long()[:, None]
+        return [(position - reach, position + reach)]
 
     def attend(
         self,

@@ -13,13 +13,13 @@ from itertools import accumulate
 import torch
 from torch import Tensor, nn
 
+from ..kernels.flex import PositionTerms
 from ..kernels.masks import Frame
 from .attention import LocalAttention
+from .flexible import SCORING
 
 # Called with LocalAttention's arguments by keyword; returns an attention, or a part of one.
 Maker = Callable[..., LocalAttention]
-# The steps by which mechanisms that share their heads act on each other.
-SCORING = ("prepare", "score_bias", "hidden_keys", "reweight", "add_values")
 
 
 class ComposedAttention(LocalAttention, ABC):
@@ -159,6 +159,17 @@ class JointAttention(ComposedAttention):
             attended = part.add_values(attended, weights, frame)
         return attended
 
+    def position_terms(
+        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
+    ) -> PositionTerms | None:
+        total = PositionTerms()
+        for number, part in enumerate(self.members()):
+            terms = part.position_terms(frame, query, q=q, k=k, extra=self.extra_of(number, extra))
+            if terms is None:
+                return None
+            total &= terms
+        return total
+
 
 class GroupedAttention(ComposedAttention):
     """Groups of heads, each with a mechanism of its own.
@@ -209,7 +220,7 @@ class GroupedAttention(ComposedAttention):
         weights: list[Tensor] = []
         for number, (at, part) in enumerate(self._with_heads()):
             heads = {"q": q[:, at], "k": k[:, at], "v": v[:, at], "extra": self.extra_of(number, extra)}
-            found, weight = part.attend(frame, query, **heads, need_weights=need_weights)  # type: ignore[arg-type]
+            found, weight = part.attend_heads(frame, query, **heads, need_weights=need_weights)  # type: ignore[arg-type]
             attended.append(found)
             if weight is not None:
                 weights.append(weight.to(torch.promote_types(weight.dtype, torch.float32)))

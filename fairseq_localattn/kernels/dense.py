@@ -23,7 +23,7 @@ from .masks import join_masks, lowest_score, normalise
 
 # Where the fused kernel becomes faster, measured on two cores with d=512 and 8 heads (docs/performance.md).
 PRODUCTS_UP_TO = 160
-IMPLEMENTATIONS = ("auto", "products", "sdpa")
+IMPLEMENTATIONS = ("auto", "products", "sdpa", "flex")  # flex: kernels/flex.py; sdpa where that cannot
 
 
 def use_products(

@@ -41,6 +41,13 @@ def backward_window(relative: Tensor) -> Tensor:
     return relative > 0
 
 
+def bounds_of_kind(kind: str, half_width: int) -> tuple[int | None, int | None]:
+    """Return the lowest and the highest ``j - i`` that a kind of head sees, one of :data:`HEAD_KINDS`; None = any."""
+    low = {"global": None, "local": -half_width, "forward": 0, "backward": None}
+    high = {"global": None, "local": half_width, "forward": None, "backward": 0}
+    return low[kind], high[kind]
+
+
 def window_of_kind(kind: str, relative: Tensor, half_width: int) -> Tensor:
     """Return the window of a kind of head, one of :data:`HEAD_KINDS`; ``global`` hides nothing (MMA Eq. 8).
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..core.attention import LocalAttention
 from ..kernels.distances import all_distances, by_position
+from ..kernels.flex import PositionTerms
 from ..kernels.masks import Frame
 
 
@@ -41,6 +42,20 @@ class LinearBiasAttention(LocalAttention):
         dtype = torch.promote_types(q.dtype, torch.float32)
         lengths = frame.query_length, frame.key_length
         return linear_bias(self.num_heads, *lengths, offset=frame.offset, dtype=dtype, device=q.device)
+
+    def position_terms(
+        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
+    ) -> PositionTerms:
+        """Return the bias as a function of positions."""
+        slopes = _slopes(self.num_heads, q.device)
+        return PositionTerms(scores=(lambda b, h, i, j: -slopes[h] * (i - j).abs(),))
+
+
+@lru_cache(maxsize=4)
+def _slopes(heads: int, device: torch.device) -> Tensor:
+    """Return :func:`slopes_of` in fp32, cached."""
+    with torch.inference_mode(False):  # a cached tensor may be used in a training step later
+        return slopes_of(heads, device).float()
 
 
 @lru_cache(maxsize=4)

@@ -16,6 +16,7 @@ Depends on torch alone. docs/papers/others.md says what of this is in the papers
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +26,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..core.attention import LocalAttention
+from ..kernels.flex import PositionTerms, Score
 from ..kernels.masks import Frame, lowest_score
 
 CENTERS = ("predicted", "self")
@@ -136,9 +138,7 @@ class GaussianAttention(LocalAttention):
         found = {**extra, "bell": _Bell.apply(center, width, keys, self.num_heads)}
         if self.cut:
             with torch.no_grad():
-                nearest = center.round().clamp(first, first + count - 1)
-                reach = torch.maximum(width, (nearest - center).abs())
-                far = (keys - center).abs() > reach
+                far = (keys - center).abs() > self._reach(center, width, first=first, count=count)
             found["far"] = F.pad(far, (0, 0, 0, 0, self.num_heads - self.local_heads, 0))
         return found
 
@@ -146,7 +146,30 @@ class GaussianAttention(LocalAttention):
         """Return G, with the lowest score at the keys that are cut off."""
         return extra["bell"].masked_fill(extra["far"], lowest_score(q.dtype)) if self.cut else extra["bell"]
 
+    def position_terms(
+        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
+    ) -> PositionTerms | None:
+        """Return G as a function of positions."""
+        first, count = self._extent(frame, q.device, torch.promote_types(q.dtype, torch.float32))
+        center, width = self._window(frame, query, q=q, k=k, first=first, count=count)
+        shape = q.size(0), self.local_heads, frame.query_length, 1
+
+        def of_heads(x: Tensor, other: float) -> Tensor:  # B×H×T
+            others = (0, 0, 0, 0, self.num_heads - self.local_heads, 0)
+            return F.pad(x.expand(shape), others, value=other)[..., 0].contiguous()
+
+        if not self.cut:
+            return PositionTerms(scores=(_bell(of_heads(center, 0.0), of_heads(width, math.inf)),))
+        reach = self._reach(center, width, first=first, count=count).detach()
+        widths = of_heads(width, math.inf), of_heads(reach, math.inf)
+        return PositionTerms(scores=(_cut_bell(of_heads(center, 0.0), *widths),))
+
     # ------------------------------------------------------------------ centre and width
+
+    def _reach(self, center: Tensor, width: Tensor, *, first: Tensor, count: Tensor) -> Tensor:
+        """Return the distance from the centre at which keys are cut off: d, or as far as the visible key next to it."""
+        nearest = center.round().clamp(first, first + count - 1)
+        return torch.maximum(width, (nearest - center).abs())
 
     def _extent(self, frame: Frame, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Return f and n: the first real key, (B or 1)×1×1×1, and the number of keys, (B or 1)×1×(T or 1)×1."""
@@ -213,6 +236,22 @@ class GaussianAttention(LocalAttention):
         return f"{super().extra_repr()}, center={self.center}, width={self.width}, local_heads={self.local_heads}"
 
 
+def _bell(center: Tensor, width: Tensor) -> Score:
+    """Return ``-2 ((j - p) / d)²`` as a function of positions, from p and d, B×H×T."""
+    return lambda b, h, i, j: -2 * ((j - center[b, h, i]) / width[b, h, i]).square()
+
+
+def _cut_bell(center: Tensor, width: Tensor, reach: Tensor) -> Score:
+    """Return :func:`_bell`, and the lowest score further than ``reach``, B×H×T, from the centre."""
+    lowest = center.new_full((), lowest_score(torch.float32))
+
+    def score(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        distance = j - center[b, h, i]
+        return torch.where(distance.abs() > reach[b, h, i], lowest, -2 * (distance / width[b, h, i]).square())
+
+    return score
+
+
 class GaussianProductAttention(GaussianAttention):
     """Gaussian attention whose weights are multiplied by exp(G) after the softmax and not normalised again.
 
@@ -224,6 +263,12 @@ class GaussianProductAttention(GaussianAttention):
         if not self.cut:
             return None
         return torch.zeros_like(extra["bell"]).masked_fill(extra["far"], lowest_score(q.dtype))
+
+    def position_terms(
+        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
+    ) -> PositionTerms | None:
+        """Return None: weights are no scores."""
+        return None
 
     def reweight(self, weights: Tensor, frame: Frame, query: Tensor, extra: Mapping[str, Tensor]) -> Tensor:
         """Multiply the weights B×H×T×S by exp(G)."""

@@ -23,6 +23,7 @@ from torch.autograd.function import once_differentiable
 from ..core.attention import LocalAttention
 from ..core.banded import BandedAttention
 from ..kernels.distances import all_distances, by_position
+from ..kernels.flex import PositionTerms, by_distance
 from ..kernels.masks import Frame
 from .relative import MAX_DISTANCES
 
@@ -96,9 +97,8 @@ class DynamicMaskAttention(LocalAttention):
 
     def score_bias(self, frame: Frame, query: Tensor, q: Tensor, extra: Mapping[str, Tensor]) -> Tensor:
         """Return ``log M``, B×H×T×S, in at least fp32; half precision would lose small differences of P."""
-        precision = torch.promote_types(query.dtype, torch.float32)
-        with torch.autocast(query.device.type, enabled=False):  # which would compute the product in half precision
-            by_query = F.linear(query.to(precision), self.query_mask.weight.to(precision))[..., 0].T  # B×T
+        by_query = self._queries(query)
+        precision = by_query.dtype
         by_head = self.head_mask.to(precision)[:, None, None]
         by_distance = self._distances(frame, precision) + by_head
         # Clamping is rarely needed. On a CPU, bounding z by the minima of its terms is cheaper than a pass over z.
@@ -106,14 +106,37 @@ class DynamicMaskAttention(LocalAttention):
         clamp = clamp or bool(by_query.detach().amin() + by_distance.detach().amin() < _LOWEST_Z)
         return _LogMask.apply(by_query[:, None, :, None] + by_distance, clamp)
 
+    def _queries(self, query: Tensor) -> Tensor:
+        """Return x_t·w, B×T, in at least fp32."""
+        precision = torch.promote_types(query.dtype, torch.float32)
+        with torch.autocast(query.device.type, enabled=False):  # which would compute the product in half precision
+            return F.linear(query.to(precision), self.query_mask.weight.to(precision))[..., 0].T
+
     def _distances(self, frame: Frame, dtype: torch.dtype) -> Tensor:
         """Return P_{t-s}, T×S, as overlapping rows of the entries of all T+S-1 distances.
 
         Indexing P once for each of the T·S pairs would make the backward pass a scattered sum over all of them.
         """
+        return by_position(self._entries(frame, dtype), frame.key_length)
+
+    def _entries(self, frame: Frame, dtype: torch.dtype) -> Tensor:
+        """Return P of all distances, T+S-1."""
         distance = -all_distances(frame.query_length, frame.key_length, frame.offset, self.distance_mask.device)
-        entries = self.distance_mask[distance.clamp(-self.ahead, self.max_distance) + self.ahead]
-        return by_position(entries.to(dtype), frame.key_length)
+        return self.distance_mask[distance.clamp(-self.ahead, self.max_distance) + self.ahead].to(dtype)
+
+    def position_terms(
+        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
+    ) -> PositionTerms:
+        """Return ``log M`` as a function of positions."""
+        by_query = self._queries(query).contiguous()
+        entries = self._entries(frame, by_query.dtype) + self.head_mask.to(by_query.dtype)[:, None]
+        place, lowest = by_distance(entries, frame.query_length), by_query.new_full((), _LOWEST_Z)
+
+        def score(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            z = torch.maximum(by_query[b, i] + place(b, h, i, j), lowest)
+            return -(-z).exp().log1p()  # log σ(z)
+
+        return PositionTerms(scores=(score,))
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, max_distance={self.max_distance}"

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from ..core import banded
 from ..core.attention import LocalAttention
+from ..kernels.flex import PositionTerms, distance_window
 from ..kernels.masks import Frame, hidden_and_bias
-from ..kernels.windows import HEAD_KINDS, relative_positions, window_of_kind
+from ..kernels.windows import HEAD_KINDS, bounds_of_kind, relative_positions, window_of_kind
 
 
 def parse_head_mix(mix: str, heads: int) -> tuple[str, ...]:
@@ -118,6 +119,13 @@ class MixedAttention(LocalAttention):
                 part = self.fused(q[heads], k[heads], v[heads], hidden=hidden, bias=bias)
             parts.append(part)
         return torch.cat(parts, dim=1), None
+
+    def position_terms(
+        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
+    ) -> PositionTerms:
+        """Return the windows of all heads."""
+        low, high = zip(*(bounds_of_kind(kind, self.window) for kind in self.head_kinds), strict=True)
+        return PositionTerms((distance_window(low, high),) if set(low + high) != {None} else ())
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, head_kinds={','.join(self.head_kinds)}, window={self.window}"

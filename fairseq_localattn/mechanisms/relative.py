@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ..core.attention import LocalAttention
 from ..kernels.distances import ClippedDistances, all_distances, by_position, collect, spread
+from ..kernels.flex import PositionTerms, by_distance
 from ..kernels.masks import Frame
 
 MAX_DISTANCES = 1_000_000  # entries of a table of parameters in every layer; more is certainly a typing error
@@ -73,6 +74,21 @@ class RelativeAttention(LocalAttention):
         distances = self.distances(frame)
         table = self._rows(self.key_positions, distances).transpose(1, 2) * self.scaling
         return spread(self._multiply(q, table), distances)
+
+    def position_terms(
+        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
+    ) -> PositionTerms | None:
+        """Return ``s · q_i·aK_r`` as a function of positions; None with aV, which needs the weights."""
+        if self.value_positions is not None:
+            return None
+        table = self.key_positions.to(torch.promote_types(self.key_positions.dtype, torch.float32))
+        products = self._multiply(q, table.transpose(1, 2) * self.scaling).contiguous()  # B×H×T×(2k+1)
+        limit = torch.full((), self.max_distance, device=q.device)
+
+        def score(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return products[b, h, i, torch.minimum(torch.maximum(j - i, -limit), limit) + limit]
+
+        return PositionTerms(scores=(score,))
 
     def has(self, step: str) -> bool:
         """Return whether this attention overrides a step; without aV the attended values stay as they are."""
@@ -169,9 +185,20 @@ class BucketedAttention(LocalAttention):
     def score_bias(self, frame: Frame, query: Tensor, q: Tensor, extra: Mapping[str, Tensor]) -> Tensor:
         """Return the bias of each head, H×T×S, in at least fp32."""
         distance = all_distances(frame.query_length, frame.key_length, frame.offset, device=q.device)
+        return by_position(self._entries(distance), frame.key_length)
+
+    def _entries(self, distance: Tensor) -> Tensor:
+        """Return the bias of n distances and each head, H×n, in at least fp32."""
         bucket = bucket_of(distance, self.buckets, self.max_distance, bidirectional=not self.causal)
         table = self.position_bias.to(torch.promote_types(self.position_bias.dtype, torch.float32))
-        return by_position(table[bucket].T, frame.key_length)
+        return table[bucket].T
+
+    def position_terms(
+        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
+    ) -> PositionTerms:
+        """Return the bias as a function of positions."""
+        distance = all_distances(frame.query_length, frame.key_length, frame.offset, device=q.device)
+        return PositionTerms(scores=(by_distance(self._entries(distance), frame.query_length),))
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, buckets={self.buckets}, max_distance={self.max_distance}"

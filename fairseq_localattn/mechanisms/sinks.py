@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..core import banded
 from ..core.attention import LocalAttention
+from ..kernels.flex import PositionTerms, Span, Window
 from ..kernels.masks import Frame
 from ..kernels.windows import local_window, relative_positions
 
@@ -91,6 +92,19 @@ class SinkAttention(LocalAttention):
             columns=columns if self.sinks else None,
             implementation=self.implementation,
         )
+
+    def position_terms(
+        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
+    ) -> PositionTerms:
+        """Return the window and the sinks."""
+        return PositionTerms((Window(("sinks", self.half_width, self.sinks), self._spans),))
+
+    def _spans(self, frame: Frame, device: torch.device) -> list[Span]:
+        """Return the first and the last key of the window and of the sinks."""
+        position = torch.arange(frame.query_length, device=device)
+        first = self._first(frame, device)[:, None]  # (B or 1)×1×1
+        window = position - self.half_width, position + self.half_width
+        return [window, (first, first + self.sinks - 1)] if self.sinks else [window]
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, window={self.window}, sinks={self.sinks}"

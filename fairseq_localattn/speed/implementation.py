@@ -13,9 +13,11 @@ from fairseq.modules import AdaptiveSoftmax
 from torch import nn
 
 from ..core.attention import LocalAttention
+from ..core.flexible import TRIED_FROM
+from ..errors import UsageError
 from ..kernels.dense import IMPLEMENTATIONS, PRODUCTS_UP_TO
 from ..options import fill_defaults
-from .layers import make_efficient
+from .layers import compile_layers, make_efficient
 from .memory import keep_freed_memory
 
 logger = logging.getLogger(__name__)
@@ -31,8 +33,10 @@ class ImplementationOptions(FairseqDataclass):
         default="auto",
         metadata={
             "help": "how attention is computed: products (matrix products with a backward pass of their own, in fp32 "
-            "and fp64; else sdpa), sdpa (torch's scaled_dot_product_attention), or auto: on a CPU products up to "
-            f"{PRODUCTS_UP_TO} keys, inside of bands, with dropout and with learned masks; else sdpa"
+            "and fp64; else sdpa), sdpa (torch's scaled_dot_product_attention), flex (torch's FlexAttention, for masks "
+            "and biases of positions without dropout on the weights; else sdpa), or auto: on a CPU products up to "
+            f"{PRODUCTS_UP_TO} keys, inside of bands, with dropout and with learned masks; else sdpa; in training on a "
+            f"GPU the faster of sdpa and, from {TRIED_FROM} keys, flex"
         },
     )
     localattn_cpu_matmul: ChoiceEnum(("auto", "fp32", "bf16")) = field(  # type: ignore[valid-type]
@@ -41,6 +45,13 @@ class ImplementationOptions(FairseqDataclass):
             "help": "matrix products of fp32 on a CPU, for the whole process: fp32 (as torch computes them), auto (in "
             "fp32, by oneDNN on AMD's CPUs with AVX-512, which MKL does not use there), or bf16 (factors rounded to "
             "bfloat16 where the CPU has products of it, sums in fp32)"
+        },
+    )
+    localattn_compile: ChoiceEnum(("none", "inductor", "aot_eager")) = field(  # type: ignore[valid-type]
+        default="none",
+        metadata={
+            "help": "let torch.compile fuse what is outside of attention in every layer, in training: inductor, for "
+            "GPUs; aot_eager: traced, and computed by torch's ordinary kernels, to check it"
         },
     )
     localattn_loss: ChoiceEnum(("auto", "fairseq")) = field(  # type: ignore[valid-type]
@@ -72,6 +83,12 @@ def configure_runtime(model: nn.Module, args: Any) -> None:
     cpu += f", label-smoothed loss {'of fp32 in the place of logits' if in_place else 'as in fairseq'}"
     chosen = str(args.localattn_attention)
     chosen += " (in fp32 and fp64; else sdpa)" if chosen == "products" else ""
+    chosen += " (for masks and biases of positions; else sdpa)" if chosen == "flex" else ""
+    backend = str(args.localattn_compile)
+    if backend != "none":
+        if getattr(args, "checkpoint_activations", False):
+            raise UsageError("--localattn-compile does not go with --checkpoint-activations: drop one of them")
+        chosen += f"; {compile_layers(model, backend)} layers compiled by {backend}"
     memory = "" if torch.cuda.is_available() else f", allocator: {keep_freed_memory()}"
     texts = "".join(f"; {site} {text!r}" for site, text in texts_of(model).items())
     logger.info(f"attention: {found}{texts}; implementation: {chosen}{cpu}{memory}")

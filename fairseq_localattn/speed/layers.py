@@ -1,10 +1,11 @@
-"""Faster replacements of fairseq's dropout, ReLU and residual connection.
+"""Faster replacements of fairseq's dropout, ReLU and residual connection, and layers compiled by torch.
 
 Only modules without parameters are replaced, so state dicts do not change.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -14,15 +15,18 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, Trans
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from ..core.attention import LocalAttention
 from ..kernels.dropout import dropout, dropout_and_residual
 from ..kernels.projections import to_column_major
+
+_GRAPHS = 64  # of one function, beyond which torch runs it uncompiled; torch's own number is 8
 
 
 class Dropout(FairseqDropout):
     """fairseq's dropout module, computed by :func:`kernels.dropout.dropout`."""
 
     def forward(self, x: Tensor, inplace: bool = False) -> Tensor:
-        if inplace or not (self.training or self.apply_during_inference):
+        if inplace or not (self.training or self.apply_during_inference) or torch.compiler.is_compiling():
             return super().forward(x, inplace)
         return dropout(x, self.p)
 
@@ -60,7 +64,7 @@ class _ReLU(torch.autograd.Function):
 
 def relu_of_linear(x: Tensor) -> Tensor:
     """Compute the ReLU of a linear layer's output in place; the layer's gradients do not need its output."""
-    return _ReLU.apply(x)
+    return F.relu(x) if torch.compiler.is_compiling() else _ReLU.apply(x)
 
 
 class ResidualInPlace:
@@ -78,6 +82,8 @@ class ResidualInPlace:
         A hook that keeps the output of the sublayer's last linear layer sees the sum.
         """
         rate = self.dropout_module.rate if isinstance(self.dropout_module, ResidualDropout) else 0.0
+        if torch.compiler.is_compiling():  # which decides itself what is computed in place
+            return residual + F.dropout(x, rate)
         alone = x.dtype == residual.dtype and not getattr(self, "return_fc", False)
         if rate and alone and x.device.type == "cpu":
             return dropout_and_residual(x, residual, rate)
@@ -100,11 +106,36 @@ def make_efficient(model: nn.Module) -> None:
                 module.activation_fn = relu_of_linear
 
 
+def compile_layers(model: nn.Module, backend: str) -> int:
+    """Let torch compile every layer but its attention, for lengths that change. Returns the number of layers.
+
+    Dropout, residual connection, layer norm and activation become few kernels. Parameters keep their names. From then
+    on, attention is outside of every graph of torch.compile in this process.
+    """
+    _keep_attention_out_of_graphs()
+    # Layers share graphs, but strides, batches of one sentence or without padding, and validation need their own.
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _GRAPHS)
+    layers = [m for m in model.modules() if isinstance(m, TransformerEncoderLayerBase | TransformerDecoderLayerBase)]
+    for layer in layers:
+        layer.compile(backend=backend, dynamic=True)
+    return len(layers)
+
+
+@cache
+def _keep_attention_out_of_graphs() -> None:
+    """Make torch.compile call attention as it is: it looks at the state of decoding and at values of masks."""
+    LocalAttention.forward = torch.compiler.disable(LocalAttention.forward)  # type: ignore[method-assign]
+
+
 def lay_out_for_decoding(model: nn.Module) -> None:
     """Lay out the weights of linear layers on a CPU in column-major order; faster for the few rows of a decoding step.
 
-    Weights shared with an embedding stay row-major, since rows are looked up in them.
+    Weights shared with an embedding stay row-major, since rows are looked up in them. Layers compiled by torch run as
+    they are.
     """
+    for module in model.modules():
+        if module._compiled_call_impl is not None:
+            module._compiled_call_impl = None  # lengths grow with every word: graphs would not pay
     looked_up = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for module in model.modules():
         if isinstance(module, nn.Linear) and module.weight.device.type == "cpu" and id(module.weight) not in looked_up:

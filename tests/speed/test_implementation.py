@@ -32,6 +32,14 @@ def test_the_log_says_where_products_are_not_used(caplog: pytest.LogCaptureFixtu
     assert "implementation: products (in fp32 and fp64; else sdpa);" in caplog.text
 
 
+def test_the_log_says_what_flex_computes(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        model = build("transformer_hybrid_tiny", ["--localattn-encoder", "all: local & alibi + dman > ffn",
+                                                  "--localattn-attention", "flex"])  # fmt: skip
+    assert "implementation: flex (for masks and biases of positions; else sdpa);" in caplog.text
+    assert {m.implementation for m in model.modules() if isinstance(m, LocalAttention)} == {"flex"}
+
+
 def test_bf16_products_beside_a_gpu_are_those_of_the_cpu_alone(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -82,7 +90,9 @@ def test_where_mkl_leaves_avx512_unused(
 
 
 def test_a_checkpoint_from_before_the_flags_builds() -> None:
-    model = build("transformer_mma_tiny", localattn_attention=None, localattn_cpu_matmul=None, localattn_loss=None)
+    flags = ("localattn_attention", "localattn_compile", "localattn_cpu_matmul", "localattn_loss")
+    missing: dict[str, Any] = dict.fromkeys(flags)
+    model = build("transformer_mma_tiny", **missing)
     assert model.encoder.layers[0].self_attn.implementation == "auto" and model.loss_in_place
 
 

@@ -1,0 +1,145 @@
+"""Attention that FlexAttention may compute: where it can, and whether it is faster.
+
+A mechanism that is a mask or a bias of positions says so by the step ``position_terms``. FlexAttention has no dropout
+on the weights, does not return them, and needs all queries at once: in such calls, in incremental decoding, and for
+mechanisms that say nothing, the other steps of :class:`LocalAttention` run.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..kernels.flex import BLOCK, PositionTerms, flex_attention, is_future, key_mask, reason_against_flex
+from ..kernels.masks import Frame
+from .trial import Trial, faster
+
+logger = logging.getLogger(__name__)
+# The steps by which mechanisms that share their heads act on each other.
+SCORING = ("prepare", "score_bias", "hidden_keys", "reweight", "add_values")
+# Where ``auto`` compares FlexAttention with the other implementations, in training.
+TRIED_ON = ("cuda",)
+# Shorter texts are one block of keys, of which nothing can be left out.
+TRIED_FROM = BLOCK
+
+
+class FlexibleAttention(nn.Module):
+    """The part of an attention that chooses between FlexAttention and the step ``attend``."""
+
+    implementation: str
+    self_attention: bool
+    causal: bool
+    scaling: float
+    _description: str | None = None
+
+    @property
+    @abstractmethod
+    def dropout_rate(self) -> float:
+        """The dropout rate in force."""
+
+    @abstractmethod
+    def has(self, step: str) -> bool:
+        """Return whether this attention overrides a step, given by its name."""
+
+    @abstractmethod
+    def attend(
+        self,
+        frame: Frame,
+        query: Tensor,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        extra: Mapping[str, Tensor],
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Compute the attended values of all heads; see :class:`LocalAttention`."""
+
+    def position_terms(
+        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
+    ) -> PositionTerms | None:
+        """Return what the other steps do to the scores, as functions of positions; None if they cannot be so described.
+
+        Called in full passes alone, where ``frame.offset`` is 0; arguments as in ``score_bias``. The future and padding
+        are hidden by the caller. Attention without steps of its own has no terms.
+        """
+        return None if any(self.has(step) for step in ("attend", *SCORING)) else PositionTerms()
+
+    def attend_heads(
+        self,
+        frame: Frame,
+        query: Tensor,
+        *,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        extra: Mapping[str, Tensor],
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Compute the attended values by FlexAttention where it is chosen and possible, else by :meth:`attend`.
+
+        Arguments and returns as in :meth:`attend`.
+        """
+        inputs: dict[str, Any] = {"q": q, "k": k, "v": v, "extra": extra}
+        if not need_weights and self._chooses_flex(frame, query, inputs):
+            attended = self._by_flex(frame, query, **inputs)
+            if attended is not None:
+                return attended, None
+        return self.attend(frame, query, q=q, k=k, v=v, extra=extra, need_weights=need_weights)
+
+    def _chooses_flex(self, frame: Frame, query: Tensor, inputs: dict[str, Any]) -> bool:
+        """Return whether FlexAttention is asked for and can, or is faster in a trial, which waits for the GPU."""
+        q, k = inputs["q"], inputs["k"]
+        forced = self.implementation == "flex"
+        if not forced and (self.implementation != "auto" or q.device.type not in TRIED_ON):
+            return False
+        full = frame.query_length == frame.key_length and frame.offset == 0 if self.self_attention else True
+        if not full or frame.query_length == 1:
+            return False
+        reason = reason_against_flex(q, k, self.dropout_rate)
+        if forced:
+            if reason is not None:
+                _log_once(f"--localattn-attention flex: {reason}, so sdpa computes such calls")
+            return reason is None
+        if reason is not None or frame.key_length < TRIED_FROM or not (torch.is_grad_enabled() and q.requires_grad):
+            return False
+        if self._description is None:
+            self._description = f"causal={self.causal}, {self!r}"
+        lengths = (frame.query_length - 1).bit_length(), (frame.key_length - 1).bit_length()
+        masks = frame.key_padding_mask is None, frame.attn_mask is None
+        trial = Trial(
+            key=(self._description, *lengths, *masks, q.dtype, q.device, torch.is_autocast_enabled(q.device.type)),
+            name=f"{getattr(self, 'kind', 'attention')}, {q.size(1)} heads, up to 2^{lengths[0]} queries and "
+            f"2^{lengths[1]} keys",
+            attend={"sdpa": self._by_steps, "flex": self._by_flex},
+            parameters=[p for p in self.parameters() if p.requires_grad],
+        )
+        return faster(trial, frame, query, **inputs) == "flex"
+
+    def _by_steps(
+        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Tensor]
+    ) -> Tensor:
+        return self.attend(frame, query, q=q, k=k, v=v, extra=extra, need_weights=False)[0]
+
+    def _by_flex(
+        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Tensor]
+    ) -> Tensor | None:
+        """Return the attended values B×H×T×D, or None if the mechanism or ``attn_mask`` has no description."""
+        causal = frame.attn_mask is not None
+        if causal and not is_future(frame.attn_mask):  # type: ignore[arg-type]
+            return None
+        terms = self.position_terms(frame, query, q=q, k=k, extra=extra)
+        if terms is None or terms == PositionTerms():  # torch has faster kernels for plain attention
+            return None
+        mask = key_mask(terms.windows, frame, causal=causal, batch=q.size(0), heads=q.size(1), device=q.device)
+        return flex_attention(q, k, v, scores=terms.scores, mask=mask, scaling=self.scaling)
+
+
+@lru_cache(maxsize=64)
+def _log_once(text: str) -> None:
+    logger.info(text)

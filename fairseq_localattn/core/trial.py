@@ -1,0 +1,139 @@
+"""Which of several implementations of one attention is the fastest: each is timed once on the inputs at hand."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from ..kernels.masks import Frame
+
+logger = logging.getLogger(__name__)
+# Called with frame, query, q, k, v and extra; returns the attended values, or None if it cannot.
+Attend = Callable[..., Tensor | None]
+# The greatest difference of results, as a share of the largest number of each: the first implementation's may differ as
+# much from exact ones.
+TOLERANCES = {torch.float32: 1e-2, torch.float16: 2e-2, torch.bfloat16: 5e-2}
+REPETITIONS = 5
+_chosen: dict[Hashable, str] = {}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is compared.
+
+    Args:
+        key: equal for calls that share a choice.
+        name: for the log.
+        attend: the implementations by name; the first is taken where the others fail or compute something else.
+        parameters: that need a gradient.
+    """
+
+    key: Hashable
+    name: str
+    attend: Mapping[str, Attend]
+    parameters: Sequence[Tensor]
+
+
+def milliseconds(call: Callable[[], object]) -> float:
+    """Return the median time of a call on the current GPU after two calls that are not counted."""
+    for _ in range(2):
+        call()
+    times = []
+    for _ in range(REPETITIONS):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        call()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end))
+    return sorted(times)[REPETITIONS // 2]
+
+
+def faster(
+    trial: Trial,
+    frame: Frame,
+    query: Tensor,
+    *,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    extra: Mapping[str, Tensor],
+    timer: Callable[[Callable[[], object]], float] | None = None,
+) -> str:
+    """Return the name of the fastest implementation, forward and backward, that computes what the first computes.
+
+    The first call with a key runs all of them and logs their times; later ones return its choice. Gradients of the
+    model are left alone.
+    """
+    if trial.key in _chosen:
+        return _chosen[trial.key]
+    default, *others = trial.attend
+    shown = []
+    times: dict[str, float] = {}
+    wanted: list[Tensor | None] = []
+    for name in (default, *others):
+        run = partial(_forward_and_backward, trial, name, frame=frame, inputs=(query, q, k, v), extra=extra)
+        try:
+            found = run()
+            if not found:  # it is not defined for this mechanism
+                continue
+            wanted = wanted or found
+            reason = _difference(found, wanted, TOLERANCES.get(q.dtype, 1e-2))
+            if reason is None:
+                times[name] = (timer or milliseconds)(run)
+                shown.append(f"{name} {times[name]:.2f} ms")
+        except Exception as error:  # a compiler may fail in any way, and training goes on without it
+            if name == default:
+                raise
+            reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+        if reason is not None:
+            shown.append(f"{name} not taken ({reason})")
+    _chosen[trial.key] = min(times, key=times.__getitem__)
+    if len(shown) > 1:
+        logger.info(f"attention of {trial.name}: {_chosen[trial.key]}, by the times of {', '.join(shown)}")
+    return _chosen[trial.key]
+
+
+def _forward_and_backward(
+    trial: Trial,
+    name: str,
+    *,
+    frame: Frame,
+    inputs: tuple[Tensor, Tensor, Tensor, Tensor],
+    extra: Mapping[str, Tensor],
+) -> list[Tensor | None]:
+    """Return the output and the gradients of one implementation; nothing if it is not defined."""
+    query, q, k, v = (x.detach().requires_grad_(x.requires_grad) for x in inputs)
+    more = {n: x.detach().requires_grad_(x.requires_grad) for n, x in extra.items()}
+    out = trial.attend[name](frame, query, q=q, k=k, v=v, extra=more)
+    if out is None:
+        return []
+    padding = frame.key_padding_mask
+    weight = torch.ones_like(out)
+    if padding is not None and padding.size(1) == out.size(2):  # a padded query may see nothing, which is left open
+        weight = weight.masked_fill(padding.to(torch.bool)[:, None, :, None], 0)
+    leaves = [x for x in (query, q, k, v, *more.values(), *trial.parameters) if x.requires_grad]
+    return [out.detach() * weight, *torch.autograd.grad(out, leaves, weight, allow_unused=True)]
+
+
+def _difference(found: Sequence[Tensor | None], wanted: Sequence[Tensor | None], tolerance: float) -> str | None:
+    """Return what is wrong with the results of an implementation, or None if they are those wanted."""
+    for got, want in zip(found, wanted, strict=True):
+        if got is None and want is None:
+            continue
+        if got is None or want is None:
+            present = want if got is None else got
+            assert present is not None
+            if present.abs().amax() > 0:
+                return "a gradient is missing"
+            continue
+        scale = want.abs().amax().clamp(min=torch.finfo(want.dtype).tiny)
+        gap = float(((got - want).abs().amax() / scale).item())
+        if not gap <= tolerance:
+            return f"its result differs by {gap:.1%}"
+    return None

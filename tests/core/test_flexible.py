@@ -1,0 +1,395 @@
+"""FlexAttention computes what the products compute, wherever a mechanism describes itself by positions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_localattn.core import flexible, trial
+from fairseq_localattn.core.attention import LocalAttention
+from fairseq_localattn.grammar.build import attention
+from fairseq_localattn.kernels import flex
+from support.models import batch, build, loss
+
+DIM, HEADS = 16, 4
+TEXTS = [
+    "local(window=2)",
+    "forward",
+    "backward",
+    "2*local(window=3) + 1*forward + 1*backward",
+    "csan(window=5, head_span=1)",
+    "sman(boundary=2)",
+    "sman(boundary=none)",
+    "dman(max_distance=9)",
+    "sinks(window=4, sinks=2)",
+    "alibi",
+    "t5(buckets=8, max_distance=20)",
+    "shaw(max_distance=4, values=false)",
+    "shaw(max_distance=2, own_tables=true, values=false)",
+    "gauss",
+    "gauss(width=head)",
+    "gauss(width=4, cut=true)",
+    "gauss(width=keys, hidden=linear)",
+    "local(window=8) & alibi",
+    "sinks(window=5, sinks=3) & local(window=4) & t5(buckets=8, max_distance=20)",
+    "rope & backward & dman",
+    "2*(local(window=3) & gauss) + 2*global",
+]
+WITHOUT = ["san", "rope", "mw", "aw", "shaw", "gauss(product=true)", "csan(window=3)", "alibi & mw"]
+QUICK = ("2*local(window=3) + 1*forward + 1*backward", "sman(boundary=none)", "sinks(window=4, sinks=2)", "alibi")
+CASES = [
+    pytest.param(text, site, marks=[] if site == "encoder" and text in QUICK else pytest.mark.slow)
+    for text in TEXTS
+    for site in ("encoder", "decoder")
+    if site == "encoder" or "forward" not in text
+]
+# Each at one site, for tests that compile.
+ONE_SITE = [(text, "decoder" if n % 2 and "forward" not in text else "encoder") for n, text in enumerate(TEXTS)]
+ON_A_GPU = [(*case, torch.float32) for case in ONE_SITE]
+ON_A_GPU += [(*case, dtype) for case in ONE_SITE[3:9:2] for dtype in (torch.bfloat16, torch.float16)]
+# A band gives queries that see nothing the mean of the keys around them.
+BANDED = ("csan", "sman")
+
+
+def reference(*_: object) -> Callable[..., Tensor]:
+    """Return FlexAttention as it is."""
+    return flex._attend
+
+
+@pytest.fixture(autouse=True)
+def uncompiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let torch's reference of FlexAttention run without Dynamo, which takes a second for each kind of score."""
+    from torch.nn.attention import flex_attention
+
+    compiled = "compiled" in request.fixturenames
+    if not compiled and hasattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"):
+        monkeypatch.setattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
+        monkeypatch.setattr(flex, "_compiled", reference)
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Yield a list of the numbers of heads that FlexAttention computes."""
+    found: list[int] = []
+
+    def count(q: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        found.append(q.size(1))
+        return compute(q, *args, **kwargs)
+
+    compute = flexible.flex_attention
+    monkeypatch.setattr(flexible, "flex_attention", count)
+    flexible._log_once.cache_clear()
+    yield found
+
+
+def make(text: str, site: str = "encoder", **options: Any) -> LocalAttention:
+    torch.manual_seed(3)
+    options |= {"self_attention": site != "cross", "encoder_decoder_attention": site == "cross"}
+    module = attention(text, DIM, HEADS, site=site, **options).eval()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.normal_(std=0.5)
+    return module
+
+
+def padding_of(kind: str, length: int) -> Tensor | None:
+    """Return padding of three sentences: none; behind or before the words; or on both sides."""
+    if kind == "none":
+        return None
+    position, size = torch.arange(length), torch.tensor([0, length // 3, length - 1])[:, None]
+    left, right = position < size, position >= length - size
+    return {"left": left, "right": right, "both": (position < size // 2) | (position >= length - size // 2)}[kind]
+
+
+def future(length: int, boolean: bool = False) -> Tensor:
+    mask = torch.ones(length, length, dtype=torch.bool).triu(1)
+    return mask if boolean else torch.zeros(length, length).masked_fill(mask, -torch.inf)
+
+
+def outputs(module: LocalAttention, implementation: str, x: Tensor, **options: Any) -> Tensor:
+    module.set_implementation(implementation)
+    with torch.no_grad():
+        return module(x, x, x, need_weights=False, **options)[0]
+
+
+@pytest.mark.parametrize(("text", "site"), CASES)
+def test_flex_computes_what_the_products_compute(text: str, site: str, calls: list[int]) -> None:
+    """All padding, and lengths of one block and of several; also at queries that see nothing."""
+    module = make(text, site)
+    for length, kind in ((13, "left"), (150, "none"), (150, "left"), (150, "right"), (270, "both")):
+        x, padding = torch.randn(length, 3, DIM), padding_of(kind, length)
+        mask = future(length) if site == "decoder" else None
+        options = {"key_padding_mask": padding, "attn_mask": mask}
+        before = len(calls)
+        got, wanted = (outputs(module, name, x, **options) for name in ("flex", "products"))
+        assert len(calls) > before and sum(calls[before:]) <= HEADS
+        if padding is not None and any(word in text for word in BANDED):
+            assert got.isfinite().all()
+            got, wanted = got[~padding.T], wanted[~padding.T]
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def gradients(module: LocalAttention, implementation: str, x: Tensor, **options: Any) -> list[Tensor | None]:
+    """Return the output at real words, and the gradients of input and parameters."""
+    padding = options["key_padding_mask"]
+    x = x.detach().requires_grad_()
+    module.set_implementation(implementation)
+    module.zero_grad()
+    out = module(x, x, x, need_weights=False, **options)[0]
+    real = torch.ones_like(out) if padding is None else (~padding.T)[..., None].to(out)
+    probe = torch.randn(out.shape, generator=torch.Generator().manual_seed(7)).to(out) * real
+    (out * probe).sum().backward()
+    return [out.detach() * real, x.grad, *(p.grad for p in module.parameters())]
+
+
+def compare(found: list[Tensor | None], wanted: list[Tensor | None], tolerance: float) -> None:
+    """Compare results one by one; a bias of keys has a gradient of 0 up to the rounding of the others."""
+    least = 1e-2 * max(float(x.abs().max()) for x in wanted if x is not None)
+    for got, want in zip(found, wanted, strict=True):
+        if want is None or got is None:
+            assert got is want or (want if got is None else got).abs().max() == 0  # type: ignore[union-attr]
+        else:
+            scale = float(want.abs().max())
+            torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance * max(scale, least))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiled", [True])
+@pytest.mark.parametrize(("text", "site"), ONE_SITE)
+def test_gradients(text: str, site: str, compiled: bool, calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of torch's reference, whose backward pass runs on a CPU although torch refuses to call it there."""
+    from torch.nn.attention import flex_attention
+
+    if not hasattr(flex_attention, "_validate_device"):
+        pytest.skip("this torch has no reference to call on a CPU")
+    monkeypatch.setattr(flex_attention, "_validate_device", lambda *_: None)
+    monkeypatch.setattr(flexible, "reason_against_flex", lambda *_: None)
+    module = make(text, site).train()
+    x, padding = torch.randn(140, 3, DIM), padding_of("left", 140)
+    options = {"key_padding_mask": padding, "attn_mask": future(140) if site == "decoder" else None}
+    found, wanted = (gradients(module, name, x, **options) for name in ("flex", "products"))
+    assert calls
+    compare(found, wanted, 1e-4)
+
+
+@pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="needs a GPU: FlexAttention has no compiled backward on a CPU"
+)
+@pytest.mark.parametrize("compiled", [True])
+@pytest.mark.parametrize(("text", "site", "dtype"), ON_A_GPU)
+def test_gradients_on_a_gpu(text: str, site: str, dtype: torch.dtype, compiled: bool, calls: list[int]) -> None:
+    """Compiled, with lengths that change, in all precisions that a training has."""
+    torch.manual_seed(3)
+    module = attention(text, 64, HEADS, site=site, self_attention=True).cuda().to(dtype).train()
+    for length, kind in ((140, "left"), (300, "right"), (513, "none"), (20, "left")):
+        x = torch.randn(length, 3, 64).cuda().to(dtype)
+        padding = padding_of(kind, length)
+        mask = future(length).cuda().to(dtype) if site == "decoder" else None
+        options = {"key_padding_mask": None if padding is None else padding.cuda(), "attn_mask": mask}
+        before = len(calls)
+        found, wanted = (gradients(module, name, x, **options) for name in ("flex", "sdpa"))
+        assert len(calls) > before
+        compare(found, wanted, {torch.float32: 2e-3, torch.bfloat16: 6e-2, torch.float16: 1e-2}[dtype])
+
+
+@pytest.mark.parametrize("text", WITHOUT)
+def test_a_mechanism_that_says_nothing_is_computed_by_its_other_steps(text: str, calls: list[int]) -> None:
+    module, x = make(text), torch.randn(9, 3, DIM)
+    options = {"key_padding_mask": padding_of("left", 9)}
+    got, wanted = (outputs(module, name, x, **options) for name in ("flex", "sdpa"))
+    assert not calls and torch.equal(got, wanted)
+
+
+def test_cross_attention(calls: list[int]) -> None:
+    module, x, keys = make("gauss", "cross"), torch.randn(9, 3, DIM), torch.randn(14, 3, DIM)
+    found = []
+    for name in ("flex", "products"):
+        module.set_implementation(name)
+        with torch.no_grad():
+            found.append(module(x, keys, keys, key_padding_mask=padding_of("left", 14), need_weights=False)[0])
+    assert calls == [HEADS]
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("boolean", [False, True])
+def test_masks_that_hide_something_else_than_the_future(boolean: bool, calls: list[int]) -> None:
+    """Another mask is computed by the other steps; fairseq's, a part of a larger one, is recognised."""
+    module, x = make("local(window=2)", "decoder"), torch.randn(6, 2, DIM)
+    large = future(9, boolean)
+    outputs(module, "flex", x, attn_mask=large[:6, :6])
+    assert len(calls) == 1
+    for other in (large[:6, 1:7], future(6, boolean).T.contiguous(), large.clone().fill_(False)[:6, :6]):
+        got, wanted = (outputs(module, name, x, attn_mask=other) for name in ("flex", "sdpa"))
+        assert len(calls) == 1 and torch.equal(got, wanted)
+    changed = future(6, boolean)
+    outputs(module, "flex", x, attn_mask=changed)
+    changed[3, 1] = changed[0, 5]  # in place, as nobody should
+    got, wanted = (outputs(module, name, x, attn_mask=changed) for name in ("flex", "sdpa"))
+    assert len(calls) == 2 and torch.equal(got, wanted)
+
+
+def test_calls_that_flex_cannot_compute(calls: list[int], caplog: pytest.LogCaptureFixture) -> None:
+    """Training on a CPU, dropout, weights, fp64 and decoding take sdpa; the log says so once for each reason."""
+    x = torch.randn(5, 2, DIM)
+
+    def both(module: LocalAttention, x: Tensor = x, **options: Any) -> None:
+        found = []
+        for name in ("flex", "sdpa"):
+            module.set_implementation(name)
+            torch.manual_seed(1)
+            found.append(module(x, x, x, **{"need_weights": False, **options})[0])
+        assert not calls and torch.equal(*found)
+
+    with caplog.at_level(logging.INFO):
+        for _ in range(2):
+            both(make("local(window=2)"))
+        with torch.no_grad():
+            both(make("local(window=2)", dropout=0.3).train())
+            both(make("local(window=2)").double(), x.double())
+            both(make("local(window=2)"), need_weights=True)
+            both(make("local(window=2)", "decoder"), x[:1], incremental_state={})
+    said = [r.message for r in caplog.records if r.name == flexible.__name__]
+    assert len(said) == 3 and all(line.endswith("so sdpa computes such calls") for line in said)
+    assert "backward pass on a CPU" in said[0] and "no dropout" in said[1] and "float64" in said[2]
+
+
+def test_decoding_word_by_word_is_the_full_pass() -> None:
+    module = make("local(window=2) & alibi", "decoder")
+    x = torch.randn(7, 2, DIM)
+    state: dict[str, Any] = {}
+    whole = outputs(module, "flex", x, attn_mask=future(7))
+    steps = [outputs(module, "flex", x[t : t + 1], incremental_state=state) for t in range(7)]
+    torch.testing.assert_close(torch.cat(steps), whole, rtol=1e-4, atol=1e-5)
+
+
+def test_layers_of_a_model_share_a_mask_for_each_batch(calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loss is that of the other implementations; a mask is made once for the encoder and once for the decoder."""
+    made: list[int] = []
+
+    def make_mask(*args: Any, **kwargs: Any) -> Any:
+        made.append(kwargs["heads"])
+        return compute(*args, **kwargs)
+
+    compute = flex._make_mask
+    monkeypatch.setattr(flex, "_make_mask", make_mask)
+    monkeypatch.setattr(flex, "_kept", type(flex._kept)())
+    texts = [
+        "--localattn-encoder",
+        "all: local(window=3) & alibi > ffn",
+        "--localattn-decoder",
+        "all: local > cross > ffn",
+    ]
+    losses = []
+    for name in ("flex", "sdpa"):
+        model = build("transformer_hybrid_tiny", [*texts, "--localattn-attention", name]).eval()
+        with torch.no_grad():
+            losses.append([loss(model, batch([5, 3], [4, 6])), loss(model, batch([9, 9, 2], [8, 3, 7]))])
+    layers = len(model.encoder.layers) + len(model.decoder.layers)
+    assert len(calls) == 2 * layers and len(made) == 4 < len(calls)
+    torch.testing.assert_close(*losses, rtol=1e-5, atol=1e-5)
+
+
+# ---------------------------------------------------------------------- auto
+
+
+class Clock:
+    """A timer that calls each implementation once, and says what it is told by the order of the calls."""
+
+    def __init__(self, *times: float) -> None:
+        self.times = list(times)
+
+    def __call__(self, call: Callable[[], object]) -> float:
+        call()
+        return self.times.pop(0)
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that lets ``auto`` try FlexAttention here, with a fake timer.
+
+    Without a backward pass on a CPU, the trial's gradients are those of a reference in the place of FlexAttention.
+    """
+    monkeypatch.setattr(flexible, "TRIED_ON", ("cpu",))
+    monkeypatch.setattr(flexible, "TRIED_FROM", 8)
+    monkeypatch.setattr(trial, "_chosen", {})
+    monkeypatch.setattr(flexible, "reason_against_flex", lambda q, k, dropout: "dropout" if dropout else None)
+
+    def start(*times: float, factor: float = 1.0, error: Exception | None = None) -> None:
+        def by_flex(self: LocalAttention, frame: Any, query: Tensor, **inputs: Any) -> Tensor | None:
+            if error is not None:
+                raise error
+            return self.attend(frame, query, **inputs, need_weights=False)[0] * factor
+
+        monkeypatch.setattr(LocalAttention, "_by_flex", by_flex)
+        monkeypatch.setattr(trial, "milliseconds", Clock(*times))
+
+    return start
+
+
+def run(module: LocalAttention, length: int) -> None:
+    x = torch.randn(length, 2, DIM, requires_grad=True)
+    module(x, x, x, key_padding_mask=padding_of("left", length)[:2], need_weights=False)[0].sum().backward()  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("times", "chosen"), [((2.0, 1.0), "flex"), ((1.0, 2.0), "sdpa")])
+def test_auto_keeps_the_faster(
+    times: tuple[float, float], chosen: str, tried: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Timed once for lengths up to the same power of two and equal mechanisms, and named in the log."""
+    tried(*times)
+    module = make("dman", "encoder").train()
+    with caplog.at_level(logging.INFO):
+        for length, other in ((9, module), (16, module), (13, make("dman").train())):
+            run(other, length)
+    said = [r.message for r in caplog.records if r.name == trial.__name__]
+    assert len(said) == 1 and f": {chosen}, by the times of sdpa {times[0]:.2f} ms, flex {times[1]:.2f} ms" in said[0]
+    assert list(trial._chosen.values()) == [chosen]
+    tried(1.0, 2.0, 2.0, 1.0)
+    run(module, 17)
+    run(make("t5").train(), 9)
+    assert list(trial._chosen.values()) == [chosen, "sdpa", "flex"]
+
+
+def test_a_trial_leaves_gradients_alone(tried: Any) -> None:
+    tried(1.0, 2.0)
+    module, plain = make("dman").train(), make("dman").train()
+    plain.set_implementation("sdpa")
+    for each in (module, plain):
+        torch.manual_seed(1)
+        run(each, 9)
+    assert len(trial._chosen) == 1
+    for one, other in zip(module.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+
+
+def test_auto_does_not_try_what_is_short_or_no_training_or_not_possible(tried: Any) -> None:
+    tried()
+    module = make("local(window=2)")
+    outputs(module, "auto", torch.randn(20, 2, DIM))
+    run(module, 7)
+    run(make("local(window=2)", dropout=0.1).train(), 20)
+    module.set_implementation("sdpa")
+    run(module, 20)
+    assert not trial._chosen
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"factor": 1.5}, "flex not taken (its result differs by 50.0%)"),
+        ({"factor": float("nan")}, "flex not taken (its result differs by nan%)"),
+        ({"error": RuntimeError("no kernel image\nmore lines")}, "flex not taken (RuntimeError: no kernel image)"),
+    ],
+)
+def test_auto_does_not_take_what_fails_or_computes_something_else(
+    wrong: dict[str, Any], message: str, tried: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried(2.0, 1.0, **wrong)
+    with caplog.at_level(logging.INFO):
+        run(make("dman").train(), 9)
+    assert list(trial._chosen.values()) == ["sdpa"] and message in caplog.text

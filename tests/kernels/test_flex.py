@@ -1,0 +1,247 @@
+"""Masks by positions: their blocks, how long they are kept, and FlexAttention compiled with them."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_localattn.kernels import flex
+from fairseq_localattn.kernels.dense import attention_by_products
+from fairseq_localattn.kernels.flex import Window, by_distance, distance_window, is_future, key_mask
+from fairseq_localattn.kernels.masks import Frame
+from support.mechanisms.inputs import LargestTensor
+
+HEADS = 4
+CPU = torch.device("cpu")
+KINDS = distance_window([None, -3, 0, None], [None, 3, None, 0])
+
+
+def sinks(count: int) -> Window:
+    """Return a window that shows 5 keys and the first ``count``."""
+
+    def spans(frame: Frame, device: torch.device) -> list[Any]:
+        position = torch.arange(frame.query_length, device=device)
+        first = torch.zeros(1, 1, 1, dtype=torch.long, device=device)
+        return [(position - 2, position + 2), (first, first + count - 1)]
+
+    return Window(("test", count), spans)
+
+
+def frame_of(length: int, padded: bool, device: torch.device = CPU) -> Frame:
+    """Return the frame of three sentences, padded on the left, on the right, and on both sides, or not padded."""
+    padding = None
+    if padded:
+        padding = torch.zeros(3, length, dtype=torch.bool)
+        padding[0, : length // 2] = padding[1, -(length // 3) :] = padding[2, : length // 4] = padding[2, -3:] = True
+        padding = padding.to(device)
+    return Frame(length, length, key_padding_mask=padding)
+
+
+def mask_of(frame: Frame, windows: tuple[Window, ...] = (KINDS,), causal: bool = False) -> flex.KeyMask:
+    mask = key_mask(windows, frame, causal=causal, batch=3, heads=HEADS, device=CPU)
+    assert mask is not None
+    return mask
+
+
+def seen(mask: flex.KeyMask, length: int) -> Tensor:
+    """Return the mask of single keys, B×H×T×S, True = seen."""
+    index = torch.meshgrid(*(torch.arange(n) for n in (3, HEADS, length, length)), indexing="ij")
+    return mask.blocks.mask_mod(*index)
+
+
+@pytest.mark.parametrize("length", [1, 20, 128, 300])
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("windows", [(), (KINDS,), (sinks(130), KINDS), (sinks(3), sinks(150))], ids=len)
+def test_keys_and_blocks(length: int, padded: bool, causal: bool, windows: tuple[Window, ...]) -> None:
+    """Keys are those of the windows; each of their blocks is listed; in a block listed as whole all keys are seen."""
+    frame = frame_of(length, padded)
+    if key_mask(windows, frame, causal=causal, batch=3, heads=HEADS, device=CPU) is None:
+        assert not windows and not causal and not padded
+        return
+    mask = mask_of(frame, windows, causal)
+    apart = torch.arange(length)[None, :] - torch.arange(length)[:, None]
+    wanted = torch.ones(3, HEADS, length, length, dtype=torch.bool)
+    for window in windows:
+        if window is KINDS:
+            wanted &= torch.stack([apart == apart, apart.abs() <= 3, apart >= 0, apart <= 0])
+        else:
+            wanted &= (apart.abs() <= 2) | (torch.arange(length) < window.name[1])  # type: ignore[index]
+    if causal:
+        wanted &= apart <= 0
+    if frame.key_padding_mask is not None:
+        wanted &= ~frame.key_padding_mask[:, None, None]
+    found = seen(mask, length)
+    assert torch.equal(found, wanted)
+    assert (mask.blind is not None) == padded
+    if mask.blind is not None:
+        assert torch.equal(mask.blind[..., 0], ~wanted.any(-1))
+    blocks, number = mask.blocks, -(-length // flex.BLOCK)
+    room = number * flex.BLOCK - length
+    some = torch.nn.functional.pad(wanted, (0, room, 0, room)).unflatten(3, (number, -1)).unflatten(2, (number, -1))
+    listed = torch.zeros(3, HEADS, number, number, dtype=torch.int)
+    for count, places, kind in (
+        (blocks.kv_num_blocks, blocks.kv_indices, 1),
+        (blocks.full_kv_num_blocks, blocks.full_kv_indices, 2),
+    ):
+        first = torch.arange(number) < count[..., None]
+        listed += torch.zeros_like(places).scatter(3, places.long(), first.int() * kind)
+    assert (listed <= 2).all()
+    assert not (some.any(5).any(3) & (listed == 0)).any()
+    assert some.all(5).all(3)[listed == 2].all()
+    if length == 300 and not padded and windows == (KINDS,):
+        local = [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
+        assert listed[0, 1].tolist() == (local if not causal else [[1, 0, 0], [1, 1, 0], [0, 1, 1]])
+        assert listed[0, 3].tolist() == [[1, 0, 0], [2, 1, 0], [1, 1, 1]]
+
+
+def test_a_mask_takes_memory_in_proportion_to_the_length() -> None:
+    frame = frame_of(4096, True)
+    with LargestTensor() as largest:
+        mask_of(frame, (KINDS, sinks(3)), causal=True)
+    assert largest.size <= 3 * HEADS * 4096 * 2
+
+
+def test_a_mask_is_made_without_reading_a_value() -> None:
+    """A tensor on the device meta has no values: whatever would wait for a GPU fails there."""
+    meta = torch.device("meta")
+    frame = frame_of(300, True, meta)
+    mask = key_mask((KINDS, sinks(3)), frame, causal=True, batch=3, heads=HEADS, device=meta)
+    assert mask is not None and mask.blocks.kv_indices.shape == (3, HEADS, 3, 3)
+
+
+def test_layers_of_a_batch_share_a_mask_which_is_released_with_it() -> None:
+    frame = frame_of(20, True)
+    mask = mask_of(frame)
+    equal = distance_window([None, -3, 0, None], [None, 3, None, 0])
+    assert mask_of(frame, (equal,)) is mask
+    assert mask_of(frame, (distance_window([None, -4, 0, None], [None, 4, None, 0]),)) is not mask
+    assert mask_of(frame, causal=True) is not mask and mask_of(frame) is mask
+    assert frame.key_padding_mask is not None
+    frame.key_padding_mask[1, 0] = True  # in place
+    assert mask_of(frame) is not mask
+    gc.collect()
+    before = len(flex._kept_with_padding)
+    del frame
+    gc.collect()
+    assert len(flex._kept_with_padding) == before - 1
+
+
+def test_few_masks_without_padding_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flex, "_kept", type(flex._kept)())
+    masks = [mask_of(frame_of(length, False)) for length in range(10, 40)]
+    assert len(flex._kept) == flex._WITHOUT_PADDING
+    assert mask_of(frame_of(39, False)) is masks[-1] and mask_of(frame_of(10, False)) is not masks[0]
+
+
+def test_a_mask_made_in_inference_serves_training() -> None:
+    with torch.inference_mode():
+        frame = frame_of(21, True)
+        made = mask_of(frame_of(23, False)), mask_of(frame)
+    assert not any(mask.blocks.kv_indices.is_inference() for mask in made)
+
+
+def test_is_future(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[int] = []
+
+    def read(mask: Tensor) -> bool:
+        reads.append(mask.size(0))
+        return compute(mask)
+
+    compute = flex._is_future
+    monkeypatch.setattr(flex, "_is_future", read)
+    whole = torch.full((9, 9), -torch.inf).triu(1)
+    for length in (9, 4, 7, 4):
+        assert is_future(whole[:length, :length])
+    assert reads == [9], "parts of one tensor are read once"
+    assert is_future(torch.full((5, 5), -1e9, dtype=torch.double).triu(1)) is False  # it adds, as ALiBi in fairseq
+    assert is_future(torch.full((5, 5), torch.finfo(torch.half).min, dtype=torch.half).triu(1))
+    assert is_future(torch.ones(5, 5, dtype=torch.bool).triu(1)) and not is_future(torch.ones(5, 5).triu(1).int())
+    assert not is_future(whole[1:, 1:].T) and is_future(whole[2:6, 2:6])
+    assert not is_future(torch.full((5, 5), -torch.inf).triu(1).requires_grad_())
+
+
+# ---------------------------------------------------------------------- compiled
+
+
+def biased(device: str, length: int) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """Return a bias of 2T-1 distances for each head, and a function that arranges it as T×S."""
+    entries = torch.randn(HEADS, 2 * length - 1, device=device)
+    apart = torch.arange(length)[None, :] - torch.arange(length)[:, None] + length - 1
+    return entries, lambda x: x[:, apart.to(x.device)]
+
+
+def heads_of(length: int, device: str = "cpu", batch: int = 3) -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(length)
+    q, k, v = (torch.randn(length, batch, HEADS, 16, device=device).permute(1, 2, 0, 3) for _ in range(3))
+    return q, k, v
+
+
+def reference(q: Tensor, k: Tensor, v: Tensor, mask: flex.KeyMask, bias: Tensor | None) -> Tensor:
+    hidden = ~seen(mask, q.size(2)).to(q.device)
+    return attention_by_products(q, k, v, hidden, bias, scaling=0.25)
+
+
+@pytest.mark.slow
+def test_lengths_may_change_in_one_compiled_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dynamo traces it at most once for texts of one block and once for longer ones."""
+    from torch._dynamo.testing import CompileCounter
+
+    counter = CompileCounter()
+    monkeypatch.setitem(flex.BACKENDS, "cpu", counter)
+    for length in (20, 140, 300, 31, 270, 129, 600, 127):
+        q, k, v = heads_of(length)
+        entries, arrange = biased("cpu", length)
+        mask = mask_of(frame_of(length, True))
+        with torch.no_grad():
+            got = flex.flex_attention(q, k, v, scores=(by_distance(entries, length),), mask=mask, scaling=0.25)
+        torch.testing.assert_close(got, reference(q, k, v, mask, arrange(entries)), rtol=1e-4, atol=1e-5)
+    assert counter.frame_count <= 2
+
+
+@pytest.mark.slow
+def test_compiled_for_a_cpu() -> None:
+    """torch's C++ backend, with fixed lengths: for lengths that change it fails (torch 2.13)."""
+    from torch._inductor import exc
+
+    q, k, v = heads_of(140)
+    entries, arrange = biased("cpu", 140)
+    mask = mask_of(frame_of(140, True))
+    compiled = torch.compile(flex._attend, dynamic=False, fullgraph=True)
+    try:
+        with torch.no_grad():
+            score = flex._sum_of((by_distance(entries, 140),))
+            got = compiled(q, k, v, score_mod=score, blocks=mask.blocks, scaling=0.25)
+    except exc.InductorError as error:
+        pytest.skip(f"no C++ compiler that torch can use: {type(error).__name__}")
+    assert mask.blind is not None
+    got = torch.where(mask.blind, v.mean(2, keepdim=True), got)
+    torch.testing.assert_close(got, reference(q, k, v, mask, arrange(entries)), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: FlexAttention has no backward pass on a CPU")
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_on_a_gpu(causal: bool) -> None:
+    for length in (20, 140, 300, 129):
+        q, k, v = (x.detach().requires_grad_() for x in heads_of(length, "cuda"))
+        entries, arrange = biased("cuda", length)
+        mask = key_mask((KINDS,), frame_of(length, True, torch.device("cuda")), causal=causal, batch=3, heads=HEADS,
+                        device=torch.device("cuda"))  # fmt: skip
+        assert mask is not None
+        on_cpu = mask_of(frame_of(length, True), causal=causal)
+        upstream = torch.randn_like(q)
+        found = []
+        for way in ("flex", "products"):
+            bias = entries.clone().requires_grad_()
+            if way == "flex":
+                out = flex.flex_attention(q, k, v, scores=(by_distance(bias, length),), mask=mask, scaling=0.25)
+            else:
+                out = reference(q, k, v, on_cpu, arrange(bias))
+            found.append([out, *torch.autograd.grad(out, [q, k, v, bias], upstream)])
+        for got, wanted in zip(*found, strict=True):
+            torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-3)
