@@ -81,7 +81,7 @@ class SinkAttention(LocalAttention):
         """Compute a masked product, or from BANDED_FROM keys on the band and the sinks alone."""
         if need_weights or frame.key_length < banded.BANDED_FROM:
             return super().attend(frame, query, q=q, k=k, v=v, extra=extra, need_weights=need_weights)
-        columns = self._first(frame, q.device) + torch.arange(self.sinks, device=q.device)
+        columns = self._first(frame, q.device) + torch.arange(min(self.sinks, frame.key_length), device=q.device)
         return banded.banded_attention(
             q,
             k,
