@@ -39,6 +39,11 @@ def test_fp32_is_as_strict_as_the_tests_say() -> None:
             check(one, one + 1e-6)
     with pytest.raises(AssertionError, match="dtype"):
         device.assert_close(one, one.double(), rtol=0, atol=1)
+    device.choose("cuda", "fp32")
+    for check in (device.assert_same, lambda a, b: device.assert_close(a, b, rtol=0, atol=1e-7)):
+        check(one, one + 1e-6)  # sums in another order
+        with pytest.raises(AssertionError):
+            check(one, one + 1e-3)
 
 
 def test_a_device_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
