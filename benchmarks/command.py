@@ -23,6 +23,7 @@ from .generation import run_generation
 from .modules import ATTENTIONS, run_modules, run_scaling
 from .report import LEGEND, Row, Run, as_text, commit_of, draw_scaling, require_matplotlib, write_csv
 from .settings import PARTS, PRECISIONS, SIZES, Settings, device_of, names_of, numbers_of
+from .start import STARTS, run_start
 from .steps import run_steps
 from .systems import SYSTEMS, parse, systems_of
 from .timing import PartProgress
@@ -33,6 +34,7 @@ RUN: dict[str, Callable[[Settings, PartProgress], list[Row]]] = {
     "step": run_steps,
     "generation": run_generation,
     "scaling": run_scaling,
+    "start": run_start,
 }
 LEAST_ROUNDS = 3
 
@@ -48,9 +50,10 @@ def make_parser() -> Parser:
     """Return the parser of the command line."""
     parser = Parser(prog="run", description="Times this package's models against fairseq's own; see benchmarks/run.py")
     add = parser.add_argument
-    models, attentions = (", ".join(tuple(names)[1:]) for names in (SYSTEMS, ATTENTIONS))
+    models, attentions, starts = (", ".join([*names][1:]) for names in (SYSTEMS, ATTENTIONS, STARTS))
     add("--parts", default=",".join(PARTS), help="comma-separated; default: all (%(default)s)")
-    add("--systems", help=f"comma-separated; default: all. Models: {models}. Attentions: {attentions}")
+    systems = f"comma-separated; default: all. Models: {models}. Attentions: {attentions}. Starts: {starts}"
+    add("--systems", help=systems)
     add("--device", choices=("cpu", "cuda"), help="default: a GPU where there is one")
     add("--precision", choices=PRECISIONS, default="fp32", help="bf16: autocast on a CPU, --bf16's on a GPU")
     add("--size", choices=tuple(SIZES), default="base", help="of the models (default: %(default)s: d=512, 6+6 layers)")
@@ -103,6 +106,8 @@ def settings_of(args: argparse.Namespace, parts: Sequence[str]) -> Settings:
 
 def systems_in(part: str) -> tuple[str, ...]:
     """Return the names of a part's systems, without the baseline."""
+    if part == "start":
+        return tuple(STARTS)[1:]
     return tuple(SYSTEMS if part in ("step", "generation") else ATTENTIONS)[1:]
 
 

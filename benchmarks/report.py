@@ -36,6 +36,7 @@ COLUMNS = {
     ),
     "generation": ("system", "architecture", "sentences", "beam", "tokens", *_SPEED, "tokens_per_s"),
     "scaling": ("system", "tokens", "sentences", *_SPEED, "us_per_token", "peak_mib", "kib_per_token", "note"),
+    "start": ("system", *_SPEED, "beyond_ms"),
 }  # fmt: skip
 _MACHINE = (
     "device", "precision", "size", "allocator", "commit", "date", "hardware", "python", "torch", "fairseq",
@@ -49,6 +50,8 @@ NOTES = {
     "targets' positions; peak: of the largest batch",
     "generation": "beam search; tokens: written in a batch, </s> included",
     "scaling": "one attention, forward and backward; tokens: of a sentence; per token: of all sentences",
+    "start": "whole processes: fairseq-train to the error of a missing data folder, without and with --user-dir; "
+    "`python -m fairseq_localattn --path`; import torch. beyond: median of the differences to the first in each round",
 }
 LEGEND = (
     "time: median of the rounds. ratio: time of fairseq's own / time of the system in the same round (median, lowest, "

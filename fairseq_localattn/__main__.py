@@ -8,6 +8,8 @@ import textwrap
 from importlib import import_module, metadata
 from itertools import groupby
 
+from . import register
+
 COMMANDS = {
     "describe": "describe the attention of an architecture or a checkpoint by texts",
     "draw": "draw the masks of a text",
@@ -23,6 +25,7 @@ def package_path() -> str:
 
 def architectures() -> list[tuple[str, str, str]]:
     """Return (architecture, model, paper) of each variant; the paper is the first line of its module's docstring."""
+    register()
     from fairseq.models import MODEL_REGISTRY
 
     from .models.architectures import localattn_architectures
@@ -55,6 +58,7 @@ def main(argv: list[str] | None = None) -> None:
     """Run a command, or print the path on the first line and then the architectures."""
     given = sys.argv[1:] if argv is None else argv
     if given and given[0] in COMMANDS:
+        register()
         import_module(f".analysis.{given[0]}", __package__).main(given[1:])
         return
     parser = argparse.ArgumentParser(

@@ -165,16 +165,15 @@ class MultiGranularityAttention(LocalAttention):
         self.composed = phrases
         if self.interaction is not None:
             phrases = self.interaction(phrases)
-        return self._project_phrases(phrases, self.k_proj), self._project_phrases(phrases, self.v_proj)
-
-    def _project_phrases(self, phrases: Tensor, projection: torch.nn.Linear) -> Tensor:
-        """Project phrases B×H×P×C to B×H×P×D, each head by its own rows of the projection."""
-        width = self.word_heads * self.head_dim
-        weight = projection.weight[width:].view(len(self.granularities), self.head_dim, -1)
-        projected = project_heads(phrases, weight.transpose(-1, -2))
-        if projection.bias is None:
-            return projected
-        return projected + projection.bias[width:].view(-1, 1, self.head_dim)
+        # Each head by its own rows of both projections, in one product.
+        width, heads = self.word_heads * self.head_dim, len(self.granularities)
+        weights = [each.weight[width:].view(heads, self.head_dim, -1) for each in (self.k_proj, self.v_proj)]
+        projected = project_heads(phrases, torch.cat(weights, dim=1).transpose(-1, -2))
+        if self.k_proj.bias is not None:
+            biases = [each.bias[width:].view(heads, 1, -1) for each in (self.k_proj, self.v_proj)]
+            projected = projected + torch.cat(biases, dim=-1)
+        k, v = projected.chunk(2, dim=-1)
+        return k, v
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, word_heads={self.word_heads}, granularities={self.granularities}"

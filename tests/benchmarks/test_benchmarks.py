@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks import batches, command, generation, modules, report, steps
+from benchmarks import batches, command, generation, modules, report, start, steps
 from benchmarks.counters import count_flops, peak_bytes
 from benchmarks.settings import Settings
 from benchmarks.systems import PLAIN, SYSTEMS, build, make_task
@@ -311,6 +311,31 @@ def test_each_part_end_to_end(part: str, tmp_path: Path, capsys: pytest.CaptureF
     assert f"{part}: " in printed.err
 
 
+def test_starts_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a baseline that is quick; the differences are taken round by round."""
+    monkeypatch.setitem(start.STARTS, "fairseq_train", (("-c", "print('first'); print('a done b')"), "done"))
+    flags = ["--parts", "start", "--systems", "path", "--out", str(tmp_path)]
+    assert command.main([*TINY_FLAGS, *flags]) == 0
+    rows = rows_of(tmp_path / "start_cpu_fp32.csv")
+    assert [row["system"] for row in rows] == ["fairseq_train", "path"]
+    assert float(rows[0]["beyond_ms"]) == 0 and all(float(row["time_ms"]) > 5 for row in rows)
+    assert start.beyond([1.0, 2.0, 9.0], [1.5, 2.25, 11.0]) == 500
+    process = start.Process("fairseq_train")
+    process.arguments = ("-c", "print('done'); raise SystemExit('but failed')")
+    process.prepare(0)
+    process.run()
+    with pytest.raises(RuntimeError, match="fairseq_train: the last line is 'but failed', without done"):
+        process.finish()
+
+
+@pytest.mark.slow
+def test_a_start_ends_at_the_missing_folder() -> None:
+    process = start.Process("user_dir")
+    process.prepare(0)
+    process.run()
+    process.finish()
+
+
 def test_what_would_be_too_large_is_left_out(tmp_path: Path) -> None:
     flags = ["--parts", "module", "--systems", "dman,san", "--lengths", "16", "--largest-scores", "0"]
     assert command.main([*TINY_FLAGS, *flags, "--out", str(tmp_path)]) == 0
@@ -341,7 +366,7 @@ def test_finished_parts_stay_when_stopped(
     [
         (["--systems", "mma,nope"], "nope: choose from"),
         (["--systems", "san", "--parts", "step"], "san: choose from"),
-        (["--parts", "module,nope"], "choose from module, step, generation, scaling"),
+        (["--parts", "module,nope"], "choose from module, step, generation, scaling, start"),
         (["--precision", "fp8"], "invalid choice"),
         (["--rounds", "2"], "--rounds 2: at least 3"),
         (["--pairs", "0"], "--pairs 0: at least 1"),

@@ -71,6 +71,24 @@ def test_scaled_scores() -> None:
     assert gradcheck(lambda *x: paired_scores(*x, scaling=0.3), (q, other_q, k, other_k))
 
 
+@pytest.mark.parametrize("by_column", [False, True])
+def test_one_query_is_as_one_of_several(by_column: bool) -> None:
+    """A step of decoding has another order of factors, in both layouts of the keys; gradients are alike."""
+    q, k, v = (x.detach() for x in random_heads(2, 3, queries=4, keys=5, channels=6))
+    other = torch.randn_like(q)
+    k = k.transpose(-1, -2).contiguous().transpose(-1, -2) if by_column else k
+    found = []
+    for queries, place in ((slice(None), 1), (slice(1, 2), 0)):
+        factors = [x.clone().requires_grad_() for x in (q[:, :, queries], k, v)]
+        scores = scaled_scores(*factors[:2], 0.3)[:, :, place]
+        pair = paired_scores(factors[0], other[:, :, queries], k, k, scaling=0.3)[..., place, :]
+        attended = attention_by_products(*factors, scaling=0.3)[:, :, place]
+        (scores.square().sum() + attended.square().sum()).backward()
+        found.append([scores, pair, attended, *(x.grad for x in factors[1:])])
+    for one, several in zip(*found, strict=True):
+        torch.testing.assert_close(one, several)
+
+
 def test_which_implementation_suits() -> None:
     q = torch.zeros(1, 1, 3, 2)
     short, long = torch.zeros(1, 1, PRODUCTS_UP_TO, 2), torch.zeros(1, 1, PRODUCTS_UP_TO + 1, 2)

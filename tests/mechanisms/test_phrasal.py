@@ -14,13 +14,11 @@ from fairseq_localattn.mechanisms.phrasal import MultiGranularityAttention, pars
 from fairseq_localattn.mechanisms.phrase_memory.compose import COMPOSITIONS, INTERACTIONS
 from fairseq_localattn.mechanisms.phrase_memory.partition import (
     ngram_lengths,
-    normalise_in_phrases,
     partition_of,
-    pool_phrases,
     project_heads,
-    sum_phrases,
 )
 from fairseq_localattn.mechanisms.phrase_memory.recurrent import Recurrence
+from fairseq_localattn.mechanisms.phrase_memory.reductions import normalise_in_phrases, pool_phrases, sum_phrases
 from support.mechanisms import phrase_references as reference
 from support.mechanisms.inputs import labelled
 
@@ -258,7 +256,7 @@ def test_half_precision_sums_and_shares_are_those_of_fp32() -> None:
     """The softmax over a phrase and sums of many small numbers are rounded once, at the end."""
     padding = padding_of([2000], left=False, to=2000)
     partition = partition_of(torch.tensor([[[2000]]]), padding)
-    values = torch.full((1, 1, 2000, 1), 0.25, dtype=torch.bfloat16)
+    values = torch.full((1, 2000, 1), 0.25, dtype=torch.bfloat16)
     assert sum_phrases(values, torch.ones(1, 1, 2000), partition).item() == 500
     shares = normalise_in_phrases(torch.zeros(1, 1, 2000, dtype=torch.bfloat16), partition)
     assert shares.dtype == torch.float32
@@ -270,9 +268,12 @@ def test_half_precision_sums_and_shares_are_those_of_fp32() -> None:
 def test_phrase_operations_leave_out_padding_and_what_is_not_there() -> None:
     padding = padding_of([3, 0], left=False, to=4)
     partition = partition_of(torch.tensor([[[2, 1, 0]], [[0, 0, 0]]]), padding)
-    values = torch.tensor([[[1.0], [-5.0], [-2.0], [100.0]], [[7.0], [7.0], [7.0], [7.0]]])[:, None]
+    values = torch.tensor([[[1.0], [-5.0], [-2.0], [100.0]], [[7.0], [7.0], [7.0], [7.0]]])
     assert pool_phrases(values, partition).flatten(1).tolist() == [[1.0, -2.0, 0.0], [0.0, 0.0, 0.0]]
-    assert sum_phrases(values, torch.ones(2, 1, 4), partition).flatten(1).tolist() == [[-4.0, -2.0, 0.0], [0.0] * 3]
+    assert sum_phrases(values, (~padding)[:, None].float(), partition).flatten(1).tolist() == [
+        [-4.0, -2.0, 0.0],
+        [0.0] * 3,
+    ]
     scores = torch.tensor([[[1000.0, 1000.0, -1000.0, 9e9]], [[0.0] * 4]])
     assert normalise_in_phrases(scores, partition).flatten(1).tolist() == [[0.5, 0.5, 1.0, 0.0], [0.0] * 4]
 

@@ -13,21 +13,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import groupby
 
 import torch
 from torch import Tensor, nn
 
-from .partition import (
-    Partition,
-    choose,
+from .partition import Partition, choose, project_heads
+from .recurrent import Recurrence
+from .reductions import (
     first_tokens,
     last_tokens,
     normalise_in_phrases,
     pool_phrases,
-    project_heads,
+    score_in_phrases,
     sum_phrases,
 )
-from .recurrent import Recurrence
 
 COMPOSITIONS = ("max", "lstm", "sans")
 INTERACTIONS = ("none", "lstm", "onlstm")
@@ -57,7 +57,7 @@ class MaxComposition(nn.Module):
 
         Returns B×H×P×C.
         """
-        return choose(pool_phrases(x[:, None], partition), heads)
+        return choose(pool_phrases(x, partition), heads)
 
 
 class LSTMComposition(nn.Module):
@@ -87,10 +87,8 @@ class LSTMComposition(nn.Module):
         batch, heads, length, width = gates.shape
         lengths, count = partition.lengths, partition.count
         first = (lengths.cumsum(-1) - lengths)[..., None] + torch.arange(longest, device=gates.device)
-        padded = partition.index.eq(count)
         # Phrases are counted from the first real word, which follows any padding on the left.
-        start = padded.cumprod(dim=-1).sum(dim=-1)
-        places = (first + start[..., None, None]).clamp(max=length - 1).flatten(2)  # B×H×(P·longest)
+        places = (first + partition.start[:, None, None, None]).clamp(max=length - 1).flatten(2)  # B×H×(P·longest)
         by_phrase = gates.gather(2, places[..., None].expand(-1, -1, -1, width))
         rows = by_phrase.view(batch, heads, count, longest, width).transpose(1, 2).flatten(0, 1)  # (B·P)×H×longest×…
         states = self.recurrence.run(rows).view(batch, count, heads, longest, -1).transpose(1, 2)
@@ -113,16 +111,15 @@ class SelfAttentionComposition(nn.Module):
 
     def forward(self, x: Tensor, partition: Partition, heads: Sequence[int]) -> Tensor:
         """Compose as in :class:`MaxComposition`."""
-        words = x[:, None]
-        query = project_heads(choose(pool_phrases(words, partition), heads), self.query_weight)  # B×H×P×hidden
+        pooled = pool_phrases(x, partition)
+        queries, first = [], 0
+        for place, group in groupby(heads):  # neighbouring heads of one granularity have the same maxima
+            last = first + len(list(group))
+            queries.append(project_heads(pooled[:, place : place + 1], self.query_weight[first:last]))
+            first = last
         partition = partition.of(heads)
-        # Each word is scored by its own phrase's query; padding, by any.
-        index = partition.index.clamp(max=partition.count - 1)[..., None].expand(-1, -1, -1, query.size(-1))
-        by_word = query.gather(2, index)
-        # In at least fp32: products of large factors leave the range of fp16.
-        by_word = by_word.to(torch.promote_types(by_word.dtype, torch.float32))
-        scores = (by_word * project_heads(words, self.key_weight)).sum(dim=-1) * self.scaling
-        return sum_phrases(words, normalise_in_phrases(scores, partition), partition)
+        scores = score_in_phrases(project_heads(x[:, None], self.key_weight), torch.cat(queries, dim=1), partition)
+        return sum_phrases(x, normalise_in_phrases(scores * self.scaling, partition), partition)
 
 
 class Interaction(nn.Module):

@@ -1,4 +1,4 @@
-"""Partitions of sentences into phrases, as tensors, and reductions over the tokens of each phrase.
+"""Partitions of sentences into phrases, as tensors.
 
 A partition is given by the **lengths** of its phrases in order, B×G×P, with 0 where there is no phrase. Lengths do not
 count padding, so they do not depend on the side where a sentence is padded.
@@ -9,10 +9,34 @@ Shapes: B sentences of T tokens, G granularities (n-gram lengths, or levels of a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
+
+
+@dataclass(frozen=True)
+class PhraseRows:
+    """Which rows of words and of phrases belong together; see :mod:`reductions`, where H·B·T are entries.
+
+    Args:
+        word, each_word: H·B·T, the row of each entry's word, among B·T rows and among B·T·H; of padding, a word's.
+        phrase: H·B·T, the row of each entry's phrase; of padding, any.
+        real: H·B·T, True = a word, not padding.
+        offsets: H·B·P, the first entry of each phrase.
+        first, second: H·B·P, rows of a phrase's two overlapping halves, among those of all levels of maxima.
+        empty: H·B·P, True = no phrase.
+    """
+
+    word: Tensor
+    each_word: Tensor
+    phrase: Tensor
+    real: Tensor
+    offsets: Tensor
+    first: Tensor
+    second: Tensor
+    empty: Tensor
 
 
 @dataclass(frozen=True)
@@ -28,6 +52,7 @@ class Partition:
     index: Tensor
     lengths: Tensor
     longest: int | None = None
+    _selected: dict[tuple[int, ...], Partition] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def count(self) -> int:
@@ -39,9 +64,50 @@ class Partition:
         """B×G×P, True = no phrase."""
         return self.lengths.eq(0)
 
+    @property
+    def start(self) -> Tensor:
+        """B, the first real token of each sentence; T without one."""
+        return self.index[:, 0].eq(self.count).cumprod(dim=-1).sum(dim=-1)
+
+    @property
+    def levels(self) -> int:
+        """The number of powers of two up to the length of the longest phrase."""
+        return max(1, min(self.longest or self.index.size(-1), self.index.size(-1))).bit_length()
+
     def of(self, granularities: Sequence[int]) -> Partition:
-        """Return the partition of the listed granularities, in this order, with repetitions."""
-        return Partition(choose(self.index, granularities), choose(self.lengths, granularities), self.longest)
+        """Return the partition of the listed granularities, in this order, with repetitions; made once."""
+        key = tuple(granularities)
+        if key not in self._selected:
+            self._selected[key] = Partition(choose(self.index, key), choose(self.lengths, key), self.longest)
+        return self._selected[key]
+
+    @cached_property
+    def rows(self) -> PhraseRows:
+        """The rows that belong together; computed once for all layers."""
+        batch, heads, length = self.index.shape
+        device, count = self.index.device, self.count
+        index, lengths = self.index.transpose(0, 1), self.lengths.transpose(0, 1)  # H×B×…
+        sentence = torch.arange(batch, device=device)[:, None]
+        head = torch.arange(heads, device=device)[:, None, None]
+        real, start = index.ne(count), self.start.clamp(max=length - 1)[:, None]
+        word = torch.where(real, torch.arange(length, device=device), start) + sentence * length
+        place = start + lengths.cumsum(-1) - lengths  # of each phrase's first token in its sentence
+        offsets = (place + (head * batch + sentence) * length).flatten()
+        offsets[:1] = 0  # what comes before are entries of padding, whose weights are 0
+        # The level of a phrase of n tokens is the greatest k with 2^k <= n.
+        powers = 2 ** torch.arange(self.levels, device=device)
+        level = (lengths[..., None].ge(powers).sum(-1) - 1).clamp(min=0)
+        at = level * batch * length + sentence * length + place.clamp(max=length - 1)
+        return PhraseRows(
+            word=word.flatten(),
+            each_word=(word * heads + head).flatten(),
+            phrase=((head * batch + sentence) * count + index.clamp(max=count - 1)).flatten(),
+            real=real.flatten(),
+            offsets=offsets,
+            first=at.flatten(),
+            second=(at + (lengths - powers[level]).clamp(min=0)).flatten(),
+            empty=lengths.eq(0).flatten(),
+        )
 
 
 def choose(values: Tensor, places: Sequence[int]) -> Tensor:
@@ -101,49 +167,3 @@ def _multiply_heads(x: Tensor, weight: Tensor) -> Tensor:
         return joined.view(batch, places, heads, outputs).transpose(1, 2)
     flat = x.transpose(0, 1).reshape(heads, batch * places, channels)
     return torch.bmm(flat, weight).view(heads, batch, places, outputs).transpose(0, 1)
-
-
-# In the following functions, H is the number of granularities of the partition, which may be selected for heads.
-
-
-def pool_phrases(values: Tensor, partition: Partition) -> Tensor:
-    """Compute the maximum of each channel over each phrase: B×H×T×C (or 1 for H) → B×H×P×C; 0 = no phrase."""
-    index = partition.index[..., None].expand(-1, -1, -1, values.size(-1))
-    values = values.expand(-1, index.size(1), -1, -1)
-    pooled = values.new_zeros(*index.shape[:2], partition.count + 1, values.size(-1))
-    # The last bucket collects padding. An empty bucket stays 0.
-    return pooled.scatter_reduce(2, index, values, "amax", include_self=False)[:, :, :-1]
-
-
-def normalise_in_phrases(scores: Tensor, partition: Partition) -> Tensor:
-    """Compute the softmax over the tokens of each phrase in at least fp32: B×H×T → B×H×T; padding gets 0."""
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    index, buckets = partition.index, partition.count + 1
-    # Subtracting a phrase's largest score does not change its weights, and avoids an overflow of the exponentials.
-    largest = scores.new_zeros(*index.shape[:2], buckets)
-    largest = largest.scatter_reduce(2, index, scores.detach(), "amax", include_self=False)
-    exponentials = (scores - largest.gather(2, index)).exp()
-    sums = scores.new_zeros(*index.shape[:2], buckets).scatter_add(2, index, exponentials)
-    return (exponentials / sums.gather(2, index)).masked_fill(index.eq(partition.count), 0.0)
-
-
-def sum_phrases(values: Tensor, weights: Tensor, partition: Partition) -> Tensor:
-    """Compute the weighted sum over each phrase: values B×H×T×C (or 1 for H), weights B×H×T → B×H×P×C."""
-    index = partition.index[..., None].expand(-1, -1, -1, values.size(-1))
-    weighted = values * weights[..., None].to(torch.promote_types(values.dtype, torch.float32))
-    sums = weighted.new_zeros(*index.shape[:2], partition.count + 1, values.size(-1))
-    return sums.scatter_add(2, index, weighted)[:, :, :-1].to(values.dtype)
-
-
-def last_tokens(values: Tensor, partition: Partition) -> Tensor:
-    """Return the values of each phrase's last token: B×H×T×C → B×H×P×C; 0 = no phrase."""
-    is_last = torch.ones_like(partition.index, dtype=torch.bool)
-    is_last[..., :-1] = partition.index[..., 1:] != partition.index[..., :-1]
-    return sum_phrases(values, is_last.to(values.dtype), partition)
-
-
-def first_tokens(partition: Partition) -> Tensor:
-    """Return B×H×T, True = the token is the first of its phrase, or of a run of padding."""
-    is_first = torch.ones_like(partition.index, dtype=torch.bool)
-    is_first[..., 1:] = partition.index[..., 1:] != partition.index[..., :-1]
-    return is_first

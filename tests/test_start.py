@@ -1,0 +1,63 @@
+"""What the start of a process imports: fairseq-train with the plugin, the package's own command, plain PyTorch."""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata
+
+import pytest
+
+from support.cli import USER_DIR, run
+
+
+@pytest.mark.slow
+def test_user_dir_imports_nothing_beyond_fairseqs_own_start() -> None:
+    """No matplotlib, sacremoses, sentencepiece, stanza, torch._dynamo … and none of the package's own commands."""
+    program = f"""
+import argparse, sys
+import fairseq_cli.train
+from fairseq import models, utils
+before = set(sys.modules)
+utils.import_user_module(argparse.Namespace(user_dir={str(USER_DIR)!r}))
+assert "transformer_mma" in models.ARCH_MODEL_REGISTRY
+print("new:", *sorted(set(sys.modules) - before))
+"""
+    imported = run(sys.executable, "-c", program).stdout.rpartition("new:")[2].split()
+    others = [name for name in imported if name.split(".")[0] not in sys.stdlib_module_names]
+    assert "fairseq_localattn.variants.mma" in others
+    assert [name for name in others if not name.startswith("fairseq_localattn")] == []
+    assert [name for name in others if name.startswith("fairseq_localattn.analysis")] == []
+
+
+def test_the_path_is_printed_without_torch() -> None:
+    """`--user-dir "$(python -m fairseq_localattn --path)"` begins every training outside of the repository."""
+    done = run(sys.executable, "-X", "importtime", "-m", "fairseq_localattn", "--path")
+    assert done.stdout == f"{USER_DIR}\n"
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "fairseq_localattn" in imported and not {"torch", "numpy", "fairseq"} & imported
+    version = run(sys.executable, "-m", "fairseq_localattn", "--version").stdout
+    assert version == metadata.version("fairseq_localattn") + "\n"
+
+
+@pytest.mark.slow
+def test_plain_pytorch_waits_for_the_attention_alone() -> None:
+    """Where fairseq is not installed, the package imports torch when its attention is asked for, and nothing else."""
+    program = """
+import importlib.util, sys
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "fairseq" else find(name, *rest)
+import fairseq_localattn
+assert "torch" not in sys.modules
+import numpy, torch
+before = set(sys.modules)
+from fairseq_localattn import attention
+assert attention("local(window=2) + global", 8, 2)(*[torch.zeros(3, 2, 8)] * 3)[0].shape == (3, 2, 8)
+print(*sorted(set(sys.modules) - before))
+try:
+    fairseq_localattn.atention
+except AttributeError as error:
+    assert "has no attribute 'atention'" in str(error)
+"""
+    imported = run(sys.executable, "-c", program).stdout.split()
+    assert "fairseq_localattn.grammar.build" in imported
+    assert all(name.startswith("fairseq_localattn.") for name in imported), imported
