@@ -80,7 +80,7 @@ def test_one_query_is_as_one_of_several(by_column: bool) -> None:
     found = []
     for queries, place in ((slice(None), 1), (slice(1, 2), 0)):
         factors = [x.clone().requires_grad_() for x in (q[:, :, queries], k, v)]
-        scores = scaled_scores(*factors[:2], 0.3)[:, :, place]
+        scores = scaled_scores(factors[0], factors[1], 0.3)[:, :, place]
         pair = paired_scores(factors[0], other[:, :, queries], k, k, scaling=0.3)[..., place, :]
         attended = attention_by_products(*factors, scaling=0.3)[:, :, place]
         (scores.square().sum() + attended.square().sum()).backward()
