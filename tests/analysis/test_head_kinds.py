@@ -34,7 +34,7 @@ def kinds(arch: str, *flags: str) -> list[tuple[str, ...]]:
 
 
 def test_kinds_of_heads() -> None:
-    """Of MMA its own; of groups of mechanisms those of the groups; else the mechanism's."""
+    """MMA names its kinds, groups of mechanisms those of the groups, and others the mechanism's."""
     assert kinds("transformer_mma_tiny") == [KINDS, KINDS]
     assert kinds("transformer_mma_tiny", "--mma-heads", "global:1,local:3") == [("global", *["local"] * 3)] * 2
     assert kinds("transformer_localattn_tiny") == [("san",) * 4] * 2

@@ -193,7 +193,7 @@ def hostile_page() -> str:
 
 
 def test_words_stay_words() -> None:
-    """Of the sentence and of a checkpoint's name: the data are read back to the letter, and no tag is added."""
+    """A sentence or a name of a checkpoint may have them: the data are read back to the letter, and no tag is added."""
     page = hostile_page()
     data = data_in(page)
     assert data["sentences"][0]["words"][0] == [*(word for word in HOSTILE if word.split() == [word]), "</s>"]

@@ -312,7 +312,7 @@ def test_each_part_end_to_end(part: str, tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_starts_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a baseline that is quick; the differences are taken round by round."""
+    """The baseline here is quick; the differences are taken round by round."""
     monkeypatch.setitem(start.STARTS, "fairseq_train", (("-c", "print('first'); print('a done b')"), "done"))
     flags = ["--parts", "start", "--systems", "path", "--out", str(tmp_path)]
     assert command.main([*TINY_FLAGS, *flags]) == 0

@@ -44,6 +44,7 @@ def carry_out(found: Course, minutes: float | None = None) -> None:
 # --- the course
 
 
+@pytest.mark.slow
 def test_what_is_done_is_skipped_and_what_failed_comes_last(tmp_path: Path) -> None:
     note = f"open({str(tmp_path / 'notes')!r}, 'a').write"
     steps = [
@@ -78,6 +79,7 @@ def test_steps_that_do_not_fit_are_left(tmp_path: Path, capsys: pytest.CaptureFi
     assert "long: left for the next call" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_what_continues_is_stopped_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that continues begins although it will not end in time."""
     monkeypatch.setattr(course, "LEAST", 0.0)
@@ -93,6 +95,7 @@ def test_what_continues_is_stopped_and_goes_on(tmp_path: Path, monkeypatch: pyte
     assert found.done(found.steps[0])
 
 
+@pytest.mark.slow
 def test_a_hanging_step_is_stopped_and_has_failed(tmp_path: Path) -> None:
     hanging = step("hanging", "import time; time.sleep(60)")
     found = Course([hanging, step("next", "")], tmp_path / "out", longest=0.5)
@@ -101,6 +104,7 @@ def test_a_hanging_step_is_stopped_and_has_failed(tmp_path: Path) -> None:
     assert found.done(found.steps[1])
 
 
+@pytest.mark.slow
 def test_a_step_that_was_too_long_waits_for_more_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = step("slow", "import time; time.sleep(60)")
     found = Course([slow], tmp_path / "out")
@@ -127,7 +131,7 @@ def test_the_commands_of_all_steps_are_understood(size: str, tmp_path: Path) -> 
             parsed = table.parse_args(list(each.argv[1:]))
             found = find_table(parsed.paper, parsed.table)
             assert set(parsed.rows.split(",")) <= set(found.rows("full"))
-    assert {part for part, _ in parts} == set(tables.PARTS)
+    assert {part for part, _ in parts} == set(tables.PARTS) - {"start"}  # has nothing to do with a GPU
     names = {each.name for each in steps}
     assert {"contract_fp32", "contract_bf16", "contract_fp16"} <= names
 
@@ -175,6 +179,7 @@ def test_mistakes_are_told_in_one_line(
     assert not (tmp_path / "packed").exists()
 
 
+@pytest.mark.slow
 def test_status_and_page_tell_what_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -39,6 +39,7 @@ def test_the_tag_loss_is_logged_on_its_own_and_falls(trained: tuple[Path, str]) 
     assert len(accuracies) >= 2 and accuracies[-1] > accuracies[0], accuracies
 
 
+@pytest.mark.slow
 def test_generate_and_interactive_agree(trained: tuple[Path, str], data: Path, tmp_path: Path) -> None:
     """fairseq-generate reads phrases from the binarised data, fairseq-interactive trees next to its sentences."""
     flags = ("--path", trained[0], "--beam", 2, "--cpu", "-s", "xx", "-t", "yy", "--task", TASK, "--max-len-b", 12)

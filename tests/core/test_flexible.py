@@ -162,7 +162,7 @@ def compare(found: list[Tensor | None], wanted: list[Tensor | None], tolerance: 
 @pytest.mark.parametrize("compiled", [True])
 @pytest.mark.parametrize(("text", "site"), ONE_SITE)
 def test_gradients(text: str, site: str, compiled: bool, calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of torch's reference, whose backward pass runs on a CPU although torch refuses to call it there."""
+    """The gradients are those of torch's reference, whose backward pass runs on a CPU although torch refuses to call it there."""
     from torch.nn.attention import flex_attention
 
     if not hasattr(flex_attention, "_validate_device"):
@@ -183,7 +183,7 @@ def test_gradients(text: str, site: str, compiled: bool, calls: list[int], monke
 @pytest.mark.parametrize("compiled", [True])
 @pytest.mark.parametrize(("text", "site", "dtype"), ON_A_GPU)
 def test_gradients_on_a_gpu(text: str, site: str, dtype: torch.dtype, compiled: bool, calls: list[int]) -> None:
-    """Compiled, with lengths that change, in all precisions that a training has."""
+    """The kernels are compiled, for lengths that change, in all precisions that a training has."""
     torch.manual_seed(3)
     module = attention(text, 64, HEADS, site=site, self_attention=True).cuda().to(dtype).train()
     for length, kind in ((140, "left"), (300, "right"), (513, "none"), (20, "left")):

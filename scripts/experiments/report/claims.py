@@ -113,7 +113,8 @@ def _measured(root: Path, table: Table, better: Row, worse: Row) -> Outcome | No
             tested = [ours[seed] for seed in seeds if _against(better, worse) and ours[seed]["p_value"]]
             significant = all(line.number("p_value") < SIGNIFICANT for line in tested)
             name = f"{better.name} − {worse.name}"
-            return Outcome(name, scale, differences, [p_value(line) for line in tested], significant)
+            p_values = [p_value(line) for line in tested]
+            return Outcome(name, scale, differences=differences, p_values=p_values, significant=significant)
     return None
 
 

@@ -123,6 +123,7 @@ def test_a_figure_of_scores(bench: Bench, capsys: pytest.CaptureFixture[str]) ->
     assert run(bench, "fig2", "--scale", "small", "--plot", other) == 0 and other.stat().st_size > 5000
 
 
+@pytest.mark.slow
 def test_systems_are_the_rows_as_they_would_be_scored_now(bench: Bench) -> None:
     bench.fake()
     bench.data()
@@ -194,7 +195,7 @@ def test_dry_run_of_weights_names_the_checkpoints(tmp_path: Path, capsys: pytest
 
 @pytest.mark.slow
 def test_a_figure_of_weights(bench: Bench, toy_corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of models that the table has trained; the CSV says of which commit, seed, data and sentence each value is."""
+    """The models are those that the table has trained; the CSV says of which commit, seed, data and sentence each value is."""
     bench.write("table2", "small: base/small.yaml\nrows:\n  mma: {same_as: table1/mma}\n")
     bench.patch.setattr(weights, "find_table", bench.table)
     bench.data(toy_corpus)
@@ -223,7 +224,7 @@ def test_a_figure_of_weights(bench: Bench, toy_corpus: Path, capsys: pytest.Capt
 
 
 def test_pictures_stand_below_their_tables(tmp_path: Path) -> None:
-    """With a link to the numbers of weights; a figure that has not been drawn is not there."""
+    """A page links the numbers of weights; a figure that has not been drawn is not there."""
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     folder = tmp_path / "results" / "figures"
     folder.mkdir(parents=True)
