@@ -195,7 +195,7 @@ def test_dry_run_of_weights_names_the_checkpoints(tmp_path: Path, capsys: pytest
 
 @pytest.mark.slow
 def test_a_figure_of_weights(bench: Bench, toy_corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The models are those that the table has trained; the CSV says of which commit, seed, data and sentence each value is."""
+    """The table has trained the models; the CSV says of which commit, seed, data and sentence each value is."""
     bench.write("table2", "small: base/small.yaml\nrows:\n  mma: {same_as: table1/mma}\n")
     bench.patch.setattr(weights, "find_table", bench.table)
     bench.data(toy_corpus)
