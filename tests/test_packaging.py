@@ -77,6 +77,7 @@ def test_every_requirement_says_why():
     assert all(lines[i - 1].lstrip().startswith("# ") for i in entries)
 
 
+@pytest.mark.slow
 def test_main_prints_the_path_and_the_architectures(tmp_path):
     done = run(sys.executable, "-m", "fairseq_localattn", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

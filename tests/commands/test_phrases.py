@@ -112,6 +112,7 @@ def test_data_that_do_not_fit(spoil: str, message: str, data: Path, tmp_path: Pa
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_extra_shards_and_an_upsampled_one(data: Path, tmp_path: Path) -> None:
     """fairseq joins train and train1, and with them their phrases."""
     text = tmp_path / "text"

@@ -82,6 +82,7 @@ CHECKPOINT = "Give --path a checkpoint that fairseq-train wrote"
 
 
 @pytest.mark.parametrize("command, args", [("fairseq-train", TRAIN), ("fairseq-generate", ["--path", "x.pt"])])
+@pytest.mark.slow
 def test_missing_folder_is_named(command, args, tmp_path):
     line = refusal(command, tmp_path / "missing", *args, cwd=tmp_path)
     assert f"No such file or directory: {tmp_path / 'missing'}. {FOLDER}" in line

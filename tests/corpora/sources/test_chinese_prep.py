@@ -260,6 +260,7 @@ def test_wmt17_words_in_a_corpus_do_not_count(wmt_data):
     assert spaced and all(tokens[number] == cut(raw[number].replace(" ", "")) for number in spaced)
 
 
+@pytest.mark.slow
 def test_wmt17_other_files_than_the_official_ones_are_refused(tmp_path):
     corpus, out = tmp_path / "corpus", tmp_path / "out"
     CASES["wmt17_zh_en"].make(corpus)

@@ -118,6 +118,7 @@ def test_exact_refuses_another_number_of_sentences(tmp_path):
     assert run(*arguments, 2, 3, "--exact").stdout == "out: 2 sentences, 3 words (official: 2 sentences, 3 words)\n"
 
 
+@pytest.mark.slow
 def test_copy_keeps_no_text_in_memory(tmp_path):
     source = tmp_path / "in.gz"
     source.write_bytes(gzip.compress(b"a sentence of the corpus , one of very many .\n" * 50_000))
@@ -160,6 +161,7 @@ def test_dictionary_without_words_is_refused(tmp_path):
 # watch.py
 
 
+@pytest.mark.slow
 def test_watch_tells_the_size_and_hands_on_the_exit_status(tmp_path, capfd):
     code = f"open({str(tmp_path / 'big')!r}, 'wb').write(bytes(5_000_000)); import time; time.sleep(1); exit('no')"
     log = tmp_path / "log"

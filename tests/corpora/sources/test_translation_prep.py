@@ -144,6 +144,7 @@ def test_codes_are_those_of_subword_nmt_on_the_whole_text(preparation):
         ("wmt17", "v12", "training/news-commentary-v12"),
     ],
 )
+@pytest.mark.slow
 def test_other_years_have_another_news_commentary(sources, tmp_path, year, version, prefix):
     folder, out = tmp_path / "local", tmp_path / "out"
     shutil.copytree(sources["wmt14_en_de"], folder)
@@ -154,6 +155,7 @@ def test_other_years_have_another_news_commentary(sources, tmp_path, year, versi
     assert lines_of(out / "text/train.de")[1200:] == [f"News {version} in de"]
 
 
+@pytest.mark.slow
 def test_wmt14_en_fr_with_newstest2013(tmp_path):
     source, out = tmp_path / "source", tmp_path / "out"
     CASES["wmt14_en_fr"].make(source)

@@ -115,6 +115,7 @@ def test_shifted_text_is_refused(tmp_path, sentences):
     assert bitext.join([(first, second)], targets, min_correlation=-1) == [600]
 
 
+@pytest.mark.slow
 def test_large_text_is_not_held_in_memory(tmp_path):
     first, second = tmp_path / "x.de.gz", tmp_path / "x.en"
     first.write_bytes(gzip.compress(b"ein Satz von sehr vielen in diesem Korpus .\n" * 15_000))

@@ -192,6 +192,7 @@ def test_tokenizer_refuses_a_line_that_vanishes(tmp_path):
 
 
 @pytest.mark.xdist_group("toy")
+@pytest.mark.slow
 def test_toy_serves_both_directions(preparation):
     out = preparation("toy").out
     assert (out / "bin/dict.de.txt").read_bytes() == (out / "bin/dict.en.txt").read_bytes()

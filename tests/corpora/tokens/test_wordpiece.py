@@ -52,6 +52,7 @@ def test_wrong_vocabulary(tmp_path, change, message):
     assert message in str(refused.value)
 
 
+@pytest.mark.slow
 def test_vocabulary_of_another_language(tmp_path):
     tables(tmp_path / "in", {"train": 5, "val": 5, "test": 5})
     for path in (tmp_path / "in").iterdir():

@@ -39,6 +39,7 @@ def test_rows_are_measured_and_then_kept(bench: Bench, capsys: pytest.CaptureFix
     assert bench.trainings() == 4 and (bench.results / "mma" / "table1.csv").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_one_training_serves_all_tables(bench: Bench) -> None:
     bench.fake()
     bench.data()
@@ -62,6 +63,7 @@ def test_two_rows_of_a_table_that_are_one_training(bench: Bench) -> None:
     assert found["mma"]["settings"] == found["again"]["settings"]
 
 
+@pytest.mark.slow
 def test_one_training_measured_in_two_ways(bench: Bench) -> None:
     """A row of another measure shares the training; its step and its lines are its own."""
     near = "  near: {same_as: mma, label: near, metric: locality, baseline: null, paper: {w1_layer1: 30.0}}\n"
@@ -80,6 +82,7 @@ def test_one_training_measured_in_two_ways(bench: Bench) -> None:
     assert set(bench.scores("table1")) == {"plain", "mma"}
 
 
+@pytest.mark.slow
 def test_one_training_measured_on_two_test_sets(bench: Bench) -> None:
     """Each row has the numbers of its own set, and the model is trained once."""
     on_valid = "data: {tests: {valid: valid}}, label: on the validation set, baseline: null, paper: null"
@@ -118,6 +121,7 @@ def test_a_row_is_probed_again_with_other_trees(bench: Bench) -> None:
     assert scores == [["2.00"], ["4.00"], ["2.00"]] and bench.trainings() == 1
 
 
+@pytest.mark.slow
 def test_lines_of_other_tables_and_papers_are_adopted(bench: Bench, capsys: pytest.CaptureFixture) -> None:
     """A training whose folder is gone is not done again where its lines stand in another table or paper."""
     bench.fake()
@@ -143,6 +147,7 @@ def test_lines_of_other_tables_and_papers_are_adopted(bench: Bench, capsys: pyte
     assert set(bench.scores("table1")) == {"plain", "mma"} and not list(bench.out.glob("transformer_*"))
 
 
+@pytest.mark.slow
 def test_files_that_are_no_tables_lie_beside_the_results(bench: Bench, capsys: pytest.CaptureFixture) -> None:
     """Analyses and benchmarks have columns of their own; results/ of this repository has such files."""
     shutil.copytree(ROOT / "results", bench.results)
@@ -175,6 +180,7 @@ def test_lines_of_another_scoring_or_training_are_not_adopted(old: str, new: str
     assert bench.trainings() == 2  # plain's, and the new one
 
 
+@pytest.mark.slow
 def test_a_difference_is_filled_in_when_the_baseline_is_there(bench: Bench, capsys: pytest.CaptureFixture) -> None:
     bench.fake()
     bench.data()
@@ -187,6 +193,7 @@ def test_a_difference_is_filled_in_when_the_baseline_is_there(bench: Bench, caps
     assert len(bench.lines("table1")) == 4  # in place, not beside
 
 
+@pytest.mark.slow
 def test_what_changes_the_score_alone_is_scored_again(bench: Bench) -> None:
     """Another baseline or case needs no new training, and the old lines go."""
     bench.fake()
@@ -207,6 +214,7 @@ def test_what_changes_the_score_alone_is_scored_again(bench: Bench) -> None:
     assert bench.trainings() == 3
 
 
+@pytest.mark.slow
 def test_a_note_outlives_another_scoring(bench: Bench) -> None:
     """With the speeds that the noted lines have; a training of another commit has no such note."""
     bench.fake()
@@ -240,6 +248,7 @@ def test_lines_name_the_machine_of_the_training(bench: Bench) -> None:
     assert (line["gpus"], line["hardware"], line["precision"], line["torch"]) == ("8", "another machine", "fp16", "1.0")
 
 
+@pytest.mark.slow
 def test_a_failing_row_does_not_lose_the_others(bench: Bench, capsys: pytest.CaptureFixture) -> None:
     """The status is 1, and mended the failed row alone is trained."""
     bench.fake()
@@ -269,6 +278,7 @@ def test_rows_without_data_fail_alone(bench: Bench, capsys: pytest.CaptureFixtur
     assert set(bench.scores("table1")) == {"plain"}
 
 
+@pytest.mark.slow
 def test_no_resume_keeps_the_old_aside(bench: Bench) -> None:
     bench.fake()
     bench.data()
@@ -315,6 +325,7 @@ def test_the_small_scale(bench: Bench) -> None:
     assert set(bench.scores("table1")) == {"mma"}
 
 
+@pytest.mark.slow
 def test_the_estimate_of_what_follows_the_preparation(bench: Bench) -> None:
     """It counts ten minutes a training and its decoding, for the unfinished runs of all seeds, side by side."""
     found: list[float] = []
