@@ -158,7 +158,7 @@ def test_errors() -> None:
 
 @pytest.mark.parametrize(("form", "count"), [("separable", 3_207_168), ("full", 44_077_056 // 2)])
 def test_parameters(form: str, count: int) -> None:
-    """Those of the comparison table: four in each of three layers, with their norms."""
+    """Four convolutions in each of three layers, with their norms, have the parameters of the comparison table."""
     with torch.device("meta"):
         module = LocalConvolution(512, form=form)
     assert 3 * 4 * (sum(p.numel() for p in module.parameters()) + 2 * 512) == count

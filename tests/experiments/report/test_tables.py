@@ -77,7 +77,7 @@ def test_quoted_systems_stand_after_the_rows(tmp_path: Path) -> None:
 
 
 def test_the_ranking_sorts_by_mean_score(tmp_path: Path) -> None:
-    """Of small scale alone; what has not been measured stands last."""
+    """The ranking is that of the small scale; what has not been measured stands last."""
     rows = TWO_ROWS + "  mma: {label: MMA, architecture: transformer_mma_tiny}\n"
     table_file(tmp_path, rows, "comparisons/mechanisms")
     csv_of(
