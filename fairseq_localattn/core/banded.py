@@ -11,7 +11,7 @@ Shapes: B sentences, H heads, T queries, S keys, D channels per head; n blocks o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..kernels.banded_blocks import BlockLayout, banded_products
 from ..kernels.dense import fused_attention, scaled_scores, use_products
-from ..kernels.flex import PositionTerms, Span, Window
+from ..kernels.flex import PositionTerms, Score, Span, Window
 from ..kernels.masks import Frame, lowest_score, normalise
 from ..kernels.windows import local_window
 from .attention import LocalAttention
@@ -126,6 +126,7 @@ def banded_attention(
     need_weights: bool = False,
     width_of_query: Tensor | None = None,
     columns: Tensor | None = None,
+    scores: Sequence[Score] = (),
     implementation: str = "auto",
 ) -> tuple[Tensor, Tensor | None]:
     """Compute scaled dot-product attention of each query over a band of keys.
@@ -142,6 +143,8 @@ def banded_attention(
             most ``half_width``.
         columns: (B or 1)×a, positions of keys that every query sees besides; those from S on do not exist. Only with
             ``head_span`` 1, and without ``width_of_query`` and ``need_weights``.
+        scores: terms added to the scaled scores; in full passes with ``head_span`` 1, without ``columns`` and
+            ``need_weights``.
         implementation: one of ``kernels.dense.IMPLEMENTATIONS``.
 
     Returns B×H×T×D, and the weights B×H×T×S, summed over the heads seen, or None. Positions outside of the sentence,
@@ -150,7 +153,7 @@ def banded_attention(
     options = _Options(head_span, dropout, need_weights, implementation)
     half_width = min(half_width, k.size(2) - 1)
     block = max(MIN_BLOCK, half_width)
-    if q.size(2) <= max(block, ONE_BLOCK_SCORES // head_span):
+    if not scores and q.size(2) <= max(block, ONE_BLOCK_SCORES // head_span):
         return _one_block(
             q, k, v, frame, half_width=half_width, width_of_query=width_of_query, columns=columns, options=options
         )
@@ -163,12 +166,13 @@ def banded_attention(
     band = _make_band(
         frame, half_width, block, blocks=blocks, room=room, device=q.device, width_of_query=width_of_query
     )
+    bias = _bias_of(scores, band, frame, block=block, shape=q.shape)
     if columns is None and options.use_products(q, k):
         layout = BlockLayout(
             q.size(0), q.size(1), blocks=blocks, block=block, half_width=half_width, head_span=head_span
         )
         mask, scaling = _added_mask(band, q.dtype), q.size(3) ** -0.5
-        attended = banded_products(q, k, v, mask, layout=layout, scaling=scaling, dropout=dropout)
+        attended = banded_products(q, k, v, mask, bias, layout=layout, scaling=scaling, dropout=dropout)
         return attended[:, :, lead : lead + length], None
     whole = k, v
     q, k, v = (F.pad(x, (0, 0, 0, room)) for x in (q, k, v))
@@ -179,7 +183,7 @@ def banded_attention(
         query_index = torch.arange(blocks * block, device=q.device).view(blocks, block)
         band = _widened(band, frame, columns, half_width=half_width, query_index=query_index)
     attended, weights = _attend_stretches(
-        q.unflatten(2, (blocks, block)), k_stretches, v_stretches, band, options=options
+        q.unflatten(2, (blocks, block)), k_stretches, v_stretches, band, bias, options=options
     )
     attended = attended.flatten(2, 3)[:, :, lead : lead + length]
     if weights is not None:
@@ -259,6 +263,19 @@ def _make_band(
     return _Band(key_index, hidden, bias)
 
 
+def _bias_of(
+    scores: Sequence[Score], band: _Band, frame: Frame, *, block: int, shape: Sequence[int]
+) -> Tensor | None:
+    """Return the sum of terms inside of a band of a full pass, broadcastable to B×n×H×s×r; ``shape``: B×H×T×D."""
+    batch, heads, length, _ = shape
+    device = band.key_index.device
+    sentence, head = torch.arange(batch, device=device), torch.arange(heads, device=device)
+    query = torch.arange(band.key_index.size(0) * block, device=device).clamp(max=length - 1).view(-1, 1, block, 1)
+    key = band.key_index.clamp(0, frame.key_length - 1)[:, None, None]
+    indices = sentence.view(-1, 1, 1, 1, 1), head.view(-1, 1, 1), query, key
+    return sum((score(*indices) for score in scores[1:]), scores[0](*indices)) if scores else None
+
+
 def _with_attn_mask(hidden: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | None]:
     """Add the part of ``attn_mask`` inside of the band to ``hidden`` if it is boolean; else return it as the bias."""
     return (hidden | mask, None) if mask.dtype == torch.bool else (hidden, mask)
@@ -317,9 +334,9 @@ def _added_mask(band: _Band, dtype: torch.dtype) -> Tensor:
 
 
 def _attend_stretches(
-    q: Tensor, k: Tensor, v: Tensor, band: _Band, *, options: _Options
+    q: Tensor, k: Tensor, v: Tensor, band: _Band, bias: Tensor | None = None, *, options: _Options
 ) -> tuple[Tensor, Tensor | None]:
-    """Attend from queries B×H×n×s×D to keys and values in stretches, B×H×n×r×D.
+    """Attend from queries B×H×n×s×D to keys and values in stretches, B×H×n×r×D; ``bias`` as in _bias_of.
 
     Returns B×H×n×s×D, and the weights B×H×n×s×r, summed over the heads seen, or None.
     """
@@ -327,6 +344,8 @@ def _attend_stretches(
     batch, heads, blocks, _, width = q.shape
     q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, v))  # (B·n)×H×·×D
     mask = _added_mask(band, q.dtype).expand(batch, -1, -1, -1).flatten(0, 1)[:, None]  # (B·n)×1×s×r
+    if bias is not None:
+        mask = mask + bias.to(mask.dtype).expand(batch, blocks, -1, -1, -1).flatten(0, 1)
     if head_span > 1:
         k, v = neighbouring_heads(k, head_span), neighbouring_heads(v, head_span)
         missing = missing_heads(heads, head_span, q.device)[:, None, :, None]  # H×1×N×1

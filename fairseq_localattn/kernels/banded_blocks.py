@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .dropout import dropout_factors
+from .masks import lowest_score
 
 
 @dataclass(frozen=True)
@@ -145,33 +146,54 @@ class BlockLayout:
 
 
 def banded_products(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, layout: BlockLayout, scaling: float, dropout: float = 0.0
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor,
+    bias: Tensor | None = None,
+    *,
+    layout: BlockLayout,
+    scaling: float,
+    dropout: float = 0.0,
 ) -> Tensor:
-    """Compute ``dropout(softmax(scaling · QKᵀ + mask)) V`` of each query over its block's stretch. Differentiable once.
+    """Compute ``dropout(softmax(scaling · QKᵀ + bias + mask)) V`` of each query over its block's stretch.
+
+    Differentiable once.
 
     Args:
         q, k, v: B×H×T×D.
         mask: added to the scores of each block, (B or 1)×n×s×r, finite, without gradient; it must hide keys outside
             of the sentence and of the band.
+        bias: broadcastable to B×n×H×s×r, may need a gradient; only where a query sees its own head alone.
         layout: how the positions are cut into blocks, and the heads that a query sees.
         scaling: factor of the dot products.
         dropout: rate on the weights.
 
     Returns B×H×T×D.
     """
-    return _BandedProducts.apply(q, k, v, mask, layout, scaling, dropout)
+    return _BandedProducts.apply(q, k, v, mask, bias, layout, scaling, dropout)
 
 
 class _BandedProducts(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, layout: BlockLayout, scaling: float, dropout: float
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor,
+        bias: Tensor | None,
+        layout: BlockLayout,
+        scaling: float,
+        dropout: float,
     ) -> Tensor:
         queries, keys, values = layout.cut(q), layout.cut(k, layout.half_width), layout.cut(v, layout.half_width)
         weights = layout.new_empty(q, layout.block, layout.head_span * layout.stretch)
         scores = layout.unpad(weights)
         keys_seen = layout.visible(keys).transpose(1, 2)
         torch.baddbmm(q.new_empty(()), layout.unpad(queries), keys_seen, beta=0, alpha=scaling, out=scores)
+        if bias is not None:
+            layout.split(scores).add_(bias)
         by_head = layout.split(scores).unflatten(-1, (layout.head_span, layout.stretch))  # B×n×H×s×N×r
         by_head += mask[:, :, None, :, None]
         for part in layout.missing_heads(scores):
@@ -180,6 +202,11 @@ class _BandedProducts(torch.autograd.Function):
         factors = dropout_factors(weights, dropout) if dropout else None
         ctx.save_for_backward(queries, keys, values, weights, factors)
         ctx.layout, ctx.scaling, ctx.length = layout, scaling, q.size(2)
+        ctx.bias, ctx.hidden = None, None
+        if bias is not None and ctx.needs_input_grad[4]:
+            ctx.bias, hidden = (bias.shape, bias.dtype), mask <= lowest_score(mask.dtype)
+            if hidden.device.type != "cpu" or hidden.all(-1).any():  # such a query has uniform weights
+                ctx.hidden = hidden[:, :, None]
         kept = weights if factors is None else weights * factors
         return layout.merge(torch.bmm(layout.unpad(kept), layout.visible(values)), q.size(2))
 
@@ -197,10 +224,16 @@ class _BandedProducts(torch.autograd.Function):
         if factors is not None:
             inner *= layout.unpad(factors)
         torch._softmax_backward_data(inner, layout.unpad(weights), -1, weights.dtype, grad_input=inner)
+        by_bias = None
+        if ctx.hidden is not None:
+            layout.split(inner).masked_fill_(ctx.hidden, 0)
+        if ctx.bias is not None:
+            shape, dtype = ctx.bias
+            by_bias = layout.split(inner).sum_to_size(shape).to(dtype)
         scaled = {"beta": 0, "alpha": ctx.scaling}
         nothing = gradient.new_empty(())
         by_queries = torch.baddbmm(nothing, layout.unpad(by_scores), layout.visible(keys), **scaled)
         by_keys = torch.baddbmm(nothing, layout.by_key(by_scores).transpose(1, 2), layout.visible(queries), **scaled)
         by_q = layout.merge(by_queries, ctx.length)
         by_k, by_v = (layout.merge(x, ctx.length, layout.half_width) for x in (by_keys, by_values))
-        return by_q, by_k, by_v, None, None, None, None
+        return by_q, by_k, by_v, None, by_bias, None, None, None

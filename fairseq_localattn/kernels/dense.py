@@ -23,6 +23,8 @@ from .masks import join_masks, lowest_score, normalise
 
 # Where the fused kernel becomes faster, measured on two cores with d=512 and 8 heads (docs/performance.md).
 PRODUCTS_UP_TO = 160
+# Texts from which the fused kernel, whose blocks have 512 keys, gains by leaving out keys that a causal mask hides.
+SKIPPED_FROM = 640
 IMPLEMENTATIONS = ("auto", "products", "sdpa", "flex")  # flex: kernels/flex.py; sdpa where that cannot
 
 
@@ -128,6 +130,33 @@ def fused_attention(
         return attention_by_products(q, k, v, hidden, bias=bias, scaling=scaling, dropout=dropout)
     mask = join_masks(hidden, bias, q.dtype)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scaling)
+
+
+def can_skip_future(q: Tensor, k: Tensor, *, dropout: float, implementation: str) -> bool:
+    """Return whether :func:`causal_attention` computes such a call, and faster than with a mask of T×T."""
+    long = q.device.type == "cpu" and q.size(2) == k.size(2) >= SKIPPED_FROM
+    return long and not dropout and not use_products(q, k, implementation=implementation)
+
+
+def causal_attention(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None, *, scaling: float) -> Tensor:
+    """Compute attention of each query to its own key and those before it, by torch's fused kernel for CPUs.
+
+    The kernel leaves out blocks of keys that no query of a block sees, and keeps no tensor of T×T. torch's public
+    function refuses padding beside ``is_causal``.
+
+    Args:
+        q, k, v: B×H×T×D.
+        padding: B×T, True = padding; such keys have the score :func:`masks.lowest_score`.
+        scaling: factor of the dot products.
+
+    Returns B×H×T×D.
+    """
+    mask = None
+    if padding is not None:
+        hidden = padding.to(torch.bool)[:, None, None]
+        mask = join_masks(hidden, None, q.dtype).expand(-1, -1, q.size(2), -1)  # type: ignore[union-attr]
+    flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    return flash(q, k, v, 0.0, True, attn_mask=mask, scale=scaling)[0]
 
 
 def scaled_scores(q: Tensor, k: Tensor, scaling: float) -> Tensor:

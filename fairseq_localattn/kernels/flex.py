@@ -46,10 +46,12 @@ class Window:
     Args:
         name: what the spans depend on, beside the call's lengths and padding.
         spans: returns the spans of a call. They may end outside of 0…S-1.
+        half_width: w, if every query of every head sees the keys within w positions of its own; else None.
     """
 
     name: Hashable
     spans: Callable[[Frame, torch.device], Sequence[Span]]
+    half_width: int | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,12 @@ class PositionTerms:
 
     windows: tuple[Window, ...] = ()
     scores: tuple[Score, ...] = ()
+
+    @property
+    def half_width(self) -> int | None:
+        """The half width of all windows together; None without windows, or if one has another form."""
+        widths = [window.half_width for window in self.windows]
+        return None if None in widths else min(widths, default=None)  # type: ignore[type-var]
 
     def __and__(self, other: PositionTerms) -> PositionTerms:
         """Return the terms of two mechanisms on the same heads."""
@@ -85,7 +93,9 @@ def distance_window(low: Sequence[int | None], high: Sequence[int | None]) -> Wi
         reach = frame.query_length + frame.offset + frame.key_length
         return [(ends(low, -reach), ends(high, reach))]
 
-    return Window(("distance", tuple(low), tuple(high)), spans)
+    (first, last), *others = set(zip(low, high, strict=True))
+    half_width = last if not others and last is not None and first == -last else None
+    return Window(("distance", tuple(low), tuple(high)), spans, half_width)
 
 
 def by_distance(entries: Tensor, queries: int) -> Score:

@@ -10,6 +10,8 @@ from torch.autograd import gradcheck
 from fairseq_localattn.kernels.dense import (
     PRODUCTS_UP_TO,
     attention_by_products,
+    can_skip_future,
+    causal_attention,
     paired_scores,
     scaled_scores,
     use_products,
@@ -101,3 +103,30 @@ def test_which_implementation_suits() -> None:
     assert not use_products(q, short, dropout=0.1, implementation="sdpa")
     with torch.autocast("cpu", torch.bfloat16):
         assert not use_products(q, short) and not use_products(q, short, implementation="products")
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("length", [3, 700])
+def test_causal_attention_sees_no_future(padded: bool, length: int) -> None:
+    """Outputs and gradients are those of a mask of T×T, also over more keys than a block of torch's kernel has."""
+    q, k, v = random_heads(2, 2, queries=length, keys=length, channels=4)
+    padding = torch.zeros(2, length, dtype=torch.bool)
+    padding[0, -1] = padding[1, 0] = True
+    hidden = torch.ones(length, length, dtype=torch.bool).triu(1) | (padding[:, None, None] & padded)
+    sees = ~hidden.all(-1, keepdim=True)
+    wanted = attention_by_products(q, k, v, hidden, scaling=0.5).where(sees, 0)
+    found = causal_attention(q, k, v, padding if padded else None, scaling=0.5).where(sees, 0)
+    torch.testing.assert_close(found, wanted)
+    gradients = (torch.autograd.grad(out.square().sum(), (q, k, v)) for out in (found, wanted))
+    for by_found, by_wanted in zip(*gradients, strict=True):
+        torch.testing.assert_close(by_found, by_wanted)
+
+
+def test_the_future_is_skipped_in_long_texts_alone() -> None:
+    """Not beside dropout, which torch's kernel lacks, and not where products are asked for."""
+    q = torch.empty(1, 1, 1024, 4)
+    assert can_skip_future(q, q, dropout=0.0, implementation="auto")
+    assert not can_skip_future(q, q, dropout=0.1, implementation="auto")
+    assert not can_skip_future(q, q, dropout=0.0, implementation="products")
+    assert not can_skip_future(q[:, :, :512], q[:, :, :512], dropout=0.0, implementation="auto")
+    assert not can_skip_future(q[:, :, :1], q, dropout=0.0, implementation="auto")
