@@ -93,6 +93,11 @@ class Batches:
         batches = np.split(lengths, len(lengths) // sentences)
         return [self._collate(batches[at], at) for at in choose_batches(len(batches), warm_up, rounds)]
 
+    def equal(self, length: int, sentences: int, batches: int) -> list[Sample]:
+        """Return batches of pairs whose sides all have ``length`` tokens."""
+        lengths = np.full((sentences, 2), length)
+        return [self._collate(lengths, at) for at in range(batches)]
+
     def _collate(self, lengths: np.ndarray, seed: int) -> Sample:
         """Return a batch of random pairs with these lengths, B×2."""
         generator = random.Random(seed)

@@ -24,14 +24,15 @@ from .modules import ATTENTIONS, run_modules, run_scaling
 from .report import LEGEND, Row, Run, as_text, commit_of, draw_scaling, require_matplotlib, write_csv
 from .settings import PARTS, PRECISIONS, SIZES, Settings, device_of, names_of, numbers_of
 from .start import STARTS, run_start
-from .steps import run_steps
-from .systems import SYSTEMS, parse, systems_of
+from .steps import run_long, run_steps
+from .systems import NAMES, SYSTEMS, parse, systems_of
 from .timing import PartProgress
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN: dict[str, Callable[[Settings, PartProgress], list[Row]]] = {
     "module": run_modules,
     "step": run_steps,
+    "long": run_long,
     "generation": run_generation,
     "scaling": run_scaling,
     "start": run_start,
@@ -64,7 +65,7 @@ def make_parser() -> Parser:
         "(default: %(default)s, as many as IWSLT14 has)")  # fmt: skip
     add("--words", type=int, default=10152, help="symbols of the dictionary (default: %(default)s)")
     add("--dropout", type=float, default=0.1, help="fairseq's --dropout (default: %(default)s)")
-    add("--lengths", help="tokens of a sentence in module and scaling, comma-separated; default: the part's own")
+    add("--lengths", help="tokens of a sentence in module, scaling and long, comma-separated; default: the part's own")
     add("--flags", default="", help="further flags of fairseq-train for this package's models, in one word")
     add("--largest-scores", type=float, default=0.25, metavar="GIB", help="attentions that make heads×T×T fp32 numbers "
         "are left out where these are more GiB, and FLOPs are not counted there (default: %(default)s)")  # fmt: skip
@@ -108,7 +109,7 @@ def systems_in(part: str) -> tuple[str, ...]:
     """Return the names of a part's systems, without the baseline."""
     if part == "start":
         return tuple(STARTS)[1:]
-    return tuple(SYSTEMS if part in ("step", "generation") else ATTENTIONS)[1:]
+    return NAMES[part] if part in NAMES else tuple(ATTENTIONS)[1:]
 
 
 def run(args: argparse.Namespace) -> None:
@@ -121,8 +122,8 @@ def run(args: argparse.Namespace) -> None:
         torch.set_num_threads(args.threads)
     if "scaling" in parts:
         require_matplotlib()
-    if {"step", "generation"} & set(parts):
-        for system in systems_of(settings):
+    for part in [part for part in parts if part in NAMES]:
+        for system in systems_of(settings, part):
             parse(system, settings)  # refuses wrong flags before the first part
     for part in parts:
         for path in outputs(part, settings, args.out):

@@ -58,7 +58,7 @@ def run_generation(settings: Settings, progress: PartProgress) -> list[Row]:
     batches = Batches(task.source_dictionary, task.tag_dictionary)
     samples = batches.sentences(SENTENCES, settings.warm_up, settings.rounds)
     searches = {}
-    for system in systems_of(settings):
+    for system in systems_of(settings, "generation"):
         progress.say(f"{system.name}: building")
         searches[system.name] = BeamSearch(system, settings, task)
     progress.expect(len(samples) * len(searches))

@@ -34,6 +34,7 @@ COLUMNS = {
         "system", "architecture", "parameters", "sentences", "target_tokens", "target_padding", *_SPEED,
         "target_tokens_per_s", "update_ms", *_FLOPS, "peak_mib",
     ),
+    "long": ("system", "architecture", "tokens", "sentences", *_SPEED, "peak_mib"),
     "generation": ("system", "architecture", "sentences", "beam", "tokens", *_SPEED, "tokens_per_s"),
     "scaling": ("system", "tokens", "sentences", *_SPEED, "us_per_token", "peak_mib", "kib_per_token", "note"),
     "start": ("system", *_SPEED, "beyond_ms"),
@@ -48,6 +49,7 @@ NOTES = {
     "of a sentence",
     "step": "forward, backward, Adam; sentences and target tokens: of the mean batch; target padding: share of the "
     "targets' positions; peak: of the largest batch",
+    "long": "forward, backward, Adam; tokens: of either side of a pair",
     "generation": "beam search; tokens: written in a batch, </s> included",
     "scaling": "one attention, forward and backward; tokens: of a sentence; per token: of all sentences",
     "start": "whole processes: fairseq-train to the error of a missing data folder, without and with --user-dir; "

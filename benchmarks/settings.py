@@ -11,7 +11,7 @@ from torch import nn
 
 from fairseq_localattn.errors import UsageError
 
-PARTS = ("module", "step", "generation", "scaling", "start")
+PARTS = ("module", "step", "long", "generation", "scaling", "start")
 PRECISIONS = ("fp32", "bf16")
 SEED = 1
 

@@ -1,9 +1,10 @@
-"""Part ``step``: training steps as in fairseq's trainer."""
+"""Parts ``step`` and ``long``: training steps as in fairseq's trainer."""
 
 from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -18,6 +19,7 @@ from .settings import Settings
 from .systems import PLAIN, Built, System, build, make_task, systems_of
 from .timing import PartProgress, interleave
 
+LONG_LENGTHS = (1024, 2048)  # tokens of both sides of a pair in the part long
 FLOP_SENTENCES = 8  # sentences of a batch whose FLOPs are counted: see counters.extrapolate_flops
 
 
@@ -77,7 +79,7 @@ def flops_of(built: Built, system: System, samples: list[Sample]) -> int:
 def run_steps(settings: Settings, progress: PartProgress) -> list[Row]:
     """Return the rows of the part, the baseline first."""
     task = make_task(settings.words)
-    systems = systems_of(settings)
+    systems = systems_of(settings, "step")
     samples = Batches(task.source_dictionary, task.tag_dictionary).training(
         settings.tokens, settings.pairs, settings.warm_up, settings.rounds
     )
@@ -87,10 +89,7 @@ def run_steps(settings: Settings, progress: PartProgress) -> list[Row]:
     for system in systems:
         progress.say(f"{system.name}: counting FLOPs")
         flops[system.name] = flops_of(build(system, on_cpu, task), system, timed)
-    steps: dict[str, TrainingStep] = {}
-    for system in systems:
-        progress.say(f"{system.name}: building")
-        steps[system.name] = TrainingStep(system, settings, task)
+    steps = _built(systems, settings, task, progress)
     progress.expect(len(samples) * len(systems))
     seconds = interleave(
         steps,
@@ -127,6 +126,43 @@ def run_steps(settings: Settings, progress: PartProgress) -> list[Row]:
             }
         )
     return rows
+
+
+def run_long(settings: Settings, progress: PartProgress) -> list[Row]:
+    """Return the rows of the part ``long``: for each length the baseline first."""
+    task = make_task(settings.words)
+    batches = Batches(task.source_dictionary, task.tag_dictionary)
+    steps = _built(systems_of(settings, "long"), settings, task, progress)
+    lengths, each = settings.lengths or LONG_LENGTHS, settings.warm_up + settings.rounds
+    progress.expect(each * len(steps) * len(lengths))
+    rows = []
+    for length in lengths:
+        sentences = max(1, settings.tokens // length)
+        samples = batches.equal(length, sentences, each)
+        seconds = interleave(
+            steps,
+            samples,
+            settings.warm_up,
+            synchronize=settings.synchronize,
+            on_progress=progress.rounds(settings.rounds, 1, f"{length} tokens: "),
+        )
+        for name, step in steps.items():
+            progress.say(f"{length} tokens: {name}, peak memory")
+            row: Row = {"system": name, "architecture": step.system.architecture_of(settings), "tokens": length}
+            row |= {"sentences": sentences, **speed_columns(seconds[PLAIN], seconds[name])}
+            rows.append(row | {"peak_mib": _peak(step, samples[-1]) / MIB})
+    return rows
+
+
+def _built(
+    systems: Sequence[System], settings: Settings, task: TranslationTask, progress: PartProgress
+) -> dict[str, TrainingStep]:
+    """Return the training steps of systems, by name."""
+    steps = {}
+    for system in systems:
+        progress.say(f"{system.name}: building")
+        steps[system.name] = TrainingStep(system, settings, task)
+    return steps
 
 
 def _peak(step: TrainingStep, sample: Sample) -> int:

@@ -55,6 +55,8 @@ TEXTS = {
     "hybrid_csan": "csan(window=11, head_span=1) + global",
     "hybrid_alibi": "local(window=8) & alibi",
 }
+# A window in every self-attention of both stacks: what whole models gain on long texts.
+EVERYWHERE = {"csan_1d_everywhere": "csan(window=11, head_span=1)", "sman_everywhere": "sman(boundary=5)"}
 SYSTEMS = {
     system.name: system
     for system in (
@@ -69,7 +71,7 @@ SYSTEMS = {
         System("man", "transformer_man"),
         *(
             System(name, "transformer_hybrid", ("--localattn-encoder", text, "--localattn-decoder", text))
-            for name, text in TEXTS.items()
+            for name, text in {**TEXTS, **EVERYWHERE}.items()
         ),
         *(
             System(name, f"transformer_{name}")
@@ -79,9 +81,18 @@ SYSTEMS = {
 }
 
 
-def systems_of(settings: Settings) -> list[System]:
-    """Return the baseline and the selected systems."""
-    return [SYSTEMS[name] for name in (PLAIN, *settings.chosen(tuple(SYSTEMS)[1:]))]
+# The systems of each part that times models, without the baseline.
+_USUAL = tuple(name for name in SYSTEMS if name != PLAIN and name not in EVERYWHERE)
+NAMES = {
+    "step": _USUAL,
+    "generation": _USUAL,
+    "long": ("mma", "hybrid_alibi", *EVERYWHERE),
+}
+
+
+def systems_of(settings: Settings, part: str) -> list[System]:
+    """Return the baseline and the selected systems of a part."""
+    return [SYSTEMS[name] for name in (PLAIN, *settings.chosen(NAMES[part]))]
 
 
 def make_task(words: int) -> TranslationTask:

@@ -39,7 +39,7 @@ def write(course: Course, device: str, machine: str) -> list[Path]:
     steps = {precision: read(out, "step", device, precision) for precision in PRECISIONS}
     picture = draw_goals(steps, machine, out / f"goals_{device}.png")
     parts = [f"# A day on one GPU\n\n{machine}", states(course), contract(out, device), goals(steps)]
-    parts += [ratios(out, part, device) for part in ("module", "scaling", "generation")]
+    parts += [ratios(out, part, device) for part in ("module", "scaling", "generation", "long")]
     parts += [trainings(out)]
     write_atomic(out / PAGE, "\n\n".join(part for part in parts if part) + "\n")
     with replaced(out / ARCHIVE) as unfinished, tarfile.open(unfinished, "w:gz") as archive:

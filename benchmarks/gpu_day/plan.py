@@ -80,7 +80,7 @@ def steps(device: str, size: str, out: Path, work: Path) -> list[Step]:
 
     def table(part: str, precision: str, minutes: float) -> Step:
         argv = (str(ROOT / "benchmarks" / "run.py"), "--device", device, "--parts", part, "--precision", precision)
-        lengths = chosen.lengths if part in ("module", "scaling") else ()
+        lengths = chosen.lengths if part in ("module", "scaling", "long") else ()
         where = ("--out", str(out / "results" / "benchmarks"))
         threads = cores() if size == "base" else 1
         return Step(
@@ -98,9 +98,10 @@ def steps(device: str, size: str, out: Path, work: Path) -> list[Step]:
         trainings,
         table("generation", first, 3),
         table("scaling", first, 2),
+        table("long", first, 2),
         contract("bf16", 2),
         contract("fp16", 2),
-        *(table(part, other, 3) for other in others for part in ("step", "module", "generation", "scaling")),
+        *(table(part, other, 3) for other in others for part in ("step", "module", "generation", "scaling", "long")),
     ]
 
 

@@ -275,6 +275,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 PART_SYSTEMS = {
     "module": (["fairseq", "csan_1d", "mgsa_ngram"], "csan_1d,mgsa_ngram"),
     "step": (["transformer", "mma", "mgsa_syntactic"], "mma,mgsa_syntactic"),
+    "long": (["transformer", "csan_1d_everywhere"], "csan_1d_everywhere"),
     "generation": (["transformer", "man"], "man"),
     "scaling": (["fairseq", "dman"], "dman"),
 }
@@ -287,7 +288,7 @@ def test_each_part_end_to_end(part: str, tmp_path: Path, capsys: pytest.CaptureF
     flags = ["--parts", part, "--systems", asked, "--lengths", "16,64", "--out", str(tmp_path)]
     assert command.main([*TINY_FLAGS, *flags]) == 0
     rows = rows_of(tmp_path / f"{part}_cpu_fp32.csv")
-    lengths = ["16", "64"] if part in ("module", "scaling") else [""]
+    lengths = ["16", "64"] if part in ("module", "scaling", "long") else [""]
     assert [(row.get("tokens", "") if len(lengths) > 1 else "", row["system"]) for row in rows] == [
         (length, system) for length in lengths for system in systems
     ]
@@ -366,7 +367,7 @@ def test_finished_parts_stay_when_stopped(
     [
         (["--systems", "mma,nope"], "nope: choose from"),
         (["--systems", "san", "--parts", "step"], "san: choose from"),
-        (["--parts", "module,nope"], "choose from module, step, generation, scaling, start"),
+        (["--parts", "module,nope"], "choose from module, step, long, generation, scaling, start"),
         (["--precision", "fp8"], "invalid choice"),
         (["--rounds", "2"], "--rounds 2: at least 3"),
         (["--pairs", "0"], "--pairs 0: at least 1"),
