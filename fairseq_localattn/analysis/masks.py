@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from ..core.attention import LocalAttention
+from ..core.call import Call
 from ..errors import UsageError
 from ..kernels.masks import Frame
 from ..mechanisms.convolutional import ConvolutionalAttention
@@ -83,7 +84,7 @@ def seen_keys(module: LocalAttention, example: Example) -> Tensor:
     zeros = torch.zeros(1, HEADS, len(example.words), CHANNELS // HEADS)
 
     def attended(v: Tensor) -> Tensor:
-        out, _ = module.attend(example.frame, example.x, q=zeros, k=zeros, v=v, extra={}, need_weights=False)
+        out, _ = module.attend(Call(example.frame, example.x, q=zeros, k=zeros, v=v), need_weights=False)
         return out[0, :, :, 0]
 
     by_value = torch.autograd.functional.jacobian(attended, torch.zeros_like(zeros))  # H×T×1×H×S×D
@@ -119,8 +120,8 @@ def man_panels(example: Example) -> list[Panel]:
         module = StaticMaskAttention(CHANNELS, HEADS, boundary=boundary, self_attention=True)
         panels.append(Panel(f"static, {name}", seen_keys(module, example)[0, :, 0].float()))
     dynamic = DynamicMaskAttention(CHANNELS, HEADS, max_distance=len(example.words), self_attention=True)
-    q, _, _, extra = dynamic.project(example.x, example.x, example.x)
-    mask = dynamic.score_bias(example.frame, example.x, q, extra).exp()[0]
+    call = Call(example.frame, example.x, *dynamic.project(example.x, example.x, example.x))
+    mask = dynamic.score_bias(call).exp()[0]
     return [*panels, *(Panel(f"dynamic, head {head + 1}", mask[head]) for head in (0, 1))]
 
 

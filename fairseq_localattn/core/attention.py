@@ -3,7 +3,7 @@
 Shapes: T queries, S keys, B sentences, H heads, C channels, D = C / H channels per head.
 
 A mechanism is a subclass of :class:`LocalAttention` that overrides one or more steps of its forward pass, listed in the
-order in which they run:
+order in which they run. From ``attend`` on they get a :class:`~.call.Call`: positions, masks, and projected tensors.
 
 ====================  =================================================================================================
 ``encode_positions``  a function of the projected queries and keys and of their positions
@@ -21,8 +21,8 @@ Several mechanisms can act on the same heads, or each on heads of its own (:mod:
 attention is built with ``part=True``: it has the parameters of its mechanism alone, and no projections q, k, v and out.
 
 A mechanism that needs more projections of the queries or keys lists the names of its linear layers in ``extra_queries``
-and ``extra_keys``. The steps receive their outputs as ``extra``, a mapping from these names to tensors; in incremental
-decoding those of the keys are cached together with keys and values.
+and ``extra_keys``. The steps find their outputs by these names in the call's ``extra``; in incremental decoding those
+of the keys are cached together with keys and values.
 
 Without overridden steps the module equals fairseq's ``MultiheadAttention``: same state-dict keys, same initial values
 from the same random state, same outputs and gradients.
@@ -44,6 +44,7 @@ from ..kernels.dense import IMPLEMENTATIONS, attention_and_weights, fused_attent
 from ..kernels.dropout import dropout
 from ..kernels.masks import Frame, hidden_and_bias
 from ..kernels.projections import JoinedProjections, project_jointly
+from .call import Call
 from .decoding import CachedKeys, GrowableCache, IncrementalState, beam_copies, cached, cached_length
 from .flexible import FlexibleAttention
 
@@ -145,11 +146,9 @@ class LocalAttention(CachedKeys, FlexibleAttention):
         """Return whether this attention overrides a step, given by its name."""
         return getattr(type(self), step) is not getattr(LocalAttention, step)
 
-    def prepare(
-        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
-    ) -> Mapping[str, Tensor]:
-        """Return ``extra`` with further tensors for the steps below; arguments as in :meth:`attend`."""
-        return extra
+    def prepare(self, call: Call) -> Mapping[str, Tensor]:
+        """Return further tensors by name, which the steps below find in ``call.extra``."""
+        return {}
 
     def hidden_keys(self, frame: Frame, device: torch.device) -> Tensor | None:
         """Return the hard window, 1×T×S, H×T×S or B×H×T×S, True = hidden; None hides nothing."""
@@ -159,59 +158,35 @@ class LocalAttention(CachedKeys, FlexibleAttention):
         """Return q, B×H×T×D, and k, B×H×S×D, changed by their positions, of which ``first`` is the lowest."""
         return q, k
 
-    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, extra: Mapping[str, Tensor]) -> Tensor | None:
-        """Return a term added to the scaled scores, broadcastable to B×H×T×S, or None.
-
-        Args:
-            frame: positions and masks of the call.
-            query: T×B×C, the module's input before projection.
-            q: B×H×T×D, the projected queries, not scaled.
-            extra: outputs of the extra projections by name, B×H×T×D of queries and B×H×S×D of keys.
-        """
+    def score_bias(self, call: Call) -> Tensor | None:
+        """Return a term added to the scaled scores, broadcastable to B×H×T×S, or None."""
         return None
 
-    def reweight(self, weights: Tensor, frame: Frame, query: Tensor, extra: Mapping[str, Tensor]) -> Tensor:
+    def reweight(self, weights: Tensor, call: Call) -> Tensor:
         """Return new weights B×H×T×S from those after the softmax, before dropout; both at least in fp32.
 
         A subclass that overrides this step gives up the fused computation, which does not expose the weights.
         """
         return weights
 
-    def add_values(self, attended: Tensor, weights: Tensor, frame: Frame) -> Tensor:
+    def add_values(self, attended: Tensor, weights: Tensor, call: Call) -> Tensor:
         """Return new attended values B×H×T×D from them and from the weights B×H×T×S after dropout."""
         return attended
 
-    def attend(
-        self,
-        frame: Frame,
-        query: Tensor,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        extra: Mapping[str, Tensor],
-        need_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Compute the attended values of all heads.
-
-        Args:
-            frame, query, q, extra: as in :meth:`score_bias`.
-            k, v: B×H×S×D.
-            need_weights: also return the weights.
-
-        Returns the attended values B×H×T×D, and the weights B×H×T×S or None.
-        """
-        extra = self.prepare(frame, query, q=q, k=k, extra=extra)
-        bias = self.score_bias(frame, query, q, extra)
+    def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        """Return the attended values B×H×T×D of all heads, and the weights B×H×T×S or None if they are not needed."""
+        call = call.with_extra(self.prepare(call))
+        frame, q, k, v = call.frame, call.q, call.k, call.v
+        bias = self.score_bias(call)
         hidden, bias = hidden_and_bias(frame, self.hidden_keys(frame, q.device), bias, q.dtype)
         if need_weights or self.has("reweight"):
-            weights = self.reweight(weights_of(q, k, hidden, bias, scaling=self.scaling), frame, query, extra)
+            weights = self.reweight(weights_of(q, k, hidden, bias, scaling=self.scaling), call)
             kept = dropout(weights, self.dropout_rate)
             attended = weighted_sum(kept.to(v.dtype), v)
-            return self.add_values(attended, kept, frame), weights if need_weights else None
+            return self.add_values(attended, kept, call), weights if need_weights else None
         if self.has("add_values"):
-            return self.add_values(
-                *attention_and_weights(q, k, v, hidden=hidden, bias=bias, **self.computation), frame
-            ), None
+            found = attention_and_weights(q, k, v, hidden=hidden, bias=bias, **self.computation)
+            return self.add_values(*found, call), None
         return self.fused(q, k, v, hidden=hidden, bias=bias), None
 
     def fused(
@@ -263,8 +238,8 @@ class LocalAttention(CachedKeys, FlexibleAttention):
         if static_kv and "prev_key" in saved:
             q, *rest = self.project_heads(query, ("q_proj", *self.extra_queries))
             k, v = cached(saved, "prev_key"), cached(saved, "prev_value")
-            query_extra = dict(zip(self.extra_queries, rest, strict=True))
-            key_extra = {name: cached(saved, f"extra_{name}") for name in self.extra_keys}
+            extra = dict(zip(self.extra_queries, rest, strict=True))
+            extra |= {name: cached(saved, f"extra_{name}") for name in self.extra_keys}
             key_padding_mask = saved.get("prev_key_padding_mask")
         else:
             if self.self_attention:
@@ -278,18 +253,16 @@ class LocalAttention(CachedKeys, FlexibleAttention):
                 key_padding_mask = None if key_padding_mask is None else key_padding_mask[::copies]
             q, k, v, extra = self.project(query, key, value)
             q, k = self.encode_positions(q, k, cached_length(saved))
-            query_extra = {name: extra[name] for name in self.extra_queries}
-            key_extra = {name: extra[name] for name in self.extra_keys}
             if incremental_state is not None:
+                key_extra = {name: extra[name] for name in self.extra_keys}
                 k, v, key_extra, key_padding_mask = self._update_state(
                     incremental_state, k, v, key_extra=key_extra, padding=key_padding_mask, copies=copies
                 )
+                extra |= key_extra
         offset = k.size(2) - length if self.self_attention else 0
         frame = Frame(length, k.size(2), offset, key_padding_mask=key_padding_mask, attn_mask=attn_mask)
         need = need_weights or need_head_weights
-        attended, weights = self._attend_beams(
-            frame, query, q=q, k=k, v=v, query_extra=query_extra, key_extra=key_extra, need_weights=need
-        )
+        attended, weights = self._attend_beams(Call(frame, query, q=q, k=k, v=v, extra=extra), need)
         output = self.out_proj(self.activate(attended.permute(2, 0, 1, 3).reshape(length, batch, self.embed_dim)))
         if not need or weights is None:
             return output, None
@@ -300,32 +273,20 @@ class LocalAttention(CachedKeys, FlexibleAttention):
         """The dropout rate in force: 0 in evaluation, unless fairseq's ``--retain-dropout`` keeps it."""
         return self.dropout if self.training or self.dropout_in_inference else 0.0
 
-    def _attend_beams(
-        self,
-        frame: Frame,
-        query: Tensor,
-        *,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        query_extra: Mapping[str, Tensor],
-        key_extra: Mapping[str, Tensor],
-        need_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:
+    def _attend_beams(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         """Call ``attend``; where the hypotheses of a beam share keys, treat them as more queries of one sentence."""
-        sentences, rows = k.size(0), q.size(0)
+        sentences, rows = call.k.size(0), call.q.size(0)
         if sentences == rows:
-            extra = {**query_extra, **key_extra}
-            return self.attend_heads(frame, query, q=q, k=k, v=v, extra=extra, need_weights=need_weights)
-        beam, length = rows // sentences, frame.query_length
+            return self.attend_heads(call, need_weights)
+        beam, length = rows // sentences, call.frame.query_length
 
         def fold(x: Tensor) -> Tensor:
             return x.unflatten(0, (sentences, beam)).transpose(1, 2).flatten(2, 3)  # B×H×(beam·T)×D
 
-        queries = query.view(length, sentences, beam, -1).permute(2, 0, 1, 3).flatten(0, 1)  # (beam·T)×B×C
-        frame = replace(frame, query_length=beam * length)
-        extra = {name: fold(x) for name, x in query_extra.items()} | dict(key_extra)
-        attended, weights = self.attend(frame, queries, q=fold(q), k=k, v=v, extra=extra, need_weights=need_weights)
+        query = call.query.view(length, sentences, beam, -1).permute(2, 0, 1, 3).flatten(0, 1)  # (beam·T)×B×C
+        frame = replace(call.frame, query_length=beam * length)
+        call = call.with_extra({name: fold(call.extra[name]) for name in self.extra_queries})
+        attended, weights = self.attend(replace(call, frame=frame, query=query, q=fold(call.q)), need_weights)
 
         def unfold(x: Tensor) -> Tensor:
             return x.unflatten(2, (beam, length)).transpose(1, 2).flatten(0, 1)

@@ -11,7 +11,7 @@ Shapes: B sentences, H heads, T queries, S keys, D channels per head; n blocks o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -24,6 +24,7 @@ from ..kernels.flex import PositionTerms, Score, Span, Window
 from ..kernels.masks import Frame, lowest_score, normalise
 from ..kernels.windows import local_window
 from .attention import LocalAttention
+from .call import Call
 
 # Queries in a block, at least: the fastest for a window of 11 on a CPU (docs/performance.md).
 MIN_BLOCK = 16
@@ -54,8 +55,9 @@ class _Options:
     """Arguments of :func:`banded_attention` that its parts share."""
 
     head_span: int
-    dropout: float
     need_weights: bool
+    scaling: float
+    dropout: float
     implementation: str
 
     def use_products(self, q: Tensor, k: Tensor) -> bool:
@@ -75,9 +77,7 @@ class BandedAttention(LocalAttention, ABC):
     def band(self, frame: Frame, device: torch.device) -> tuple[int, Tensor | None]:
         """Return ``half_width`` and ``width_of_query`` of :func:`banded_attention`."""
 
-    def position_terms(
-        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
-    ) -> PositionTerms | None:
+    def position_terms(self, call: Call) -> PositionTerms | None:
         """Return the band; None if a query sees several heads."""
         window = Window(("band", self.kind, self.causal, self.extra_repr()), self._spans)
         return PositionTerms((window,)) if self.head_span == 1 else None
@@ -89,55 +89,37 @@ class BandedAttention(LocalAttention, ABC):
         reach = position.new_full((), half_width) if width_of_query is None else width_of_query.long()[:, None]
         return [(position - reach, position + reach)]
 
-    def attend(
-        self,
-        frame: Frame,
-        query: Tensor,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        extra: Mapping[str, Tensor],
-        need_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:
-        half_width, width_of_query = self.band(frame, q.device)
+    def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        half_width, width_of_query = self.band(call.frame, call.q.device)
         return banded_attention(
-            q,
-            k,
-            v,
-            frame,
+            call,
             half_width=half_width,
             head_span=self.head_span,
-            dropout=self.dropout_rate,
             need_weights=need_weights,
             width_of_query=width_of_query,
-            implementation=self.implementation,
+            **self.computation,
         )
 
 
 def banded_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    frame: Frame,
+    call: Call,
     *,
     half_width: int,
     head_span: int = 1,
-    dropout: float = 0.0,
     need_weights: bool = False,
     width_of_query: Tensor | None = None,
     columns: Tensor | None = None,
     scores: Sequence[Score] = (),
-    implementation: str = "auto",
+    scaling: float,
+    dropout: float,
+    implementation: str,
 ) -> tuple[Tensor, Tensor | None]:
     """Compute scaled dot-product attention of each query over a band of keys.
 
     Args:
-        q: B×H×T×D, not scaled.
-        k, v: B×H×S×D.
-        frame: padding (True = padding), ``attn_mask``, and ``offset``, the position of the first query among the keys.
+        call: the queries, keys and values, and their positions and masks.
         half_width: keys at a distance of at most ``half_width`` are visible.
         head_span: heads that a query sees, odd; 1 = its own.
-        dropout: rate on the weights.
         need_weights: also return the weights; this makes a tensor of size T×S.
         width_of_query: (B or 1)×S, the half width for a query at each key position, if it differs between them; at
             most ``half_width``.
@@ -145,18 +127,17 @@ def banded_attention(
             ``head_span`` 1, and without ``width_of_query`` and ``need_weights``.
         scores: terms added to the scaled scores; in full passes with ``head_span`` 1, without ``columns`` and
             ``need_weights``.
-        implementation: one of ``kernels.dense.IMPLEMENTATIONS``.
+        scaling, dropout, implementation: as in :mod:`kernels.dense`.
 
     Returns B×H×T×D, and the weights B×H×T×S, summed over the heads seen, or None. Positions outside of the sentence,
     padding, and heads before the first or after the last have weight 0.
     """
-    options = _Options(head_span, dropout, need_weights, implementation)
+    options = _Options(head_span, need_weights, scaling=scaling, dropout=dropout, implementation=implementation)
+    frame, q, k, v = call.frame, call.q, call.k, call.v
     half_width = min(half_width, k.size(2) - 1)
     block = max(MIN_BLOCK, half_width)
     if not scores and q.size(2) <= max(block, ONE_BLOCK_SCORES // head_span):
-        return _one_block(
-            q, k, v, frame, half_width=half_width, width_of_query=width_of_query, columns=columns, options=options
-        )
+        return _one_block(call, half_width=half_width, width_of_query=width_of_query, columns=columns, options=options)
     # Empty queries in front give queries and keys the same origin, on which the blocks rely. A full pass needs none.
     length, lead = q.size(2), frame.offset
     if length != k.size(2):
@@ -171,15 +152,14 @@ def banded_attention(
         layout = BlockLayout(
             q.size(0), q.size(1), blocks=blocks, block=block, half_width=half_width, head_span=head_span
         )
-        mask, scaling = _added_mask(band, q.dtype), q.size(3) ** -0.5
+        mask = _added_mask(band, q.dtype)
         attended = banded_products(q, k, v, mask, bias, layout=layout, scaling=scaling, dropout=dropout)
         return attended[:, :, lead : lead + length], None
-    whole = k, v
     q, k, v = (F.pad(x, (0, 0, 0, room)) for x in (q, k, v))
     k_stretches, v_stretches = stretches(k, block, half_width), stretches(v, block, half_width)
     if columns is not None:
-        near = k_stretches, v_stretches
-        k_stretches, v_stretches = (_with_columns(*pair, columns) for pair in zip(near, whole, strict=True))
+        k_stretches = _with_columns(k_stretches, call.k, columns)
+        v_stretches = _with_columns(v_stretches, call.v, columns)
         query_index = torch.arange(blocks * block, device=q.device).view(blocks, block)
         band = _widened(band, frame, columns, half_width=half_width, query_index=query_index)
     attended, weights = _attend_stretches(
@@ -192,20 +172,13 @@ def banded_attention(
 
 
 def _one_block(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    frame: Frame,
-    *,
-    half_width: int,
-    width_of_query: Tensor | None,
-    columns: Tensor | None,
-    options: _Options,
+    call: Call, *, half_width: int, width_of_query: Tensor | None, columns: Tensor | None, options: _Options
 ) -> tuple[Tensor, Tensor | None]:
     """Compute :func:`banded_attention` with all queries in one block, over the keys that any of them can reach.
 
     In an incremental step these are the last ``half_width + 1`` keys.
     """
+    frame, q, k, v = call.frame, call.q, call.k, call.v
     first = max(0, frame.offset - half_width)
     last = min(k.size(2), frame.offset + q.size(2) + half_width)
     key_index = torch.arange(first, last, device=q.device)
@@ -221,8 +194,8 @@ def _one_block(
     band = _Band(key_index[None], hidden[:, None], None if bias is None else bias[None])
     if options.head_span > 1 and q.size(2) == k.size(2) and options.use_products(q, k):
         layout = BlockLayout(q.size(0), q.size(1), blocks=1, block=q.size(2), half_width=0, head_span=options.head_span)
-        mask, scaling = _added_mask(band, q.dtype), q.size(3) ** -0.5
-        return banded_products(q, k, v, mask, layout=layout, scaling=scaling, dropout=options.dropout), None
+        mask, rate = _added_mask(band, q.dtype), options.dropout
+        return banded_products(q, k, v, mask, layout=layout, scaling=options.scaling, dropout=rate), None
     k_near, v_near = k[:, :, None, first:last], v[:, :, None, first:last]
     if columns is not None:
         k_near, v_near = _with_columns(k_near, k, columns), _with_columns(v_near, v, columns)
@@ -341,7 +314,7 @@ def _attend_stretches(
     Returns B×H×n×s×D, and the weights B×H×n×s×r, summed over the heads seen, or None.
     """
     head_span = options.head_span
-    batch, heads, blocks, _, width = q.shape
+    batch, heads, blocks = q.shape[:3]
     q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, v))  # (B·n)×H×·×D
     mask = _added_mask(band, q.dtype).expand(batch, -1, -1, -1).flatten(0, 1)[:, None]  # (B·n)×1×s×r
     if bias is not None:
@@ -356,12 +329,12 @@ def _attend_stretches(
             k,
             v,
             bias=mask,
-            scaling=width**-0.5,
+            scaling=options.scaling,
             dropout=options.dropout,
             implementation=options.implementation,
         )
         return attended.unflatten(0, (batch, blocks)).transpose(1, 2), None
-    scores = scaled_scores(q, k, width**-0.5) + mask
+    scores = scaled_scores(q, k, options.scaling) + mask
     weights = normalise(scores)
     attended = torch.matmul(F.dropout(weights, options.dropout).to(v.dtype), v)
     weights = weights.unflatten(-1, (head_span, -1)).sum(-2)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from ..kernels.flex import PositionTerms
 from ..kernels.masks import Frame
 from .attention import LocalAttention
+from .call import Call
 from .flexible import SCORING
 
 # Called with LocalAttention's arguments by keyword; returns an attention, or a part of one.
@@ -57,9 +59,10 @@ class ComposedAttention(LocalAttention, ABC):
                 found |= zip(short, part.project_heads(x, list(short.values())), strict=True)
         return [found[name] for name in names]
 
-    def extra_of(self, number: int, extra: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the entries of ``extra`` that belong to a part, by their names in it."""
-        return {short: extra[name] for name, short in _of_part(extra, number).items()}
+    def call_of(self, number: int, call: Call) -> Call:
+        """Return the call of a part, whose ``extra`` has its own entries, by their names in it."""
+        own = _of_part(call.extra, number)
+        return replace(call, extra={short: call.extra[name] for name, short in own.items()}) if call.extra else call
 
     def set_implementation(self, implementation: str) -> None:
         """Choose how attention is computed, for all parts."""
@@ -111,34 +114,23 @@ class JointAttention(ComposedAttention):
             heads = part.activate(heads)
         return heads
 
-    def attend(
-        self,
-        frame: Frame,
-        query: Tensor,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        extra: Mapping[str, Tensor],
-        need_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:
+    def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         if self._scoring is None:
-            return super().attend(frame, query, q=q, k=k, v=v, extra=extra, need_weights=need_weights)
-        part, own = self.parts[self._scoring], self.extra_of(self._scoring, extra)
-        return part.attend(frame, query, q=q, k=k, v=v, extra=own, need_weights=need_weights)  # type: ignore[operator]
+            return super().attend(call, need_weights)
+        own = self.call_of(self._scoring, call)
+        return self.parts[self._scoring].attend(own, need_weights)  # type: ignore[operator]
 
-    def prepare(
-        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
-    ) -> Mapping[str, Tensor]:
-        found = dict(extra)
+    def prepare(self, call: Call) -> Mapping[str, Tensor]:
+        found: dict[str, Tensor] = {}
         for number, part in enumerate(self.members()):
-            own = part.prepare(frame, query, q=q, k=k, extra=self.extra_of(number, extra))
+            own = part.prepare(self.call_of(number, call))
             found |= {f"parts.{number}.{name}": tensor for name, tensor in own.items()}
         return found
 
-    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, extra: Mapping[str, Tensor]) -> Tensor | None:
+    def score_bias(self, call: Call) -> Tensor | None:
         total: Tensor | None = None
         for number, part in enumerate(self.members()):
-            bias = part.score_bias(frame, query, q, self.extra_of(number, extra))
+            bias = part.score_bias(self.call_of(number, call))
             total = bias if total is None else total if bias is None else total + bias
         return total
 
@@ -149,22 +141,20 @@ class JointAttention(ComposedAttention):
             total = hidden if total is None else total if hidden is None else total | hidden
         return total
 
-    def reweight(self, weights: Tensor, frame: Frame, query: Tensor, extra: Mapping[str, Tensor]) -> Tensor:
+    def reweight(self, weights: Tensor, call: Call) -> Tensor:
         for number, part in enumerate(self.members()):
-            weights = part.reweight(weights, frame, query, self.extra_of(number, extra))
+            weights = part.reweight(weights, self.call_of(number, call))
         return weights
 
-    def add_values(self, attended: Tensor, weights: Tensor, frame: Frame) -> Tensor:
-        for part in self.members():
-            attended = part.add_values(attended, weights, frame)
+    def add_values(self, attended: Tensor, weights: Tensor, call: Call) -> Tensor:
+        for number, part in enumerate(self.members()):
+            attended = part.add_values(attended, weights, self.call_of(number, call))
         return attended
 
-    def position_terms(
-        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
-    ) -> PositionTerms | None:
+    def position_terms(self, call: Call) -> PositionTerms | None:
         total = PositionTerms()
         for number, part in enumerate(self.members()):
-            terms = part.position_terms(frame, query, q=q, k=k, extra=self.extra_of(number, extra))
+            terms = part.position_terms(self.call_of(number, call))
             if terms is None:
                 return None
             total &= terms
@@ -206,21 +196,11 @@ class GroupedAttention(ComposedAttention):
         slices = heads.split([part.inner_dim for part in self.members()], dim=-1)
         return torch.cat([part.activate(x) for part, x in zip(self.members(), slices, strict=True)], dim=-1)
 
-    def attend(
-        self,
-        frame: Frame,
-        query: Tensor,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        extra: Mapping[str, Tensor],
-        need_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:
+    def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         attended: list[Tensor] = []
         weights: list[Tensor] = []
         for number, (at, part) in enumerate(self._with_heads()):
-            heads = {"q": q[:, at], "k": k[:, at], "v": v[:, at], "extra": self.extra_of(number, extra)}
-            found, weight = part.attend_heads(frame, query, **heads, need_weights=need_weights)  # type: ignore[arg-type]
+            found, weight = part.attend_heads(self.call_of(number, call.heads(at)), need_weights)
             attended.append(found)
             if weight is not None:
                 weights.append(weight.to(torch.promote_types(weight.dtype, torch.float32)))

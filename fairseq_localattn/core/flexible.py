@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..kernels.flex import BLOCK, PositionTerms, flex_attention, is_future, key_mask, reason_against_flex
-from ..kernels.masks import Frame
+from .call import Call
 from .trial import Trial, faster
 
 logger = logging.getLogger(__name__)
@@ -48,60 +46,35 @@ class FlexibleAttention(nn.Module):
         """Return whether this attention overrides a step, given by its name."""
 
     @abstractmethod
-    def attend(
-        self,
-        frame: Frame,
-        query: Tensor,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        extra: Mapping[str, Tensor],
-        need_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:
+    def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         """Compute the attended values of all heads; see :class:`LocalAttention`."""
 
-    def position_terms(
-        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
-    ) -> PositionTerms | None:
+    def position_terms(self, call: Call) -> PositionTerms | None:
         """Return what the other steps do to the scores, as functions of positions; None if they cannot be so described.
 
-        Called in full passes alone, where ``frame.offset`` is 0; arguments as in ``score_bias``. The future and padding
-        are hidden by the caller. Attention without steps of its own has no terms.
+        Called in full passes alone, where ``frame.offset`` is 0. The future and padding are hidden by the caller.
+        Attention without steps of its own has no terms.
         """
         return None if any(self.has(step) for step in ("attend", *SCORING)) else PositionTerms()
 
-    def attend_heads(
-        self,
-        frame: Frame,
-        query: Tensor,
-        *,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        extra: Mapping[str, Tensor],
-        need_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Compute the attended values by FlexAttention where it is chosen and possible, else by :meth:`attend`.
-
-        Arguments and returns as in :meth:`attend`.
-        """
-        inputs: dict[str, Any] = {"q": q, "k": k, "v": v, "extra": extra}
-        if not need_weights and self._chooses_flex(frame, query, inputs):
-            attended = self._by_flex(frame, query, **inputs)
+    def attend_heads(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        """Compute what :meth:`attend` returns, by FlexAttention where it is chosen and possible."""
+        if not need_weights and self._chooses_flex(call):
+            attended = self._by_flex(call)
             if attended is not None:
                 return attended, None
-        return self.attend(frame, query, q=q, k=k, v=v, extra=extra, need_weights=need_weights)
+        return self.attend(call, need_weights)
 
-    def _chooses_flex(self, frame: Frame, query: Tensor, inputs: dict[str, Any]) -> bool:
+    def _chooses_flex(self, call: Call) -> bool:
         """Return whether FlexAttention is asked for and can, or is faster in a trial, which waits for the GPU."""
-        q, k = inputs["q"], inputs["k"]
+        frame, q = call.frame, call.q
         forced = self.implementation == "flex"
         if not forced and (self.implementation != "auto" or q.device.type not in TRIED_ON):
             return False
         full = frame.query_length == frame.key_length and frame.offset == 0 if self.self_attention else True
         if not full or frame.query_length == 1:
             return False
-        reason = reason_against_flex(q, k, self.dropout_rate)
+        reason = reason_against_flex(q, call.k, self.dropout_rate)
         if forced:
             if reason is not None:
                 _log_once(f"--localattn-attention flex: {reason}, so sdpa computes such calls")
@@ -119,25 +92,22 @@ class FlexibleAttention(nn.Module):
             attend={"sdpa": self._by_steps, "flex": self._by_flex},
             parameters=[p for p in self.parameters() if p.requires_grad],
         )
-        return faster(trial, frame, query, **inputs) == "flex"
+        return faster(trial, call) == "flex"
 
-    def _by_steps(
-        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Tensor]
-    ) -> Tensor:
-        return self.attend(frame, query, q=q, k=k, v=v, extra=extra, need_weights=False)[0]
+    def _by_steps(self, call: Call) -> Tensor:
+        return self.attend(call, need_weights=False)[0]
 
-    def _by_flex(
-        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Tensor]
-    ) -> Tensor | None:
+    def _by_flex(self, call: Call) -> Tensor | None:
         """Return the attended values B×H×T×D, or None if the mechanism or ``attn_mask`` has no description."""
+        frame, q = call.frame, call.q
         causal = frame.attn_mask is not None
         if causal and not is_future(frame.attn_mask):  # type: ignore[arg-type]
             return None
-        terms = self.position_terms(frame, query, q=q, k=k, extra=extra)
+        terms = self.position_terms(call)
         if terms is None or terms == PositionTerms():  # torch has faster kernels for plain attention
             return None
         mask = key_mask(terms.windows, frame, causal=causal, batch=q.size(0), heads=q.size(1), device=q.device)
-        return flex_attention(q, k, v, scores=terms.scores, mask=mask, scaling=self.scaling)
+        return flex_attention(q, call.k, call.v, scores=terms.scores, mask=mask, scaling=self.scaling)
 
 
 @lru_cache(maxsize=64)

@@ -10,11 +10,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ..kernels.masks import Frame
+from .call import Call
 
 logger = logging.getLogger(__name__)
-# Called with frame, query, q, k, v and extra; returns the attended values, or None if it cannot.
-Attend = Callable[..., Tensor | None]
+# Returns the attended values, or None if it cannot.
+Attend = Callable[[Call], Tensor | None]
 # The greatest difference of results, as a share of the largest number of each: the first implementation's may differ as
 # much from exact ones.
 TOLERANCES = {torch.float32: 1e-2, torch.float16: 2e-2, torch.bfloat16: 5e-2}
@@ -54,17 +54,7 @@ def milliseconds(call: Callable[[], object]) -> float:
     return sorted(times)[REPETITIONS // 2]
 
 
-def faster(
-    trial: Trial,
-    frame: Frame,
-    query: Tensor,
-    *,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    extra: Mapping[str, Tensor],
-    timer: Callable[[Callable[[], object]], float] | None = None,
-) -> str:
+def faster(trial: Trial, call: Call) -> str:
     """Return the name of the fastest implementation, forward and backward, that computes what the first computes.
 
     The first call with a key runs all of them and logs their times; later ones return its choice. Gradients of the
@@ -77,15 +67,15 @@ def faster(
     times: dict[str, float] = {}
     wanted: list[Tensor | None] = []
     for name in (default, *others):
-        run = partial(_forward_and_backward, trial, name, frame=frame, inputs=(query, q, k, v), extra=extra)
+        run = partial(_forward_and_backward, trial, name, call)
         try:
             found = run()
             if not found:  # it is not defined for this mechanism
                 continue
             wanted = wanted or found
-            reason = _difference(found, wanted, TOLERANCES.get(q.dtype, 1e-2))
+            reason = _difference(found, wanted, TOLERANCES.get(call.q.dtype, 1e-2))
             if reason is None:
-                times[name] = (timer or milliseconds)(run)
+                times[name] = milliseconds(run)
                 shown.append(f"{name} {times[name]:.2f} ms")
         except Exception as error:  # a compiler may fail in any way, and training goes on without it
             if name == default:
@@ -99,25 +89,19 @@ def faster(
     return _chosen[trial.key]
 
 
-def _forward_and_backward(
-    trial: Trial,
-    name: str,
-    *,
-    frame: Frame,
-    inputs: tuple[Tensor, Tensor, Tensor, Tensor],
-    extra: Mapping[str, Tensor],
-) -> list[Tensor | None]:
+def _forward_and_backward(trial: Trial, name: str, call: Call) -> list[Tensor | None]:
     """Return the output and the gradients of one implementation; nothing if it is not defined."""
-    query, q, k, v = (x.detach().requires_grad_(x.requires_grad) for x in inputs)
-    more = {n: x.detach().requires_grad_(x.requires_grad) for n, x in extra.items()}
-    out = trial.attend[name](frame, query, q=q, k=k, v=v, extra=more)
+    given = (call.query, call.q, call.k, call.v, *call.extra.values())
+    query, q, k, v, *more = (x.detach().requires_grad_(x.requires_grad) for x in given)
+    extra = dict(zip(call.extra, more, strict=True))
+    out = trial.attend[name](Call(call.frame, query, q=q, k=k, v=v, extra=extra))
     if out is None:
         return []
-    padding = frame.key_padding_mask
+    padding = call.frame.key_padding_mask
     weight = torch.ones_like(out)
     if padding is not None and padding.size(1) == out.size(2):  # a padded query may see nothing, which is left open
         weight = weight.masked_fill(padding.to(torch.bool)[:, None, :, None], 0)
-    leaves = [x for x in (query, q, k, v, *more.values(), *trial.parameters) if x.requires_grad]
+    leaves = [x for x in (query, q, k, v, *more, *trial.parameters) if x.requires_grad]
     return [out.detach() * weight, *torch.autograd.grad(out, leaves, weight, allow_unused=True)]
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from ..core.attention import LocalAttention
+from ..core.call import Call
 from ..kernels.distances import all_distances, by_position
 from ..kernels.flex import PositionTerms
-from ..kernels.masks import Frame
 
 
 def slopes_of(heads: int, device: torch.device | None = None) -> Tensor:
@@ -37,17 +36,15 @@ class LinearBiasAttention(LocalAttention):
     kind = "alibi"
     undefined_at = {"cross": "a distance between a source and a target position means nothing"}
 
-    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, extra: Mapping[str, Tensor]) -> Tensor:
+    def score_bias(self, call: Call) -> Tensor:
         """Return the bias of each head, H×T×S, in at least fp32: it reaches -m·S."""
-        dtype = torch.promote_types(q.dtype, torch.float32)
+        frame, dtype = call.frame, torch.promote_types(call.q.dtype, torch.float32)
         lengths = frame.query_length, frame.key_length
-        return linear_bias(self.num_heads, *lengths, offset=frame.offset, dtype=dtype, device=q.device)
+        return linear_bias(self.num_heads, *lengths, offset=frame.offset, dtype=dtype, device=call.q.device)
 
-    def position_terms(
-        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
-    ) -> PositionTerms:
+    def position_terms(self, call: Call) -> PositionTerms:
         """Return the bias as a function of positions."""
-        slopes = _slopes(self.num_heads, q.device)
+        slopes = _slopes(self.num_heads, call.q.device)
         return PositionTerms(scores=(lambda b, h, i, j: -slopes[h] * (i - j).abs(),))
 
 

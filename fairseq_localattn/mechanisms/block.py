@@ -15,7 +15,6 @@ and memory are proportional to T·r + M² for M blocks.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +24,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..core.attention import LocalAttention
+from ..core.call import Call
 from ..kernels.dense import scaled_scores, weighted_sum
 from ..kernels.dropout import dropout
-from ..kernels.masks import Frame, join_masks, lowest_score, normalise
+from ..kernels.masks import join_masks, lowest_score, normalise
 
 
 @dataclass(frozen=True)
@@ -153,22 +153,14 @@ class BlockAttention(LocalAttention):
         self.block_gate = _linear(2 * channels, channels)  # W_4
         self.block_proj = _linear(channels, channels, bias=False)  # P
 
-    def attend(
-        self,
-        frame: Frame,
-        query: Tensor,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        extra: Mapping[str, Tensor],
-        need_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:
+    def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         """Compute h + P e, B×H×T×D, and the weights inside of the blocks, B×H×T×S, if asked for."""
+        frame = call.frame
         if frame.attn_mask is not None or frame.query_length != frame.key_length:
             raise ValueError("blocks need the whole sentence at once: without attn_mask, and not word by word")
         length = frame.query_length
-        blocks = Blocks.of(frame.key_padding_mask, length, self.block_length, q.device)
-        h, weights = self._within(blocks, *(blocks.cut(x) for x in (q, k, v)), need_weights=need_weights)
+        blocks = Blocks.of(frame.key_padding_mask, length, self.block_length, call.q.device)
+        h, weights = self._within(blocks, *(blocks.cut(x) for x in (call.q, call.k, call.v)), need_weights=need_weights)
         e = self.block_proj(self._between(blocks, self._summaries(blocks, h)))  # B×M×C
         h = h + e.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)[:, :, :, None]
         if weights is not None:

@@ -26,8 +26,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..core.attention import LocalAttention
+from ..core.call import Call
 from ..kernels.flex import PositionTerms, Score
-from ..kernels.masks import Frame, lowest_score
+from ..kernels.masks import lowest_score
 
 CENTERS = ("predicted", "self")
 WIDTHS = ("head", "keys", "query")  # or a number
@@ -127,32 +128,28 @@ class GaussianAttention(LocalAttention):
             return self._linear(self.head_dim, 1)
         return self._linear(self.local_heads * self.head_dim, self.local_heads)
 
-    def prepare(
-        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
-    ) -> Mapping[str, Tensor]:
-        """Return ``extra`` with the Gaussian G as ``bell``, and with ``far``, True = cut off, both B×H×T×S."""
-        precision = torch.promote_types(q.dtype, torch.float32)
-        first, count = self._extent(frame, q.device, precision)
-        center, width = self._window(frame, query, q=q, k=k, first=first, count=count)
-        keys = torch.arange(frame.key_length, device=q.device, dtype=precision)
-        found = {**extra, "bell": _Bell.apply(center, width, keys, self.num_heads)}
+    def prepare(self, call: Call) -> Mapping[str, Tensor]:
+        """Return the Gaussian G as ``bell``, and as ``far``, True = cut off, both B×H×T×S."""
+        first, count = self._extent(call)
+        center, width = self._window(call, first, count)
+        keys = torch.arange(call.frame.key_length, device=first.device, dtype=first.dtype)
+        found = {"bell": _Bell.apply(center, width, keys, self.num_heads)}
         if self.cut:
             with torch.no_grad():
                 far = (keys - center).abs() > self._reach(center, width, first=first, count=count)
             found["far"] = F.pad(far, (0, 0, 0, 0, self.num_heads - self.local_heads, 0))
         return found
 
-    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, extra: Mapping[str, Tensor]) -> Tensor | None:
+    def score_bias(self, call: Call) -> Tensor | None:
         """Return G, with the lowest score at the keys that are cut off."""
-        return extra["bell"].masked_fill(extra["far"], lowest_score(q.dtype)) if self.cut else extra["bell"]
+        bell = call.extra["bell"]
+        return bell.masked_fill(call.extra["far"], lowest_score(call.q.dtype)) if self.cut else bell
 
-    def position_terms(
-        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
-    ) -> PositionTerms | None:
+    def position_terms(self, call: Call) -> PositionTerms | None:
         """Return G as a function of positions."""
-        first, count = self._extent(frame, q.device, torch.promote_types(q.dtype, torch.float32))
-        center, width = self._window(frame, query, q=q, k=k, first=first, count=count)
-        shape = q.size(0), self.local_heads, frame.query_length, 1
+        first, count = self._extent(call)
+        center, width = self._window(call, first, count)
+        shape = call.q.size(0), self.local_heads, call.frame.query_length, 1
 
         def of_heads(x: Tensor, other: float) -> Tensor:  # B×H×T
             others = (0, 0, 0, 0, self.num_heads - self.local_heads, 0)
@@ -171,25 +168,27 @@ class GaussianAttention(LocalAttention):
         nearest = center.round().clamp(first, first + count - 1)
         return torch.maximum(width, (nearest - center).abs())
 
-    def _extent(self, frame: Frame, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Return f and n: the first real key, (B or 1)×1×1×1, and the number of keys, (B or 1)×1×(T or 1)×1."""
+    def _extent(self, call: Call) -> tuple[Tensor, Tensor]:
+        """Return f and n: the first real key, (B or 1)×1×1×1, and the number of keys, (B or 1)×1×(T or 1)×1.
+
+        In at least fp32.
+        """
+        frame, dtype = call.frame, torch.promote_types(call.q.dtype, torch.float32)
         padding = frame.key_padding_mask
         if padding is None:
-            padding = torch.zeros(1, frame.key_length, dtype=torch.bool, device=device)
+            padding = torch.zeros(1, frame.key_length, dtype=torch.bool, device=call.q.device)
         seen = (~padding.to(torch.bool)).cumsum(1)
         first = (seen == 0).sum(1)
         count = seen[:, frame.offset : frame.offset + frame.query_length] if self.causal else seen[:, -1:]
         # At least 1, so that a padded query before the first word has a window as well.
         return first.to(dtype)[:, None, None, None], count.clamp(min=1).to(dtype)[:, None, :, None]
 
-    def _window(
-        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, first: Tensor, count: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def _window(self, call: Call, first: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
         """Return p and d, each broadcastable to B×L×T×1, in at least fp32; L local heads."""
-        dtype = first.dtype
+        frame, q, dtype = call.frame, call.q, first.dtype
         hidden: Tensor | None = None
         if self.center == "predicted" or self.width == "query":
-            x = query if self.source == "input" else q.permute(2, 0, 1, 3).flatten(2)
+            x = call.query if self.source == "input" else q.permute(2, 0, 1, 3).flatten(2)
             hidden = self._activate_hidden(self.window_hidden(x))
         if self.center == "self":
             end = frame.offset + frame.query_length
@@ -203,8 +202,7 @@ class GaussianAttention(LocalAttention):
             sigma = self.window_root.to(dtype).square().clamp(min=LOWEST_SIGMA)
             return center, 2 * sigma[None, :, None, None]
         if self.width == "keys":
-            mean = self._mean_key(frame, k, count)
-            hidden = self._activate_hidden(self.window_keys(mean.to(k.dtype)))
+            hidden = self._activate_hidden(self.window_keys(self._mean_key(call, count).to(call.k.dtype)))
         return center, count * self._share(self.window_width, hidden, dtype) + LOWEST_WIDTH
 
     def _activate_hidden(self, x: Tensor) -> Tensor:
@@ -221,9 +219,9 @@ class GaussianAttention(LocalAttention):
             numbers = F.linear(hidden.to(dtype), weight, bias).flatten(2)
         return numbers.sigmoid().permute(1, 2, 0)[..., None]
 
-    def _mean_key(self, frame: Frame, k: Tensor, count: Tensor) -> Tensor:
+    def _mean_key(self, call: Call, count: Tensor) -> Tensor:
         """Return the mean over the real keys, all heads joined: (T or 1)×B×C; T if each query has its own."""
-        keys = k.permute(2, 0, 1, 3).flatten(2).to(count.dtype)
+        frame, keys = call.frame, call.k.permute(2, 0, 1, 3).flatten(2).to(count.dtype)
         if frame.key_padding_mask is not None:
             keys = keys.masked_fill(frame.key_padding_mask.to(torch.bool).T[..., None], 0)
         if self.causal:
@@ -258,21 +256,19 @@ class GaussianProductAttention(GaussianAttention):
     With ``cut`` and a number as width it is Luong et al.'s local attention. Arguments as in :class:`GaussianAttention`.
     """
 
-    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, extra: Mapping[str, Tensor]) -> Tensor | None:
+    def score_bias(self, call: Call) -> Tensor | None:
         """Hide the keys that are cut off; the Gaussian is no part of the scores."""
         if not self.cut:
             return None
-        return torch.zeros_like(extra["bell"]).masked_fill(extra["far"], lowest_score(q.dtype))
+        return torch.zeros_like(call.extra["bell"]).masked_fill(call.extra["far"], lowest_score(call.q.dtype))
 
-    def position_terms(
-        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
-    ) -> PositionTerms | None:
+    def position_terms(self, call: Call) -> PositionTerms | None:
         """Return None: weights are no scores."""
         return None
 
-    def reweight(self, weights: Tensor, frame: Frame, query: Tensor, extra: Mapping[str, Tensor]) -> Tensor:
+    def reweight(self, weights: Tensor, call: Call) -> Tensor:
         """Multiply the weights B×H×T×S by exp(G)."""
-        return weights * extra["bell"].exp()
+        return weights * call.extra["bell"].exp()
 
 
 class _Bell(torch.autograd.Function):

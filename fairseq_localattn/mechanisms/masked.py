@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -22,6 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from ..core.attention import LocalAttention
 from ..core.banded import BandedAttention
+from ..core.call import Call
 from ..kernels.distances import all_distances, by_position
 from ..kernels.flex import PositionTerms, by_distance
 from ..kernels.masks import Frame
@@ -95,12 +95,12 @@ class DynamicMaskAttention(LocalAttention):
         nn.init.normal_(self.distance_mask)
         nn.init.normal_(self.head_mask)
 
-    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, extra: Mapping[str, Tensor]) -> Tensor:
+    def score_bias(self, call: Call) -> Tensor:
         """Return ``log M``, B×H×T×S, in at least fp32; half precision would lose small differences of P."""
-        by_query = self._queries(query)
+        by_query = self._queries(call.query)
         precision = by_query.dtype
         by_head = self.head_mask.to(precision)[:, None, None]
-        by_distance = self._distances(frame, precision) + by_head
+        by_distance = self._distances(call.frame, precision) + by_head
         # Clamping is rarely needed. On a CPU, bounding z by the minima of its terms is cheaper than a pass over z.
         clamp = by_query.device.type != "cpu" or by_query.numel() == 0 or by_distance.numel() == 0
         clamp = clamp or bool(by_query.detach().amin() + by_distance.detach().amin() < _LOWEST_Z)
@@ -124,13 +124,11 @@ class DynamicMaskAttention(LocalAttention):
         distance = -all_distances(frame.query_length, frame.key_length, frame.offset, self.distance_mask.device)
         return self.distance_mask[distance.clamp(-self.ahead, self.max_distance) + self.ahead].to(dtype)
 
-    def position_terms(
-        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
-    ) -> PositionTerms:
+    def position_terms(self, call: Call) -> PositionTerms:
         """Return ``log M`` as a function of positions."""
-        by_query = self._queries(query).contiguous()
-        entries = self._entries(frame, by_query.dtype) + self.head_mask.to(by_query.dtype)[:, None]
-        place, lowest = by_distance(entries, frame.query_length), by_query.new_full((), _LOWEST_Z)
+        by_query = self._queries(call.query).contiguous()
+        entries = self._entries(call.frame, by_query.dtype) + self.head_mask.to(by_query.dtype)[:, None]
+        place, lowest = by_distance(entries, call.frame.query_length), by_query.new_full((), _LOWEST_Z)
 
         def score(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
             z = torch.maximum(by_query[b, i] + place(b, h, i, j), lowest)

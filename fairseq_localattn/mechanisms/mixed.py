@@ -7,7 +7,7 @@ for all others (Eq. 8-11), and ``MA = Concat(head_G, head_L, head_F, head_B) W^O
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..core import banded
 from ..core.attention import LocalAttention
+from ..core.call import Call
 from ..kernels.flex import PositionTerms, distance_window
 from ..kernels.masks import Frame, hidden_and_bias
 from ..kernels.windows import HEAD_KINDS, bounds_of_kind, relative_positions, window_of_kind
@@ -84,45 +85,26 @@ class MixedAttention(LocalAttention):
         windows = head_windows if math.prod(lengths) <= CACHED_UP_TO else head_windows.__wrapped__
         return windows(kinds, self.window, *lengths, offset=frame.offset, device=device)
 
-    def attend(
-        self,
-        frame: Frame,
-        query: Tensor,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        extra: Mapping[str, Tensor],
-        need_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:
+    def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         """Compute all heads in one masked product, or from banded.BANDED_FROM keys on the local ones in their band.
 
         The band takes time and memory in T·w instead of T·S.
         """
-        if need_weights or frame.key_length < banded.BANDED_FROM or "local" not in self.head_kinds:
-            return super().attend(frame, query, q=q, k=k, v=v, extra=extra, need_weights=need_weights)
+        if need_weights or call.frame.key_length < banded.BANDED_FROM or "local" not in self.head_kinds:
+            return super().attend(call, need_weights)
         parts = []
         for first, last in _runs(self.head_kinds):
-            heads = (slice(None), slice(first, last))
+            heads = call.heads(slice(first, last))
             if self.head_kinds[first] == "local":
-                part, _ = banded.banded_attention(
-                    q[heads],
-                    k[heads],
-                    v[heads],
-                    frame,
-                    half_width=self.window,
-                    dropout=self.dropout_rate,
-                    implementation=self.implementation,
-                )
+                part, _ = banded.banded_attention(heads, half_width=self.window, **self.computation)
             else:
-                windows = self._windows(self.head_kinds[first:last], frame, q.device)
-                hidden, bias = hidden_and_bias(frame, windows, None, q.dtype)
-                part = self.fused(q[heads], k[heads], v[heads], hidden=hidden, bias=bias)
+                windows = self._windows(self.head_kinds[first:last], call.frame, call.q.device)
+                hidden, bias = hidden_and_bias(call.frame, windows, None, call.q.dtype)
+                part = self.fused(heads.q, heads.k, heads.v, hidden=hidden, bias=bias)
             parts.append(part)
         return torch.cat(parts, dim=1), None
 
-    def position_terms(
-        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
-    ) -> PositionTerms:
+    def position_terms(self, call: Call) -> PositionTerms:
         """Return the windows of all heads."""
         low, high = zip(*(bounds_of_kind(kind, self.window) for kind in self.head_kinds), strict=True)
         return PositionTerms((distance_window(low, high),) if set(low + high) != {None} else ())

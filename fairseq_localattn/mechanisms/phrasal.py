@@ -6,16 +6,18 @@ A head of granularity g computes ``Q = H W_Q``, ``K = H_g W_K``, ``V = H_g W_V``
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ..core.attention import LocalAttention
+from ..core.call import Call
 from ..kernels.dense import scaled_scores
-from ..kernels.masks import Frame, lowest_score, normalise
+from ..kernels.masks import lowest_score, normalise
 from .phrase_memory.compose import make_composition, make_interaction
 from .phrase_memory.partition import Partition, project_heads
 
@@ -127,16 +129,7 @@ class MultiGranularityAttention(LocalAttention):
         q, k, v = (part.unflatten(-1, (-1, self.head_dim)).permute(1, 2, 0, 3) for part in parts)
         return q, k, v, {}
 
-    def attend(
-        self,
-        frame: Frame,
-        query: Tensor,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        extra: Mapping[str, Tensor],
-        need_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:
+    def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         """Attend to words in the word heads and to the phrase memory in the phrase heads.
 
         The weights returned are of words: the words of a phrase share its weight equally. Raises RuntimeError outside
@@ -144,11 +137,11 @@ class MultiGranularityAttention(LocalAttention):
         """
         if self.partition is None:
             raise RuntimeError("no phrases: call the attention inside of `with attention.use_partition(partition)`")
-        k_phrases, v_phrases = self.memory(query, self.partition)
+        k_phrases, v_phrases = self.memory(call.query, self.partition)
         partition = self.partition.of(self.granularities)
         hidden = partition.hidden[:, :, None]  # B×H×1×P
-        word_queries, phrase_queries = q.split([self.word_heads, len(self.granularities)], dim=1)
-        words, weights = super().attend(frame, query, q=word_queries, k=k, v=v, extra=extra, need_weights=need_weights)
+        word_queries, phrase_queries = call.q.split([self.word_heads, len(self.granularities)], dim=1)
+        words, weights = super().attend(replace(call, q=word_queries), need_weights)
         if not need_weights:
             phrases = self.fused(phrase_queries, k_phrases, v_phrases, hidden=hidden)
             return torch.cat([words, phrases], dim=1), None

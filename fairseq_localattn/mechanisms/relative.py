@@ -7,12 +7,12 @@ one are not told apart.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
 from ..core.attention import LocalAttention
+from ..core.call import Call
 from ..kernels.distances import ClippedDistances, all_distances, by_position, collect, spread
 from ..kernels.flex import PositionTerms, by_distance
 from ..kernels.masks import Frame
@@ -69,21 +69,19 @@ class RelativeAttention(LocalAttention):
         """Return the clipped distances of a call."""
         return ClippedDistances(frame.query_length, frame.key_length, frame.offset, self.max_distance)
 
-    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, extra: Mapping[str, Tensor]) -> Tensor:
+    def score_bias(self, call: Call) -> Tensor:
         """Return ``s · q_i·aK_r``, B×H×T×S, in at least fp32."""
-        distances = self.distances(frame)
+        distances = self.distances(call.frame)
         table = self._rows(self.key_positions, distances).transpose(1, 2) * self.scaling
-        return spread(self._multiply(q, table), distances)
+        return spread(self._multiply(call.q, table), distances)
 
-    def position_terms(
-        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
-    ) -> PositionTerms | None:
+    def position_terms(self, call: Call) -> PositionTerms | None:
         """Return ``s · q_i·aK_r`` as a function of positions; None with aV, which needs the weights."""
         if self.value_positions is not None:
             return None
         table = self.key_positions.to(torch.promote_types(self.key_positions.dtype, torch.float32))
-        products = self._multiply(q, table.transpose(1, 2) * self.scaling).contiguous()  # B×H×T×(2k+1)
-        limit = torch.full((), self.max_distance, device=q.device)
+        products = self._multiply(call.q, table.transpose(1, 2) * self.scaling).contiguous()  # B×H×T×(2k+1)
+        limit = torch.full((), self.max_distance, device=call.q.device)
 
         def score(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
             return products[b, h, i, torch.minimum(torch.maximum(j - i, -limit), limit) + limit]
@@ -94,11 +92,11 @@ class RelativeAttention(LocalAttention):
         """Return whether this attention overrides a step; without aV the attended values stay as they are."""
         return super().has(step) and not (step == "add_values" and self.value_positions is None)
 
-    def add_values(self, attended: Tensor, weights: Tensor, frame: Frame) -> Tensor:
+    def add_values(self, attended: Tensor, weights: Tensor, call: Call) -> Tensor:
         """Add the weights, summed by distance, times aV."""
         if self.value_positions is None:
             return attended
-        distances = self.distances(frame)
+        distances = self.distances(call.frame)
         by_distance = self._multiply(collect(weights, distances), self._rows(self.value_positions, distances))
         return attended + by_distance.to(attended.dtype)
 
@@ -182,23 +180,21 @@ class BucketedAttention(LocalAttention):
         self.position_bias = nn.Parameter(torch.empty(buckets, num_heads))
         nn.init.normal_(self.position_bias, std=embed_dim**-0.5)
 
-    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, extra: Mapping[str, Tensor]) -> Tensor:
+    def score_bias(self, call: Call) -> Tensor:
         """Return the bias of each head, H×T×S, in at least fp32."""
-        distance = all_distances(frame.query_length, frame.key_length, frame.offset, device=q.device)
-        return by_position(self._entries(distance), frame.key_length)
+        return by_position(self._entries(call), call.frame.key_length)
 
-    def _entries(self, distance: Tensor) -> Tensor:
-        """Return the bias of n distances and each head, H×n, in at least fp32."""
+    def _entries(self, call: Call) -> Tensor:
+        """Return the bias of all distances and each head, H×(T+S-1), in at least fp32."""
+        frame = call.frame
+        distance = all_distances(frame.query_length, frame.key_length, frame.offset, device=call.q.device)
         bucket = bucket_of(distance, self.buckets, self.max_distance, bidirectional=not self.causal)
         table = self.position_bias.to(torch.promote_types(self.position_bias.dtype, torch.float32))
         return table[bucket].T
 
-    def position_terms(
-        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
-    ) -> PositionTerms:
+    def position_terms(self, call: Call) -> PositionTerms:
         """Return the bias as a function of positions."""
-        distance = all_distances(frame.query_length, frame.key_length, frame.offset, device=q.device)
-        return PositionTerms(scores=(by_distance(self._entries(distance), frame.query_length),))
+        return PositionTerms(scores=(by_distance(self._entries(call), call.frame.query_length),))
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, buckets={self.buckets}, max_distance={self.max_distance}"

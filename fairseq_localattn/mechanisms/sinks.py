@@ -5,13 +5,12 @@ Sliding windows: Beltagy et al. 2020 (Longformer), Jiang et al. 2023 (Mistral); 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 
 from ..core import banded
 from ..core.attention import LocalAttention
+from ..core.call import Call
 from ..kernels.flex import PositionTerms, Span, Window
 from ..kernels.masks import Frame
 from ..kernels.windows import local_window, relative_positions
@@ -68,34 +67,17 @@ class SinkAttention(LocalAttention):
             return torch.zeros(1, 1, dtype=torch.long, device=device)
         return frame.key_padding_mask.long().cumprod(dim=1).sum(dim=1, keepdim=True)
 
-    def attend(
-        self,
-        frame: Frame,
-        query: Tensor,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        extra: Mapping[str, Tensor],
-        need_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:
+    def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         """Compute a masked product, or from BANDED_FROM keys on the band and the sinks alone."""
+        frame, device = call.frame, call.q.device
         if need_weights or frame.key_length < banded.BANDED_FROM:
-            return super().attend(frame, query, q=q, k=k, v=v, extra=extra, need_weights=need_weights)
-        columns = self._first(frame, q.device) + torch.arange(min(self.sinks, frame.key_length), device=q.device)
-        return banded.banded_attention(
-            q,
-            k,
-            v,
-            frame,
-            half_width=self.half_width,
-            dropout=self.dropout_rate,
-            columns=columns if self.sinks else None,
-            implementation=self.implementation,
-        )
+            return super().attend(call, need_weights)
+        columns = None
+        if self.sinks:
+            columns = self._first(frame, device) + torch.arange(min(self.sinks, frame.key_length), device=device)
+        return banded.banded_attention(call, half_width=self.half_width, columns=columns, **self.computation)
 
-    def position_terms(
-        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
-    ) -> PositionTerms:
+    def position_terms(self, call: Call) -> PositionTerms:
         """Return the window and the sinks."""
         return PositionTerms((Window(("sinks", self.half_width, self.sinks), self._spans),))
 

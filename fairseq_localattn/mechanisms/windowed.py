@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..core.attention import LocalAttention
+from ..core.call import Call
 from ..kernels.dense import paired_scores, scaled_scores
 from ..kernels.masks import Frame, combine_masks, normalise
 
@@ -217,13 +218,11 @@ class WindowAttention(LocalAttention):
             self._kept = padding.clone(), Segments.of(padding, frame.key_length, self.segment_size, padding.device)
         return self._kept[1]
 
-    def prepare(
-        self, frame: Frame, query: Tensor, *, q: Tensor, k: Tensor, extra: Mapping[str, Tensor]
-    ) -> Mapping[str, Tensor]:
-        """Return ``extra`` as it is; raise ValueError if segments are impossible in this call."""
-        if self.segment_size > 1 and (frame.attn_mask is not None or frame.offset):
+    def prepare(self, call: Call) -> Mapping[str, Tensor]:
+        """Return nothing; raise ValueError if segments are impossible in this call."""
+        if self.segment_size > 1 and (call.frame.attn_mask is not None or call.frame.offset):
             raise ValueError("segments need all keys at once: without attn_mask, and not word by word")
-        return extra
+        return {}
 
     def extra_repr(self) -> str:
         return super().extra_repr() + ("" if self.segment_size == 1 else f", segment_size={self.segment_size}")
@@ -243,9 +242,9 @@ class MultiplicativeWindowAttention(WindowAttention):
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
         self.renormalise = renormalise
 
-    def reweight(self, weights: Tensor, frame: Frame, query: Tensor, extra: Mapping[str, Tensor]) -> Tensor:
+    def reweight(self, weights: Tensor, call: Call) -> Tensor:
         """Multiply the weights by the soft mask (Eq. 12, 13)."""
-        masked = weights * self.soft_mask(frame, self.pointer_scores(extra))
+        masked = weights * self.soft_mask(call.frame, self.pointer_scores(call.extra))
         if not self.renormalise:
             return masked
         return masked / masked.sum(-1, keepdim=True).clamp(min=LEAST_SUM)
@@ -264,7 +263,7 @@ class AdditiveWindowAttention(WindowAttention):
     kind = "aw"
     pairs = ("left", "right", "local")
 
-    def score_bias(self, frame: Frame, query: Tensor, q: Tensor, extra: Mapping[str, Tensor]) -> Tensor:
+    def score_bias(self, call: Call) -> Tensor:
         """Return the local scores times the soft mask (Eq. 14-17)."""
-        local = scaled_scores(extra["local_q_proj"], extra["local_k_proj"], self.scaling)
-        return local * self.soft_mask(frame, self.pointer_scores(extra))
+        local = scaled_scores(call.extra["local_q_proj"], call.extra["local_k_proj"], self.scaling)
+        return local * self.soft_mask(call.frame, self.pointer_scores(call.extra))

@@ -17,6 +17,7 @@ from fairseq_localattn.analysis.attention_weights import (
     masked_parts,
     self_attentions,
 )
+from fairseq_localattn.core.call import Call
 from fairseq_localattn.kernels.masks import Frame
 from fairseq_localattn.mechanisms.windowed import WindowAttention
 from support.mechanisms.references import window_mask
@@ -152,7 +153,7 @@ def test_masks_of_composed_attention() -> None:
     mask = next(iter(masks.values()))[0]
     assert [bool(head.isnan().all()) for head in mask] == [False, True, False, False]
     assert not mask[[0, 2, 3]].isnan().any()
-    slopes = joint.parts[1].score_bias(Frame(12, 12), None, mask[None], {})
+    slopes = joint.parts[1].score_bias(Call(Frame(12, 12), mask, q=mask, k=mask, v=mask))
     torch.testing.assert_close(mask[2], slopes[0].exp(), rtol=0, atol=1e-6)  # its Gaussian is on the next head alone
     bell = mask[3] / slopes[1].exp()
     assert bell.max() <= 1 + 1e-5 and bell.min() >= 0 and (bell - 1).abs().max() > 1e-3

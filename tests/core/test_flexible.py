@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fairseq_localattn.core import flexible, trial
 from fairseq_localattn.core.attention import LocalAttention
+from fairseq_localattn.core.call import Call
 from fairseq_localattn.grammar.build import attention
 from fairseq_localattn.kernels import flex
 from support.models import batch, build, loss
@@ -320,10 +321,10 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     monkeypatch.setattr(flexible, "reason_against_flex", lambda q, k, dropout: "dropout" if dropout else None)
 
     def start(*times: float, factor: float = 1.0, error: Exception | None = None) -> None:
-        def by_flex(self: LocalAttention, frame: Any, query: Tensor, **inputs: Any) -> Tensor | None:
+        def by_flex(self: LocalAttention, call: Call) -> Tensor | None:
             if error is not None:
                 raise error
-            return self.attend(frame, query, **inputs, need_weights=False)[0] * factor
+            return self.attend(call, need_weights=False)[0] * factor
 
         monkeypatch.setattr(LocalAttention, "_by_flex", by_flex)
         monkeypatch.setattr(trial, "milliseconds", Clock(*times))

@@ -11,7 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fairseq_localattn.core.attention import Frame, LocalAttention
+from fairseq_localattn.core.attention import LocalAttention
+from fairseq_localattn.core.call import Call
 from fairseq_localattn.mechanisms.gaussian import GaussianAttention, parse_width
 from support.mechanisms.gaussian import MODULES, PREDICTED, expected, make, run
 from support.mechanisms.inputs import (
@@ -243,9 +244,9 @@ def test_the_bell_is_computed_in_fp32(context: str) -> None:
     x = torch.randn(1000, 1, DIM)
     seen: list[Tensor] = []
 
-    def keep(self: Any, frame: Frame, query: Tensor, q: Tensor, extra: Any) -> Tensor:
-        seen.append(extra["bell"])
-        return extra["bell"]
+    def keep(self: Any, call: Call) -> Tensor:
+        seen.append(call.extra["bell"])
+        return call.extra["bell"]
 
     module.score_bias = keep.__get__(module)  # type: ignore[method-assign]
     if context == "half":

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from fairseq_localattn.core.attention import Frame, LocalAttention
+from fairseq_localattn.core.call import Call
 from support.mechanisms.inputs import DIM, HEADS, LENGTHS, cut_into_blocks, random_case
 from support.mechanisms.masked import (
     ACTIVATIONS,
@@ -242,7 +243,7 @@ def by_distance(dtype: torch.dtype, by_query: float, by_head: float) -> tuple[An
 def test_the_mask_is_summed_in_fp32(dtype: torch.dtype) -> None:
     """Entries of P 1e-3 apart under x·w + U = -8, where numbers in half precision are 8e-3 or more apart."""
     module, x, P = by_distance(dtype, -5, -3)
-    got = module.score_bias(Frame(query_length=41, key_length=41), x, module.q_proj(x).view(1, 1, 41, DIM), {})
+    got = module.score_bias(Call(Frame(41, 41), x, *module.project(x, x, x)))
     wanted = torch.sigmoid(P.double() - 8).log()
     torch.testing.assert_close(got[0, 0].double(), wanted, rtol=0, atol=2e-6)
     # Half precision would be wrong in any order of the three terms.
@@ -281,7 +282,7 @@ def test_autocast_leaves_the_mask_in_fp32() -> None:
     """x·w = -40 and U = 40 must also cancel under autocast, which computes matrix products in bf16."""
     module, x, P = by_distance(torch.float32, -40.01, 40)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        got = module.score_bias(Frame(query_length=41, key_length=41), x, module.q_proj(x).view(1, 1, 41, DIM), {})
+        got = module.score_bias(Call(Frame(41, 41), x, *module.project(x, x, x)))
     wanted = torch.sigmoid(P.double() - 0.01).log()
     assert got.dtype == torch.float32
     torch.testing.assert_close(got[0, 0].double(), wanted, rtol=0, atol=1e-5)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fairseq_localattn.core import banded
 from fairseq_localattn.core.attention import LocalAttention
+from fairseq_localattn.core.call import Call
 from fairseq_localattn.kernels.masks import Frame, join_masks
 from fairseq_localattn.mechanisms.alibi import LinearBiasAttention, slopes_of
 from fairseq_localattn.mechanisms.mixed import MixedAttention
@@ -314,7 +315,7 @@ def test_a_bias_beyond_fp16_stays_finite() -> None:
     """ALiBi's first head reaches -m·S; the nearest key's bias becomes 0 before half precision."""
     keys = 140_000
     q = torch.zeros(1, 8, 1, 8, dtype=torch.float16)
-    bias = LinearBiasAttention(64, 8).score_bias(Frame(1, keys, keys - 1), q, q, {})
+    bias = LinearBiasAttention(64, 8).score_bias(Call(Frame(1, keys, keys - 1), q, q=q, k=q, v=q))
     assert bias.dtype == torch.float32 and bias.min() < torch.finfo(torch.float16).min
     mask = join_masks(torch.arange(keys) > keys - 10, bias, torch.float16)
     assert mask is not None and mask[..., :-9].amax(-1).eq(0).all() and mask.isfinite().float().mean() > 0.9

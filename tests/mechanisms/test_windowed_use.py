@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_localattn.core.attention import Frame, LocalAttention
+from fairseq_localattn.core.call import Call
 from fairseq_localattn.mechanisms.windowed import AdditiveWindowAttention
 from support.mechanisms import references
 from support.mechanisms.inputs import DIM, HEADS, LargestTensor, random_case
@@ -65,10 +66,11 @@ def test_a_small_mask_keeps_its_relative_precision() -> None:
     module = make("mw-renormalised")
     pointer, scores = torch.zeros(1, HEADS, 1, 10), torch.zeros(1, HEADS, 1, 10)
     pointer[..., 0], scores[..., -1] = 18, 18
+    call = Call(Frame(1, 10), scores, q=scores, k=scores, v=scores)
     found = {}
     for dtype in (torch.float32, torch.float64):
         module.pointer_scores = lambda extra, dtype=dtype: torch.stack([pointer, pointer]).to(dtype)
-        found[dtype] = module.reweight(scores.to(dtype).softmax(-1), Frame(1, 10), torch.zeros(1, 1, DIM), {})
+        found[dtype] = module.reweight(scores.to(dtype).softmax(-1), call)
     assert found[torch.float64][..., 1:].max() > 1e-3, "nothing small is left to compare"
     torch.testing.assert_close(found[torch.float32].double(), found[torch.float64], rtol=1e-5, atol=0)
 
@@ -108,12 +110,12 @@ def test_a_mask_that_closes_what_is_attended_to_stays_finite(name: str) -> None:
     weights = torch.zeros(1, HEADS, 6, 6)
     weights[..., 0] = 1
     module.pointer_scores = lambda extra: torch.stack([last, last])
+    call = Call(Frame(6, 6), x, *module.project(x, x, x))
     if name == "aw":
         local = torch.zeros(1, HEADS, 6, 1)
-        return_value = module.score_bias(Frame(6, 6), x, x, {"local_q_proj": local, "local_k_proj": local})
-        assert return_value.isfinite().all()
+        assert module.score_bias(call.with_extra({"local_q_proj": local, "local_k_proj": local})).isfinite().all()
     else:
-        masked = module.reweight(weights, Frame(6, 6), x, {})
+        masked = module.reweight(weights, call)
         assert masked.isfinite().all() and (masked.abs() < 1e-5).all()
 
 
