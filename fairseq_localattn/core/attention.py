@@ -40,13 +40,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..kernels.dense import IMPLEMENTATIONS, attention_and_weights, fused_attention, weighted_sum, weights_of
+from ..kernels.dense import (
+    IMPLEMENTATIONS,
+    attention_and_weights,
+    can_skip_future,
+    causal_attention,
+    fused_attention,
+    weighted_sum,
+    weights_of,
+)
 from ..kernels.dropout import dropout
+from ..kernels.flex import is_future
 from ..kernels.masks import Frame, hidden_and_bias
 from ..kernels.projections import JoinedProjections, project_jointly
 from .call import Call
 from .decoding import CachedKeys, GrowableCache, IncrementalState, beam_copies, cached, cached_length
-from .flexible import FlexibleAttention
+from .flexible import SCORING, FlexibleAttention
 
 # What may be applied to the concatenated heads before the output projection.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor] | None] = {"none": None, "relu": F.relu, "gelu": F.gelu}
@@ -175,6 +184,9 @@ class LocalAttention(CachedKeys, FlexibleAttention):
 
     def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         """Return the attended values B×H×T×D of all heads, and the weights B×H×T×S or None if they are not needed."""
+        plain = not need_weights and call.frame.attn_mask is not None and not any(map(self.has, SCORING))
+        if plain and self.skips_future(call):
+            return causal_attention(call.q, call.k, call.v, call.frame.key_padding_mask, scaling=self.scaling), None
         call = call.with_extra(self.prepare(call))
         frame, q, k, v = call.frame, call.q, call.k, call.v
         bias = self.score_bias(call)
@@ -188,6 +200,12 @@ class LocalAttention(CachedKeys, FlexibleAttention):
             found = attention_and_weights(q, k, v, hidden=hidden, bias=bias, **self.computation)
             return self.add_values(*found, call), None
         return self.fused(q, k, v, hidden=hidden, bias=bias), None
+
+    def skips_future(self, call: Call) -> bool:
+        """Return whether heads of a call that see the past or the future alone are computed without a mask of T×T."""
+        mask = call.frame.attn_mask
+        can = can_skip_future(call.q, call.k, dropout=self.dropout_rate, implementation=self.implementation)
+        return can and self.self_attention and (mask is None or is_future(mask))
 
     def fused(
         self, q: Tensor, k: Tensor, v: Tensor, *, hidden: Tensor | None = None, bias: Tensor | None = None

@@ -236,9 +236,7 @@ def _make_band(
     return _Band(key_index, hidden, bias)
 
 
-def _bias_of(
-    scores: Sequence[Score], band: _Band, frame: Frame, *, block: int, shape: Sequence[int]
-) -> Tensor | None:
+def _bias_of(scores: Sequence[Score], band: _Band, frame: Frame, *, block: int, shape: Sequence[int]) -> Tensor | None:
     """Return the sum of terms inside of a band of a full pass, broadcastable to B×n×H×s×r; ``shape``: B×H×T×D."""
     batch, heads, length, _ = shape
     device = band.key_index.device

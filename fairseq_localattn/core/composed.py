@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from ..kernels.flex import PositionTerms
 from ..kernels.masks import Frame
 from .attention import LocalAttention
+from .banded import BANDED_FROM, banded_attention
 from .call import Call
 from .flexible import SCORING
 
@@ -116,9 +117,20 @@ class JointAttention(ComposedAttention):
 
     def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         if self._scoring is None:
-            return super().attend(call, need_weights)
+            return self._attend_band(call, need_weights) or super().attend(call, need_weights)
         own = self.call_of(self._scoring, call)
         return self.parts[self._scoring].attend(own, need_weights)  # type: ignore[operator]
+
+    def _attend_band(self, call: Call, need_weights: bool) -> tuple[Tensor, None] | None:
+        """Attend inside of a window alone, with the other mechanisms as terms of positions; None if that cannot be."""
+        frame = call.frame
+        full = self.self_attention and frame.query_length == frame.key_length
+        if need_weights or not full or frame.key_length < BANDED_FROM:
+            return None
+        terms = self.position_terms(call)
+        if terms is None or terms.half_width is None or 3 * terms.half_width > frame.key_length:
+            return None
+        return banded_attention(call, half_width=terms.half_width, scores=terms.scores, **self.computation)[0], None
 
     def prepare(self, call: Call) -> Mapping[str, Tensor]:
         found: dict[str, Tensor] = {}

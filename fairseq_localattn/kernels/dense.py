@@ -138,7 +138,9 @@ def can_skip_future(q: Tensor, k: Tensor, *, dropout: float, implementation: str
     return long and not dropout and not use_products(q, k, implementation=implementation)
 
 
-def causal_attention(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None, *, scaling: float) -> Tensor:
+def causal_attention(
+    q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None, *, scaling: float, backwards: bool = False
+) -> Tensor:
     """Compute attention of each query to its own key and those before it, by torch's fused kernel for CPUs.
 
     The kernel leaves out blocks of keys that no query of a block sees, and keeps no tensor of T×T. torch's public
@@ -148,15 +150,20 @@ def causal_attention(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None, *,
         q, k, v: B×H×T×D.
         padding: B×T, True = padding; such keys have the score :func:`masks.lowest_score`.
         scaling: factor of the dot products.
+        backwards: see the own key and those after it instead.
 
     Returns B×H×T×D.
     """
+    if backwards:
+        q, k, v = (x.flip(2) for x in (q, k, v))
+        padding = None if padding is None else padding.flip(1)
     mask = None
     if padding is not None:
         hidden = padding.to(torch.bool)[:, None, None]
         mask = join_masks(hidden, None, q.dtype).expand(-1, -1, q.size(2), -1)  # type: ignore[union-attr]
     flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    return flash(q, k, v, 0.0, True, attn_mask=mask, scale=scaling)[0]
+    attended = flash(q, k, v, 0.0, True, attn_mask=mask, scale=scaling)[0]
+    return attended.flip(2) if backwards else attended
 
 
 def scaled_scores(q: Tensor, k: Tensor, scaling: float) -> Tensor:

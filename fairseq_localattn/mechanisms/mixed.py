@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from torch import Tensor
 from ..core import banded
 from ..core.attention import LocalAttention
 from ..core.call import Call
+from ..kernels.dense import causal_attention
 from ..kernels.flex import PositionTerms, distance_window
 from ..kernels.masks import Frame, hidden_and_bias
 from ..kernels.windows import HEAD_KINDS, bounds_of_kind, relative_positions, window_of_kind
@@ -86,19 +88,32 @@ class MixedAttention(LocalAttention):
         return windows(kinds, self.window, *lengths, offset=frame.offset, device=device)
 
     def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        """Compute all heads in one masked product, or from banded.BANDED_FROM keys on the local ones in their band.
+        """Compute all heads in one masked product, or over long texts each kind by itself.
 
-        The band takes time and memory in T·w instead of T·S.
+        From banded.BANDED_FROM keys on local heads are computed in their band, in T·w instead of T·S; where the kernel
+        can leave keys out, forward and backward heads are computed over those that they see, without a mask of T×S.
         """
-        if need_weights or call.frame.key_length < banded.BANDED_FROM or "local" not in self.head_kinds:
+        if need_weights or call.frame.key_length < banded.BANDED_FROM:
             return super().attend(call, need_weights)
+        alone = {
+            "local": "local"
+        }  # the kinds that are computed by themselves, each with what its heads see of the call
+        if self.skips_future(call):
+            causal = call.frame.attn_mask is not None
+            alone |= {"global": "backward"} if causal else {"forward": "forward"}
+            alone["backward"] = "backward"
         parts = []
-        for first, last in _runs(self.head_kinds):
-            heads = call.heads(slice(first, last))
-            if self.head_kinds[first] == "local":
+        for name, group in groupby(range(self.num_heads), lambda head: alone.get(self.head_kinds[head])):
+            run = list(group)
+            heads = call.heads(slice(run[0], run[-1] + 1))
+            if name == "local":
                 part, _ = banded.banded_attention(heads, half_width=self.window, **self.computation)
+            elif name in ("forward", "backward"):
+                padding, backwards = call.frame.key_padding_mask, name == "forward"
+                part = causal_attention(heads.q, heads.k, heads.v, padding, scaling=self.scaling, backwards=backwards)
             else:
-                windows = self._windows(self.head_kinds[first:last], call.frame, call.q.device)
+                kinds = tuple(self.head_kinds[head] for head in run)
+                windows = self._windows(kinds, call.frame, call.q.device)
                 hidden, bias = hidden_and_bias(call.frame, windows, None, call.q.dtype)
                 part = self.fused(heads.q, heads.k, heads.v, hidden=hidden, bias=bias)
             parts.append(part)
@@ -111,12 +126,6 @@ class MixedAttention(LocalAttention):
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, head_kinds={','.join(self.head_kinds)}, window={self.window}"
-
-
-def _runs(kinds: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the runs (first, last + 1) of adjacent heads that are all local or all not local."""
-    starts = [h for h in range(len(kinds)) if h == 0 or (kinds[h] == "local") != (kinds[h - 1] == "local")]
-    return list(zip(starts, [*starts[1:], len(kinds)], strict=True))
 
 
 # Windows of more entries T·S are made by each layer: the cache would hold them to the end of the process.
