@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from ..kernels.flex import PositionTerms
 from ..kernels.masks import Frame
+from . import banded
 from .attention import LocalAttention
-from .banded import BANDED_FROM, banded_attention
 from .call import Call
 from .flexible import SCORING
 
@@ -125,12 +125,15 @@ class JointAttention(ComposedAttention):
         """Attend inside of a window alone, with the other mechanisms as terms of positions; None if that cannot be."""
         frame = call.frame
         full = self.self_attention and frame.query_length == frame.key_length
-        if need_weights or not full or frame.key_length < BANDED_FROM:
+        if need_weights or not full or frame.key_length < banded.BANDED_FROM:
             return None
         terms = self.position_terms(call)
         if terms is None or terms.half_width is None or 3 * terms.half_width > frame.key_length:
             return None
-        return banded_attention(call, half_width=terms.half_width, scores=terms.scores, **self.computation)[0], None
+        attended, _ = banded.banded_attention(
+            call, half_width=terms.half_width, scores=terms.scores, **self.computation
+        )
+        return attended, None
 
     def prepare(self, call: Call) -> Mapping[str, Tensor]:
         found: dict[str, Tensor] = {}

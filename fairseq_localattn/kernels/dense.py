@@ -135,7 +135,7 @@ def fused_attention(
 def can_skip_future(q: Tensor, k: Tensor, *, dropout: float, implementation: str) -> bool:
     """Return whether :func:`causal_attention` computes such a call, and faster than with a mask of T×T."""
     long = q.device.type == "cpu" and q.size(2) == k.size(2) >= SKIPPED_FROM
-    return long and not dropout and not use_products(q, k, implementation=implementation)
+    return long and not dropout and implementation != "products"
 
 
 def causal_attention(

@@ -12,12 +12,11 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
-from fairseq_localattn.core import banded
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.models.architectures import baseline_of
 from fairseq_localattn.models.base import LocalModel
 from support.device import assert_close, assert_same, least_effect, on_device, place
-from support.mechanisms.inputs import labelled
+from support.mechanisms.inputs import labelled, take_long_ways
 from support.models import (
     ARCHITECTURES,
     CASES,
@@ -52,9 +51,7 @@ every_case = pytest.mark.parametrize("name", CASES)
 def every_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a test also on the path of long sentences, bands in blocks; blocks of three queries reach it here."""
     if request.param == "long":
-        monkeypatch.setattr(banded, "MIN_BLOCK", 3)
-        monkeypatch.setattr(banded, "ONE_BLOCK_SCORES", 3)
-        monkeypatch.setattr(banded, "BANDED_FROM", 1)
+        take_long_ways(monkeypatch)
 
 
 def logits(model: torch.nn.Module, sample: dict) -> Tensor:

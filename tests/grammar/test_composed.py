@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.grammar.build import attention
+from support.mechanisms.inputs import take_long_ways
 
 DIM, HEADS, LENGTH = 24, 4, 7
 SIZE = DIM // HEADS
@@ -124,6 +125,11 @@ def heads_of(text: str, module: Any, x: Tensor, real: Tensor) -> list[Head]:
             local(head, 2)
             alibi(head, number, HEADS)
             shaw(head, parts[2])
+    elif text == "local(window=2) & alibi & dman":
+        for number, head in enumerate(heads):
+            local(head, 2)
+            alibi(head, number, HEADS)
+            dman(head, parts[2], number, x)
     elif text == "rope & csan(window=5, head_span=1)":
         for head in heads:
             head.turn = True
@@ -147,6 +153,7 @@ def heads_of(text: str, module: Any, x: Tensor, real: Tensor) -> list[Head]:
 TEXTS = (
     "2*csan(window=3, head_span=1) + 1*dman + 1*global",
     "local(window=2) & alibi & shaw(max_distance=2)",
+    "local(window=2) & alibi & dman",
     "rope & csan(window=5, head_span=1)",
     "2*(dman & backward) + 2*(mw & alibi)",
     "1*local(window=1) + 2*local(window=3) + 1*rope",
@@ -176,8 +183,11 @@ def gradients(out: Tensor, module: LocalAttention, x: Tensor) -> dict[str, Tenso
 
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("padded", [0, 2])
-def test_equals_the_equations(text: str, padded: int) -> None:
-    """Output and every gradient, in float64, with padding on the right."""
+@pytest.mark.parametrize("long", [False, True])
+def test_equals_the_equations(text: str, padded: int, long: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Output and every gradient, in float64, with padding on the right; ``long``: in the ways of long texts."""
+    if long:
+        take_long_ways(monkeypatch)
     torch.manual_seed(3)
     module = attention(text, DIM, HEADS, self_attention=True).double()
     x = torch.randn(LENGTH, DIM, dtype=torch.float64, requires_grad=True)

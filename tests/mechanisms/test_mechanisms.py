@@ -22,7 +22,16 @@ from fairseq_localattn.mechanisms.relative import BucketedAttention, RelativeAtt
 from fairseq_localattn.mechanisms.sinks import SinkAttention
 from support.mechanisms import references
 from support.mechanisms.checks import check
-from support.mechanisms.inputs import DIM, HEADS, LENGTHS, LargestTensor, cut_into_blocks, future, random_case
+from support.mechanisms.inputs import (
+    DIM,
+    HEADS,
+    LENGTHS,
+    LargestTensor,
+    cut_into_blocks,
+    future,
+    random_case,
+    take_long_ways,
+)
 
 KINDS = ["global", "local", "forward", "backward"]
 
@@ -65,8 +74,7 @@ def test_mma_equals_equations(lengths: list[int], left: bool, causal: bool, mix:
 
     with pytest.MonkeyPatch.context() as patch:
         if long:
-            patch.setattr(banded, "BANDED_FROM", 1)
-            cut_into_blocks(patch, 3)
+            take_long_ways(patch)
         check(module, reference, *random_case(lengths, left), causal)
 
 
@@ -98,8 +106,7 @@ def test_gradcheck(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         return module(inputs, inputs, inputs, key_padding_mask=padding, need_weights=False)[0] * real
 
     assert torch.autograd.gradcheck(f, (x,))
-    cut_into_blocks(monkeypatch, 2)
-    monkeypatch.setattr(banded, "BANDED_FROM", 1)
+    take_long_ways(monkeypatch, 2)
     assert torch.autograd.gradcheck(f, (x,))
 
 

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fairseq_localattn.core import banded
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.core.call import Call
 from fairseq_localattn.kernels.masks import Frame, join_masks
@@ -25,7 +24,15 @@ from fairseq_localattn.mechanisms.rotary import RotaryAttention
 from fairseq_localattn.mechanisms.sinks import SinkAttention
 from support.mechanisms import position_references as references
 from support.mechanisms.checks import check
-from support.mechanisms.inputs import DIM, HEADS, LENGTHS, LargestTensor, cut_into_blocks, future, random_case
+from support.mechanisms.inputs import (
+    DIM,
+    HEADS,
+    LENGTHS,
+    LargestTensor,
+    future,
+    random_case,
+    take_long_ways,
+)
 
 cases = settings(max_examples=12, deadline=None)
 
@@ -87,8 +94,7 @@ def test_sinks(lengths: list[int], left: bool, causal: bool, window: int, count:
     reference = partial(references.sinks, window=window, count=count, causal=causal)
     with pytest.MonkeyPatch.context() as patch:
         if long:
-            patch.setattr(banded, "BANDED_FROM", 1)
-            cut_into_blocks(patch, 3)
+            take_long_ways(patch)
         check(module, reference, *random_case(lengths, left), causal)
 
 

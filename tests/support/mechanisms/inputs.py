@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_localattn.core import banded
+from fairseq_localattn.kernels import dense
 
 DIM, HEADS = 12, 4
 # Lengths of the sentences of a batch.
@@ -50,6 +51,13 @@ def cut_into_blocks(patch: pytest.MonkeyPatch, size: int) -> None:
     """Make banded attention cut sentences longer than ``size`` into blocks of at least ``size`` queries."""
     patch.setattr(banded, "MIN_BLOCK", size)
     patch.setattr(banded, "ONE_BLOCK_SCORES", size)
+
+
+def take_long_ways(patch: pytest.MonkeyPatch, size: int = 3) -> None:
+    """Compute short sentences in the ways of long ones: in bands, in blocks as above, without what is not seen."""
+    cut_into_blocks(patch, size)
+    patch.setattr(banded, "BANDED_FROM", 1)
+    patch.setattr(dense, "SKIPPED_FROM", 1)
 
 
 def allow_tensors_without_data(patch: pytest.MonkeyPatch) -> None:
