@@ -3,7 +3,7 @@
 Shapes: T queries, S keys, B sentences, H heads, C channels, D = C / H channels per head.
 
 A mechanism is a subclass of :class:`LocalAttention` that overrides one or more steps of its forward pass, listed in the
-order in which they run. From ``attend`` on they get a :class:`~.call.Call`: positions, masks, and projected tensors.
+order in which they run. Most get a :class:`Call`, which holds positions, masks, the input and the projected tensors.
 
 ====================  =================================================================================================
 ``encode_positions``  a function of the projected queries and keys and of their positions
