@@ -24,8 +24,8 @@ from ..mechanisms.mixed import MixedAttention
 from .attention_weights import STACKS, collect_weights, self_attentions
 from .command import check_files, checkpoint_names, checkpoint_parser, new_figure, save_figure, show_progress_alone
 from .evaluation import Trained, load_trained
-from .heatmap import Pair, read_pair, tokens_of
-from .heatmap_plot import Panel, table, write_csv
+from .heatmap.command import Pair, read_pair, tokens_of
+from .heatmap.plot import Panel, table, write_csv
 
 PANEL_INCHES = 2.6
 

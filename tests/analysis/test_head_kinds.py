@@ -14,7 +14,7 @@ from fairseq_localattn.analysis import head_kinds
 from fairseq_localattn.analysis.attention_weights import collect_weights, self_attentions
 from fairseq_localattn.analysis.evaluation import Trained
 from fairseq_localattn.analysis.head_kinds import draw, kinds_of_heads, main, panels_of
-from fairseq_localattn.analysis.heatmap import Pair
+from fairseq_localattn.analysis.heatmap.command import Pair
 from fairseq_localattn.errors import UsageError
 from support.cli import fairseq, make_data, train_flags
 from support.models import build, dictionary, sentences

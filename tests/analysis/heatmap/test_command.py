@@ -13,7 +13,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairseq_localattn.analysis import heatmap
 from fairseq_localattn.analysis.attention_weights import (
     Sublayer,
     collect_masks,
@@ -22,8 +21,17 @@ from fairseq_localattn.analysis.attention_weights import (
     masked_parts,
 )
 from fairseq_localattn.analysis.evaluation import Trained, load_trained
-from fairseq_localattn.analysis.heatmap import Pair, common_layer, encode, main, read_panels, select, site_attentions
-from fairseq_localattn.analysis.heatmap_plot import Panel, draw, table, write_csv
+from fairseq_localattn.analysis.heatmap import command as heatmap
+from fairseq_localattn.analysis.heatmap.command import (
+    Pair,
+    common_layer,
+    encode,
+    main,
+    read_panels,
+    select,
+    site_attentions,
+)
+from fairseq_localattn.analysis.heatmap.plot import Panel, draw, table, write_csv
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.mechanisms.windowed import WindowAttention
 from support.cli import fairseq, make_data, run, train_flags

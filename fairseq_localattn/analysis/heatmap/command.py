@@ -23,15 +23,15 @@ from fairseq import utils
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
-from ..errors import UsageError
-from ..mechanisms.windowed import WindowAttention
-from ..models.placement import SITES
-from ..phrases.dataset import collate_phrases
-from . import heatmap_page as page
-from .attention_weights import Sublayer, collect_masks, collect_weights, cross_attentions, self_attentions
-from .command import check_files, checkpoint_names, checkpoint_parser, save_figure, show_progress_alone
-from .evaluation import Trained, load_trained
-from .heatmap_plot import Panel, draw, table, write_csv
+from ...errors import UsageError
+from ...mechanisms.windowed import WindowAttention
+from ...models.placement import SITES
+from ...phrases.dataset import collate_phrases
+from ..attention_weights import Sublayer, collect_masks, collect_weights, cross_attentions, self_attentions
+from ..command import check_files, checkpoint_names, checkpoint_parser, save_figure, show_progress_alone
+from ..evaluation import Trained, load_trained
+from . import page
+from .plot import Panel, draw, table, write_csv
 
 Attentions = Mapping[Sublayer, nn.Module]
 SITE_NAMES = {
@@ -350,7 +350,3 @@ def main(argv: Sequence[str] | None = None) -> None:
         write_csv(panels, args.csv)
     if args.plot is not None:
         save_figure(draw(panels, title_of(args, layer)), args.plot)
-
-
-if __name__ == "__main__":
-    main()

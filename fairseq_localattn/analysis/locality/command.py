@@ -19,12 +19,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import UsageError
-from ..models.placement import parse_layers
-from .attention_weights import STACKS, Sublayer, collect_weights, self_attentions
-from .command import check_files, checkpoint_names, checkpoint_parser, save_figure, show_progress_alone
-from .evaluation import Split, Trained, load_trained, padding_masks, read_split, to_device, with_progress
-from .locality_report import Row, draw, table, write_csv
+from ...errors import UsageError
+from ...models.placement import parse_layers
+from ..attention_weights import STACKS, Sublayer, collect_weights, self_attentions
+from ..command import check_files, checkpoint_names, checkpoint_parser, save_figure, show_progress_alone
+from ..evaluation import Split, Trained, load_trained, padding_masks, read_split, to_device, with_progress
+from .report import Row, draw, table, write_csv
 
 
 def share_within(weights: Tensor, padding: Tensor | None, windows: Sequence[int]) -> Tensor:
@@ -197,7 +197,3 @@ def main(argv: Sequence[str] | None = None) -> None:
         write_csv(rows, args.csv)
     if args.plot is not None:
         save_figure(draw(rows), args.plot)
-
-
-if __name__ == "__main__":
-    main()

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fairseq_localattn.analysis import locality
 from fairseq_localattn.analysis.attention_weights import Sublayer, collect_weights, self_attentions
 from fairseq_localattn.analysis.evaluation import Trained, load_trained, padding_masks, read_split
-from fairseq_localattn.analysis.locality import main, measure, select, share_within
-from fairseq_localattn.analysis.locality_report import Row, draw, table
+from fairseq_localattn.analysis.locality import command as locality
+from fairseq_localattn.analysis.locality.command import main, measure, select, share_within
+from fairseq_localattn.analysis.locality.report import Row, draw, table
 from fairseq_localattn.errors import UsageError
 from support.cli import fairseq, make_data, run, train_flags
 from support.models import batch, build

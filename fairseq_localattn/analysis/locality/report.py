@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from .command import matplotlib, new_figure, save_csv
+from ..command import matplotlib, new_figure, save_csv
 
 # A colour for each kind of sublayer, with a shade for each layer, the darkest for the highest.
 COLOURS = ("Blues", "Oranges", "Greens", "Purples", "Reds", "Greys")

@@ -17,11 +17,12 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_localattn.analysis import heatmap, heatmap_page
 from fairseq_localattn.analysis.attention_weights import collect_masks, collect_weights
 from fairseq_localattn.analysis.evaluation import Trained
-from fairseq_localattn.analysis.heatmap import Pair, encode, main, make_parser, page_data, site_attentions
-from fairseq_localattn.analysis.heatmap_page import HIDDEN, document, head_names, phrase_names, save_page
+from fairseq_localattn.analysis.heatmap import command as heatmap
+from fairseq_localattn.analysis.heatmap import page as heatmap_page
+from fairseq_localattn.analysis.heatmap.command import Pair, encode, main, make_parser, page_data, site_attentions
+from fairseq_localattn.analysis.heatmap.page import HIDDEN, document, head_names, phrase_names, save_page
 from fairseq_localattn.errors import UsageError
 from support.models import CASES, build, case, dictionary, phrases_of
 
