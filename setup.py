@@ -75,7 +75,7 @@ setup(
     # fairseq asks for hydra-core 1.3.2, whose command line fails on Python 3.14 (hydra issue 3121).
     python_requires=">=3.11,<3.14",
     packages=find_packages(include=["fairseq_localattn", "fairseq_localattn.*"]),
-    package_data={"fairseq_localattn.analysis": ["heatmap_page.html"]},
+    package_data={"fairseq_localattn.analysis.heatmap": ["page.html"]},
     install_requires=REQUIRES,
     extras_require=EXTRAS,
     classifiers=[

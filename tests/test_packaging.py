@@ -165,7 +165,7 @@ def test_the_wheel_holds_every_module_and_works_as_user_dir(tmp_path):
     (wheel,) = wheels.iterdir()
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     package = source / "fairseq_localattn"
-    files = [*package.rglob("*.py"), package / "analysis" / "heatmap_page.html"]
+    files = [*package.rglob("*.py"), package / "analysis" / "heatmap" / "page.html"]
     assert names == {str(path.relative_to(source)) for path in files}
 
     done = run(*pip, "install", "--no-deps", "--no-index", "--target", site, wheel)

@@ -15,17 +15,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
 from ..core.composed import GroupedAttention
 from ..errors import UsageError
 from ..mechanisms.mixed import MixedAttention
-from .attention_weights import STACKS, collect_weights, self_attentions
+from .attention_weights import STACKS, self_attentions
 from .command import check_files, checkpoint_names, checkpoint_parser, new_figure, save_figure, show_progress_alone
 from .evaluation import Trained, load_trained
-from .heatmap import Pair, read_pair, tokens_of
-from .heatmap_plot import Panel, table, write_csv
+from .heatmap.maps import run_model
+from .heatmap.pairs import Pair, read_pair, tokens_of
+from .heatmap.plot import Panel, table, write_csv
 
 PANEL_INCHES = 2.6
 
@@ -44,19 +42,10 @@ def panels_of(trained: Trained, pair: Pair, stack: str, name: str) -> list[Panel
 
     Raises UsageError for a stack without self-attention.
     """
-    model, device = trained.model, trained.device
-    attentions: dict[Any, nn.Module] = self_attentions(model, [stack])
+    attentions = self_attentions(trained.model, [stack])
     if not attentions:
         raise UsageError(f"--stack {stack}: {name} has no self-attention there")
-    inputs = {
-        "src_tokens": pair.source[None].to(device),
-        "src_lengths": torch.tensor([len(pair.source)], device=device),
-        "prev_output_tokens": pair.read[None].to(device),
-    }
-    if pair.phrases is not None:
-        inputs["src_phrases"] = pair.phrases.to(device)
-    with collect_weights(attentions, by_head=True) as weights, torch.inference_mode():
-        model(**inputs, features_only=True)
+    weights, _ = run_model(trained, pair, attentions)
     queries, keys = tokens_of(trained, pair, stack)
     found = []
     for at, attention in weights.items():
@@ -74,7 +63,7 @@ def panels_of(trained: Trained, pair: Pair, stack: str, name: str) -> list[Panel
                     what="attention",
                     queries=queries,
                     keys=keys,
-                    values=attention[0, heads].mean(dim=0).float().cpu(),
+                    values=attention[heads].mean(dim=0),
                 )
             )
     return found
@@ -123,7 +112,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--stack", choices=STACKS, default="encoder", help="default: encoder, as in the paper")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the weights (.png, .pdf, .svg)")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write all weights as CSV")
-    parser.set_defaults(source=None, target=None)  # of heatmap.read_pair
+    parser.set_defaults(source=None, target=None)  # of read_pair
     return parser
 
 

@@ -17,6 +17,7 @@ from fairseq_localattn.analysis.attention_weights import (
     masked_parts,
     self_attentions,
 )
+from fairseq_localattn.analysis.evaluation import padding_masks
 from fairseq_localattn.core.call import Call
 from fairseq_localattn.kernels.masks import Frame
 from fairseq_localattn.mechanisms.windowed import WindowAttention
@@ -222,5 +223,80 @@ def test_collecting_changes_nothing(name: str, by_head: bool) -> None:
     torch.testing.assert_close(more_during["attn"][0][real], more["attn"][0][real], rtol=0, atol=1e-6)
     assert torch.equal(after[real], before[real])
     with pytest.raises(ZeroDivisionError), collect_weights(attentions, by_head), collect_masks(attentions):
+        raise ZeroDivisionError
+    assert changes_of(model) == 0
+
+
+# --- weights of self-attention in padded batches
+
+SAN, DMAN, MMA, CSAN = ("self_attn", "san"), ("dman", "dman"), ("self_attn", "mma"), ("self_attn", "csan")
+# (architecture, flags) → the (name, kind) of the sublayers in each encoder layer and in each decoder layer
+MODELS: dict[str, tuple[str, list[str], list[list[tuple[str, str]]], list[list[tuple[str, str]]]]] = {
+    "plain": ("transformer_localattn_tiny", [], [[SAN]] * 2, [[SAN]] * 2),
+    "layer-drop": ("transformer_localattn_tiny", ["--encoder-layerdrop", "0.9"], [[SAN]] * 2, [[SAN]] * 2),
+    "mma": ("transformer_mma_tiny", ["--checkpoint-activations"], [[MMA]] * 2, [[SAN]] * 2),
+    "csan": ("transformer_csan_tiny", ["--encoder-normalize-before"], [[CSAN], [SAN]], [[SAN]] * 2),
+    "man": ("transformer_man_tiny", [], [[DMAN, SAN]] * 2, [[DMAN, SAN]] * 2),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("left", [True, False])
+def test_weights_are_read_and_nothing_else_changes(name: str, left: bool) -> None:
+    """Every self-attention is found and its rows sum to 1; the logits are the same, and no hook is left."""
+    arch, flags, encoder, decoder = MODELS[name]
+    model = build(arch, flags)
+    attentions = self_attentions(model)  # still in training mode, in which LayerDrop hides layers
+    model.eval()
+    sample = batch([9, 4, 13, 1], [7, 11, 3, 5], left)["net_input"]
+    with torch.no_grad():
+        before, _ = model(**sample)
+        with collect_weights(attentions) as weights:
+            assert changes_of(model) == 2 * len(attentions)
+            during, _ = model(**sample)
+        after, _ = model(**sample)
+    assert changes_of(model) == 0
+    padding = padding_masks(model, sample)
+    real = ~padding["decoder"]
+    torch.testing.assert_close(during[real], before[real], rtol=0, atol=1e-5)
+    assert torch.equal(after[real], before[real])
+    wanted = [
+        Sublayer(stack, number, *pair)
+        for stack, layers in (("encoder", encoder), ("decoder", decoder))
+        for number, pairs in enumerate(layers, start=1)
+        for pair in pairs
+    ]
+    assert list(weights) == wanted, "in the order in which they run"
+    assert set(attentions) == set(wanted)
+    for sublayer, found in weights.items():
+        mask = padding[sublayer.stack]
+        assert found.shape == (4, mask.size(1), mask.size(1))
+        sums = found.masked_fill(mask[:, None, :], 0).sum(-1)[~mask]
+        torch.testing.assert_close(sums, torch.ones_like(sums), rtol=0, atol=1e-5)
+        if sublayer.stack == "decoder":
+            assert found.triu(1)[~mask].eq(0).all(), "a key after the query"
+
+
+def test_fairseqs_attention_and_ours_tell_the_same() -> None:
+    """Two implementations of the same model, with the same weights."""
+    nowhere = ["--mma-encoder-layers", "none"]
+    sample = batch([9, 4, 13, 1], [7, 11, 3, 5])["net_input"]
+    told = []
+    for model in (build("transformer_localattn_tiny").eval(), build("transformer_mma_tiny", nowhere).eval()):
+        with collect_weights(self_attentions(model)) as weights, torch.no_grad():
+            model(**sample)
+        told.append(weights)
+        padding = padding_masks(model, sample)
+    assert len(told[0]) == 4 and list(told[0]) == list(told[1])
+    for sublayer, theirs in told[0].items():
+        real = ~padding[sublayer.stack]
+        torch.testing.assert_close(told[1][sublayer][real], theirs[real], rtol=0, atol=1e-6)
+
+
+def test_hooks_go_with_an_error_and_other_attention_is_left_out() -> None:
+    model = build("transformer_localattn_tiny", ["--no-cross-attention", "--cross-self-attention"]).eval()
+    attentions = self_attentions(model)
+    assert {sublayer.stack for sublayer in attentions} == {"encoder"}
+    with pytest.raises(ZeroDivisionError), collect_weights(attentions):
         raise ZeroDivisionError
     assert changes_of(model) == 0

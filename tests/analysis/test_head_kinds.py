@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
 
 from fairseq_localattn.analysis import head_kinds
 from fairseq_localattn.analysis.attention_weights import collect_weights, self_attentions
-from fairseq_localattn.analysis.evaluation import Trained
 from fairseq_localattn.analysis.head_kinds import draw, kinds_of_heads, main, panels_of
-from fairseq_localattn.analysis.heatmap import Pair
+from fairseq_localattn.analysis.heatmap.pairs import Pair
 from fairseq_localattn.errors import UsageError
+from support.analysis import as_trained
 from support.cli import fairseq, make_data, train_flags
-from support.models import build, dictionary, sentences
+from support.models import build, sentences
 
 pytestmark = pytest.mark.filterwarnings("ignore:'pin_memory' argument:UserWarning")  # fairseq's loader, without a GPU
 KINDS = ("global", "local", "forward", "backward")
-
-
-def as_trained(model: Any) -> Trained:
-    words = dictionary()
-    task = SimpleNamespace(source_dictionary=words, target_dictionary=words, max_positions=lambda: (1024, 1024))
-    return Trained(model.eval(), task, "some", torch.device("cpu"))
 
 
 def kinds(arch: str, *flags: str) -> list[tuple[str, ...]]:
@@ -44,7 +36,7 @@ def test_kinds_of_heads() -> None:
 
 
 def test_panels_are_the_means_of_the_heads() -> None:
-    trained = as_trained(build("transformer_mma_tiny", ["--mma-heads", "global:1,local:2,backward:1"]))
+    trained = as_trained(build("transformer_mma_tiny", ["--mma-heads", "global:1,local:2,backward:1"]).eval())
     pair = Pair(*sentences([9, 6]))
     panels = panels_of(trained, pair, "encoder", "it")
     assert [(panel.layer, panel.head) for panel in panels] == [
@@ -61,14 +53,14 @@ def test_panels_are_the_means_of_the_heads() -> None:
     distance = torch.arange(len(pair.source))[None] - torch.arange(len(pair.source))[:, None]
     assert panels[1].values[distance.abs() > 1].abs().max() == 0 < panels[1].values[distance == 1].min()
     assert panels[2].values[distance > 0].abs().max() == 0
-    (first, second) = panels_of(as_trained(build("transformer_mma_tiny")), pair, "decoder", "it")
+    (first, second) = panels_of(as_trained(build("transformer_mma_tiny").eval()), pair, "decoder", "it")
     assert first.head == second.head == "san" and first.values.triu(1).max() == 0
 
 
 def test_the_picture_has_layers_by_kinds() -> None:
     """A kind that a layer lacks leaves its place empty; a row has its layer's name, a column its kind's."""
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    model = build("transformer_mma_tiny", ["--mma-encoder-layers", "1", "--mma-heads", "local,forward"])
+    model = build("transformer_mma_tiny", ["--mma-encoder-layers", "1", "--mma-heads", "local,forward"]).eval()
     panels = panels_of(as_trained(model), Pair(*sentences([5, 4])), "encoder", "it")
     figure = draw(panels, "title")
     axes = figure.axes[:-1]  # the last is the colour bar

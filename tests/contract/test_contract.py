@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 
 import pytest
 import torch
@@ -25,12 +24,14 @@ from support.models import (
     LANGUAGE_MODELS,
     LM_CASES,
     TINY,
+    assert_gradients,
     batch,
     build,
     case,
     decode_by_word,
     dictionary,
     encode,
+    load_saved,
     loss,
     pad,
     parse,
@@ -114,11 +115,8 @@ def test_stock_weights_load(name: str) -> None:
     arch, flags = CASES[name]
     shared = [flag for flag in flags if "normalize-before" in flag]
     stock = place(build(baseline_of(arch), shared, seed=5))
-    buffer = io.BytesIO()
-    torch.save(stock.state_dict(), buffer)
-    buffer.seek(0)
     ours = place(build(arch, flags, seed=1))
-    ours.load_state_dict(torch.load(buffer, weights_only=True), strict=True)
+    load_saved(ours, stock)
     assert torch.equal(ours.encoder.layers[0].self_attn.q_proj.weight, stock.encoder.layers[0].self_attn.q_proj.weight)
     assert loss(ours.eval(), batch(SOURCE, TARGET)).isfinite()
 
@@ -249,11 +247,7 @@ def test_a_beam_whose_sentences_finish(name: str) -> None:
 def test_every_parameter_gets_a_gradient(name: str) -> None:
     model = case(name, share=False).train()
     loss(model, batch(SOURCE, TARGET)).backward()
-    for key, parameter in model.named_parameters():
-        assert parameter.grad is not None and parameter.grad.isfinite().all(), key
-        # A key's bias adds the same to all the logits of an ordinary head, which the softmax ignores: zero by right.
-        if not key.endswith("k_proj.bias"):
-            assert parameter.grad.abs().max() > 0, key
+    assert_gradients(model)
 
 
 @pytest.mark.slow
@@ -314,10 +308,7 @@ def test_state_dict_round_trip(name: str) -> None:
     model, other = case(name, seed=1), case(name, seed=2)
     sample = batch(SOURCE, TARGET)
     assert not torch.allclose(logits(model, sample), logits(other, sample))
-    buffer = io.BytesIO()
-    torch.save(model.state_dict(), buffer)
-    buffer.seek(0)
-    other.load_state_dict(torch.load(buffer, weights_only=True), strict=True)
+    load_saved(other, model)
     assert_same(logits(model, sample), logits(other, sample))
     assert_same(logits(copy.deepcopy(model), sample), logits(model, sample))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,10 @@ from support.models import (
     CLASSIFIER_CASES,
     CLASSIFIERS,
     HEAD,
+    assert_gradients,
     build_classifier,
     dictionary,
+    load_saved,
     pad,
     parse,
     placed_nowhere,
@@ -101,10 +102,7 @@ def test_every_word_counts(name: str) -> None:
 def test_every_parameter_gets_a_gradient(name: str) -> None:
     model = case(name).train()
     F.cross_entropy(scores(model, pad(sentences(LENGTHS), False)), on_device(LABELS)).backward()
-    for key, parameter in model.named_parameters():
-        assert parameter.grad is not None and parameter.grad.isfinite().all(), key
-        if not key.endswith("k_proj.bias"):  # the same for all logits of a softmax
-            assert parameter.grad.abs().max() > 0, key
+    assert_gradients(model)
 
 
 @pytest.mark.own_precision
@@ -129,10 +127,7 @@ def test_state_dict_round_trip(name: str) -> None:
     model, other = case(name, seed=1), case(name, seed=2)
     tokens = pad(sentences(LENGTHS), False)
     assert not torch.allclose(scores(model, tokens), scores(other, tokens))
-    buffer = io.BytesIO()
-    torch.save(model.state_dict(), buffer)
-    buffer.seek(0)
-    other.load_state_dict(torch.load(buffer, weights_only=True), strict=True)
+    load_saved(other, model)
     assert_same(scores(model, tokens), scores(other, tokens))
 
 

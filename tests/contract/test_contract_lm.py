@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 from typing import Any
 
 import pytest
@@ -20,8 +19,10 @@ from support.mechanisms.inputs import labelled
 from support.models import (
     LANGUAGE_MODELS,
     LM_CASES,
+    assert_gradients,
     build_lm,
     dictionary,
+    load_saved,
     pad,
     parse,
     placed_nowhere,
@@ -141,10 +142,7 @@ def test_beam_search_scores_are_the_models(name: str) -> None:
 def test_every_parameter_gets_a_gradient(name: str) -> None:
     model = case(name, share=False).train()
     loss(model, targets()).backward()
-    for key, parameter in model.named_parameters():
-        assert parameter.grad is not None and parameter.grad.isfinite().all(), key
-        if not key.endswith("k_proj.bias"):  # the same for all logits of a softmax
-            assert parameter.grad.abs().max() > 0, key
+    assert_gradients(model)
 
 
 @pytest.mark.own_precision
@@ -165,10 +163,7 @@ def test_half_precision_stays_finite(name: str, dtype: torch.dtype) -> None:
 def test_state_dict_round_trip(name: str) -> None:
     model, other = case(name, seed=1), case(name, seed=2)
     assert not torch.allclose(logits(model, targets()), logits(other, targets()))
-    buffer = io.BytesIO()
-    torch.save(model.state_dict(), buffer)
-    buffer.seek(0)
-    other.load_state_dict(torch.load(buffer, weights_only=True), strict=True)
+    load_saved(other, model)
     assert_same(logits(model, targets()), logits(other, targets()))
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from fairseq_localattn.core.attention import Frame, LocalAttention
 from fairseq_localattn.core.call import Call
+from support.mechanisms.checks import check_gradients
 from support.mechanisms.inputs import DIM, HEADS, LENGTHS, cut_into_blocks, random_case
 from support.mechanisms.masked import (
     ACTIVATIONS,
@@ -180,19 +181,9 @@ def test_eq_9_a_mask_that_is_the_identity_is_the_feed_forward_network(
 @every_path
 @every_module
 def test_gradcheck(name: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numerical against analytical gradients of the input and of the mask's parameters, with padding."""
     cut_into_blocks(monkeypatch, block)
-    module = make(name, activation="gelu").double()
-    masks = {key: p for key, p in module.named_parameters() if "_mask" in key}
-    x, padding = random_case([7, 4], left=True)
-    real = (~padding).T[..., None]
-
-    def f(inputs: Tensor, *values: Tensor) -> Tensor:
-        given = dict(zip(masks, values, strict=True))
-        options = {"key_padding_mask": padding, "need_weights": False}
-        return torch.func.functional_call(module, given, (inputs, inputs, inputs), options)[0] * real
-
-    assert torch.autograd.gradcheck(f, (x.requires_grad_(), *masks.values()))
+    module = make(name, activation="gelu")
+    check_gradients(module, [key for key, _ in module.named_parameters() if "_mask" in key])
 
 
 @half_precision

@@ -13,6 +13,7 @@ from fairseq_localattn.core.attention import Frame, LocalAttention
 from fairseq_localattn.core.call import Call
 from fairseq_localattn.mechanisms.windowed import AdditiveWindowAttention
 from support.mechanisms import references
+from support.mechanisms.checks import check_gradients
 from support.mechanisms.inputs import DIM, HEADS, LargestTensor, random_case
 from support.mechanisms.windowed import MODULES, every_module, make, run
 
@@ -23,17 +24,8 @@ from support.mechanisms.windowed import MODULES, every_module, make, run
 @every_module
 @pytest.mark.parametrize("size", [1, 3])
 def test_gradcheck(name: str, size: int) -> None:
-    module = make(name, size).double()
-    x, padding = random_case([7, 4], left=True)
-    real = (~padding).T[..., None]
-    windows = {key: p for key, p in module.named_parameters() if key.startswith(("left", "right", "local"))}
-
-    def f(inputs: Tensor, *values: Tensor) -> Tensor:
-        given = dict(zip(windows, values, strict=True))
-        options = {"key_padding_mask": padding, "need_weights": False}
-        return torch.func.functional_call(module, given, (inputs, inputs, inputs), options)[0] * real
-
-    assert torch.autograd.gradcheck(f, (x.requires_grad_(), *windows.values()))
+    module = make(name, size)
+    check_gradients(module, [key for key, _ in module.named_parameters() if key.startswith(("left", "right", "local"))])
 
 
 @every_module

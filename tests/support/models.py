@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 from functools import cache, lru_cache
 from types import SimpleNamespace
 from typing import Any
@@ -347,3 +348,20 @@ def loss(model: nn.Module, sample: dict[str, Any]) -> Tensor:
     return -tag_loss + torch.nn.functional.cross_entropy(
         logits.float().flatten(0, 1), sample["target"].flatten(), ignore_index=dictionary().pad(), reduction="sum"
     )
+
+
+def assert_gradients(model: nn.Module) -> None:
+    """Assert that every parameter has a finite gradient, and one that is not 0."""
+    for key, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.isfinite().all(), key
+        # A key's bias adds the same to all the logits of an ordinary head, which the softmax ignores: zero by right.
+        if not key.endswith("k_proj.bias"):
+            assert parameter.grad.abs().max() > 0, key
+
+
+def load_saved(model: nn.Module, source: nn.Module) -> None:
+    """Load the weights of ``source`` into a model, strictly, as they are read from a file."""
+    buffer = io.BytesIO()
+    torch.save(source.state_dict(), buffer)
+    buffer.seek(0)
+    model.load_state_dict(torch.load(buffer, weights_only=True), strict=True)

@@ -12,10 +12,10 @@ import argparse
 import functools
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 
+from corpora.arguments import add_file_arguments
 from corpora.errors import as_status
 from corpora.text.linewise import Change, change_file
 
@@ -70,8 +70,7 @@ class Detokenizer:
 @as_status
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("source", type=Path)
-    parser.add_argument("target", type=Path)
+    add_file_arguments(parser)
     parser.add_argument("--lang", required=True, help="language code: de, en, fr, …")
     parser.add_argument("--detokenise", action="store_true", help="join tokens to text; without other options")
     parser.add_argument("--lowercase", action="store_true", help="lower-case the tokens")
@@ -82,7 +81,6 @@ def main() -> None:
     parser.add_argument("--plain-apostrophes", action="store_true", help="replace ’ by ' first")
     parser.add_argument("--allow-empty", action="store_true", help="keep a line without tokens, as an empty line")
     parser.add_argument("--resume", action="store_true", help="continue TARGET.part of a stopped run")
-    parser.add_argument("--workers", type=int, default=1, help="processes (default: %(default)s)")
     args = parser.parse_args()
     names = ("lang", "lowercase", "aggressive_dash_splits", "normalise", "plain_apostrophes")
     make: Callable[[], Change] = functools.partial(Tokenizer, **{name: getattr(args, name) for name in names})

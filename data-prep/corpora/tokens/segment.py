@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+from corpora.arguments import add_file_arguments
 from corpora.errors import DataError, as_status
 from corpora.text.linewise import change_file
 from corpora.tokens.moses_tokenize import Tokenizer
@@ -98,9 +99,7 @@ def main() -> None:
     one.add_argument("--segmented", action="store_true", help="Japanese and Chinese are in words already")
     two = commands.add_parser("join", help="join the words of Japanese or Chinese to raw text")
     for command in (one, two):
-        command.add_argument("source", type=Path)
-        command.add_argument("target", type=Path)
-        command.add_argument("--workers", type=int, default=1, help="processes (default: %(default)s)")
+        add_file_arguments(command)
     args = parser.parse_args()
     workers = max(args.workers, 1)
     if args.command == "words":

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import sentencepiece
 
+from corpora.arguments import add_file_arguments
 from corpora.errors import DataError, as_status
 from corpora.text.linewise import change_file
 
@@ -71,9 +72,7 @@ def main() -> None:
     one.add_argument("--coverage", type=float, default=0.9995, help="share of the characters (default: %(default)s)")
     two = commands.add_parser("apply", help="text in pieces")
     two.add_argument("model", type=Path)
-    two.add_argument("source", type=Path)
-    two.add_argument("target", type=Path)
-    two.add_argument("--workers", type=int, default=1, help="processes (default: %(default)s)")
+    add_file_arguments(two)
     two.add_argument("--resume", action="store_true", help="go on in TARGET.part, which a stopped run left")
     args = parser.parse_args()
     if args.command == "train":

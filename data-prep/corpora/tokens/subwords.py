@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
+from corpora.arguments import add_file_arguments
 from corpora.errors import DataError, as_status
 from corpora.progress import progress
 from corpora.text.lines import read_lines
@@ -104,9 +105,7 @@ def main() -> None:
     one.add_argument("--merges", type=int, required=True)
     two = commands.add_parser("apply", help="text in subwords")
     two.add_argument("codes", type=Path)
-    two.add_argument("source", type=Path)
-    two.add_argument("target", type=Path)
-    two.add_argument("--workers", type=int, default=1, help="processes (default: %(default)s)")
+    add_file_arguments(two)
     two.add_argument("--resume", action="store_true", help="go on in TARGET.part, which a stopped run left")
     args = parser.parse_args()
     if args.command == "learn":

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from corpora.arguments import add_file_arguments
 from corpora.errors import DataError, as_status
 from corpora.text.lines import SYMBOLS, read_bytes, read_lines, write_lines
 from corpora.text.linewise import Change, change_file
@@ -159,9 +160,7 @@ def _parser() -> argparse.ArgumentParser:
     for name in ("encode", "words"):
         command = commands.add_parser(name)
         command.add_argument("vocabulary", type=Path)
-        command.add_argument("source", type=Path)
-        command.add_argument("target", type=Path)
-        command.add_argument("--workers", type=int, default=1, help="processes (default: %(default)s)")
+        add_file_arguments(command)
         if name == "encode":
             command.add_argument("--max-words", type=int, default=0, help="cut each line to so many words (0: do not)")
     return parser

@@ -22,6 +22,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from corpora.arguments import positive
 from corpora.errors import DataError, as_status
 from corpora.progress import progress
 from corpora.text.lines import read_lines
@@ -109,21 +110,15 @@ def _report(lines: Sequence[list[str]], trees: Sequence[str]) -> str:
     return f"{len(lines):,} sentences, {blank:,} blank, {len(failed):,} failed{where}"
 
 
-def _number(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 1, got {text!r}")
-    return int(text)
-
-
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("source", type=Path, metavar="IN", help="tokenised text, a sentence a line")
     parser.add_argument("out", type=Path, metavar="OUT", help="the trees, a sentence a line")
     parser.add_argument("--lang", required=True, help="code of the language: en, de, …")
     parser.add_argument("--models", type=Path, help="folder of stanza's models (default: where stanza downloads them)")
-    parser.add_argument("--batch", type=_number, default=250, help="sentences parsed together (default: %(default)s)")
-    parser.add_argument("--max-words", type=_number, default=200, help="longer sentences fail (default: %(default)s)")
-    parser.add_argument("--workers", type=_number, default=1, help="processes, without a GPU (default: %(default)s)")
+    parser.add_argument("--batch", type=positive, default=250, help="sentences parsed together (default: %(default)s)")
+    parser.add_argument("--max-words", type=positive, default=200, help="longer sentences fail (default: %(default)s)")
+    parser.add_argument("--workers", type=positive, default=1, help="processes, without a GPU (default: %(default)s)")
     parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
     return parser.parse_args()
 

@@ -30,6 +30,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from corpora.arguments import positive
 from corpora.errors import DataError, as_status
 from corpora.text.lines import write_lines
 
@@ -53,12 +54,6 @@ SIZES: dict[str, tuple[int, str, str]] = {
 STEPS = {"tiny": 150, "small": 800}
 
 
-def _number(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 1, got {text!r}")
-    return int(text)
-
-
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--train", type=Path, required=True, help="bracketings to learn from")
@@ -68,10 +63,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--lang", default="en", help="code of the language (default: %(default)s)")
     parser.add_argument("--size", choices=sorted(SIZES), default="small", help="of both models (default: %(default)s)")
     parser.add_argument("--text", type=Path, nargs="+", default=[], help="tokenised text for the word vectors")
-    parser.add_argument("--epochs", type=_number, help="of the parser (default: by --size)")
-    parser.add_argument("--steps", type=_number, help="of the tagger (default: by --size)")
-    parser.add_argument("--max-words", type=_number, help="leave longer sentences out of --train (default: none)")
-    parser.add_argument("--seed", type=_number, default=1)
+    parser.add_argument("--epochs", type=positive, help="of the parser (default: by --size)")
+    parser.add_argument("--steps", type=positive, help="of the tagger (default: by --size)")
+    parser.add_argument("--max-words", type=positive, help="leave longer sentences out of --train (default: none)")
+    parser.add_argument("--seed", type=positive, default=1)
     return parser.parse_args()
 
 

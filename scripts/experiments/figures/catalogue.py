@@ -77,7 +77,7 @@ FIGURES = (
         f" {WEIGHTS} Darker: larger weight.",
         about="attention in the layer above MG-SA, mean over the heads",
         rows=("table3/transformer", "table3/ngram"),
-        command="heatmap",
+        command="heatmap.command",
         options=("--site", "encoder", "--layer", "2"),
     ),
     Figure(
@@ -87,7 +87,7 @@ FIGURES = (
         f" sentence, mean over the heads. {WEIGHTS} Darker: larger value.",
         about="soft masks beside the attention to the source",
         rows=("table1/en_de_all", "table1/en_de_transformer"),
-        command="heatmap",
+        command="heatmap.command",
         options=("--site", "cross"),
     ),
 )

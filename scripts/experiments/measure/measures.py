@@ -233,7 +233,7 @@ class LanguageModelling(Translation):
 
 
 class Locality(Translation):
-    """Share of the attention within w positions of the query, by analysis/locality.py."""
+    """Share of the attention within w positions of the query, by analysis/locality."""
 
     step, stamp = "locate", "located"
     compares = False

@@ -23,6 +23,7 @@ from support.corpora.translation_references import (
     member,
     moses,
     wmt_text,
+    wmt_tokens,
 )
 from support.paths import SHARED
 
@@ -81,12 +82,7 @@ def test_wmt14_en_de(preparation):
     done = preparation("wmt14_en_de")
     out = done.out
     texts = {lang: wmt_text(done.source, lang, "de") for lang in ("en", "de")}
-    tokens = {}
-    for lang, text in texts.items():
-        tokens[lang] = {split: moses(text[split], lang, normalise=True, dashes=True) for split in ("train", "valid")}
-        tokens[lang]["test"] = moses(
-            [line.replace("’", "'") for line in text["test"]], lang, normalise=False, dashes=True
-        )
+    tokens = {lang: wmt_tokens(text, lang) for lang, text in texts.items()}
     clean = kept(tokens["en"]["train"], tokens["de"]["train"], 80, 9)
     assert 0 < len(clean) < 1500
     for lang in texts:
@@ -106,12 +102,10 @@ def test_wmt14_en_fr_is_divided_before_it_is_cleaned_by_subwords(preparation):
     done = preparation("wmt14_en_fr")
     out = done.out
     texts = {lang: wmt_text(done.source, lang, "fr") for lang in ("en", "fr")}
-    tokens = {}
-    for lang, text in texts.items():
+    for text in texts.values():
         text["valid"] = text["train"][24::25]
         text["train"] = [line for number, line in enumerate(text["train"], 1) if number % 25]
-        tokens[lang] = {split: moses(text[split], lang, normalise=True, dashes=True) for split in ("train", "valid")}
-        tokens[lang]["test"] = moses([x.replace("’", "'") for x in text["test"]], lang, normalise=False, dashes=True)
+    tokens = {lang: wmt_tokens(text, lang) for lang, text in texts.items()}
     bpe = {lang: {split: encoded(out / "bpe/codes", tokens[lang][split]) for split in SPLITS} for lang in tokens}
     for split in ("train", "valid"):
         clean = kept(bpe["en"][split], bpe["fr"][split], 250, 1.5)

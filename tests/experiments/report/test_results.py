@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -71,6 +73,17 @@ def test_committed_results_have_the_columns() -> None:
         assert found, path
         keys = [tuple(entry[name] for name in KEY) for entry in found]
         assert len(set(keys)) == len(keys), path
+
+
+def test_committed_results_say_their_commit() -> None:
+    """Every line of every CSV, those of the analyses and the benchmarks included."""
+    form = re.compile(r"[0-9a-f]{10}(\+dirty)?(\.\.[0-9a-f]{10}(\+dirty)?)?")
+    paths = sorted((ROOT / "results").rglob("*.csv"))
+    assert {"benchmarks", "heatmap", "locality", "mma", "probing"} <= {path.parent.name for path in paths}
+    for path in paths:
+        with path.open(encoding="utf-8", newline="") as file:
+            for number, found in enumerate(csv.DictReader(file), start=2):
+                assert form.fullmatch(found.get("commit", "")), f"{path.name}:{number}"
 
 
 def test_results_readme_names_every_column() -> None:

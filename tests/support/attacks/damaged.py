@@ -8,7 +8,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fairseq_localattn.analysis import accuracy, heatmap, locality
+from fairseq_localattn.analysis import accuracy
+from fairseq_localattn.analysis.heatmap import command as heatmap
+from fairseq_localattn.analysis.locality import command as locality
 from fairseq_localattn.models.transformer import LocalTransformerModel
 from fairseq_localattn.phrases import binarize
 from support.cli import Done, call, fairseq, make_data, train_flags

@@ -13,7 +13,9 @@ from typing import Any
 import torch
 
 from experiments.runs import averaging
-from fairseq_localattn.analysis import accuracy, describe, heatmap, locality
+from fairseq_localattn.analysis import accuracy, describe
+from fairseq_localattn.analysis.heatmap import command as heatmap
+from fairseq_localattn.analysis.locality import command as locality
 from fairseq_localattn.analysis.probing import command as probing
 from fairseq_localattn.variants.mma import MMATransformerModel
 from support.attacks.hostile import State

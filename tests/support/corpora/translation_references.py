@@ -65,6 +65,13 @@ def moses(lines: list[str], lang: str, *, normalise: bool, dashes: bool) -> list
     return [tokenizer.tokenize(x, aggressive_dash_splits=dashes, return_str=True, escape=True) for x in lines]
 
 
+def wmt_tokens(text: dict[str, list[str]], lang: str) -> dict[str, list[str]]:
+    """Return the tokens of WMT14's text by split: the test set is not normalised, but for its apostrophes."""
+    tokens = {split: moses(text[split], lang, normalise=True, dashes=True) for split in ("train", "valid")}
+    plain = [line.replace("’", "'") for line in text["test"]]
+    return tokens | {"test": moses(plain, lang, normalise=False, dashes=True)}
+
+
 def kept(one: list[str], two: list[str], most: int, ratio: float) -> list[int]:
     """Return the places of the pairs that clean-corpus-n.perl keeps."""
     counts = [(len(a.split()), len(b.split())) for a, b in zip(one, two, strict=True)]

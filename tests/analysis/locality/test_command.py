@@ -1,4 +1,4 @@
-"""The locality measure (Eq. 13 of Fan et al. 2021): the function, the weights that it is given, and the command."""
+"""The command that measures locality: table, CSV file and plot."""
 
 from __future__ import annotations
 
@@ -11,178 +11,22 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from torch import Tensor
 
-from fairseq_localattn.analysis import locality
 from fairseq_localattn.analysis.attention_weights import Sublayer, collect_weights, self_attentions
-from fairseq_localattn.analysis.evaluation import Trained, load_trained, padding_masks, read_split
-from fairseq_localattn.analysis.locality import main, measure, select, share_within
-from fairseq_localattn.analysis.locality_report import Row, draw, table
+from fairseq_localattn.analysis.evaluation import Trained, load_trained, read_split
+from fairseq_localattn.analysis.locality import command as locality
+from fairseq_localattn.analysis.locality.command import main
+from fairseq_localattn.analysis.locality.measure import measure, select
+from fairseq_localattn.analysis.locality.report import Row, draw, table
 from fairseq_localattn.errors import UsageError
+from support.analysis import share_by_loops
 from support.cli import fairseq, make_data, run, train_flags
-from support.models import batch, build
 
 pytestmark = pytest.mark.filterwarnings("ignore:'pin_memory' argument:UserWarning")  # fairseq's loader, without a GPU
 
-# ---------------------------------------------------------------------------------------------- the function
-
-
-def by_loops(weights: Tensor, window: int) -> float:
-    """Return the inner sums of Eq. 13 for one sentence, T×T without padding, by loops."""
-    length = len(weights)
-    total = 0.0
-    for j in range(length):
-        for k in range(length):
-            if abs(k - j) <= window:
-                total += float(weights[j, k])
-    return total / length
-
-
-def padded(sentences: list[Tensor], left: bool, width: int) -> tuple[Tensor, Tensor]:
-    """Return sentences T×T as one batch and its padding mask; padded places hold 7, which must not count."""
-    weights = torch.full((len(sentences), width, width), 7.0)
-    padding = torch.ones(len(sentences), width, dtype=torch.bool)
-    for row, sentence in enumerate(sentences):
-        real = slice(width - len(sentence), width) if left else slice(0, len(sentence))
-        weights[row, real, real] = sentence
-        padding[row, real] = False
-    return weights, padding
-
-
-@settings(deadline=None, max_examples=40)
-@given(
-    lengths=st.lists(st.integers(1, 9), min_size=1, max_size=4),
-    windows=st.lists(st.integers(0, 12), min_size=1, max_size=4),
-    room=st.integers(0, 2),
-    left=st.booleans(),
-    seed=st.integers(0, 99),
-)
-def test_it_is_equation_13(lengths: list[int], windows: list[int], room: int, left: bool, seed: int) -> None:
-    """Against loops; sentences of length 1, padding on either side, and more of it than needed."""
-    generator = torch.Generator().manual_seed(seed)
-    sentences = [torch.rand(n, n, generator=generator).softmax(-1) for n in lengths]
-    weights, padding = padded(sentences, left, max(lengths) + room)
-    wanted = torch.tensor([[by_loops(s, w) for w in windows] for s in sentences], dtype=torch.double)
-    torch.testing.assert_close(share_within(weights, padding, windows), wanted, rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize("left", [True, False])
-def test_closed_forms(left: bool) -> None:
-    """Uniform attention, attention to oneself, to the next word; a window as long as the sentence holds all of it."""
-    lengths, windows = [1, 4, 9], [0, 1, 2, 4, 9, 10**30]
-    uniform, padding = padded([torch.full((n, n), 1 / n) for n in lengths], left, 9)
-    pairs = [[sum(min(n, j + w + 1) - max(0, j - w) for j in range(n)) for w in windows] for n in lengths]
-    wanted = torch.tensor(pairs, dtype=torch.double) / torch.tensor([[n * n] for n in lengths])
-    torch.testing.assert_close(share_within(uniform, padding, windows), wanted, rtol=0, atol=1e-6)
-    assert wanted[2].tolist() == pytest.approx([9 / 81, 25 / 81, 39 / 81, 61 / 81, 1, 1])
-
-    itself, padding = padded([torch.eye(n) for n in lengths], left, 9)
-    assert share_within(itself, padding, windows).eq(1).all()
-    following, padding = padded([torch.eye(n).roll(1, dims=1) for n in lengths], left, 9)  # the last one sees the first
-    assert share_within(following, padding, [0, 1]).tolist() == [[1, 1], [0, 3 / 4], [0, 8 / 9]]
-
-
-def test_batches_add_up_sentence_by_sentence() -> None:
-    """The mean over sentences, not over tokens; None is no padding; fp16 weights are summed in fp64."""
-    short, long = torch.eye(2), torch.eye(8).flip(0)
-    together, padding = padded([short, long], True, 8)
-    apart = torch.cat([share_within(s[None], None, [0, 1]) for s in (short, long)])
-    assert share_within(together, padding, [0, 1]).tolist() == apart.tolist() == [[1, 1], [0, 2 / 8]]
-    assert share_within(together.half(), padding, [0]).dtype == torch.double
-
-
-def test_it_refuses_what_is_no_self_attention() -> None:
-    with pytest.raises(ValueError, match="not 2×3×4"):
-        share_within(torch.rand(2, 3, 4), None, [1])
-    with pytest.raises(ValueError, match="not -1"):
-        share_within(torch.rand(2, 3, 3), None, [1, -1])
-
-
-# ---------------------------------------------------------------------------------------------- the weights
-
-SAN, DMAN, MMA, CSAN = ("self_attn", "san"), ("dman", "dman"), ("self_attn", "mma"), ("self_attn", "csan")
-# (architecture, flags) → the (name, kind) of the sublayers in each encoder layer and in each decoder layer
-MODELS: dict[str, tuple[str, list[str], list[list[tuple[str, str]]], list[list[tuple[str, str]]]]] = {
-    "plain": ("transformer_localattn_tiny", [], [[SAN]] * 2, [[SAN]] * 2),
-    "layer-drop": ("transformer_localattn_tiny", ["--encoder-layerdrop", "0.9"], [[SAN]] * 2, [[SAN]] * 2),
-    "mma": ("transformer_mma_tiny", ["--checkpoint-activations"], [[MMA]] * 2, [[SAN]] * 2),
-    "csan": ("transformer_csan_tiny", ["--encoder-normalize-before"], [[CSAN], [SAN]], [[SAN]] * 2),
-    "man": ("transformer_man_tiny", [], [[DMAN, SAN]] * 2, [[DMAN, SAN]] * 2),
-}
-
-
-def hooks_of(model: torch.nn.Module) -> int:
-    return sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules())
-
-
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("left", [True, False])
-def test_weights_are_read_and_nothing_else_changes(name: str, left: bool) -> None:
-    """Every self-attention is found and its rows sum to 1; the logits are the same, and no hook is left."""
-    arch, flags, encoder, decoder = MODELS[name]
-    model = build(arch, flags)
-    attentions = self_attentions(model)  # still in training mode, in which LayerDrop hides layers
-    model.eval()
-    sample = batch([9, 4, 13, 1], [7, 11, 3, 5], left)["net_input"]
-    with torch.no_grad():
-        before, _ = model(**sample)
-        with collect_weights(attentions) as weights:
-            assert hooks_of(model) == 2 * len(attentions)
-            during, _ = model(**sample)
-        after, _ = model(**sample)
-    assert hooks_of(model) == 0
-    padding = padding_masks(model, sample)
-    real = ~padding["decoder"]
-    torch.testing.assert_close(during[real], before[real], rtol=0, atol=1e-5)
-    assert torch.equal(after[real], before[real])
-    wanted = [
-        Sublayer(stack, number, *pair)
-        for stack, layers in (("encoder", encoder), ("decoder", decoder))
-        for number, pairs in enumerate(layers, start=1)
-        for pair in pairs
-    ]
-    assert list(weights) == wanted, "in the order in which they run"
-    assert set(attentions) == set(wanted)
-    for sublayer, found in weights.items():
-        mask = padding[sublayer.stack]
-        assert found.shape == (4, mask.size(1), mask.size(1))
-        sums = found.masked_fill(mask[:, None, :], 0).sum(-1)[~mask]
-        torch.testing.assert_close(sums, torch.ones_like(sums), rtol=0, atol=1e-5)
-        if sublayer.stack == "decoder":
-            assert found.triu(1)[~mask].eq(0).all(), "a key after the query"
-
-
-def test_fairseqs_attention_and_ours_tell_the_same() -> None:
-    """Two implementations of the same model, with the same weights."""
-    nowhere = ["--mma-encoder-layers", "none"]
-    sample = batch([9, 4, 13, 1], [7, 11, 3, 5])["net_input"]
-    told = []
-    for model in (build("transformer_localattn_tiny").eval(), build("transformer_mma_tiny", nowhere).eval()):
-        with collect_weights(self_attentions(model)) as weights, torch.no_grad():
-            model(**sample)
-        told.append(weights)
-        padding = padding_masks(model, sample)
-    assert len(told[0]) == 4 and list(told[0]) == list(told[1])
-    for sublayer, theirs in told[0].items():
-        real = ~padding[sublayer.stack]
-        torch.testing.assert_close(told[1][sublayer][real], theirs[real], rtol=0, atol=1e-6)
-
-
-def test_hooks_go_with_an_error_and_other_attention_is_left_out() -> None:
-    model = build("transformer_localattn_tiny", ["--no-cross-attention", "--cross-self-attention"]).eval()
-    attentions = self_attentions(model)
-    assert {sublayer.stack for sublayer in attentions} == {"encoder"}
-    with pytest.raises(ZeroDivisionError), collect_weights(attentions):
-        raise ZeroDivisionError
-    assert hooks_of(model) == 0
-
-
-# ---------------------------------------------------------------------------------------------- the command
-
 WINDOWS = [0, 1, 2, 5]
-TRAINED = {name: MODELS[name][0] for name in ("plain", "mma", "man")}
+ARCHITECTURES = {"plain": "transformer_localattn_tiny", "mma": "transformer_mma_tiny", "man": "transformer_man_tiny"}
+SUBLAYERS = {"plain": 4, "mma": 4, "man": 8}  # with self-attention, in two layers of two stacks
 
 
 @pytest.fixture(scope="module")
@@ -194,9 +38,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def checkpoints(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Return the checkpoint after two updates by name."""
     folder = tmp_path_factory.mktemp("runs")
-    for name, arch in TRAINED.items():
+    for name, arch in ARCHITECTURES.items():
         fairseq("train", *train_flags(data, arch, folder / name, updates=2, disable_validation=True))
-    return {name: folder / name / "checkpoint_last.pt" for name in TRAINED}
+    return {name: folder / name / "checkpoint_last.pt" for name in ARCHITECTURES}
 
 
 @pytest.fixture
@@ -232,12 +76,12 @@ def one_by_one(trained: Trained) -> tuple[dict[tuple[str, ...], list[float]], Co
         for at, found in weights.items():
             for window in WINDOWS:
                 key = (at.stack, str(at.layer), at.name, at.kind, str(window))
-                shares.setdefault(key, []).append(100 * by_loops(found[0], window))
+                shares.setdefault(key, []).append(100 * share_by_loops(found[0], window))
     return shares, tokens
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_the_command_measures_the_split(
     name: str, data: Path, checkpoints: dict[str, Path], told: tuple[str, list[Any]]
 ) -> None:
@@ -246,13 +90,12 @@ def test_the_command_measures_the_split(
     shares, tokens = one_by_one(load_trained(checkpoints[name], data, cpu=True))
     keys = [tuple(row[c] for c in ("stack", "layer", "sublayer", "kind", "window")) for row in rows]
     assert len(keys) == len(set(keys)) and set(keys) == set(shares)
-    _, _, encoder, decoder = MODELS[name]
-    assert len(keys) == len(WINDOWS) * sum(map(len, encoder + decoder))
+    assert len(keys) == len(WINDOWS) * SUBLAYERS[name]
     for key, row in zip(keys, rows, strict=True):
         assert len(shares[key]) == int(row["sentences"]) == 12
         assert float(row["share"]) == pytest.approx(sum(shares[key]) / 12, abs=2e-4), key
         assert int(row["tokens"]) == tokens[row["stack"]]
-        assert (row["architecture"], row["split"]) == (TRAINED[name], "test")
+        assert (row["architecture"], row["split"]) == (ARCHITECTURES[name], "test")
 
 
 @pytest.mark.slow

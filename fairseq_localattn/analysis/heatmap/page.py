@@ -1,6 +1,6 @@
 """The page of the heat maps: all layers and heads of trained models, in one HTML file that needs no network.
 
-The file is ``heatmap_page.html`` with the values inside, as JSON: whole thousandths, row by row, and :data:`HIDDEN` for
+The file is ``page.html`` with the values inside, as JSON: whole thousandths, row by row, and :data:`HIDDEN` for
 a weight of exactly 0. What comes from a model or a sentence is data there, never markup, and the page's own rules let
 no script but its own run and nothing be loaded.
 """
@@ -18,16 +18,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.composed import GroupedAttention, JointAttention
-from ..errors import UsageError
-from ..mechanisms.gaussian import GaussianAttention
-from ..mechanisms.mixed import MixedAttention
-from ..mechanisms.phrasal import MultiGranularityAttention
-from ..speed.implementation import texts_of
-from .attention_weights import Sublayer, masked_parts
-from .command import written
+from ...core.composed import GroupedAttention, JointAttention
+from ...errors import UsageError
+from ...mechanisms.gaussian import GaussianAttention
+from ...mechanisms.mixed import MixedAttention
+from ...mechanisms.phrasal import MultiGranularityAttention
+from ...speed.implementation import texts_of
+from ..attention_weights import Sublayer, masked_parts
+from ..command import written
 
-TEMPLATE = "heatmap_page.html"
+TEMPLATE = "page.html"
 MOST_VALUES = 5_000_000  # in a page, which has some 15 MB then
 HIDDEN = -1
 UNIT = 1000  # of which 1 is a weight of 1

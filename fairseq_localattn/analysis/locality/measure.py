@@ -1,7 +1,4 @@
-"""Locality of attention: its share within w positions of the query (Eq. 13, Table 5 of Fan et al., NAACL 2021).
-
-    python -m fairseq_localattn.analysis.locality DATA --path CHECKPOINT [--path CHECKPOINT2] [--gen-subset test]
-        [--windows 1,2,4] [--layers 1,3,6] [--stack encoder|decoder|both] [--csv FILE] [--plot FILE]
+"""The measure of locality (Eq. 13 of Fan et al., NAACL 2021).
 
 ``attn_s[w] = 1/|D| Σ_X 1/T Σ_j Σ_{|k-j| ≤ w} s[j,k]``, where s is a sublayer's attention averaged over heads, D the
 split, and T the number of tokens of a sentence X: sub-words and the end-of-sentence symbol, which is the first token of
@@ -10,21 +7,17 @@ the decoder's input. All sentences have the same weight, whatever their length.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import UsageError
-from ..models.placement import parse_layers
-from .attention_weights import STACKS, Sublayer, collect_weights, self_attentions
-from .command import check_files, checkpoint_names, checkpoint_parser, save_figure, show_progress_alone
-from .evaluation import Split, Trained, load_trained, padding_masks, read_split, to_device, with_progress
-from .locality_report import Row, draw, table, write_csv
+from ...errors import UsageError
+from ...models.placement import parse_layers
+from ..attention_weights import STACKS, Sublayer, collect_weights, self_attentions
+from ..evaluation import Split, Trained, padding_masks, to_device, with_progress
 
 
 def share_within(weights: Tensor, padding: Tensor | None, windows: Sequence[int]) -> Tensor:
@@ -121,83 +114,3 @@ def select(trained: Trained, stacks: Sequence[str], layers: str) -> dict[Sublaye
     if not found:
         raise UsageError(f"--layers {layers}: {trained.architecture} has no self-attention there ({', '.join(stacks)})")
     return found
-
-
-def rows_of(locality: Locality, checkpoint: str, architecture: str, split: str) -> list[Row]:
-    """Return one row for each sublayer and window."""
-    return [
-        Row(
-            checkpoint=checkpoint,
-            architecture=architecture,
-            split=split,
-            stack=sublayer.stack,
-            layer=sublayer.layer,
-            sublayer=sublayer.name,
-            kind=sublayer.kind,
-            window=window,
-            share=100 * share,
-            sentences=locality.sentences,
-            tokens=locality.tokens[sublayer.stack],
-        )
-        for sublayer, shares in locality.shares.items()
-        for window, share in zip(locality.windows, shares, strict=True)
-    ]
-
-
-def parse_windows(text: str) -> tuple[int, ...]:
-    """Return the numbers of ``1,2,4`` in ascending order, each once. Raises UsageError for other texts."""
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isdecimal() for word in words):
-        raise UsageError(f"--windows {text}: give whole numbers from 0, as in 1,2,4")
-    return tuple(sorted({int(word) for word in words}))
-
-
-def make_parser() -> argparse.ArgumentParser:
-    """Return the command's parser."""
-    parser = checkpoint_parser(
-        "locality",
-        "Print how much of a model's self-attention lies within w positions of the query, in percent (Eq. 13 and "
-        "Table 5 of Fan et al. 2021), by sublayer and layer.",
-    )
-    parser.add_argument("--gen-subset", default="test", metavar="SPLIT", help="split to measure (default: test)")
-    parser.add_argument("--windows", default="0,1,2,4,8,16,32", metavar="W,W", help="w (default: %(default)s)")
-    parser.add_argument(
-        "--stack", choices=[*STACKS, "both"], default="encoder", help="default: encoder, as in the paper"
-    )
-    parser.add_argument(
-        "--layers", default="all", metavar="L,L", help="layers from 1, as in 1,3,6 or 1-3 (default: all)"
-    )
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the table as CSV as well")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the share against w (.png, .pdf, .svg)")
-    parser.add_argument("--max-tokens", type=int, default=4000, metavar="N", help="of a batch (default: %(default)s)")
-    return parser
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Print the table of each checkpoint; on request write a CSV file and a plot."""
-    args = make_parser().parse_args(argv)
-    show_progress_alone()
-    # Arguments are checked before the work begins.
-    windows = parse_windows(args.windows)
-    names = checkpoint_names(args.path, args.name)
-    check_files(args.path, {"--csv": args.csv, "--plot": args.plot}, args.plot)
-
-    rows: list[Row] = []
-    for path, name in zip(args.path, names, strict=True):
-        trained = load_trained(path, args.data, args.cpu)
-        attentions = select(trained, STACKS if args.stack == "both" else [args.stack], args.layers)
-        split = read_split(trained, args.gen_subset, args.max_tokens)
-        locality = measure(trained, split, attentions, windows, label=name)
-        measured = rows_of(locality, name, trained.architecture, split.name)
-        print(table(measured), flush=True)
-        if split.too_long:
-            print(f"{split.too_long} sentences are not counted: they are longer than the model's positions\n")
-        rows += measured
-    if args.csv is not None:
-        write_csv(rows, args.csv)
-    if args.plot is not None:
-        save_figure(draw(rows), args.plot)
-
-
-if __name__ == "__main__":
-    main()

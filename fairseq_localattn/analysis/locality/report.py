@@ -8,7 +8,8 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from .command import matplotlib, new_figure, save_csv
+from ..command import matplotlib, new_figure, save_csv
+from .measure import Locality
 
 # A colour for each kind of sublayer, with a shade for each layer, the darkest for the highest.
 COLOURS = ("Blues", "Oranges", "Greens", "Purples", "Reds", "Greys")
@@ -29,6 +30,27 @@ class Row:
     share: float
     sentences: int
     tokens: int
+
+
+def rows_of(locality: Locality, checkpoint: str, architecture: str, split: str) -> list[Row]:
+    """Return one row for each sublayer and window."""
+    return [
+        Row(
+            checkpoint=checkpoint,
+            architecture=architecture,
+            split=split,
+            stack=sublayer.stack,
+            layer=sublayer.layer,
+            sublayer=sublayer.name,
+            kind=sublayer.kind,
+            window=window,
+            share=100 * share,
+            sentences=locality.sentences,
+            tokens=locality.tokens[sublayer.stack],
+        )
+        for sublayer, shares in locality.shares.items()
+        for window, share in zip(locality.windows, shares, strict=True)
+    ]
 
 
 def distinct(values: Iterable[Any]) -> list[Any]:

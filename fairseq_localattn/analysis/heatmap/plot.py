@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .command import new_figure, save_csv
+from ..command import new_figure, save_csv
 
 COLUMNS = (
     "checkpoint", "site", "layer", "sublayer", "head", "what", "query", "key", "query_token", "key_token", "value",

@@ -10,19 +10,21 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_localattn.analysis import heatmap, heatmap_page
 from fairseq_localattn.analysis.attention_weights import collect_masks, collect_weights
-from fairseq_localattn.analysis.evaluation import Trained
-from fairseq_localattn.analysis.heatmap import Pair, encode, main, make_parser, page_data, site_attentions
-from fairseq_localattn.analysis.heatmap_page import HIDDEN, document, head_names, phrase_names, save_page
+from fairseq_localattn.analysis.heatmap import command as heatmap
+from fairseq_localattn.analysis.heatmap import page as heatmap_page
+from fairseq_localattn.analysis.heatmap.command import main, make_parser, page_data
+from fairseq_localattn.analysis.heatmap.maps import site_attentions
+from fairseq_localattn.analysis.heatmap.page import HIDDEN, document, head_names, phrase_names, save_page
+from fairseq_localattn.analysis.heatmap.pairs import Pair, encode
 from fairseq_localattn.errors import UsageError
+from support.analysis import as_trained
 from support.models import CASES, build, case, dictionary, phrases_of
 
 SITES = ("encoder", "decoder", "cross")
@@ -46,12 +48,6 @@ def hostile_dictionary() -> Dictionary:
     for n in range(40):
         words.add_symbol(HOSTILE[n] if n < len(HOSTILE) else f"w{n}")
     return words
-
-
-def as_trained(model: Any, words: Dictionary | None = None) -> Trained:
-    words = words or dictionary()
-    task = SimpleNamespace(source_dictionary=words, target_dictionary=words, max_positions=lambda: (1024, 1024))
-    return Trained(model, task, "some", torch.device("cpu"))
 
 
 def arguments(*words: str) -> Any:

@@ -1,0 +1,6 @@
+"""The command ``python -m fairseq_localattn.analysis.heatmap``."""
+
+from .command import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Share of attention within w positions of the query."""
