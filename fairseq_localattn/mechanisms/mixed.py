@@ -95,13 +95,10 @@ class MixedAttention(LocalAttention):
         """
         if need_weights or call.frame.key_length < banded.BANDED_FROM:
             return super().attend(call, need_weights)
-        alone = {
-            "local": "local"
-        }  # the kinds that are computed by themselves, each with what its heads see of the call
+        alone = {"local": "local"}  # the kinds that are computed by themselves, as what
         if self.skips_future(call):
             causal = call.frame.attn_mask is not None
-            alone |= {"global": "backward"} if causal else {"forward": "forward"}
-            alone["backward"] = "backward"
+            alone |= {"backward": "backward", **({"global": "backward"} if causal else {"forward": "forward"})}
         parts = []
         for name, group in groupby(range(self.num_heads), lambda head: alone.get(self.head_kinds[head])):
             run = list(group)
