@@ -153,7 +153,7 @@ def banded_attention(
             q.size(0), q.size(1), blocks=blocks, block=block, half_width=half_width, head_span=head_span
         )
         mask = _added_mask(band, q.dtype)
-        attended = banded_products(q, k, v, mask, bias, layout=layout, scaling=scaling, dropout=dropout)
+        attended = banded_products(q, k, v, mask, bias=bias, layout=layout, scaling=scaling, dropout=dropout)
         return attended[:, :, lead : lead + length], None
     q, k, v = (F.pad(x, (0, 0, 0, room)) for x in (q, k, v))
     k_stretches, v_stretches = stretches(k, block, half_width), stretches(v, block, half_width)
@@ -163,7 +163,7 @@ def banded_attention(
         query_index = torch.arange(blocks * block, device=q.device).view(blocks, block)
         band = _widened(band, frame, columns, half_width=half_width, query_index=query_index)
     attended, weights = _attend_stretches(
-        q.unflatten(2, (blocks, block)), k_stretches, v_stretches, band, bias, options=options
+        q.unflatten(2, (blocks, block)), k_stretches, v_stretches, band, bias=bias, options=options
     )
     attended = attended.flatten(2, 3)[:, :, lead : lead + length]
     if weights is not None:
