@@ -14,12 +14,22 @@ from torch.utils.flop_counter import FlopCounterMode
 def count_flops(run: Callable[[], object]) -> int:
     """Count the FLOPs of all matrix products in a call of ``run``; one multiplication and one addition are two FLOPs.
 
-    torch cannot count the CPU's fused attention, so attention is computed by products here. Element-wise operations
-    (softmax, dropout, normalisation, the optimizer) count as 0.
+    torch cannot count the CPU's fused attention, so attention is computed by products here; where that is called as a
+    causal kernel, the products of keys that are seen count. Element-wise operations (softmax, dropout, normalisation,
+    the optimizer) count as 0.
     """
-    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+    flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+    counts = {flash: lambda q, *_, **__: _seen(q, 2), backward: lambda _, q, *__, **___: _seen(q, 4)}
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False, custom_mapping=counts) as counter:
         run()
     return counter.get_total_flops()
+
+
+def _seen(shape: torch.Size, products: int) -> int:
+    """Return the FLOPs of some products of causal attention from B×H×T×D."""
+    batch, heads, length, channels = shape
+    return products * batch * heads * length * (length + 1) * channels
 
 
 def extrapolate_flops(count: Callable[[int], int], sentences: int, most: int) -> int:

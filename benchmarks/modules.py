@@ -87,19 +87,7 @@ ATTENTIONS: dict[str, Callable[[int, int], nn.Module]] = {
     },
 }
 # Attentions that may hold a number for each head, query and key, which fairseq's fused product does not.
-QUADRATIC = (
-    "mma",
-    "dman",
-    "diffwin_aw",
-    "diffwin_mw",
-    "relpos",
-    "alibi",
-    "t5bias",
-    "localness",
-    "neighbor",
-    "hybrid_local",
-    "hybrid_alibi",
-)
+QUADRATIC = ("dman", "diffwin_aw", "diffwin_mw", "relpos", "alibi", "t5bias", "localness", "neighbor")
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,9 @@ class LocalEncoder(TransformerEncoderBase):
 class LocalDecoder(TransformerDecoderBase):
     """fairseq's decoder with layers of class ``layer_class``."""
 
+    #: Whether the training data have alignments, which a loss compares with attention weights.
+    aligned: bool = False
+
     def __init__(
         self,
         cfg: TransformerConfig,
@@ -137,6 +140,30 @@ class LocalDecoder(TransformerDecoderBase):
         """Return the next layer; called by fairseq's constructor."""
         return wrap_layer(self.layer_class(cfg, self.builder, next(self.layer_numbers), no_encoder_attn), cfg)
 
+    def extract_features(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: dict[str, list[Tensor]] | None,
+        incremental_state: Any = None,
+        full_context_alignment: bool = False,
+        alignment_layer: int | None = None,
+        alignment_heads: int | None = None,
+    ) -> Any:
+        """Compute fairseq's features, in training without the weights of the last attention to the encoder.
+
+        fairseq computes them for its loss over alignments; ``extra["attn"]`` is [None] without.
+        """
+        if alignment_layer is None and self.training and not self.aligned:
+            alignment_layer = -1  # that of no layer
+        return super().extract_features(
+            prev_output_tokens,
+            encoder_out,
+            incremental_state=incremental_state,
+            full_context_alignment=full_context_alignment,
+            alignment_layer=alignment_layer,
+            alignment_heads=alignment_heads,
+        )
+
 
 class LocalTransformerModel(LocalModel, TransformerModel):
     """Base of the translation models: fairseq's Transformer with a variant's attention in chosen sites and layers."""
@@ -155,6 +182,7 @@ class LocalTransformerModel(LocalModel, TransformerModel):
             count_kept_layers(args, stack)
         model = super().build_model(args, task)
         configure_runtime(model, args)
+        model.decoder.aligned = bool(getattr(getattr(task, "cfg", None), "load_alignments", False))
         return model
 
     def set_beam_size(self, beam_size: int) -> None:
