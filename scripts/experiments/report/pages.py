@@ -1,4 +1,4 @@
-"""Makes the tables of README.md, docs/reproduce.md and results/*.md from the CSVs of results/ and from configs/.
+"""Makes the tables of README.md, docs/ and results/*.md from the CSVs of results/ and from configs/.
 
     python results/make_tables.py            # rewrites the tables in place
     python results/make_tables.py --check    # says which differ, and exits with 1
@@ -9,8 +9,8 @@ A table stands between two lines, and nothing else of a page is touched:
     <!-- end of table NAME -->
 
 NAME is `summary` (the main rows of all papers), `ranking` (all mechanisms by score), `estimates` (what the full scale
-takes), a paper (man: all its tables, measured or not), one of its tables (man/table1), probing/NAME, locality/NAME or
-claims/PAPER.
+takes), `speed` (fairseq's own Transformer against each model), a paper (man: all its tables, measured or not), one of
+its tables (man/table1), probing/NAME, locality/NAME or claims/PAPER.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from experiments.report.csv_lines import TableError
 from experiments.report.estimates import estimates_table
 from experiments.report.papers import all_tables, summary_table, table_of_paper
 from experiments.report.ranking import ranking_table
+from experiments.report.speed import speed_table
 from experiments.runs.processes import write_atomic
 
 MARKER = re.compile(r"<!-- (?P<end>end of )?table (?P<name>\S+) -->")
 NO_PAGES = ("quickstart",)  # its numbers stay with its runs
-OF_ALL = {"summary": summary_table, "ranking": ranking_table, "estimates": estimates_table}
+OF_ALL = {"summary": summary_table, "ranking": ranking_table, "estimates": estimates_table, "speed": speed_table}
 ANALYSES = {"probing": probing_table, "locality": locality_table, "claims": claims_table}
 
 
@@ -49,7 +50,7 @@ class Block:
 
 def pages(root: Path) -> list[Path]:
     """Return the pages that may have tables."""
-    others = (root / "README.md", root / "docs" / "reproduce.md")
+    others = (root / "README.md", *(root / "docs" / name for name in ("reproduce.md", "performance.md")))
     return [path for path in (*others, *sorted((root / "results").glob("*.md"))) if path.is_file()]
 
 

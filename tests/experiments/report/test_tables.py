@@ -8,7 +8,7 @@ import pytest
 
 from experiments.recipes.tables import SCALES, find_table, tables_of
 from experiments.recipes.tables import papers as all_papers
-from experiments.report import csv_lines, pages, papers, results
+from experiments.report import csv_lines, pages, papers, results, speed
 from support.tables.files import HEAD, TWO_ROWS, csv_of, line, put, table_file
 
 
@@ -93,6 +93,17 @@ def test_the_ranking_sorts_by_mean_score(tmp_path: Path) -> None:
         ["2", "Transformer", "35.00 (n = 1)", "", "", "1.91M"],
         ["", "MMA", "not measured", "", "", ""],
     ]
+
+
+def test_speeds_stand_beside_the_papers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ratios are those of the benchmarks, and a paper's is that of its steps a second; nothing where there is none."""
+    monkeypatch.setattr(speed, "SYSTEMS", {"man": ("MAN", "man/table1/man"), "mma": ("MMA", "")})
+    steps = TWO_ROWS.replace("_bleu: 34.4", "_bleu: 34.4, steps_per_second: 1.6")
+    table_file(tmp_path, steps.replace("_bleu: 36.3", "_bleu: 36.3, steps_per_second: 1.2"))
+    put(tmp_path, "results/benchmarks/step_cpu_fp32.csv", "system,ratio_median,efficiency\nman,1.25,1.3\n")
+    put(tmp_path, "results/benchmarks/generation_cpu_fp32.csv", "system,ratio_median\nman,0.9\nmma,1.1\n")
+    wanted = [["MAN", "0.75", "1.25", "1.30", "0.90"], ["MMA", "", "", "", "1.10"]]
+    assert cells(table(tmp_path, "speed")) == wanted
 
 
 def test_a_number_has_the_name_of_its_own_metric(tmp_path: Path) -> None:

@@ -1,0 +1,66 @@
+"""The table of speeds: fairseq's own Transformer against each model, from results/benchmarks/ and the papers' rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from experiments.recipes.tables import find_table
+from experiments.report.csv_lines import Line, markdown, read_lines
+from experiments.report.papers import rows_of
+
+HEADER = ("d=512, 6+6 layers", "paper's steps/s", "training step", "efficiency", "generation, beam 5")
+# The systems of benchmarks/systems.py: what they are called, and the row of a paper that has their steps a second.
+SYSTEMS = {
+    "mma": ("MMA", ""),
+    "csan_1d": ("CSAN-1D", "csan/table1/1d"),
+    "csan_2d": ("CSAN-2D", "csan/table1/2d"),
+    "man_encoder": ("MAN, encoder", ""),
+    "man": ("MAN, both stacks", ""),
+    "diffwin": ("DiffWin, Enc(AW)-Cr(AW,Seg)-Dec(MW)", "diffwin/table4/all"),
+    "mgsa_ngram": ("MG-SA, n-grams", "mgsa/table3/ngram"),
+    "mgsa_syntactic": ("MG-SA, constituents, tags, ON-LSTM", "mgsa/table3/onlstm"),
+    "relpos": ("Shaw et al. 2018", "csan/table1/rel_pos"),
+    "localness": ("Yang et al. 2018, LOCAL_SOFT", "csan/table1/local_soft"),
+    "local_hard": ("Luong et al. 2015, LOCAL_HARD", "csan/table1/local_hard"),
+    "neighbor": ("Sperber et al. 2018, NEIGHBOR", "csan/table1/neighbor"),
+    "blocksan": ("Bi-BloSAN, BLOCK", "csan/table1/block"),
+    "qanet": ("QANet, CNNs", "csan/table1/cnns"),
+    "rope": ("RoPE", ""),
+    "alibi": ("ALiBi", ""),
+    "t5bias": ("T5's relative bias", ""),
+    "sinks": ("sliding window with sinks", ""),
+    "hybrid_local": ("`local(window=2) + global`", ""),
+    "hybrid_csan": ("`csan(window=11, head_span=1) + global`", ""),
+    "hybrid_alibi": ("`local(window=8) & alibi`", ""),
+}
+STEPS = "steps_per_second"
+
+
+def speed_table(root: Path) -> str:
+    """Return the ratios of fairseq's own time to each model's, on a CPU in fp32; empty where nothing was measured."""
+    step, generation = (_lines(root, part) for part in ("step", "generation"))
+    rows = []
+    for name, (label, row) in SYSTEMS.items():
+        cells = [_number(step, name, "ratio_median"), _number(step, name, "efficiency")]
+        rows.append([label, _of_paper(root, row), *cells, _number(generation, name, "ratio_median")])
+    return markdown(HEADER, rows)
+
+
+def _lines(root: Path, part: str) -> dict[str, Line]:
+    path = root / "results" / "benchmarks" / f"{part}_cpu_fp32.csv"
+    if not path.is_file():
+        return {}
+    return {line["system"]: line for line in read_lines(path, ("system", "ratio_median"), ("system",))}
+
+
+def _number(lines: dict[str, Line], name: str, column: str) -> str:
+    return f"{lines[name].number(column):.2f}" if name in lines else ""
+
+
+def _of_paper(root: Path, row: str) -> str:
+    """Return a paper's steps a second over those of its Transformer; nothing for no row."""
+    if not row:
+        return ""
+    paper, table, name = row.split("/")
+    found = {each.name: each.paper for each in rows_of(find_table(paper, table, root / "configs"))}
+    return f"{found[name][STEPS] / found['transformer'][STEPS]:.2f}"
