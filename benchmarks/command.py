@@ -109,7 +109,7 @@ def systems_in(part: str) -> tuple[str, ...]:
     """Return the names of a part's systems, without the baseline."""
     if part == "start":
         return tuple(STARTS)[1:]
-    return NAMES[part] if part in NAMES else tuple(ATTENTIONS)[1:]
+    return tuple(SYSTEMS if part in NAMES else ATTENTIONS)[1:]
 
 
 def run(args: argparse.Namespace) -> None:

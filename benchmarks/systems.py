@@ -81,7 +81,7 @@ SYSTEMS = {
 }
 
 
-# The systems of each part that times models, without the baseline.
+# The systems that each part takes by default, without the baseline; all others can be asked for.
 _USUAL = tuple(name for name in SYSTEMS if name != PLAIN and name not in EVERYWHERE)
 NAMES = {
     "step": _USUAL,
@@ -92,7 +92,8 @@ NAMES = {
 
 def systems_of(settings: Settings, part: str) -> list[System]:
     """Return the baseline and the selected systems of a part."""
-    return [SYSTEMS[name] for name in (PLAIN, *settings.chosen(NAMES[part]))]
+    asked = NAMES[part] if settings.systems is None else settings.chosen(tuple(SYSTEMS)[1:])
+    return [SYSTEMS[name] for name in (PLAIN, *asked)]
 
 
 def make_task(words: int) -> TranslationTask:

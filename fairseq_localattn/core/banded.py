@@ -21,7 +21,7 @@ from torch import Tensor
 from ..kernels.banded_blocks import BlockLayout, banded_products
 from ..kernels.dense import fused_attention, scaled_scores, use_products
 from ..kernels.flex import PositionTerms, Score, Span, Window
-from ..kernels.masks import Frame, lowest_score, normalise
+from ..kernels.masks import Frame, join_masks, lowest_score, normalise
 from ..kernels.windows import local_window
 from .attention import LocalAttention
 from .call import Call
@@ -316,7 +316,11 @@ def _attend_stretches(
     q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, v))  # (B·n)×H×·×D
     mask = _added_mask(band, q.dtype).expand(batch, -1, -1, -1).flatten(0, 1)[:, None]  # (B·n)×1×s×r
     if bias is not None:
-        mask = mask + bias.to(mask.dtype).expand(batch, blocks, -1, -1, -1).flatten(0, 1)
+        if band.bias is not None:
+            bias = bias + band.bias.to(bias.dtype).clamp(min=lowest_score(bias.dtype))[..., None, :, :]
+        joined = join_masks(band.hidden[:, :, None], bias, q.dtype)  # rounds terms far from 0 less than a sum would
+        assert joined is not None
+        mask = joined.expand(batch, blocks, -1, -1, -1).flatten(0, 1)
     if head_span > 1:
         k, v = neighbouring_heads(k, head_span), neighbouring_heads(v, head_span)
         missing = missing_heads(heads, head_span, q.device)[:, None, :, None]  # H×1×N×1

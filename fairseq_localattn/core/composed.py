@@ -125,10 +125,14 @@ class JointAttention(ComposedAttention):
         """Attend inside of a window alone, with the other mechanisms as terms of positions; None if that cannot be."""
         frame = call.frame
         full = self.self_attention and frame.query_length == frame.key_length
-        if need_weights or not full or frame.key_length < banded.BANDED_FROM:
+        if need_weights or not full or frame.key_length < banded.BANDED_FROM or not self.has("hidden_keys"):
+            return None
+        if frame.attn_mask is not None and frame.attn_mask.requires_grad:  # the band takes it without
             return None
         terms = self.position_terms(call)
-        if terms is None or terms.half_width is None or 3 * terms.half_width > frame.key_length:
+        if terms is None or terms.half_width is None:
+            return None
+        if 3 * terms.half_width > frame.key_length:  # the keys of a block, with those on either side
             return None
         attended, _ = banded.banded_attention(
             call, half_width=terms.half_width, scores=terms.scores, **self.computation

@@ -36,6 +36,7 @@ SOURCES = ("query", "input")
 HIDDEN = ("tanh", "linear")
 LOWEST_WIDTH = 0.1  # added to a predicted width, which would divide by 0 otherwise
 LOWEST_SIGMA = 0.1  # of a width by head; narrower bells see one key, and their gradient grows with σ^-2.5
+CUT_OFF = lowest_score(torch.float32) / 2  # a score above that of hidden keys, which stay hidden where all are cut off
 FIRST_SIGMA, LAST_SIGMA = 1.0, 32.0  # of the first and the last head at the start, geometric between
 
 
@@ -143,7 +144,7 @@ class GaussianAttention(LocalAttention):
     def score_bias(self, call: Call) -> Tensor | None:
         """Return G, with the lowest score at the keys that are cut off."""
         bell = call.extra["bell"]
-        return bell.masked_fill(call.extra["far"], lowest_score(call.q.dtype)) if self.cut else bell
+        return bell.masked_fill(call.extra["far"], CUT_OFF) if self.cut else bell
 
     def position_terms(self, call: Call) -> PositionTerms | None:
         """Return G as a function of positions."""
@@ -241,7 +242,7 @@ def _bell(center: Tensor, width: Tensor) -> Score:
 
 def _cut_bell(center: Tensor, width: Tensor, reach: Tensor) -> Score:
     """Return :func:`_bell`, and the lowest score further than ``reach``, B×H×T, from the centre."""
-    lowest = center.new_full((), lowest_score(torch.float32))
+    lowest = center.new_full((), CUT_OFF)
 
     def score(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         distance = j - center[b, h, i]
@@ -260,7 +261,7 @@ class GaussianProductAttention(GaussianAttention):
         """Hide the keys that are cut off; the Gaussian is no part of the scores."""
         if not self.cut:
             return None
-        return torch.zeros_like(call.extra["bell"]).masked_fill(call.extra["far"], lowest_score(call.q.dtype))
+        return torch.zeros_like(call.extra["bell"]).masked_fill(call.extra["far"], CUT_OFF)
 
     def position_terms(self, call: Call) -> PositionTerms | None:
         """Return None: weights are no scores."""

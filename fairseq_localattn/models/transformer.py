@@ -182,7 +182,8 @@ class LocalTransformerModel(LocalModel, TransformerModel):
             count_kept_layers(args, stack)
         model = super().build_model(args, task)
         configure_runtime(model, args)
-        model.decoder.aligned = bool(getattr(getattr(task, "cfg", None), "load_alignments", False))
+        options = getattr(task, "cfg", None) or getattr(task, "args", None)
+        model.decoder.aligned = bool(getattr(options, "load_alignments", False))
         return model
 
     def set_beam_size(self, beam_size: int) -> None:

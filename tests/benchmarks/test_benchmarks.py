@@ -15,15 +15,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 from benchmarks import batches, command, generation, modules, report, start, steps
-from benchmarks.counters import count_flops, peak_bytes
 from benchmarks.settings import Settings
 from benchmarks.systems import PLAIN, SYSTEMS, build, make_task
 from benchmarks.timing import interleave, ratio_of
 from fairseq_localattn.errors import UsageError
-from fairseq_localattn.kernels.dense import causal_attention
 from support.cli import REPOSITORY, environment
 
 CPU = torch.device("cpu")
@@ -123,15 +120,6 @@ def test_a_system_is_as_fast_as_itself() -> None:
 # --- counting
 
 
-def test_flops_of_a_linear_layer() -> None:
-    layer, x = nn.Linear(5, 7), torch.randn(3, 5, requires_grad=True)
-    assert count_flops(lambda: layer(x)) == 2 * 3 * 5 * 7
-    assert count_flops(lambda: layer(x).sum().backward()) == 3 * (2 * 3 * 5 * 7), "and to the input, and the weight"
-    q = torch.ones(2, 3, 4, 5, requires_grad=True)
-    seen = 2 * 3 * (1 + 2 + 3 + 4)  # of a causal kernel, two products forward and four backward
-    assert count_flops(lambda: causal_attention(q, q, q, None, scaling=1.0).sum().backward()) == 6 * 2 * seen * 5
-
-
 @pytest.mark.parametrize("name", [modules.FAIRSEQ, "san"])
 def test_flops_of_an_attention(name: str) -> None:
     """Four projections and two products of T×T by head; backward is twice as much."""
@@ -150,19 +138,6 @@ def test_some_sentences_stand_for_the_flops_of_a_batch(name: str, task: Any, mon
         monkeypatch.setattr(steps, "FLOP_SENTENCES", sentences)
         found.append(steps.flops_of(built, system, [sample]))
     assert found[0] == found[1] > 0
-
-
-def test_peak_memory_of_known_tensors() -> None:
-    before = torch.empty(1 << 20)
-
-    def run() -> None:
-        first, second = torch.empty(1 << 18), torch.empty(1 << 17)
-        del first
-        torch.empty(1 << 16)
-        del second
-
-    assert peak_bytes(run, CPU) == 4 * ((1 << 18) + (1 << 17))
-    assert peak_bytes(lambda: before.add_(1), CPU) < 1024, "what was live before does not count"
 
 
 # --- batches

@@ -213,3 +213,40 @@ def test_weights_are_those_of_the_output(text: str) -> None:
     assert weights.shape == (HEADS, 2, LENGTH, LENGTH)
     for h in range(HEADS if "mw" not in text else 2):
         torch.testing.assert_close(weights[h].sum(-1), torch.ones(2, LENGTH, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("long", [False, True])
+@pytest.mark.parametrize("with_gradient", [False, True])
+def test_a_window_without_a_key_that_is_not_cut_off(
+    long: bool, with_gradient: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its keys share the weight; hidden ones, such as the future, keep none."""
+    if long:
+        take_long_ways(monkeypatch)
+    torch.manual_seed(3)
+    module = attention("local(window=2) & gauss(width=3, cut=true)", DIM, HEADS, self_attention=True, site="decoder")
+    x, future = torch.randn(30, 1, DIM), torch.ones(30, 30, dtype=torch.bool).triu(1)
+    changed = x.clone()
+    changed[20:] += 1
+    with torch.set_grad_enabled(with_gradient):
+        for each in (x, changed):
+            each.requires_grad_(with_gradient)
+        first, other = (module(y, y, y, attn_mask=future, need_weights=False)[0][:20] for y in (x, changed))
+        exact, _ = module(x, x, x, attn_mask=future, need_weights=True)
+    torch.testing.assert_close(first, other)
+    torch.testing.assert_close(first, exact[:20])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_terms_far_from_0_in_half_precision(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bell far from a query's window is as exact in the band as in the products of all keys."""
+    torch.manual_seed(3)
+    module = attention("local(window=2) & gauss", DIM, HEADS, self_attention=True).to(dtype)
+    for weight in module.parameters():
+        weight.data *= 2
+    x = torch.randn(300, 1, DIM, dtype=dtype)
+    with torch.no_grad():
+        dense = module(x, x, x, need_weights=False)[0]
+        take_long_ways(monkeypatch)
+        band = module(x, x, x, need_weights=False)[0]
+    torch.testing.assert_close(band.float(), dense.float(), rtol=0, atol=0.05)

@@ -10,11 +10,13 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from support.models import batch, dictionary, parse
 
 
+@pytest.mark.parametrize("holder", ["cfg", "args"])  # of a task's options; older tasks have cfg = None
 @pytest.mark.parametrize("aligned", [False, True])
-def test_weights_in_training_where_the_data_have_alignments(aligned: bool) -> None:
+def test_weights_in_training_where_the_data_have_alignments(aligned: bool, holder: str) -> None:
     """Without alignments there are none in training, unless a layer is named; in evaluation as in fairseq."""
     words = SimpleNamespace(source_dictionary=dictionary(), target_dictionary=dictionary())
-    task = SimpleNamespace(**vars(words), cfg=SimpleNamespace(load_alignments=aligned))
+    task = SimpleNamespace(**vars(words), cfg=None)
+    setattr(task, holder, SimpleNamespace(load_alignments=aligned))
     model = ARCH_MODEL_REGISTRY["transformer_mma_tiny"].build_model(parse("transformer_mma_tiny"), task)
     net_input = batch([5, 3], [4, 6])["net_input"]
     (weights,) = model.train()(**net_input)[1]["attn"]
