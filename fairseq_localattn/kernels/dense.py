@@ -1,4 +1,4 @@
-"""Attention over all keys as plain matrix products with a hand-written backward pass; fastest for sentences on a CPU.
+"""Attention over all keys, or all before a query: products with their own backward pass, and torch's kernels.
 
 torch's fused CPU kernel (``scaled_dot_product_attention``) does not store the weights, at a cost in time. Up to
 :data:`PRODUCTS_UP_TO` keys the products below are faster; they also support dropout and masks that need a gradient,
@@ -133,7 +133,10 @@ def fused_attention(
 
 
 def can_skip_future(q: Tensor, k: Tensor, *, dropout: float, implementation: str) -> bool:
-    """Return whether :func:`causal_attention` computes such a call, and faster than with a mask of T×T."""
+    """Return whether :func:`causal_attention` computes such a call, and faster than with a mask of T×T.
+
+    On a CPU, with T = S of :data:`SKIPPED_FROM` or more, without dropout, and unless products are asked for.
+    """
     long = q.device.type == "cpu" and q.size(2) == k.size(2) >= SKIPPED_FROM
     return long and not dropout and implementation != "products"
 

@@ -8,7 +8,13 @@ from experiments.recipes.tables import find_table
 from experiments.report.csv_lines import Line, markdown, read_lines
 from experiments.report.papers import rows_of
 
-HEADER = ("d=512, 6+6 layers", "paper's steps/s", "training step", "efficiency", "generation, beam 5")
+HEADER = (
+    "d=512, 6+6 layers",
+    "steps/s in the paper, of its Transformer's",
+    "training step",
+    "efficiency",
+    "generation, beam 5",
+)
 # The systems of benchmarks/systems.py: what they are called, and the row of a paper that has their steps a second.
 SYSTEMS = {
     "mma": ("MMA", ""),
