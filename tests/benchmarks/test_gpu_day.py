@@ -369,7 +369,7 @@ def test_the_whole_course_at_tiny_size(tmp_path: Path) -> None:
     assert "step_fp32: starts" not in said and "trainings: done" in said
     out = tmp_path / "out"
     stamps = {path.stem: json.loads(path.read_text()) for path in (out / "steps").glob("*.json")}
-    assert len(stamps) == 8 and all("seconds" in stamp for stamp in stamps.values())
+    assert len(stamps) == 9 and all("seconds" in stamp for stamp in stamps.values())
     text = (out / page.PAGE).read_text()
     assert all(f"| {precision} | 1 | 0 | 0 |" in text for precision in ("fp32", "bf16", "fp16"))
     assert "## Training step" in text and "| mma | sacrebleu | " in text
