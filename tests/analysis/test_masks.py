@@ -99,6 +99,7 @@ def test_the_same_picture_each_time(example, panels):
             assert torch.equal(panel.values, panels[name.partition(":")[0]][panel.title])
 
 
+@pytest.mark.slow
 def test_command_writes_the_picture_of_another_sentence(tmp_path: Path):
     out = tmp_path / "new" / "masks.png"
     masks.main(["--out", str(out), "--tree", "(S (NP (NN $x_1$)) (VP (VBZ sleeps)) (. .))"])

@@ -81,6 +81,7 @@ AROUND_SQUARES = st.lists(st.sampled_from([1, 3, 4, 5, 15, 16, 17, 35, 36, 37, 4
 @example([36, 3, 16, 4], True, False, False)
 @example([17, 3, 16, 4], False, True, True)
 @example([37, 4, 35], True, True, True)
+@pytest.mark.slow
 def test_sman_by_length_equals_equations(lengths: list[int], left: bool, causal: bool, long: bool) -> None:
     """A boundary of √L/2, which differs between the sentences of a batch."""
     module = make("sman-sqrt", causal, heads=1)

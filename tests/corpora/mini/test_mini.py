@@ -19,6 +19,7 @@ def test_every_mini_corpus_is_prepared_by_the_contract():
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_a_mini_corpus_is_the_same_each_time(tmp_path, name):
     found = []
     for folder in (tmp_path / "one", tmp_path / "two"):

@@ -202,6 +202,7 @@ def test_toy_serves_both_directions(preparation):
 
 
 @pytest.mark.xdist_group("toy")
+@pytest.mark.slow
 def test_toy_layout(preparation):
     out = preparation("toy").out
     for split, count in (("train", 150), ("valid", 30), ("test", 20)):

@@ -313,6 +313,7 @@ def test_checkpoints_that_were_averaged_go(keep: bool, bench: Bench) -> None:
 # --- scales
 
 
+@pytest.mark.slow
 def test_the_small_scale(bench: Bench) -> None:
     """Its own metric, seeds and batch; no paper's numbers; lines beside those of the full scale in one file."""
     bench.fake()
