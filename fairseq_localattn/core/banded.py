@@ -314,13 +314,14 @@ def _attend_stretches(
     head_span = options.head_span
     batch, heads, blocks = q.shape[:3]
     q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, v))  # (B·n)×H×·×D
-    mask = _added_mask(band, q.dtype).expand(batch, -1, -1, -1).flatten(0, 1)[:, None]  # (B·n)×1×s×r
-    if bias is not None:
+    if bias is None:
+        mask = _added_mask(band, q.dtype).expand(batch, -1, -1, -1).flatten(0, 1)[:, None]  # (B·n)×1×s×r
+    else:
         if band.bias is not None:
             bias = bias + band.bias.to(bias.dtype).clamp(min=lowest_score(bias.dtype))[..., None, :, :]
         joined = join_masks(band.hidden[:, :, None], bias, q.dtype)  # rounds terms far from 0 less than a sum would
         assert joined is not None
-        mask = joined.expand(batch, blocks, -1, -1, -1).flatten(0, 1)
+        mask = joined.expand(batch, blocks, -1, -1, -1).flatten(0, 1)  # (B·n)×H×s×r
     if head_span > 1:
         k, v = neighbouring_heads(k, head_span), neighbouring_heads(v, head_span)
         missing = missing_heads(heads, head_span, q.device)[:, None, :, None]  # H×1×N×1
