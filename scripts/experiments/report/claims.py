@@ -109,7 +109,7 @@ def _measured(root: Path, table: Table, better: Row, worse: Row) -> Outcome | No
         ours, theirs = (_by_seed(lines.get((row.name, scale, metric), [])) for row in (better, worse))
         if seeds := [seed for seed in ours if seed in theirs]:
             sign = -1 if metric in FALLING else 1
-            differences = [sign * (_score(ours[seed]) - _score(theirs[seed])) for seed in seeds]
+            differences = [sign * _difference(ours[seed], theirs[seed], better, worse) for seed in seeds]
             tested = [ours[seed] for seed in seeds if _against(better, worse) and ours[seed]["p_value"]]
             significant = all(line.number("p_value") < SIGNIFICANT for line in tested)
             name = f"{better.name} − {worse.name}"
@@ -122,8 +122,11 @@ def _by_seed(lines: list[Line]) -> dict[str, Line]:
     return {line["seed"]: line for line in lines}
 
 
-def _score(line: Line) -> float:
-    return line.number("score")
+def _difference(ours: Line, theirs: Line, better: Row, worse: Row) -> float:
+    """Return what the first line is above the second, from the line itself where it says so: scores are rounded."""
+    if _against(better, worse) and ours["difference"]:
+        return ours.number("difference")
+    return ours.number("score") - theirs.number("score")
 
 
 def _against(better: Row, worse: Row) -> bool:
