@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -90,7 +90,7 @@ def collect_weights(
         for sublayer, attention in attentions.items():
             request, read = _weight_hooks(sublayer, weights, by_head)
             handles.append(attention.register_forward_pre_hook(request, with_kwargs=True))
-            handles.append(attention.register_forward_hook(read))
+            handles.append(attention.register_forward_hook(read, prepend=True))  # before one that asked for less
         yield weights
     finally:
         for handle in handles:
@@ -132,23 +132,20 @@ def collect_masks(attentions: Mapping[Sublayer, nn.Module]) -> Iterator[dict[Sub
 
     Each forward pass of the model replaces the values, B×H×T×S; a head without a mask is NaN there, and the masks of
     mechanisms on the same heads are multiplied; the future of a decoder is 0. See :data:`MASKS` for what is a mask.
-    With windows of segments and padding on the left, each sentence's real keys come first. The attentions are as before
-    at the end.
+    With windows of segments and padding on the left, each sentence's real keys come first. The weights are requested as
+    well, since a faster computation may not make the masks. The attentions are as before at the end.
     """
     masks: dict[Sublayer, Tensor] = {}
-    undo: list[Callable[[], None]] = []
-    try:
-        for sublayer, module in attentions.items():
-            parts = list(masked_parts(module))
+    masked = {sublayer: parts for sublayer, module in attentions.items() if (parts := list(masked_parts(module)))}
+    with ExitStack() as undo:
+        undo.enter_context(collect_weights({sublayer: attentions[sublayer] for sublayer in masked}))
+        for sublayer, parts in masked.items():
             found: list[tuple[int, Tensor]] = []
             for first, part in parts:
-                undo.append(_record(part, first, found))
-            if parts:
-                undo.append(module.register_forward_hook(_joiner(sublayer, masks, found), with_kwargs=True).remove)
+                undo.callback(_record(part, first, found))
+            hook = _joiner(sublayer, masks, found)
+            undo.callback(attentions[sublayer].register_forward_hook(hook, with_kwargs=True).remove)
         yield masks
-    finally:
-        for back in reversed(undo):
-            back()
 
 
 def masked_parts(module: nn.Module, first: int = 0) -> Iterator[tuple[int, LocalAttention]]:

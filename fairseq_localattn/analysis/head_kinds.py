@@ -112,7 +112,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--stack", choices=STACKS, default="encoder", help="default: encoder, as in the paper")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the weights (.png, .pdf, .svg)")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write all weights as CSV")
-    parser.set_defaults(source=None, target=None)  # of read_pair
+    parser.set_defaults(source=None, target=None)  # which read_pair reads
     return parser
 
 

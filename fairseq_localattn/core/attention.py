@@ -10,10 +10,10 @@ order in which they run. Most get a :class:`Call`, which holds positions, masks,
 ``attend``            the whole computation from q, k and v to the attended values; by default in four steps:
 ``prepare``           tensors that several of the next steps need
 ``score_bias``        a term added to the scaled scores, broadcastable to B×H×T×S
-``hidden_keys``       a hard window: 1×T×S or H×T×S, or B×H×T×S if it differs between sentences; True = hidden
+``hidden_keys``       a hard window: 1×T×S or H×T×S, or B×(H or 1)×T×S if it differs between sentences; True = hidden
 ``reweight``          a function of the weights B×H×T×S after the softmax
 ``add_values``        a term added to the attended values, computed from the weights
-``position_terms``    the steps above as functions of positions, in whose place FlexAttention computes them
+``position_terms``    the steps above as functions of positions, for FlexAttention and for bands over long texts
 ``activate``          a function of the concatenated heads before the output projection
 ====================  =================================================================================================
 
@@ -111,7 +111,7 @@ class LocalAttention(CachedKeys, FlexibleAttention):
         if activation not in ACTIVATIONS:
             raise ValueError(f"unknown head activation {activation!r}: choose from {', '.join(ACTIVATIONS)}")
         self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, head_dim or embed_dim // num_heads
-        self.inner_dim = self.num_heads * self.head_dim  # channels of all heads; C but in a part
+        self.inner_dim = self.num_heads * self.head_dim  # channels of all heads; equals C except in a part
         self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
         self.scaling = self.head_dim**-0.5
         self.dropout = dropout
@@ -160,11 +160,11 @@ class LocalAttention(CachedKeys, FlexibleAttention):
         return {}
 
     def hidden_keys(self, frame: Frame, device: torch.device) -> Tensor | None:
-        """Return the hard window, 1×T×S, H×T×S or B×H×T×S, True = hidden; None hides nothing."""
+        """Return the hard window, 1×T×S, H×T×S or B×(H or 1)×T×S, True = hidden; None hides nothing."""
         return None
 
     def encode_positions(self, q: Tensor, k: Tensor, first: int) -> tuple[Tensor, Tensor]:
-        """Return q, B×H×T×D, and k, B×H×S×D, changed by their positions, of which ``first`` is the lowest."""
+        """Return q, B×H×T×D, and k, B×H×S×D, changed by their positions; the first query and key stand at ``first``."""
         return q, k
 
     def score_bias(self, call: Call) -> Tensor | None:
@@ -184,9 +184,9 @@ class LocalAttention(CachedKeys, FlexibleAttention):
 
     def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         """Return the attended values B×H×T×D of all heads, and the weights B×H×T×S or None if they are not needed."""
-        plain = not need_weights and call.frame.attn_mask is not None and not any(map(self.has, SCORING))
-        if plain and self.skips_future(call):
-            return causal_attention(call.q, call.k, call.v, call.frame.key_padding_mask, scaling=self.scaling), None
+        only_masked = not need_weights and call.frame.attn_mask is not None and not any(map(self.has, SCORING))
+        if only_masked and self.skips_future(call):
+            return self.attend_to_one_side(call), None
         call = call.with_extra(self.prepare(call))
         frame, q, k, v = call.frame, call.q, call.k, call.v
         bias = self.score_bias(call)
@@ -202,10 +202,15 @@ class LocalAttention(CachedKeys, FlexibleAttention):
         return self.fused(q, k, v, hidden=hidden, bias=bias), None
 
     def skips_future(self, call: Call) -> bool:
-        """Return whether heads of a call that see the past or the future alone are computed without a mask of T×T."""
+        """Return whether :meth:`attend_to_one_side` computes heads that see only the past or only the future."""
         mask = call.frame.attn_mask
         can = can_skip_future(call.q, call.k, dropout=self.dropout_rate, implementation=self.implementation)
         return can and self.self_attention and (mask is None or is_future(mask))
+
+    def attend_to_one_side(self, call: Call, future: bool = False) -> Tensor:
+        """Attend to the own key and those before it, or those after it, by :func:`causal_attention`."""
+        padding = call.frame.key_padding_mask
+        return causal_attention(call.q, call.k, call.v, padding, scaling=self.scaling, future=future)
 
     def fused(
         self, q: Tensor, k: Tensor, v: Tensor, *, hidden: Tensor | None = None, bias: Tensor | None = None

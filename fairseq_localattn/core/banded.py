@@ -31,7 +31,7 @@ MIN_BLOCK = 16
 # Up to this many scores per query and head, all queries form one block, which is fastest there: up to 192 tokens for
 # windows over one head, up to 64 over three heads.
 ONE_BLOCK_SCORES = 192
-# With at least this many keys, windows that can also be a mask of T×S products are computed in their band.
+# With at least this many keys, mechanisms that could also take a mask of T×S are computed in their band.
 BANDED_FROM = 512
 
 
@@ -60,9 +60,9 @@ class _Options:
     dropout: float
     implementation: str
 
-    def use_products(self, q: Tensor, k: Tensor) -> bool:
-        """Return whether the band is computed by :func:`banded_products`."""
-        if self.need_weights:
+    def use_products(self, q: Tensor, k: Tensor, band: _Band) -> bool:
+        """Return whether the band is computed by :func:`banded_products`, which has no gradient for ``attn_mask``."""
+        if self.need_weights or (band.bias is not None and band.bias.requires_grad):
             return False
         return use_products(q, k, dropout=self.dropout, implementation=self.implementation, banded=True)
 
@@ -144,11 +144,9 @@ def banded_attention(
         q = F.pad(q, (0, 0, lead, k.size(2) - lead - length))
     blocks = -(-k.size(2) // block)
     room = blocks * block - k.size(2)
-    band = _make_band(
-        frame, half_width, block, blocks=blocks, room=room, device=q.device, width_of_query=width_of_query
-    )
-    bias = _bias_of(scores, band, frame, block=block, shape=q.shape)
-    if columns is None and options.use_products(q, k):
+    band = _make_band(frame, half_width, block, device=q.device, width_of_query=width_of_query)
+    bias = _bias_of(scores, band, batch=q.size(0), heads=q.size(1), length=frame.key_length)
+    if columns is None and options.use_products(q, k, band):
         layout = BlockLayout(
             q.size(0), q.size(1), blocks=blocks, block=block, half_width=half_width, head_span=head_span
         )
@@ -192,7 +190,7 @@ def _one_block(
     if frame.attn_mask is not None:
         hidden, bias = _with_attn_mask(hidden, frame.attn_mask[:, first:last])
     band = _Band(key_index[None], hidden[:, None], None if bias is None else bias[None])
-    if options.head_span > 1 and q.size(2) == k.size(2) and options.use_products(q, k):
+    if options.head_span > 1 and q.size(2) == k.size(2) and options.use_products(q, k, band):
         layout = BlockLayout(q.size(0), q.size(1), blocks=1, block=q.size(2), half_width=0, head_span=options.head_span)
         mask, rate = _added_mask(band, q.dtype), options.dropout
         return banded_products(q, k, v, mask, layout=layout, scaling=options.scaling, dropout=rate), None
@@ -205,16 +203,11 @@ def _one_block(
 
 
 def _make_band(
-    frame: Frame,
-    half_width: int,
-    block: int,
-    *,
-    blocks: int,
-    room: int,
-    device: torch.device,
-    width_of_query: Tensor | None,
+    frame: Frame, half_width: int, block: int, *, device: torch.device, width_of_query: Tensor | None
 ) -> _Band:
-    """Compute positions and masks of equal blocks over all keys; ``room`` positions are added behind the last key."""
+    """Compute positions and masks of equal blocks over all keys, the last one filled up behind the last key."""
+    blocks = -(-frame.key_length // block)
+    room = blocks * block - frame.key_length
     starts = torch.arange(blocks, device=device)[:, None] * block
     query_index = starts + torch.arange(block, device=device)
     key_index = starts + torch.arange(-half_width, block + half_width, device=device)
@@ -236,13 +229,12 @@ def _make_band(
     return _Band(key_index, hidden, bias)
 
 
-def _bias_of(scores: Sequence[Score], band: _Band, frame: Frame, *, block: int, shape: Sequence[int]) -> Tensor | None:
-    """Return the sum of terms inside of a band of a full pass, broadcastable to B×n×H×s×r; ``shape``: B×H×T×D."""
-    batch, heads, length, _ = shape
-    device = band.key_index.device
+def _bias_of(scores: Sequence[Score], band: _Band, *, batch: int, heads: int, length: int) -> Tensor | None:
+    """Return the sum of terms inside of a band of a full pass of T = ``length``, broadcastable to B×n×H×s×r."""
+    device, block = band.key_index.device, band.hidden.size(2)
     sentence, head = torch.arange(batch, device=device), torch.arange(heads, device=device)
     query = torch.arange(band.key_index.size(0) * block, device=device).clamp(max=length - 1).view(-1, 1, block, 1)
-    key = band.key_index.clamp(0, frame.key_length - 1)[:, None, None]
+    key = band.key_index.clamp(0, length - 1)[:, None, None]
     indices = sentence.view(-1, 1, 1, 1, 1), head.view(-1, 1, 1), query, key
     return sum((score(*indices) for score in scores[1:]), scores[0](*indices)) if scores else None
 

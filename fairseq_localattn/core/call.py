@@ -1,4 +1,4 @@
-"""What the steps of an attention are given: positions, masks, and the projected queries, keys and values."""
+"""The inputs of the steps of an attention: positions, masks, and the projected queries, keys and values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Call:
     extra: Mapping[str, Tensor] = field(default_factory=dict)
 
     def heads(self, at: slice) -> Call:
-        """Return the call of some heads, with the same ``extra``."""
+        """Return the call of some heads; ``extra`` keeps all heads."""
         return replace(self, q=self.q[:, at], k=self.k[:, at], v=self.v[:, at])
 
     def with_extra(self, more: Mapping[str, Tensor]) -> Call:

@@ -6,9 +6,10 @@ four projections. The composed attention projects once for all parts, and gives 
 
 from __future__ import annotations
 
-from abc import ABC
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import accumulate
 
 import torch
@@ -25,7 +26,7 @@ from .flexible import SCORING
 Maker = Callable[..., LocalAttention]
 
 
-class ComposedAttention(LocalAttention, ABC):
+class ComposedAttention(LocalAttention):
     """The base class of both compositions: holds the parts, and projects for all of them.
 
     The names of the parts' extra projections are ``parts.<number>.<name>``.
@@ -61,9 +62,14 @@ class ComposedAttention(LocalAttention, ABC):
         return [found[name] for name in names]
 
     def call_of(self, number: int, call: Call) -> Call:
-        """Return the call of a part, whose ``extra`` has its own entries, by their names in it."""
+        """Return the call of a part: of ``extra`` the entries ``parts.<number>.<name>`` alone, as ``<name>``."""
         own = _of_part(call.extra, number)
         return replace(call, extra={short: call.extra[name] for name, short in own.items()}) if call.extra else call
+
+    def calls(self, call: Call) -> Iterator[tuple[LocalAttention, Call]]:
+        """Yield the parts, each with its call."""
+        for number, part in enumerate(self.members()):
+            yield part, self.call_of(number, call)
 
     def set_implementation(self, implementation: str) -> None:
         """Choose how attention is computed, for all parts."""
@@ -113,7 +119,7 @@ class JointAttention(ComposedAttention):
     def activate(self, heads: Tensor) -> Tensor:
         for part in self.members():
             heads = part.activate(heads)
-        return heads
+        return super().activate(heads)
 
     def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         if self._scoring is None:
@@ -121,23 +127,25 @@ class JointAttention(ComposedAttention):
         own = self.call_of(self._scoring, call)
         return self.parts[self._scoring].attend(own, need_weights)  # type: ignore[operator]
 
-    def _attend_band(self, call: Call, need_weights: bool) -> tuple[Tensor, None] | None:
-        """Attend inside of a window alone, with the other mechanisms as terms of positions; None if that cannot be."""
+    def _attend_band(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None] | None:
+        """Attend inside of the window that the mechanisms share, with the others as terms of positions.
+
+        Returns None in short and incremental calls, where the weights are needed, and for mechanisms without such a
+        window or such terms.
+        """
         frame = call.frame
         full = self.self_attention and frame.query_length == frame.key_length
-        if need_weights or not full or frame.key_length < banded.BANDED_FROM or not self.has("hidden_keys"):
+        if need_weights or not full or frame.key_length < banded.BANDED_FROM:
             return None
-        if frame.attn_mask is not None and frame.attn_mask.requires_grad:  # the band takes it without
+        windows = _joined([part.position_terms(own) for part, own in self.calls(call) if part.has("hidden_keys")])
+        if windows is None or windows.half_width is None:
+            return None
+        if 3 * windows.half_width > frame.key_length:  # a block with the keys on either side has them all
             return None
         terms = self.position_terms(call)
-        if terms is None or terms.half_width is None:
+        if terms is None:
             return None
-        if 3 * terms.half_width > frame.key_length:  # the keys of a block, with those on either side
-            return None
-        attended, _ = banded.banded_attention(
-            call, half_width=terms.half_width, scores=terms.scores, **self.computation
-        )
-        return attended, None
+        return banded.banded_attention(call, half_width=windows.half_width, scores=terms.scores, **self.computation)
 
     def prepare(self, call: Call) -> Mapping[str, Tensor]:
         found: dict[str, Tensor] = {}
@@ -147,37 +155,35 @@ class JointAttention(ComposedAttention):
         return found
 
     def score_bias(self, call: Call) -> Tensor | None:
-        total: Tensor | None = None
-        for number, part in enumerate(self.members()):
-            bias = part.score_bias(self.call_of(number, call))
-            total = bias if total is None else total if bias is None else total + bias
-        return total
+        found = [bias for part, own in self.calls(call) if (bias := part.score_bias(own)) is not None]
+        return reduce(operator.add, found) if found else None
 
     def hidden_keys(self, frame: Frame, device: torch.device) -> Tensor | None:
-        total: Tensor | None = None
-        for part in self.members():
-            hidden = part.hidden_keys(frame, device)
-            total = hidden if total is None else total if hidden is None else total | hidden
-        return total
+        found = [hidden for part in self.members() if (hidden := part.hidden_keys(frame, device)) is not None]
+        return reduce(operator.or_, found) if found else None
 
     def reweight(self, weights: Tensor, call: Call) -> Tensor:
-        for number, part in enumerate(self.members()):
-            weights = part.reweight(weights, self.call_of(number, call))
+        for part, own in self.calls(call):
+            weights = part.reweight(weights, own)
         return weights
 
     def add_values(self, attended: Tensor, weights: Tensor, call: Call) -> Tensor:
-        for number, part in enumerate(self.members()):
-            attended = part.add_values(attended, weights, self.call_of(number, call))
+        for part, own in self.calls(call):
+            attended = part.add_values(attended, weights, own)
         return attended
 
     def position_terms(self, call: Call) -> PositionTerms | None:
-        total = PositionTerms()
-        for number, part in enumerate(self.members()):
-            terms = part.position_terms(self.call_of(number, call))
-            if terms is None:
-                return None
-            total &= terms
-        return total
+        return _joined(part.position_terms(own) for part, own in self.calls(call))
+
+
+def _joined(terms: Iterable[PositionTerms | None]) -> PositionTerms | None:
+    """Return all terms as one; None if one of them is."""
+    total = PositionTerms()
+    for each in terms:
+        if each is None:
+            return None
+        total &= each
+    return total
 
 
 class GroupedAttention(ComposedAttention):
@@ -210,10 +216,11 @@ class GroupedAttention(ComposedAttention):
         return torch.cat(queries, dim=1), torch.cat(keys, dim=1)
 
     def activate(self, heads: Tensor) -> Tensor:
-        if all(part.activation == "none" and not isinstance(part, ComposedAttention) for part in self.members()):
-            return heads
-        slices = heads.split([part.inner_dim for part in self.members()], dim=-1)
-        return torch.cat([part.activate(x) for part, x in zip(self.members(), slices, strict=True)], dim=-1)
+        parts = list(self.members())
+        if any(part.activation != "none" or type(part).activate is not LocalAttention.activate for part in parts):
+            slices = heads.split([part.inner_dim for part in parts], dim=-1)
+            heads = torch.cat([part.activate(x) for part, x in zip(parts, slices, strict=True)], dim=-1)
+        return super().activate(heads)
 
     def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         attended: list[Tensor] = []

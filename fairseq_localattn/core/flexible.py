@@ -1,6 +1,7 @@
 """Attention that FlexAttention may compute: where it can, and whether it is faster.
 
-A mechanism that is a mask or a bias of positions says so by the step ``position_terms``. FlexAttention has no dropout
+A mechanism that is a mask or a bias of positions says so by the step ``position_terms``, which composed attention in a
+band reads as well. FlexAttention has no dropout
 on the weights, does not return them, and needs all queries at once: in such calls, in incremental decoding, and for
 mechanisms that say nothing, the other steps of :class:`LocalAttention` run.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from functools import lru_cache
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +21,7 @@ from .call import Call
 from .trial import Trial, faster
 
 logger = logging.getLogger(__name__)
-# The steps by which mechanisms that share their heads act on each other.
+# The steps that change scores, weights or attended values.
 SCORING = ("prepare", "score_bias", "hidden_keys", "reweight", "add_values")
 # Where ``auto`` compares FlexAttention with the other implementations, in training.
 TRIED_ON = ("cuda",)
@@ -34,6 +36,7 @@ class FlexibleAttention(nn.Module):
     self_attention: bool
     causal: bool
     scaling: float
+    kind: ClassVar[str]
     _description: str | None = None
 
     @property
@@ -52,8 +55,10 @@ class FlexibleAttention(nn.Module):
     def position_terms(self, call: Call) -> PositionTerms | None:
         """Return what the other steps do to the scores, as functions of positions; None if they cannot be so described.
 
-        Called in full passes alone, where ``frame.offset`` is 0. The future and padding are hidden by the caller.
-        Attention without steps of its own has no terms.
+        FlexAttention computes them, and on any device bands that several mechanisms share. Called in full passes alone,
+        where T = S in self-attention and ``frame.offset`` is 0, and before ``prepare``: ``call.extra`` has the extra
+        projections alone. The future and padding are hidden by the caller. Attention without steps of its own has no
+        terms.
         """
         return None if any(self.has(step) for step in ("attend", *SCORING)) else PositionTerms()
 
@@ -66,12 +71,12 @@ class FlexibleAttention(nn.Module):
         return self.attend(call, need_weights)
 
     def _chooses_flex(self, call: Call) -> bool:
-        """Return whether FlexAttention is asked for and can, or is faster in a trial, which waits for the GPU."""
+        """Return whether FlexAttention is forced and possible, or was faster in a trial, which waits for the GPU."""
         frame, q = call.frame, call.q
         forced = self.implementation == "flex"
         if not forced and (self.implementation != "auto" or q.device.type not in TRIED_ON):
             return False
-        full = frame.query_length == frame.key_length and frame.offset == 0 if self.self_attention else True
+        full = not self.self_attention or frame.query_length == frame.key_length
         if not full or frame.query_length == 1:
             return False
         reason = reason_against_flex(q, call.k, self.dropout_rate)
@@ -87,8 +92,7 @@ class FlexibleAttention(nn.Module):
         masks = frame.key_padding_mask is None, frame.attn_mask is None
         trial = Trial(
             key=(self._description, *lengths, *masks, q.dtype, q.device, torch.is_autocast_enabled(q.device.type)),
-            name=f"{getattr(self, 'kind', 'attention')}, {q.size(1)} heads, up to 2^{lengths[0]} queries and "
-            f"2^{lengths[1]} keys",
+            name=f"{self.kind}, {q.size(1)} heads, up to 2^{lengths[0]} queries and 2^{lengths[1]} keys",
             attend={"sdpa": self._by_steps, "flex": self._by_flex},
             parameters=[p for p in self.parameters() if p.requires_grad],
         )

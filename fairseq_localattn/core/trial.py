@@ -15,8 +15,7 @@ from .call import Call
 logger = logging.getLogger(__name__)
 # Returns the attended values, or None if it cannot.
 Attend = Callable[[Call], Tensor | None]
-# The greatest difference of results, as a share of the largest number of each: the first implementation's may differ as
-# much from exact ones.
+# The greatest max|a - b| / max|b| of the output and of each gradient; either may be that far from the exact result.
 TOLERANCES = {torch.float32: 1e-2, torch.float16: 2e-2, torch.bfloat16: 5e-2}
 REPETITIONS = 5
 _chosen: dict[Hashable, str] = {}
@@ -73,7 +72,7 @@ def faster(trial: Trial, call: Call) -> str:
             if not found:  # it is not defined for this mechanism
                 continue
             wanted = wanted or found
-            reason = _difference(found, wanted, TOLERANCES.get(call.q.dtype, 1e-2))
+            reason = _difference(found, wanted, TOLERANCES[call.q.dtype])
             if reason is None:
                 times[name] = milliseconds(run)
                 shown.append(f"{name} {times[name]:.2f} ms")

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .dropout import dropout_factors
-from .masks import lowest_score
+from .masks import lowest_score, may_hide_all_keys
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class _BandedProducts(torch.autograd.Function):
         ctx.bias, ctx.hidden = None, None
         if bias is not None and ctx.needs_input_grad[4]:
             ctx.bias, hidden = (bias.shape, bias.dtype), mask <= lowest_score(mask.dtype)
-            if hidden.device.type != "cpu" or hidden.all(-1).any():  # such a query has uniform weights
+            if may_hide_all_keys(hidden):  # such a query has uniform weights
                 ctx.hidden = hidden[:, :, None]
         kept = weights if factors is None else weights * factors
         return layout.merge(torch.bmm(layout.unpad(kept), layout.visible(values)), q.size(2))

@@ -1,4 +1,4 @@
-"""Attention over all keys, or all before a query: products with their own backward pass, and torch's kernels.
+"""Dense and causal attention, by products with their own backward pass or by torch's fused kernels.
 
 torch's fused CPU kernel (``scaled_dot_product_attention``) does not store the weights, at a cost in time. Up to
 :data:`PRODUCTS_UP_TO` keys the products below are faster; they also support dropout and masks that need a gradient,
@@ -19,11 +19,11 @@ from torch.autograd.function import once_differentiable
 
 from .dropout import dropout as drop
 from .dropout import dropout_factors
-from .masks import join_masks, lowest_score, normalise
+from .masks import join_masks, lowest_score, may_hide_all_keys, normalise
 
 # Where the fused kernel becomes faster, measured on two cores with d=512 and 8 heads (docs/performance.md).
 PRODUCTS_UP_TO = 160
-# Texts from which the fused kernel, whose blocks have 512 keys, gains by leaving out keys that a causal mask hides.
+# The least length at which leaving out what a causal mask hides, in blocks of 512 keys, makes the fused kernel faster.
 SKIPPED_FROM = 640
 IMPLEMENTATIONS = ("auto", "products", "sdpa", "flex")  # flex: kernels/flex.py; sdpa where that cannot
 
@@ -135,29 +135,30 @@ def fused_attention(
 def can_skip_future(q: Tensor, k: Tensor, *, dropout: float, implementation: str) -> bool:
     """Return whether :func:`causal_attention` computes such a call, and faster than with a mask of T×T.
 
-    On a CPU, with T = S of :data:`SKIPPED_FROM` or more, without dropout, and unless products are asked for.
+    On a CPU, with T = S of :data:`SKIPPED_FROM` or more, without dropout, and unless products are asked for. Arguments
+    as in :func:`fused_attention`.
     """
     long = q.device.type == "cpu" and q.size(2) == k.size(2) >= SKIPPED_FROM
     return long and not dropout and implementation != "products"
 
 
 def causal_attention(
-    q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None, *, scaling: float, backwards: bool = False
+    q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None, *, scaling: float, future: bool = False
 ) -> Tensor:
-    """Compute attention of each query to its own key and those before it, by torch's fused kernel for CPUs.
+    """Compute attention of each query to its own key and those before it, on a CPU by torch's fused kernel.
 
     The kernel leaves out blocks of keys that no query of a block sees, and keeps no tensor of T×T. torch's public
-    function refuses padding beside ``is_causal``.
+    function refuses padding beside ``is_causal``. :func:`can_skip_future` says where this may be called.
 
     Args:
-        q, k, v: B×H×T×D.
+        q, k, v: B×H×T×D, of one dtype.
         padding: B×T, True = padding; such keys have the score :func:`masks.lowest_score`.
         scaling: factor of the dot products.
-        backwards: see the own key and those after it instead.
+        future: see the own key and those after it instead.
 
     Returns B×H×T×D.
     """
-    if backwards:
+    if future:
         q, k, v = (x.flip(2) for x in (q, k, v))
         padding = None if padding is None else padding.flip(1)
     mask = None
@@ -166,7 +167,7 @@ def causal_attention(
         mask = join_masks(hidden, None, q.dtype).expand(-1, -1, q.size(2), -1)  # type: ignore[union-attr]
     flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     attended = flash(q, k, v, 0.0, True, attn_mask=mask, scale=scaling)[0]
-    return attended.flip(2) if backwards else attended
+    return attended.flip(2) if future else attended
 
 
 def scaled_scores(q: Tensor, k: Tensor, scaling: float) -> Tensor:
@@ -212,11 +213,6 @@ def _score_gradients(gradient: Tensor, q: Tensor, k: Tensor, scaling: float) -> 
     nothing = q.new_empty(())
     by_q = torch.baddbmm(nothing, gradient, k, beta=0, alpha=scaling)
     return by_q, torch.baddbmm(nothing, gradient.transpose(1, 2), q, beta=0, alpha=scaling)
-
-
-def _may_hide_all_keys(hidden: Tensor) -> bool:
-    """Return whether some query may have all keys hidden; True on a GPU, where looking would synchronise."""
-    return hidden.device.type != "cpu" or bool(hidden.all(-1).any())
 
 
 class _Scores(torch.autograd.Function):
@@ -287,7 +283,7 @@ class _Attention(torch.autograd.Function):
         ctx.scaling, ctx.groups = scaling, groups
         ctx.bias = (bias.shape, bias.dtype) if bias is not None and bias.requires_grad else None
         # A query without a visible key has uniform weights, so the softmax's gradient at its hidden keys is not 0.
-        ctx.mask_gradient = ctx.bias is not None and hidden is not None and _may_hide_all_keys(hidden)
+        ctx.mask_gradient = ctx.bias is not None and hidden is not None and may_hide_all_keys(hidden)
         ctx.set_materialize_grads(False)
         kept = weights if factors is None else weights * factors
         return torch.bmm(kept, v).unflatten(0, groups), kept.unflatten(0, groups)

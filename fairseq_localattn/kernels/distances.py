@@ -1,8 +1,8 @@
 """Quantities that depend on the distance between a key and a query, as tensors by position. Depends on torch alone.
 
 The T queries stand at positions ``offset … offset+T-1`` among the S keys, so there are T+S-1 distances ``j - i`` of a
-key j from a query i. Entries by distance become a tensor by query and key as a view in which each row starts one entry
-earlier: no index is used, in the backward pass neither, and nothing is larger than T×(T+S-1).
+key j from a query i. Entries by distance become a tensor by query and key through a view in which each row starts one
+entry earlier: no index is used, not in the backward pass either, and nothing is larger than T×(T+S-1).
 
 Shapes: B sentences, H heads, n distances that are told apart.
 """

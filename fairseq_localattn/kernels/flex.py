@@ -32,8 +32,8 @@ BACKENDS = {"cuda": "inductor", "cpu": "eager"}
 _WITHOUT_PADDING = 16  # masks of batches without padding that are kept
 
 # Called with the indices (sentence, head, query, key), which broadcast; returns the term that is added to the score.
-# It may index a tensor that needs a gradient once. Numbers in it are literals or tensors without dimensions: torch 2.13
-# does not compile others where lengths change.
+# A tensor that needs a gradient may be indexed only once. Numbers are literals or tensors without dimensions: others do
+# not compile in torch 2.13 where lengths change.
 Score = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 # The first and the last key that a query sees, integers broadcastable to B×H×T.
 Span = tuple[Tensor, Tensor]
@@ -46,7 +46,7 @@ class Window:
     Args:
         name: what the spans depend on, beside the call's lengths and padding.
         spans: returns the spans of a call. They may end outside of 0…S-1.
-        half_width: w, if every query of every head sees the keys within w positions of its own; else None.
+        half_width: w, if every query of every head sees exactly the keys within w positions of its own; else None.
     """
 
     name: Hashable

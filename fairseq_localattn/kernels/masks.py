@@ -48,7 +48,7 @@ def hidden_and_bias(
 
     Args:
         frame: holds padding and ``attn_mask``.
-        window: H×T×S or B×H×T×S, True = hidden.
+        window: broadcastable to B×H×T×S, of three or four dimensions, True = hidden.
         bias: added to the scores, finite.
         dtype: of the scores.
 
@@ -66,8 +66,9 @@ def hidden_and_bias(
         if closed is not None:
             hidden = closed if hidden is None else hidden | closed
         else:
-            added = frame.attn_mask.to(torch.promote_types(frame.attn_mask.dtype, dtype))
-            added = added.clamp(min=lowest_score(dtype))
+            # In the range of the bias: a key that the mask hides stays below one that the bias cuts off.
+            wide = torch.promote_types(frame.attn_mask.dtype, dtype if bias is None else bias.dtype)
+            added = frame.attn_mask.to(wide).clamp(min=lowest_score(wide))
             bias = added if bias is None else bias + added
     return hidden, bias
 
@@ -103,13 +104,12 @@ def join_masks(hidden: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -
     return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, lowest)
 
 
-def combine_masks(frame: Frame, window: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """Combine padding, window, ``attn_mask`` and bias into one term added to the scores.
+def may_hide_all_keys(hidden: Tensor) -> bool:
+    """Return whether some query may have all keys hidden; True on a GPU, where looking would synchronise.
 
-    Arguments as in :func:`hidden_and_bias`. Returns a tensor broadcastable to B×H×T×S, where hidden keys have
-    :func:`lowest_score`, or None.
+    ``hidden``: …×T×S, True = hidden.
     """
-    return join_masks(*hidden_and_bias(frame, window, bias, dtype), dtype)
+    return hidden.device.type != "cpu" or bool(hidden.all(-1).any())
 
 
 def normalise(scores: Tensor) -> Tensor:

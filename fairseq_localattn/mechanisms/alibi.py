@@ -39,23 +39,28 @@ class LinearBiasAttention(LocalAttention):
     def score_bias(self, call: Call) -> Tensor:
         """Return the bias of each head, H×T×S, in at least fp32: it reaches -m·S."""
         frame, dtype = call.frame, torch.promote_types(call.q.dtype, torch.float32)
-        lengths = frame.query_length, frame.key_length
-        return linear_bias(self.num_heads, *lengths, offset=frame.offset, dtype=dtype, device=call.q.device)
+        shape = self.num_heads, frame.query_length, frame.key_length
+        bias = linear_bias if math.prod(shape) <= CACHED_UP_TO else linear_bias.__wrapped__
+        return bias(*shape, offset=frame.offset, dtype=dtype, device=call.q.device)
 
     def position_terms(self, call: Call) -> PositionTerms:
         """Return the bias as a function of positions."""
-        slopes = _slopes(self.num_heads, call.q.device)
+        slopes = _slopes(self.num_heads, torch.promote_types(call.q.dtype, torch.float32), call.q.device)
         return PositionTerms(scores=(lambda b, h, i, j: -slopes[h] * (i - j).abs(),))
 
 
 @lru_cache(maxsize=4)
-def _slopes(heads: int, device: torch.device) -> Tensor:
-    """Return :func:`slopes_of` in fp32, cached."""
+def _slopes(heads: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return :func:`slopes_of`, cached."""
     with torch.inference_mode(False):  # a cached tensor may be used in a training step later
-        return slopes_of(heads, device).float()
+        return slopes_of(heads, device).to(dtype)
 
 
-@lru_cache(maxsize=4)
+# Biases of more numbers H·T·S (128 MiB in fp32) are made by each layer: the cache would hold them to the end.
+CACHED_UP_TO = 1 << 25
+
+
+@lru_cache(maxsize=2)
 def linear_bias(
     heads: int, query_length: int, key_length: int, *, offset: int, dtype: torch.dtype, device: torch.device
 ) -> Tensor:

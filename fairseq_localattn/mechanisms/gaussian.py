@@ -36,7 +36,9 @@ SOURCES = ("query", "input")
 HIDDEN = ("tanh", "linear")
 LOWEST_WIDTH = 0.1  # added to a predicted width, which would divide by 0 otherwise
 LOWEST_SIGMA = 0.1  # of a width by head; narrower bells see one key, and their gradient grows with σ^-2.5
-CUT_OFF = lowest_score(torch.float32) / 2  # a score above that of hidden keys, which stay hidden where all are cut off
+# The score of a key that is cut off: above a hidden key's, so that a query whose visible keys are all cut off gives
+# hidden keys no weight.
+CUT_OFF = lowest_score(torch.float32) / 2
 FIRST_SIGMA, LAST_SIGMA = 1.0, 32.0  # of the first and the last head at the start, geometric between
 
 
@@ -142,7 +144,7 @@ class GaussianAttention(LocalAttention):
         return found
 
     def score_bias(self, call: Call) -> Tensor | None:
-        """Return G, with the lowest score at the keys that are cut off."""
+        """Return G, with :data:`CUT_OFF` at the keys that are cut off."""
         bell = call.extra["bell"]
         return bell.masked_fill(call.extra["far"], CUT_OFF) if self.cut else bell
 
@@ -241,12 +243,12 @@ def _bell(center: Tensor, width: Tensor) -> Score:
 
 
 def _cut_bell(center: Tensor, width: Tensor, reach: Tensor) -> Score:
-    """Return :func:`_bell`, and the lowest score further than ``reach``, B×H×T, from the centre."""
-    lowest = center.new_full((), CUT_OFF)
+    """Return :func:`_bell`, and :data:`CUT_OFF` further than ``reach``, B×H×T, from the centre."""
+    cut_off = center.new_full((), CUT_OFF)
 
     def score(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         distance = j - center[b, h, i]
-        return torch.where(distance.abs() > reach[b, h, i], lowest, -2 * (distance / width[b, h, i]).square())
+        return torch.where(distance.abs() > reach[b, h, i], cut_off, -2 * (distance / width[b, h, i]).square())
 
     return score
 

@@ -17,7 +17,6 @@ from torch import Tensor
 from ..core import banded
 from ..core.attention import LocalAttention
 from ..core.call import Call
-from ..kernels.dense import causal_attention
 from ..kernels.flex import PositionTerms, distance_window
 from ..kernels.masks import Frame, hidden_and_bias
 from ..kernels.windows import HEAD_KINDS, bounds_of_kind, relative_positions, window_of_kind
@@ -95,19 +94,18 @@ class MixedAttention(LocalAttention):
         """
         if need_weights or call.frame.key_length < banded.BANDED_FROM:
             return super().attend(call, need_weights)
-        alone = {"local": "local"}  # the kinds that are computed by themselves, as what
+        seen = {"local": "band"}  # what heads of a kind see, where that is computed alone
         if self.skips_future(call):
             causal = call.frame.attn_mask is not None
-            alone |= {"backward": "backward", **({"global": "backward"} if causal else {"forward": "forward"})}
+            seen |= {"backward": "past"} | ({"global": "past"} if causal else {"forward": "future"})
         parts = []
-        for name, group in groupby(range(self.num_heads), lambda head: alone.get(self.head_kinds[head])):
+        for sees, group in groupby(range(self.num_heads), lambda head: seen.get(self.head_kinds[head])):
             run = list(group)
             heads = call.heads(slice(run[0], run[-1] + 1))
-            if name == "local":
+            if sees == "band":
                 part, _ = banded.banded_attention(heads, half_width=self.window, **self.computation)
-            elif name in ("forward", "backward"):
-                padding, backwards = call.frame.key_padding_mask, name == "forward"
-                part = causal_attention(heads.q, heads.k, heads.v, padding, scaling=self.scaling, backwards=backwards)
+            elif sees is not None:
+                part = self.attend_to_one_side(heads, future=sees == "future")
             else:
                 kinds = tuple(self.head_kinds[head] for head in run)
                 windows = self._windows(kinds, call.frame, call.q.device)

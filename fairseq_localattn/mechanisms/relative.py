@@ -71,22 +71,26 @@ class RelativeAttention(LocalAttention):
 
     def score_bias(self, call: Call) -> Tensor:
         """Return ``s · q_i·aK_r``, B×H×T×S, in at least fp32."""
-        distances = self.distances(call.frame)
-        table = self._rows(self.key_positions, distances).transpose(1, 2) * self.scaling
-        return spread(self._multiply(call.q, table), distances)
+        return spread(*self._key_products(call))
 
     def position_terms(self, call: Call) -> PositionTerms | None:
         """Return ``s · q_i·aK_r`` as a function of positions; None with aV, which needs the weights."""
         if self.value_positions is not None:
             return None
-        table = self.key_positions.to(torch.promote_types(self.key_positions.dtype, torch.float32))
-        products = self._multiply(call.q, table.transpose(1, 2) * self.scaling).contiguous()  # B×H×T×(2k+1)
-        limit = torch.full((), self.max_distance, device=call.q.device)
+        products, distances = self._key_products(call)
+        products = products.contiguous()
+        first, last = (torch.full((), end, device=call.q.device) for end in (distances.first, distances.last))
 
         def score(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            return products[b, h, i, torch.minimum(torch.maximum(j - i, -limit), limit) + limit]
+            return products[b, h, i, torch.minimum(torch.maximum(j - i, first), last) - first]
 
         return PositionTerms(scores=(score,))
+
+    def _key_products(self, call: Call) -> tuple[Tensor, ClippedDistances]:
+        """Return ``s · q_i·aK_r`` of the n distances that occur, B×H×T×n, in at least fp32, and the distances."""
+        distances = self.distances(call.frame)
+        table = self._rows(self.key_positions, distances).transpose(1, 2) * self.scaling
+        return self._multiply(call.q, table), distances
 
     def has(self, step: str) -> bool:
         """Return whether this attention overrides a step; without aV the attended values stay as they are."""

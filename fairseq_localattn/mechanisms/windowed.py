@@ -24,7 +24,7 @@ from torch.autograd.function import once_differentiable
 from ..core.attention import LocalAttention
 from ..core.call import Call
 from ..kernels.dense import paired_scores, scaled_scores
-from ..kernels.masks import Frame, combine_masks, normalise
+from ..kernels.masks import Frame, hidden_and_bias, join_masks, normalise
 
 LEAST_SUM = 1e-20  # by which renormalised weights are divided at least: gradients of less would overflow
 
@@ -201,7 +201,7 @@ class WindowAttention(LocalAttention):
 
         Padding and the future take no part in the pointers' distributions. Overwrites ``scores``.
         """
-        hidden = combine_masks(frame, None, None, scores.dtype)
+        hidden = join_masks(*hidden_and_bias(frame, None, None, scores.dtype), scores.dtype)
         if hidden is not None:
             scores = scores + hidden if hidden.requires_grad else scores.add_(hidden)
         pointers = normalise(scores)

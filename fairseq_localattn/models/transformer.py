@@ -149,12 +149,13 @@ class LocalDecoder(TransformerDecoderBase):
         alignment_layer: int | None = None,
         alignment_heads: int | None = None,
     ) -> Any:
-        """Compute fairseq's features, in training without the weights of the last attention to the encoder.
+        """Compute fairseq's features; in training without alignments ``extra["attn"]`` is [None].
 
-        fairseq computes them for its loss over alignments; ``extra["attn"]`` is [None] without.
+        There the weights of the last layer's cross-attention are not computed: only fairseq's loss over alignments
+        reads them.
         """
         if alignment_layer is None and self.training and not self.aligned:
-            alignment_layer = -1  # that of no layer
+            alignment_layer = -1  # no layer has this number
         return super().extract_features(
             prev_output_tokens,
             encoder_out,

@@ -163,7 +163,7 @@ def compare(found: list[Tensor | None], wanted: list[Tensor | None], tolerance: 
 @pytest.mark.parametrize("compiled", [True])
 @pytest.mark.parametrize(("text", "site"), ONE_SITE)
 def test_gradients(text: str, site: str, compiled: bool, calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch's reference has the same; its backward pass runs on a CPU, although torch refuses to call it there."""
+    """Gradients equal those of torch's reference, whose backward pass runs on a CPU although torch refuses it there."""
     from torch.nn.attention import flex_attention
 
     if not hasattr(flex_attention, "_validate_device"):

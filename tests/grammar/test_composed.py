@@ -77,7 +77,8 @@ def shaw(head: Head, part: Any) -> None:
         return max(-most, min(most, j - i)) + most
 
     head.bias.append(lambda i, j, q: (q * part.key_positions[0, row(i, j)]).sum() / math.sqrt(SIZE))
-    head.value.append(lambda i, j: part.value_positions[0, row(i, j)])
+    if part.value_positions is not None:
+        head.value.append(lambda i, j: part.value_positions[0, row(i, j)])
 
 
 def dman(head: Head, part: Any, number: int, x: Tensor) -> None:
@@ -125,6 +126,10 @@ def heads_of(text: str, module: Any, x: Tensor, real: Tensor) -> list[Head]:
             local(head, 2)
             alibi(head, number, HEADS)
             shaw(head, parts[2])
+    elif text == "local(window=2) & shaw(max_distance=20, values=false)":
+        for head in heads:
+            local(head, 2)
+            shaw(head, parts[1])
     elif text == "local(window=2) & alibi & dman":
         for number, head in enumerate(heads):
             local(head, 2)
@@ -154,6 +159,7 @@ TEXTS = (
     "2*csan(window=3, head_span=1) + 1*dman + 1*global",
     "local(window=2) & alibi & shaw(max_distance=2)",
     "local(window=2) & alibi & dman",
+    "local(window=2) & shaw(max_distance=20, values=false)",
     "rope & csan(window=5, head_span=1)",
     "2*(dman & backward) + 2*(mw & alibi)",
     "1*local(window=1) + 2*local(window=3) + 1*rope",
@@ -217,10 +223,8 @@ def test_weights_are_those_of_the_output(text: str) -> None:
 
 @pytest.mark.parametrize("long", [False, True])
 @pytest.mark.parametrize("with_gradient", [False, True])
-def test_a_window_without_a_key_that_is_not_cut_off(
-    long: bool, with_gradient: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its keys share the weight; hidden ones, such as the future, keep none."""
+def test_a_window_whose_keys_are_all_cut_off(long: bool, with_gradient: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its keys share the weight; padding and the future stay hidden."""
     if long:
         take_long_ways(monkeypatch)
     torch.manual_seed(3)
@@ -250,3 +254,38 @@ def test_terms_far_from_0_in_half_precision(dtype: torch.dtype, monkeypatch: pyt
         take_long_ways(monkeypatch)
         band = module(x, x, x, need_weights=False)[0]
     torch.testing.assert_close(band.float(), dense.float(), rtol=0, atol=0.05)
+
+
+@pytest.mark.parametrize("text", ["4*san + 4*alibi", "local(window=2) & alibi", "san"])
+def test_the_activation_is_applied_once_to_all_heads(text: str) -> None:
+    torch.manual_seed(3)
+    plain = attention(text, 16, 8, self_attention=True)
+    module = attention(text, 16, 8, self_attention=True, activation="relu")
+    module.load_state_dict(plain.state_dict())
+    seen: list[Tensor] = []
+    plain.out_proj.register_forward_pre_hook(lambda _, heads: seen.append(heads[0]))
+    x = torch.randn(5, 2, 16)
+    plain(x, x, x)
+    assert (seen[0] < 0).any()
+    torch.testing.assert_close(module(x, x, x)[0], module.out_proj(seen[0].relu()))
+
+
+@pytest.mark.parametrize(
+    "text", ["sman(boundary=2)", "csan(window=3)", "local(window=2) & alibi", TEXTS[-1]]
+)
+@pytest.mark.parametrize("long", [False, True])
+def test_attn_mask_may_need_a_gradient(text: str, long: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A learned bias over positions gets the gradient that it has beside returned weights."""
+    if long:
+        take_long_ways(monkeypatch)
+    torch.manual_seed(3)
+    module = attention(text, DIM, HEADS, self_attention=True).double()
+    x = torch.randn(LENGTH, 2, DIM, dtype=torch.float64)
+    found = []
+    for need_weights in (False, True):
+        mask = torch.randn(LENGTH, LENGTH, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+        mask.requires_grad_()
+        out, _ = module(x, x, x, attn_mask=mask, need_weights=need_weights)
+        found.append(torch.autograd.grad(out.square().sum(), mask)[0])
+    assert found[0].abs().max() > 1e-3
+    torch.testing.assert_close(*found)

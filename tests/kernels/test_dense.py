@@ -106,18 +106,18 @@ def test_which_implementation_suits() -> None:
 
 
 @pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("future", [False, True])
 @pytest.mark.parametrize("length", [3, 700])
-def test_causal_attention_sees_no_future(padded: bool, backwards: bool, length: int) -> None:
+def test_causal_attention_sees_no_future(padded: bool, future: bool, length: int) -> None:
     """Outputs and gradients are those of a mask of T×T, also over more keys than a block of torch's kernel has."""
     q, k, v = random_heads(2, 2, queries=length, keys=length, channels=4)
     padding = torch.zeros(2, length, dtype=torch.bool)
     padding[0, -1] = padding[1, 0] = True
     hidden = torch.ones(length, length, dtype=torch.bool).triu(1)
-    hidden = (hidden.T if backwards else hidden) | (padding[:, None, None] & padded)
+    hidden = (hidden.T if future else hidden) | (padding[:, None, None] & padded)
     sees = ~hidden.all(-1, keepdim=True)
     wanted = attention_by_products(q, k, v, hidden, scaling=0.5).where(sees, 0)
-    found = causal_attention(q, k, v, padding if padded else None, scaling=0.5, backwards=backwards).where(sees, 0)
+    found = causal_attention(q, k, v, padding if padded else None, scaling=0.5, future=future).where(sees, 0)
     torch.testing.assert_close(found, wanted)
     gradients = (torch.autograd.grad(out.square().sum(), (q, k, v)) for out in (found, wanted))
     for by_found, by_wanted in zip(*gradients, strict=True):

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from fairseq_localattn.kernels.masks import Frame, hidden_and_bias, join_masks, lowest_score
+from fairseq_localattn.mechanisms.gaussian import CUT_OFF
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -31,3 +32,11 @@ def test_hidden_keys_stay_below_visible_ones_whatever_the_bias(dtype: torch.dtyp
     assert mask is not None
     weights = torch.softmax(mask.float(), dim=-1).flatten()
     torch.testing.assert_close(weights, torch.tensor([0.7311, 0.2689, 0.0]), rtol=0, atol=2e-3)
+
+
+def test_a_key_hidden_by_attn_mask_stays_below_one_that_is_cut_off() -> None:
+    """In half precision too: what a Gaussian cuts off in fp32 is below anything that fp16 can hold."""
+    mask = torch.tensor([[0.5, -torch.inf]])  # no mask of 0 and -inf alone, which would be taken as boolean
+    bias = torch.tensor([[[[CUT_OFF, 0.0]]]])
+    joined = join_masks(*hidden_and_bias(Frame(1, 2, attn_mask=mask), None, bias, torch.float16), torch.float16)
+    assert joined is not None and torch.softmax(joined.float(), -1).flatten().tolist() == [1.0, 0.0]

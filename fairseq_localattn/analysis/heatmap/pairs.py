@@ -61,7 +61,8 @@ def read_pair(trained: Trained, args: argparse.Namespace) -> Pair:
         pair = Pair(source, encode(args.target, task.target_dictionary, "--target"))
     else:
         split = args.gen_subset or "test"
-        task.load_dataset(split)
+        if split not in task.datasets:
+            task.load_dataset(split)
         dataset = task.dataset(split)
         if not 0 <= args.sentence < len(dataset):
             last = len(dataset) - 1

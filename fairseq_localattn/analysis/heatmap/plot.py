@@ -26,7 +26,7 @@ class Panel:
 
     Args:
         checkpoint: its name. site: one of SITES.
-        layer, sublayer, kind: see :class:`~.attention_weights.Sublayer`, whose ``name`` is ``sublayer``.
+        layer, sublayer, kind: see :class:`~..attention_weights.Sublayer`, whose ``name`` is ``sublayer``.
         head: a number from 1, or ``mean``.
         what: ``mask`` or ``attention``.
         queries: labels of the T rows. keys: labels of the S columns.
