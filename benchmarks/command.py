@@ -25,7 +25,7 @@ from .report import LEGEND, Row, Run, as_text, commit_of, draw_scaling, require_
 from .settings import PARTS, PRECISIONS, SIZES, Settings, device_of, names_of, numbers_of
 from .start import STARTS, run_start
 from .steps import run_long, run_steps
-from .systems import NAMES, SYSTEMS, parse, systems_of
+from .systems import DEFAULT_SYSTEMS, SYSTEMS, parse, systems_of
 from .timing import PartProgress
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,7 +53,7 @@ def make_parser() -> Parser:
     add = parser.add_argument
     models, attentions, starts = (", ".join([*names][1:]) for names in (SYSTEMS, ATTENTIONS, STARTS))
     add("--parts", default=",".join(PARTS), help="comma-separated; default: all (%(default)s)")
-    systems = f"comma-separated; default: all. Models: {models}. Attentions: {attentions}. Starts: {starts}"
+    systems = f"comma-separated; default: the part's own. Models: {models}. Attentions: {attentions}. Starts: {starts}"
     add("--systems", help=systems)
     add("--device", choices=("cpu", "cuda"), help="default: a GPU where there is one")
     add("--precision", choices=PRECISIONS, default="fp32", help="bf16: autocast on a CPU, --bf16's on a GPU")
@@ -83,7 +83,7 @@ def settings_of(args: argparse.Namespace, parts: Sequence[str]) -> Settings:
             raise UsageError(f"--{name.replace('_', '-')} {getattr(args, name)}: at least {bound}")
     if not 0 <= args.dropout < 1:
         raise UsageError(f"--dropout {args.dropout}: from 0 to less than 1")
-    known = tuple(dict.fromkeys([name for part in parts for name in systems_in(part)]))
+    known = tuple(dict.fromkeys([name for part in parts for name in known_systems(part)]))
     try:
         flags = tuple(shlex.split(args.flags))
     except ValueError as error:
@@ -105,11 +105,11 @@ def settings_of(args: argparse.Namespace, parts: Sequence[str]) -> Settings:
     )
 
 
-def systems_in(part: str) -> tuple[str, ...]:
+def known_systems(part: str) -> tuple[str, ...]:
     """Return the names of a part's systems, without the baseline."""
     if part == "start":
         return tuple(STARTS)[1:]
-    return tuple(SYSTEMS if part in NAMES else ATTENTIONS)[1:]
+    return tuple(SYSTEMS if part in DEFAULT_SYSTEMS else ATTENTIONS)[1:]
 
 
 def run(args: argparse.Namespace) -> None:
@@ -122,7 +122,7 @@ def run(args: argparse.Namespace) -> None:
         torch.set_num_threads(args.threads)
     if "scaling" in parts:
         require_matplotlib()
-    for part in [part for part in parts if part in NAMES]:
+    for part in [part for part in parts if part in DEFAULT_SYSTEMS]:
         for system in systems_of(settings, part):
             parse(system, settings)  # refuses wrong flags before the first part
     for part in parts:
@@ -133,7 +133,7 @@ def run(args: argparse.Namespace) -> None:
     progress = Progress(stream=sys.stderr)
     print(facts.header(), LEGEND, sep="\n", flush=True)
     for part in [part for part in PARTS if part in parts]:
-        if not settings.chosen(systems_in(part)):
+        if not settings.chosen(known_systems(part)):
             progress.say(f"{part}: left out: it has none of the systems {','.join(settings.systems or ())}")
             continue
         measure_part(part, facts, args.out, progress)

@@ -14,9 +14,9 @@ from torch.utils.flop_counter import FlopCounterMode
 def count_flops(run: Callable[[], object]) -> int:
     """Count the FLOPs of all matrix products in a call of ``run``; one multiplication and one addition are two FLOPs.
 
-    torch cannot count the CPU's fused attention, so attention is computed by products here; where that is called as a
-    causal kernel, the products of keys that are seen count. Element-wise operations (softmax, dropout, normalisation,
-    the optimizer) count as 0.
+    torch cannot count the CPU's fused attention, so attention is computed by products here. Its causal kernel is called
+    directly, and only the products of a query with the keys that it sees count. Element-wise operations (softmax,
+    dropout, normalisation, the optimizer) count as 0.
     """
     flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
@@ -27,7 +27,7 @@ def count_flops(run: Callable[[], object]) -> int:
 
 
 def _seen(shape: torch.Size, products: int) -> int:
-    """Return the FLOPs of some products of causal attention from B×H×T×D."""
+    """Return the FLOPs of ``products`` matrix products over the visible half of T×T, from B×H×T×D."""
     batch, heads, length, channels = shape
     return products * batch * heads * length * (length + 1) * channels
 

@@ -158,7 +158,8 @@ def names_for(settings: Settings) -> list[str]:
 
 def too_large(name: str, length: int, settings: Settings) -> bool:
     """Return whether an attention would make a tensor H×T×T in fp32 larger than ``largest_scores``."""
-    return name in QUADRATIC and _score_bytes(length, settings) > settings.largest_scores
+    quadratic = name in QUADRATIC or (name == "mma" and settings.device.type != "cpu")  # where it takes a mask of T×T
+    return quadratic and _score_bytes(length, settings) > settings.largest_scores
 
 
 def _score_bytes(length: int, settings: Settings) -> int:

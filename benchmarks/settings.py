@@ -37,7 +37,7 @@ class Settings:
     """Settings from the command line.
 
     Args:
-        systems, lengths: None for all of a part.
+        systems, lengths: None for the part's defaults.
         flags: more flags of fairseq-train for this package's models.
         largest_scores: bytes; attentions that make larger tensors H×T×T are left out.
     """

@@ -55,7 +55,7 @@ TEXTS = {
     "hybrid_csan": "csan(window=11, head_span=1) + global",
     "hybrid_alibi": "local(window=8) & alibi",
 }
-# A window in every self-attention of both stacks: what whole models gain on long texts.
+# A window in every self-attention of both stacks, for the part `long`.
 EVERYWHERE = {"csan_1d_everywhere": "csan(window=11, head_span=1)", "sman_everywhere": "sman(boundary=5)"}
 SYSTEMS = {
     system.name: system
@@ -83,7 +83,7 @@ SYSTEMS = {
 
 # The systems that each part takes by default, without the baseline; all others can be asked for.
 _USUAL = tuple(name for name in SYSTEMS if name != PLAIN and name not in EVERYWHERE)
-NAMES = {
+DEFAULT_SYSTEMS = {
     "step": _USUAL,
     "generation": _USUAL,
     "long": ("mma", "hybrid_alibi", *EVERYWHERE),
@@ -92,7 +92,7 @@ NAMES = {
 
 def systems_of(settings: Settings, part: str) -> list[System]:
     """Return the baseline and the selected systems of a part."""
-    asked = NAMES[part] if settings.systems is None else settings.chosen(tuple(SYSTEMS)[1:])
+    asked = DEFAULT_SYSTEMS[part] if settings.systems is None else settings.chosen(tuple(SYSTEMS)[1:])
     return [SYSTEMS[name] for name in (PLAIN, *asked)]
 
 

@@ -10,7 +10,7 @@ def add_file_arguments(parser: argparse.ArgumentParser) -> None:
     """Add SOURCE, TARGET and --workers, for a command that changes the lines of a file."""
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
-    parser.add_argument("--workers", type=int, default=1, help="processes (default: %(default)s)")
+    parser.add_argument("--workers", type=positive, default=1, help="processes (default: %(default)s)")
 
 
 def positive(text: str) -> int:

@@ -26,7 +26,7 @@ def kinds(arch: str, *flags: str) -> list[tuple[str, ...]]:
 
 
 def test_kinds_of_heads() -> None:
-    """MMA names its kinds, groups of mechanisms those of the groups, and others the mechanism's."""
+    """MMA's heads have their own kinds, groups those of their mechanisms, all others the mechanism's name."""
     assert kinds("transformer_mma_tiny") == [KINDS, KINDS]
     assert kinds("transformer_mma_tiny", "--mma-heads", "global:1,local:3") == [("global", *["local"] * 3)] * 2
     assert kinds("transformer_localattn_tiny") == [("san",) * 4] * 2

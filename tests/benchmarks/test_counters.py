@@ -13,8 +13,11 @@ def test_flops_of_a_linear_layer() -> None:
     layer, x = nn.Linear(5, 7), torch.randn(3, 5, requires_grad=True)
     assert count_flops(lambda: layer(x)) == 2 * 3 * 5 * 7
     assert count_flops(lambda: layer(x).sum().backward()) == 3 * (2 * 3 * 5 * 7), "and to the input, and the weight"
+
+
+def test_flops_of_a_causal_kernel() -> None:
     q = torch.ones(2, 3, 4, 5, requires_grad=True)
-    seen = 2 * 3 * (1 + 2 + 3 + 4)  # of a causal kernel, two products forward and four backward
+    seen = 2 * 3 * (1 + 2 + 3 + 4)  # in two products forward and four backward
     assert count_flops(lambda: causal_attention(q, q, q, None, scaling=1.0).sum().backward()) == 6 * 2 * seen * 5
 
 

@@ -39,9 +39,7 @@ assert "fairseq" not in sys.modules
 """
 
 
-@pytest.mark.parametrize(
-    "flags", [[], pytest.param(["--text", "2*local + 2*(csan(window=5, head_span=1) & rope)"], marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("flags", [[], ["--text", "2*local + 2*(csan(window=5, head_span=1) & rope)"]])
 @pytest.mark.slow
 def test_attention_without_fairseq_learns(flags: list[str]):
     """A mechanism in a layer of its own, and a text inside of torch's encoder layer."""

@@ -86,7 +86,7 @@ def main() -> None:
     make: Callable[[], Change] = functools.partial(Tokenizer, **{name: getattr(args, name) for name in names})
     if args.detokenise:
         make = functools.partial(Detokenizer, args.lang)
-    change_file(args.source, args.target, make, max(args.workers, 1), allow_empty=args.allow_empty, resume=args.resume)
+    change_file(args.source, args.target, make, args.workers, allow_empty=args.allow_empty, resume=args.resume)
 
 
 if __name__ == "__main__":

@@ -101,11 +101,10 @@ def main() -> None:
     for command in (one, two):
         add_file_arguments(command)
     args = parser.parse_args()
-    workers = max(args.workers, 1)
     if args.command == "words":
-        words_of_folder(args.source, args.target, args.segmented, workers)
+        words_of_folder(args.source, args.target, args.segmented, args.workers)
     else:
-        change_file(args.source, args.target, functools.partial(changer, "", "join"), workers)
+        change_file(args.source, args.target, functools.partial(changer, "", "join"), args.workers)
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def main() -> None:
         train(args.texts, args.model, args.pieces, args.coverage)
         return
     make = functools.partial(Encoder, args.model)
-    change_file(args.source, args.target, make, max(args.workers, 1), allow_empty=True, resume=args.resume)
+    change_file(args.source, args.target, make, args.workers, allow_empty=True, resume=args.resume)
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ def main() -> None:
         learn(args.texts, args.codes, args.merges)
         return
     make = functools.partial(Encoder, args.codes)
-    change_file(args.source, args.target, make, max(args.workers, 1), allow_empty=True, resume=args.resume)
+    change_file(args.source, args.target, make, args.workers, allow_empty=True, resume=args.resume)
 
 
 if __name__ == "__main__":

@@ -184,7 +184,7 @@ def main() -> None:
     make: Callable[[], Change] = partial(Words, args.vocabulary)
     if args.command == "encode":
         make = partial(Encoder, args.vocabulary, args.max_words)
-    change_file(args.source, args.target, make, max(args.workers, 1), allow_empty=True, resume=True)
+    change_file(args.source, args.target, make, args.workers, allow_empty=True, resume=True)
     if args.command == "encode":
         check_known(args.source, args.target)
 

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from corpora.arguments import positive
 from corpora.errors import as_status
 from corpora.toy import english as toy_english
 from corpora.toy import german as toy_german
@@ -79,19 +80,13 @@ def write(out: Path, seed: int, sizes: dict[str, int]) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _size(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of sentences from 1, got {text!r}")
-    return int(text)
-
-
 @as_status
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("out", type=Path, help="folder to write to")
     parser.add_argument("--seed", type=int, default=1, help="seed of the grammar (default: %(default)s)")
     for split, size in (("train", 20000), ("valid", 500), ("test", 500)):
-        parser.add_argument(f"--{split}", type=_size, default=size, help="sentence pairs (default: %(default)s)")
+        parser.add_argument(f"--{split}", type=positive, default=size, help="sentence pairs (default: %(default)s)")
     args = parser.parse_args()
     write(args.out, args.seed, {"train": args.train, "valid": args.valid, "test": args.test})
 

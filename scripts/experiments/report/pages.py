@@ -9,7 +9,7 @@ A table stands between two lines, and nothing else of a page is touched:
     <!-- end of table NAME -->
 
 NAME is `summary` (the main rows of all papers), `ranking` (all mechanisms by score), `estimates` (what the full scale
-takes), `speed` (fairseq's own Transformer against each model), a paper (man: all its tables, measured or not), one of
+takes), `speed` and `attentions` (fairseq's own against ours), a paper (man: all its tables, measured or not), one of
 its tables (man/table1), probing/NAME, locality/NAME or claims/PAPER.
 """
 
@@ -30,12 +30,18 @@ from experiments.report.csv_lines import TableError
 from experiments.report.estimates import estimates_table
 from experiments.report.papers import all_tables, summary_table, table_of_paper
 from experiments.report.ranking import ranking_table
-from experiments.report.speed import speed_table
+from experiments.report.speed import attentions_table, speed_table
 from experiments.runs.processes import write_atomic
 
 MARKER = re.compile(r"<!-- (?P<end>end of )?table (?P<name>\S+) -->")
 NO_PAGES = ("quickstart",)  # its numbers stay with its runs
-OF_ALL = {"summary": summary_table, "ranking": ranking_table, "estimates": estimates_table, "speed": speed_table}
+OF_ALL = {
+    "summary": summary_table,
+    "ranking": ranking_table,
+    "estimates": estimates_table,
+    "speed": speed_table,
+    "attentions": attentions_table,
+}
 ANALYSES = {"probing": probing_table, "locality": locality_table, "claims": claims_table}
 
 

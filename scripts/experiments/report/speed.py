@@ -1,4 +1,4 @@
-"""The table of speeds: fairseq's own Transformer against each model, from results/benchmarks/ and the papers' rows."""
+"""The tables of speeds against fairseq's own, from results/benchmarks/ and the papers' rows: models, and attentions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from experiments.report.papers import rows_of
 
 HEADER = (
     "d=512, 6+6 layers",
-    "steps/s in the paper, of its Transformer's",
+    "paper: steps/s relative to its Transformer",
     "training step",
     "efficiency",
     "generation, beam 5",
@@ -39,11 +39,20 @@ SYSTEMS = {
     "hybrid_csan": ("`csan(window=11, head_span=1) + global`", ""),
     "hybrid_alibi": ("`local(window=8) & alibi`", ""),
 }
+# The attentions of benchmarks/modules.py that are no system's own.
+ATTENTIONS = {
+    "san": "no mechanism",
+    "sman": "SMAN, b = 5",
+    "dman": "DMAN",
+    "diffwin_aw": "DiffWin, AW",
+    "diffwin_mw": "DiffWin, MW",
+}
+LENGTHS = ("30", "128", "512", "2048", "8192")
 STEPS = "steps_per_second"
 
 
 def speed_table(root: Path) -> str:
-    """Return the ratios of fairseq's own time to each model's, on a CPU in fp32; empty where nothing was measured."""
+    """Return the ratios of fairseq's own time to each model's, on a CPU in fp32; empty cells were not measured."""
     step, generation = (_lines(root, part) for part in ("step", "generation"))
     rows = []
     for name, (label, row) in SYSTEMS.items():
@@ -52,11 +61,25 @@ def speed_table(root: Path) -> str:
     return markdown(HEADER, rows)
 
 
+def attentions_table(root: Path) -> str:
+    """Return the ratios of the time of fairseq's attention to that of each of ours, by length."""
+    found = _all_lines(root, "module", "tokens")
+    ratios = {
+        (line["system"], line["tokens"]): f"{line.number('ratio_median'):.2f}" for line in found if not line["note"]
+    }
+    labels = {name: label for name, (label, _) in SYSTEMS.items()} | ATTENTIONS
+    names = dict.fromkeys(line["system"] for line in found if line["system"] in labels)
+    rows = [[labels[name], *(ratios.get((name, length), "") for length in LENGTHS)] for name in names]
+    return markdown(("one attention, d=512, tokens:", *(f"{int(length):,}" for length in LENGTHS)), rows)
+
+
 def _lines(root: Path, part: str) -> dict[str, Line]:
+    return {line["system"]: line for line in _all_lines(root, part)}
+
+
+def _all_lines(root: Path, part: str, *key: str) -> list[Line]:
     path = root / "results" / "benchmarks" / f"{part}_cpu_fp32.csv"
-    if not path.is_file():
-        return {}
-    return {line["system"]: line for line in read_lines(path, ("system", "ratio_median"), ("system",))}
+    return read_lines(path, ("system", "ratio_median", *key), ("system", *key)) if path.is_file() else []
 
 
 def _number(lines: dict[str, Line], name: str, column: str) -> str:

@@ -189,7 +189,7 @@ def hostile_page() -> str:
 
 
 def test_words_stay_words() -> None:
-    """A sentence or a name of a checkpoint may have them: the data are read back to the letter, and no tag is added."""
+    """Markup in words and in names of checkpoints is shown as text: the page gains no tag."""
     page = hostile_page()
     data = data_in(page)
     assert data["sentences"][0]["words"][0] == [*(word for word in HOSTILE if word.split() == [word]), "</s>"]

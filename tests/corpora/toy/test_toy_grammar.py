@@ -249,7 +249,7 @@ def test_splits_are_disjoint_and_the_same_in_any_process(tmp_path):
 
 def test_bad_options_are_one_line_and_write_nothing(tmp_path):
     done = run(tmp_path / "out", "--train", "0")
-    assert done.returncode != 0 and "expected a number of sentences from 1" in done.stderr
+    assert done.returncode != 0 and "expected a number from 1" in done.stderr
     assert not (tmp_path / "out").exists()
     (tmp_path / "file").write_text("mine")
     done = run(tmp_path / "file")

@@ -45,6 +45,14 @@ def test_verdicts(tmp_path: Path, scores: dict[int, tuple[float, str]], verdict:
     assert row_of(tmp_path, COMPARE) == ["Masks help.", "Table 1", verdict, beginning + number]
 
 
+def test_the_difference_is_that_of_the_line(tmp_path: Path) -> None:
+    """The scores are rounded, and the difference was not made of them."""
+    table_file(tmp_path)
+    plain = line("transformer", 1, "sacrebleu", 35.0, scale="small")
+    csv_of(tmp_path, plain, line("man", 1, "sacrebleu", 36.0, difference="0.99", p="0.0100", scale="small"))
+    assert row_of(tmp_path, COMPARE)[3] == "man − transformer +0.99 (small, n = 1, p 0.010)"
+
+
 def test_significance_is_that_of_the_row_against_its_baseline(tmp_path: Path) -> None:
     """In a comparison with another row than the baseline the seeds alone decide."""
     measure(tmp_path, {1: (34.0, "0.0010")})

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.modules import ATTENTIONS, FAIRSEQ
+from benchmarks.systems import DEFAULT_SYSTEMS, SYSTEMS
 from experiments.recipes.tables import SCALES, find_table, tables_of
 from experiments.recipes.tables import papers as all_papers
 from experiments.report import csv_lines, pages, papers, results, speed
@@ -104,6 +106,23 @@ def test_speeds_stand_beside_the_papers(tmp_path: Path, monkeypatch: pytest.Monk
     put(tmp_path, "results/benchmarks/generation_cpu_fp32.csv", "system,ratio_median\nman,0.9\nmma,1.1\n")
     wanted = [["MAN", "0.75", "1.25", "1.30", "0.90"], ["MMA", "", "", "", "1.10"]]
     assert cells(table(tmp_path, "speed")) == wanted
+
+
+def test_speeds_of_attentions_by_length(tmp_path: Path) -> None:
+    rows = "man_encoder,30,1.1,\nmma,30,1.254,\nmma,512,0,too large\ndman,8192,2,\n"
+    put(tmp_path, "results/benchmarks/module_cpu_fp32.csv", f"system,tokens,ratio_median,note\n{rows}")
+    wanted = [
+        ["MAN, encoder", "1.10", "", "", "", ""],
+        ["MMA", "1.25", "", "", "", ""],
+        ["DMAN", "", "", "", "", "2.00"],
+    ]
+    assert cells(table(tmp_path, "attentions")) == wanted
+
+
+def test_the_table_of_speeds_has_every_system() -> None:
+    assert set(speed.SYSTEMS) == set(DEFAULT_SYSTEMS["step"]) == set(DEFAULT_SYSTEMS["generation"])
+    assert set(DEFAULT_SYSTEMS["long"]) <= set(SYSTEMS)
+    assert {*speed.SYSTEMS, *speed.ATTENTIONS} >= set(ATTENTIONS) - {FAIRSEQ}
 
 
 def test_a_number_has_the_name_of_its_own_metric(tmp_path: Path) -> None:

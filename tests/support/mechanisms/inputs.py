@@ -54,7 +54,7 @@ def cut_into_blocks(patch: pytest.MonkeyPatch, size: int) -> None:
 
 
 def take_long_ways(patch: pytest.MonkeyPatch, size: int = 3) -> None:
-    """Compute short sentences in the ways of long ones: in bands, in blocks as above, without what is not seen."""
+    """Take the code paths of long sentences for short ones: bands, small blocks, the causal kernel."""
     cut_into_blocks(patch, size)
     patch.setattr(banded, "BANDED_FROM", 1)
     patch.setattr(dense, "SKIPPED_FROM", 1)
