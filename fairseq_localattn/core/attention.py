@@ -257,6 +257,7 @@ class LocalAttention(CachedKeys, FlexibleAttention):
         Returns the output T×B×C, and the weights or None.
         """
         length, batch, _ = query.shape
+        key_padding_mask = None if key_padding_mask is None else key_padding_mask.to(torch.bool)
         saved = self._get_input_buffer(incremental_state)
         if static_kv and "prev_key" in saved:
             q, *rest = self.project_heads(query, ("q_proj", *self.extra_queries))

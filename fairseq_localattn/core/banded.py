@@ -185,7 +185,7 @@ def _one_block(
     reach = half_width if width_of_query is None else width_of_query[:, frame.offset : end, None]
     hidden = local_window((key_index[None, :] - query_index[:, None])[None], reach)
     if frame.key_padding_mask is not None:
-        hidden = hidden | frame.key_padding_mask[:, None, first:last].to(torch.bool)
+        hidden = hidden | frame.key_padding_mask[:, None, first:last]
     bias = None
     if frame.attn_mask is not None:
         hidden, bias = _with_attn_mask(hidden, frame.attn_mask[:, first:last])
@@ -214,7 +214,7 @@ def _make_band(
     padding = frame.key_padding_mask
     if padding is None:
         padding = torch.zeros(1, frame.key_length, dtype=torch.bool, device=device)
-    padding = F.pad(padding.to(torch.bool), (0, room), value=True)
+    padding = F.pad(padding, (0, room), value=True)
     absent = stretches(padding[..., None], block, half_width, fill=True)[..., 0]  # (B or 1)×n×r
     reach: Tensor | int = half_width
     if width_of_query is not None:
@@ -275,7 +275,7 @@ def _widened(band: _Band, frame: Frame, columns: Tensor, *, half_width: int, que
     hidden = ~local_window(columns[:, None, None, :] - query_index[:, :, None], half_width)  # (B or 1)×n×s×a
     hidden = hidden | (columns >= frame.key_length)[:, None, None, :]
     if frame.key_padding_mask is not None:
-        padding = frame.key_padding_mask.to(torch.bool)
+        padding = frame.key_padding_mask
         hidden = hidden | padding.gather(1, inside.expand(padding.size(0), -1))[:, None, None, :]
     bias = None
     if frame.attn_mask is not None:

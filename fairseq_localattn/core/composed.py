@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ..kernels.flex import PositionTerms
-from ..kernels.masks import Frame
+from ..kernels.masks import Frame, at_least_fp32
 from . import banded
 from .attention import LocalAttention
 from .call import Call
@@ -229,7 +229,7 @@ class GroupedAttention(ComposedAttention):
             found, weight = part.attend_heads(self.call_of(number, call.heads(at)), need_weights)
             attended.append(found)
             if weight is not None:
-                weights.append(weight.to(torch.promote_types(weight.dtype, torch.float32)))
+                weights.append(weight.to(at_least_fp32(weight.dtype)))
         return torch.cat(attended, dim=1), torch.cat(weights, dim=1) if need_weights else None
 
     def _with_heads(self) -> Iterator[tuple[slice, LocalAttention]]:

@@ -60,7 +60,7 @@ def append_padding(before: Tensor | None, now: Tensor | None, old: Tensor, new: 
     """Concatenate the padding masks of cached and new keys.
 
     Args:
-        before: B×S, True = padding, of the cached keys; None if none of them is padding.
+        before: B×S, boolean, True = padding, of the cached keys; None if none of them is padding.
         now: B×T, True = padding, of the new keys; None if none of them is padding.
         old, new: the cached and the new keys, B×H×S×D and B×H×T×D.
 
@@ -72,7 +72,7 @@ def append_padding(before: Tensor | None, now: Tensor | None, old: Tensor, new: 
         before = torch.zeros(old.size(0), old.size(2), dtype=torch.bool, device=old.device)
     if now is None:
         now = torch.zeros(new.size(0), new.size(2), dtype=torch.bool, device=new.device)
-    return torch.cat([before.to(torch.bool), now.to(torch.bool)], dim=1)
+    return torch.cat([before, now], dim=1)
 
 
 def beam_copies(key: Tensor, rows: int, beam_size: int) -> int:

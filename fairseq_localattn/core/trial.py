@@ -99,7 +99,7 @@ def _forward_and_backward(trial: Trial, name: str, call: Call) -> list[Tensor | 
     padding = call.frame.key_padding_mask
     weight = torch.ones_like(out)
     if padding is not None and padding.size(1) == out.size(2):  # a padded query may see nothing, which is left open
-        weight = weight.masked_fill(padding.to(torch.bool)[:, None, :, None], 0)
+        weight = weight.masked_fill(padding[:, None, :, None], 0)
     leaves = [x for x in (query, q, k, v, *more, *trial.parameters) if x.requires_grad]
     return [out.detach() * weight, *torch.autograd.grad(out, leaves, weight, allow_unused=True)]
 

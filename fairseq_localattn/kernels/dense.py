@@ -152,7 +152,7 @@ def causal_attention(
 
     Args:
         q, k, v: B×H×T×D, of one dtype.
-        padding: B×T, True = padding; such keys have the score :func:`masks.lowest_score`.
+        padding: B×T, boolean, True = padding; such keys have the score :func:`masks.lowest_score`.
         scaling: factor of the dot products.
         future: see the own key and those after it instead.
 
@@ -163,8 +163,7 @@ def causal_attention(
         padding = None if padding is None else padding.flip(1)
     mask = None
     if padding is not None:
-        hidden = padding.to(torch.bool)[:, None, None]
-        mask = join_masks(hidden, None, q.dtype).expand(-1, -1, q.size(2), -1)  # type: ignore[union-attr]
+        mask = join_masks(padding[:, None, None], None, q.dtype).expand(-1, -1, q.size(2), -1)  # type: ignore[union-attr]
     flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     attended = flash(q, k, v, 0.0, True, attn_mask=mask, scale=scaling)[0]
     return attended.flip(2) if future else attended

@@ -162,9 +162,7 @@ def _make_mask(
         query = torch.arange(frame.offset, frame.offset + frame.query_length, device=device)
         spans = [(first, torch.minimum(last, query)) for first, last in spans]
     spans = [_within(span, frame) for span in spans]
-    real = None
-    if frame.key_padding_mask is not None:
-        real = ~frame.key_padding_mask.to(torch.bool)
+    real = None if frame.key_padding_mask is None else ~frame.key_padding_mask
     shape = batch, heads, frame.query_length
     blind = None if real is None else _blind(spans, real).expand(shape)[..., None]
     some, whole = _blocks(spans, real, frame)

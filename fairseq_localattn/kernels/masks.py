@@ -20,7 +20,7 @@ class Frame:
         query_length: T.
         key_length: S.
         offset: position of the first query among the keys (self-attention only; 0 in a full pass).
-        key_padding_mask: B×S, True = padding.
+        key_padding_mask: B×S, boolean, True = padding.
         attn_mask: T×S, boolean (True = hidden) or added to the scores.
     """
 
@@ -41,6 +41,11 @@ def lowest_score(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).min / 2
 
 
+def at_least_fp32(dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype in which a softmax or a mask of numbers of ``dtype`` is computed: fp32, or fp64 for fp64."""
+    return torch.promote_types(dtype, torch.float32)
+
+
 def hidden_and_bias(
     frame: Frame, window: Tensor | None, bias: Tensor | None, dtype: torch.dtype
 ) -> tuple[Tensor | None, Tensor | None]:
@@ -57,7 +62,7 @@ def hidden_and_bias(
     """
     hidden: Tensor | None = None
     if frame.key_padding_mask is not None:
-        hidden = frame.key_padding_mask[:, None, None, :].to(torch.bool)
+        hidden = frame.key_padding_mask[:, None, None, :]
     if window is not None:
         window = window if window.dim() == 4 else window[None]  # torch's fused kernels take masks of 2 or 4 dimensions
         hidden = window if hidden is None else hidden | window
@@ -114,4 +119,4 @@ def may_hide_all_keys(hidden: Tensor) -> bool:
 
 def normalise(scores: Tensor) -> Tensor:
     """Compute the softmax over the keys, the last dimension, in at least fp32; the result has that precision."""
-    return torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+    return torch.softmax(scores, dim=-1, dtype=at_least_fp32(scores.dtype))

@@ -12,6 +12,7 @@ from ..core.attention import LocalAttention
 from ..core.call import Call
 from ..kernels.distances import all_distances, by_position
 from ..kernels.flex import PositionTerms
+from ..kernels.masks import at_least_fp32
 
 
 def slopes_of(heads: int, device: torch.device | None = None) -> Tensor:
@@ -38,14 +39,14 @@ class LinearBiasAttention(LocalAttention):
 
     def score_bias(self, call: Call) -> Tensor:
         """Return the bias of each head, H×T×S, in at least fp32: it reaches -m·S."""
-        frame, dtype = call.frame, torch.promote_types(call.q.dtype, torch.float32)
+        frame, dtype = call.frame, at_least_fp32(call.q.dtype)
         shape = self.num_heads, frame.query_length, frame.key_length
         bias = linear_bias if math.prod(shape) <= CACHED_UP_TO else linear_bias.__wrapped__
         return bias(*shape, offset=frame.offset, dtype=dtype, device=call.q.device)
 
     def position_terms(self, call: Call) -> PositionTerms:
         """Return the bias as a function of positions."""
-        slopes = _slopes(self.num_heads, torch.promote_types(call.q.dtype, torch.float32), call.q.device)
+        slopes = _slopes(self.num_heads, at_least_fp32(call.q.dtype), call.q.device)
         return PositionTerms(scores=(lambda b, h, i, j: -slopes[h] * (i - j).abs(),))
 
 

@@ -27,7 +27,7 @@ from ..core.attention import LocalAttention
 from ..core.call import Call
 from ..kernels.dense import scaled_scores, weighted_sum
 from ..kernels.dropout import dropout
-from ..kernels.masks import join_masks, lowest_score, normalise
+from ..kernels.masks import at_least_fp32, join_masks, lowest_score, normalise
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Blocks:
             return cls(count, most, hidden=slots >= length if length % most else None)
         # n / ⌈(2n)^⅓⌉ ≤ (n²/2)^⅓ bounds the number of blocks without reading how long the sentences are.
         count = -(-length // size) if size else _cube_root(length**2 / 2)
-        real = ~padding.to(torch.bool)
+        real = ~padding
         seen = real.cumsum(1)
         first, words = (seen == 0).sum(1, keepdim=True), seen[:, -1:]
         sizes = torch.full_like(words, size) if size else _cube_roots(words).clamp(1, most)
@@ -192,7 +192,7 @@ class BlockAttention(LocalAttention):
         z = self.block_score(self.block_hidden(joined).sigmoid())  # B×M×r×H
         if blocks.hidden is not None:
             z = z.masked_fill(blocks.hidden[..., None], lowest_score(z.dtype))
-        share = torch.softmax(z, dim=2, dtype=torch.promote_types(z.dtype, torch.float32)).to(h.dtype)
+        share = torch.softmax(z, dim=2, dtype=at_least_fp32(z.dtype)).to(h.dtype)
         return (share.permute(0, 3, 1, 2)[..., None] * h).sum(3)
 
     def _between(self, blocks: Blocks, y: Tensor) -> Tensor:

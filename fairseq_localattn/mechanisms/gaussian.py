@@ -28,7 +28,7 @@ from torch.autograd.function import once_differentiable
 from ..core.attention import LocalAttention
 from ..core.call import Call
 from ..kernels.flex import PositionTerms, Score
-from ..kernels.masks import lowest_score
+from ..kernels.masks import at_least_fp32, lowest_score
 
 CENTERS = ("predicted", "self")
 WIDTHS = ("head", "keys", "query")  # or a number
@@ -133,13 +133,11 @@ class GaussianAttention(LocalAttention):
 
     def prepare(self, call: Call) -> Mapping[str, Tensor]:
         """Return the Gaussian G as ``bell``, and as ``far``, True = cut off, both B×H×T×S."""
-        first, count = self._extent(call)
-        center, width = self._window(call, first, count)
-        keys = torch.arange(call.frame.key_length, device=first.device, dtype=first.dtype)
+        center, width, reach = self._window(call)
+        keys = torch.arange(call.frame.key_length, device=center.device, dtype=center.dtype)
         found = {"bell": _Bell.apply(center, width, keys, self.num_heads)}
-        if self.cut:
-            with torch.no_grad():
-                far = (keys - center).abs() > self._reach(center, width, first=first, count=count)
+        if reach is not None:
+            far = (keys - center.detach()).abs() > reach
             found["far"] = F.pad(far, (0, 0, 0, 0, self.num_heads - self.local_heads, 0))
         return found
 
@@ -150,44 +148,51 @@ class GaussianAttention(LocalAttention):
 
     def position_terms(self, call: Call) -> PositionTerms | None:
         """Return G as a function of positions."""
-        first, count = self._extent(call)
-        center, width = self._window(call, first, count)
+        center, width, reach = self._window(call)
         shape = call.q.size(0), self.local_heads, call.frame.query_length, 1
 
         def of_heads(x: Tensor, other: float) -> Tensor:  # B×H×T
             others = (0, 0, 0, 0, self.num_heads - self.local_heads, 0)
             return F.pad(x.expand(shape), others, value=other)[..., 0].contiguous()
 
-        if not self.cut:
+        if reach is None:
             return PositionTerms(scores=(_bell(of_heads(center, 0.0), of_heads(width, math.inf)),))
-        reach = self._reach(center, width, first=first, count=count).detach()
         widths = of_heads(width, math.inf), of_heads(reach, math.inf)
         return PositionTerms(scores=(_cut_bell(of_heads(center, 0.0), *widths),))
 
     # ------------------------------------------------------------------ centre and width
 
-    def _reach(self, center: Tensor, width: Tensor, *, first: Tensor, count: Tensor) -> Tensor:
-        """Return the distance from the centre at which keys are cut off: d, or as far as the visible key next to it."""
-        nearest = center.round().clamp(first, first + count - 1)
-        return torch.maximum(width, (nearest - center).abs())
+    def _window(self, call: Call) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return p, d, and from which distance of p keys are cut off, each broadcastable to B×L×T×1; L local heads.
+
+        In at least fp32. The distance is d, or that of the visible key next to p, and has no gradient; None without
+        ``cut``.
+        """
+        first, count = self._extent(call)
+        center, width = self._center_and_width(call, first, count)
+        if not self.cut:
+            return center, width, None
+        with torch.no_grad():
+            nearest = center.round().clamp(first, first + count - 1)
+            return center, width, torch.maximum(width, (nearest - center).abs())
 
     def _extent(self, call: Call) -> tuple[Tensor, Tensor]:
         """Return f and n: the first real key, (B or 1)×1×1×1, and the number of keys, (B or 1)×1×(T or 1)×1.
 
         In at least fp32.
         """
-        frame, dtype = call.frame, torch.promote_types(call.q.dtype, torch.float32)
+        frame, dtype = call.frame, at_least_fp32(call.q.dtype)
         padding = frame.key_padding_mask
         if padding is None:
             padding = torch.zeros(1, frame.key_length, dtype=torch.bool, device=call.q.device)
-        seen = (~padding.to(torch.bool)).cumsum(1)
+        seen = (~padding).cumsum(1)
         first = (seen == 0).sum(1)
         count = seen[:, frame.offset : frame.offset + frame.query_length] if self.causal else seen[:, -1:]
         # At least 1, so that a padded query before the first word has a window as well.
         return first.to(dtype)[:, None, None, None], count.clamp(min=1).to(dtype)[:, None, :, None]
 
-    def _window(self, call: Call, first: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-        """Return p and d, each broadcastable to B×L×T×1, in at least fp32; L local heads."""
+    def _center_and_width(self, call: Call, first: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+        """Return p and d, given f and n."""
         frame, q, dtype = call.frame, call.q, first.dtype
         hidden: Tensor | None = None
         if self.center == "predicted" or self.width == "query":
@@ -226,7 +231,7 @@ class GaussianAttention(LocalAttention):
         """Return the mean over the real keys, all heads joined: (T or 1)×B×C; T if each query has its own."""
         frame, keys = call.frame, call.k.permute(2, 0, 1, 3).flatten(2).to(count.dtype)
         if frame.key_padding_mask is not None:
-            keys = keys.masked_fill(frame.key_padding_mask.to(torch.bool).T[..., None], 0)
+            keys = keys.masked_fill(frame.key_padding_mask.T[..., None], 0)
         if self.causal:
             sums = keys.cumsum(0)[frame.offset : frame.offset + frame.query_length]
         else:

@@ -24,7 +24,7 @@ from ..core.banded import BandedAttention
 from ..core.call import Call
 from ..kernels.distances import all_distances, by_position
 from ..kernels.flex import PositionTerms, by_distance
-from ..kernels.masks import Frame
+from ..kernels.masks import Frame, at_least_fp32
 from .relative import MAX_DISTANCES
 
 # Dynamic masks are clamped to at least 1e-10, so that no key is hidden completely; the clamped part has no gradient.
@@ -108,7 +108,7 @@ class DynamicMaskAttention(LocalAttention):
 
     def _queries(self, query: Tensor) -> Tensor:
         """Return x_t·w, B×T, in at least fp32."""
-        precision = torch.promote_types(query.dtype, torch.float32)
+        precision = at_least_fp32(query.dtype)
         with torch.autocast(query.device.type, enabled=False):  # which would compute the product in half precision
             return F.linear(query.to(precision), self.query_mask.weight.to(precision))[..., 0].T
 
@@ -174,7 +174,7 @@ class StaticMaskAttention(BandedAttention):
         if frame.key_padding_mask is None:
             real = torch.ones(1, frame.key_length, dtype=torch.long, device=device)
         else:
-            real = (~frame.key_padding_mask.to(torch.bool)).long()
+            real = (~frame.key_padding_mask).long()
         length = real.cumsum(1) if self.causal else real.sum(1, keepdim=True).expand_as(real)
         return length.to(torch.float32).sqrt() / 2
 

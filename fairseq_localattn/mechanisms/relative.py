@@ -15,7 +15,7 @@ from ..core.attention import LocalAttention
 from ..core.call import Call
 from ..kernels.distances import ClippedDistances, all_distances, by_position, collect, spread
 from ..kernels.flex import PositionTerms, by_distance
-from ..kernels.masks import Frame
+from ..kernels.masks import Frame, at_least_fp32
 
 MAX_DISTANCES = 1_000_000  # entries of a table of parameters in every layer; more is certainly a typing error
 
@@ -107,7 +107,7 @@ class RelativeAttention(LocalAttention):
     def _rows(self, tables: Tensor, distances: ClippedDistances) -> Tensor:
         """Return the rows of a table for the distances that occur, (H or 1)×n×D, in at least fp32."""
         rows = tables[:, distances.first + self.max_distance : distances.last + self.max_distance + 1]
-        return rows.to(torch.promote_types(rows.dtype, torch.float32))
+        return rows.to(at_least_fp32(rows.dtype))
 
     def _multiply(self, x: Tensor, tables: Tensor) -> Tensor:
         """Multiply x, B×H×T×E, by the table of each head, (H or 1)×E×F. Returns B×H×T×F in the table's precision."""
@@ -193,7 +193,7 @@ class BucketedAttention(LocalAttention):
         frame = call.frame
         distance = all_distances(frame.query_length, frame.key_length, frame.offset, device=call.q.device)
         bucket = bucket_of(distance, self.buckets, self.max_distance, bidirectional=not self.causal)
-        table = self.position_bias.to(torch.promote_types(self.position_bias.dtype, torch.float32))
+        table = self.position_bias.to(at_least_fp32(self.position_bias.dtype))
         return table[bucket].T
 
     def position_terms(self, call: Call) -> PositionTerms:

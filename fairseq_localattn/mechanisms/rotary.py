@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..core.attention import LocalAttention
+from ..kernels.masks import at_least_fp32
 
 
 class RotaryAttention(LocalAttention):
@@ -37,7 +38,7 @@ class RotaryAttention(LocalAttention):
 
     def encode_positions(self, q: Tensor, k: Tensor, first: int) -> tuple[Tensor, Tensor]:
         """Rotate q and k, B×H×T×D; the first of them stands at position ``first``."""
-        dtype = torch.promote_types(q.dtype, torch.float32)
+        dtype = at_least_fp32(q.dtype)
         turns = rotations(first, q.size(2), channels=self.head_dim, base=self.base, dtype=dtype, device=q.device)
         return rotate(q, turns), rotate(k, turns)
 

@@ -211,7 +211,7 @@ class WindowAttention(LocalAttention):
 
     def _segments(self, frame: Frame, device: torch.device) -> Segments:
         """Return the segments of a call; cached for the next decoding step, which has the same encoder keys."""
-        padding = None if frame.key_padding_mask is None else frame.key_padding_mask.to(torch.bool)
+        padding = frame.key_padding_mask
         if padding is None or padding.device.type != "cpu":
             return Segments.of(padding, frame.key_length, self.segment_size, device)
         if self._kept is None or not torch.equal(self._kept[0], padding):

@@ -270,9 +270,7 @@ def test_the_activation_is_applied_once_to_all_heads(text: str) -> None:
     torch.testing.assert_close(module(x, x, x)[0], module.out_proj(seen[0].relu()))
 
 
-@pytest.mark.parametrize(
-    "text", ["sman(boundary=2)", "csan(window=3)", "local(window=2) & alibi", TEXTS[-1]]
-)
+@pytest.mark.parametrize("text", ["sman(boundary=2)", "csan(window=3)", "local(window=2) & alibi", TEXTS[-1]])
 @pytest.mark.parametrize("long", [False, True])
 def test_attn_mask_may_need_a_gradient(text: str, long: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A learned bias over positions gets the gradient that it has beside returned weights."""

@@ -21,6 +21,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from ...kernels.masks import at_least_fp32
 from .partition import project_heads
 
 
@@ -92,7 +93,7 @@ class Recurrence(nn.Module):
 
     def cumax(self, z: Tensor) -> Tensor:
         """Compute ``cumsum(softmax(z))``, with each value repeated for ``chunk`` channels."""
-        sums = torch.softmax(z, dim=-1, dtype=torch.promote_types(z.dtype, torch.float32)).cumsum(dim=-1)
+        sums = torch.softmax(z, dim=-1, dtype=at_least_fp32(z.dtype)).cumsum(dim=-1)
         return sums.to(z.dtype).repeat_interleave(self.chunk, dim=-1) if self.chunk > 1 else sums.to(z.dtype)
 
     def extra_repr(self) -> str:

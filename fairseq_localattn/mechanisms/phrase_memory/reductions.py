@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ...kernels.masks import at_least_fp32
 from .partition import Partition
 
 
@@ -126,7 +127,7 @@ def score_in_phrases(keys: Tensor, queries: Tensor, partition: Partition) -> Ten
     Those of padding have no meaning.
     """
     batch, heads, length, _ = keys.shape
-    dtype = torch.promote_types(keys.dtype, torch.float32)  # products of large factors leave the range of fp16
+    dtype = at_least_fp32(keys.dtype)  # products of large factors leave the range of fp16
     by_word = keys.permute(0, 2, 1, 3).flatten(0, 2).to(dtype)
     by_phrase = queries.transpose(0, 1).flatten(0, 2).to(dtype)
     return _Scores.apply(by_word, by_phrase, partition).view(heads, batch, length).transpose(0, 1)
@@ -134,7 +135,7 @@ def score_in_phrases(keys: Tensor, queries: Tensor, partition: Partition) -> Ten
 
 def normalise_in_phrases(scores: Tensor, partition: Partition) -> Tensor:
     """Compute the softmax over the tokens of each phrase in at least fp32: B×H×T → B×H×T; padding gets 0."""
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    scores = scores.to(at_least_fp32(scores.dtype))
     index, buckets = partition.index, partition.count + 1
     # Subtracting a phrase's largest score does not change its weights, and avoids an overflow of the exponentials.
     largest = scores.new_zeros(*index.shape[:2], buckets)
@@ -150,7 +151,7 @@ def sum_phrases(x: Tensor, weights: Tensor, partition: Partition) -> Tensor:
     The weights of padding must be 0.
     """
     batch, heads, _ = weights.shape
-    dtype = torch.promote_types(x.dtype, torch.float32)
+    dtype = at_least_fp32(x.dtype)
     sums = _Sums.apply(x.reshape(-1, x.size(-1)).to(dtype), weights.transpose(0, 1).flatten().to(dtype), partition)
     return sums.view(heads, batch, partition.count, -1).transpose(0, 1).to(x.dtype)
 
