@@ -15,6 +15,7 @@ from fairseq_localattn.analysis.attention_weights import Sublayer, collect_masks
 from fairseq_localattn.analysis.evaluation import load_trained
 from fairseq_localattn.analysis.heatmap import command as heatmap
 from fairseq_localattn.analysis.heatmap.command import main
+from fairseq_localattn.analysis.heatmap.pairs import read_pair
 from fairseq_localattn.errors import UsageError
 from support.cli import fairseq, make_data, run, train_flags
 
@@ -171,20 +172,4 @@ def test_a_split_without_target(data: Path, checkpoints: dict[str, Path], quiet:
     trained.task.load_dataset = lambda split: None
     args = Namespace(sentence=0, gen_subset=None)
     with pytest.raises(UsageError, match="--sentence 0: test has no target side; give --source and --target"):
-        heatmap.read_pair(trained, args)
-
-
-def test_plots_need_matplotlib_and_a_known_format(
-    data: Path, monkeypatch: pytest.MonkeyPatch, quiet: None, tmp_path: Path
-) -> None:
-    """The error comes before a checkpoint is read."""
-    command = [str(data), "--path", str(data / "dict.xx.txt"), "--sentence", "0"]
-    with monkeypatch.context() as patch:
-        for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
-            patch.delitem(sys.modules, name)
-        patch.setitem(sys.modules, "matplotlib", None)
-        with pytest.raises(UsageError, match=r"--plot needs matplotlib .*pip install 'fairseq_localattn\[plot\]'"):
-            main([*command, "--plot", str(tmp_path / "a.png")])
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    with pytest.raises(UsageError, match=r"--plot .*a\.docx: the name must end in one of .*\.png"):
-        main([*command, "--plot", str(tmp_path / "a.docx")])
+        read_pair(trained, args)

@@ -17,7 +17,6 @@ from fairseq_localattn.analysis.evaluation import Trained, load_trained, read_sp
 from fairseq_localattn.analysis.locality import command as locality
 from fairseq_localattn.analysis.locality.command import main
 from fairseq_localattn.analysis.locality.measure import measure, select
-from fairseq_localattn.analysis.locality.report import Row, draw, table
 from fairseq_localattn.errors import UsageError
 from support.analysis import share_by_loops
 from support.cli import fairseq, make_data, run, train_flags
@@ -115,38 +114,14 @@ def test_the_command_prints_a_table(told: tuple[str, list[Any]]) -> None:
         assert [float(cell) for cell in cells] == pytest.approx(shares, abs=0.0051)
 
 
-def row(**changes: Any) -> Row:
-    standard = dict(checkpoint="a.pt", architecture="x", split="test", stack="encoder", layer=1, sublayer="self_attn",
-                    kind="san", window=1, share=50.0, sentences=1234, tokens=56789)  # fmt: skip
-    return Row(**{**standard, **changes})
-
-
-def test_table_with_holes_and_two_sublayers_of_a_kind() -> None:
-    rows = [row(share=12.345), row(sublayer="dman", kind="dman", share=100.0, layer=3)]
-    assert table([*rows, row(sublayer="dman2", kind="dman", share=7.0, layer=3)]) == (
-        "a.pt (x), test: 1,234 sentences\n"
-        "encoder, 56,789 tokens: % of attention within w\n"
-        "               w      #1      #3\n"
-        "SAN            1   12.35       -\n"
-        "DMAN dman      1       -  100.00\n"
-        "DMAN dman2     1       -    7.00\n"
-    )
-
-
 def test_plot(data: Path, checkpoints: dict[str, Path], tmp_path: Path, quiet: None) -> None:
-    """One figure of two checkpoints, written as a picture; its lines are the rows."""
+    """One figure of two checkpoints, written as a picture."""
     image = pytest.importorskip("matplotlib.image", reason="matplotlib is not installed")
     picture = tmp_path / "new" / "locality.png"
     paths = [word for name in ("plain", "man") for word in ("--path", str(checkpoints[name]), "--name", name)]
     main([str(data), *paths, "--plot", str(picture), "--cpu"])
     pixels = image.imread(picture)
     assert pixels.shape[0] > 300 and pixels.shape[1] > 600 and pixels.std() > 0.05
-
-    rows = [row(window=w, share=s, kind=k, sublayer=k) for k in ("dman", "san") for w, s in ((0, 10.0), (4, 60.0))]
-    figure = draw([*rows, row(checkpoint="b.pt", stack="decoder", share=30.0)])
-    panels = [{line.get_label(): line.get_xydata().tolist() for line in axes.lines} for axes in figure.axes]
-    points = [[0, 10], [4, 60]]
-    assert panels == [{"DMAN #1": points, "SAN #1": points}, {}, {}, {"SAN #1": [[1, 30]]}]
 
 
 def test_chosen_layers_and_sentences_that_are_too_long(data: Path, checkpoints: dict[str, Path]) -> None:
@@ -204,8 +179,6 @@ def test_wrong_data_and_names(data: Path, checkpoints: dict[str, Path], tmp_path
         main([str(other), "--path", path, "--cpu"])
     with pytest.raises(UsageError, match="two checkpoints are called"):
         main([str(data), "--path", path, "--path", path, "--cpu"])
-    assert locality.checkpoint_names(["a/last.pt", "b/last.pt"], []) == ["a/last.pt", "b/last.pt"]
-    assert locality.checkpoint_names(["a/last.pt", "b/best.pt"], []) == ["last.pt", "best.pt"]
 
 
 @pytest.mark.slow
@@ -215,17 +188,3 @@ def test_a_mistake_in_the_shell(data: Path, checkpoints: dict[str, Path]) -> Non
                "--layers", "3", "--cpu", check=False)  # fmt: skip
     said = [line for line in done.stderr.splitlines() if not line.startswith("INFO:")]
     assert done.returncode == 1 and done.stdout == "" and len(said) == 1 and "layer 3 is asked for" in said[0], said
-
-
-def test_plots_need_matplotlib_and_a_known_format(data: Path, monkeypatch: pytest.MonkeyPatch, quiet: None) -> None:
-    """The error comes before a checkpoint is read."""
-    some = str(data / "dict.xx.txt")
-    with monkeypatch.context() as patch:
-        for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
-            patch.delitem(sys.modules, name)
-        patch.setitem(sys.modules, "matplotlib", None)
-        with pytest.raises(UsageError, match=r"--plot needs matplotlib .*pip install 'fairseq_localattn\[plot\]'"):
-            main([str(data), "--path", some, "--plot", "a.png"])
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    with pytest.raises(UsageError, match=r"--plot a\.docx: the name must end in one of .*\.png"):
-        main([str(data), "--path", some, "--plot", "a.docx"])

@@ -1,0 +1,43 @@
+"""What the commands of the analyses share: names of checkpoints, and checks before a checkpoint is read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fairseq_localattn.analysis.command import checkpoint_names
+from fairseq_localattn.analysis.heatmap import command as heatmap
+from fairseq_localattn.analysis.locality import command as locality
+from fairseq_localattn.errors import UsageError
+
+
+def test_checkpoints_have_the_names_of_their_files_where_these_differ() -> None:
+    assert checkpoint_names(["a/last.pt", "b/last.pt"], []) == ["a/last.pt", "b/last.pt"]
+    assert checkpoint_names(["a/last.pt", "b/best.pt"], []) == ["last.pt", "best.pt"]
+    assert checkpoint_names(["a/last.pt", "b/last.pt"], ["one", "other"]) == ["one", "other"]
+    with pytest.raises(UsageError, match="two checkpoints are called a"):
+        checkpoint_names(["a.pt", "b.pt"], ["a", "a"])
+
+
+@pytest.mark.parametrize(("main", "more"), [(heatmap.main, ["--sentence", "0"]), (locality.main, [])])
+def test_plots_need_matplotlib_and_a_known_format(
+    main: Callable[[list[str]], None], more: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The error comes before a checkpoint is read."""
+    for command in (heatmap, locality):
+        monkeypatch.setattr(command, "show_progress_alone", lambda: None)
+    some = tmp_path / "no_checkpoint.pt"
+    some.write_text("")
+    command_line = [str(tmp_path), "--path", str(some), *more]
+    with monkeypatch.context() as patch:
+        for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+            patch.delitem(sys.modules, name)
+        patch.setitem(sys.modules, "matplotlib", None)
+        with pytest.raises(UsageError, match=r"--plot needs matplotlib .*pip install 'fairseq_localattn\[plot\]'"):
+            main([*command_line, "--plot", str(tmp_path / "a.png")])
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    with pytest.raises(UsageError, match=r"--plot .*a\.docx: the name must end in one of .*\.png"):
+        main([*command_line, "--plot", str(tmp_path / "a.docx")])
