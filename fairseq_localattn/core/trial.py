@@ -61,11 +61,11 @@ def faster(trial: Trial, call: Call) -> str:
     """
     if trial.key in _chosen:
         return _chosen[trial.key]
-    default, *others = trial.attend
-    shown = []
-    times: dict[str, float] = {}
+    default = next(iter(trial.attend))
+    runs: dict[str, Callable[[], object]] = {}
+    shown: list[str] = []
     wanted: list[Tensor | None] = []
-    for name in (default, *others):
+    for name in trial.attend:
         run = partial(_forward_and_backward, trial, name, call)
         try:
             found = run()
@@ -73,18 +73,21 @@ def faster(trial: Trial, call: Call) -> str:
                 continue
             wanted = wanted or found
             reason = _difference(found, wanted, TOLERANCES[call.q.dtype])
-            if reason is None:
-                times[name] = milliseconds(run)
-                shown.append(f"{name} {times[name]:.2f} ms")
         except Exception as error:  # a compiler may fail in any way, and training goes on without it
             if name == default:
                 raise
             reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-        if reason is not None:
-            shown.append(f"{name} not taken ({reason})")
-    _chosen[trial.key] = min(times, key=times.__getitem__)
-    if len(shown) > 1:
-        logger.info(f"attention of {trial.name}: {_chosen[trial.key]}, by the times of {', '.join(shown)}")
+        if reason is None:
+            runs[name] = run
+        else:
+            shown.append(f"{name} not taken: {reason}")
+    _chosen[trial.key] = default
+    if len(runs) > 1:
+        times = {name: milliseconds(run) for name, run in runs.items()}
+        _chosen[trial.key] = min(times, key=times.__getitem__)
+        shown = [*(f"{name} {time:.2f} ms" for name, time in times.items()), *shown]
+    if shown:
+        logger.info(f"attention of {trial.name}: {_chosen[trial.key]} ({', '.join(shown)})")
     return _chosen[trial.key]
 
 

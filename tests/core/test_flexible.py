@@ -320,11 +320,11 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     monkeypatch.setattr(trial, "_chosen", {})
     monkeypatch.setattr(flexible, "reason_against_flex", lambda q, k, dropout: "dropout" if dropout else None)
 
-    def start(*times: float, factor: float = 1.0, error: Exception | None = None) -> None:
+    def start(*times: float, factor: float | None = 1.0, error: Exception | None = None) -> None:
         def by_flex(self: LocalAttention, call: Call) -> Tensor | None:
             if error is not None:
                 raise error
-            return self.attend(call, need_weights=False)[0] * factor
+            return None if factor is None else self.attend(call, need_weights=False)[0] * factor
 
         monkeypatch.setattr(LocalAttention, "_by_flex", by_flex)
         monkeypatch.setattr(trial, "milliseconds", Clock(*times))
@@ -348,12 +348,21 @@ def test_auto_keeps_the_faster(
         for length, other in ((9, module), (16, module), (13, make("dman").train())):
             run(other, length)
     said = [r.message for r in caplog.records if r.name == trial.__name__]
-    assert len(said) == 1 and f": {chosen}, by the times of sdpa {times[0]:.2f} ms, flex {times[1]:.2f} ms" in said[0]
+    assert len(said) == 1 and f": {chosen} (sdpa {times[0]:.2f} ms, flex {times[1]:.2f} ms)" in said[0]
     assert list(trial._chosen.values()) == [chosen]
     tried(1.0, 2.0, 2.0, 1.0)
     run(module, 17)
     run(make("t5").train(), 9)
     assert list(trial._chosen.values()) == [chosen, "sdpa", "flex"]
+
+
+def test_nothing_is_timed_where_there_is_no_choice(tried: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """The clock has no times to tell, and FlexAttention does not compute this mechanism."""
+    tried(factor=None)
+    with caplog.at_level(logging.INFO):
+        run(make("dman").train(), 9)
+    assert list(trial._chosen.values()) == ["sdpa"]
+    assert not [r for r in caplog.records if r.name == trial.__name__]
 
 
 def test_a_trial_leaves_gradients_alone(tried: Any) -> None:
@@ -382,9 +391,9 @@ def test_auto_does_not_try_what_is_short_or_no_training_or_not_possible(tried: A
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"factor": 1.5}, "flex not taken (its result differs by 50.0%)"),
-        ({"factor": float("nan")}, "flex not taken (its result differs by nan%)"),
-        ({"error": RuntimeError("no kernel image\nmore lines")}, "flex not taken (RuntimeError: no kernel image)"),
+        ({"factor": 1.5}, "flex not taken: its result differs by 50.0%"),
+        ({"factor": float("nan")}, "flex not taken: its result differs by nan%"),
+        ({"error": RuntimeError("no kernel image\nmore lines")}, "flex not taken: RuntimeError: no kernel image"),
     ],
 )
 def test_auto_does_not_take_what_fails_or_computes_something_else(
