@@ -8,25 +8,28 @@
         where: §5.4
         why: no measure of it yet     # in the place of compare: nothing tests it
 
-A comparison names a table of the paper and two rows of it; the first one must be better.
+A comparison names a table of the paper and two rows of it; the first one must be better. With two metrics behind it,
+``fig2 mma > transformer: bleu_20_30 > bleu_0_10``, it must be better by more in the first of them.
 """
 
 from __future__ import annotations
 
 import re
 import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.recipes.nodes import RecipeError, compose, entry_of
-from experiments.recipes.tables import Table, find_table
+from experiments.recipes.tables import find_table
 from experiments.report.csv_lines import Line, TableError, groups, markdown, mean_change, p_value
 from experiments.report.papers import Row, load_lines, rows_of
 
 SCALES = ("full", "sample", "small")
-COMPARISON = re.compile(r"(?P<table>\w+) (?P<better>\w+) > (?P<worse>\w+)")
+COMPARISON = re.compile(r"(?P<table>\w+) (?P<better>\w+) > (?P<worse>\w+)(: (?P<more>\w+) > (?P<less>\w+))?")
 SIGNIFICANT = 0.05
 FALLING = ("perplexity",)  # metrics that are better when they are lower
+Lines = Mapping[tuple[str, ...], list[Line]]  # by row, scale and metric
 HEADER = ("claim", "in the paper", "found", "measured: mean difference, seeds, p by seed")
 
 
@@ -91,7 +94,7 @@ def _outcome(root: Path, paper: str, text: str, where: str) -> Outcome | None:
     """Return the outcome of a comparison, None where its rows have no seed in common. Raises TableError."""
     found = COMPARISON.fullmatch(text)
     if found is None:
-        raise TableError(f"{where}: {text!r} is not of the form 'TABLE ROW > ROW'")
+        raise TableError(f"{where}: {text!r} is not of the form 'TABLE ROW > ROW[: METRIC > METRIC]'")
     try:
         table = find_table(paper, found["table"], root / "configs")
     except RecipeError as error:
@@ -99,11 +102,29 @@ def _outcome(root: Path, paper: str, text: str, where: str) -> Outcome | None:
     rows = {row.name: row for row in rows_of(table)}
     if missing := {found["better"], found["worse"]} - set(rows):
         raise TableError(f"{where}: {table.path} has no row {', '.join(sorted(missing))}")
-    return _measured(root, table, rows[found["better"]], rows[found["worse"]])
-
-
-def _measured(root: Path, table: Table, better: Row, worse: Row) -> Outcome | None:
     lines = groups(load_lines(root, table), "row", "scale", "metric")
+    better, worse = rows[found["better"]], rows[found["worse"]]
+    if found["more"] is None:
+        return _measured(lines, better, worse)
+    return _measured_by_two(lines, better, worse, metrics=(found["more"], found["less"]))
+
+
+def _measured_by_two(lines: Lines, better: Row, worse: Row, *, metrics: tuple[str, str]) -> Outcome | None:
+    """Return by how much more a row is better in the first metric than in the second one."""
+    for scale in SCALES:
+        by_metric = []
+        for metric in metrics:
+            ours, theirs = (_by_seed(lines.get((row.name, scale, metric), [])) for row in (better, worse))
+            seeds = [seed for seed in ours if seed in theirs]
+            by_metric.append({seed: _difference(ours[seed], theirs[seed], better, worse) for seed in seeds})
+        more, less = by_metric
+        if differences := [more[seed] - less[seed] for seed in more if seed in less]:
+            name = f"{better.name} − {worse.name}, {metrics[0]} − {metrics[1]}"
+            return Outcome(name, scale, differences=differences, p_values=[], significant=True)
+    return None
+
+
+def _measured(lines: Lines, better: Row, worse: Row) -> Outcome | None:
     for scale in SCALES:
         metric = better.metric(scale)
         ours, theirs = (_by_seed(lines.get((row.name, scale, metric), [])) for row in (better, worse))

@@ -53,6 +53,22 @@ def test_the_difference_is_that_of_the_line(tmp_path: Path) -> None:
     assert row_of(tmp_path, COMPARE)[3] == "man − transformer +0.99 (small, n = 1, p 0.010)"
 
 
+def test_a_gain_may_be_larger_by_one_metric_than_by_another(tmp_path: Path) -> None:
+    """By seed: longer sentences gain more with the first seed, as much less with the other."""
+    table_file(tmp_path)
+    plain, first, second = (30, 20), (31, 23), (31.5, 20.5)
+    scores = {("transformer", 1): plain, ("transformer", 2): plain, ("man", 1): first, ("man", 2): second}
+    metrics = ("bleu_0_10", "bleu_10_20")
+    lines = [
+        line(row, seed, metric, score, scale="small")
+        for (row, seed), of in scores.items()
+        for metric, score in zip(metrics, of, strict=True)
+    ]
+    csv_of(tmp_path, *lines)
+    text = "compare: ['table1 man > transformer: bleu_10_20 > bleu_0_10']"
+    assert row_of(tmp_path, text)[2:] == ["unclear", "man − transformer, bleu_10_20 − bleu_0_10 +0.50 (small, n = 2)"]
+
+
 def test_significance_is_that_of_the_row_against_its_baseline(tmp_path: Path) -> None:
     """In a comparison with another row than the baseline the seeds alone decide."""
     measure(tmp_path, {1: (34.0, "0.0010")})
@@ -74,7 +90,7 @@ def test_a_claim_without_a_comparison_says_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("compare: [table1 man better]", "claim 1: 'table1 man better' is not of the form 'TABLE ROW > ROW'"),
+    ("compare: [table1 man better]", "claim 1: 'table1 man better' is not of the form 'TABLE ROW > ROW[: METRIC >"),
     ("compare: [table9 man > transformer]", "table9"),
     ("compare: [table1 men > transformer]", "table1.yaml has no row men"),
     ("reason: none", "claim 1: needs claim, where, and compare or why, and nothing else"),
