@@ -1,9 +1,8 @@
 """Attention that FlexAttention may compute: where it can, and whether it is faster.
 
 A mechanism that is a mask or a bias of positions says so by the step ``position_terms``, which composed attention in a
-band reads as well. FlexAttention has no dropout
-on the weights, does not return them, and needs all queries at once: in such calls, in incremental decoding, and for
-mechanisms that say nothing, the other steps of :class:`LocalAttention` run.
+band reads as well. FlexAttention has no dropout on the weights, does not return them, and needs all queries at once: in
+such calls, in incremental decoding, and for mechanisms that say nothing, :class:`LocalAttention`'s other steps run.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@
         where: §5.4
         why: no measure of it yet     # in the place of compare: nothing tests it
 
-A comparison names a table of the paper and two rows of it; the first one must be better. With two metrics behind it,
-``fig2 mma > transformer: bleu_20_30 > bleu_0_10``, it must be better by more in the first of them.
+A comparison names a table of the paper and two rows of it; the first one must be better: in the row's metric, or in one
+that stands behind, ``table5 man > transformer: w1_layer1``. With two metrics, ``fig2 mma > transformer: bleu_20_30 >
+bleu_0_10``, it must be better by more in the first of them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from experiments.report.csv_lines import Line, TableError, groups, markdown, mea
 from experiments.report.papers import Row, load_lines, rows_of
 
 SCALES = ("full", "sample", "small")
-COMPARISON = re.compile(r"(?P<table>\w+) (?P<better>\w+) > (?P<worse>\w+)(: (?P<more>\w+) > (?P<less>\w+))?")
+COMPARISON = re.compile(r"(?P<table>\w+) (?P<better>\w+) > (?P<worse>\w+)(: (?P<metric>\w+)( > (?P<less>\w+))?)?")
 SIGNIFICANT = 0.05
 FALLING = ("perplexity",)  # metrics that are better when they are lower
 Lines = Mapping[tuple[str, ...], list[Line]]  # by row, scale and metric
@@ -94,7 +95,7 @@ def _outcome(root: Path, paper: str, text: str, where: str) -> Outcome | None:
     """Return the outcome of a comparison, None where its rows have no seed in common. Raises TableError."""
     found = COMPARISON.fullmatch(text)
     if found is None:
-        raise TableError(f"{where}: {text!r} is not of the form 'TABLE ROW > ROW[: METRIC > METRIC]'")
+        raise TableError(f"{where}: {text!r} is not of the form 'TABLE ROW > ROW[: METRIC[ > METRIC]]'")
     try:
         table = find_table(paper, found["table"], root / "configs")
     except RecipeError as error:
@@ -104,9 +105,9 @@ def _outcome(root: Path, paper: str, text: str, where: str) -> Outcome | None:
         raise TableError(f"{where}: {table.path} has no row {', '.join(sorted(missing))}")
     lines = groups(load_lines(root, table), "row", "scale", "metric")
     better, worse = rows[found["better"]], rows[found["worse"]]
-    if found["more"] is None:
-        return _measured(lines, better, worse)
-    return _measured_by_two(lines, better, worse, metrics=(found["more"], found["less"]))
+    if found["less"] is None:
+        return _measured(lines, better, worse, found["metric"])
+    return _measured_by_two(lines, better, worse, metrics=(found["metric"], found["less"]))
 
 
 def _measured_by_two(lines: Lines, better: Row, worse: Row, *, metrics: tuple[str, str]) -> Outcome | None:
@@ -124,16 +125,16 @@ def _measured_by_two(lines: Lines, better: Row, worse: Row, *, metrics: tuple[st
     return None
 
 
-def _measured(lines: Lines, better: Row, worse: Row) -> Outcome | None:
+def _measured(lines: Lines, better: Row, worse: Row, asked: str | None) -> Outcome | None:
     for scale in SCALES:
-        metric = better.metric(scale)
+        metric = asked or better.metric(scale)
         ours, theirs = (_by_seed(lines.get((row.name, scale, metric), [])) for row in (better, worse))
         if seeds := [seed for seed in ours if seed in theirs]:
             sign = -1 if metric in FALLING else 1
             differences = [sign * _difference(ours[seed], theirs[seed], better, worse) for seed in seeds]
             tested = [ours[seed] for seed in seeds if _against(better, worse) and ours[seed]["p_value"]]
             significant = all(line.number("p_value") < SIGNIFICANT for line in tested)
-            name = f"{better.name} − {worse.name}"
+            name = f"{better.name} − {worse.name}" + (f", {asked}" if asked else "")
             p_values = [p_value(line) for line in tested]
             return Outcome(name, scale, differences=differences, p_values=p_values, significant=significant)
     return None

@@ -56,8 +56,9 @@ class Block:
 
 def pages(root: Path) -> list[Path]:
     """Return the pages that may have tables."""
-    others = (root / "README.md", *(root / "docs" / name for name in ("reproduce.md", "performance.md")))
-    return [path for path in (*others, *sorted((root / "results").glob("*.md"))) if path.is_file()]
+    names = "README.md", "docs/reproduce.md", "docs/performance.md", "docs/papers/others.md"
+    found = *(root / name for name in names), *sorted((root / "results").glob("*.md"))
+    return [path for path in found if path.is_file()]
 
 
 def blocks_of(page: Path, lines: list[str]) -> list[Block]:

@@ -69,6 +69,13 @@ def test_a_gain_may_be_larger_by_one_metric_than_by_another(tmp_path: Path) -> N
     assert row_of(tmp_path, text)[2:] == ["unclear", "man − transformer, bleu_10_20 − bleu_0_10 +0.50 (small, n = 2)"]
 
 
+def test_a_claim_may_name_its_metric(tmp_path: Path) -> None:
+    table_file(tmp_path)
+    csv_of(tmp_path, *(line(row, 1, "w1", score, scale="small") for row, score in (("transformer", 23), ("man", 38))))
+    found = row_of(tmp_path, "compare: ['table1 man > transformer: w1']")[2:]
+    assert found == ["yes", "man − transformer, w1 +15.00 (small, n = 1)"]
+
+
 def test_significance_is_that_of_the_row_against_its_baseline(tmp_path: Path) -> None:
     """In a comparison with another row than the baseline the seeds alone decide."""
     measure(tmp_path, {1: (34.0, "0.0010")})
@@ -90,7 +97,7 @@ def test_a_claim_without_a_comparison_says_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("compare: [table1 man better]", "claim 1: 'table1 man better' is not of the form 'TABLE ROW > ROW[: METRIC >"),
+    ("compare: [table1 man better]", "claim 1: 'table1 man better' is not of the form 'TABLE ROW > ROW[: METRIC[ >"),
     ("compare: [table9 man > transformer]", "table9"),
     ("compare: [table1 men > transformer]", "table1.yaml has no row men"),
     ("reason: none", "claim 1: needs claim, where, and compare or why, and nothing else"),
