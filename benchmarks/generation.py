@@ -24,12 +24,12 @@ class BeamSearch:
     """fairseq's SequenceGenerator with one model, prepared as in fairseq-generate."""
 
     def __init__(self, system: System, settings: Settings, task: TranslationTask) -> None:
-        self.system, self.settings, self.task = system, settings, task
+        self.system, self.settings, self.task = system, system.settings_of(settings), task
         length = str(WRITTEN - 1)  # fairseq does not count </s>
         words = ["data", "--path", "-", "--beam", str(BEAM), "--min-len", length, "--max-len-b", length]
         with contextlib.redirect_stderr(io.StringIO()):
             cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_generation_parser(), words))
-        self.model = build(system, settings, task).model.eval()
+        self.model = build(system, self.settings, task).model.eval()
         self.model.prepare_for_inference_(cfg)
         self.generator = task.build_generator([self.model], cfg.generation)
         self.sample: Sample = {}

@@ -30,10 +30,10 @@ class TrainingStep:
     """
 
     def __init__(self, system: System, settings: Settings, task: TranslationTask) -> None:
-        self.system, self.settings = system, settings
-        self.built = build(system, settings, task)
+        self.system, self.settings = system, system.settings_of(settings)
+        self.built = build(system, self.settings, task)
         parameters = [each for each in self.built.model.parameters() if each.requires_grad]
-        if settings.half_parameters:
+        if self.settings.half_parameters:
             self.optimizer = FP16Optimizer.build_optimizer(self.built.cfg, parameters)
         else:
             self.optimizer = optim.build_optimizer(self.built.cfg.optimizer, parameters)

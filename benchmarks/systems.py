@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import torch
@@ -23,6 +23,7 @@ from .batches import LEVELS
 from .settings import SEED, Settings
 
 PLAIN = "transformer"  # the baseline: fairseq's own, of the same size
+PLAIN_FP32 = "transformer_fp32"  # the same in fp32, beside runs in bf16
 _TAGS = 28  # types of constituents, about as many as in the Penn Treebank
 
 
@@ -35,16 +36,22 @@ class System:
         architecture: without the suffix of its size.
         flags: of fairseq-train.
         trees: the model takes phrases of trees, with tags.
+        fp32: computed in fp32, whatever the precision of the run is.
     """
 
     name: str
     architecture: str
     flags: tuple[str, ...] = ()
     trees: bool = False
+    fp32: bool = False
+
+    def settings_of(self, settings: Settings) -> Settings:
+        """Return the settings of a run with the precision of this system."""
+        return replace(settings, precision="fp32") if self.fp32 else settings
 
     def architecture_of(self, settings: Settings) -> str:
         """Return the name of the architecture in the size of the run."""
-        if self.name == PLAIN:
+        if self.architecture == PLAIN:
             return settings.sizes.plain
         return self.architecture + settings.sizes.suffix
 
@@ -60,7 +67,8 @@ EVERYWHERE = {"csan_1d_everywhere": "csan(window=11, head_span=1)", "sman_everyw
 SYSTEMS = {
     system.name: system
     for system in (
-        System(PLAIN, "transformer"),
+        System(PLAIN, PLAIN),
+        System(PLAIN_FP32, PLAIN, fp32=True),
         System("mma", "transformer_mma"),
         System("csan_1d", "transformer_csan_1d"),
         System("csan_2d", "transformer_csan"),
@@ -82,7 +90,7 @@ SYSTEMS = {
 
 
 # The systems that each part takes by default, without the baseline; all others can be asked for.
-_USUAL = tuple(name for name in SYSTEMS if name != PLAIN and name not in EVERYWHERE)
+_USUAL = tuple(name for name, system in SYSTEMS.items() if system.architecture != PLAIN and name not in EVERYWHERE)
 DEFAULT_SYSTEMS = {
     "step": _USUAL,
     "generation": _USUAL,
@@ -91,9 +99,10 @@ DEFAULT_SYSTEMS = {
 
 
 def systems_of(settings: Settings, part: str) -> list[System]:
-    """Return the baseline and the selected systems of a part."""
+    """Return the baseline, in a run in bf16 the baseline in fp32, and the selected systems of a part."""
     asked = DEFAULT_SYSTEMS[part] if settings.systems is None else settings.chosen(tuple(SYSTEMS)[1:])
-    return [SYSTEMS[name] for name in (PLAIN, *asked)]
+    plain = (PLAIN,) if settings.precision == "fp32" else (PLAIN, PLAIN_FP32)
+    return [SYSTEMS[name] for name in dict.fromkeys((*plain, *asked))]
 
 
 def make_task(words: int) -> TranslationTask:
@@ -145,7 +154,7 @@ def parse(system: System, settings: Settings) -> Any:
     words += ["--criterion", TAGGING if system.trees else "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
     words += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--lr", "1e-4", "--dropout", str(settings.dropout)]
     words += ["--bf16"] if settings.half_parameters else []
-    words += [*system.flags, *(settings.flags if system.name != PLAIN else ())]
+    words += [*system.flags, *(settings.flags if system.architecture != PLAIN else ())]
     parser = options.get_training_parser()
 
     def refuse(message: str) -> NoReturn:

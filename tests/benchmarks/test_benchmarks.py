@@ -18,7 +18,7 @@ import torch
 
 from benchmarks import batches, command, generation, modules, report, start, steps
 from benchmarks.settings import Settings
-from benchmarks.systems import PLAIN, SYSTEMS, build, make_task
+from benchmarks.systems import PLAIN, SYSTEMS, build, make_task, systems_of
 from benchmarks.timing import interleave, ratio_of
 from fairseq_localattn.errors import UsageError
 from support.cli import REPOSITORY, environment
@@ -233,13 +233,17 @@ def test_beam_search_must_write_what_the_others_write(task: Any) -> None:
         search.finish()
 
 
-def test_bf16_on_a_cpu_is_autocast(task: Any) -> None:
-    step = steps.TrainingStep(SYSTEMS["mma"], Settings(CPU, precision="bf16", size="tiny", words=50), task)
+@pytest.mark.parametrize(("name", "dtype"), [("mma", torch.bfloat16), ("transformer_fp32", torch.float32)])
+def test_bf16_on_a_cpu_is_autocast(task: Any, name: str, dtype: torch.dtype) -> None:
+    """The baseline in fp32 runs beside it."""
+    settings = Settings(CPU, precision="bf16", size="tiny", words=50, systems=("mma",))
+    assert systems_of(settings, "step") == [SYSTEMS[each] for each in (PLAIN, "transformer_fp32", "mma")]
+    step = steps.TrainingStep(SYSTEMS[name], settings, task)
     seen = []
     step.built.model.encoder.layers[0].fc1.register_forward_hook(lambda _, __, out: seen.append(out.dtype))
     step.prepare(samples(task)[0])
     step.run()
-    assert seen == [torch.bfloat16]
+    assert seen == [dtype]
     assert {parameter.dtype for parameter in step.built.model.parameters()} == {torch.float32}
 
 

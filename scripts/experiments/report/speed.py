@@ -14,6 +14,9 @@ HEADER = (
     "training step",
     "efficiency",
     "generation, beam 5",
+    "step in bf16 against fairseq in bf16",
+    "step in bf16 against fairseq in fp32",
+    "generation in bf16 against fairseq in fp32",
 )
 # The systems of benchmarks/systems.py: what they are called, and the row of a paper that has their steps a second.
 SYSTEMS = {
@@ -47,23 +50,32 @@ ATTENTIONS = {
     "diffwin_aw": "DiffWin, AW",
     "diffwin_mw": "DiffWin, MW",
 }
+PRECISIONS = ("fp32", "bf16")
+PLAIN_FP32 = "transformer_fp32"  # in files of bf16
 LENGTHS = ("30", "128", "512", "2048", "8192")
 STEPS = "steps_per_second"
 
 
 def speed_table(root: Path) -> str:
-    """Return the ratios of fairseq's own time to each model's, on a CPU in fp32; empty cells were not measured."""
-    step, generation = (_lines(root, part) for part in ("step", "generation"))
+    """Return the ratios of fairseq's own time to each model's, on a CPU; empty cells were not measured."""
+    fp32, bf16 = ({part: _lines(root, part, precision) for part in ("step", "generation")} for precision in PRECISIONS)
     rows = []
     for name, (label, row) in SYSTEMS.items():
-        cells = [_number(step, name, "ratio_median"), _number(step, name, "efficiency")]
-        rows.append([label, _of_paper(root, row), *cells, _number(generation, name, "ratio_median")])
+        cells = [
+            _number(fp32["step"], name, "ratio_median"),
+            _number(fp32["step"], name, "efficiency"),
+            _number(fp32["generation"], name, "ratio_median"),
+            _number(bf16["step"], name, "ratio_median"),
+            _against_fp32(bf16["step"], name),
+            _against_fp32(bf16["generation"], name),
+        ]
+        rows.append([label, _of_paper(root, row), *cells])
     return markdown(HEADER, rows)
 
 
 def attentions_table(root: Path) -> str:
     """Return the ratios of the time of fairseq's attention to that of each of ours, by length."""
-    found = _all_lines(root, "module", "tokens")
+    found = _all_lines(root, "module", "fp32", "tokens")
     ratios = {
         (line["system"], line["tokens"]): f"{line.number('ratio_median'):.2f}" for line in found if not line["note"]
     }
@@ -73,17 +85,24 @@ def attentions_table(root: Path) -> str:
     return markdown(("one attention, d=512, tokens:", *(f"{int(length):,}" for length in LENGTHS)), rows)
 
 
-def _lines(root: Path, part: str) -> dict[str, Line]:
-    return {line["system"]: line for line in _all_lines(root, part)}
+def _lines(root: Path, part: str, precision: str) -> dict[str, Line]:
+    return {line["system"]: line for line in _all_lines(root, part, precision)}
 
 
-def _all_lines(root: Path, part: str, *key: str) -> list[Line]:
-    path = root / "results" / "benchmarks" / f"{part}_cpu_fp32.csv"
+def _all_lines(root: Path, part: str, precision: str, *key: str) -> list[Line]:
+    path = root / "results" / "benchmarks" / f"{part}_cpu_{precision}.csv"
     return read_lines(path, ("system", "ratio_median", *key), ("system", *key)) if path.is_file() else []
 
 
 def _number(lines: dict[str, Line], name: str, column: str) -> str:
     return f"{lines[name].number(column):.2f}" if name in lines else ""
+
+
+def _against_fp32(lines: dict[str, Line], name: str) -> str:
+    """Return the ratio to fairseq's own in fp32, which a run in bf16 times as well."""
+    if name not in lines:
+        return ""
+    return f"{lines[name].number('ratio_median') / lines[PLAIN_FP32].number('ratio_median'):.2f}"
 
 
 def _of_paper(root: Path, row: str) -> str:

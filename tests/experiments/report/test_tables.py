@@ -104,7 +104,8 @@ def test_speeds_stand_beside_the_papers(tmp_path: Path, monkeypatch: pytest.Monk
     table_file(tmp_path, steps.replace("_bleu: 36.3", "_bleu: 36.3, steps_per_second: 1.2"))
     put(tmp_path, "results/benchmarks/step_cpu_fp32.csv", "system,ratio_median,efficiency\nman,1.25,1.3\n")
     put(tmp_path, "results/benchmarks/generation_cpu_fp32.csv", "system,ratio_median\nman,0.9\nmma,1.1\n")
-    wanted = [["MAN", "0.75", "1.25", "1.30", "0.90"], ["MMA", "", "", "", "1.10"]]
+    put(tmp_path, "results/benchmarks/step_cpu_bf16.csv", "system,ratio_median\ntransformer_fp32,0.6\nmma,1.2\n")
+    wanted = [["MAN", "0.75", "1.25", "1.30", "0.90", "", ""], ["MMA", "", "", "", "1.10", "1.20", "2.00"]]
     assert cells(table(tmp_path, "speed")) == wanted
 
 
