@@ -68,7 +68,9 @@ class _SmoothedLoss(torch.autograd.Function):
 
 
 class LabelSmoothedCrossEntropyCriterion(theirs.LabelSmoothedCrossEntropyCriterion):
-    """fairseq's criterion, computed by :func:`smoothed_loss` for models with ``loss_in_place`` in fp32 on a CPU.
+    """fairseq's criterion, computed by :func:`smoothed_loss` for models with ``loss_in_place`` on a CPU.
+
+    Logits are those of fp32, or a copy in fp32 of those of bf16.
 
     Validation, losses by word (``reduce=False``) and ``--ignore-prefix-size`` use fairseq's implementation. The class
     has the name of fairseq's class because checkpoints contain it and fairseq compares it when it resumes a training.
@@ -84,11 +86,11 @@ class LabelSmoothedCrossEntropyCriterion(theirs.LabelSmoothedCrossEntropyCriteri
         if not (reduce and getattr(model, "loss_in_place", False) and self._supports(net_output[0])):
             return super().compute_loss(model, net_output, sample, reduce=reduce)
         logits, target = net_output[0], model.get_targets(sample, net_output)
-        return smoothed_loss(logits.view(-1, logits.size(-1)), target.reshape(-1), self.eps, self.padding_idx)
+        return smoothed_loss(logits.view(-1, logits.size(-1)).float(), target.reshape(-1), self.eps, self.padding_idx)
 
     def _supports(self, logits: Tensor) -> bool:
         """Return whether :func:`smoothed_loss` applies to these logits and options."""
-        cpu = logits.device.type == "cpu" and logits.dtype == torch.float32
+        cpu = logits.device.type == "cpu" and logits.dtype in (torch.float32, torch.bfloat16)
         return cpu and logits.requires_grad and logits.is_contiguous() and self.ignore_prefix_size == 0
 
 

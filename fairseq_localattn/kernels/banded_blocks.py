@@ -19,10 +19,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.amp import custom_bwd, custom_fwd
 from torch.autograd.function import once_differentiable
 
 from .dropout import dropout_factors
-from .masks import lowest_score, may_hide_all_keys
+from .masks import at_least_fp32, lowest_score, may_hide_all_keys
 
 
 @dataclass(frozen=True)
@@ -169,13 +170,17 @@ def banded_products(
         scaling: factor of the dot products.
         dropout: rate on the weights.
 
-    Returns B×H×T×D.
+    Factors in half precision are computed in fp32. Returns B×H×T×D.
     """
-    return _BandedProducts.apply(q, k, v, mask, bias, layout, scaling, dropout)
+    with torch.autocast(q.device.type, enabled=False):
+        factors = (x.to(at_least_fp32(x.dtype)) for x in (q, k, v))
+        attended = _BandedProducts.apply(*factors, mask, bias, layout, scaling, dropout)
+    return attended.to(v.dtype)
 
 
 class _BandedProducts(torch.autograd.Function):
     @staticmethod
+    @custom_fwd(device_type="cpu")
     def forward(
         ctx: Any,
         q: Tensor,
@@ -211,6 +216,7 @@ class _BandedProducts(torch.autograd.Function):
         return layout.merge(torch.bmm(layout.unpad(kept), layout.visible(values)), q.size(2))
 
     @staticmethod
+    @custom_bwd(device_type="cpu")  # without autocast, as the forward pass
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         layout: BlockLayout = ctx.layout

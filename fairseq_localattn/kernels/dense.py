@@ -15,11 +15,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.amp import custom_bwd, custom_fwd
 from torch.autograd.function import once_differentiable
 
 from .dropout import dropout as drop
 from .dropout import dropout_factors
-from .masks import join_masks, lowest_score, may_hide_all_keys, normalise
+from .masks import at_least_fp32, join_masks, lowest_score, may_hide_all_keys, normalise
 
 # Where the fused kernel becomes faster, measured on two cores with d=512 and 8 heads (docs/performance.md).
 PRODUCTS_UP_TO = 160
@@ -46,9 +47,12 @@ def use_products(
         implementation: one of :data:`IMPLEMENTATIONS`; ``auto`` chooses the faster one.
         banded: the attention is restricted to a band, for which torch has no kernel.
 
-    Returns False in half precision and under autocast, where torch's kernels compute the softmax in fp32.
+    In half precision and under autocast products are taken in training on a CPU alone, where they are computed in fp32:
+    torch's fused kernel for CPUs is slower in bf16 than that for sentences. In inference, keys that are cached in half
+    precision would be converted in every step.
     """
-    if q.dtype not in (torch.float32, torch.float64) or torch.is_autocast_enabled(q.device.type):
+    half = q.dtype not in (torch.float32, torch.float64) or torch.is_autocast_enabled(q.device.type)
+    if half and (q.device.type != "cpu" or not torch.is_grad_enabled()):
         return False
     if implementation != "auto":
         return implementation == "products"
@@ -77,9 +81,19 @@ def attention_by_products(
         scaling: factor of the dot products.
         dropout: rate on the weights.
 
-    Returns B×H×T×D.
+    Factors in half precision are computed in fp32. Returns B×H×T×D.
     """
-    return _Attention.apply(q, k, v, hidden, bias, scaling, dropout)[0]
+    return _attend(q, k, v, hidden, bias, scaling=scaling, dropout=dropout)[0]
+
+
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None, bias: Tensor | None, *, scaling: float, dropout: float
+) -> tuple[Tensor, Tensor]:
+    """Return :func:`attention_by_products`, and the weights after dropout, B×H×T×S in at least fp32."""
+    with torch.autocast(q.device.type, enabled=False):
+        factors = (x.to(at_least_fp32(x.dtype)) for x in (q, k, v))
+        attended, weights = _Attention.apply(*factors, hidden, bias, scaling, dropout)
+    return attended.to(v.dtype), weights
 
 
 def attention_and_weights(
@@ -98,7 +112,7 @@ def attention_and_weights(
     Arguments as in :func:`fused_attention`. The weights have at least the precision of fp32.
     """
     if use_products(q, k, bias, dropout=dropout, implementation=implementation):
-        return _Attention.apply(q, k, v, hidden, bias, scaling, dropout)
+        return _attend(q, k, v, hidden, bias, scaling=scaling, dropout=dropout)
     weights = weights_of(q, k, hidden, bias, scaling=scaling)
     weights = drop(weights, dropout)
     return weighted_sum(weights.to(v.dtype), v), weights
@@ -254,6 +268,7 @@ class _PairedScores(torch.autograd.Function):
 
 class _Attention(torch.autograd.Function):
     @staticmethod
+    @custom_fwd(device_type="cpu")
     def forward(
         ctx: Any,
         q: Tensor,
@@ -288,6 +303,7 @@ class _Attention(torch.autograd.Function):
         return torch.bmm(kept, v).unflatten(0, groups), kept.unflatten(0, groups)
 
     @staticmethod
+    @custom_bwd(device_type="cpu")  # without autocast, as the forward pass
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor | None, by_kept: Tensor | None) -> tuple[Tensor | None, ...]:
         q, k, v, weights, factors, hidden = ctx.saved_tensors

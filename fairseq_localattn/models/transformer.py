@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from ..core.attention import LocalAttention
 from ..options import fill_defaults
 from ..speed.implementation import configure_runtime
-from ..speed.layers import ResidualInPlace
+from ..speed.layers import MayAutocast, ResidualInPlace
 from .base import LocalModel
 from .builder import AttentionBuilder
 from .placement import count_kept_layers, kept_layers
@@ -77,7 +77,7 @@ def wrap_layer(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
     return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
 
 
-class LocalEncoder(TransformerEncoderBase):
+class LocalEncoder(MayAutocast, TransformerEncoderBase):
     """fairseq's encoder with layers of class ``layer_class``."""
 
     def __init__(
@@ -115,7 +115,7 @@ class LocalEncoder(TransformerEncoderBase):
         return {**super().reorder_encoder_out(encoder_out, new_order), ORIGINAL_ROWS: [after]}
 
 
-class LocalDecoder(TransformerDecoderBase):
+class LocalDecoder(MayAutocast, TransformerDecoderBase):
     """fairseq's decoder with layers of class ``layer_class``."""
 
     #: Whether the training data have alignments, which a loss compares with attention weights.

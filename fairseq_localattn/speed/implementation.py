@@ -17,7 +17,7 @@ from ..core.flexible import TRIED_FROM
 from ..errors import UsageError
 from ..kernels.dense import IMPLEMENTATIONS, PRODUCTS_UP_TO
 from ..options import fill_defaults
-from .layers import compile_layers, make_efficient
+from .layers import MayAutocast, compile_layers, make_efficient
 from .memory import keep_freed_memory
 
 logger = logging.getLogger(__name__)
@@ -32,9 +32,10 @@ class ImplementationOptions(FairseqDataclass):
     localattn_attention: ChoiceEnum(IMPLEMENTATIONS) = field(  # type: ignore[valid-type]
         default="auto",
         metadata={
-            "help": "how attention is computed: products (matrix products with a backward pass of their own, in fp32 "
-            "and fp64; else sdpa), sdpa (torch's scaled_dot_product_attention), flex (torch's FlexAttention, for masks "
-            "and biases of positions without dropout on the weights; else sdpa), or auto: on a CPU products up to "
+            "help": "how attention is computed: products (matrix products with a backward pass of their own; in half "
+            "precision in training on a CPU alone, else sdpa), sdpa (torch's scaled_dot_product_attention), flex "
+            "(torch's FlexAttention, for masks and biases of positions without dropout on the weights; else sdpa), or "
+            "auto: on a CPU products up to "
             f"{PRODUCTS_UP_TO} keys, inside of bands, with dropout and with learned masks; else sdpa; in training on a "
             f"GPU the faster of sdpa and, from {TRIED_FROM} keys, flex"
         },
@@ -44,7 +45,8 @@ class ImplementationOptions(FairseqDataclass):
         metadata={
             "help": "matrix products of fp32 on a CPU, for the whole process: fp32 (as torch computes them), auto (in "
             "fp32, by oneDNN on AMD's CPUs with AVX-512, which MKL does not use there), or bf16 (factors rounded to "
-            "bfloat16 where the CPU has products of it, sums in fp32)"
+            "bfloat16, sums in fp32: with AMX every product, with AVX512_BF16 those of encoder and decoder under "
+            "torch.autocast)"
         },
     )
     localattn_compile: ChoiceEnum(("none", "inductor", "aot_eager")) = field(  # type: ignore[valid-type]
@@ -79,10 +81,10 @@ def configure_runtime(model: nn.Module, args: Any) -> None:
     model.loss_in_place = in_place  # type: ignore[assignment]  # read by criterions/label_smoothed.py
     kinds = Counter(attention.kind for attention in attentions)
     found = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    cpu = f"; on a CPU: {_products_of_cpu(str(args.localattn_cpu_matmul))} matrix products"
+    cpu = f"; on a CPU: {_configure_products(model, str(args.localattn_cpu_matmul))} matrix products"
     cpu += f", label-smoothed loss {'of fp32 in the place of logits' if in_place else 'as in fairseq'}"
     chosen = str(args.localattn_attention)
-    chosen += " (in fp32 and fp64; else sdpa)" if chosen == "products" else ""
+    chosen += " (in half precision in training on a CPU alone; else sdpa)" if chosen == "products" else ""
     chosen += " (for masks and biases of positions; else sdpa)" if chosen == "flex" else ""
     backend = str(args.localattn_compile)
     if backend != "none":
@@ -113,23 +115,40 @@ def _softmax_is_fairseqs(model: nn.Module) -> bool:
     return all(method is not None and method.__module__.startswith("fairseq.models.") for method in methods)
 
 
-def _products_of_cpu(asked: str) -> str:
-    """Set how matrix products of fp32 are computed on a CPU, and return how they are."""
-    narrow = asked == "auto" and not torch.cuda.is_available() and _mkl_is_narrow()
-    if not _restore and (asked == "bf16" or narrow):
-        _ask_for_onednn()
-    if _restore and asked != "fp32":
-        rounds = _rounds_to_bf16()
-        if rounds == (asked == "bf16"):
-            return "bf16" if rounds else "fp32 (oneDNN)"
-    while _restore:  # undoes what this model or an earlier one of this process asked for
-        _restore.pop()()
-    if asked == "bf16":
+def _configure_products(model: nn.Module, asked: str) -> str:
+    """Set how a model's matrix products are computed on a CPU, and return how they are."""
+    products = _products_of_cpu(asked)
+    autocast = asked == "bf16" and products != "bf16" and _multiplies_bf16()
+    for part in model.modules():
+        if isinstance(part, MayAutocast):
+            part.autocast = autocast
+    if asked == "bf16" and products != "bf16" and not autocast:
         logger.warning(
             "--localattn-cpu-matmul bf16: this CPU has no products of bfloat16, or torch before 2.9 none beside a "
             "GPU's, so they are in fp32"
         )
+    return "bf16 (autocast)" if autocast else products
+
+
+def _products_of_cpu(asked: str) -> str:
+    """Set how matrix products of fp32 are computed on a CPU, and return how they are."""
+    narrow = asked != "fp32" and not torch.cuda.is_available() and _mkl_is_narrow()
+    if not _restore and (asked == "bf16" or narrow):
+        _ask_for_onednn()
+    if _restore and asked != "fp32":
+        rounds = _rounds_to_bf16()
+        if rounds and asked == "bf16":
+            return "bf16"
+        if narrow and not rounds:
+            return "fp32 (oneDNN)"
+    while _restore:  # undoes what this model or an earlier one of this process asked for
+        _restore.pop()()
     return "bf16" if _rounds_to_bf16() else "fp32"  # bf16 where this process allowed it by itself
+
+
+def _multiplies_bf16() -> bool:
+    """Return whether the CPU has AVX512_BF16, with which oneDNN multiplies matrices of bfloat16 but rounds none."""
+    return bool(torch.cpu._is_avx512_bf16_supported())
 
 
 def _mkl_is_narrow() -> bool:

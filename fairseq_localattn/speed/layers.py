@@ -5,6 +5,7 @@ Only modules without parameters are replaced, so state dicts do not change.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import cache
 from typing import Any
 
@@ -65,6 +66,18 @@ class _ReLU(torch.autograd.Function):
 def relu_of_linear(x: Tensor) -> Tensor:
     """Compute the ReLU of a linear layer's output in place; the layer's gradients do not need its output."""
     return F.relu(x) if torch.compiler.is_compiling() else _ReLU.apply(x)
+
+
+class MayAutocast:
+    """A mixin for fairseq's encoders and decoders, which may run under torch.autocast with bfloat16 on a CPU."""
+
+    autocast = False
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute fairseq's forward pass."""
+        context = torch.autocast("cpu", torch.bfloat16) if self.autocast else nullcontext()
+        with context:
+            return super().forward(*args, **kwargs)  # type: ignore[misc]
 
 
 class ResidualInPlace:

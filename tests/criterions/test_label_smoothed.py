@@ -158,20 +158,30 @@ def test_options_of_the_criterion(more: dict[str, Any], calls: list[Tensor]) -> 
 
 
 def test_cases_that_are_left_to_fairseq(calls: list[Tensor]) -> None:
-    """No gradient, losses by word, other precisions, the flag, and fairseq's own model."""
+    """No gradient, losses by word, the flag, and fairseq's own model."""
     ours = build("transformer_mma_tiny").train()
     sample = sample_of(ours)
     with torch.no_grad():
         compare(ours, sample)
     loss, _ = make_criterion().compute_loss(ours, ours(**sample["net_input"]), sample, reduce=False)
     assert loss.shape == (3 * 7, 1)
-    with torch.autocast("cpu", torch.bfloat16):
-        run(ours, sample, LabelSmoothedCrossEntropyCriterion)
     compare(build("transformer_mma_tiny", ["--localattn-loss", "fairseq"]).train(), sample)
     compare(build("transformer").train(), sample)
     assert calls == []
     compare(ModuleProxyWrapper(Wrapped(ours)), sample)  # as in training with several processes
     assert len(calls) == 1
+
+
+def test_logits_of_bf16_are_taken_in_fp32(calls: list[Tensor]) -> None:
+    model, found = build("transformer_mma_tiny").train(), []
+    sample = sample_of(model)
+    for kind in (LabelSmoothedCrossEntropyCriterion, theirs.LabelSmoothedCrossEntropyCriterion):
+        torch.manual_seed(5)
+        logits = torch.randn(3, 7, len(dictionary())).bfloat16().requires_grad_()
+        loss, likelihood = make_criterion(kind).compute_loss(model, (logits * 1, None), sample)
+        found.append([loss, likelihood, *torch.autograd.grad(loss, logits)])
+    assert len(calls) == 1 and calls[0].dtype == torch.float32
+    torch.testing.assert_close(*found)
 
 
 class Wrapped(torch.nn.Module):

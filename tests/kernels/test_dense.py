@@ -9,6 +9,7 @@ from torch.autograd import gradcheck
 
 from fairseq_localattn.kernels.dense import (
     PRODUCTS_UP_TO,
+    attention_and_weights,
     attention_by_products,
     can_skip_future,
     causal_attention,
@@ -17,7 +18,7 @@ from fairseq_localattn.kernels.dense import (
     use_products,
 )
 from fairseq_localattn.kernels.dropout import dropout_factors
-from support.mechanisms.inputs import random_heads
+from support.mechanisms.inputs import gradient, random_heads
 
 
 @pytest.mark.parametrize("has_bias", [False, True])
@@ -98,11 +99,29 @@ def test_which_implementation_suits() -> None:
     assert use_products(q, long, dropout=0.1), "torch's kernel for CPUs has no dropout"
     assert use_products(q, long, torch.zeros(1, requires_grad=True)), "nor a mask with a gradient"
     assert use_products(q, long, banded=True)
-    assert not use_products(q.half(), short.half())
     assert use_products(q, long, implementation="products")
     assert not use_products(q, short, dropout=0.1, implementation="sdpa")
     with torch.autocast("cpu", torch.bfloat16):
-        assert not use_products(q, short) and not use_products(q, short, implementation="products")
+        assert use_products(q, short) and not use_products(q, long)
+    assert use_products(q.half(), short.half())
+    with torch.no_grad():
+        assert use_products(q, short) and not use_products(q.half(), short.half())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_products_in_half_precision_are_those_of_fp32(dtype: torch.dtype) -> None:
+    """Only the result is rounded, and the gradients; the weights stay in fp32."""
+    wide = random_heads(2, 2, queries=5, keys=7, channels=4)
+    narrow = [x.detach().to(dtype).requires_grad_() for x in wide]
+    exact = [x.detach().float().requires_grad_() for x in narrow]
+    with torch.autocast("cpu", torch.bfloat16):
+        found, weights = attention_and_weights(*narrow, scaling=0.5)
+        found.float().sum().backward()
+    wanted, exact_weights = attention_and_weights(*exact, scaling=0.5)
+    assert torch.equal(found, wanted.to(dtype)) and torch.equal(weights, exact_weights)
+    wanted.sum().backward()
+    for got, want in zip(narrow, exact, strict=True):
+        assert torch.equal(gradient(got), gradient(want).to(dtype))
 
 
 @pytest.mark.parametrize("padded", [False, True])

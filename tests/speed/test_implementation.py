@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.speed import implementation
@@ -29,7 +30,7 @@ def test_the_log_says_how_attention_is_computed(caplog: pytest.LogCaptureFixture
 def test_the_log_says_where_products_are_not_used(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         build("transformer_mma_tiny", ["--localattn-attention", "products"])
-    assert "implementation: products (in fp32 and fp64; else sdpa);" in caplog.text
+    assert "implementation: products (in half precision in training on a CPU alone; else sdpa);" in caplog.text
 
 
 def test_the_log_says_what_flex_computes(caplog: pytest.LogCaptureFixture) -> None:
@@ -50,7 +51,8 @@ def test_bf16_products_beside_a_gpu_are_those_of_the_cpu_alone(
     monkeypatch.setattr(implementation, "_rounds_to_bf16", lambda: bool(implementation._restore))
     with monkeypatch.context() as old:
         old.setattr(torch.backends, "mkldnn", SimpleNamespace())
-        assert implementation._products_of_cpu("bf16") == "fp32"
+        old.setattr(implementation, "_multiplies_bf16", lambda: False)
+        assert implementation._configure_products(nn.Module(), "bf16") == "fp32"
     assert "torch before 2.9 none beside a GPU's" in caplog.text
     if hasattr(torch.backends.mkldnn, "matmul"):
         assert implementation._products_of_cpu("bf16") == "bf16"
@@ -114,9 +116,27 @@ def test_bf16_products_where_the_cpu_has_none(
 ) -> None:
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])
     before = fp32_products()
-    monkeypatch.setattr(implementation, "_rounds_to_bf16", lambda: False)
+    for name in ("_rounds_to_bf16", "_multiplies_bf16", "_mkl_is_narrow"):
+        monkeypatch.setattr(implementation, name, lambda: False)
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "bf16"])
     assert "no products of bfloat16" in caplog.text and fp32_products() == before
+
+
+def test_bf16_products_under_autocast(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Where the CPU multiplies bfloat16 but rounds none: encoder and decoder compute in it, also called by fairseq."""
+    monkeypatch.setattr(implementation, "_rounds_to_bf16", lambda: False)
+    monkeypatch.setattr(implementation, "_multiplies_bf16", lambda: True)
+    with caplog.at_level(logging.INFO):
+        model = build("transformer_mma_tiny", ["--localattn-cpu-matmul", "bf16"])
+    assert "bf16 (autocast) matrix products" in caplog.text
+    words = torch.tensor([[5, 6, 2]])
+    found = model.encoder.forward_torchscript({"src_tokens": words, "src_lengths": torch.tensor([3])})
+    logits, _ = model.decoder.forward(words, encoder_out=found)
+    assert logits.dtype == torch.bfloat16 and not torch.is_autocast_enabled("cpu")
+    logits.float().sum().backward()
+    assert {p.grad.dtype for p in model.parameters()} == {torch.float32}
+    model = build("transformer_mma_tiny")
+    assert model.decoder(words, encoder_out=model.encoder(words, torch.tensor([3])))[0].dtype == torch.float32
 
 
 @pytest.mark.parametrize("rounds", [False, True])
@@ -138,6 +158,7 @@ def test_products_of_onednn_are_taken_in_fp32_alone(
 
 def test_bf16_products(fp32_products: Callable[[], str], caplog: pytest.LogCaptureFixture) -> None:
     """The setting, the log and the error of a product agree, on CPUs with products of bfloat16 and without."""
+    caplog.set_level(logging.INFO)
     x = torch.randn(256, 256)
     exact = x.double() @ x.double()
 
@@ -151,6 +172,8 @@ def test_bf16_products(fp32_products: Callable[[], str], caplog: pytest.LogCaptu
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "bf16"])
     if "no products of bfloat16" in caplog.text:
         assert fp32_products() == before and error() < 1e-5
+    elif "bf16 (autocast)" in caplog.text:
+        assert error() < 1e-5
     else:
         assert fp32_products() == "bf16" and 1e-4 < error() < 1e-2
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])  # a model that does not ask does not get it
