@@ -45,8 +45,8 @@ class ImplementationOptions(FairseqDataclass):
         metadata={
             "help": "matrix products of fp32 on a CPU, for the whole process: fp32 (as torch computes them), auto (in "
             "fp32, by oneDNN on AMD's CPUs with AVX-512, which MKL does not use there), or bf16 (factors rounded to "
-            "bfloat16, sums in fp32: with AMX every product, with AVX512_BF16 those of encoder and decoder under "
-            "torch.autocast)"
+            "bfloat16, sums in fp32: with AMX every product, with AVX512_BF16 those of encoder and decoder in "
+            "training, under torch.autocast)"
         },
     )
     localattn_compile: ChoiceEnum(("none", "inductor", "aot_eager")) = field(  # type: ignore[valid-type]

@@ -69,14 +69,17 @@ def relu_of_linear(x: Tensor) -> Tensor:
 
 
 class MayAutocast:
-    """A mixin for fairseq's encoders and decoders, which may run under torch.autocast with bfloat16 on a CPU."""
+    """A mixin for fairseq's encoders and decoders, which may train under torch.autocast with bfloat16 on a CPU.
+
+    Inference stays in fp32: autocast would convert all weights in every step of decoding.
+    """
 
     autocast = False
+    training: bool
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute fairseq's forward pass."""
-        context = torch.autocast("cpu", torch.bfloat16) if self.autocast else nullcontext()
-        with context:
+        with torch.autocast("cpu", torch.bfloat16) if self.autocast and self.training else nullcontext():
             return super().forward(*args, **kwargs)  # type: ignore[misc]
 
 

@@ -123,20 +123,23 @@ def test_bf16_products_where_the_cpu_has_none(
 
 
 def test_bf16_products_under_autocast(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """Where the CPU multiplies bfloat16 but rounds none: encoder and decoder compute in it, also called by fairseq."""
+    """Where the CPU multiplies bfloat16 but rounds none: encoder and decoder compute in it, in training alone."""
     monkeypatch.setattr(implementation, "_rounds_to_bf16", lambda: False)
     monkeypatch.setattr(implementation, "_multiplies_bf16", lambda: True)
     with caplog.at_level(logging.INFO):
         model = build("transformer_mma_tiny", ["--localattn-cpu-matmul", "bf16"])
     assert "bf16 (autocast) matrix products" in caplog.text
     words = torch.tensor([[5, 6, 2]])
-    found = model.encoder.forward_torchscript({"src_tokens": words, "src_lengths": torch.tensor([3])})
-    logits, _ = model.decoder.forward(words, encoder_out=found)
-    assert logits.dtype == torch.bfloat16 and not torch.is_autocast_enabled("cpu")
-    logits.float().sum().backward()
+
+    def logits(model: Any) -> torch.Tensor:
+        found: torch.Tensor = model.decoder(words, encoder_out=model.encoder(words, torch.tensor([3])))[0]
+        return found
+
+    found = logits(model.train())
+    assert found.dtype == torch.bfloat16 and not torch.is_autocast_enabled("cpu")
+    found.float().sum().backward()
     assert {p.grad.dtype for p in model.parameters()} == {torch.float32}
-    model = build("transformer_mma_tiny")
-    assert model.decoder(words, encoder_out=model.encoder(words, torch.tensor([3])))[0].dtype == torch.float32
+    assert logits(model.eval()).dtype == logits(build("transformer_mma_tiny").train()).dtype == torch.float32
 
 
 @pytest.mark.parametrize("rounds", [False, True])
