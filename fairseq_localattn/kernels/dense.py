@@ -83,11 +83,11 @@ def attention_by_products(
 
     Factors in half precision are computed in fp32. Returns B×H×T×D.
     """
-    return _attend(q, k, v, hidden, bias, scaling=scaling, dropout=dropout)[0]
+    return _attend(q, k, v, hidden=hidden, bias=bias, scaling=scaling, dropout=dropout)[0]
 
 
 def _attend(
-    q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None, bias: Tensor | None, *, scaling: float, dropout: float
+    q: Tensor, k: Tensor, v: Tensor, *, hidden: Tensor | None, bias: Tensor | None, scaling: float, dropout: float
 ) -> tuple[Tensor, Tensor]:
     """Return :func:`attention_by_products`, and the weights after dropout, B×H×T×S in at least fp32."""
     with torch.autocast(q.device.type, enabled=False):
@@ -112,7 +112,7 @@ def attention_and_weights(
     Arguments as in :func:`fused_attention`. The weights have at least the precision of fp32.
     """
     if use_products(q, k, bias, dropout=dropout, implementation=implementation):
-        return _attend(q, k, v, hidden, bias, scaling=scaling, dropout=dropout)
+        return _attend(q, k, v, hidden=hidden, bias=bias, scaling=scaling, dropout=dropout)
     weights = weights_of(q, k, hidden, bias, scaling=scaling)
     weights = drop(weights, dropout)
     return weighted_sum(weights.to(v.dtype), v), weights
