@@ -32,8 +32,8 @@ class ImplementationOptions(FairseqDataclass):
     localattn_attention: ChoiceEnum(IMPLEMENTATIONS) = field(  # type: ignore[valid-type]
         default="auto",
         metadata={
-            "help": "how attention is computed: products (matrix products with a backward pass of their own; in half "
-            "precision in training on a CPU alone, else sdpa), sdpa (torch's scaled_dot_product_attention), flex "
+            "help": "how attention is computed: products (matrix products with a backward pass of their own; sdpa in "
+            "half precision, except in training on a CPU), sdpa (torch's scaled_dot_product_attention), flex "
             "(torch's FlexAttention, for masks and biases of positions without dropout on the weights; else sdpa), or "
             "auto: on a CPU products up to "
             f"{PRODUCTS_UP_TO} keys, inside of bands, with dropout and with learned masks; else sdpa; in training on a "
@@ -84,7 +84,7 @@ def configure_runtime(model: nn.Module, args: Any) -> None:
     cpu = f"; on a CPU: {_configure_products(model, str(args.localattn_cpu_matmul))} matrix products"
     cpu += f", label-smoothed loss {'of fp32 in the place of logits' if in_place else 'as in fairseq'}"
     chosen = str(args.localattn_attention)
-    chosen += " (in half precision in training on a CPU alone; else sdpa)" if chosen == "products" else ""
+    chosen += " (sdpa in half precision, except in training on a CPU)" if chosen == "products" else ""
     chosen += " (for masks and biases of positions; else sdpa)" if chosen == "flex" else ""
     backend = str(args.localattn_compile)
     if backend != "none":

@@ -30,7 +30,7 @@ def test_the_log_says_how_attention_is_computed(caplog: pytest.LogCaptureFixture
 def test_the_log_says_where_products_are_not_used(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         build("transformer_mma_tiny", ["--localattn-attention", "products"])
-    assert "implementation: products (in half precision in training on a CPU alone; else sdpa);" in caplog.text
+    assert "implementation: products (sdpa in half precision, except in training on a CPU);" in caplog.text
 
 
 def test_the_log_says_what_flex_computes(caplog: pytest.LogCaptureFixture) -> None:

@@ -56,8 +56,8 @@ class Block:
 
 def pages(root: Path) -> list[Path]:
     """Return the pages that may have tables."""
-    names = "README.md", "docs/reproduce.md", "docs/performance.md", "docs/papers/others.md"
-    found = *(root / name for name in names), *sorted((root / "results").glob("*.md"))
+    others = "README.md", "docs/reproduce.md", "docs/performance.md", "docs/papers/others.md"
+    found = *(root / name for name in others), *sorted((root / "results").glob("*.md"))
     return [path for path in found if path.is_file()]
 
 
