@@ -56,7 +56,12 @@ def make_parser() -> Parser:
     systems = f"comma-separated; default: the part's own. Models: {models}. Attentions: {attentions}. Starts: {starts}"
     add("--systems", help=systems)
     add("--device", choices=("cpu", "cuda"), help="default: a GPU where there is one")
-    add("--precision", choices=PRECISIONS, default="fp32", help="bf16: autocast on a CPU, --bf16's on a GPU")
+    add(
+        "--precision",
+        choices=PRECISIONS,
+        default="fp32",
+        help="bf16: autocast on a CPU, bf16 parameters for generation and on a GPU",
+    )
     add("--size", choices=tuple(SIZES), default="base", help="of the models (default: %(default)s: d=512, 6+6 layers)")
     add("--rounds", type=int, default=7, help=f"that count, at least {LEAST_ROUNDS} (default: %(default)s)")
     add("--warm-up", type=int, default=2, help="rounds before them, at least 1 (default: %(default)s)")

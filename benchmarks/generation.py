@@ -30,6 +30,8 @@ class BeamSearch:
         with contextlib.redirect_stderr(io.StringIO()):
             cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_generation_parser(), words))
         self.model = build(system, self.settings, task).model.eval()
+        if self.settings.precision == "bf16":  # on a CPU too, as --localattn-cpu-matmul bf16 does for decoding
+            self.model.bfloat16()
         self.model.prepare_for_inference_(cfg)
         self.generator = task.build_generator([self.model], cfg.generation)
         self.sample: Sample = {}
@@ -39,8 +41,7 @@ class BeamSearch:
         self.sample = for_model(item, self.system.trees, self.settings.device)
 
     def run(self) -> None:
-        with self.settings.autocast():
-            found = self.task.inference_step(self.generator, [self.model], self.sample)
+        found = self.task.inference_step(self.generator, [self.model], self.sample)
         self.written = sum(len(hypotheses[0]["tokens"]) for hypotheses in found)
 
     def finish(self) -> None:

@@ -47,12 +47,11 @@ def use_products(
         implementation: one of :data:`IMPLEMENTATIONS`; ``auto`` chooses the faster one.
         banded: the attention is restricted to a band, for which torch has no kernel.
 
-    In half precision and under autocast products are taken in training on a CPU alone, where they are computed in fp32:
-    torch's fused kernel for CPUs is slower in bf16 than that for sentences. In inference, keys that are cached in half
-    precision would be converted in every step.
+    In half precision and under autocast products are taken on a CPU alone, where they are computed in fp32: torch's
+    fused kernel for CPUs is slower in bf16 than that for sentences, and for a step of decoding.
     """
     half = q.dtype not in (torch.float32, torch.float64) or torch.is_autocast_enabled(q.device.type)
-    if half and (q.device.type != "cpu" or not torch.is_grad_enabled()):
+    if half and q.device.type != "cpu":
         return False
     if implementation != "auto":
         return implementation == "products"

@@ -44,6 +44,8 @@ class LocalModel(FromPretrained):
     beyond_text: ClassVar[tuple[str, ...]] = ()
     #: Whether the label-smoothed loss may overwrite the logits; set by ``configure_runtime``.
     loss_in_place: bool = False
+    #: Whether decoding on a CPU converts the parameters to bfloat16; set by ``configure_runtime``.
+    decodes_in_bf16: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Check the names of a variant's options when its class is defined."""
@@ -61,6 +63,8 @@ class LocalModel(FromPretrained):
     def prepare_for_inference_(self, cfg: Any) -> None:
         """Prepare the model for decoding; called by fairseq-generate and the other commands that only read a model."""
         super().prepare_for_inference_(cfg)  # type: ignore[misc]
+        if self.decodes_in_bf16 and {(p.device.type, p.dtype) for p in self.parameters()} == {("cpu", torch.float32)}:  # type: ignore[attr-defined]
+            self.bfloat16()  # type: ignore[attr-defined]
         lay_out_for_decoding(self)  # type: ignore[arg-type]
 
     @classmethod

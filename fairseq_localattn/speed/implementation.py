@@ -32,8 +32,8 @@ class ImplementationOptions(FairseqDataclass):
     localattn_attention: ChoiceEnum(IMPLEMENTATIONS) = field(  # type: ignore[valid-type]
         default="auto",
         metadata={
-            "help": "how attention is computed: products (matrix products with a backward pass of their own; sdpa in "
-            "half precision, except in training on a CPU), sdpa (torch's scaled_dot_product_attention), flex "
+            "help": "how attention is computed: products (matrix products with a backward pass of their own; on a GPU "
+            "sdpa in half precision), sdpa (torch's scaled_dot_product_attention), flex "
             "(torch's FlexAttention, for masks and biases of positions without dropout on the weights; else sdpa), or "
             "auto: on a CPU products up to "
             f"{PRODUCTS_UP_TO} keys, inside of bands, with dropout and with learned masks; else sdpa; in training on a "
@@ -46,7 +46,7 @@ class ImplementationOptions(FairseqDataclass):
             "help": "matrix products of fp32 on a CPU, for the whole process: fp32 (as torch computes them), auto (in "
             "fp32, by oneDNN on AMD's CPUs with AVX-512, which MKL does not use there), or bf16 (factors rounded to "
             "bfloat16, sums in fp32: with AMX every product, with AVX512_BF16 those of encoder and decoder in "
-            "training, under torch.autocast)"
+            "training, under torch.autocast; decoding converts the parameters)"
         },
     )
     localattn_compile: ChoiceEnum(("none", "inductor", "aot_eager")) = field(  # type: ignore[valid-type]
@@ -84,7 +84,7 @@ def configure_runtime(model: nn.Module, args: Any) -> None:
     cpu = f"; on a CPU: {_configure_products(model, str(args.localattn_cpu_matmul))} matrix products"
     cpu += f", label-smoothed loss {'of fp32 in the place of logits' if in_place else 'as in fairseq'}"
     chosen = str(args.localattn_attention)
-    chosen += " (sdpa in half precision, except in training on a CPU)" if chosen == "products" else ""
+    chosen += " (on a GPU sdpa in half precision)" if chosen == "products" else ""
     chosen += " (for masks and biases of positions; else sdpa)" if chosen == "flex" else ""
     backend = str(args.localattn_compile)
     if backend != "none":
@@ -119,6 +119,7 @@ def _configure_products(model: nn.Module, asked: str) -> str:
     """Set how a model's matrix products are computed on a CPU, and return how they are."""
     products = _products_of_cpu(asked)
     autocast = asked == "bf16" and products != "bf16" and _multiplies_bf16()
+    model.decodes_in_bf16 = asked == "bf16" and (autocast or products == "bf16")  # type: ignore[assignment]
     for part in model.modules():
         if isinstance(part, MayAutocast):
             part.autocast = autocast

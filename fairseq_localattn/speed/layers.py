@@ -71,7 +71,7 @@ def relu_of_linear(x: Tensor) -> Tensor:
 class MayAutocast:
     """A mixin for fairseq's encoders and decoders, which may train under torch.autocast with bfloat16 on a CPU.
 
-    Inference stays in fp32: autocast would convert all weights in every step of decoding.
+    Inference does without: autocast would convert all weights in every step of decoding.
     """
 
     autocast = False

@@ -30,7 +30,7 @@ def test_the_log_says_how_attention_is_computed(caplog: pytest.LogCaptureFixture
 def test_the_log_says_where_products_are_not_used(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         build("transformer_mma_tiny", ["--localattn-attention", "products"])
-    assert "implementation: products (sdpa in half precision, except in training on a CPU);" in caplog.text
+    assert "implementation: products (on a GPU sdpa in half precision);" in caplog.text
 
 
 def test_the_log_says_what_flex_computes(caplog: pytest.LogCaptureFixture) -> None:
@@ -140,6 +140,19 @@ def test_bf16_products_under_autocast(monkeypatch: pytest.MonkeyPatch, caplog: p
     found.float().sum().backward()
     assert {p.grad.dtype for p in model.parameters()} == {torch.float32}
     assert logits(model.eval()).dtype == logits(build("transformer_mma_tiny").train()).dtype == torch.float32
+
+
+@pytest.mark.parametrize("asked", ["auto", "fp32", "bf16"])
+def test_bf16_products_in_decoding(monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
+    """Where the CPU multiplies bfloat16, the parameters are converted for decoding, but those in fp16 stay."""
+    monkeypatch.setattr(implementation, "_multiplies_bf16", lambda: True)
+    found = []
+    for kind in (torch.float32, torch.float16):
+        model = build("transformer_mma_tiny", ["--localattn-cpu-matmul", asked]).eval().to(kind)
+        model.prepare_for_inference_(SimpleNamespace(generation=SimpleNamespace()))
+        found.append({parameter.dtype for parameter in model.parameters()})
+    assert found == [{torch.bfloat16 if asked == "bf16" else torch.float32}, {torch.float16}]
+    build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])
 
 
 @pytest.mark.parametrize("rounds", [False, True])
