@@ -47,8 +47,8 @@ def use_products(
         implementation: one of :data:`IMPLEMENTATIONS`; ``auto`` chooses the faster one.
         banded: the attention is restricted to a band, for which torch has no kernel.
 
-    In half precision and under autocast products are taken on a CPU alone, where they are computed in fp32: torch's
-    fused kernel for CPUs is slower in bf16 than that for sentences, and for a step of decoding.
+    In half precision and under autocast products are taken on a CPU alone, where torch's fused kernel is slower than
+    they are for sentences in bf16, and for a step of decoding.
     """
     half = q.dtype not in (torch.float32, torch.float64) or torch.is_autocast_enabled(q.device.type)
     if half and q.device.type != "cpu":
@@ -80,7 +80,8 @@ def attention_by_products(
         scaling: factor of the dot products.
         dropout: rate on the weights.
 
-    Factors in half precision are computed in fp32. Returns B×H×T×D.
+    Factors in half precision are computed in fp32 where gradients are recorded; else scores and weights are rounded as
+    fairseq rounds them. Returns B×H×T×D.
     """
     return _attend(q, k, v, hidden=hidden, bias=bias, scaling=scaling, dropout=dropout)[0]
 
@@ -89,10 +90,20 @@ def _attend(
     q: Tensor, k: Tensor, v: Tensor, *, hidden: Tensor | None, bias: Tensor | None, scaling: float, dropout: float
 ) -> tuple[Tensor, Tensor]:
     """Return :func:`attention_by_products`, and the weights after dropout, B×H×T×S in at least fp32."""
+    if not torch.is_grad_enabled() and at_least_fp32(q.dtype) != q.dtype:  # cached keys are not converted every step
+        return _attend_in_steps(q, k, v, hidden=hidden, bias=bias, scaling=scaling, dropout=dropout)
     with torch.autocast(q.device.type, enabled=False):
         factors = (x.to(at_least_fp32(x.dtype)) for x in (q, k, v))
         attended, weights = _Attention.apply(*factors, hidden, bias, scaling, dropout)
     return attended.to(v.dtype), weights
+
+
+def _attend_in_steps(
+    q: Tensor, k: Tensor, v: Tensor, *, hidden: Tensor | None, bias: Tensor | None, scaling: float, dropout: float
+) -> tuple[Tensor, Tensor]:
+    """Return :func:`_attend` by functions of torch, in the precision of the factors but for the softmax."""
+    weights = drop(weights_of(q, k, hidden, bias, scaling=scaling), dropout)
+    return weighted_sum(weights.to(v.dtype), v), weights
 
 
 def attention_and_weights(
@@ -112,9 +123,7 @@ def attention_and_weights(
     """
     if use_products(q, k, bias, dropout=dropout, implementation=implementation):
         return _attend(q, k, v, hidden=hidden, bias=bias, scaling=scaling, dropout=dropout)
-    weights = weights_of(q, k, hidden, bias, scaling=scaling)
-    weights = drop(weights, dropout)
-    return weighted_sum(weights.to(v.dtype), v), weights
+    return _attend_in_steps(q, k, v, hidden=hidden, bias=bias, scaling=scaling, dropout=dropout)
 
 
 def weights_of(q: Tensor, k: Tensor, hidden: Tensor | None, bias: Tensor | None, *, scaling: float) -> Tensor:

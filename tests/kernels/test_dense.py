@@ -124,6 +124,23 @@ def test_products_in_half_precision_are_those_of_fp32(dtype: torch.dtype) -> Non
         assert torch.equal(gradient(got), gradient(want).to(dtype))
 
 
+@pytest.mark.parametrize(("dtype", "error"), [(torch.bfloat16, 2e-2), (torch.float16, 2e-3)])
+@pytest.mark.parametrize("queries", [1, 5])
+def test_inference_in_half_precision(dtype: torch.dtype, error: float, queries: int) -> None:
+    """Scores beyond the range of fp16 too; the softmax is of fp32, so that its weights sum to 1."""
+    q, k, v = (x.detach() for x in random_heads(2, 2, queries=queries, keys=7, channels=4))
+    hidden = torch.arange(7) > 5
+    for scale in (1, 300):
+        narrow = (q * scale).to(dtype), (k * scale).to(dtype), v.to(dtype)
+        with torch.no_grad():
+            found, weights = attention_and_weights(*narrow, hidden=hidden, scaling=0.5 / scale**2)
+        wanted, exact = attention_and_weights(*(x.double() for x in narrow), hidden=hidden, scaling=0.5 / scale**2)
+        assert found.dtype == dtype and weights.dtype == torch.float32
+        torch.testing.assert_close(weights.double(), exact, atol=error, rtol=0)
+        torch.testing.assert_close(found.double(), wanted, atol=2 * error, rtol=error)
+        torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, queries))
+
+
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("future", [False, True])
 @pytest.mark.parametrize("length", [3, 700])
