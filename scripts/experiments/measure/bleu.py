@@ -103,6 +103,36 @@ def paired_bootstrap(
     return Significance(float(p_value if p_value is not None else 1.0), float(difference), signature)
 
 
+def pooled_bleu(
+    systems: Sequence[Sequence[str]],
+    baselines: Sequence[Sequence[str]],
+    references: Sequence[Sequence[str]],
+    *,
+    lowercase: bool = False,
+    tokenize: str = "13a",
+    reference_length: str = "closest",
+) -> tuple[Bleu, Significance | None]:
+    """Return BLEU of several outputs of one test set together, and its paired bootstrap against those of a baseline.
+
+    The outputs are those of trainings with several seeds. A resampled test set has a sentence with all its outputs:
+    they are not independent. Without ``baselines`` there is no test.
+    """
+    metric = _metric(lowercase, tokenize, reference_length)
+    documents = [list(reference) for reference in references]
+
+    def statistics(outputs: Sequence[Sequence[str]]) -> np.ndarray:
+        """Return of each sentence the sums of what BLEU counts over all outputs."""
+        return sum(np.array(metric._extract_corpus_statistics(list(lines), documents)) for lines in outputs)  # type: ignore[return-value]
+
+    def score(sums: np.ndarray) -> float:
+        return float(metric._compute_score_from_stats(sums.tolist()).score)
+
+    ours = statistics(systems)
+    signature = _signature(metric.get_signature(), references, reference_length)
+    found = Bleu(score(ours.sum(0)), f"{signature}|outputs:{len(systems)}")
+    return found, bootstrap_of_statistics(ours, statistics(baselines), score) if baselines else None
+
+
 @dataclass(frozen=True)
 class NgramBleu:
     """BLEU of the n-grams of one order alone, 0 to 100, and its test against a baseline's where there is one."""

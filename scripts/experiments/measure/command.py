@@ -5,6 +5,7 @@
                             [--by-ngram]
     python scripts/score.py GENERATE.txt --reference raw/test.en.ref0 --reference raw/test.en.ref1 ... \\
                             [--tokenised tok/test.en.ref0 ...] [--reference-length closest|shortest]
+    python scripts/score.py SEED1.txt SEED2.txt ... --reference raw/test.en [--baseline OTHER1.txt ...]
     python scripts/score.py GENERATE.txt --metric rouge --reference tok/test.summary --bpe wordpiece [--scorer python]
     python scripts/score.py --metric lead3 --source raw/test.article.sentences --reference tok/test.summary
     python scripts/score.py PREDICTIONS --metric accuracy        (from analysis/accuracy.py --predictions)
@@ -13,8 +14,9 @@
 BLEU is sacreBLEU on detokenised text against the raw reference, with its signature (tokeniser 13a; zh, ja: their own).
 --tokenised adds BLEU on the tokens as they are (as multi-bleu.perl counts), with --target de also after compound
 splitting. --by-length adds BLEU by the number of source words, --by-ngram BLEU of the n-grams of each order from 1 to 8
-alone. --baseline tests against another system: BLEU and ROUGE by paired bootstrap, accuracy by McNemar's test. An
-output in which a sentence is missing or doubled is an error.
+alone. --baseline tests against another system: BLEU and ROUGE by paired bootstrap, accuracy by McNemar's test. Several
+outputs are those of several seeds, whose BLEU is counted and tested over all of them together. An output in which a
+sentence is missing or doubled is an error.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from experiments.measure.bleu import REFERENCE_LENGTHS
 from experiments.measure.generated import BPE_KINDS, ScoreError
 from experiments.measure.predictions import accuracy, perplexity, read_perplexity
 from experiments.measure.rouge import SCORERS
-from experiments.measure.scoring import Measurement, TestSet, lead3, summarization, translation
+from experiments.measure.scoring import Measurement, TestSet, lead3, pooled, summarization, translation
 from experiments.measure.significance import SAMPLES, Significance, seed
 
 NAMES = {
@@ -62,10 +64,14 @@ def _bleu(args: argparse.Namespace) -> Facts:
         reference_length=args.reference_length,
         source=args.source,
     )
-    found = translation(args.output, test, args.baseline, by_length=args.by_length, by_ngram=args.by_ngram)
+    if len(args.output) > 1:
+        found = pooled(args.output, test, args.baseline)
+    else:
+        output, baseline = _one_each(args)
+        found = translation(output, test, baseline, by_length=args.by_length, by_ngram=args.by_ngram)
     by_name = {measured.metric: measured for measured in found}
     first, tokens = by_name["sacrebleu"], by_name.get("tokenised_bleu") or by_name.get("multi_bleu")
-    facts: Facts = {"output": args.output, "sentences": len(test.raw()), "bleu": _as_bleu(first)}
+    facts: Facts = {"output": " ".join(args.output), "sentences": len(test.raw()), "bleu": _as_bleu(first)}
     facts["tokenised"] = tokens and _as_bleu(tokens)
     facts["baseline"] = facts["significance"] = None
     if first.difference is not None:
@@ -80,8 +86,9 @@ def _as_bleu(measured: Measurement) -> dict[str, Any]:
 
 
 def _rouge(args: argparse.Namespace) -> Facts:
-    found = summarization(args.output, args.reference[0], bpe=args.bpe, baseline=args.baseline, scorer=args.scorer)
-    return {"output": args.output, "measurements": found}
+    output, baseline = _one_each(args)
+    found = summarization(output, args.reference[0], bpe=args.bpe, baseline=baseline, scorer=args.scorer)
+    return {"output": output, "measurements": found}
 
 
 def _lead3(args: argparse.Namespace) -> Facts:
@@ -89,18 +96,25 @@ def _lead3(args: argparse.Namespace) -> Facts:
 
 
 def _accuracy(args: argparse.Namespace) -> Facts:
-    found = accuracy(Path(args.output), args.baseline and Path(args.baseline))
+    output, baseline = _one_each(args)
+    found = accuracy(Path(output), None if baseline is None else Path(baseline))
     signature = f"95% interval {found.low:.2f} to {found.high:.2f}, {found.sentences} sentences"
     measured = Measurement("accuracy", found.score, signature, difference=found.difference, p_value=found.p_value)
-    return {"output": args.output, **asdict(found), "measurements": [measured]}
+    return {"output": output, **asdict(found), "measurements": [measured]}
 
 
 def _perplexity(args: argparse.Namespace) -> Facts:
-    facts = read_perplexity(Path(args.output))
-    difference = args.baseline and perplexity(facts) - perplexity(read_perplexity(Path(args.baseline)))
+    output, baseline = _one_each(args)
+    facts = read_perplexity(Path(output))
+    difference = None if baseline is None else perplexity(facts) - perplexity(read_perplexity(Path(baseline)))
     signature = f"loss {facts['loss']:.4f} bits, {facts['tokens']} tokens"
     measured = Measurement("perplexity", perplexity(facts), signature, difference)
-    return {"output": args.output, **facts, "measurements": [measured]}
+    return {"output": output, **facts, "measurements": [measured]}
+
+
+def _one_each(args: argparse.Namespace) -> tuple[str, str | None]:
+    """Return the output and the baseline's, or None without one."""
+    return args.output[0], next(iter(args.baseline), None)
 
 
 OF_BLEU = {"target", "tokenised", "bpe", "lowercase", "by_length", "by_ngram", "source", "reference_length", "baseline"}
@@ -124,6 +138,9 @@ def check(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
         raise ScoreError(f"{_flag(name)} changes nothing with --metric {args.metric}")
     if args.metric != "bleu" and len(args.reference or []) > 1:
         raise ScoreError(f"--metric {args.metric} takes one --reference")
+    of_seeds = args.metric == "bleu" and len(args.output) > 1 and not (args.by_length or args.by_ngram)
+    if max(len(args.output), len(args.baseline)) > 1 and not of_seeds:
+        raise ScoreError("several outputs, and several --baseline, are for --metric bleu alone, as a whole")
     if args.source and args.metric == "bleu" and not args.by_length:
         raise ScoreError("--source changes nothing without --by-length")
 
@@ -158,14 +175,19 @@ def make_parser() -> argparse.ArgumentParser:
         prog="score", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "output", nargs="?", help="fairseq-generate's output; accuracy: predictions; perplexity: the log"
+        "output",
+        nargs="*",
+        default=[],
+        help="fairseq-generate's output, of several seeds several; accuracy: predictions; perplexity: the log",
     )
     parser.add_argument("--metric", choices=METRICS, default="bleu", help="default: bleu")
     parser.add_argument(
         "--reference", type=Path, action="append", help="raw reference, one sentence a line; or several"
     )
     parser.add_argument("--target", default="en", help="language of the reference, for detokenisation (default: en)")
-    parser.add_argument("--baseline", help="output of the system to test against")
+    parser.add_argument(
+        "--baseline", action="append", default=[], help="output of the system to test against; of several seeds several"
+    )
     parser.add_argument("--tokenised", type=Path, action="append", help="tokenised references: tokenised BLEU as well")
     parser.add_argument("--reference-length", choices=REFERENCE_LENGTHS, default="closest",
                         help="which of several references the brevity penalty looks at (default: closest)")  # fmt: skip

@@ -15,6 +15,7 @@ from experiments.measure.bleu import (
     join_dashes,
     of_length,
     paired_bootstrap,
+    pooled_bleu,
     sacre_bleu,
     split_compounds,
     tokeniser_of,
@@ -226,6 +227,28 @@ def translation(
                 name = f"bleu_{above}" if up_to is None else f"bleu_{above}_{up_to}"
                 found.append(views[0].only(numbers, name).measure(test, f"|sentences:{len(numbers)}"))
     return found + (views[0].by_order(test) if by_ngram else [])
+
+
+def pooled(outputs: Sequence[str | Path], test: TestSet, baselines: Sequence[str | Path]) -> list[Measurement]:
+    """Return every BLEU of :func:`translation` for the outputs of several seeds together, tested against a baseline's.
+
+    Raises ScoreError.
+    """
+    ours, theirs = ([_views(path, test, None) for path in paths] for paths in (outputs, baselines))
+    found = []
+    for at, view in enumerate(ours[0]):
+        system, baseline = ([views[at].system for views in of] for of in (ours, theirs))
+        bleu, tested = pooled_bleu(system, baseline, view.references, **test.rules(view.tokenize))
+        found.append(
+            Measurement(
+                view.metric,
+                bleu.score,
+                bleu.signature,
+                difference=None if tested is None else tested.difference,
+                p_value=None if tested is None else tested.p_value,
+            )
+        )
+    return found
 
 
 def score_output(output: str | Path, test: TestSet, baseline: str | Path | None = None) -> Report:

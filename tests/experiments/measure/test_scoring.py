@@ -11,9 +11,9 @@ import pytest
 import sacrebleu
 
 from experiments.measure import command as score
-from experiments.measure.bleu import paired_bootstrap, sacre_bleu
+from experiments.measure.bleu import paired_bootstrap, pooled_bleu, sacre_bleu
 from experiments.measure.generated import ScoreError, remove_bpe
-from experiments.measure.scoring import TestSet, score_output
+from experiments.measure.scoring import TestSet, pooled, score_output
 from support import cli
 from support.engine.outputs import assert_one_line, noisy, run_score, write_lines, write_output
 from support.paths import SCRIPTS
@@ -167,6 +167,36 @@ def test_command(tmp_path: Path, test_set: TestSet) -> None:
     told = run_score(output, "--reference", test_set.reference, "--baseline", baseline).stdout
     assert f"BLEU {expected.bleu.score:.2f}  {expected.bleu.signature}" in told
     assert f"{expected.significance.difference:+.2f}, p = {expected.significance.p_value:.4f} by paired" in told
+
+
+def test_several_seeds_are_one_test(tmp_path: Path, test_set: TestSet) -> None:
+    """The score is that of all outputs in a row; a sentence is resampled with all its outputs."""
+    references = test_set.raw()
+    ours, theirs = ([noisy(references, rate, seed) for seed in (1, 2, 3)] for rate in (0.1, 0.25))
+    found, tested = pooled_bleu(ours, theirs, [references])
+    in_a_row = sacre_bleu(sum(ours, []), [references * 3])
+    assert found.score == pytest.approx(in_a_row.score) and found.signature == in_a_row.signature + "|outputs:3"
+    assert tested is not None
+    assert tested.difference == pytest.approx(found.score - sacre_bleu(sum(theirs, []), [references * 3]).score)
+    again = pooled_bleu(ours * 2, theirs * 2, [references])[1]
+    assert again is not None and again.p_value == tested.p_value, "copies of outputs are no evidence"
+    one = pooled_bleu(ours[:1], theirs[:1], [references])[1]
+    alone = paired_bootstrap(ours[0], theirs[0], [references])
+    assert one is not None and one.difference == pytest.approx(alone.difference)
+    assert one.p_value == pytest.approx(alone.p_value, abs=0.02), "the samples are others than sacreBLEU's"
+    assert pooled_bleu(ours, [], [references])[1] is None
+
+
+def test_command_for_several_seeds(tmp_path: Path, test_set: TestSet) -> None:
+    files = [write_output(tmp_path / f"{name}.txt", [line.replace("a", name) for line in TOKENS]) for name in "aox"]
+    told = run_score(*files[:2], "--reference", test_set.reference, "--baseline", files[2]).stdout
+    expected = pooled(files[:2], test_set, files[2:])[0]
+    assert expected.difference is not None and "|outputs:2" in expected.signature
+    assert f"BLEU {expected.score:.2f}  {expected.signature}" in told
+    assert f"against the baseline: {expected.difference:+.2f}, p = {expected.p_value:.4f} by paired" in told
+    for more in (["--by-ngram"], ["--metric", "rouge"]):
+        done = run_score(*files[:2], "--reference", test_set.reference, *more)
+        assert done.returncode == 2 and "several outputs, and several --baseline, are for --metric bleu" in done.stderr
 
 
 def test_command_fails_in_one_line(tmp_path: Path, test_set: TestSet) -> None:
