@@ -1,6 +1,6 @@
 """Train, decode and score the rows of one table of a paper.
 
-    scripts/<paper>/<table>.sh [--scale smoke|small|full] [--rows a,b] [--seeds 1,2] [--gpus N] [--dry-run] …
+    scripts/<paper>/<table>.sh [--scale smoke|small|sample|full] [--rows a,b] [--seeds 1,2] [--gpus N] [--dry-run] …
     python scripts/table.py PAPER TABLE …
 
 A table is a file, configs/<paper>/<table>.yaml. Its numbers go to results/<paper>/<table>.csv as soon as they are
@@ -143,7 +143,7 @@ def launches(args: argparse.Namespace, recipes: list[Recipe]) -> list[Launch]:
 
 def _cpu_jobs(args: argparse.Namespace, recipes: list[Recipe]) -> int:
     """Return how many trainings go side by side on a CPU. Raises RecipeError for more than it has cores for."""
-    if args.scale != "small":
+    if any(recipe.hardware == "gpu" for recipe in recipes):
         return args.jobs or 1
     threads = max(recipe.threads for recipe in recipes)
     most = max(1, cores() // threads)

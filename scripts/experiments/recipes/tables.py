@@ -3,17 +3,19 @@
     # Table 4 of Cui et al. 2019: one kind of head beside global ones.
     extends: base/iwslt14.yaml                     # full scale: data, training, decoding, protocol
     small: ../scales/small/multi30k_de_en.yaml     # small scale: the same on two CPU cores
+    sample: ../scales/sample/iwslt14_de_en_cpu.yaml  # sample scale, where there is one: a part of the paper's data
     baseline: transformer                          # the row that the others are tested against
     rows:
       transformer: {same_as: table2/transformer}
       local: {label: + Local Attention, architecture: …, train: {mma_heads: "global:1,local:3"}, paper: {…}}
 
 Keys of a recipe that stand in the table hold for all rows, those of a row for that row at every scale, those under
-``full`` and ``small`` (of the table or of a row) at that scale alone. A row may have its own ``extends``, its own
+``full``, ``small`` and ``sample`` (of the table or of a row) at that scale alone, but those under ``small`` at sample
+scale too: at both a row has the ``_small`` size of its architecture. A row may have its own ``extends``, its own
 ``small: {extends: FILE}``, and its own ``baseline``: a row of this table, TABLE/ROW of the same paper, or null.
-``same_as`` begins a row with all that another one has, but for its baseline. At small scale a row has the ``_small``
-size of its architecture. ``sizes`` are those of the full scale. ``quoted`` holds the systems that the paper quotes from
-others and did not train: ``LABEL: {METRIC: NUMBER}``; they are shown, never run.
+``same_as`` begins a row with all that another one has, but for its baseline. ``sizes`` are those of the full scale.
+``quoted`` holds the systems that the paper quotes from others and did not train: ``LABEL: {METRIC: NUMBER}``; they are
+shown, never run.
 """
 
 from __future__ import annotations
@@ -41,11 +43,12 @@ from experiments.recipes.recipe import (
     read_layer,
 )
 
-SCALES = ("smoke", "small", "full")
+SCALES = ("smoke", "small", "sample", "full")
+LAYERS = {"full": ("full",), "small": ("small",), "sample": ("small", "sample")}  # what holds at a scale, in order
 ROW_NAME = re.compile(r"[a-z0-9][a-z0-9_]*", re.ASCII)  # it stands in commands and in results
 NOT_PAPERS = ("base", "scales")
-ROW_KEYS = (*KEYS, "extends", "same_as", "baseline", "small", "full")
-TABLE_KEYS = (*KEYS, "extends", "baseline", "small", "full", "rows", "quoted")
+ROW_KEYS = (*KEYS, *LAYERS, "extends", "same_as", "baseline")
+TABLE_KEYS = (*KEYS, *LAYERS, "extends", "baseline", "rows", "quoted")
 
 
 @dataclass(frozen=True)
@@ -53,28 +56,32 @@ class RowSource:
     """What a row is made of: the files that it extends at each scale, and layers on top of them, in order."""
 
     where: str
-    extends: Mapping[str, Path | None]  # full, small
+    extends: Mapping[str, Path | None]  # by scale
     layers: tuple[Layer, ...] = ()  # at every scale
-    own: Mapping[str, tuple[Layer, ...]] = field(default_factory=lambda: {"full": (), "small": ()})
+    own: Mapping[str, tuple[Layer, ...]] = field(default_factory=lambda: dict.fromkeys(LAYERS, ()))
 
     def scales(self) -> list[str]:
         """Return the scales at which the row can be run."""
         return [scale for scale in SCALES if self.extends["full" if scale == "smoke" else scale]]
 
     def layer(self, scale: str) -> Layer:
-        """Return all values at 'full' or 'small' scale. Raises RecipeError."""
+        """Return all values at a scale of LAYERS. Raises RecipeError."""
         base = self.extends[scale]
         assert base is not None, self.where
         found = read_base(base)
-        for layer in (*self.layers, *self.own[scale]):
+        for layer in (*self.layers, *self.own_layers(scale)):
             found = merge(found, layer)
-        if scale == "small":
+        if scale != "full":
             found.pop("sizes", None)
         return found
 
+    def own_layers(self, scale: str) -> list[Layer]:
+        """Return the layers that do not hold at every scale, but at this one."""
+        return [layer for name in LAYERS[scale] for layer in self.own[name]]
+
     def states(self, key: str, scale: str) -> bool:
-        """Return whether a key stands in a layer of this scale alone."""
-        return any(key in layer for layer in self.own[scale])
+        """Return whether a key stands in a layer that does not hold at every scale, but at this one."""
+        return any(key in layer for layer in self.own_layers(scale))
 
 
 @functools.cache
@@ -107,7 +114,7 @@ class Table:
         return sorted(names, key=lambda name: self.baselines[name] is not None)
 
     def recipe(self, row: str, scale: str) -> Recipe:
-        """Return the recipe of a row at 'full' or 'small' scale, with the row's own architecture.
+        """Return the recipe of a row at a scale of LAYERS, with the row's own architecture.
 
         Raises RecipeError.
         """
@@ -220,13 +227,13 @@ def _same_as(
 def _parts(
     path: Path, items: Mapping[str, tuple[yaml.Node, str]], known: tuple[str, ...]
 ) -> tuple[dict[str, Path | None], Layer, dict[str, Layer]]:
-    """Return of a table or a row the files that it extends, its layer, and its layers of the scales full and small."""
+    """Return of a table or a row the files that it extends by scale, its layer, and its layers of single scales."""
     for key, (_, where) in items.items():
         if key not in known:
             raise RecipeError(f"{where}: unknown key {key!r}{nearest(key, known)}")
-    files: dict[str, Path | None] = {"full": _file(path, items, "extends"), "small": None}
-    own: dict[str, Layer] = {"full": {}, "small": {}}
-    for scale in own:
+    files: dict[str, Path | None] = {**dict.fromkeys(LAYERS), "full": _file(path, items, "extends")}
+    own: dict[str, Layer] = {scale: {} for scale in LAYERS}
+    for scale in LAYERS:
         if scale not in items:
             continue
         node, _ = items[scale]

@@ -34,7 +34,7 @@ from experiments.report.csv_lines import (
 from experiments.report.pictures import pictures_of_table, pictures_without_table
 from experiments.report.results import KEY, NEEDED
 
-SCALES = ("small", "full")
+SCALES = ("small", "sample", "full")
 FAMILIES = ("bleu_by_length", "bleu_by_ngram", "locality", "probing")  # a row's `metric` that stands for several
 OF_THE_RUN = ("parameters", "steps_per_second")  # columns of every line; the papers report them like a metric
 NAMES = {

@@ -96,6 +96,18 @@ def test_values_of_file_table_and_row(tmp_path: Path) -> None:
     assert (full.sizes, small.sizes) == ({"parameters": 7}, {}), "sizes are those of the full scale"
 
 
+def test_sample_scale_has_what_small_scale_has_and_its_own(tmp_path: Path) -> None:
+    write_table(tmp_path, "mma/base/sample", SMALL.replace("max_update: 3", "max_update: 5"))
+    text = same_but_removed(TABLE).replace("baseline: plain\n", "baseline: plain\nsample: base/sample.yaml\n", 1)
+    found = read(tmp_path, text.replace("    paper:", "    sample: {train: {clip_norm: 2.0}}\n    paper:", 1))
+    small, sample = recipe_at(found, "mma", "small"), recipe_at(found, "mma", "sample")
+    own = {**flags_of(small)["train"], "max_update": 5, "clip_norm": 2.0}
+    assert flags_of(sample)["train"] == own and own["dropout"] == 0.0, "of the row's small scale"
+    assert sample.architecture == small.architecture == "transformer_mma_small" and not sample.sizes
+    assert found.rows("sample") == found.rows("small")
+    assert read(tmp_path, TABLE, "table2").rows("sample") == []
+
+
 def test_removing_what_one_scale_does_not_have(table: Table) -> None:
     assert "dropout" not in table.recipe("mma", "full").train
     with pytest.raises(RecipeError, match=r"table1.yaml:14: dropout has no value, and there is none to remove"):
