@@ -63,7 +63,7 @@ class Settings:
 
     @property
     def half_parameters(self) -> bool:
-        """Whether parameters are in bf16, as with fairseq's --bf16 on a GPU; a CPU uses autocast instead."""
+        """Whether parameters are in bf16, as with fairseq's --bf16 on a GPU; on a CPU steps use autocast instead."""
         return self.precision == "bf16" and self.device.type == "cuda"
 
     def place(self, module: nn.Module) -> nn.Module:

@@ -48,10 +48,10 @@ def use_products(
         banded: the attention is restricted to a band, for which torch has no kernel.
 
     In half precision and under autocast products are taken on a CPU alone, where torch's fused kernel is slower than
-    they are for sentences in bf16, and for a step of decoding.
+    they are for sentences in bf16, and for a step of decoding; in fp16 only where gradients are recorded.
     """
     half = q.dtype not in (torch.float32, torch.float64) or torch.is_autocast_enabled(q.device.type)
-    if half and q.device.type != "cpu":
+    if half and (q.device.type != "cpu" or (q.dtype == torch.float16 and not torch.is_grad_enabled())):
         return False
     if implementation != "auto":
         return implementation == "products"
@@ -80,8 +80,8 @@ def attention_by_products(
         scaling: factor of the dot products.
         dropout: rate on the weights.
 
-    Factors in half precision are computed in fp32 where gradients are recorded; else scores and weights are rounded as
-    fairseq rounds them. Returns B×H×T×D.
+    Factors in half precision are computed in fp32, but scores and weights of bf16 in bf16 where no gradients are
+    recorded, with a softmax in fp32. Returns B×H×T×D.
     """
     return _attend(q, k, v, hidden=hidden, bias=bias, scaling=scaling, dropout=dropout)[0]
 
@@ -90,7 +90,7 @@ def _attend(
     q: Tensor, k: Tensor, v: Tensor, *, hidden: Tensor | None, bias: Tensor | None, scaling: float, dropout: float
 ) -> tuple[Tensor, Tensor]:
     """Return :func:`attention_by_products`, and the weights after dropout, B×H×T×S in at least fp32."""
-    if not torch.is_grad_enabled() and at_least_fp32(q.dtype) != q.dtype:  # cached keys are not converted every step
+    if q.dtype == torch.bfloat16 and not torch.is_grad_enabled():  # cached keys would be converted in every step
         return _attend_in_steps(q, k, v, hidden=hidden, bias=bias, scaling=scaling, dropout=dropout)
     with torch.autocast(q.device.type, enabled=False):
         factors = (x.to(at_least_fp32(x.dtype)) for x in (q, k, v))

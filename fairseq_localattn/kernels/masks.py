@@ -102,8 +102,8 @@ def join_masks(hidden: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -
         if bias.dtype != dtype:
             # Numbers far from 0 are coarse in half precision, so each row is shifted to a maximum of 0. The softmax
             # does not change.
-            bias = (bias - bias.detach().amax(-1, keepdim=True)).clamp(min=lowest)
-        return bias.to(dtype)
+            bias = (bias - bias.detach().amax(-1, keepdim=True)).to(dtype).clamp(min=lowest)
+        return bias
     if hidden is None:
         return None
     return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, lowest)

@@ -19,7 +19,7 @@ from ..grammar.build import reason_against
 from ..grammar.parse import parse_stack
 from ..hub import FromPretrained
 from ..options import add_flags, check_names, check_ranges, read_options
-from ..speed.implementation import ImplementationOptions
+from ..speed.implementation import ImplementationOptions, convert_to_bf16
 from ..speed.layers import lay_out_for_decoding
 from .builder import PLAIN, AttentionBuilder
 from .placement import SITES, Placement, as_ranges, kept_layers, parse_layers
@@ -44,7 +44,7 @@ class LocalModel(FromPretrained):
     beyond_text: ClassVar[tuple[str, ...]] = ()
     #: Whether the label-smoothed loss may overwrite the logits; set by ``configure_runtime``.
     loss_in_place: bool = False
-    #: Whether decoding on a CPU converts the parameters to bfloat16; set by ``configure_runtime``.
+    #: Whether a machine without a GPU decodes with parameters of bfloat16; set by ``configure_runtime``.
     decodes_in_bf16: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -63,8 +63,8 @@ class LocalModel(FromPretrained):
     def prepare_for_inference_(self, cfg: Any) -> None:
         """Prepare the model for decoding; called by fairseq-generate and the other commands that only read a model."""
         super().prepare_for_inference_(cfg)  # type: ignore[misc]
-        if self.decodes_in_bf16 and {(p.device.type, p.dtype) for p in self.parameters()} == {("cpu", torch.float32)}:  # type: ignore[attr-defined]
-            self.bfloat16()  # type: ignore[attr-defined]
+        if self.decodes_in_bf16:
+            convert_to_bf16(self)  # type: ignore[arg-type]
         lay_out_for_decoding(self)  # type: ignore[arg-type]
 
     @classmethod

@@ -46,7 +46,8 @@ class ImplementationOptions(FairseqDataclass):
             "help": "matrix products of fp32 on a CPU, for the whole process: fp32 (as torch computes them), auto (in "
             "fp32, by oneDNN on AMD's CPUs with AVX-512, which MKL does not use there), or bf16 (factors rounded to "
             "bfloat16, sums in fp32: with AMX every product, with AVX512_BF16 those of encoder and decoder in "
-            "training, under torch.autocast; decoding converts the parameters)"
+            "training, under torch.autocast). Decoding on such a CPU, without a GPU beside it, converts the parameters "
+            "to bfloat16"
         },
     )
     localattn_compile: ChoiceEnum(("none", "inductor", "aot_eager")) = field(  # type: ignore[valid-type]
@@ -119,7 +120,8 @@ def _configure_products(model: nn.Module, asked: str) -> str:
     """Set how a model's matrix products are computed on a CPU, and return how they are."""
     products = _products_of_cpu(asked)
     autocast = asked == "bf16" and products != "bf16" and _multiplies_bf16()
-    model.decodes_in_bf16 = asked == "bf16" and (autocast or products == "bf16")  # type: ignore[assignment]
+    found = asked == "bf16" and (autocast or products == "bf16")
+    model.decodes_in_bf16 = found and not torch.cuda.is_available()  # type: ignore[assignment]
     for part in model.modules():
         if isinstance(part, MayAutocast):
             part.autocast = autocast
@@ -129,6 +131,13 @@ def _configure_products(model: nn.Module, asked: str) -> str:
             "GPU's, so they are in fp32"
         )
     return "bf16 (autocast)" if autocast else products
+
+
+def convert_to_bf16(model: nn.Module) -> None:
+    """Convert a model's parameters in fp32 to bfloat16 for decoding, and log it. A model in half precision stays."""
+    if {parameter.dtype for parameter in model.parameters()} == {torch.float32}:
+        model.bfloat16()
+        logger.info("decoding with parameters of bfloat16 (--localattn-cpu-matmul bf16)")
 
 
 def _products_of_cpu(asked: str) -> str:

@@ -187,6 +187,18 @@ def test_incremental_equals_full(name: str, left: bool) -> None:
     assert_close(decode_by_word(model, sample), logits(model, sample), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
+@every_case
+def test_decoding_in_bf16_is_near_fp32(name: str) -> None:
+    """Word by word with parameters of bfloat16, as ``--localattn-cpu-matmul bf16`` decodes."""
+    model = case(name)
+    sample = batch(SOURCE, [9, 9, 9, 9])
+    exact = logits(model, sample).float()
+    found = decode_by_word(copy.deepcopy(model).bfloat16(), sample)
+    assert found.dtype == torch.bfloat16
+    assert (found.float() - exact).norm() < 0.03 * exact.norm()
+
+
 @every_case
 def test_beam_search_scores_are_the_models(name: str) -> None:
     """Beam 5 over a padded batch: every hypothesis's score is what a full pass gives it; the best comes first."""

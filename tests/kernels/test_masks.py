@@ -34,6 +34,16 @@ def test_hidden_keys_stay_below_visible_ones_whatever_the_bias(dtype: torch.dtyp
     torch.testing.assert_close(weights, torch.tensor([0.7311, 0.2689, 0.0]), rtol=0, atol=2e-3)
 
 
+def test_a_bias_in_fp16_beside_scores_in_fp32() -> None:
+    """As where weights are asked for: scores of factors in fp16 are in fp32."""
+    bias = torch.tensor([[[[0.5, 1.5, lowest_score(torch.float16)]]]], dtype=torch.float16)
+    mask = join_masks(None, bias, torch.float32)
+    assert mask is not None and mask.dtype == torch.float32
+    torch.testing.assert_close(
+        torch.softmax(mask, dim=-1).flatten(), torch.tensor([0.2689, 0.7311, 0.0]), rtol=0, atol=1e-4
+    )
+
+
 def test_a_key_hidden_by_attn_mask_stays_below_one_that_is_cut_off() -> None:
     """In half precision too: what a Gaussian cuts off in fp32 is below anything that fp16 can hold."""
     mask = torch.tensor([[0.5, -torch.inf]])  # no mask of 0 and -inf alone, which would be taken as boolean

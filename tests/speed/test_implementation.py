@@ -142,17 +142,32 @@ def test_bf16_products_under_autocast(monkeypatch: pytest.MonkeyPatch, caplog: p
     assert logits(model.eval()).dtype == logits(build("transformer_mma_tiny").train()).dtype == torch.float32
 
 
-@pytest.mark.parametrize("asked", ["auto", "fp32", "bf16"])
-def test_bf16_products_in_decoding(monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
-    """Where the CPU multiplies bfloat16, the parameters are converted for decoding, but those in fp16 stay."""
-    monkeypatch.setattr(implementation, "_multiplies_bf16", lambda: True)
-    found = []
-    for kind in (torch.float32, torch.float16):
-        model = build("transformer_mma_tiny", ["--localattn-cpu-matmul", asked]).eval().to(kind)
+@pytest.mark.parametrize(("asked", "multiplies", "gpu", "found"), [
+    ("bf16", True, False, torch.bfloat16), ("auto", True, False, torch.float32), ("fp32", True, False, torch.float32),
+    ("bf16", False, False, torch.float32), ("bf16", True, True, torch.float32),
+])  # fmt: skip
+def test_where_decoding_converts_the_parameters(
+    fp32_products: Callable[[], str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    asked: str,
+    multiplies: bool,
+    gpu: bool,
+    found: torch.dtype,
+) -> None:
+    """On CPUs that multiply bfloat16, where the flag asks for it; a model in half precision stays."""
+    for name in ("_rounds_to_bf16", "_mkl_is_narrow"):
+        monkeypatch.setattr(implementation, name, lambda: False)
+    monkeypatch.setattr(implementation, "_multiplies_bf16", lambda: multiplies)
+    caplog.set_level(logging.INFO)
+    for kind, wanted in ((torch.float32, found), (torch.float16, torch.float16)):
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.cuda, "is_available", lambda: gpu)
+            model = build("transformer_mma_tiny", ["--localattn-cpu-matmul", asked]).eval().to(kind)
         model.prepare_for_inference_(SimpleNamespace(generation=SimpleNamespace()))
-        found.append({parameter.dtype for parameter in model.parameters()})
-    assert found == [{torch.bfloat16 if asked == "bf16" else torch.float32}, {torch.float16}]
-    build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])
+        assert {parameter.dtype for parameter in model.parameters()} == {wanted}
+    assert ("decoding with parameters of bfloat16" in caplog.text) is (found == torch.bfloat16)
 
 
 @pytest.mark.parametrize("rounds", [False, True])

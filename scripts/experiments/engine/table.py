@@ -9,7 +9,8 @@ others; it is reported at the end, and the exit status is 1.
 
 full: the paper's data, models and batch, on any number of GPUs. On several machines with a common file system, start
 the same command on each, with --nodes, --node-rank and --rendezvous (scripts/slurm.sbatch does). small: real data and
-small models on two CPU cores. smoke: a few updates of narrow models on mini corpora, on the CPU, apart from results.
+small models on two CPU cores. sample: the same models on more data, for an hour or more. smoke: a few updates of narrow
+models on mini corpora, on the CPU, apart from results.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def make_parser(prog: str = "table", description: str | None = __doc__) -> OneLi
     parser = OneLineParser(prog=prog, description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paper", metavar="PAPER", help="man, diffwin, csan, mma, mgsa; a folder of configs/")
     parser.add_argument("table", metavar="TABLE", help="table1, fig2, …")
-    parser.add_argument("--scale", choices=SCALES, help="default: full, or the only one that the table has")
+    parser.add_argument("--scale", choices=SCALES, help="default: full; without it small, then sample")
     parser.add_argument("--smoke", dest="scale", action="store_const", const="smoke", help="--scale smoke")
     parser.add_argument("--rows", help="comma-separated; default: all, and the baselines that they need")
     parser.add_argument("--seeds", help="comma-separated; default: the recipes'")
@@ -63,7 +64,7 @@ def make_parser(prog: str = "table", description: str | None = __doc__) -> OneLi
     parser.add_argument(
         "--jobs",
         type=int,
-        help="trainings side by side (default: the recipe's jobs; small: as many as there are cores; --nodes: 1)",
+        help="trainings side by side (default: the recipe's jobs; on a CPU as many as there are cores; --nodes: 1)",
     )
     parser.add_argument(
         "--max-tokens", type=int, metavar="N", help="most tokens that a GPU holds; the batch stays the paper's"
@@ -199,9 +200,8 @@ def seeds_of(given: str | None) -> tuple[int, ...]:
 
 
 def default_scale(table: Table) -> str:
-    """Return full, or the largest scale that a table has."""
-    there = [scale for scale in SCALES if table.rows(scale)]
-    return "full" if "full" in there else there[-1]
+    """Return full, or what a table has instead of it."""
+    return next(scale for scale in ("full", "small", "sample") if table.rows(scale))
 
 
 def plan_of(args: argparse.Namespace, rows: list[Row]) -> tuple[Plan, list[Launch]]:

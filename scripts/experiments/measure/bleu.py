@@ -112,10 +112,11 @@ def pooled_bleu(
     tokenize: str = "13a",
     reference_length: str = "closest",
 ) -> tuple[Bleu, Significance | None]:
-    """Return BLEU of several outputs of one test set together, and its paired bootstrap against those of a baseline.
+    """Return BLEU of the outputs of several trainings together, and its paired bootstrap against those of a baseline.
 
-    The outputs are those of trainings with several seeds. A resampled test set has a sentence with all its outputs:
-    they are not independent. Without ``baselines`` there is no test.
+    The score is that of all outputs as one corpus. Sentences are resampled, each with all its outputs, because the
+    outputs of one sentence are not independent. The trainings stay as they are: p says nothing of other seeds. Without
+    ``baselines`` there is no test.
     """
     metric = _metric(lowercase, tokenize, reference_length)
     documents = [list(reference) for reference in references]
@@ -128,8 +129,7 @@ def pooled_bleu(
         return float(metric._compute_score_from_stats(sums.tolist()).score)
 
     ours = statistics(systems)
-    signature = _signature(metric.get_signature(), references, reference_length)
-    found = Bleu(score(ours.sum(0)), f"{signature}|outputs:{len(systems)}")
+    found = Bleu(score(ours.sum(0)), _signature(metric.get_signature(), references, reference_length))
     return found, bootstrap_of_statistics(ours, statistics(baselines), score) if baselines else None
 
 

@@ -5,7 +5,8 @@
                             [--by-ngram]
     python scripts/score.py GENERATE.txt --reference raw/test.en.ref0 --reference raw/test.en.ref1 ... \\
                             [--tokenised tok/test.en.ref0 ...] [--reference-length closest|shortest]
-    python scripts/score.py SEED1.txt SEED2.txt ... --reference raw/test.en [--baseline OTHER1.txt ...]
+    python scripts/score.py SEED1.txt SEED2.txt ... --reference raw/test.en
+                            [--baseline OTHER1.txt --baseline OTHER2.txt ...]
     python scripts/score.py GENERATE.txt --metric rouge --reference tok/test.summary --bpe wordpiece [--scorer python]
     python scripts/score.py --metric lead3 --source raw/test.article.sentences --reference tok/test.summary
     python scripts/score.py PREDICTIONS --metric accuracy        (from analysis/accuracy.py --predictions)
@@ -15,8 +16,8 @@ BLEU is sacreBLEU on detokenised text against the raw reference, with its signat
 --tokenised adds BLEU on the tokens as they are (as multi-bleu.perl counts), with --target de also after compound
 splitting. --by-length adds BLEU by the number of source words, --by-ngram BLEU of the n-grams of each order from 1 to 8
 alone. --baseline tests against another system: BLEU and ROUGE by paired bootstrap, accuracy by McNemar's test. Several
-outputs are those of several seeds, whose BLEU is counted and tested over all of them together. An output in which a
-sentence is missing or doubled is an error.
+outputs are those of several seeds, whose BLEU is counted and tested over all of them together: sentences are resampled,
+the trainings are not. An output in which a sentence is missing or doubled is an error.
 """
 
 from __future__ import annotations
@@ -67,11 +68,12 @@ def _bleu(args: argparse.Namespace) -> Facts:
     if len(args.output) > 1:
         found = pooled(args.output, test, args.baseline)
     else:
-        output, baseline = _one_each(args)
-        found = translation(output, test, baseline, by_length=args.by_length, by_ngram=args.by_ngram)
+        one, baseline = _one_each(args)
+        found = translation(one, test, baseline, by_length=args.by_length, by_ngram=args.by_ngram)
     by_name = {measured.metric: measured for measured in found}
     first, tokens = by_name["sacrebleu"], by_name.get("tokenised_bleu") or by_name.get("multi_bleu")
-    facts: Facts = {"output": " ".join(args.output), "sentences": len(test.raw()), "bleu": _as_bleu(first)}
+    output = args.output if len(args.output) > 1 else args.output[0]
+    facts: Facts = {"output": output, "sentences": len(test.raw()), "bleu": _as_bleu(first)}
     facts["tokenised"] = tokens and _as_bleu(tokens)
     facts["baseline"] = facts["significance"] = None
     if first.difference is not None:
@@ -138,9 +140,16 @@ def check(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
         raise ScoreError(f"{_flag(name)} changes nothing with --metric {args.metric}")
     if args.metric != "bleu" and len(args.reference or []) > 1:
         raise ScoreError(f"--metric {args.metric} takes one --reference")
-    of_seeds = args.metric == "bleu" and len(args.output) > 1 and not (args.by_length or args.by_ngram)
-    if max(len(args.output), len(args.baseline)) > 1 and not of_seeds:
-        raise ScoreError("several outputs, and several --baseline, are for --metric bleu alone, as a whole")
+    several = len(args.output) > 1
+    if args.metric != "bleu" and (several or len(args.baseline) > 1):
+        raise ScoreError(f"--metric {args.metric} takes one output, and one --baseline")
+    if several and (args.by_length or args.by_ngram):
+        raise ScoreError("--by-length and --by-ngram take one output")
+    if len(args.baseline) > 1 and not several:
+        raise ScoreError("several --baseline need several outputs")
+    for path in (*args.output, *args.baseline):
+        if (args.output + args.baseline).count(path) > 1:
+            raise ScoreError(f"{path}: is given twice")
     if args.source and args.metric == "bleu" and not args.by_length:
         raise ScoreError("--source changes nothing without --by-length")
 
@@ -151,7 +160,8 @@ def _flag(name: str) -> str:
 
 def as_text(facts: Facts) -> str:
     """Return the measurements as lines for reading."""
-    lines = [facts["output"] + (f": {facts['sentences']} sentences" if "sentences" in facts else "")]
+    output = facts["output"] if isinstance(facts["output"], str) else " ".join(facts["output"])
+    lines = [output + (f": {facts['sentences']} sentences" if "sentences" in facts else "")]
     for measured in facts["measurements"]:
         name = NAMES.get(measured.metric, measured.metric)
         lines.append(f"{name} {measured.score:.2f}  {measured.signature}")
@@ -186,7 +196,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--target", default="en", help="language of the reference, for detokenisation (default: en)")
     parser.add_argument(
-        "--baseline", action="append", default=[], help="output of the system to test against; of several seeds several"
+        "--baseline", action="append", default=[], help="output of the system to test against; once for each seed"
     )
     parser.add_argument("--tokenised", type=Path, action="append", help="tokenised references: tokenised BLEU as well")
     parser.add_argument("--reference-length", choices=REFERENCE_LENGTHS, default="closest",

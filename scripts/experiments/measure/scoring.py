@@ -147,6 +147,11 @@ class _View:
     references: list[list[str]]
     tokenize: str
 
+    @property
+    def note(self) -> str:
+        """What is added to the signature of the whole test set."""
+        return "|compounds:split" if self.metric == "compound_bleu" else ""
+
     def only(self, numbers: Sequence[int], metric: str) -> _View:
         """Return the view of the sentences with these numbers, under another metric's name."""
 
@@ -219,7 +224,7 @@ def translation(
     the n-grams of each order alone, as ``bleu_ngram_1`` to ``bleu_ngram_8``. Raises ScoreError.
     """
     views = _views(output, test, baseline)
-    found = [view.measure(test, "|compounds:split" if view.metric == "compound_bleu" else "") for view in views]
+    found = [view.measure(test, view.note) for view in views]
     if by_length:
         sources = test.sources(output)
         for above, up_to in LENGTHS:
@@ -243,7 +248,7 @@ def pooled(outputs: Sequence[str | Path], test: TestSet, baselines: Sequence[str
             Measurement(
                 view.metric,
                 bleu.score,
-                bleu.signature,
+                bleu.signature + view.note,
                 difference=None if tested is None else tested.difference,
                 p_value=None if tested is None else tested.p_value,
             )

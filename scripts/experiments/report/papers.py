@@ -90,11 +90,11 @@ class Row:
 
     @property
     def paper(self) -> dict[str, float]:
-        return dict((self.recipes.get("full") or self.recipes["small"]).paper)
+        return dict((self.recipes.get("full") or next(iter(self.recipes.values()))).paper)
 
     @property
     def beside(self) -> dict[str, str]:
-        return dict((self.recipes.get("full") or self.recipes["small"]).beside)
+        return dict((self.recipes.get("full") or next(iter(self.recipes.values()))).beside)
 
     def metric(self, scale: str) -> str:
         """Return the metric that is compared at a scale; of the other one where the row has no such scale."""

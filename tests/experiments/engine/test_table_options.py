@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from experiments.engine import table
-from experiments.recipes.recipe import Recipe
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import find_table
 from support.tables.bench import Bench
@@ -17,16 +16,20 @@ from support.tables.bench import Bench
 # --- launches
 
 
-def small_recipes() -> list[Recipe]:
-    return [recipe_at(find_table("mma", "table2"), "mma", "small")]
+def test_a_table_without_full_scale_is_small_by_default() -> None:
+    found = [table.default_scale(find_table(*names)) for names in (("mma", "table2"), ("comparisons", "hybrids"))]
+    assert found == ["full", "small"]
 
 
-def test_small_trainings_go_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("scale", ["small", "sample"])
+def test_trainings_on_a_cpu_go_side_by_side(monkeypatch: pytest.MonkeyPatch, scale: str) -> None:
     """As many as there are cores, each with its recipe's threads; not more."""
     monkeypatch.setattr(table, "cores", lambda: 3)
+    recipes = [recipe_at(find_table("comparisons", "mechanisms"), "mma", scale)]
 
     def found(*options: str) -> int:
-        launches = table.launches(table.parse_args(["mma", "table2", "--scale", "small", *options]), small_recipes())
+        args = table.parse_args(["comparisons", "mechanisms", "--scale", scale, *options])
+        launches = table.launches(args, recipes)
         assert all(launch.cpu and launch.world == 1 for launch in launches)
         return len(launches)
 
