@@ -224,7 +224,8 @@ class Checkout:
             mkdir -p runs/quickstart/transformer_mma_small.tiny/checkpoints && cp runs/captions/raw/test.en REFERENCE
             cp runs/mma_small/checkpoint_last.pt runs/quickstart/transformer_mma_small.tiny/checkpoints
             fairseq-generate $data --path runs/mma_small/checkpoint_last.pt \\
-                | tee OUTPUT OTHER SEED1 SEED2 OTHER1 OTHER2 >runs/quickstart/transformer_mma_small.tiny/generate-test.txt
+                | tee OUTPUT OTHER SEED1 SEED2 OTHER1 OTHER2 \\
+                >runs/quickstart/transformer_mma_small.tiny/generate-test.txt
             """
         )
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
