@@ -247,6 +247,7 @@ def test_bf16_on_a_cpu_is_autocast(task: Any, name: str, dtype: torch.dtype) -> 
     assert {parameter.dtype for parameter in step.built.model.parameters()} == {torch.float32}
 
 
+@pytest.mark.slow
 def test_generation_in_bf16_has_parameters_of_bf16(task: Any) -> None:
     settings = Settings(CPU, precision="bf16", size="tiny", words=50)
     for name, dtype in (("mma", torch.bfloat16), (PLAIN, torch.bfloat16), ("transformer_fp32", torch.float32)):

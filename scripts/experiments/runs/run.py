@@ -201,7 +201,7 @@ class Run:
         return f"{self.label}: {todo}, in {self.folder}"
 
     def commit(self) -> str:
-        """Return the commit that trained and decoded; 'a..b' where these were several."""
+        """Return the commit that trained and decoded; 'a..b' where these were several, in order."""
         return "..".join(entry["commit"] for entry in code_of(self.folder))
 
     def other_code(self) -> str | None:

@@ -77,7 +77,7 @@ def test_committed_results_have_the_columns() -> None:
 
 def test_committed_results_say_their_commit() -> None:
     """Every line of every CSV, those of the analyses and the benchmarks included."""
-    form = re.compile(r"[0-9a-f]{10}(\+dirty)?(\.\.[0-9a-f]{10}(\+dirty)?)?")
+    form = re.compile(r"[0-9a-f]{10}(\+dirty)?(\.\.[0-9a-f]{10}(\+dirty)?)*")
     paths = sorted((ROOT / "results").rglob("*.csv"))
     assert {"benchmarks", "figures", "locality", "mma", "probing"} <= {path.parent.name for path in paths}
     for path in paths:
