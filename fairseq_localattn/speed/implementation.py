@@ -32,8 +32,8 @@ class ImplementationOptions(FairseqDataclass):
     localattn_attention: ChoiceEnum(IMPLEMENTATIONS) = field(  # type: ignore[valid-type]
         default="auto",
         metadata={
-            "help": "how attention is computed: products (matrix products with a backward pass of their own; on a GPU "
-            "sdpa in half precision), sdpa (torch's scaled_dot_product_attention), flex "
+            "help": "how attention is computed: products (matrix products with a backward pass of their own; sdpa in "
+            "half precision on a GPU, and in fp16 in inference), sdpa (torch's scaled_dot_product_attention), flex "
             "(torch's FlexAttention, for masks and biases of positions without dropout on the weights; else sdpa), or "
             "auto: on a CPU products up to "
             f"{PRODUCTS_UP_TO} keys, inside of bands, with dropout and with learned masks; else sdpa; in training on a "
