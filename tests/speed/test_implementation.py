@@ -103,6 +103,8 @@ def fp32_products() -> Iterator[Callable[[], str]]:
     """Return a function that reads the process's precision of fp32 products, which is torch's own after the test."""
     if not hasattr(torch.backends.mkldnn, "matmul"):
         pytest.skip("torch before 2.9 has no setting to look at")
+    # A process that has made no setting reads "none", one that has restored it "ieee": both are fp32.
+    torch.set_float32_matmul_precision(torch.get_float32_matmul_precision())
 
     def setting() -> str:
         return torch._C._get_fp32_precision_getter("mkldnn", "matmul")
