@@ -44,10 +44,9 @@ class ImplementationOptions(FairseqDataclass):
         default="auto",
         metadata={
             "help": "matrix products of fp32 on a CPU, for the whole process: fp32 (as torch computes them), auto (in "
-            "fp32, by oneDNN on AMD's CPUs with AVX-512, which MKL does not use there), or bf16 (factors rounded to "
-            "bfloat16, sums in fp32: with AMX every product, with AVX512_BF16 those of encoder and decoder in "
-            "training, under torch.autocast). Decoding on such a CPU, without a GPU beside it, converts the parameters "
-            "to bfloat16"
+            "fp32, by oneDNN on AMD's CPUs with AVX-512, which MKL does not use there), or bf16 (on CPUs with "
+            "AVX512_BF16 or AMX: encoder and decoder train under torch.autocast, and decoding, where no GPU is, "
+            "converts the parameters to bfloat16; else as auto)"
         },
     )
     localattn_compile: ChoiceEnum(("none", "inductor", "aot_eager")) = field(  # type: ignore[valid-type]
@@ -119,18 +118,14 @@ def _softmax_is_fairseqs(model: nn.Module) -> bool:
 def _configure_products(model: nn.Module, asked: str) -> str:
     """Set how a model's matrix products are computed on a CPU, and return how they are."""
     products = _products_of_cpu(asked)
-    autocast = asked == "bf16" and products != "bf16" and _multiplies_bf16()
-    found = asked == "bf16" and (autocast or products == "bf16")
-    model.decodes_in_bf16 = found and not torch.cuda.is_available()  # type: ignore[assignment]
+    in_bf16 = asked == "bf16" and _multiplies_bf16()
+    model.decodes_in_bf16 = in_bf16 and not torch.cuda.is_available()  # type: ignore[assignment]
     for part in model.modules():
         if isinstance(part, MayAutocast):
-            part.autocast = autocast
-    if asked == "bf16" and products != "bf16" and not autocast:
-        logger.warning(
-            "--localattn-cpu-matmul bf16: this CPU has no products of bfloat16, or torch before 2.9 none beside a "
-            "GPU's, so they are in fp32"
-        )
-    return "bf16 (autocast)" if autocast else products
+            part.autocast = in_bf16
+    if asked == "bf16" and not in_bf16:
+        logger.warning("--localattn-cpu-matmul bf16: this CPU has no products of bfloat16, so they are in fp32")
+    return "bf16 (autocast)" if in_bf16 else products
 
 
 def convert_to_bf16(model: nn.Module) -> None:
@@ -142,14 +137,10 @@ def convert_to_bf16(model: nn.Module) -> None:
 
 def _products_of_cpu(asked: str) -> str:
     """Set how matrix products of fp32 are computed on a CPU, and return how they are."""
-    narrow = asked != "fp32" and not torch.cuda.is_available() and _mkl_is_narrow()
-    if not _restore and (asked == "bf16" or narrow):
-        _ask_for_onednn()
-    if _restore and asked != "fp32":
-        rounds = _rounds_to_bf16()
-        if rounds and asked == "bf16":
-            return "bf16"
-        if narrow and not rounds:
+    if asked != "fp32" and not torch.cuda.is_available() and _mkl_is_narrow():
+        if not _restore:
+            _ask_for_onednn()
+        if _restore and not _rounds_to_bf16():
             return "fp32 (oneDNN)"
     while _restore:  # undoes what this model or an earlier one of this process asked for
         _restore.pop()()
@@ -157,7 +148,7 @@ def _products_of_cpu(asked: str) -> str:
 
 
 def _multiplies_bf16() -> bool:
-    """Return whether the CPU has AVX512_BF16, with which oneDNN multiplies matrices of bfloat16 but rounds none."""
+    """Return whether the CPU multiplies matrices of bfloat16: AVX512_BF16, which CPUs with AMX have too."""
     return bool(torch.cpu._is_avx512_bf16_supported())
 
 
@@ -186,17 +177,11 @@ def _rounds_to_bf16() -> bool:
 def _ask_for_onednn() -> None:
     """Let oneDNN compute products of fp32 in this process, and remember how to undo it.
 
-    torch has one setting for this, which allows bfloat16: oneDNN rounds to it on CPUs with AMX, and computes in fp32
-    on others. Without a GPU it is torch's setting for all devices; beside one, that of the CPU alone (torch 2.9).
+    torch's only setting for this also allows bfloat16; whether oneDNN then rounds to it depends on the CPU.
     """
-    if not torch.cuda.is_available():
-        try:
-            before = torch.get_float32_matmul_precision()
-        except RuntimeError:  # this process has set it for the CPU alone, which stays
-            return
-        _restore.append(lambda: torch.set_float32_matmul_precision(before))
-        torch.set_float32_matmul_precision("medium")
-    elif hasattr(torch.backends.mkldnn, "matmul"):
-        products, own = torch.backends.mkldnn.matmul, torch._C._get_fp32_precision_getter("mkldnn", "matmul")
-        _restore.append(lambda: setattr(products, "fp32_precision", own))
-        products.fp32_precision = "bf16"
+    try:
+        before = torch.get_float32_matmul_precision()
+    except RuntimeError:  # this process has set it for the CPU alone, which stays
+        return
+    _restore.append(lambda: torch.set_float32_matmul_precision(before))
+    torch.set_float32_matmul_precision("medium")

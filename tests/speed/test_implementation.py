@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.speed import implementation
@@ -41,22 +40,14 @@ def test_the_log_says_what_flex_computes(caplog: pytest.LogCaptureFixture) -> No
     assert {m.implementation for m in model.modules() if isinstance(m, LocalAttention)} == {"flex"}
 
 
-def test_bf16_products_beside_a_gpu_are_those_of_the_cpu_alone(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """torch before 2.9 has one setting for both, which turns on TF32 on the GPU: it is left alone there."""
+def test_products_beside_a_gpu_stay_as_torch_computes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch has one setting for both devices, which turns on TF32 on the GPU: it is left alone there."""
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])
     before = torch.get_float32_matmul_precision()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(implementation, "_rounds_to_bf16", lambda: bool(implementation._restore))
-    with monkeypatch.context() as old:
-        old.setattr(torch.backends, "mkldnn", SimpleNamespace())
-        old.setattr(implementation, "_multiplies_bf16", lambda: False)
-        assert implementation._configure_products(nn.Module(), "bf16") == "fp32"
-    assert "torch before 2.9 none beside a GPU's" in caplog.text
-    if hasattr(torch.backends.mkldnn, "matmul"):
-        assert implementation._products_of_cpu("bf16") == "bf16"
-        assert implementation._products_of_cpu("fp32") == "fp32"
+    monkeypatch.setattr(implementation, "_mkl_is_narrow", lambda: True)
+    for asked in ("auto", "bf16"):
+        assert implementation._products_of_cpu(asked) in ("fp32", "bf16") and not implementation._restore
     assert torch.get_float32_matmul_precision() == before
 
 
@@ -125,8 +116,7 @@ def test_bf16_products_where_the_cpu_has_none(
 
 
 def test_bf16_products_under_autocast(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """Where the CPU multiplies bfloat16 but rounds none: encoder and decoder compute in it, in training alone."""
-    monkeypatch.setattr(implementation, "_rounds_to_bf16", lambda: False)
+    """Where the CPU multiplies bfloat16, encoder and decoder compute in it, in training alone."""
     monkeypatch.setattr(implementation, "_multiplies_bf16", lambda: True)
     with caplog.at_level(logging.INFO):
         model = build("transformer_mma_tiny", ["--localattn-cpu-matmul", "bf16"])
@@ -203,11 +193,7 @@ def test_bf16_products(fp32_products: Callable[[], str], caplog: pytest.LogCaptu
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])
     before = fp32_products()
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "bf16"])
-    if "no products of bfloat16" in caplog.text:
-        assert fp32_products() == before and error() < 1e-5
-    elif "bf16 (autocast)" in caplog.text:
-        assert error() < 1e-5
-    else:
-        assert fp32_products() == "bf16" and 1e-4 < error() < 1e-2
-    build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])  # a model that does not ask does not get it
+    assert ("no products of bfloat16" in caplog.text) is not ("bf16 (autocast)" in caplog.text)
+    assert error() < 1e-5  # products outside of the model stay in fp32
+    build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])  # undoes what auto asked for
     assert fp32_products() == before
