@@ -26,44 +26,35 @@ from .struct_config import named_architecture
 _BASELINES: dict[str, str] = {}
 
 
-def _set_sizes(args: Any, dim: int, ffn: int, heads: int, layers: int) -> None:
-    """Set the sizes of both stacks where the command line has not; leave the rest to fairseq's defaults."""
+# Sizes of this package's own, the same in both stacks.
+_SIZES: dict[str, dict[str, int]] = {
+    "tiny": {"embed_dim": 64, "ffn_embed_dim": 128, "attention_heads": 4, "layers": 2},  # for tests
+    "small": {"embed_dim": 128, "ffn_embed_dim": 512, "attention_heads": 4, "layers": 3},  # for Multi30k on a CPU
+    "medium": {"embed_dim": 256, "ffn_embed_dim": 1024, "attention_heads": 4, "layers": 3},  # for IWSLT14, with bf16
+}
+
+
+def _set_both(args: Any, **values: Any) -> None:
+    """Set options of encoder and decoder, named without their stack, where the command line has not."""
     for stack in ("encoder", "decoder"):
-        sizes = {"embed_dim": dim, "ffn_embed_dim": ffn, "attention_heads": heads, "layers": layers}
-        set_missing(args, **{f"{stack}_{name}": size for name, size in sizes.items()})
-    ARCH_CONFIG_REGISTRY["transformer"](args)
+        set_missing(args, **{f"{stack}_{name}": value for name, value in values.items()})
 
 
-@named_architecture("transformer", "transformer_localattn_tiny")
-def transformer_localattn_tiny(args: Any) -> None:
-    """Set the sizes for tests: fairseq's transformer_tiny with four heads, which the variants need."""
-    _set_sizes(args, dim=64, ffn=128, heads=4, layers=2)
-
-
-@named_architecture("transformer", "transformer_localattn_small")
-def transformer_localattn_small(args: Any) -> None:
-    """Set the sizes for two CPU cores: trains on Multi30k in minutes."""
-    _set_sizes(args, dim=128, ffn=512, heads=4, layers=3)
-
-
-@named_architecture("transformer", "transformer_localattn_summarization")
-def transformer_localattn_summarization(args: Any) -> None:
-    """Set the sizes for CNN/DM and Gigaword as in MASS (Song et al. 2019): GELU, learned positions, embedding norm."""
-    learned = {"encoder_learned_pos": True, "decoder_learned_pos": True}
-    set_missing(args, activation_fn="gelu", layernorm_embedding=True, **learned)
-    _set_sizes(args, dim=768, ffn=3072, heads=12, layers=6)
-
-
-def _register_changed(base: str, name: str, **sizes: int) -> None:
-    """Register the plain Transformer ``base`` with other sizes in both stacks, under ``name``."""
+def _register_changed(base: str, name: str, **values: Any) -> None:
+    """Register fairseq's architecture ``base`` under ``name``, with other options in both stacks."""
 
     def changed(args: Any) -> None:
-        set_missing(args, **{f"{stack}_{size}": n for stack in ("encoder", "decoder") for size, n in sizes.items()})
+        _set_both(args, **values)
         ARCH_CONFIG_REGISTRY[base](args)
 
-    named_architecture("transformer", name)(changed)
+    named_architecture(ARCH_MODEL_NAME_REGISTRY[base], name)(changed)
 
 
+for _size, _values in _SIZES.items():
+    _register_changed("transformer", f"transformer_localattn_{_size}", **_values)
+    # fairseq's LightConv and DynamicConv, with kernels up to 15; tests need no tiny one.
+    if _size != "tiny":
+        _register_changed("lightconv_iwslt_de_en", f"lightconv_{_size}", **_values, kernel_size_list=[3, 7, 15])
 # Deeper Transformers, systems of Table 4 of Nguyen et al. 2020, and their small sizes.
 _register_changed("transformer_wmt_en_de", "transformer_localattn_wmt_en_de_7_layers", layers=7)
 _register_changed("transformer_wmt_en_de", "transformer_localattn_wmt_en_de_8_layers", layers=8)
@@ -73,14 +64,12 @@ _register_changed("transformer_localattn_small", "transformer_localattn_small_5_
 _register_changed("transformer_localattn_small", "transformer_localattn_small_8_heads", attention_heads=8)
 
 
-@named_architecture("lightconv", "lightconv_small")
-def lightconv_small(args: Any) -> None:
-    """Set the sizes of ``transformer_localattn_small`` for fairseq's LightConv and DynamicConv, kernels up to 15."""
-    for stack in ("encoder", "decoder"):
-        sizes = {"embed_dim": 128, "ffn_embed_dim": 512, "attention_heads": 4, "layers": 3}
-        set_missing(args, **{f"{stack}_{name}": size for name, size in sizes.items()})
-        set_missing(args, **{f"{stack}_kernel_size_list": [3, 7, 15]})
-    ARCH_CONFIG_REGISTRY["lightconv_iwslt_de_en"](args)
+@named_architecture("transformer", "transformer_localattn_summarization")
+def transformer_localattn_summarization(args: Any) -> None:
+    """Set the sizes for CNN/DM and Gigaword as in MASS (Song et al. 2019): GELU, learned positions, embedding norm."""
+    set_missing(args, activation_fn="gelu", layernorm_embedding=True)
+    _set_both(args, learned_pos=True, embed_dim=768, ffn_embed_dim=3072, attention_heads=12, layers=6)
+    ARCH_CONFIG_REGISTRY["transformer"](args)
 
 
 def leave_out_positions(args: Any) -> None:
@@ -141,17 +130,17 @@ def quick_size_of(architecture: str) -> str:
     return small if small in _BASELINES else architecture
 
 
-def small_size_of(architecture: str) -> str:
-    """Return the ``_small`` size of an architecture's model; the architecture itself where its model has none.
+def other_size_of(architecture: str, size: str) -> str:
+    """Return an architecture's model in the size ``small`` or ``medium``; the architecture itself if it has no such.
 
-    That of a plain Transformer is ``transformer_localattn_small``. Raises UsageError for an unknown architecture.
+    Those of a plain Transformer begin with ``transformer_localattn``. Raises UsageError for an unknown architecture.
     """
     if architecture not in ARCH_MODEL_NAME_REGISTRY:
         raise UsageError(f"unknown architecture {architecture!r}: choose from {', '.join(sorted(_BASELINES))}")
     model = ARCH_MODEL_NAME_REGISTRY[architecture]
     words = architecture.split("_")
     for count in range(len(words), 0, -1):
-        small = "_".join([*words[:count], "small"])
-        if ARCH_MODEL_NAME_REGISTRY.get(small) == model:
-            return small
-    return "transformer_localattn_small" if model == "transformer" else architecture
+        name = "_".join([*words[:count], size])
+        if ARCH_MODEL_NAME_REGISTRY.get(name) == model:
+            return name
+    return f"transformer_localattn_{size}" if model == "transformer" else architecture

@@ -49,6 +49,7 @@ for _suffix, _baseline in (
     ("", "transformer"),
     ("_tiny", "transformer_localattn_tiny"),
     ("_small", "transformer_localattn_small"),
+    ("_medium", "transformer_localattn_medium"),
     ("_iwslt_de_en", "transformer_iwslt_de_en"),
     ("_wmt_en_de", "transformer_wmt_en_de"),
     ("_wmt_en_de_big", "transformer_vaswani_wmt_en_de_big"),

@@ -54,6 +54,7 @@ def _register(suffix: str, baseline: str, **defaults: Any) -> None:
 _register("", "transformer")
 _register("_tiny", "transformer_localattn_tiny", csan_encoder_layers="1")
 _register("_small", "transformer_localattn_small", csan_encoder_layers="1-2")
+_register("_medium", "transformer_localattn_medium", csan_encoder_layers="1-2")
 _register("_small_8_heads", "transformer_localattn_small_8_heads", csan_encoder_layers="1-2")
 _register("_iwslt_de_en", "transformer_iwslt_de_en")
 _register("_wmt_en_de", "transformer_wmt_en_de")

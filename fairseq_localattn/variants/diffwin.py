@@ -197,6 +197,7 @@ _register("transformer_diffwin_wmt_en_de", "transformer_wmt_en_de")
 _register("transformer_diffwin_wmt_en_fr", "transformer_wmt_en_de")
 # Windows in the lower half of the stack, as in the paper.
 _register("transformer_diffwin_small", "transformer_localattn_small", "1-2")
+_register("transformer_diffwin_medium", "transformer_localattn_medium", "1-2")
 _register("transformer_diffwin_tiny", "transformer_localattn_tiny", "1")
 
 _register("transformer_lm_diffwin", "transformer_lm_localattn", model=DiffWinLanguageModel)

@@ -132,6 +132,7 @@ def _register(suffix: str, baseline: str, half: int, **defaults: Any) -> None:
 _register("", "transformer", half=4)
 _register("_tiny", "transformer_localattn_tiny", half=2, localness_encoder_layers="1")
 _register("_small", "transformer_localattn_small", half=2, localness_encoder_layers="1-2")
+_register("_medium", "transformer_localattn_medium", half=2, localness_encoder_layers="1-2")
 _register("_iwslt_de_en", "transformer_iwslt_de_en", half=2)
 _register("_wmt_en_de", "transformer_wmt_en_de", half=4)
 _register("_wmt_en_de_big", "transformer_vaswani_wmt_en_de_big", half=8)

@@ -164,6 +164,7 @@ def _register(suffix: str, baseline: str, ffn: int, norm: str = "pre", **default
 _register("", "transformer", ffn=1024)
 _register("_tiny", "transformer_localattn_tiny", ffn=128)
 _register("_small", "transformer_localattn_small", ffn=256)
+_register("_medium", "transformer_localattn_medium", ffn=512)
 # As in the authors' code, with the 36.8M parameters of Table 1: DMAN in the encoder only, ReLU on the heads.
 _register("_iwslt_de_en", "transformer_iwslt_de_en", ffn=512, man_decoder_layers="none", man_head_activation="relu")
 # As in the paper's text (49.4M parameters).

@@ -126,6 +126,7 @@ def _register(suffix: str, baseline: str) -> None:
 _register("", "transformer")
 _register("_tiny", "transformer_localattn_tiny")
 _register("_small", "transformer_localattn_small")
+_register("_medium", "transformer_localattn_medium")
 _register("_iwslt_de_en", "transformer_iwslt_de_en")
 _register("_wmt_en_de", "transformer_wmt_en_de")
 _register("_wmt_en_de_big", "transformer_vaswani_wmt_en_de_big")

@@ -99,6 +99,7 @@ for _suffix, _baseline in (
     ("", "transformer"),
     ("_tiny", "transformer_localattn_tiny"),
     ("_small", "transformer_localattn_small"),
+    ("_medium", "transformer_localattn_medium"),
     ("_iwslt_de_en", "transformer_iwslt_de_en"),
     ("_wat17", "transformer"),
     ("_wmt_en_de", "transformer_wmt_en_de"),

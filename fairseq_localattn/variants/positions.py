@@ -124,6 +124,7 @@ def _register(model: type[LocalTransformerModel], adjust: Callable[[Any], None] 
         ("", "transformer"),
         ("_tiny", "transformer_localattn_tiny"),
         ("_small", "transformer_localattn_small"),
+        ("_medium", "transformer_localattn_medium"),
         ("_iwslt_de_en", "transformer_iwslt_de_en"),
         ("_wmt_en_de", "transformer_wmt_en_de"),
     ):

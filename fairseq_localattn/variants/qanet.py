@@ -72,6 +72,7 @@ for _suffix, _baseline, _layers in (
     ("", "transformer", "1-3"),
     ("_tiny", "transformer_localattn_tiny", "1"),
     ("_small", "transformer_localattn_small", "1-2"),
+    ("_medium", "transformer_localattn_medium", "1-2"),
     ("_iwslt_de_en", "transformer_iwslt_de_en", "1-3"),
     ("_wmt_en_de", "transformer_wmt_en_de", "1-3"),
     ("_wmt_en_de_big", "transformer_vaswani_wmt_en_de_big", "1-3"),

@@ -120,6 +120,7 @@ for _suffix, _baseline, _shaw in (
     ("", "transformer", _OWN),
     ("_tiny", "transformer_localattn_tiny", _OWN | {"relpos_distance": 3}),
     ("_small", "transformer_localattn_small", _OWN),
+    ("_medium", "transformer_localattn_medium", _OWN),
     ("_iwslt_de_en", "transformer_iwslt_de_en", _OWN),
     ("_wmt_en_de", "transformer_wmt_en_de", _OWN | {"adjust": _set_shaws_base}),
     (

@@ -10,7 +10,7 @@ from fairseq.modules import DynamicConv_scripatable
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
-from fairseq_localattn.models.architectures import small_size_of
+from fairseq_localattn.models.architectures import other_size_of
 from support.models import batch, build, dictionary, loss, shifted
 
 SOURCE, TARGET = [9, 4, 13, 1], [7, 11, 3, 5]
@@ -89,5 +89,7 @@ def test_the_kernel_has_its_softmax_before_it_is_cut() -> None:
     assert convolution.conv_bias.eq(0).all() and not convolution.conv_bias.requires_grad
 
 
-def test_a_row_at_small_scale_finds_its_size() -> None:
-    assert small_size_of("lightconv_iwslt_de_en") == small_size_of("lightconv_wmt_en_de_big") == "lightconv_small"
+@pytest.mark.parametrize("size", ["small", "medium"])
+def test_a_row_at_another_scale_finds_its_size(size: str) -> None:
+    for name in ("lightconv_iwslt_de_en", "lightconv_wmt_en_de_big"):
+        assert other_size_of(name, size) == f"lightconv_{size}"

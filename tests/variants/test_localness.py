@@ -9,7 +9,7 @@ import torch
 
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.mechanisms.gaussian import GaussianAttention, GaussianProductAttention
-from fairseq_localattn.models.architectures import baseline_of, small_size_of
+from fairseq_localattn.models.architectures import baseline_of, other_size_of
 from support.models import build, build_classifier, parse
 
 DIFFWIN = "--localness-width 5 --localness-source input --localness-hidden linear".split()
@@ -68,11 +68,11 @@ def test_the_systems_are_settings_of_one_attention() -> None:
         assert (attention.cut, attention.source, attention.hidden) == (False, "query", "tanh")
         assert windows(model.encoder.layers) == ["gauss"] * 3 + ["san"] * 3
         assert windows(model.decoder.layers) + windows(model.decoder.layers, "encoder_attn") == ["san"] * 12
-        assert small_size_of(f"transformer_{system}_wmt_en_de") == f"transformer_{system}_small"
+        assert other_size_of(f"transformer_{system}_wmt_en_de", "small") == f"transformer_{system}_small"
 
 
 def test_half_of_the_heads_are_local_in_every_size_of_local_hard() -> None:
-    for suffix in ("", "_tiny", "_small", "_iwslt_de_en", "_wmt_en_de", "_wmt_en_de_big"):
+    for suffix in ("", "_tiny", "_small", "_medium", "_iwslt_de_en", "_wmt_en_de", "_wmt_en_de_big"):
         args = parse(f"transformer_local_hard{suffix}")
         assert args.localness_heads == args.encoder_attention_heads // 2 and args.localness_width == "10"
 

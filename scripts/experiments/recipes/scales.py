@@ -17,6 +17,7 @@ SMOKE = CONFIGS / "scales" / "smoke.yaml"
 # Flags that smoke replaces and never adds: a batch in tokens or in sentences, a schedule, a shortest output.
 ONLY_WHERE_GIVEN = {"max_tokens", "batch_size", "warmup_updates", "total_num_update", "min_len"}
 TREE_FILES = "{folder}.trees"  # beside the data folder
+SIZES = {"small": "small", "sample": "medium"}  # of the architectures, by scale
 HEAD_DIM = 8
 AVERAGED = 2  # checkpoints, as many as the smoke settings keep
 
@@ -31,17 +32,17 @@ def recipe_at(table: Table, row: str, scale: str) -> Recipe:
     recipe = table.recipe(row, scale)
     if scale == "full" or recipe.lead or table.sources[row].states("architecture", scale):
         return recipe
-    return replace(recipe, architecture=small_size(recipe))
+    return replace(recipe, architecture=other_size(recipe, SIZES[scale]))
 
 
-def small_size(recipe: Recipe) -> str:
-    """Return the small size of a recipe's architecture. Raises RecipeError for an unknown one."""
+def other_size(recipe: Recipe, size: str) -> str:
+    """Return a recipe's architecture in another size. Raises RecipeError for an unknown architecture."""
     import fairseq_localattn  # noqa: F401  registers the architectures
     from fairseq_localattn.errors import UsageError
-    from fairseq_localattn.models.architectures import small_size_of
+    from fairseq_localattn.models.architectures import other_size_of
 
     try:
-        return small_size_of(recipe.architecture)
+        return other_size_of(recipe.architecture, size)
     except UsageError as error:
         raise RecipeError(f"{recipe.where}: {error}") from None
 

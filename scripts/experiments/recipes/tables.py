@@ -11,11 +11,12 @@
 
 Keys of a recipe that stand in the table hold for all rows, those of a row for that row at every scale. Keys under
 ``full`` (of the table or of a row) hold at full scale alone, keys under ``small`` at small and at sample scale, keys
-under ``sample`` at sample scale alone and over those under ``small``. At both of these scales a row has the ``_small``
-size of its architecture. A row may have its own ``extends``, its own ``small: {extends: FILE}``, and its own
-``baseline``: a row of this table, TABLE/ROW of the same paper, or null. ``same_as`` begins a row with all that another
-one has, the files of its scales included, but for its baseline. ``sizes`` are those of the full scale. ``quoted`` holds
-the systems that the paper quotes from others and did not train: ``LABEL: {METRIC: NUMBER}``; they are shown, never run.
+under ``sample`` at sample scale alone and over those under ``small``. At small scale a row has the ``_small`` size of
+its architecture, at sample scale the ``_medium`` one. A row may have its own ``extends``, its own ``small: {extends:
+FILE}``, and its own ``baseline``: a row of this table, TABLE/ROW of the same paper, or null. ``same_as`` begins a row
+with all that another one has, the files of its scales included, but for its baseline. ``sizes`` are those of the full
+scale. ``quoted`` holds the systems that the paper quotes from others and did not train: ``LABEL: {METRIC: NUMBER}``;
+they are shown, never run.
 """
 
 from __future__ import annotations

@@ -103,7 +103,8 @@ def test_sample_scale_has_what_small_scale_has_and_its_own(tmp_path: Path) -> No
     small, sample = recipe_at(found, "mma", "small"), recipe_at(found, "mma", "sample")
     own = {**flags_of(small)["train"], "max_update": 5, "clip_norm": 2.0}
     assert flags_of(sample)["train"] == own and own["dropout"] == 0.0, "of the row's small scale"
-    assert sample.architecture == small.architecture == "transformer_mma_small" and not sample.sizes
+    assert (small.architecture, sample.architecture) == ("transformer_mma_small", "transformer_mma_medium")
+    assert not sample.sizes
     assert found.rows("sample") == found.rows("small")
     assert read(tmp_path, TABLE, "table2").rows("sample") == []
 
