@@ -27,6 +27,7 @@ from experiments.runs.processes import described
 from experiments.runs.run import Run, settings_hash
 
 SPEEDS = ("words_per_second", "steps_per_second", "train_minutes")
+KEPT = "counts"  # folder of the results with what BLEU counts in outputs
 TREES_VARIABLE = "PROBING_TREES"  # a folder with {train,valid,test}.mrg or .mrg.gz
 
 
@@ -123,6 +124,7 @@ class Plan:
             leader=self.leader,
             narrow=self.choice.scale == "smoke",
             keep_checkpoints=self.choice.keep_checkpoints,
+            kept=self.choice.results / KEPT,
         )
 
     def trees(self, recipe: Recipe) -> Path | None:
@@ -228,12 +230,12 @@ class Plan:
         return list(filter(None, map(self.row, run.rows)))
 
     def _absent_baselines(self, runs: list[Run]) -> Iterator[tuple[Row, Run]]:
-        """Yield (row, run of its baseline) where that is none of these runs, and not finished."""
+        """Yield (row, run of its baseline) where that is none of these runs, and neither finished nor counted."""
         own = {run.folder for run in runs}
         for run in runs:
             for row in self._rows_of(run):
                 other = self.baseline_run(row, run.seed) if run.measure.compares else None
-                if other is not None and other.folder not in own and not other.done():
+                if other is not None and other.folder not in own and not _comparable(other):
                     yield row, other
 
     def notes(self) -> list[str]:
@@ -252,6 +254,7 @@ class Plan:
 
     def record(self, run: Run) -> str:
         """Score a finished run, and those that waited for it as their baseline. Return a line for reading."""
+        self._keep(run)
         for row in self._rows_of(run):
             self._append(row, run)
         for other in self.runs:
@@ -263,13 +266,20 @@ class Plan:
 
     def record_all(self) -> None:
         """Score what was trained and decoded before, with differences to baselines that are there by now."""
-        for run in self.runs:
-            for row in self._rows_of(run) if run.done() else []:
+        for run in filter(Run.done, self.runs):
+            self._keep(run)
+            for row in self._rows_of(run):
                 self._append(row, run)
+
+    def _keep(self, run: Run) -> None:
+        try:
+            run.measure.keep_counts(run)
+        except (ScoreError, OSError) as error:
+            self.failures[run.label] = described(error)
 
     def _append(self, row: Row, run: Run) -> None:
         baseline = self.baseline_run(row, run.seed)
-        if baseline is not None and not (baseline.done() and run.measure.compares):
+        if baseline is not None and not (_comparable(baseline) and run.measure.compares):
             baseline = None
         lines, code = self.lines(row, run), run.commit()
         of_this_run = not code or any(line["commit"] == code for line in lines)
@@ -331,6 +341,11 @@ class Plan:
         """Keep what went wrong for the end."""
         for key in run.rows:
             self.failures[f"{key.rpartition('/')[2]} (seed {run.seed})"] = described(error)
+
+
+def _comparable(run: Run) -> bool:
+    """Return whether others can be tested against a run: it is finished here, or what BLEU counts in it was kept."""
+    return run.done() or run.measure.counted(run)
 
 
 def _identity(line: Mapping[str, str]) -> tuple[str, ...]:

@@ -10,11 +10,8 @@ from typing import Any
 
 import numpy as np
 from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.significance import PairedTest
 
 from experiments.measure.generated import ScoreError
-from experiments.measure.significance import SAMPLES, Significance
-from experiments.measure.significance import paired_bootstrap as bootstrap_of_statistics
 
 REFERENCE_LENGTHS = ("closest", "shortest")
 TOKENISERS = {"zh": "zh", "ja": "ja-mecab"}  # all other languages: 13a
@@ -22,6 +19,7 @@ TOKENISERS = {"zh": "zh", "ja": "ja-mecab"}  # all other languages: 13a
 LENGTHS = ((0, 10), (10, 20), (20, 30), (30, 40), (40, 50), (50, None))
 # Orders of n-grams, as in Figure 3 of Yang et al. 2019 and Figure 2 of Hao et al. 2019.
 ORDERS = range(1, 9)
+OF_BLEU = [0, 1, *range(2, 6), *range(2 + len(ORDERS), 6 + len(ORDERS))]  # the counts of BLEU itself, orders 1 to 4
 
 
 @dataclass(frozen=True)
@@ -55,130 +53,73 @@ def _metric(lowercase: bool, tokenize: str, reference_length: str, **more: Any) 
         ) from None
 
 
-def _signature(text: object, references: Sequence[Sequence[str]], reference_length: str) -> str:
-    return f"{text}|reflen:{reference_length}" if len(references) > 1 else str(text)
+class Counter:
+    """Counts of BLEU by sentence against given references, and the scores that follow from their sums.
 
-
-def sacre_bleu(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    *,
-    lowercase: bool = False,
-    tokenize: str = "13a",
-    reference_length: str = "closest",
-) -> Bleu:
-    """Return sacreBLEU of a corpus against one or more reference documents.
+    The counts of a sentence are its length, its reference's length, then for each order of ``ORDERS`` the n-grams that
+    match, clipped as BLEU does, and then for each order all n-grams of the sentence.
 
     Args:
+        references: one or more reference documents.
         tokenize: sacreBLEU's tokeniser; 'none' takes the tokens as they are.
         reference_length: which of several references the brevity penalty takes, by sentence (``REFERENCE_LENGTHS``).
     """
-    metric = _metric(lowercase, tokenize, reference_length)
-    score = metric.corpus_score(list(hypotheses), [list(r) for r in references])
-    return Bleu(score.score, _signature(metric.get_signature(), references, reference_length))
+
+    def __init__(
+        self,
+        references: Sequence[Sequence[str]],
+        *,
+        lowercase: bool = False,
+        tokenize: str = "13a",
+        reference_length: str = "closest",
+    ):
+        documents = [list(reference) for reference in references]
+        rules: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize, "reference_length": reference_length}
+        self._bleu = _metric(references=documents, **rules)
+        self._by_order = _metric(references=documents, max_ngram_order=max(ORDERS), smooth_method="none", **rules)
+        self._length = f"|reflen:{reference_length}" if len(documents) > 1 else ""
+        self._documents = documents
+
+    @property
+    def signature(self) -> str:
+        """sacreBLEU's signature, which says how BLEU is counted."""
+        return f"{self._bleu.get_signature()}{self._length}"
+
+    @property
+    def signature_by_order(self) -> str:
+        """The same of BLEU by order, which is not smoothed."""
+        return f"{self._by_order.get_signature()}{self._length}"
+
+    def counts(self, lines: Sequence[str]) -> np.ndarray:
+        """Return the counts of a document, of shape (sentences, 2 + 2 · orders)."""
+        return np.array(self._by_order._extract_corpus_statistics(list(lines), None))
+
+    def counted(self, counts: np.ndarray) -> bool:
+        """Return whether counts can be of these references: as many, and of the same length where there is one."""
+        own = self.counts(self._documents[0])
+        same_shape = counts.shape == own.shape
+        return same_shape and (len(self._documents) > 1 or bool((counts[:, 1] == own[:, 1]).all()))
+
+    def bleu(self, sums: np.ndarray) -> float:
+        """Return sacreBLEU, 0 to 100, from the sums of counts over sentences."""
+        return float(self._bleu._compute_score_from_stats(sums[OF_BLEU].tolist()).score)
+
+    def bleu_of_order(self, sums: np.ndarray, order: int) -> float:
+        """Return the BLEU of the n-grams of one order alone, ``100 · BP · m_n / t_n``.
+
+        Of the t_n n-grams of the output m_n match, and BP is the brevity penalty. It is the "individual n-gram score"
+        of NIST's mteval; BLEU itself is the geometric mean of those of 1 to 4, with one BP. Nothing is smoothed: where
+        nothing matches, the score is 0.
+        """
+        size, expected, matches, total = sums[[0, 1, 1 + order, 1 + len(ORDERS) + order]].tolist()
+        penalty = min(1.0, math.exp(1 - expected / size)) if size else 0.0
+        return 100 * penalty * matches / total if total else 0.0
 
 
-def paired_bootstrap(
-    system: Sequence[str],
-    baseline: Sequence[str],
-    references: Sequence[Sequence[str]],
-    *,
-    lowercase: bool = False,
-    tokenize: str = "13a",
-    reference_length: str = "closest",
-    samples: int = SAMPLES,
-) -> Significance:
-    """Test ``system`` against ``baseline`` by sacreBLEU's paired bootstrap (Koehn 2004), with ``$SACREBLEU_SEED``.
-
-    Without a difference, as of a system and itself, p is 1, where sacreBLEU has 1 / (1 + samples).
-    """
-    named: list[tuple[str, Sequence[str]]] = [("baseline", list(baseline)), ("system", list(system))]
-    metrics = {"BLEU": _metric(lowercase, tokenize, reference_length)}
-    test = PairedTest(named, metrics, [list(r) for r in references], test_type="bs", n_samples=samples)
-    signatures, scores = test()
-    before, after = scores["BLEU"]
-    difference = after.score - before.score  # type: ignore[union-attr]
-    p_value = after.p_value if difference else 1.0  # type: ignore[union-attr]
-    signature = _signature(signatures["BLEU"], references, reference_length)
-    return Significance(float(p_value if p_value is not None else 1.0), float(difference), signature)
-
-
-def pooled_bleu(
-    systems: Sequence[Sequence[str]],
-    baselines: Sequence[Sequence[str]],
-    references: Sequence[Sequence[str]],
-    *,
-    lowercase: bool = False,
-    tokenize: str = "13a",
-    reference_length: str = "closest",
-) -> tuple[Bleu, Significance | None]:
-    """Return BLEU of the outputs of several trainings together, and its paired bootstrap against those of a baseline.
-
-    The score is that of all outputs as one corpus. Sentences are resampled, each with all its outputs, because the
-    outputs of one sentence are not independent. The trainings stay as they are: p says nothing of other seeds. Without
-    ``baselines`` there is no test.
-    """
-    metric = _metric(lowercase, tokenize, reference_length)
-    documents = [list(reference) for reference in references]
-
-    def statistics(outputs: Sequence[Sequence[str]]) -> np.ndarray:
-        """Return of each sentence the sums of what BLEU counts over all outputs."""
-        return sum(np.array(metric._extract_corpus_statistics(list(lines), documents)) for lines in outputs)  # type: ignore[return-value]
-
-    def score(sums: np.ndarray) -> float:
-        return float(metric._compute_score_from_stats(sums.tolist()).score)
-
-    ours = statistics(systems)
-    found = Bleu(score(ours.sum(0)), _signature(metric.get_signature(), references, reference_length))
-    return found, bootstrap_of_statistics(ours, statistics(baselines), score) if baselines else None
-
-
-@dataclass(frozen=True)
-class NgramBleu:
-    """BLEU of the n-grams of one order alone, 0 to 100, and its test against a baseline's where there is one."""
-
-    order: int
-    score: float
-    signature: str
-    against: Significance | None = None
-
-
-def bleu_by_order(
-    system: Sequence[str],
-    baseline: Sequence[str] | None,
-    references: Sequence[Sequence[str]],
-    *,
-    lowercase: bool = False,
-    tokenize: str = "13a",
-    reference_length: str = "closest",
-) -> list[NgramBleu]:
-    """Return for each n of ``ORDERS`` the BLEU of n-grams alone, with its paired bootstrap against a baseline's.
-
-    ``BLEU_n = 100 · BP · m_n / t_n``: of the t_n n-grams of the system's output m_n are in the references, clipped as
-    BLEU does, and BP is the brevity penalty. It is the "individual n-gram score" of NIST's mteval; BLEU itself is the
-    geometric mean of those of 1 to 4, with one BP. Nothing is smoothed: without a match the score is 0.
-    """
-    metric = _metric(lowercase, tokenize, reference_length, max_ngram_order=max(ORDERS), smooth_method="none")
-    documents = [list(reference) for reference in references]
-
-    def statistics(lines: Sequence[str]) -> np.ndarray:
-        """Return of each sentence its length, its reference's, then matches and totals of each order."""
-        return np.array(metric._extract_corpus_statistics(list(lines), documents))
-
-    ours = statistics(system)
-    theirs = None if baseline is None else statistics(baseline)
-    signature = _signature(metric.get_signature(), references, reference_length)
-    found = []
-    for order in ORDERS:
-
-        def score(sums: np.ndarray, order: int = order) -> float:
-            size, expected, matches, total = sums[[0, 1, 1 + order, 1 + len(ORDERS) + order]].tolist()
-            penalty = min(1.0, math.exp(1 - expected / size)) if size else 0.0
-            return 100 * penalty * matches / total if total else 0.0
-
-        against = None if theirs is None else bootstrap_of_statistics(ours, theirs, score)
-        found.append(NgramBleu(order, score(ours.sum(0)), f"{signature}|order:{order}", against))
-    return found
+def sacre_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], **rules: Any) -> Bleu:
+    """Return sacreBLEU of a corpus against one or more reference documents; ``rules`` as of :class:`Counter`."""
+    counter = Counter(references, **rules)
+    return Bleu(counter.bleu(counter.counts(hypotheses).sum(0)), counter.signature)
 
 
 def join_dashes(line: str) -> str:

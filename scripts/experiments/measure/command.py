@@ -36,7 +36,7 @@ from experiments.measure.generated import BPE_KINDS, ScoreError
 from experiments.measure.predictions import accuracy, perplexity, read_perplexity
 from experiments.measure.rouge import SCORERS
 from experiments.measure.scoring import Measurement, TestSet, lead3, pooled, summarization, translation
-from experiments.measure.significance import SAMPLES, Significance, seed
+from experiments.measure.significance import Significance, drawn
 
 NAMES = {
     "sacrebleu": "BLEU",
@@ -78,7 +78,7 @@ def _bleu(args: argparse.Namespace) -> Facts:
     facts["baseline"] = facts["significance"] = None
     if first.difference is not None:
         facts["baseline"] = {"score": first.score - first.difference, "signature": first.signature}
-        signature = f"{first.signature}|{_drawn()}"
+        signature = f"{first.signature}|{drawn()}"
         facts["significance"] = asdict(Significance(first.p_value or 0.0, first.difference, signature))
     return {**facts, "measurements": found}
 
@@ -172,12 +172,7 @@ def as_text(facts: Facts) -> str:
 
 
 def _test_of(metric: str) -> str:
-    return "McNemar's test" if metric == "accuracy" else f"paired bootstrap ({_drawn()})"
-
-
-def _drawn() -> str:
-    """Return how the bootstrap drew its samples, as sacreBLEU's signatures say it."""
-    return f"bs:{SAMPLES}|seed:{str(seed()).lower()}"
+    return "McNemar's test" if metric == "accuracy" else f"paired bootstrap ({drawn()})"
 
 
 def make_parser() -> argparse.ArgumentParser:

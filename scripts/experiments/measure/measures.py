@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from experiments.data.prepared import PHRASE_TASK, Prepared, trees_fingerprint
 from experiments.measure import scoring
+from experiments.measure.counts import SUFFIX
 from experiments.measure.csv_files import read_csv
 from experiments.measure.generated import ScoreError
 from experiments.measure.predictions import accuracy, perplexity, read_perplexity
@@ -35,6 +36,7 @@ class Measured(Protocol):
     seed: int
     data: Prepared
     folder: Path
+    kept: Path
     trees: Path | None
     narrow: bool
 
@@ -62,6 +64,7 @@ class Translation:
         section: section of a recipe with the flags of the command; None where it takes none.
         data_keys: keys of the recipe's data that the measure needs.
         compares: whether there is a difference to a baseline.
+        counts: whether what BLEU counts is kept, so that others can be tested against it where the output is gone.
         by_length: count BLEU by the number of source words as well.
         by_ngram: count BLEU of the n-grams of each order alone as well.
     """
@@ -69,7 +72,7 @@ class Translation:
     step, stamp = "generate", "generated"
     section: str | None = "generate"
     data_keys: tuple[str, ...] = ("source", "target")
-    compares = True
+    compares = counts = True
     by_length = by_ngram = False
 
     def variant(self, run: Measured) -> str:
@@ -100,12 +103,29 @@ class Translation:
         """Return the path in ``folder`` of the file that is kept. Raises ScoreError where there is none."""
         return folder / self.output(subset)
 
+    def counts_path(self, run: Measured, subset: str) -> Path:
+        """Return the path of the file with what BLEU counts in a run's output on a test set."""
+        return run.kept / f"{run.folder.name}.{subset}{SUFFIX}"
+
+    def counted(self, run: Measured) -> bool:
+        """Return whether these files are there for all test sets."""
+        return self.counts and all(self.counts_path(run, s).exists() for s in run.recipe.corpus.tests.values())
+
+    def keep_counts(self, run: Measured) -> None:
+        """Write these files for a finished run, where they are not there yet. Raises ScoreError, OSError."""
+        for subset in run.recipe.corpus.tests.values() if self.counts else ():
+            path = self.counts_path(run, subset)
+            if not path.exists():
+                scoring.keep_counts(run.folder / self.output(subset), run.data.test_set(subset), path)
+
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         """Return BLEU of each test set. Raises ScoreError."""
         tests = run.recipe.corpus.tests
         found: list[Measurement] = []
         for name, subset in tests.items():
             against = None if baseline is None else baseline.folder / self.output(subset)
+            if baseline is not None and against is not None and not against.exists():
+                against = self.counts_path(baseline, subset)
             test = run.data.test_set(subset)
             output = run.folder / self.output(subset)
             of_set = scoring.translation(output, test, against, by_length=self.by_length, by_ngram=self.by_ngram)
@@ -151,6 +171,8 @@ def _means(found: list[Measurement]) -> list[Measurement]:
 class Summarization(Translation):
     """ROUGE-1, -2, -L, their mean, and ROUGE-L with its arguments swapped, of fairseq-generate's output."""
 
+    counts = False
+
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         reference = run.data.folder / "tok" / f"test.{run.data.target}"
         against = None if baseline is None else baseline.folder / self.output()
@@ -171,6 +193,7 @@ class Lead(Summarization):
 class Classification(Translation):
     """Accuracy by analysis/accuracy.py with its 95 % interval, and McNemar's exact test against the baseline."""
 
+    counts = False
     section = None
     data_keys = ()
 
@@ -204,6 +227,7 @@ class Classification(Translation):
 class LanguageModelling(Translation):
     """Perplexity by fairseq-eval-lm; a difference has no p."""
 
+    counts = False
     section = "eval_lm"
     data_keys = ()
 
@@ -236,7 +260,7 @@ class Locality(Translation):
     """Share of the attention within w positions of the query, by analysis/locality."""
 
     step, stamp = "locate", "located"
-    compares = False
+    compares = counts = False
     windows = (1, 2, 4)
 
     def output(self, subset: str = "test") -> str:
@@ -262,7 +286,7 @@ class Probing(Translation):
     """Accuracies of classifiers on the encoder's states, by analysis/probing."""
 
     step, stamp = "probe", "probed"
-    compares = False
+    compares = counts = False
 
     def variant(self, run: Measured) -> str:
         return f".{trees_fingerprint(run.trees)}" if run.trees else ""

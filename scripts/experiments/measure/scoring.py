@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from experiments.measure import rouge
 from experiments.measure.bleu import (
     LENGTHS,
+    ORDERS,
     Bleu,
-    bleu_by_order,
+    Counter,
     join_dashes,
     of_length,
-    paired_bootstrap,
-    pooled_bleu,
-    sacre_bleu,
     split_compounds,
     tokeniser_of,
 )
+from experiments.measure.counts import is_counts, read_counts, save_counts
 from experiments.measure.generated import ScoreError, detokenise, read_as_long, read_generated, read_lines, remove_bpe
-from experiments.measure.significance import Significance
-from experiments.measure.significance import paired_bootstrap as bootstrap_of_statistics
+from experiments.measure.significance import Significance, drawn, paired_bootstrap
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class TestSet:
         return lines
 
     def rules(self, tokenize: str) -> dict[str, Any]:
-        """Return the options of ``sacre_bleu`` and ``paired_bootstrap``."""
+        """Return the options of ``Counter``."""
         return {"tokenize": tokenize, "lowercase": self.lowercase, "reference_length": self.reference_length}
 
 
@@ -137,75 +138,57 @@ class Report:
     significance: Significance | None = None
 
 
-@dataclass(frozen=True)
-class _View:
-    """Texts that one metric compares: of the system, the baseline (or None) and the references; and its tokeniser."""
+def counters_of(test: TestSet) -> dict[str, Counter]:
+    """Return metric → counter for each BLEU that applies; the first is also counted by length and by n-gram.
 
-    metric: str
-    system: list[str]
-    baseline: list[str] | None
-    references: list[list[str]]
-    tokenize: str
-
-    @property
-    def note(self) -> str:
-        """What is added to the signature of the whole test set."""
-        return "|compounds:split" if self.metric == "compound_bleu" else ""
-
-    def only(self, numbers: Sequence[int], metric: str) -> _View:
-        """Return the view of the sentences with these numbers, under another metric's name."""
-
-        def chosen(lines: list[str]) -> list[str]:
-            return [lines[number] for number in numbers]
-
-        baseline = None if self.baseline is None else chosen(self.baseline)
-        return _View(metric, chosen(self.system), baseline, list(map(chosen, self.references)), tokenize=self.tokenize)
-
-    def measure(self, test: TestSet, note: str = "") -> Measurement:
-        """Return BLEU with its test against the baseline; ``note`` is added to the signature."""
-        rules = test.rules(self.tokenize)
-        found = sacre_bleu(self.system, self.references, **rules)
-        if self.baseline is None:
-            return Measurement(self.metric, found.score, found.signature + note)
-        tested = paired_bootstrap(self.system, self.baseline, self.references, **rules)
-        return Measurement(
-            self.metric,
-            found.score,
-            found.signature + note,
-            difference=tested.difference,
-            p_value=tested.p_value,
-        )
-
-    def by_order(self, test: TestSet) -> list[Measurement]:
-        """Return BLEU of the n-grams of each order, as ``bleu_ngram_1`` to ``bleu_ngram_8``."""
-        found = bleu_by_order(self.system, self.baseline, self.references, **test.rules(self.tokenize))
-        return [
-            Measurement(
-                f"bleu_ngram_{each.order}",
-                each.score,
-                each.signature,
-                difference=None if each.against is None else each.against.difference,
-                p_value=None if each.against is None else each.against.p_value,
-            )
-            for each in found
-        ]
-
-
-def _views(output: str | Path, test: TestSet, baseline: str | Path | None) -> list[_View]:
-    """Return a view for each metric that applies; the first one is also counted by length and by n-gram."""
-    system, other = test.words(output), None if baseline is None else test.words(baseline)
-    found = []
+    The metrics are ``tokenised_bleu`` with one tokenised reference or ``multi_bleu`` with several, ``compound_bleu``
+    for German with tokenised references, and ``sacrebleu``.
+    """
+    found = {}
     if references := test.tokenised_references():
         name = "multi_bleu" if len(references) > 1 else "tokenised_bleu"
-        found.append(_View(name, system, other, references, tokenize="none"))
+        found[name] = Counter(references, **test.rules("none"))
         if test.language == "de":
-            apart = [list(map(split_compounds, lines)) for lines in (system, other or [], *references)]
-            found.append(
-                _View("compound_bleu", apart[0], None if other is None else apart[1], apart[2:], tokenize="none")
-            )
-    whole = [None if lines is None else detokenise(lines, test.language) for lines in (system, other)]
-    found.append(_View("sacrebleu", whole[0] or [], whole[1], test.references(), tokenize=tokeniser_of(test.language)))
+            split = [list(map(split_compounds, lines)) for lines in references]
+            found["compound_bleu"] = Counter(split, **test.rules("none"))
+    found["sacrebleu"] = Counter(test.references(), **test.rules(tokeniser_of(test.language)))
     return found
+
+
+def counts_of(path: str | Path, test: TestSet, counters: Mapping[str, Counter]) -> dict[str, np.ndarray]:
+    """Return metric → counts of fairseq-generate's output, or those of a file of ``save_counts``. Raises ScoreError.
+
+    A file of counts may lack a metric.
+    """
+    if is_counts(path):
+        return read_counts(path, counters)
+    words = test.words(path)
+    texts = {"compound_bleu": list(map(split_compounds, words)), "sacrebleu": detokenise(words, test.language)}
+    return {name: counter.counts(texts.get(name, words)) for name, counter in counters.items()}
+
+
+def keep_counts(output: str | Path, test: TestSet, path: Path) -> None:
+    """Write the counts of fairseq-generate's output, for tests where the output is gone. Raises ScoreError, OSError."""
+    save_counts(path, counts_of(output, test, counters_of(test)))
+
+
+def _tested(
+    metric: str,
+    score: Callable[[np.ndarray], float],
+    signature: str,
+    system: np.ndarray,
+    baseline: np.ndarray | None,
+) -> Measurement:
+    """Return a score that follows from sums of counts, with its test against a baseline's counts."""
+    if baseline is None:
+        return Measurement(metric, score(system.sum(0)), signature)
+    tested = paired_bootstrap(system, baseline, score)
+    score_of_all = score(system.sum(0))
+    return Measurement(metric, score_of_all, signature, difference=tested.difference, p_value=tested.p_value)
+
+
+def _signature(metric: str, counter: Counter) -> str:
+    return counter.signature + ("|compounds:split" if metric == "compound_bleu" else "")
 
 
 def translation(
@@ -216,43 +199,51 @@ def translation(
     by_length: bool = False,
     by_ngram: bool = False,
 ) -> list[Measurement]:
-    """Return every BLEU that applies to fairseq-generate's output, each tested against a baseline's output if given.
+    """Return every BLEU that applies (``counters_of``), each tested against a baseline's if given.
 
-    The metrics are ``tokenised_bleu`` with one tokenised reference or ``multi_bleu`` with several, ``compound_bleu``
-    for German with tokenised references, and ``sacrebleu``. With ``by_length`` the first of these is also counted by
-    the number of source words, as ``bleu_0_10`` to ``bleu_50``, for the lengths that there are; with ``by_ngram`` for
-    the n-grams of each order alone, as ``bleu_ngram_1`` to ``bleu_ngram_8``. Raises ScoreError.
+    ``output`` and ``baseline`` are fairseq-generate's, or files of counts. With ``by_length`` the first metric is also
+    counted by the number of source words, as ``bleu_0_10`` to ``bleu_50``, for the lengths that there are; with
+    ``by_ngram`` for the n-grams of each order alone, as ``bleu_ngram_1`` to ``bleu_ngram_8``. Raises ScoreError.
     """
-    views = _views(output, test, baseline)
-    found = [view.measure(test, view.note) for view in views]
+    counters = counters_of(test)
+    ours = counts_of(output, test, counters)
+    theirs = {} if baseline is None else counts_of(baseline, test, counters)
+    found = [
+        _tested(name, counters[name].bleu, _signature(name, counters[name]), counts, theirs.get(name))
+        for name, counts in ours.items()
+    ]
+    name, counter = next(iter(counters.items()))
+    system, other = ours[name], theirs.get(name)
     if by_length:
         sources = test.sources(output)
         for above, up_to in LENGTHS:
             if numbers := of_length(sources, above, up_to):
-                name = f"bleu_{above}" if up_to is None else f"bleu_{above}_{up_to}"
-                found.append(views[0].only(numbers, name).measure(test, f"|sentences:{len(numbers)}"))
-    return found + (views[0].by_order(test) if by_ngram else [])
+                part = f"bleu_{above}" if up_to is None else f"bleu_{above}_{up_to}"
+                note = f"{counter.signature}|sentences:{len(numbers)}"
+                than = None if other is None else other[numbers]
+                found.append(_tested(part, counter.bleu, note, system[numbers], than))
+    for order in ORDERS if by_ngram else ():
+        score = functools.partial(counter.bleu_of_order, order=order)
+        note = f"{counter.signature_by_order}|order:{order}"
+        found.append(_tested(f"bleu_ngram_{order}", score, note, system, other))
+    return found
 
 
 def pooled(outputs: Sequence[str | Path], test: TestSet, baselines: Sequence[str | Path]) -> list[Measurement]:
     """Return every BLEU of :func:`translation` for the outputs of several seeds together, tested against a baseline's.
 
-    Raises ScoreError.
+    The score is that of all outputs as one corpus. Sentences are resampled, each with all its outputs, because the
+    outputs of one sentence are not independent. The trainings stay as they are: p says nothing of other seeds. Without
+    ``baselines`` there is no test. Raises ScoreError.
     """
-    ours, theirs = ([_views(path, test, None) for path in paths] for paths in (outputs, baselines))
+    counters = counters_of(test)
+    ours, theirs = ([counts_of(path, test, counters) for path in paths] for paths in (outputs, baselines))
     found = []
-    for at, view in enumerate(ours[0]):
-        system, baseline = ([views[at].system for views in of] for of in (ours, theirs))
-        bleu, tested = pooled_bleu(system, baseline, view.references, **test.rules(view.tokenize))
-        found.append(
-            Measurement(
-                view.metric,
-                bleu.score,
-                bleu.signature + view.note,
-                difference=None if tested is None else tested.difference,
-                p_value=None if tested is None else tested.p_value,
-            )
-        )
+    for name, counter in counters.items():
+        if all(name in counts for counts in [*ours, *theirs]):
+            system = np.sum([counts[name] for counts in ours], axis=0)
+            baseline = np.sum([counts[name] for counts in theirs], axis=0) if theirs else None
+            found.append(_tested(name, counter.bleu, _signature(name, counter), system, baseline))
     return found
 
 
@@ -261,17 +252,18 @@ def score_output(output: str | Path, test: TestSet, baseline: str | Path | None 
 
     Raises ScoreError.
     """
-    raw, rules = test.references(), test.rules(tokeniser_of(test.language))
-    hypotheses = test.hypotheses(output)
-    tokenised = None
-    if references := test.tokenised_references():
-        tokenised = sacre_bleu(test.words(output), references, **test.rules("none"))
-    report = Report(str(output), len(raw[0]), sacre_bleu(hypotheses, raw, **rules), tokenised)
-    if baseline is None:
+    measured = {each.metric: each for each in translation(output, test, baseline)}
+    bleu, tokens = measured["sacrebleu"], measured.get("tokenised_bleu") or measured.get("multi_bleu")
+    report = Report(
+        str(output),
+        len(test.raw()),
+        Bleu(bleu.score, bleu.signature),
+        None if tokens is None else Bleu(tokens.score, tokens.signature),
+    )
+    if bleu.difference is None or bleu.p_value is None:
         return report
-    other = test.hypotheses(baseline)
-    significance = paired_bootstrap(hypotheses, other, raw, **rules)
-    return replace(report, baseline=sacre_bleu(other, raw, **rules), significance=significance)
+    significance = Significance(bleu.p_value, bleu.difference, f"{bleu.signature}|{drawn()}")
+    return replace(report, baseline=Bleu(bleu.score - bleu.difference, bleu.signature), significance=significance)
 
 
 def summarization(
@@ -299,7 +291,7 @@ def summarization(
     system, other = (rouge.rouge_by_summary(joined(path), references) for path in (output, baseline))
     found = []
     for column, name in enumerate(rouge.METRICS):
-        tested = bootstrap_of_statistics(
+        tested = paired_bootstrap(
             system[:, [column]], other[:, [column]], lambda sums: float(sums[0]) / len(references)
         )
         score = float(system[:, column].mean())

@@ -30,6 +30,11 @@ def seed() -> int | None:
     return None if value.lower() == "none" else int(value) or None
 
 
+def drawn(samples: int = SAMPLES) -> str:
+    """Return how the bootstrap draws its samples, as sacreBLEU's signatures say it."""
+    return f"bs:{samples}|seed:{str(seed()).lower()}"
+
+
 def paired_bootstrap(
     system: np.ndarray, baseline: np.ndarray, score: Callable[[np.ndarray], float], samples: int = SAMPLES
 ) -> Significance:
@@ -44,11 +49,11 @@ def paired_bootstrap(
     p = (1 + number of samples with |d| − mean |d| > |difference|) / (1 + samples), and 1 without a difference.
     """
     difference = score(system.sum(0)) - score(baseline.sum(0))
-    drawn = np.random.default_rng(seed()).choice(len(system), size=(samples, len(system)), replace=True)
-    sizes = np.array([abs(score(system[rows].sum(0)) - score(baseline[rows].sum(0))) for rows in drawn])
+    resampled = np.random.default_rng(seed()).choice(len(system), size=(samples, len(system)), replace=True)
+    sizes = np.array([abs(score(system[rows].sum(0)) - score(baseline[rows].sum(0))) for rows in resampled])
     as_far = int(np.sum(sizes - sizes.mean() > abs(difference)))
     p_value = (as_far + 1) / (samples + 1) if difference else 1.0
-    return Significance(p_value, difference, f"bs:{samples}|seed:{str(seed()).lower()}")
+    return Significance(p_value, difference, drawn(samples))
 
 
 def mcnemar(system: Sequence[bool], baseline: Sequence[bool]) -> float:

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.significance import PairedTest, Result
 
 from experiments.measure import bleu, scoring, significance
 from experiments.measure import command as score
@@ -268,24 +269,22 @@ def test_words_of_the_source_are_counted(tmp_path: Path, test_set: scoring.TestS
 
 @pytest.mark.parametrize("seed", ["12345", "7"])
 def test_bootstrap_is_sacrebleus(seed: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its p of BLEU from the statistics of the sentences is that of sacreBLEU's test."""
+    """Score and p of BLEU from the counts of the sentences are those of sacreBLEU's own test."""
     monkeypatch.setenv("SACREBLEU_SEED", seed)
     references = [" ".join(random.Random(n).choices("abcdefghijkl", k=12)) for n in range(80)]
-    metric = BLEU(tokenize="none", force=True)
+    counter = bleu.Counter([references], tokenize="none")
     found = set()
     for rate in (0.1, 0.12, 0.15, 0.3):
-        system, baseline = noisy(references, 0.1, 1), noisy(references, rate, 2)
-        expected = bleu.paired_bootstrap(system, baseline, [references], tokenize="none", samples=200)
-        ours, base = (
-            np.array(metric._extract_corpus_statistics(lines, [references]), dtype="float32")
-            for lines in (system, baseline)
-        )
-        own = significance.paired_bootstrap(
-            ours, base, lambda sums: float(metric._compute_score_from_stats(list(sums)).score), samples=200
-        )
-        assert own.p_value == expected.p_value and own.difference == pytest.approx(expected.difference, abs=1e-4)
-        assert own.signature == f"bs:200|seed:{seed}" and f"bs:200|seed:{seed}" in expected.signature
-        found.add(own.p_value)
+        lines, before = noisy(references, 0.1, 1), noisy(references, rate, 2)
+        metrics = {"BLEU": BLEU(tokenize="none", force=True)}
+        own = PairedTest([("b", before), ("s", lines)], metrics, [references], test_type="bs", n_samples=200)
+        baseline, system = own()[1]["BLEU"]
+        tested = significance.paired_bootstrap(counter.counts(lines), counter.counts(before), counter.bleu, samples=200)
+        assert isinstance(system, Result) and isinstance(baseline, Result)
+        assert tested.p_value == system.p_value
+        assert tested.difference == pytest.approx(system.score - baseline.score, abs=1e-9)
+        assert tested.signature == f"bs:200|seed:{seed}"
+        found.add(tested.p_value)
     assert len(found) > 2 and min(found) < 0.05 < max(found)
 
 
@@ -331,13 +330,14 @@ def test_bleu_by_ngram(length: str, tmp_path: Path, test_set: scoring.TestSet) -
 
 
 def test_orders_without_a_match_and_outputs_that_are_too_short() -> None:
-    scores = [each.score for each in bleu.bleu_by_order(["a b x d"], None, [["a b c d"]], tokenize="none")]
-    assert scores == pytest.approx([75, 100 / 3, 0, 0, 0, 0, 0, 0])
-    assert [each.score for each in bleu.bleu_by_order([""], None, [["a b"]], tokenize="none")] == [0] * 8
-    same = bleu.bleu_by_order(REFERENCES, REFERENCES, [REFERENCES], tokenize="none")
-    assert {(each.score, each.against.difference, each.against.p_value) for each in same if each.against} == {
-        (100, 0, 1)
-    }
+    def by_order(lines: list[str], references: list[str]) -> list[float]:
+        counter = bleu.Counter([references], tokenize="none")
+        sums = counter.counts(lines).sum(0)
+        return [counter.bleu_of_order(sums, order) for order in bleu.ORDERS]
+
+    assert by_order(["a b x d"], ["a b c d"]) == pytest.approx([75, 100 / 3, 0, 0, 0, 0, 0, 0])
+    assert by_order([""], ["a b"]) == [0] * 8
+    assert by_order(REFERENCES, REFERENCES) == [100] * 8
 
 
 def test_command_by_ngram(tmp_path: Path, test_set: scoring.TestSet, capsys: pytest.CaptureFixture) -> None:

@@ -11,9 +11,10 @@ import pytest
 import sacrebleu
 
 from experiments.measure import command as score
-from experiments.measure.bleu import paired_bootstrap, pooled_bleu, sacre_bleu
+from experiments.measure.bleu import Counter, sacre_bleu
 from experiments.measure.generated import ScoreError, remove_bpe
-from experiments.measure.scoring import TestSet, pooled, score_output
+from experiments.measure.scoring import TestSet, keep_counts, pooled, score_output, translation
+from experiments.measure.significance import Significance, paired_bootstrap
 from support import cli
 from support.engine.outputs import assert_one_line, noisy, run_score, write_lines, write_output
 from support.paths import SCRIPTS
@@ -134,17 +135,49 @@ def test_output_of_another_test_set(tmp_path: Path, test_set: TestSet) -> None:
         score_output(output, test_set)
 
 
+def significance_of(system: list[str], baseline: list[str], references: list[str], samples: int = 1000) -> Significance:
+    counter = Counter([references])
+    return paired_bootstrap(counter.counts(system), counter.counts(baseline), counter.bleu, samples=samples)
+
+
 def test_paired_bootstrap_tells_systems_apart() -> None:
     generator = random.Random(3)
     references = [" ".join(generator.choices("abcdefghijkl", k=12)) for _ in range(200)]
     better, worse, alike = (noisy(references, *how) for how in ((0.1, 1), (0.3, 2), (0.1, 3)))
-    clear = paired_bootstrap(better, worse, [references], samples=300)
+    clear = significance_of(better, worse, references, samples=300)
     assert clear.p_value < 0.05 and clear.difference > 5
-    assert "bs:300" in clear.signature and "seed:" in clear.signature
-    same = paired_bootstrap(better, alike, [references], samples=300)
-    assert same.p_value > 0.05
-    itself = paired_bootstrap(better, better, [references], samples=300)
+    assert clear.signature == "bs:300|seed:12345"
+    assert significance_of(better, alike, references, samples=300).p_value > 0.05
+    itself = significance_of(better, better, references, samples=300)
     assert (itself.difference, itself.p_value) == (0, 1)
+
+
+def test_counts_stand_in_for_an_output(tmp_path: Path, test_set: TestSet) -> None:
+    """A system or a baseline of which only the counts are left has the same scores, differences and p."""
+    paths = [write_output(tmp_path / f"{name}.txt", [line.replace("a", name) for line in TOKENS]) for name in "ao"]
+    kept = [tmp_path / "kept" / f"{path.stem}.npz" for path in paths]
+    for path, file in zip(paths, kept, strict=True):
+        keep_counts(path, test_set, file)
+    expected = translation(paths[0], test_set, paths[1], by_ngram=True)
+    assert expected[0].p_value is not None and expected[0].p_value < 0.05
+    for system, baseline in ((paths[0], kept[1]), (kept[0], paths[1]), (kept[0], kept[1])):
+        assert translation(system, test_set, baseline, by_ngram=True) == expected
+    assert pooled(kept, test_set, []) == pooled(paths, test_set, [])
+
+
+def test_counts_that_cannot_be_used(tmp_path: Path, test_set: TestSet) -> None:
+    output, kept = write_output(tmp_path / "out.txt", TOKENS), tmp_path / "kept.npz"
+    keep_counts(output, test_set, kept)
+    against = ("--reference", test_set.reference, "--baseline")
+    for lines in (REFERENCES[1:] + REFERENCES[:1], [*REFERENCES, "one more"]):
+        other = write_lines(tmp_path / "other.en", lines)
+        with pytest.raises(ScoreError, match=r"kept\.npz: counted sacrebleu against other references: score its"):
+            translation(kept, TestSet(other, "en"))
+    data = kept.read_bytes()
+    for broken in (b"", data[:100], data[:-30], b"no archive", data[:200] + b"\0" * 9 + data[209:]):
+        kept.write_bytes(broken)
+        assert_one_line(run_score(output, *against, kept), "kept.npz: no file of counts, or a damaged one")
+    assert_one_line(run_score(output, *against, tmp_path / "none.npz"), "none.npz: cannot be read")
 
 
 def test_command(tmp_path: Path, test_set: TestSet) -> None:
@@ -155,7 +188,6 @@ def test_command(tmp_path: Path, test_set: TestSet) -> None:
         "--baseline", baseline, "--json",
     )  # fmt: skip
     report = json.loads(done.stdout)
-    # As score_output() reports them, which counts by itself.
     expected = score_output(output, test_set, baseline)
     assert expected.baseline is not None and expected.significance is not None
     assert report["bleu"]["score"] == pytest.approx(expected.bleu.score)
@@ -169,25 +201,27 @@ def test_command(tmp_path: Path, test_set: TestSet) -> None:
     assert f"{expected.significance.difference:+.2f}, p = {expected.significance.p_value:.4f} by paired" in told
 
 
-def test_several_seeds_are_one_test(tmp_path: Path, test_set: TestSet) -> None:
+def test_several_seeds_are_one_test(tmp_path: Path) -> None:
     """The score is that of all outputs in a row; a sentence is resampled with all its outputs."""
-    references = test_set.raw()
-    ours = [noisy(references, 0.1, seed) for seed in (1, 2, 3)]
-    theirs = [noisy(references, 0.12, seed) for seed in (4, 5, 6)]
-    found, tested = pooled_bleu(ours, theirs, [references])
-    rows = [sum(outputs, []) for outputs in (ours, theirs)]
-    as_one = [sacre_bleu(row, [references * 3]) for row in rows]
-    assert tested is not None and found == pytest.approx(as_one[0])
-    assert tested.difference == pytest.approx(as_one[0].score - as_one[1].score)
-    again = pooled_bleu(ours * 4, theirs * 4, [references])[1]
-    assert again is not None and again.p_value == tested.p_value > 0.01, "copies of outputs are no evidence"
-    many = paired_bootstrap(rows[0] * 4, rows[1] * 4, [references * 12])
-    assert many.p_value < tested.p_value / 10, "which they are as sentences of their own"
-    one = pooled_bleu(ours[:1], theirs[:1], [references])[1]
-    alone = paired_bootstrap(ours[0], theirs[0], [references])
-    assert one is not None and one.difference == pytest.approx(alone.difference)
-    assert one.p_value == pytest.approx(alone.p_value, abs=0.02)
-    assert pooled_bleu(ours, [], [references])[1] is None
+    reference = write_lines(tmp_path / "test.en", REFERENCES)
+    test = TestSet(reference, "en", "none")
+    texts = [[noisy(REFERENCES, rate, seed) for seed in seeds] for rate, seeds in ((0.1, (1, 2, 3)), (0.12, (4, 5, 6)))]
+    files = [
+        [write_output(tmp_path / f"{number}.{at}", lines) for at, lines in enumerate(of)]
+        for number, of in enumerate(texts)
+    ]
+    (found,) = pooled(files[0], test, files[1])
+    rows = [sum((test.hypotheses(path) for path in of), []) for of in files]
+    as_one = [sacre_bleu(row, [REFERENCES * 3]) for row in rows]
+    assert (found.score, found.signature) == (pytest.approx(as_one[0].score), as_one[0].signature)
+    assert found.difference == pytest.approx(as_one[0].score - as_one[1].score) and found.p_value is not None
+    (again,) = pooled(files[0] * 4, test, files[1] * 4)
+    assert again.p_value == found.p_value > 0.01, "copies of outputs are no evidence"
+    many = significance_of(rows[0] * 4, rows[1] * 4, REFERENCES * 12)
+    assert many.p_value < found.p_value / 10, "which they are as sentences of their own"
+    (one,), (alone, *_) = pooled(files[0][:1], test, files[1][:1]), translation(files[0][0], test, files[1][0])
+    assert (one.difference, one.p_value) == (alone.difference, alone.p_value)
+    assert pooled(files[0], test, [])[0].p_value is None
 
 
 def test_command_for_several_seeds(tmp_path: Path, test_set: TestSet) -> None:

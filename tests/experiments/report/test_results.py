@@ -8,8 +8,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from experiments.measure.bleu import Counter
 from experiments.measure.generated import ScoreError
 from experiments.report.csv_lines import TableError, read_lines
 from experiments.report.results import COLUMNS, KEY, NEEDED, Line, Results
@@ -140,3 +142,19 @@ def test_what_a_killed_writer_has_left_goes(tmp_path: Path) -> None:
     (tmp_path / ".t.csv.99999.part").write_text("half")
     put(results, line(1))
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_counts_are_those_of_the_scores() -> None:
+    """The files in results/counts belong to lines of the tables, and give their scores."""
+    lines = [line for path in ROOT.glob("results/*/*.csv") for line in csv.DictReader(path.open(encoding="utf-8"))]
+    scores = {
+        tuple(line.get(name) for name in ("architecture", "settings", "seed", "metric", "score")) for line in lines
+    }
+    counter = Counter([["x"]])
+    for path in sorted(ROOT.glob("results/counts/*")):
+        found = re.fullmatch(r"(\w+)\.(\w{8})\.seed(\d+)\.\w+\.npz", path.name)
+        assert found is not None, path.name
+        with np.load(path, allow_pickle=False) as file:
+            for metric in file.files:
+                score = counter.bleu(file[metric].sum(0, dtype=np.int64))
+                assert (*found.groups(), metric, f"{score:.2f}") in scores, f"{path.name}: {metric} {score:.2f}"
