@@ -72,7 +72,7 @@ class Plan:
     def check_results(self) -> None:
         """Raise RecipeError where the CSVs of the tables cannot be written, and ScoreError where one is damaged."""
         tables = [self.results(row) for row in {row.table.path: row for row in self.rows}.values()]
-        self.check_outputs(*(results.path for results in tables))
+        self.check_outputs(*(results.path for results in tables), self.choice.results / KEPT / "any.npz")
         for results in tables:
             results.lines()
 
@@ -217,14 +217,14 @@ class Plan:
 
     def to_do(self) -> list[Run]:
         """Return the runs without lines, and where all rows are wanted the baselines of other tables, first."""
-        missing = [run for run in self.runs if not all(self._is_there(row, run) for row in self._rows_of(run))]
+        missing = [run for run in self.runs if not self._has_lines(run)]
         further: dict[Path, Run] = {}
         for _, other in self._absent_baselines(missing) if self.choice.with_baselines else []:
             further.setdefault(other.folder, other)
         return [*further.values(), *missing]
 
-    def _is_there(self, row: Row, run: Run) -> bool:
-        return (row.name, run.folder) in self.adopted or bool(self.lines(row, run))
+    def _has_lines(self, run: Run) -> bool:
+        return all((row.name, run.folder) in self.adopted or self.lines(row, run) for row in self._rows_of(run))
 
     def _rows_of(self, run: Run) -> list[Row]:
         return list(filter(None, map(self.row, run.rows)))
@@ -235,7 +235,7 @@ class Plan:
         for run in runs:
             for row in self._rows_of(run):
                 other = self.baseline_run(row, run.seed) if run.measure.compares else None
-                if other is not None and other.folder not in own and not _comparable(other):
+                if other is not None and other.folder not in own and not self._comparable(other):
                     yield row, other
 
     def notes(self) -> list[str]:
@@ -254,43 +254,58 @@ class Plan:
 
     def record(self, run: Run) -> str:
         """Score a finished run, and those that waited for it as their baseline. Return a line for reading."""
-        self._keep(run)
         for row in self._rows_of(run):
             self._append(row, run)
+        self._keep_counts(run)
         for other in self.runs:
             for row in self._rows_of(other) if other is not run and other.seed == run.seed and other.done() else []:
                 baseline = self.baseline_row(row)
                 if baseline is not None and baseline.key in run.rows:
-                    self._append(row, other)
+                    self._append(row, other, anew=True)
         return f"{run.label}: {self.headline(run)}"
 
     def record_all(self) -> None:
         """Score what was trained and decoded before, with differences to baselines that are there by now."""
         for run in filter(Run.done, self.runs):
-            self._keep(run)
-            for row in self._rows_of(run):
-                self._append(row, run)
+            scored = [self._append(row, run) for row in self._rows_of(run)]
+            if any(scored) or not run.measure.has_counts(run):
+                self._keep_counts(run)
 
-    def _keep(self, run: Run) -> None:
+    def _keep_counts(self, run: Run) -> None:
         try:
             run.measure.keep_counts(run)
         except (ScoreError, OSError) as error:
-            self.failures[run.label] = described(error)
+            self.failures[f"counts of {run.label}"] = described(error)
 
-    def _append(self, row: Row, run: Run) -> None:
+    def _append(self, row: Row, run: Run, anew: bool = False) -> bool:
+        """Score a finished run for a row, where that is not done yet, or ``anew``; return whether it was scored."""
         baseline = self.baseline_run(row, run.seed)
-        if baseline is not None and not (_comparable(baseline) and run.measure.compares):
+        if baseline is not None and not (self._comparable(baseline) and run.measure.compares):
             baseline = None
         lines, code = self.lines(row, run), run.commit()
         of_this_run = not code or any(line["commit"] == code for line in lines)
-        if lines and of_this_run and (baseline is None or any(line["difference"] for line in lines)):
-            return
+        if not anew and lines and of_this_run and (baseline is None or any(line["difference"] for line in lines)):
+            return False
+        label = f"{row.name} (seed {run.seed})"
+        self.failures.pop(label, None)  # of an earlier try
         try:
-            self.results(row).put(self._new_lines(row, run, baseline), instead=lambda line: self.is_of(line, row, run))
+            try:
+                new = self._new_lines(row, run, baseline)
+            except ScoreError as error:
+                if baseline is None or baseline.done():
+                    raise
+                self.failures[label] = f"{error}; the difference is missing: train {baseline.name} again"
+                new = self._new_lines(row, run, None)
+            self.results(row).put(new, instead=lambda line: self.is_of(line, row, run))
         except (ScoreError, OSError) as error:
-            self.failures[f"{row.name} (seed {run.seed})"] = described(error)
-        else:
-            self.failures.pop(f"{row.name} (seed {run.seed})", None)  # of an earlier try
+            self.failures[label] = described(error)
+            return False
+        return True
+
+    def _comparable(self, baseline: Run) -> bool:
+        """Return whether a baseline is finished, or its counts of BLEU are kept and it is not to be trained again."""
+        again = any(run.folder == baseline.folder and not self._has_lines(run) for run in self.runs)
+        return baseline.done() or (baseline.measure.has_counts(baseline) and not again)
 
     def _new_lines(self, row: Row, run: Run, baseline: Run | None) -> list[Line]:
         """Return the lines of the results for a finished run, one a metric. Raises ScoreError."""
@@ -341,11 +356,6 @@ class Plan:
         """Keep what went wrong for the end."""
         for key in run.rows:
             self.failures[f"{key.rpartition('/')[2]} (seed {run.seed})"] = described(error)
-
-
-def _comparable(run: Run) -> bool:
-    """Return whether others can be tested against a run: it is finished here, or what BLEU counts in it was kept."""
-    return run.done() or run.measure.counted(run)
 
 
 def _identity(line: Mapping[str, str]) -> tuple[str, ...]:

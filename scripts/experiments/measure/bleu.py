@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import re
 from collections.abc import Sequence
@@ -75,10 +77,11 @@ class Counter:
     ):
         documents = [list(reference) for reference in references]
         rules: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize, "reference_length": reference_length}
-        self._bleu = _metric(references=documents, **rules)
+        self._bleu = _metric(references=[document[:1] for document in documents], **rules)  # it counts nothing itself
         self._by_order = _metric(references=documents, max_ngram_order=max(ORDERS), smooth_method="none", **rules)
         self._length = f"|reflen:{reference_length}" if len(documents) > 1 else ""
-        self._documents = documents
+        self._texts = hashlib.sha256(json.dumps(documents).encode()).hexdigest()[:16]
+        self.sentences = len(documents[0])
 
     @property
     def signature(self) -> str:
@@ -87,18 +90,17 @@ class Counter:
 
     @property
     def signature_by_order(self) -> str:
-        """The same of BLEU by order, which is not smoothed."""
+        """Signature of BLEU by order, which is not smoothed."""
         return f"{self._by_order.get_signature()}{self._length}"
+
+    @property
+    def identity(self) -> str:
+        """Rules and references: counts of counters with equal identities can be compared."""
+        return re.sub(r"\|version:[^|]*", "", self.signature_by_order) + f"|references:{self._texts}"
 
     def counts(self, lines: Sequence[str]) -> np.ndarray:
         """Return the counts of a document, of shape (sentences, 2 + 2 · orders)."""
         return np.array(self._by_order._extract_corpus_statistics(list(lines), None))
-
-    def counted(self, counts: np.ndarray) -> bool:
-        """Return whether counts can be of these references: as many, and of the same length where there is one."""
-        own = self.counts(self._documents[0])
-        same_shape = counts.shape == own.shape
-        return same_shape and (len(self._documents) > 1 or bool((counts[:, 1] == own[:, 1]).all()))
 
     def bleu(self, sums: np.ndarray) -> float:
         """Return sacreBLEU, 0 to 100, from the sums of counts over sentences."""
@@ -114,12 +116,6 @@ class Counter:
         size, expected, matches, total = sums[[0, 1, 1 + order, 1 + len(ORDERS) + order]].tolist()
         penalty = min(1.0, math.exp(1 - expected / size)) if size else 0.0
         return 100 * penalty * matches / total if total else 0.0
-
-
-def sacre_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], **rules: Any) -> Bleu:
-    """Return sacreBLEU of a corpus against one or more reference documents; ``rules`` as of :class:`Counter`."""
-    counter = Counter(references, **rules)
-    return Bleu(counter.bleu(counter.counts(hypotheses).sum(0)), counter.signature)
 
 
 def join_dashes(line: str) -> str:

@@ -17,7 +17,8 @@ BLEU is sacreBLEU on detokenised text against the raw reference, with its signat
 splitting. --by-length adds BLEU by the number of source words, --by-ngram BLEU of the n-grams of each order from 1 to 8
 alone. --baseline tests against another system: BLEU and ROUGE by paired bootstrap, accuracy by McNemar's test. Several
 outputs are those of several seeds, whose BLEU is counted and tested over all of them together: sentences are resampled,
-the trainings are not. An output in which a sentence is missing or doubled is an error.
+the trainings are not. In the place of an output may stand its counts of BLEU, a file of results/counts. An output in
+which a sentence is missing or doubled is an error.
 """
 
 from __future__ import annotations

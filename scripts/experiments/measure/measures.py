@@ -36,7 +36,7 @@ class Measured(Protocol):
     seed: int
     data: Prepared
     folder: Path
-    kept: Path
+    kept: Path | None
     trees: Path | None
     narrow: bool
 
@@ -103,20 +103,21 @@ class Translation:
         """Return the path in ``folder`` of the file that is kept. Raises ScoreError where there is none."""
         return folder / self.output(subset)
 
-    def counts_path(self, run: Measured, subset: str) -> Path:
-        """Return the path of the file with what BLEU counts in a run's output on a test set."""
-        return run.kept / f"{run.folder.name}.{subset}{SUFFIX}"
+    def counts_files(self, run: Measured) -> dict[str, Path]:
+        """Return test set → path of the file with what BLEU counts in a run's output; none where it is not kept."""
+        subsets = run.recipe.corpus.tests.values() if self.counts else ()
+        return {} if run.kept is None else {s: run.kept / f"{run.folder.name}.{s}{SUFFIX}" for s in subsets}
 
-    def counted(self, run: Measured) -> bool:
-        """Return whether these files are there for all test sets."""
-        return self.counts and all(self.counts_path(run, s).exists() for s in run.recipe.corpus.tests.values())
+    def has_counts(self, run: Measured) -> bool:
+        """Return whether what BLEU counts in a run's output has been kept, for all test sets."""
+        files = self.counts_files(run)
+        return bool(files) and all(path.exists() for path in files.values())
 
     def keep_counts(self, run: Measured) -> None:
-        """Write these files for a finished run, where they are not there yet. Raises ScoreError, OSError."""
-        for subset in run.recipe.corpus.tests.values() if self.counts else ():
-            path = self.counts_path(run, subset)
-            if not path.exists():
-                scoring.keep_counts(run.folder / self.output(subset), run.data.test_set(subset), path)
+        """Write what BLEU counts in the outputs of a run that are there. Raises ScoreError, OSError."""
+        for subset, path in self.counts_files(run).items():
+            if (output := run.folder / self.output(subset)).exists():
+                scoring.keep_counts(output, run.data.test_set(subset), path)
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         """Return BLEU of each test set. Raises ScoreError."""
@@ -125,7 +126,7 @@ class Translation:
         for name, subset in tests.items():
             against = None if baseline is None else baseline.folder / self.output(subset)
             if baseline is not None and against is not None and not against.exists():
-                against = self.counts_path(baseline, subset)
+                against = self.counts_files(baseline).get(subset, against)
             test = run.data.test_set(subset)
             output = run.folder / self.output(subset)
             of_set = scoring.translation(output, test, against, by_length=self.by_length, by_ngram=self.by_ngram)

@@ -116,6 +116,8 @@ class TestSet:
         size = len(self.raw())
         if self.source is not None:
             return read_as_long(self.source, self.reference, size)
+        if is_counts(output):
+            raise ScoreError(f"{output}: counts have no sources: give --source with a file that has")
         lines = [remove_bpe(line, self.bpe) for line in read_generated(output, size, "S")]
         if not any(" " in line for line in lines):
             raise ScoreError(f"{output}: its sources have no words apart: give --source with a file that has")
@@ -156,10 +158,7 @@ def counters_of(test: TestSet) -> dict[str, Counter]:
 
 
 def counts_of(path: str | Path, test: TestSet, counters: Mapping[str, Counter]) -> dict[str, np.ndarray]:
-    """Return metric → counts of fairseq-generate's output, or those of a file of ``save_counts``. Raises ScoreError.
-
-    A file of counts may lack a metric.
-    """
+    """Return metric → counts of fairseq-generate's output, or those in a file of counts. Raises ScoreError."""
     if is_counts(path):
         return read_counts(path, counters)
     words = test.words(path)
@@ -169,22 +168,24 @@ def counts_of(path: str | Path, test: TestSet, counters: Mapping[str, Counter]) 
 
 def keep_counts(output: str | Path, test: TestSet, path: Path) -> None:
     """Write the counts of fairseq-generate's output, for tests where the output is gone. Raises ScoreError, OSError."""
-    save_counts(path, counts_of(output, test, counters_of(test)))
+    counters = counters_of(test)
+    save_counts(path, counts_of(output, test, counters), counters)
 
 
 def _tested(
     metric: str,
     score: Callable[[np.ndarray], float],
     signature: str,
+    *,
     system: np.ndarray,
     baseline: np.ndarray | None,
 ) -> Measurement:
     """Return a score that follows from sums of counts, with its test against a baseline's counts."""
+    found = score(system.sum(0))
     if baseline is None:
-        return Measurement(metric, score(system.sum(0)), signature)
+        return Measurement(metric, found, signature)
     tested = paired_bootstrap(system, baseline, score)
-    score_of_all = score(system.sum(0))
-    return Measurement(metric, score_of_all, signature, difference=tested.difference, p_value=tested.p_value)
+    return Measurement(metric, found, signature, difference=tested.difference, p_value=tested.p_value)
 
 
 def _signature(metric: str, counter: Counter) -> str:
@@ -209,7 +210,13 @@ def translation(
     ours = counts_of(output, test, counters)
     theirs = {} if baseline is None else counts_of(baseline, test, counters)
     found = [
-        _tested(name, counters[name].bleu, _signature(name, counters[name]), counts, theirs.get(name))
+        _tested(
+            name,
+            counters[name].bleu,
+            _signature(name, counters[name]),
+            system=counts,
+            baseline=theirs.get(name),
+        )
         for name, counts in ours.items()
     ]
     name, counter = next(iter(counters.items()))
@@ -221,11 +228,11 @@ def translation(
                 part = f"bleu_{above}" if up_to is None else f"bleu_{above}_{up_to}"
                 note = f"{counter.signature}|sentences:{len(numbers)}"
                 than = None if other is None else other[numbers]
-                found.append(_tested(part, counter.bleu, note, system[numbers], than))
+                found.append(_tested(part, counter.bleu, note, system=system[numbers], baseline=than))
     for order in ORDERS if by_ngram else ():
         score = functools.partial(counter.bleu_of_order, order=order)
         note = f"{counter.signature_by_order}|order:{order}"
-        found.append(_tested(f"bleu_ngram_{order}", score, note, system, other))
+        found.append(_tested(f"bleu_ngram_{order}", score, note, system=system, baseline=other))
     return found
 
 
@@ -240,10 +247,9 @@ def pooled(outputs: Sequence[str | Path], test: TestSet, baselines: Sequence[str
     ours, theirs = ([counts_of(path, test, counters) for path in paths] for paths in (outputs, baselines))
     found = []
     for name, counter in counters.items():
-        if all(name in counts for counts in [*ours, *theirs]):
-            system = np.sum([counts[name] for counts in ours], axis=0)
-            baseline = np.sum([counts[name] for counts in theirs], axis=0) if theirs else None
-            found.append(_tested(name, counter.bleu, _signature(name, counter), system, baseline))
+        system = np.sum([counts[name] for counts in ours], axis=0)
+        baseline = np.sum([counts[name] for counts in theirs], axis=0) if theirs else None
+        found.append(_tested(name, counter.bleu, _signature(name, counter), system=system, baseline=baseline))
     return found
 
 

@@ -90,7 +90,7 @@ class Run:
         leader: announces the training to other machines.
         narrow: make the model narrow, for a smoke run.
         keep_checkpoints: keep the checkpoints that an average has been made of.
-        kept: folder with what BLEU counts in the outputs of finished runs.
+        kept: folder with what BLEU counts in the outputs of finished runs; None: it is not kept.
         rows: rows that the run measures, as PAPER/TABLE/ROW.
     """
 
@@ -105,7 +105,7 @@ class Run:
     leader: Leader | None = None
     narrow: bool = False
     keep_checkpoints: bool = False
-    kept: Path = Path("counts")
+    kept: Path | None = None
     rows: list[str] = field(default_factory=list)
     _job: Job | None = field(default=None, repr=False)
     _held: IO[str] | None = field(default=None, repr=False)

@@ -52,32 +52,6 @@ def test_one_training_serves_all_tables(bench: Bench) -> None:
     assert bench.trainings() == 3 and set(bench.scores("table1", "sacrebleu")) == {"plain", "mma"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kept", [True, False])
-def test_rows_are_tested_against_a_baseline_whose_folder_is_gone(
-    kept: bool, bench: Bench, capsys: pytest.CaptureFixture
-) -> None:
-    """What BLEU counts in its output is kept beside the results."""
-    bench.fake()
-    bench.data()
-    assert bench.run("table1") == 0 and bench.run("table2") == 0
-    expected = bench.scores("table2")["window"]
-    (bench.results / "mma" / "table2.csv").unlink()
-    names = {path.name for path in (bench.results / "counts").iterdir()}
-    assert names == {f"{folder.name}.test.npz" for folder in bench.out.glob("transformer_*")} and len(names) == 3
-    for run in bench.out.glob("transformer_*"):
-        shutil.rmtree(run)
-    if not kept:
-        shutil.rmtree(bench.results / "counts")
-    capsys.readouterr()
-    assert bench.run("table2", "--rows", "window") == 0
-    found = bench.scores("table2")["window"]
-    assert bench.trainings() == 1 and found["score"] == expected["score"]
-    missing = {} if kept else {"difference": "", "p_value": ""}
-    assert found == {**expected, **missing}
-    assert ("plain is not trained: its difference is added when it is" in capsys.readouterr().out) == (not kept)
-
-
 def test_two_rows_of_a_table_that_are_one_training(bench: Bench) -> None:
     """Rows with other labels or paper's numbers share a run; each has lines of its own."""
     bench.write("table1", TABLE_1 + "  again: {same_as: mma, label: again, paper: {tokenised_bleu: 32.0}}\n")

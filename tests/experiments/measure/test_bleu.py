@@ -76,9 +76,9 @@ def test_brevity_penalty_by_hand() -> None:
         ([["a b c d e f x x"], four], 1.0, 1.0),  # both two words off: the shorter
     ):
         for length, expected in (("closest", closest), ("shortest", shortest)):
-            found = bleu.sacre_bleu(line, references, tokenize="none", reference_length=length)
-            assert found.score == pytest.approx(100 * expected)
-            assert found.signature.startswith("nrefs:2|") and found.signature.endswith(f"|reflen:{length}")
+            counter = bleu.Counter(references, tokenize="none", reference_length=length)
+            assert counter.bleu(counter.counts(line).sum(0)) == pytest.approx(100 * expected)
+            assert counter.signature.startswith("nrefs:2|") and counter.signature.endswith(f"|reflen:{length}")
 
 
 @pytest.mark.parametrize("length", ["closest", "shortest"])
@@ -100,10 +100,8 @@ def test_several_references(length: str, tmp_path: Path, test_set: scoring.TestS
 def test_the_two_lengths_differ_where_they_should(tmp_path: Path) -> None:
     hypotheses = [" ".join(line.split()[:10]) for line in REFERENCES]
     short = [" ".join(line.split()[:6]) for line in REFERENCES]
-    closest, shortest = (
-        bleu.sacre_bleu(hypotheses, [REFERENCES, short], tokenize="none", reference_length=length).score
-        for length in bleu.REFERENCE_LENGTHS
-    )
+    counters = [bleu.Counter([REFERENCES, short], tokenize="none", reference_length=n) for n in bleu.REFERENCE_LENGTHS]
+    closest, shortest = (counter.bleu(counter.counts(hypotheses).sum(0)) for counter in counters)
     assert closest < shortest == pytest.approx(100)
 
 

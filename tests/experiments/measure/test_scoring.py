@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import sacrebleu
 
 from experiments.measure import command as score
-from experiments.measure.bleu import Counter, sacre_bleu
+from experiments.measure.bleu import Counter
 from experiments.measure.generated import ScoreError, remove_bpe
 from experiments.measure.scoring import TestSet, keep_counts, pooled, score_output, translation
 from experiments.measure.significance import Significance, paired_bootstrap
@@ -85,7 +87,7 @@ def test_tokenised_bleu_takes_the_tokens_as_they_are(tmp_path: Path, test_set: T
 def test_several_references() -> None:
     second = [line.replace("old", "elderly") for line in REFERENCES]
     expected = sacrebleu.corpus_bleu(DETOKENISED, [REFERENCES, second])
-    assert sacre_bleu(DETOKENISED, [REFERENCES, second]).score == pytest.approx(expected.score, abs=1e-9)
+    assert bleu_of(DETOKENISED, REFERENCES, second) == pytest.approx(expected.score, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -135,6 +137,11 @@ def test_output_of_another_test_set(tmp_path: Path, test_set: TestSet) -> None:
         score_output(output, test_set)
 
 
+def bleu_of(lines: list[str], *references: list[str]) -> float:
+    counter = Counter(references)
+    return counter.bleu(counter.counts(lines).sum(0))
+
+
 def significance_of(system: list[str], baseline: list[str], references: list[str], samples: int = 1000) -> Significance:
     counter = Counter([references])
     return paired_bootstrap(counter.counts(system), counter.counts(baseline), counter.bleu, samples=samples)
@@ -152,29 +159,76 @@ def test_paired_bootstrap_tells_systems_apart() -> None:
     assert (itself.difference, itself.p_value) == (0, 1)
 
 
-def test_counts_stand_in_for_an_output(tmp_path: Path, test_set: TestSet) -> None:
+@pytest.mark.parametrize("language", ["en", "de"])
+@pytest.mark.parametrize("lowercase", [True, False])
+@pytest.mark.parametrize("several", [True, False])
+def test_counts_stand_in_for_an_output(
+    language: str, lowercase: bool, several: bool, tmp_path: Path, test_set: TestSet
+) -> None:
     """A system or a baseline of which only the counts are left has the same scores, differences and p."""
+    other = (write_lines(tmp_path / "other.en", [line.replace("red", "blue-green") for line in REFERENCES]),)
+    others = other if several else ()
+    source = write_lines(tmp_path / "test.de", TOKENS)
+    test = replace(
+        test_set, language=language, lowercase=lowercase, tokenised=test_set.reference, others=others,
+        others_tokenised=others, source=source,
+    )  # fmt: skip
     paths = [write_output(tmp_path / f"{name}.txt", [line.replace("a", name) for line in TOKENS]) for name in "ao"]
     kept = [tmp_path / "kept" / f"{path.stem}.npz" for path in paths]
     for path, file in zip(paths, kept, strict=True):
-        keep_counts(path, test_set, file)
-    expected = translation(paths[0], test_set, paths[1], by_ngram=True)
+        keep_counts(path, test, file)
+    expected = translation(paths[0], test, paths[1], by_ngram=True, by_length=True)
+    first = "multi_bleu" if several else "tokenised_bleu"
+    metrics = [first, *(["compound_bleu"] if language == "de" else []), "sacrebleu", "bleu_0_10"]
+    assert [measured.metric for measured in expected][: len(metrics)] == metrics
     assert expected[0].p_value is not None and expected[0].p_value < 0.05
     for system, baseline in ((paths[0], kept[1]), (kept[0], paths[1]), (kept[0], kept[1])):
-        assert translation(system, test_set, baseline, by_ngram=True) == expected
-    assert pooled(kept, test_set, []) == pooled(paths, test_set, [])
+        assert translation(system, test, baseline, by_ngram=True, by_length=True) == expected
+    assert pooled(kept, test, []) == pooled(paths, test, [])
 
 
-def test_counts_that_cannot_be_used(tmp_path: Path, test_set: TestSet) -> None:
+def test_counts_of_other_rules_or_references(tmp_path: Path, test_set: TestSet) -> None:
+    output, kept = write_output(tmp_path / "out.txt", TOKENS), tmp_path / "kept.npz"
+    two = replace(test_set, others=(test_set.reference,))
+    changed = write_lines(tmp_path / "other.en", [line.replace("red", "old") for line in REFERENCES])
+    longer = write_lines(tmp_path / "longer.en", [*REFERENCES, "one more"])
+    for counted, wanted in (
+        (test_set, replace(test_set, lowercase=True)),
+        (test_set, TestSet(changed, "en")),
+        (test_set, TestSet(longer, "en")),
+        (test_set, TestSet(test_set.reference, "zh")),
+        (two, replace(two, reference_length="shortest")),
+        (two, replace(two, others=(changed,))),
+    ):
+        keep_counts(output, counted, kept)
+        assert translation(kept, counted) == translation(output, counted)
+        with pytest.raises(ScoreError, match=r"kept\.npz: sacrebleu is counted by nrefs:.*, and here by nrefs:"):
+            translation(kept, wanted)
+    keep_counts(output, test_set, kept)
+    with pytest.raises(ScoreError, match=r"kept\.npz: has no counts of tokenised_bleu"):
+        translation(kept, replace(test_set, tokenised=test_set.reference))
+    with pytest.raises(ScoreError, match=r"kept\.npz: counts have no sources: give --source"):
+        translation(kept, test_set, by_length=True)
+
+
+def test_counts_that_are_damaged(tmp_path: Path, test_set: TestSet) -> None:
+    """Whatever byte is another one, the file is refused in one line, or has all counts."""
     output, kept = write_output(tmp_path / "out.txt", TOKENS), tmp_path / "kept.npz"
     keep_counts(output, test_set, kept)
+    data, expected = kept.read_bytes(), translation(kept, test_set)
+    array = tmp_path / "array"
+    np.save(array, np.arange(3))
+    refused = 0
+    for at in range(0, len(data), 3):
+        kept.write_bytes(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
+        try:
+            assert translation(kept, test_set) == expected
+        except ScoreError as error:
+            assert "\n" not in str(error) and str(error).startswith(f"{kept}: ")
+            refused += 1
+    assert refused > len(data) / 6
     against = ("--reference", test_set.reference, "--baseline")
-    for lines in (REFERENCES[1:] + REFERENCES[:1], [*REFERENCES, "one more"]):
-        other = write_lines(tmp_path / "other.en", lines)
-        with pytest.raises(ScoreError, match=r"kept\.npz: counted sacrebleu against other references: score its"):
-            translation(kept, TestSet(other, "en"))
-    data = kept.read_bytes()
-    for broken in (b"", data[:100], data[:-30], b"no archive", data[:200] + b"\0" * 9 + data[209:]):
+    for broken in (b"", data[:100], data[:-30], b"no archive", array.with_suffix(".npy").read_bytes()):
         kept.write_bytes(broken)
         assert_one_line(run_score(output, *against, kept), "kept.npz: no file of counts, or a damaged one")
     assert_one_line(run_score(output, *against, tmp_path / "none.npz"), "none.npz: cannot be read")
@@ -189,6 +243,9 @@ def test_command(tmp_path: Path, test_set: TestSet) -> None:
     )  # fmt: skip
     report = json.loads(done.stdout)
     expected = score_output(output, test_set, baseline)
+    texts = [test_set.hypotheses(path) for path in (output, baseline)]
+    scores = [sacrebleu.corpus_bleu(lines, [REFERENCES]).score for lines in texts]
+    assert (report["bleu"]["score"], report["baseline"]["score"]) == pytest.approx(scores)
     assert expected.baseline is not None and expected.significance is not None
     assert report["bleu"]["score"] == pytest.approx(expected.bleu.score)
     assert report["bleu"]["signature"] == expected.bleu.signature and report["tokenised"] is None
@@ -212,9 +269,9 @@ def test_several_seeds_are_one_test(tmp_path: Path) -> None:
     ]
     (found,) = pooled(files[0], test, files[1])
     rows = [sum((test.hypotheses(path) for path in of), []) for of in files]
-    as_one = [sacre_bleu(row, [REFERENCES * 3]) for row in rows]
-    assert (found.score, found.signature) == (pytest.approx(as_one[0].score), as_one[0].signature)
-    assert found.difference == pytest.approx(as_one[0].score - as_one[1].score) and found.p_value is not None
+    as_one = [sacrebleu.corpus_bleu(row, [REFERENCES * 3]).score for row in rows]
+    assert found.score == pytest.approx(as_one[0])
+    assert found.difference == pytest.approx(as_one[0] - as_one[1]) and found.p_value is not None
     (again,) = pooled(files[0] * 4, test, files[1] * 4)
     assert again.p_value == found.p_value > 0.01, "copies of outputs are no evidence"
     many = significance_of(rows[0] * 4, rows[1] * 4, REFERENCES * 12)
