@@ -68,11 +68,12 @@ HEADER = (
 )
 FIRST = 3  # cell of the first scale, after metric, paper and gain
 PAPERS = {"mma": "MMA", "csan": "CSAN", "man": "MAN", "diffwin": "DiffWin", "mgsa": "MG-SA"}
-# The rows of the table in README.md: PAPER/TABLE/ROW.
+# The rows of the table in README.md: PAPER/TABLE/ROW, at small scale, or with @SCALE.
 SUMMARY = (
     "mma/table2/mma", "csan/table1/1d", "csan/table1/2d", "man/table1/iwslt14_man", "man/table1/iwslt14_man_full",
     "diffwin/table1/en_de_enc_dec", "diffwin/table1/en_de_all", "diffwin/table5/sst_aw", "diffwin/table6/aw",
     "mgsa/table3/ngram", "mgsa/table3/onlstm",
+    *(f"comparisons/mechanisms/{row}@sample" for row in ("mma", "csan_2d", "man", "diffwin", "mgsa_ngram")),
 )  # fmt: skip
 
 
@@ -287,28 +288,28 @@ def all_tables(root: Path, paper: str) -> str:
 
 
 def summary_table(root: Path) -> str:
-    """Return the rows of SUMMARY that have been measured: baseline and system at small scale, and the paper's gain."""
+    """Return the rows of SUMMARY that have been measured: baseline and system at one scale, and the paper's gain."""
     cells = []
     for key in SUMMARY:
-        paper, name, row_name = key.split("/")
+        named, _, scale = key.partition("@")
+        (paper, name, row_name), scale = named.split("/"), scale or "small"
         path = root / "configs" / paper / f"{name}.yaml"
         if not path.is_file():
             continue
         table = load_table(path)
         row = _row(table, row_name)
-        measured = _of_metric(_small(load_lines(root, table), row_name), row.metric("small"))
+        measured = _of_metric(_at(scale, load_lines(root, table), row_name), row.metric(scale))
         if not measured:
             continue
         lines = [line for line, _ in measured]
-        plain = _of_metric(
-            _small(load_lines(root, table), row.baseline.name if row.baseline else ""), lines[0]["metric"]
-        )
+        baseline = row.baseline.name if row.baseline else ""
+        plain = _of_metric(_at(scale, load_lines(root, table), baseline), lines[0]["metric"])
         gain, digits = row.gain(row.metric("full")), decimals(row.paper.values())
         cells.append(
             [
                 f"[{PAPERS.get(paper, paper)}](results/{paper}.md): {row.label.rpartition(': ')[2]}",
-                row.recipes["small"].description.partition(",")[0],
-                metric_name(row.metric("small")),
+                row.recipes[scale].description.partition(",")[0],
+                metric_name(row.metric(scale)),
                 f"{statistics.mean(score for _, score in plain):.2f}" if plain else "",
                 mean_and_sd([score for _, score in measured]),
                 mean_change([line.number("difference") for line in lines if line["difference"]]),
@@ -318,12 +319,12 @@ def summary_table(root: Path) -> str:
             ]
         )
     if not cells:
-        raise TableError(f"{root / 'results'}: nothing has been measured at small scale")
+        raise TableError(f"{root / 'results'}: nothing of the summary has been measured")
     heading = ["system", "data", "metric", "Transformer", "system's", "gain", "p by seed", "seeds", "paper's gain"]
     return markdown(heading, cells)
 
 
-def _small(lines: list[Line], row: str) -> list[Line]:
-    """Return a row's lines at small scale, by seed; of several settings the first, as they are never averaged."""
-    own = [line for line in lines if line["scale"] == "small" and line["row"] == row]
+def _at(scale: str, lines: list[Line], row: str) -> list[Line]:
+    """Return a row's lines at a scale, by seed; of several settings the first, as they are never averaged."""
+    own = [line for line in lines if line["scale"] == scale and line["row"] == row]
     return next(iter(groups(own, "settings").values()), [])

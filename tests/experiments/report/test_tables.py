@@ -288,14 +288,15 @@ def test_summary_has_each_main_row_in_a_line(tmp_path: Path) -> None:
 
 
 def test_a_summary_of_nothing(tmp_path: Path) -> None:
-    with pytest.raises(csv_lines.TableError, match="results: nothing has been measured at small scale"):
+    with pytest.raises(csv_lines.TableError, match="results: nothing of the summary has been measured"):
         table(tmp_path, "summary")
 
 
 def test_rows_of_the_summary_are_there() -> None:
     for key in papers.SUMMARY:
-        paper, name, row = key.split("/")
-        assert row in find_table(paper, name).rows("small"), key
+        named, _, scale = key.partition("@")
+        paper, name, row = named.split("/")
+        assert row in find_table(paper, name).rows(scale or "small"), key
 
 
 def test_columns_are_those_that_are_written() -> None:
