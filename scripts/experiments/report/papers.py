@@ -303,14 +303,15 @@ def summary_table(root: Path) -> str:
             continue
         lines = [line for line, _ in measured]
         baseline = row.baseline.name if row.baseline else ""
-        plain = _of_metric(_at(scale, load_lines(root, table), baseline), lines[0]["metric"])
+        of_baseline = _of_metric(_at(scale, load_lines(root, table), baseline), lines[0]["metric"])
+        plain = [score for line, score in of_baseline if line["seed"] in seeds_of(lines)]
         gain, digits = row.gain(row.metric("full")), decimals(row.paper.values())
         cells.append(
             [
                 f"[{PAPERS.get(paper, paper)}](results/{paper}.md): {row.label.rpartition(': ')[2]}",
                 row.recipes[scale].description.partition(",")[0],
                 metric_name(row.metric(scale)),
-                f"{statistics.mean(score for _, score in plain):.2f}" if plain else "",
+                f"{statistics.mean(plain):.2f}" if plain else "",
                 mean_and_sd([score for _, score in measured]),
                 mean_change([line.number("difference") for line in lines if line["difference"]]),
                 ", ".join(filter(None, map(p_value, lines))),
