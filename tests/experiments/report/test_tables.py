@@ -274,6 +274,7 @@ def test_summary_has_each_main_row_in_a_line(tmp_path: Path) -> None:
         tmp_path,
         line("iwslt14_transformer", 1, "sacrebleu", 35.00, scale="small"),
         line("iwslt14_transformer", 2, "sacrebleu", 34.50, scale="small"),
+        line("iwslt14_transformer", 3, "sacrebleu", 90.00, scale="small"),  # the row has no such seed
         line("iwslt14_man", 2, "sacrebleu", 36.00, difference="1.50", p="0.0001", scale="small"),
         line("iwslt14_man", 1, "sacrebleu", 34.80, difference="-0.20", p="0.2507", scale="small"),
         line("iwslt14_man", 3, "sacrebleu", 99, difference="9", p="0.0001", scale="small", settings="bb"),
