@@ -240,10 +240,9 @@ class Plan:
 
     def notes(self) -> list[str]:
         """Return what a user may want to know before it begins."""
-        absent: set[str] = set()
-        if not self.choice.with_baselines:
-            absent = {other.name for _, other in self._absent_baselines(self.runs)}
-        notes = [f"{name} is not trained: its difference is added when it is" for name in sorted(absent)]
+        absent = [] if self.choice.with_baselines else self._absent_baselines(self.runs)
+        names = sorted({other.name for _, other in absent})
+        notes = [f"{name} is not trained: its difference is added when it is" for name in names]
         kept = {line["commit"] for run in self.runs for row in self._rows_of(run) for line in self.lines(row, run)}
         others = sorted(name for name in kept if not same_package(name))
         if others:
@@ -273,7 +272,8 @@ class Plan:
 
     def _keep_counts(self, run: Run) -> None:
         try:
-            run.measure.keep_counts(run)
+            if self._has_lines(run):  # without, it has failed with a message of its own
+                run.measure.keep_counts(run)
         except (ScoreError, OSError) as error:
             self.failures[f"counts of {run.label}"] = described(error)
 
