@@ -7,7 +7,6 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,14 +21,6 @@ LENGTHS = ((0, 10), (10, 20), (20, 30), (30, 40), (40, 50), (50, None))
 # Orders of n-grams, as in Figure 3 of Yang et al. 2019 and Figure 2 of Hao et al. 2019.
 ORDERS = range(1, 9)
 OF_BLEU = [0, 1, *range(2, 6), *range(2 + len(ORDERS), 6 + len(ORDERS))]  # the counts of BLEU itself, orders 1 to 4
-
-
-@dataclass(frozen=True)
-class Bleu:
-    """A corpus BLEU, 0 to 100, and the sacreBLEU signature that says how it was counted."""
-
-    score: float
-    signature: str
 
 
 class _ShortestBLEU(BLEU):

@@ -37,7 +37,7 @@ from experiments.measure.generated import BPE_KINDS, ScoreError
 from experiments.measure.predictions import accuracy, perplexity, read_perplexity
 from experiments.measure.rouge import SCORERS
 from experiments.measure.scoring import Measurement, TestSet, lead3, pooled, summarization, translation
-from experiments.measure.significance import Significance, drawn
+from experiments.measure.significance import drawn
 
 NAMES = {
     "sacrebleu": "BLEU",
@@ -79,8 +79,8 @@ def _bleu(args: argparse.Namespace) -> Facts:
     facts["baseline"] = facts["significance"] = None
     if first.difference is not None:
         facts["baseline"] = {"score": first.score - first.difference, "signature": first.signature}
-        signature = f"{first.signature}|{drawn()}"
-        facts["significance"] = asdict(Significance(first.p_value or 0.0, first.difference, signature))
+        tested = {"p_value": first.p_value, "difference": first.difference, "signature": first.tested}
+        facts["significance"] = tested
     return {**facts, "measurements": found}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from experiments.measure import rouge
 from experiments.measure.bleu import (
     LENGTHS,
     ORDERS,
-    Bleu,
     Counter,
     join_dashes,
     of_length,
@@ -23,7 +22,7 @@ from experiments.measure.bleu import (
 )
 from experiments.measure.counts import is_counts, read_counts, save_counts
 from experiments.measure.generated import ScoreError, detokenise, read_as_long, read_generated, read_lines, remove_bpe
-from experiments.measure.significance import Significance, drawn, paired_bootstrap
+from experiments.measure.significance import drawn, paired_bootstrap
 
 
 @dataclass(frozen=True)
@@ -42,6 +41,11 @@ class Measurement:
     p_value: float | None = None
     low: float | None = None
     high: float | None = None
+
+    @property
+    def tested(self) -> str:
+        """How the score is counted and samples are drawn, where a paired bootstrap compares it with a baseline's."""
+        return f"{self.signature}|{drawn()}"
 
 
 @dataclass(frozen=True)
@@ -126,18 +130,6 @@ class TestSet:
     def rules(self, tokenize: str) -> dict[str, Any]:
         """Return the options of ``Counter``."""
         return {"tokenize": tokenize, "lowercase": self.lowercase, "reference_length": self.reference_length}
-
-
-@dataclass(frozen=True)
-class Report:
-    """Scores of one output; None where references or a baseline were not given."""
-
-    output: str
-    sentences: int
-    bleu: Bleu
-    tokenised: Bleu | None = None
-    baseline: Bleu | None = None
-    significance: Significance | None = None
 
 
 def counters_of(test: TestSet) -> dict[str, Counter]:
@@ -251,25 +243,6 @@ def pooled(outputs: Sequence[str | Path], test: TestSet, baselines: Sequence[str
         baseline = np.sum([counts[name] for counts in theirs], axis=0) if theirs else None
         found.append(_tested(name, counter.bleu, _signature(name, counter), system=system, baseline=baseline))
     return found
-
-
-def score_output(output: str | Path, test: TestSet, baseline: str | Path | None = None) -> Report:
-    """Return sacreBLEU and tokenised BLEU of fairseq-generate's output, and the test of the first against a baseline's.
-
-    Raises ScoreError.
-    """
-    measured = {each.metric: each for each in translation(output, test, baseline)}
-    bleu, tokens = measured["sacrebleu"], measured.get("tokenised_bleu") or measured.get("multi_bleu")
-    report = Report(
-        str(output),
-        len(test.raw()),
-        Bleu(bleu.score, bleu.signature),
-        None if tokens is None else Bleu(tokens.score, tokens.signature),
-    )
-    if bleu.difference is None or bleu.p_value is None:
-        return report
-    significance = Significance(bleu.p_value, bleu.difference, f"{bleu.signature}|{drawn()}")
-    return replace(report, baseline=Bleu(bleu.score - bleu.difference, bleu.signature), significance=significance)
 
 
 def summarization(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from experiments.measure.generated import read_lines
-from experiments.measure.scoring import score_output
+from experiments.measure.scoring import Measurement, translation
 from experiments.runs.environment import hardware, versions
 from experiments.runs.run import Run
 
@@ -14,18 +15,17 @@ from experiments.runs.run import Run
 def collect(system: Run, baseline: Run) -> dict[str, Any]:
     """Score two finished runs against each other; return all that the summary says. Raises ScoreError."""
     test = system.data.test_set()
-    report = score_output(system.output, test, baseline.output)
-    assert report.significance is not None
-    rows = [_row(system, report.bleu), _row(baseline, report.baseline)]
-    rows[0]["p_value"] = report.significance.p_value
+    bleu = next(each for each in translation(system.output, test, baseline.output) if each.metric == "sacrebleu")
+    assert bleu.difference is not None
+    other = replace(bleu, score=bleu.score - bleu.difference, p_value=None)
     return {
         "data": system.recipe.corpus.name,
         "baseline": baseline.arch,
         "runs": [system.folder.name, baseline.folder.name],
-        "sentences": report.sentences,
-        "systems": rows,
-        "difference": round(report.significance.difference, 2),
-        "test": report.significance.signature,
+        "sentences": len(test.raw()),
+        "systems": [_row(system, bleu), _row(baseline, other)],
+        "difference": round(bleu.difference, 2),
+        "test": bleu.tested,
         "examples": examples([system, baseline]),
         "hardware": hardware("cpu" if system.on_cpu else "gpu", system.threads),
         "versions": versions(),
@@ -33,14 +33,14 @@ def collect(system: Run, baseline: Run) -> dict[str, Any]:
     }
 
 
-def _row(run: Run, bleu: Any) -> dict[str, Any]:
+def _row(run: Run, bleu: Measurement) -> dict[str, Any]:
     """Return the facts of one system, for the table and the JSON file."""
     facts = run.facts()
     return {
         "architecture": run.arch,
         "bleu": round(bleu.score, 2),
         "signature": bleu.signature,
-        "p_value": None,
+        "p_value": bleu.p_value,
         **{key: facts[key] for key in ("updates", "parameters", "words_per_second", "train_minutes")},
         "output": str(run.output),
     }

@@ -183,8 +183,6 @@ def test_dashes_that_the_tokenisation_has_split(tmp_path: Path) -> None:
         output = write_output(tmp_path / name, lines[1])
         test = scoring.TestSet(raw, "de", "none", tokenised=path)
         found[name] = scoring.translation(output, test)
-        tokenised = scoring.score_output(output, test).tokenised
-        assert tokenised is not None and found[name][0].score == tokenised.score
     assert found["split"] == found["whole"]
     as_they_are = [[line.replace("-", " @-@ ") for line in side] for side in (hypotheses, references)]
     assert reference_bleu(as_they_are[0], [as_they_are[1]], False) > found["split"][0].score + 5

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.measure.bleu import Bleu
+from experiments.measure.scoring import Measurement
 from experiments.recipes.recipe import Recipe, load_recipe
 from experiments.report import summary
 from experiments.runs.checkpoints import training_facts
@@ -27,7 +27,7 @@ def test_a_training_shorter_than_a_log_interval(loaded: Recipe, tmp_path: Path) 
     save_checkpoint(run.folder, 3)
     (run.folder / "train.log").write_text("x | num. shared model params: 1,234 (num. trained: 1,234)\n")
     write_stamp(run.folder / "trained.json", training_facts(run.folder))
-    row = summary._row(run, Bleu(30.0, "nrefs:1"))
+    row = summary._row(run, Measurement("sacrebleu", 30.0, "nrefs:1"))
     assert (row["updates"], row["words_per_second"], row["train_minutes"]) == (3, None, None)
     facts = {
         "systems": [row], "examples": [], "baseline": "a", "test": "", "sentences": 3,
