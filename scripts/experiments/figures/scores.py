@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.engine.plan import Plan
-from experiments.measure.bleu import LENGTHS, ORDERS
+from experiments.measure.bleu import FEWEST, LENGTHS, ORDERS, group_size
 from experiments.measure.generated import ScoreError
 from experiments.recipes.recipe import Recipe
 from experiments.report.results import Line
 
 SETTING = re.compile(r"(?P<panel>1d_window|2d_heads)_(?P<x>\d+)")  # rows of Figure 2 of Yang et al. 2019
 PANELS = {"1d_window": ("(a) 1D-CSANs", "Window size"), "2d_heads": ("(b) 2D-CSANs, window 11", "Number of heads")}
-FEWEST = 10  # sentences of a length whose BLEU is drawn; the CSV has all lengths
 HALF_BAR = 0.4  # of all bars of an order together
 
 
@@ -70,7 +69,7 @@ def by_length(figure: Any, systems: Sequence[System]) -> None:
         for above, up_to in LENGTHS
     }
     sizes = {
-        line["metric"]: int(line["signature"].rpartition("sentences:")[2])
+        line["metric"]: group_size(line["signature"]) or 0
         for system in systems
         for line in system.lines
         if line["metric"] in names

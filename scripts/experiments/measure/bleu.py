@@ -18,6 +18,7 @@ REFERENCE_LENGTHS = ("closest", "shortest")
 TOKENISERS = {"zh": "zh", "ja": "ja-mecab"}  # all other languages: 13a
 # Groups by the source's words, (above, up to), as in Figure 2 of Cui et al. 2019.
 LENGTHS = ((0, 10), (10, 20), (20, 30), (30, 40), (40, 50), (50, None))
+FEWEST = 10  # sentences of a group whose BLEU is shown; the CSV has all groups
 # Orders of n-grams, as in Figure 3 of Yang et al. 2019 and Figure 2 of Hao et al. 2019.
 ORDERS = range(1, 9)
 OF_BLEU = [0, 1, *range(2, 6), *range(2 + len(ORDERS), 6 + len(ORDERS))]  # the counts of BLEU itself, orders 1 to 4
@@ -129,3 +130,9 @@ def of_length(sources: Sequence[str], above: int, up_to: int | None) -> list[int
     """Return the numbers of the sentences with more than ``above`` words, and at most ``up_to`` (None: any)."""
     sizes = [len(line.split()) for line in sources]
     return [number for number, size in enumerate(sizes) if above < size and (up_to is None or size <= up_to)]
+
+
+def group_size(signature: str) -> int | None:
+    """Return how many sentences a score's signature ends with, '…|sentences:45'; None for others."""
+    number = signature.rpartition("sentences:")[2]
+    return int(number) if number.isdigit() else None

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from experiments.recipes.nodes import RecipeError, compose, entry_of
 from experiments.recipes.tables import find_table
-from experiments.report.csv_lines import Line, TableError, groups, markdown, mean_change, p_value
+from experiments.report.csv_lines import Line, TableError, groups, markdown, p_value
 from experiments.report.papers import Row, load_lines, rows_of
 
 SCALES = ("full", "sample", "small")
@@ -31,7 +31,13 @@ COMPARISON = re.compile(r"(?P<table>\w+) (?P<better>\w+) > (?P<worse>\w+)(: (?P<
 SIGNIFICANT = 0.05
 FALLING = ("perplexity",)  # metrics that are better when they are lower
 Lines = Mapping[tuple[str, ...], list[Line]]  # by row, scale and metric
-HEADER = ("claim", "in the paper", "found", "measured: mean difference, seeds, p by seed")
+HEADER = ("claim", "in the paper", "found", "measured: mean difference, that of each seed, p of each seed")
+VERDICTS = (
+    "*Found*: *yes*: every seed agrees in every comparison, each with p < .05; *seeds agree*: so they do, but some "
+    "comparison has no test; *unclear*: the means agree, but a seed or its p does not; *no*: a mean is against the "
+    "claim; *in part*: some comparisons have not been measured, and the others hold. Differences are in favour of the "
+    "claim: of a perplexity the fall."
+)
 
 
 @dataclass(frozen=True)
@@ -41,25 +47,25 @@ class Outcome:
     name: str
     scale: str
     differences: list[float]
-    p_values: list[str]
-    significant: bool
+    tested: list[Line]
 
     @property
     def holds(self) -> bool:
         """Whether every seed agrees, significantly where that was tested."""
-        return all(difference > 0 for difference in self.differences) and self.significant
+        significant = all(line.number("p_value") < SIGNIFICANT for line in self.tested)
+        return all(difference > 0 for difference in self.differences) and significant
 
     def __str__(self) -> str:
-        tested = f", p {' and '.join(self.p_values)}" if self.p_values else ""
-        return f"{self.name} {mean_change(self.differences)} ({self.scale}, n = {len(self.differences)}{tested})"
+        by_seed = ", ".join(f"{difference:+.2f}" for difference in self.differences)
+        tested = f"; p {', '.join(map(p_value, self.tested))}" if self.tested else ""
+        return f"{self.name} {statistics.mean(self.differences):+.2f} ({self.scale}: {by_seed}{tested})"
 
 
 def claims_table(root: Path, paper: str) -> str:
     """Return the claims of a paper as Markdown, with the numbers at the largest scale that has both rows.
 
-    yes: every comparison holds (see :class:`Outcome`); in part: those that have been measured hold; no: a mean
-    difference is against the claim; unclear: none is, but a seed or its significance is. Raises TableError for a file
-    that is not such a list.
+    ``VERDICTS`` says what the column "found" means; it stands below the table. Raises TableError for a file that is
+    not such a list.
     """
     path = root / "results" / "claims" / f"{paper}.yaml"
     try:
@@ -78,7 +84,7 @@ def claims_table(root: Path, paper: str) -> str:
         measured = [outcome for outcome in outcomes if outcome]
         numbers = "; ".join(map(str, measured)) or claim.get("why", "not measured yet")
         rows.append([claim["claim"], claim["where"], _verdict(measured, len(outcomes)), numbers])
-    return markdown(HEADER, rows)
+    return f"{markdown(HEADER, rows)}\n\n{VERDICTS}"
 
 
 def _verdict(measured: list[Outcome], wanted: int) -> str:
@@ -88,7 +94,9 @@ def _verdict(measured: list[Outcome], wanted: int) -> str:
         return "no"
     if not all(outcome.holds for outcome in measured):
         return "unclear"
-    return "yes" if len(measured) == wanted else "in part"
+    if len(measured) < wanted:
+        return "in part"
+    return "yes" if all(len(outcome.tested) == len(outcome.differences) for outcome in measured) else "seeds agree"
 
 
 def _outcome(root: Path, paper: str, text: str, where: str) -> Outcome | None:
@@ -121,7 +129,7 @@ def _measured_by_two(lines: Lines, better: Row, worse: Row, *, metrics: tuple[st
         more, less = by_metric
         if differences := [more[seed] - less[seed] for seed in more if seed in less]:
             name = f"{better.name} − {worse.name}, {metrics[0]} − {metrics[1]}"
-            return Outcome(name, scale, differences=differences, p_values=[], significant=True)
+            return Outcome(name, scale, differences=differences, tested=[])
     return None
 
 
@@ -133,10 +141,8 @@ def _measured(lines: Lines, better: Row, worse: Row, asked: str | None) -> Outco
             sign = -1 if metric in FALLING else 1
             differences = [sign * _difference(ours[seed], theirs[seed], better, worse) for seed in seeds]
             tested = [ours[seed] for seed in seeds if _against(better, worse) and ours[seed]["p_value"]]
-            significant = all(line.number("p_value") < SIGNIFICANT for line in tested)
             name = f"{better.name} − {worse.name}" + (f", {asked}" if asked else "")
-            p_values = [p_value(line) for line in tested]
-            return Outcome(name, scale, differences=differences, p_values=p_values, significant=significant)
+            return Outcome(name, scale, differences=differences, tested=tested)
     return None
 
 

@@ -103,8 +103,11 @@ def mean_and_sd(values: Sequence[float], digits: int = 2) -> str:
 
 
 def mean_change(values: Sequence[float]) -> str:
-    """Return the mean with its sign, '+1.22'; an empty text for no values."""
-    return f"{statistics.mean(values):+.2f}" if values else ""
+    """Return the mean with its sign, '+1.22', and all values where their signs differ; an empty text for no values."""
+    if not values:
+        return ""
+    by_seed = f" ({', '.join(f'{value:+.2f}' for value in values)})" if min(values) < 0 < max(values) else ""
+    return f"{statistics.mean(values):+.2f}{by_seed}"
 
 
 def p_value(line: Line) -> str:

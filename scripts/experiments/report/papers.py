@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.measure.bleu import FEWEST, group_size
 from experiments.recipes.recipe import Recipe
 from experiments.recipes.tables import Table, find_table, load_table, tables_of
 from experiments.report.csv_lines import (
@@ -54,6 +55,8 @@ NAMES = {
     "tag_accuracy": "tags right (%)",
     "voice": "voice (%)",
     "tense": "tense (%)",
+    "bleu_by_ngram": "BLEU by order of n-grams",
+    "bleu_by_length": "BLEU by length of the source",
     "tss": "TSS (%)",
     "spc": "SPC (%)",
     "pos": "POS (%)",
@@ -192,10 +195,16 @@ def _settings(lines: dict[str, list[Line]]) -> str:
 def _metrics(row: Row, lines: dict[str, list[Line]]) -> list[str]:
     """Return '' for the metrics that are compared, then the paper's others, those beside, and those of a family."""
     if row.metric("full") in FAMILIES:
-        measured = [line["metric"] for of in lines.values() for line in of]
+        measured = [line["metric"] for of in lines.values() for line in of if _shown(line)]
         return list(dict.fromkeys([*row.paper, *sorted(measured, key=natural)])) or [""]
     further = [line["metric"] for of in lines.values() for line in of if line["metric"] == "tag_accuracy"]
     return list(dict.fromkeys(["", *(n for n in (*row.paper, *row.beside) if n != row.metric("full")), *further]))
+
+
+def _shown(line: Line) -> bool:
+    """Return whether a line's score is of enough sentences, where it says of how many."""
+    size = group_size(line["signature"])
+    return size is None or size >= FEWEST
 
 
 def _decimals(numbers: Iterable[Mapping[str, float]]) -> dict[str, int]:

@@ -33,10 +33,10 @@ def measure(root: Path, scores: dict[int, tuple[float, str]], metric: str = "sac
 
 
 @pytest.mark.parametrize(("scores", "verdict", "number"), [
-    ({1: (36.0, "0.0010"), 2: (35.5, "0.0400")}, "yes", "+0.75 (small, n = 2, p 0.001 and 0.040)"),
-    ({1: (36.0, "0.0010"), 2: (35.5, "0.0500")}, "unclear", "+0.75 (small, n = 2, p 0.001 and 0.050)"),
-    ({1: (36.0, "0.0010"), 2: (34.9, "0.0010")}, "unclear", "+0.45 (small, n = 2, p 0.001 and 0.001)"),
-    ({1: (34.0, "0.0010"), 2: (35.5, "0.0010")}, "no", "-0.25 (small, n = 2, p 0.001 and 0.001)"),
+    ({1: (36.0, "0.0010"), 2: (35.5, "0.0400")}, "yes", "+0.75 (small: +1.00, +0.50; p 0.001, 0.040)"),
+    ({1: (36.0, "0.0010"), 2: (35.5, "0.0500")}, "unclear", "+0.75 (small: +1.00, +0.50; p 0.001, 0.050)"),
+    ({1: (36.0, "0.0010"), 2: (34.9, "0.0010")}, "unclear", "+0.45 (small: +1.00, -0.10; p 0.001, 0.001)"),
+    ({1: (34.0, "0.0010"), 2: (35.5, "0.0010")}, "no", "-0.25 (small: -1.00, +0.50; p 0.001, 0.001)"),
     ({}, "not tested", "not measured yet"),
 ])  # fmt: skip
 def test_verdicts(tmp_path: Path, scores: dict[int, tuple[float, str]], verdict: str, number: str) -> None:
@@ -50,7 +50,7 @@ def test_the_difference_is_that_of_the_line(tmp_path: Path) -> None:
     table_file(tmp_path)
     plain = line("transformer", 1, "sacrebleu", 35.0, scale="small")
     csv_of(tmp_path, plain, line("man", 1, "sacrebleu", 36.0, difference="0.99", p="0.0100", scale="small"))
-    assert row_of(tmp_path, COMPARE)[3] == "man − transformer +0.99 (small, n = 1, p 0.010)"
+    assert row_of(tmp_path, COMPARE)[3] == "man − transformer +0.99 (small: +0.99; p 0.010)"
 
 
 def test_a_gain_may_be_larger_by_one_metric_than_by_another(tmp_path: Path) -> None:
@@ -66,23 +66,31 @@ def test_a_gain_may_be_larger_by_one_metric_than_by_another(tmp_path: Path) -> N
     ]
     csv_of(tmp_path, *lines)
     text = "compare: ['table1 man > transformer: bleu_10_20 > bleu_0_10']"
-    assert row_of(tmp_path, text)[2:] == ["unclear", "man − transformer, bleu_10_20 − bleu_0_10 +0.50 (small, n = 2)"]
+    numbers = "man − transformer, bleu_10_20 − bleu_0_10 +0.50 (small: +2.00, -1.00)"
+    assert row_of(tmp_path, text)[2:] == ["unclear", numbers]
 
 
 def test_a_claim_may_name_its_metric(tmp_path: Path) -> None:
     table_file(tmp_path)
     csv_of(tmp_path, *(line(row, 1, "w1", score, scale="small") for row, score in (("transformer", 23), ("man", 38))))
     found = row_of(tmp_path, "compare: ['table1 man > transformer: w1']")[2:]
-    assert found == ["yes", "man − transformer, w1 +15.00 (small, n = 1)"]
+    assert found == ["seeds agree", "man − transformer, w1 +15.00 (small: +15.00)"]
 
 
 def test_significance_is_that_of_the_row_against_its_baseline(tmp_path: Path) -> None:
     """In a comparison with another row than the baseline the seeds alone decide."""
     measure(tmp_path, {1: (34.0, "0.0010")})
     assert row_of(tmp_path, "compare: [table1 transformer > man]")[2:] == [
-        "yes",
-        "transformer − man +1.00 (small, n = 1)",
+        "seeds agree",
+        "transformer − man +1.00 (small: +1.00)",
     ]
+
+
+def test_the_verdicts_are_explained_below_the_table(tmp_path: Path) -> None:
+    measure(tmp_path, {1: (36.0, "0.0010")})
+    put(tmp_path, "results/claims/man.yaml", CLAIM % COMPARE)
+    below = claims_table(tmp_path, "man").partition("\n\n")[2]
+    assert all(f"*{verdict}*" in below for verdict in ("yes", "seeds agree", "unclear", "no", "in part"))
 
 
 def test_a_claim_is_found_in_part_where_rows_are_missing(tmp_path: Path) -> None:
