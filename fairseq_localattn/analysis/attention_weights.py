@@ -132,8 +132,8 @@ def collect_masks(attentions: Mapping[Sublayer, nn.Module]) -> Iterator[dict[Sub
 
     Each forward pass of the model replaces the values, B×H×T×S; a head without a mask is NaN there, and the masks of
     mechanisms on the same heads are multiplied; the future of a decoder is 0. See :data:`MASKS` for what is a mask.
-    With windows of segments and padding on the left, each sentence's real keys come first. The weights are requested as
-    well, since a faster computation may not make the masks. The attentions are as before at the end.
+    The weights are requested as well, since a faster computation may not make the masks. The attentions are as before
+    at the end.
     """
     masks: dict[Sublayer, Tensor] = {}
     masked = {sublayer: parts for sublayer, module in attentions.items() if (parts := list(masked_parts(module)))}

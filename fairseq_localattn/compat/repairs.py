@@ -11,6 +11,7 @@ import inspect
 import sys
 import types
 from collections.abc import Callable
+from contextlib import ExitStack
 from difflib import get_close_matches
 from typing import Any
 
@@ -19,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from fairseq import checkpoint_utils, models, options, tasks
 from fairseq.data import data_utils
-from fairseq.modules import DynamicConv_scripatable
+from fairseq.modules import DynamicConv_scripatable, checkpoint_activations
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
@@ -57,6 +58,7 @@ def apply() -> None:
     name_mistakes_in_models()
     print_errors_of_hydra_in_one_line()
     repair_dynamic_convolutions()
+    keep_autocast_in_checkpointing()
 
 
 def provide_numpy_long() -> None:
@@ -230,3 +232,28 @@ def print_errors_of_hydra_in_one_line() -> None:
     Hydra catches the error, asks whether it is a CompactHydraException, and prints such a one without a traceback.
     """
     vars(hydra_utils)["CompactHydraException"] = (hydra_utils.CompactHydraException, UsageError)
+
+
+def keep_autocast_in_checkpointing() -> None:
+    """Let ``--checkpoint-activations`` compute a layer again under the autocast of its forward pass.
+
+    fairseq does so without autocast: after a forward pass in half precision (``--amp``, or ``--localattn-cpu-matmul
+    bf16``) the gradients would be those of a layer in fp32.
+    """
+    checkpointed = checkpoint_activations._checkpointed_forward
+
+    @functools.wraps(checkpointed)
+    def _checkpointed_forward(layer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        on = {
+            device: torch.get_autocast_dtype(device) for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)
+        }
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            with ExitStack() as entered:
+                for device, dtype in on.items():
+                    entered.enter_context(torch.autocast(device, dtype))
+                return layer(*args, **kwargs)
+
+        return checkpointed(forward, *args, **kwargs)
+
+    checkpoint_activations._checkpointed_forward = _checkpointed_forward

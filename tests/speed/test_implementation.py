@@ -134,6 +134,17 @@ def test_bf16_products_under_autocast(monkeypatch: pytest.MonkeyPatch, caplog: p
     assert logits(model.eval()).dtype == logits(build("transformer_mma_tiny").train()).dtype == torch.float32
 
 
+def test_checkpointed_layers_are_computed_again_in_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """fairseq's --checkpoint-activations would compute them again in fp32, and return the gradients of that."""
+    monkeypatch.setattr(implementation, "_multiplies_bf16", lambda: True)
+    model = build("transformer_mma_tiny", ["--localattn-cpu-matmul", "bf16", "--checkpoint-activations"]).train()
+    computed: list[torch.dtype] = []
+    model.encoder.layers[0].fc1.register_forward_hook(lambda *call: computed.append(call[-1].dtype))
+    words = torch.tensor([[5, 6, 2]])
+    model.decoder(words, encoder_out=model.encoder(words, torch.tensor([3])))[0].float().sum().backward()
+    assert computed == [torch.bfloat16] * 2
+
+
 @pytest.mark.parametrize(("asked", "multiplies", "gpu", "found"), [
     ("bf16", True, False, torch.bfloat16), ("auto", True, False, torch.float32), ("fp32", True, False, torch.float32),
     ("bf16", False, False, torch.float32), ("bf16", True, True, torch.float32),
