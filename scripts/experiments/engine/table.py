@@ -108,7 +108,7 @@ def launches(args: argparse.Namespace, recipes: list[Recipe]) -> list[Launch]:
         raise RecipeError(f"--jobs {args.jobs}: with --nodes trainings follow each other; leave it out")
     on_cpu = args.scale == "smoke" or args.cpu or all(recipe.hardware == "cpu" for recipe in recipes)
 
-    def launch(gpus: int, precision: str = "fp32", devices: tuple[str, ...] | None = None) -> Launch:
+    def launch(gpus: int, alone: bool, precision: str = "fp32", devices: tuple[str, ...] | None = None) -> Launch:
         return Launch(
             gpus=gpus,
             nodes=args.nodes,
@@ -119,12 +119,14 @@ def launches(args: argparse.Namespace, recipes: list[Recipe]) -> list[Launch]:
             devices=devices,
             max_tokens=args.max_tokens,
             fit=args.gpus is None and not on_cpu,
+            alone=alone,
         )
 
     if on_cpu and args.precision not in ("auto", "fp32"):
         raise RecipeError(f"--precision {args.precision}: on a CPU trainings are in fp32; leave it out")
     if on_cpu:
-        return [launch(args.gpus or 1)] * (1 if args.nodes > 1 else _cpu_jobs(args, recipes))
+        jobs = 1 if args.nodes > 1 else _cpu_jobs(args, recipes)
+        return [launch(args.gpus or 1, jobs == 1)] * jobs
     visible, capabilities = visible_gpus()
     if not visible and not args.dry_run:
         raise RecipeError("no GPU is visible: --scale smoke tries the pipeline on a CPU, --cpu trains on one, slowly")
@@ -139,7 +141,8 @@ def launches(args: argparse.Namespace, recipes: list[Recipe]) -> list[Launch]:
     lanes = [
         [visible[(lane * gpus + n) % len(visible)] for n in range(gpus)] if visible else [] for lane in range(jobs)
     ]
-    return [launch(gpus, precision, tuple(lane) or None) for lane in lanes]
+    alone = jobs == 1 or gpus * jobs <= len(visible)
+    return [launch(gpus, alone, precision, tuple(lane) or None) for lane in lanes]
 
 
 def _cpu_jobs(args: argparse.Namespace, recipes: list[Recipe]) -> int:

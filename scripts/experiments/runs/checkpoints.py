@@ -121,14 +121,15 @@ def _texts_as_flags(line: str) -> str:
     return shlex.join(word for words in found for word in words)
 
 
-def training_facts(folder: Path) -> dict[str, Any]:
+def training_facts(folder: Path, alone: bool = True) -> dict[str, Any]:
     """Return what checkpoint and logs say of a finished training.
 
     - ``updates``, ``parameters``.
     - ``attention``: the texts of the sites whose attention is not plain, as the flags of a hybrid model; None where the
       log has none.
     - ``words_per_second``: target tokens (subwords and ends of sentences) a second, fairseq's wps averaged over the
-      logging intervals by time; ``steps_per_second``: updates a second, likewise.
+      logging intervals by time; ``steps_per_second``: updates a second, likewise, and None of a training that was not
+      ``alone`` on its cores or GPUs.
     - ``train_minutes``: all logging intervals, with validation and saving but without the start. fairseq's own wall
       time begins again when a training is resumed.
 
@@ -155,6 +156,6 @@ def training_facts(folder: Path) -> dict[str, Any]:
         "parameters": parameters,
         "attention": attention,
         "words_per_second": round(words / seconds) if seconds else None,
-        "steps_per_second": round(timed / seconds, 3) if seconds else None,
+        "steps_per_second": round(timed / seconds, 3) if seconds and alone else None,
         "train_minutes": round(seconds / 60, 2) if seconds else None,
     }

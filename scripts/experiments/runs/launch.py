@@ -30,6 +30,7 @@ class Launch:
         devices: GPUs of this machine that the training may use; None: those of the environment.
         max_tokens: most tokens (with batch_size: sentences) that a GPU holds; None: the recipe's.
         fit: take no more of the GPUs than a recipe's batch fills.
+        alone: no other training shares its cores or its GPUs, so that its speed may be read.
     """
 
     gpus: int = 1
@@ -41,6 +42,7 @@ class Launch:
     devices: tuple[str, ...] | None = None
     max_tokens: int | None = None
     fit: bool = False
+    alone: bool = True
 
     @property
     def world(self) -> int:

@@ -309,7 +309,7 @@ class Run:
 
     def _trained(self) -> dict[str, Any]:
         """Return the facts of the training that has ended."""
-        return {**training_facts(self.folder), "seed": self.seed, "machine": self.machine()}
+        return {**training_facts(self.folder, self.launch.alone), "seed": self.seed, "machine": self.machine()}
 
     def _averaged(self) -> dict[str, Any]:
         return {"average": dict(self.recipe.average)}

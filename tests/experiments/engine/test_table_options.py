@@ -31,9 +31,10 @@ def test_trainings_on_a_cpu_go_side_by_side(monkeypatch: pytest.MonkeyPatch, sca
         args = table.parse_args(["comparisons", "mechanisms", "--scale", scale, *options])
         launches = table.launches(args, recipes)
         assert all(launch.cpu and launch.world == 1 for launch in launches)
+        assert all(launch.alone == (len(launches) == 1) for launch in launches), "speeds are those of one at a time"
         return len(launches)
 
-    assert (found(), found("--jobs", "2")) == (3, 2)
+    assert (found(), found("--jobs", "2"), found("--jobs", "1")) == (3, 2, 1)
     with pytest.raises(table.RecipeError, match=r"--jobs 4: with 1 thread\(s\) a run, 3 cores carry at most 3"):
         found("--jobs", "4")
 
@@ -53,6 +54,7 @@ def test_lanes_share_the_gpus(bench: Bench, capfd: pytest.CaptureFixture) -> Non
         (2, ("4", "5"), "bf16"),
         (2, ("6", "7"), "bf16"),
     ]
+    assert all(one.alone for one in found)
     assert table.main(["mma", "table1", "--jobs", "2", "--gpus", "3", "--out", str(bench.out)]) == 2
     assert "--gpus 3 --jobs 2: only 4 GPUs are visible" in capfd.readouterr().err
 
@@ -65,7 +67,9 @@ def test_trainings_share_one_gpu(bench: Bench) -> None:
     def devices(count: int, *options: str) -> list[tuple[str, ...] | None]:
         bench.patch.setattr(table, "visible_gpus", lambda: ([str(n) for n in range(count)], [(8, 0)] * count))
         args = table.parse_args(["comparisons", "mechanisms", *options])
-        return [launch.devices for launch in table.launches(args, recipes)]
+        found = table.launches(args, recipes)
+        assert not any(launch.alone for launch in found)
+        return [launch.devices for launch in found]
 
     assert devices(1) == [("0",)] * 7
     assert devices(2, "--jobs", "4") == [("0",), ("1",), ("0",), ("1",)]

@@ -63,6 +63,7 @@ def test_facts_of_an_interrupted_training(tmp_path: Path) -> None:
     facts = checkpoints.training_facts(tmp_path)
     speeds = {"words_per_second": 75, "steps_per_second": 0.75, "train_minutes": 0.67}
     assert facts == {"updates": 30, "parameters": 1234, "attention": None, **speeds}
+    assert checkpoints.training_facts(tmp_path, alone=False) == {**facts, "steps_per_second": None}
 
 
 def test_the_texts_of_a_model_are_facts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
