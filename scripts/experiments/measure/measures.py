@@ -312,13 +312,22 @@ class Probing(Translation):
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         """Return the accuracy of each task in percent, and ``probing_avg``, the mean."""
-        rows = _read_csv(self.work(run) / self.output(), "task", "accuracy")
-        found = [Measurement(row["task"], float(row["accuracy"])) for row in rows]
+        rows = _read_csv(self.work(run) / self.output(), "task", "accuracy", "low", "high", "total", "majority")
+        found = [
+            Measurement(
+                row["task"],
+                float(row["accuracy"]),
+                f"examples:{row['total']}|majority:{row['majority']}|interval:wilson",
+                low=float(row["low"]),
+                high=float(row["high"]),
+            )
+            for row in rows
+        ]
         return [*found, Measurement("probing_avg", statistics.mean(m.score for m in found))]
 
 
 def _read_csv(path: Path, *needed: str) -> list[dict[str, str]]:
-    """Return the rows of a CSV file with these columns, of which the last holds numbers. Raises ScoreError."""
+    """Return the rows of a CSV file with these columns, of which all but the first hold numbers. Raises ScoreError."""
     try:
         (_, header), *rows = read_csv(path)
     except FileNotFoundError:
@@ -329,10 +338,11 @@ def _read_csv(path: Path, *needed: str) -> list[dict[str, str]]:
         raise ScoreError(f"{path}:1: lacks the column(s) {', '.join(missing)}")
     found = [dict(zip(header, cells, strict=True)) for _, cells in rows]
     for (number, _), row in zip(rows, found, strict=True):
-        try:
-            float(row[needed[-1]])
-        except ValueError:
-            raise ScoreError(f"{path}:{number}: {needed[-1]} must be a number, not {row[needed[-1]]!r}") from None
+        for name in needed[1:]:
+            try:
+                float(row[name])
+            except ValueError:
+                raise ScoreError(f"{path}:{number}: {name} must be a number, not {row[name]!r}") from None
     return found
 
 

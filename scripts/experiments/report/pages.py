@@ -10,7 +10,7 @@ A table stands between two lines, and nothing else of a page is touched:
 
 NAME is `summary` (the main rows of all papers), `ranking` (all mechanisms by score), `estimates` (what the full scale
 takes), `speed` and `attentions` (fairseq's own against ours), a paper (man: all its tables, measured or not), one of
-its tables (man/table1), probing/NAME, locality/NAME or claims/PAPER.
+its tables (man/table1), locality/NAME or claims/PAPER.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from pathlib import Path
 from experiments.recipes.nodes import RecipeError, nearest
 from experiments.recipes.recipe import ROOT
 from experiments.recipes.tables import papers, tables_of
-from experiments.report.analysis import locality_table, probing_table
 from experiments.report.claims import claims_table
 from experiments.report.csv_lines import TableError
 from experiments.report.estimates import estimates_table
+from experiments.report.locality import locality_table
 from experiments.report.papers import all_tables, summary_table, table_of_paper
 from experiments.report.ranking import ranking_table
 from experiments.report.speed import attentions_table, speed_table
@@ -42,7 +42,7 @@ OF_ALL = {
     "speed": speed_table,
     "attentions": attentions_table,
 }
-ANALYSES = {"probing": probing_table, "locality": locality_table, "claims": claims_table}
+ANALYSES = {"locality": locality_table, "claims": claims_table}
 
 
 @dataclass(frozen=True)

@@ -66,10 +66,17 @@ def test_locality_is_that_of_mask_attention_where_there_is_some(tmp_path: Path) 
 
 def test_probing_has_its_mean(tmp_path: Path) -> None:
     (tmp_path / "probing").mkdir()
-    (tmp_path / "probing" / "probing.csv").write_text("task,accuracy\nvoice,70\ntense,80.5\n")
+    numbers = tmp_path / "probing" / "probing.csv"
+    lines = ["task,low,high,accuracy,total,majority", "voice,65,75.5,70,216,50.00", "tense,78,83,80.5,690,50.00"]
+    numbers.write_text("\n".join([*lines, ""]))
     run: Any = SimpleNamespace(folder=tmp_path, trees=None)
-    found = measures.Probing().measurements(run, None)
-    assert [(m.metric, m.score) for m in found] == [("voice", 70), ("tense", 80.5), ("probing_avg", 75.25)]
+    voice, *others = measures.Probing().measurements(run, None)
+    kept = "examples:216|majority:50.00|interval:wilson"
+    assert voice == Measurement("voice", 70, kept, low=65, high=75.5)
+    assert [(m.metric, m.score) for m in others] == [("tense", 80.5), ("probing_avg", 75.25)]
+    numbers.write_text("\n".join([*lines, ""]).replace("83", "x"))
+    with pytest.raises(measures.ScoreError, match=r"probing\.csv:3: high must be a number, not 'x'"):
+        measures.Probing().measurements(run, None)
 
 
 @pytest.mark.parametrize("sentences", [2, 3])

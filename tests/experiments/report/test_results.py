@@ -82,7 +82,7 @@ def test_committed_results_say_their_commit() -> None:
     """Every line of every CSV, those of the analyses and the benchmarks included."""
     form = re.compile(r"[0-9a-f]{10}(\+dirty)?(\.\.[0-9a-f]{10}(\+dirty)?)*")
     paths = sorted((ROOT / "results").rglob("*.csv"))
-    assert {"benchmarks", "figures", "locality", "mma", "probing"} <= {path.parent.name for path in paths}
+    assert {"benchmarks", "figures", "locality", "mma"} <= {path.parent.name for path in paths}
     for path in paths:
         with path.open(encoding="utf-8", newline="") as file:
             for number, found in enumerate(csv.DictReader(file), start=2):

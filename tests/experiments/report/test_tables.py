@@ -312,15 +312,6 @@ def test_columns_are_those_that_are_written() -> None:
 # --- measures on trained models
 
 
-def test_probing(tmp_path: Path) -> None:
-    lines = ("base,voice,1,65.74,50.00", "base,pos,1,73.93,12.28", "ngram,voice,1,63.89,50.00")
-    put(tmp_path, "results/probing/own.csv", "\n".join(("name,task,seed,accuracy,majority", *lines, "")))
-    assert table(tmp_path, "probing/own") == (
-        "| encoder | voice | POS |\n|---|---|---|\n| `base` | 65.74 | 73.93 |\n| `ngram` | 63.89 | |\n"
-        "| most frequent class | 50.00 | 12.28 |"
-    )
-
-
 def test_locality(tmp_path: Path) -> None:
     """Within two positions in the encoder; seeds beside one another."""
     lines = [f"{name},encoder,{layer},{kind},{kind},2,{layer}0.16"

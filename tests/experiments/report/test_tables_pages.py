@@ -80,11 +80,15 @@ def test_every_table_must_be_shown(tmp_path: Path, capsys: pytest.CaptureFixture
     page(tmp_path, "man")
     assert pages.main([], tmp_path) == 0
     capsys.readouterr()
-    put(tmp_path, "results/probing/own.csv", "name,task,seed,accuracy,majority\nbase,pos,1,73.93,12.28\n")
-    assert "results/probing/own.csv: no page has it: put its two markers, table probing/own" in refusal(
+    put(
+        tmp_path,
+        "results/locality/own.csv",
+        "checkpoint,stack,layer,sublayer,kind,window,share\nD,encoder,1,san,san,2,9.5\n",
+    )
+    assert "results/locality/own.csv: no page has it: put its two markers, table locality/own" in refusal(
         tmp_path, capsys
     )
-    page(tmp_path, "man", "probing/own")
+    page(tmp_path, "man", "locality/own")
     csv_of(tmp_path, line("man", 1, "rouge1", 41), table="man/table7")
     assert refusal(tmp_path, capsys) == "make_tables: error: results/man/table7.csv: configs/man has no table table7"
 

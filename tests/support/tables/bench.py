@@ -116,7 +116,8 @@ import pathlib, sys
 work = pathlib.Path(sys.argv[1])
 work.mkdir(exist_ok=True)
 for folder in (work, pathlib.Path(sys.argv[2])):
-    (folder / 'probing.csv').write_text('task,accuracy\\nvoice,' + sys.argv[3] + '\\n')
+    numbers = 'task,low,high,total,majority,accuracy\\nvoice,0,100,9,50,' + sys.argv[3]
+    (folder / 'probing.csv').write_text(numbers + '\\n')
 """
 WORDS = "the a green old dog house runs sees quickly today".split()
 

@@ -1,34 +1,13 @@
-"""Tables of the analyses of trained models: results/probing/<name>.csv and results/locality/<name>.csv."""
+"""Tables of the locality of trained models: results/locality/<name>.csv."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.report.csv_lines import Line, TableError, distinct, markdown, mean_and_sd, read_lines
+from experiments.report.csv_lines import TableError, distinct, markdown, read_lines
 
 WINDOW = "2"  # of the locality that is shown: w, in positions; the CSV has others
 STACK = "encoder"
-TASKS = {"tss": "TSS", "spc": "SPC", "pos": "POS"}
-
-
-def probing_table(root: Path, name: str) -> str:
-    """Return accuracies in percent, encoders by tasks, and those of the most frequent class."""
-    path = root / "results" / "probing" / f"{name}.csv"
-    lines = read_lines(path, ("name", "task", "seed", "accuracy", "majority"), ("name", "task", "seed"))
-    tasks = distinct(lines, "task")
-    if not tasks:
-        raise TableError(f"{path}: has no rows")
-    rows = []
-    for encoder in distinct(lines, "name"):
-        values = [[line.number("accuracy") for line in lines if _is(line, encoder, task)] for task in tasks]
-        rows.append([f"`{encoder}`", *(mean_and_sd(of) if of else "" for of in values)])
-    majority = {line["task"]: f"{line.number('majority'):.2f}" for line in lines}
-    rows.append(["most frequent class", *(majority[task] for task in tasks)])
-    return markdown(["encoder", *(TASKS.get(task, task) for task in tasks)], rows)
-
-
-def _is(line: Line, encoder: str, task: str) -> bool:
-    return line["name"] == encoder and line["task"] == task
 
 
 def locality_table(root: Path, name: str) -> str:
