@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
+from torch import distributed
 from torch.distributed.elastic.multiprocessing.errors import record  # torchrun then names the error
 
 from experiments.runs.processes import die_with_parent
@@ -49,10 +50,20 @@ def main() -> int:
     die_with_parent()
     if os.getppid() == 1:  # torchrun was killed before that
         return 1
+    record(train)()
+    return 0
+
+
+def train() -> None:
+    """Train, and end the exchange with the other processes, which fairseq leaves open.
+
+    Where a thread of gloo still holds a finished exchange as the interpreter ends, the process aborts.
+    """
     from fairseq_cli.train import cli_main  # first of fairseq's, or its log loses its format
 
-    record(cli_main)()
-    return 0
+    cli_main()
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

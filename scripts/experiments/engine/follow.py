@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from experiments.engine.plan import Plan
@@ -15,13 +15,18 @@ POLL_SECONDS = 0.5
 
 
 def follow(plan: Plan, progress: Progress) -> int:
-    """Take part in the trainings of machine 0 until it is done; return the exit status."""
+    """Take part in the trainings of machine 0 until it is done; return the exit status.
+
+    It is 1 where a training failed here and machine 0 has not finished it either. One whose processes here are lost
+    after its last update has all that it should have.
+    """
     leader = plan.leader
     mine = leader.path.with_name(f"{leader.path.stem}.machine{plan.choice.launch.node_rank}")
     mine.parent.mkdir(parents=True, exist_ok=True)
     mine.write_text("", encoding="utf-8")
     begun = mine.stat().st_mtime  # by the clock of the file system, as what the leader has said
-    seen, checked, status = -1, -1, 0
+    seen, checked = -1, -1
+    failed: set[str] = set()
     while True:
         said = leader.said()
         if "end" in said and leader.written() < begun and said["at"] != checked:
@@ -29,7 +34,7 @@ def follow(plan: Plan, progress: Progress) -> int:
             checked = said["at"]
             if not _is_left(plan):
                 progress.say("nothing is left to train")
-                return status
+                return _status(plan, failed)
         if said.get("at", -1) == seen or "at" not in said or ("end" in said and leader.written() < begun):
             progress.update(f"waiting for {plan.choice.launch.rendezvous}", 0.0)
             time.sleep(POLL_SECONDS)
@@ -37,12 +42,17 @@ def follow(plan: Plan, progress: Progress) -> int:
         seen = said["at"]
         if "end" in said:
             progress.say("machine 0 is done")
-            return status
+            return _status(plan, failed)
         try:
             _take_part(plan, said, progress)
         except JobFailed as error:
             progress.say(f"{said['train']}: {error}")
-            status = 1
+            failed.add(said["train"])
+
+
+def _status(plan: Plan, failed: Iterable[str]) -> int:
+    """Return the exit status after these trainings have failed here."""
+    return int(any(TRAIN.facts(plan.leader.path.with_name(name)) is None for name in failed))
 
 
 def _is_left(plan: Plan) -> bool:

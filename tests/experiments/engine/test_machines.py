@@ -132,6 +132,34 @@ def test_machines_that_were_started_differently(bench: Bench) -> None:
         follow._take_part(plan, leader.said(), Progress())
 
 
+@pytest.mark.parametrize("finished", [True, False], ids=["finished by machine 0", "unfinished"])
+def test_a_training_that_fails_here(finished: bool, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The status is that of the training: machine 0 may have finished what a process of this machine did not."""
+    plan = follower(bench)
+    run = plan.runs[0]
+    fails = [sys.executable, "-c", "raise SystemExit(3)"]
+    monkeypatch.setattr(Run, "train_argv", lambda run: fails)
+    monkeypatch.setattr(follow, "POLL_SECONDS", 0.02)
+    leader = machine(0, bench.out)
+    said: list[str] = []
+
+    class Heard(Progress):
+        def say(self, message: str) -> None:
+            said.append(message)
+            if "failed with exit status 3" in message:
+                if finished:
+                    write_stamp(run.folder / "trained.json", {"updates": 4})
+                leader.end()
+
+    run.folder.mkdir()
+    timer = threading.Timer(0.3, leader.announce, [run.folder])
+    timer.start()
+    assert follow.follow(plan, Heard()) == (0 if finished else 1)
+    timer.join()
+    assert any(message.startswith(f"{run.folder.name}: ") for message in said)
+    assert said[-1] == "machine 0 is done"
+
+
 @pytest.mark.slow
 def test_two_machines(bench: Bench, toy_corpus: Path) -> None:
     """Two runners on one machine, each with one process, train together; the second ends with the first."""
@@ -159,7 +187,11 @@ def test_two_machines(bench: Bench, toy_corpus: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [done[rank].returncode for rank in (0, 1)] == [0, 0], (done[0], done[1])
+    for log in sorted(bench.out.glob("*/train*.log")):
+        print(log.name, log.read_text(), sep="\n")
+    for rank in (0, 1):
+        print(f"machine {rank}", done[rank].stdout, done[rank].stderr, sep="\n")
+    assert [done[rank].returncode for rank in (0, 1)] == [0, 0]
     assert "machine 0 is done" in done[1].stdout
     assert "training on 2 devices" in (bench.folder("transformer_mma_tiny") / "train.log").read_text()
     assert {line["batch_tokens"] for line in bench.lines("table1")} == {"1200"}

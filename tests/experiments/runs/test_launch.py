@@ -9,7 +9,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import fairseq_cli.train
 import pytest
+import torch
 
 import train_worker
 from experiments.recipes import recipe
@@ -153,6 +155,15 @@ def test_worker_outside_torchrun(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     monkeypatch.setattr(sys, "argv", ["train_worker.py", "data"])
     assert train_worker.main() == 2
     assert capsys.readouterr().err == "train_worker: error: $RANK is not set: start it with torchrun\n"
+
+
+def test_worker_ends_the_exchange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cli_main() -> None:
+        torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+
+    monkeypatch.setattr(fairseq_cli.train, "cli_main", cli_main)
+    train_worker.train()
+    assert not torch.distributed.is_initialized()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
