@@ -13,9 +13,8 @@ import fairseq_cli.train
 import pytest
 import torch
 
-import train_worker
 from experiments.recipes import recipe
-from experiments.runs import launch
+from experiments.runs import launch, worker
 from support.paths import ROOT
 from support.recipes import BASE, write
 
@@ -140,12 +139,12 @@ def test_precision_by_hardware(capabilities: list[tuple[int, int]], precision: s
 
 def test_worker_takes_its_place_from_torchrun() -> None:
     environment = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}
-    argv = train_worker.worker_argv(["data", "--log-file", "train.log", "--lr", "1"], environment)
+    argv = worker.worker_argv(["data", "--log-file", "train.log", "--lr", "1"], environment)
     assert argv == [
         "data", "--lr", "1", "--distributed-init-method", "env://", "--distributed-world-size", "4",
         "--distributed-rank", "3", "--device-id", "1", "--distributed-no-spawn",
     ]  # fmt: skip
-    first = train_worker.worker_argv(["data", "--log-file", "train.log", "--cpu"], {**environment, "RANK": "0"})
+    first = worker.worker_argv(["data", "--log-file", "train.log", "--cpu"], {**environment, "RANK": "0"})
     assert "--log-file" in first
     assert first[first.index("--distributed-backend") + 1] == "gloo" and "legacy_ddp" in first
 
@@ -153,7 +152,7 @@ def test_worker_takes_its_place_from_torchrun() -> None:
 def test_worker_outside_torchrun(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.setattr(sys, "argv", ["train_worker.py", "data"])
-    assert train_worker.main() == 2
+    assert worker.main() == 2
     assert capsys.readouterr().err == "train_worker: error: $RANK is not set: start it with torchrun\n"
 
 
@@ -162,7 +161,7 @@ def test_worker_ends_the_exchange(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
 
     monkeypatch.setattr(fairseq_cli.train, "cli_main", cli_main)
-    train_worker.train()
+    worker.train()
     assert not torch.distributed.is_initialized()
 
 
@@ -170,7 +169,6 @@ def test_worker_ends_the_exchange(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.slow
 def test_killed_torchrun_leaves_no_worker(tmp_path: Path) -> None:
     """A second start would meet workers that still train into the same folder."""
-    worker = ROOT / "scripts" / "train_worker.py"
     module = tmp_path / "fairseq_cli"
     module.mkdir()
     (module / "__init__.py").write_text("")
@@ -180,7 +178,7 @@ def test_killed_torchrun_leaves_no_worker(tmp_path: Path) -> None:
         f"    open({str(tmp_path)!r} + '/worker' + os.environ['RANK'], 'w').write(str(os.getpid()))\n"
         "    time.sleep(120)\n"
     )
-    words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", str(worker)]
+    words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", str(launch.WORKER)]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"}
     torchrun = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     files = [tmp_path / f"worker{rank}" for rank in (0, 1)]
