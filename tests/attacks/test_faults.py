@@ -15,9 +15,10 @@ import torch
 
 from benchmarks import command as benchmark
 from experiments.engine import quickstart, table
+from experiments.measure import probe
 from experiments.report import pages
 from experiments.report.results import Results
-from experiments.runs import averaging, probe
+from experiments.runs import averaging
 from fairseq_localattn import files
 from fairseq_localattn.analysis import masks
 from fairseq_localattn.analysis.command import new_figure, save_csv, save_figure

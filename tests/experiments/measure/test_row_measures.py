@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from experiments.data.prepared import Prepared
-from experiments.measure import measures
+from experiments.measure import measures, probe
 from experiments.measure.scoring import Measurement
 from experiments.recipes.recipe import RecipeError, load_recipe
-from experiments.runs import probe
 from support.recipes import BASE, write
 
 
