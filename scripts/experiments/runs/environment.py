@@ -31,12 +31,16 @@ def _version(dist: str) -> str | None:
 
 
 def hardware(kind: str, threads: int) -> str:
-    """Return the machine in words: the GPU's name, or the CPU's with its cores and the threads of one run."""
-    if kind == "gpu":
-        import torch
+    """Return the machine in words: the GPU's name, or the CPU's with its cores and the threads of one run.
 
+    A CPU is named with its vector instructions: where they are others, rounding is, and a training ends elsewhere.
+    """
+    import torch
+
+    if kind == "gpu":
         return torch.cuda.get_device_name(0)
-    return f"{_cpu_model()}, {cores()} cores, {threads} thread{'s' if threads > 1 else ''} a run"
+    vectors = torch.backends.cpu.get_cpu_capability()
+    return f"{_cpu_model()} ({vectors}), {cores()} cores, {threads} thread{'s' if threads > 1 else ''} a run"
 
 
 def _cpu_model() -> str:

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from experiments.recipes import recipe
-from experiments.runs import launch, worker
+from experiments.runs import environment, launch, worker
 from support.paths import ROOT
 from support.recipes import BASE, write
 
@@ -135,6 +135,13 @@ def test_perplexity_is_measured_by_one_process(tmp_path: Path) -> None:
 )
 def test_precision_by_hardware(capabilities: list[tuple[int, int]], precision: str) -> None:
     assert launch.best_precision(capabilities) == precision
+
+
+def test_a_cpu_is_named_with_its_vector_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    monkeypatch.setattr(environment, "_cpu_model", lambda: "AMD EPYC")
+    monkeypatch.setattr(environment, "cores", lambda: 2)
+    assert environment.hardware("cpu", 1) == "AMD EPYC (AVX2), 2 cores, 1 thread a run"
 
 
 def test_worker_takes_its_place_from_torchrun() -> None:
