@@ -145,13 +145,13 @@ def test_a_cpu_is_named_with_its_vector_instructions(monkeypatch: pytest.MonkeyP
 
 
 def test_worker_takes_its_place_from_torchrun() -> None:
-    environment = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}
-    argv = worker.worker_argv(["data", "--log-file", "train.log", "--lr", "1"], environment)
+    variables = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}
+    argv = worker.worker_argv(["data", "--log-file", "train.log", "--lr", "1"], variables)
     assert argv == [
         "data", "--lr", "1", "--distributed-init-method", "env://", "--distributed-world-size", "4",
         "--distributed-rank", "3", "--device-id", "1", "--distributed-no-spawn",
     ]  # fmt: skip
-    first = worker.worker_argv(["data", "--log-file", "train.log", "--cpu"], {**environment, "RANK": "0"})
+    first = worker.worker_argv(["data", "--log-file", "train.log", "--cpu"], {**variables, "RANK": "0"})
     assert "--log-file" in first
     assert first[first.index("--distributed-backend") + 1] == "gloo" and "legacy_ddp" in first
 
