@@ -21,6 +21,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -66,6 +67,7 @@ def make_parser(prog: str = "table", description: str | None = __doc__) -> OneLi
         type=int,
         help="trainings side by side (default: the recipe's jobs; on a CPU as many as there are cores; --nodes: 1)",
     )
+    parser.add_argument("--threads", type=int, help="of one training on a CPU (default: the recipe's)")
     parser.add_argument(
         "--max-tokens", type=int, metavar="N", help="most tokens that a GPU holds; the batch stays the paper's"
     )
@@ -96,7 +98,7 @@ def parse_args(argv: list[str] | None = None, parser: OneLineParser | None = Non
 
 def launches(args: argparse.Namespace, recipes: list[Recipe]) -> list[Launch]:
     """Return one launch for each training that may run side by side. Raises RecipeError where the machine cannot."""
-    for name, least in (("gpus", 1), ("jobs", 1), ("nodes", 1), ("node_rank", 0), ("max_tokens", 1)):
+    for name, least in (("gpus", 1), ("jobs", 1), ("threads", 1), ("nodes", 1), ("node_rank", 0), ("max_tokens", 1)):
         value = getattr(args, name)
         if value is not None and value < least:
             raise RecipeError(f"--{name.replace('_', '-')} {value}: at least {least}")
@@ -124,6 +126,9 @@ def launches(args: argparse.Namespace, recipes: list[Recipe]) -> list[Launch]:
 
     if on_cpu and args.precision not in ("auto", "fp32"):
         raise RecipeError(f"--precision {args.precision}: on a CPU trainings are in fp32; leave it out")
+    if args.threads is not None and (not on_cpu or args.threads > cores()):
+        why = f"there are {cores()} cores" if on_cpu else "trainings are on GPUs; leave it out"
+        raise RecipeError(f"--threads {args.threads}: {why}")
     if on_cpu:
         jobs = 1 if args.nodes > 1 else _cpu_jobs(args, recipes)
         return [launch(args.gpus or 1, jobs == 1)] * jobs
@@ -212,6 +217,8 @@ def plan_of(args: argparse.Namespace, rows: list[Row]) -> tuple[Plan, list[Launc
     if args.local and args.scale == "smoke":
         raise RecipeError(f"--local {args.local[0]}: at the scale smoke corpora are made on the spot; leave it out")
     seeds = seeds_of(args.seeds)
+    if args.threads:
+        rows = [replace(row, stated=replace(row.stated, threads=args.threads)) for row in rows]
     lanes = launches(args, [row.stated for row in rows])
     out = (args.out or ROOT / "runs" / args.scale).resolve()
     results = (args.results or (out / "results" if args.scale == "smoke" else ROOT / "results")).resolve()

@@ -39,6 +39,23 @@ def test_trainings_on_a_cpu_go_side_by_side(monkeypatch: pytest.MonkeyPatch, sca
         found("--jobs", "4")
 
 
+def test_threads_of_one_training_on_a_cpu(bench: Bench, capfd: pytest.CaptureFixture) -> None:
+    """They take the place of the recipe's, leave fewer trainings side by side, and do not change which run it is."""
+    bench.patch.setattr(table, "cores", lambda: 4)
+
+    def planned(*options: str) -> tuple[int, set[int], set[str]]:
+        args = table.parse_args(["mma", "table2", "--scale", "small", *options])
+        plan, lanes = table.plan_of(args, table.rows_of(find_table("mma", "table2"), "small", None))
+        plan.make_runs()
+        return len(lanes), {run.threads for run in plan.runs}, {run.name for run in plan.runs}
+
+    assert planned() == (4, {1}, (names := planned()[2]))
+    assert planned("--threads", "2") == (2, {2}, names)
+    for scale, message in (("small", "there are 4 cores"), ("full", "trainings are on GPUs; leave it out")):
+        assert table.main(["mma", "table2", "--scale", scale, "--threads", "5", "--dry-run"]) == 2
+        assert f"--threads 5: {message}" in capfd.readouterr().err
+
+
 def test_without_a_gpu_it_says_what_to_do(bench: Bench, capfd: pytest.CaptureFixture) -> None:
     bench.patch.setattr(table, "visible_gpus", lambda: ([], []))
     assert table.main(["mma", "table1", "--out", str(bench.out)]) == 2
@@ -185,6 +202,7 @@ def test_a_folder_that_cannot_be_written(bench: Bench, tmp_path: Path, capfd: py
         (["table1", "--seeds", "1,1"], "a seed is given twice"),
         (["table1", "--gpus", "0"], "--gpus 0: at least 1"),
         (["table1", "--jobs", "0"], "--jobs 0: at least 1"),
+        (["table1", "--threads", "0"], "--threads 0: at least 1"),
         (["table1", "--scale", "small", "--jobs", "1000"], "--jobs 1000: with 1 thread"),
         (["table1", "--max-tokens", "0"], "--max-tokens 0: at least 1"),
         (["table1", "--nodes", "2"], "--nodes needs --rendezvous HOST:PORT"),
