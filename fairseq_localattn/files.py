@@ -12,7 +12,8 @@ from pathlib import Path
 
 PART = ".part"  # end of the name of a temporary file, .NAME.PID.part
 SAMPLE = 1 << 16  # bytes that a folder must take before the work begins
-STREAMS = re.compile("/dev/(std(in|out|err)$|fd/)|/proc/[^/]+/fd/")  # open files of a process, which stay themselves
+# Open files of a process, which are never replaced by a new file.
+STREAMS = re.compile("/dev/(std(in|out|err)$|fd/)|/proc/[^/]+/fd/")
 REMEDIES = {
     errno.ENOSPC: "free some space; the same command then continues",
     errno.EDQUOT: "free some of your quota; the same command then continues",

@@ -57,13 +57,14 @@ done
 # What can be known without the environment is checked before it is built.
 table=$REPO/configs/quickstart/$data.yaml
 datasets=$(cd "$REPO/configs/quickstart" && echo *.yaml | sed 's/\.yaml//g; s/ /, /g')
-[[ -e $table ]] || die "--data $data: no such data set; there are $datasets"
 [[ -z $given || -d $given ]] || die "--local $given: no such folder; give the folder that holds the files of $data"
 [[ -z $out || ! -e $out || -d $out ]] || die "--out $out is there and is not a folder"
-families=$(grep -ohE '@register_model\("[a-z0-9_]+"' "$REPO"/fairseq_localattn/variants/*.py | cut -d '"' -f 2 | grep -vE '_lm_|_classifier$' | sort)
+families=$(grep -ohE '"transformer_[a-z0-9_]+["{]' "$REPO"/fairseq_localattn/variants/*.py | tr -d '"{' |
+  grep -vE '_(lm|classifier|tiny|small|medium|iwslt|wmt|summarization)(_|$)' | sort -u)
 known=0
 for family in $families; do if [[ $arch == "$family" || $arch == "${family}_"* ]]; then known=1; fi; done
 ((known)) || die "--arch $arch: no such architecture; there are ${families//$'\n'/, }, each in several sizes"
+[[ -e $table ]] || die "--data $data: no such data set; there are $datasets"
 
 [[ -z $out ]] || rest+=(--out "$out")
 [[ -z $given ]] || rest+=(--local "$given")

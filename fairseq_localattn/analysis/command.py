@@ -80,10 +80,10 @@ def written(path: Path) -> Iterator[Path]:
         raise UsageError(str(error)) from error
 
 
-def save_figure(figure: Any, path: Path, **options: Any) -> None:
+def save_figure(figure: Any, path: Path, dpi: int = 150, **options: Any) -> None:
     """Write a picture of the kind that its name says, in place of an existing one. Raises UsageError."""
     with written(path) as part:
-        figure.savefig(part, format=path.suffix[1:].lower(), dpi=150, **options)
+        figure.savefig(part, format=path.suffix[1:].lower(), dpi=dpi, **options)
 
 
 def check_plot(path: Path, flag: str = "--plot") -> None:

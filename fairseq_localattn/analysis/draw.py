@@ -26,7 +26,7 @@ from ..grammar.parse import Attention, TextError, parse_stack
 from ..grammar.words import PHRASES
 from ..mechanisms.phrasal import MultiGranularityAttention, parse_granularities
 from ..mechanisms.phrase_memory.partition import ngram_lengths, partition_of
-from .command import check_output, check_plot, new_figure, show_progress_alone
+from .command import check_output, check_plot, new_figure, save_figure, show_progress_alone
 from .masks import LONGEST, SPREAD, Panel
 
 HEAD_DIM, SEED = 16, 1
@@ -147,7 +147,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if not 1 <= heads <= MOST_PANELS // len(attentions):
         raise UsageError(f"--heads {heads}: at most {MOST_PANELS} panels are drawn, of {len(attentions)} attentions")
     figure = draw(panels_of(args.text, length=args.length, heads=heads, site=args.site), args.site)
-    figure.savefig(args.out, dpi=110, metadata={"Software": None} if args.out.suffix == ".png" else None)
+    save_figure(figure, args.out, dpi=110, metadata={"Software": None} if args.out.suffix == ".png" else None)
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def make_example(tree: str = TREE, seed: int = 1) -> Example:
 
 
 def seen_keys(module: LocalAttention, example: Example) -> Tensor:
-    """Return which keys each query sees, by head of both: H×T×H×S, boolean, True = seen.
+    """Return which keys of which head each query of each head sees: H×T×H×S, boolean, True = seen.
 
     With equal scores for all keys the output of ``attend`` depends on exactly the values that are seen.
     """

@@ -7,7 +7,7 @@ order in which they run. Most get a :class:`Call`, which holds positions, masks,
 
 ====================  =================================================================================================
 ``encode_positions``  a function of the projected queries and keys and of their positions
-``attend``            the whole computation from q, k and v to the attended values; by default in four steps:
+``attend``            the whole computation from q, k and v to the attended values; by default in five steps:
 ``prepare``           tensors that several of the next steps need
 ``score_bias``        a term added to the scaled scores, broadcastable to B×H×T×S
 ``hidden_keys``       a hard window: 1×T×S or H×T×S, or B×(H or 1)×T×S if it differs between sentences; True = hidden
@@ -246,7 +246,8 @@ class LocalAttention(CachedKeys, FlexibleAttention):
 
         Args:
             query: T×B×C.
-            key, value: S×B×C; ignored if ``static_kv`` finds them cached, and in self-attention.
+            key, value: S×B×kdim and S×B×vdim (by default C); ignored if ``static_kv`` finds them cached, and in
+                self-attention.
             key_padding_mask: B×S, True = padding.
             incremental_state: fairseq's decoding state, which holds keys and values of earlier steps.
             static_kv: the keys are the encoder's: project them once, then take them from the state.

@@ -18,7 +18,7 @@ CONVOLUTION = {"kernel": Option((int,), 7), "form": Option((str,), "separable")}
 
 
 def reason_against(stack: Stack, site: str) -> str | None:
-    """Return why the first sublayer that is not defined at a site is not; None if all are. Words must be known."""
+    """Return why a stack's first undefined sublayer is not for a site; None if all are defined. Words must be known."""
     for sublayer in (each for stretch in stack.stretches for each in stretch.sublayers):
         if isinstance(sublayer.content, Attention):
             reasons = [WORDS[each.word].reason_against(site) for each in mechanisms_of(sublayer.content)]
@@ -67,7 +67,7 @@ class Text:
         if len(makers) == 1:
             return self._build(makers[0][1], makers[0][2], embed_dim, num_heads, **kwargs)
         groups = [(count, partial(self._build, maker, at)) for count, maker, at in makers]
-        return GroupedAttention(embed_dim, num_heads, groups=groups, **kwargs)
+        return self._build(partial(GroupedAttention, groups=groups), attention.at, embed_dim, num_heads, **kwargs)
 
     def convolution(self, mechanism: Mechanism, channels: int, causal: bool) -> LocalConvolution:
         """Return a sublayer ``conv``. Raises TextError."""

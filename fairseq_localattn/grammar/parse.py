@@ -157,7 +157,7 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         if len(text) > LONGEST:
-            raise UsageError(f"a description of attention of {len(text):,} characters: at most {LONGEST:,} are read")
+            raise TextError(text, 0, f"the text has {len(text):,} characters: at most {LONGEST:,} are read")
         self.text, self.next, self.depth = text, 0, 0
         self.tokens: list[tuple[str, str, int]] = []
         at = 0

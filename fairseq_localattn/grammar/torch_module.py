@@ -28,7 +28,8 @@ class DescribedAttention(nn.Module):
         site: ``encoder`` or ``decoder`` for self-attention, where query, key and value are one tensor, without and with
             a causal mask in every call; ``cross`` for attention to another sequence.
 
-    Raises UsageError, with the place in the text, for a text that describes no attention.
+    Raises UsageError, with the place in the text, for a text that describes no attention, and ValueError for an
+    unknown ``site``.
     """
 
     # What torch's layers look at before they take a fused path, which knows ordinary attention alone.

@@ -19,7 +19,7 @@ from torch import Tensor
 def all_distances(
     query_length: int, key_length: int, offset: int, device: torch.device | None = None, dtype: torch.dtype = torch.long
 ) -> Tensor:
-    """Return the T+S-1 distances ``j - i`` in ascending order, from the last query to the first key on."""
+    """Return the T+S-1 distances ``j - i`` in ascending order: -(offset+T-1) … S-1-offset."""
     farthest = offset + query_length - 1
     return torch.arange(-farthest, key_length - offset, device=device, dtype=dtype)
 

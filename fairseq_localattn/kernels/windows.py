@@ -1,6 +1,6 @@
 """Hard attention windows as pure functions of positions.
 
-Every function returns a boolean tensor T×S with **True = hidden**, the polarity of fairseq's padding masks. The T
+The windows are boolean tensors T×S with **True = hidden**, the polarity of fairseq's padding masks. The T
 queries stand at positions ``offset … offset+T-1`` among the S keys, which stand at ``0 … S-1``: in a full pass of
 self-attention ``offset = 0`` and ``T = S``, in an incremental step ``T = 1`` and ``offset = S - 1``.
 

@@ -131,7 +131,8 @@ class BlockAttention(LocalAttention):
         embed_dim, num_heads, kwargs: see :class:`LocalAttention`.
 
     The weights that ``need_weights`` returns are those inside of the blocks. Raises ValueError for a negative length;
-    ``forward`` raises it with an ``attn_mask`` and in incremental decoding, where a block would see its own future.
+    ``forward`` raises it with an ``attn_mask`` and from the second step of incremental decoding on, where a block would
+    see its own future.
     """
 
     kind = "block"

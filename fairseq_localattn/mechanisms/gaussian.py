@@ -132,7 +132,7 @@ class GaussianAttention(LocalAttention):
         return self._linear(self.local_heads * self.head_dim, self.local_heads)
 
     def prepare(self, call: Call) -> Mapping[str, Tensor]:
-        """Return the Gaussian G as ``bell``, and as ``far``, True = cut off, both B×H×T×S."""
+        """Return the Gaussian G as ``bell``, and with a cut-off ``far``, True = cut off: (B or 1)×H×(T or 1)×S each."""
         center, width, reach = self._window(call)
         keys = torch.arange(call.frame.key_length, device=center.device, dtype=center.dtype)
         found = {"bell": _Bell.apply(center, width, keys, self.num_heads)}

@@ -65,7 +65,7 @@ class DynamicMaskAttention(LocalAttention):
 
     ``x`` is the module's input, not the projected query. The parameters ``query_mask`` (w), ``distance_mask`` (P) and
     ``head_mask`` (U) belong to this layer alone. They are initialised as in the authors' code, w by Xavier and P and U
-    from N(0, 1), so no distance is preferred at first.
+    from N(0, 1), so no distance is preferred in expectation.
 
     Args:
         max_distance: the greatest distance with an entry in P, 0 or more; keys further away use its entry.

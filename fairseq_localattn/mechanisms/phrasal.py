@@ -72,8 +72,8 @@ class MultiGranularityAttention(LocalAttention):
         chunk: channels that share one value of ON-LSTM's master gates.
         embed_dim, num_heads, kwargs: see :class:`LocalAttention`.
 
-    Raises ValueError if there is no phrase head or more than ``num_heads``, for an unknown composition or interaction,
-    and for a chunk that does not divide a head's width.
+    Raises ValueError if there is no phrase head or more than ``num_heads``, for granularities that do not ascend, for
+    an unknown composition or interaction, for a chunk that does not divide a head's width, and with ``part=True``.
     """
 
     kind = "mgsa"

@@ -29,7 +29,7 @@ class RelativeAttention(LocalAttention):
 
     Args:
         max_distance: k, 0 or more.
-        own_tables: each head has tables of its own, (H·(2k+1))×D; otherwise the heads share them, (2k+1)×D.
+        own_tables: each head has tables of its own, H×(2k+1)×D; otherwise the heads share them, 1×(2k+1)×D.
         values: whether there is aV.
         embed_dim, num_heads, kwargs: see :class:`LocalAttention`.
 
@@ -128,9 +128,9 @@ class RelativeAttention(LocalAttention):
 def bucket_of(distance: Tensor, buckets: int, max_distance: int, bidirectional: bool) -> Tensor:
     """Return T5's bucket, 0 … ``buckets`` - 1, of each distance j - i.
 
-    In the bidirectional form the upper half of the buckets is that of keys behind the query; in the other form all keys
-    behind it have bucket 0. Half of a direction's buckets are for one distance each; the others grow in equal steps of
-    the logarithm up to ``max_distance``, beyond which all distances have the last one.
+    In the bidirectional form the upper half of the buckets is that of keys after the query (j > i); in the other form
+    all keys after it have bucket 0. Half of a direction's buckets are for one distance each; the others grow in
+    equal steps of the logarithm up to ``max_distance``, beyond which all distances have the last one.
     """
     if bidirectional:
         buckets //= 2
@@ -153,7 +153,7 @@ class BucketedAttention(LocalAttention):
     N(0, 1/C). T5 itself leaves the scaling s out and has one table for all layers of a stack.
 
     Args:
-        buckets: rows of the table; 4 or more, even if not causal.
+        buckets: rows of the table, an even number, 4 or more.
         max_distance: distances from here on share the last bucket; more than the distances with a bucket of their own.
         embed_dim, num_heads, kwargs: see :class:`LocalAttention`; if causal, all buckets are for the past.
 

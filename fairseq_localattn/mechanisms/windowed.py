@@ -92,7 +92,7 @@ def segment_window(pointers: Tensor, segments: Segments) -> Tensor:
 class Segments:
     """Keys cut into n = ⌈S/size⌉ segments of ``size`` from each sentence's first real key on; the last may be shorter.
 
-    All tensors hold positions of keys. Without padding, B is 1.
+    ``order`` and ``last`` hold positions of keys. Without padding, B is 1.
 
     Args:
         size: keys in a segment.
@@ -166,8 +166,8 @@ class WindowAttention(LocalAttention):
         embed_dim, num_heads, kwargs: see :class:`LocalAttention`.
 
     Raises ValueError for a segment size below 1, and above 1 for a causal attention. In the segment form, ``forward``
-    raises it with an ``attn_mask`` and in incremental self-attention, where a query would point to a segment with
-    future keys.
+    raises it with an ``attn_mask`` and from the second step of incremental self-attention on, where a query would
+    point to a segment with future keys.
     """
 
     # Names of the additional pairs of query and key projections.

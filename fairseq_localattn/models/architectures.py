@@ -133,7 +133,7 @@ def quick_size_of(architecture: str) -> str:
 def other_size_of(architecture: str, size: str) -> str:
     """Return an architecture's model in the size ``small`` or ``medium``; the architecture itself if it has no such.
 
-    Those of a plain Transformer begin with ``transformer_localattn``. Raises UsageError for an unknown architecture.
+    Names of plain Transformers begin with ``transformer_localattn``. Raises UsageError for an unknown architecture.
     """
     if architecture not in ARCH_MODEL_NAME_REGISTRY:
         raise UsageError(f"unknown architecture {architecture!r}: choose from {', '.join(sorted(_BASELINES))}")

@@ -62,7 +62,7 @@ def load_dictionary(path: Path) -> Dictionary:
 
 
 def check_levels(levels: int) -> None:
-    """Raise UsageError for more levels than phrases may have. Those below the words of a sentence repeat them."""
+    """Raise UsageError for more levels than phrases may have. Levels below the words of a sentence repeat the words."""
     if levels > MOST_LEVELS:
         raise UsageError(
             f"--levels {levels}: at most {MOST_LEVELS} are possible; models read the first {LEVELS}, or those of "

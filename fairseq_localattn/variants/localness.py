@@ -120,13 +120,13 @@ class LocalnessClassifier(LocalnessModel, LocalClassifier):
 def _register(suffix: str, baseline: str, half: int, **defaults: Any) -> None:
     """Register the three systems with the sizes of ``baseline``; ``half`` of its heads are those of local_hard."""
     systems: dict[str, dict[str, Any]] = {
-        "localness": {},
-        "local_hard": {"localness_width": "10", "localness_heads": half},
-        "neighbor": {"localness_center": "self", "localness_width": "head"},
+        "transformer_localness": {},
+        "transformer_local_hard": {"localness_width": "10", "localness_heads": half},
+        "transformer_neighbor": {"localness_center": "self", "localness_width": "head"},
     }
     for system, values in systems.items():
-        name = f"transformer_{system}{suffix}"
-        register_architecture("transformer_localness", name, baseline, LocalnessOptions, **values, **defaults)
+        options = {**values, **defaults}
+        register_architecture("transformer_localness", f"{system}{suffix}", baseline, LocalnessOptions, **options)
 
 
 _register("", "transformer", half=4)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.grammar.build import attention
-from fairseq_localattn.grammar.parse import Attention, parse_attention, parse_stack
+from fairseq_localattn.grammar.parse import Attention, TextError, parse_attention, parse_stack
 from fairseq_localattn.grammar.words import WORDS, word
 
 
@@ -66,7 +66,7 @@ def test_errors_show_the_place(text: str, place: str, message: str) -> None:
 
 
 def test_a_text_without_end_is_refused_at_once() -> None:
-    with pytest.raises(UsageError, match="at most 10,000 are read"):
+    with pytest.raises(TextError, match="at most 10,000 are read"):
         parse_stack("san + " * 100_000)
 
 
@@ -102,6 +102,12 @@ def test_what_cannot_be_built_is_said_in_one_line(text: str, site: str, message:
 def test_the_place_of_an_error_is_shown() -> None:
     with pytest.raises(UsageError, match=r"'…san \+ 6\*local\(windo=⟨here⟩3\)', character 23: local has no option"):
         attention("2*san + 6*local(windo=3)", 32, 8)
+
+
+@pytest.mark.parametrize("text", ["shaw", "2*shaw + 6*alibi"])
+def test_heads_that_do_not_divide_the_channels_have_a_place(text: str) -> None:
+    with pytest.raises(TextError, match="8 attention heads do not divide an embedding of 36 channels"):
+        attention(text, 36, 8)
 
 
 def test_words_leave_out_options_that_have_their_default() -> None:

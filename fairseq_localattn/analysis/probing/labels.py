@@ -65,7 +65,7 @@ def main_clause(tree: Tree) -> Tree:
 
 
 def verb_chain(tree: Tree) -> list[Tree]:
-    """Return the preterminals of the verb chain, outermost first; none for a sentence without a clause."""
+    """Return the preterminals of the verb chain, outermost first; none without a clause, VP or verb."""
     chain: list[Tree] = []
     clause = main_clause(tree)
     node: Tree | None = clause

@@ -131,7 +131,7 @@ class Interaction(nn.Module):
         self.output_weight = projections(heads, hidden, channels)
 
     def forward(self, phrases: Tensor) -> Tensor:
-        """Run over phrases B×H×P×C. Places without a phrase come last, so they do not influence the others."""
+        """Run over phrases: B×H×P×C → B×H×P×C. Places without a phrase come last and do not influence the others."""
         return project_heads(self.recurrence(phrases), self.output_weight)
 
 

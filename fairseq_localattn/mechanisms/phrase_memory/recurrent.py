@@ -61,7 +61,7 @@ class Recurrence(nn.Module):
         return project_heads(x, self.input_weight) + self.bias[:, None]
 
     def run(self, inputs: Tensor, restart: Tensor | None = None) -> Tensor:
-        """Continue :meth:`forward` from the result of :meth:`gates`."""
+        """Continue :meth:`forward` from the result of :meth:`gates`: B×H×S×gates → B×H×S×hidden."""
         kept = None if restart is None else (~restart).to(inputs.dtype)
         # One product per step for all heads: H×B×·.
         steps = inputs.permute(2, 1, 0, 3).unbind(0)

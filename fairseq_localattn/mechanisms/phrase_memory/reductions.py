@@ -124,7 +124,7 @@ def pool_phrases(x: Tensor, partition: Partition) -> Tensor:
 def score_in_phrases(keys: Tensor, queries: Tensor, partition: Partition) -> Tensor:
     """Compute the dot product of each word with its phrase, in at least fp32: B×H×T×D and B×H×P×D → B×H×T.
 
-    Those of padding have no meaning.
+    Scores of padding have no meaning.
     """
     batch, heads, length, _ = keys.shape
     dtype = at_least_fp32(keys.dtype)  # products of large factors leave the range of fp16

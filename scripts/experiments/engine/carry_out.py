@@ -28,7 +28,7 @@ def carry_out(plan: Plan, lanes: Sequence[Launch], resume: bool, progress: Progr
     to_do = plan.to_do()
     progress.say(f"{len(to_do)} of {len(plan.runs)} runs to do; numbers go to {plan.results(plan.rows[0]).path}")
     if adopted:
-        progress.say(f"{adopted} rows are the same trainings as rows of other tables, whose numbers they take")
+        progress.say(f"{adopted} runs are trainings of other rows too, whose numbers they take")
     for note in [*plan.notes(), *idle_gpus(plan), *map(plan.announce, to_do)]:
         progress.say(note)
     run_all(

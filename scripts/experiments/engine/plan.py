@@ -61,12 +61,12 @@ class Plan:
             return row.stated
         launch = self.choice.launch.fitted(row.stated)
         recipe = launch.adapt(row.stated)
-        found = None if launch.cpu else estimate(recipe, launch, self.choice.gpu)
+        found = None if launch.cpu else estimate(recipe, self.choice.gpu)
         return recipe if found is None else replace(recipe, expect_minutes=60 * found.hours)
 
     def announce(self, run: Run) -> str:
         """Return what is still to be done for a run, with an estimate of what its training takes."""
-        found = None if run.facts() or run.launch.cpu else estimate(run.recipe, run.launch, self.choice.gpu)
+        found = None if run.facts() or run.launch.cpu else estimate(run.recipe, self.choice.gpu)
         return run.plan() + (f"; estimated: {found.text(run.launch.world, self.choice.gpu)}" if found else "")
 
     def check_results(self) -> None:
@@ -184,7 +184,7 @@ class Plan:
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:8]
 
     def adopt(self, write: bool = True) -> int:
-        """Take over lines of other rows and tables that are of the same training and scoring; return how many rows did.
+        """Take over lines of other rows and tables that are of the same training and scoring; return for how many runs.
 
         A training that several rows, tables or papers share is done once, also where its folder is gone. Without
         ``write`` the rows' runs count as done, and their lines are left as they are.

@@ -9,7 +9,7 @@ others; it is reported at the end, and the exit status is 1.
 
 full: the paper's data, models and batch, on any number of GPUs. On several machines with a common file system, start
 the same command on each, with --nodes, --node-rank and --rendezvous (scripts/slurm.sbatch does). small: real data and
-small models on two CPU cores. sample: the same models on more data, for an hour or more. smoke: a few updates of narrow
+small models on two CPU cores. sample: larger models on more data, for an hour or more. smoke: a few updates of narrow
 models on mini corpora, on the CPU, apart from results.
 """
 

@@ -101,7 +101,7 @@ class Counter:
     def bleu_of_order(self, sums: np.ndarray, order: int) -> float:
         """Return the BLEU of the n-grams of one order alone, ``100 · BP · m_n / t_n``.
 
-        Of the t_n n-grams of the output m_n match, and BP is the brevity penalty. It is the "individual n-gram score"
+        m_n of the output's t_n n-grams match, and BP is the brevity penalty. It is the "individual n-gram score"
         of NIST's mteval; BLEU itself is the geometric mean of those of 1 to 4, with one BP. Nothing is smoothed: where
         nothing matches, the score is 0.
         """

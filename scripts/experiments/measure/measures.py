@@ -276,7 +276,7 @@ class Locality(Translation):
         ]  # fmt: skip
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
-        """Return ``wW_layerN``, percent of the attention within W positions in layer N; of mask attention where any."""
+        """Return ``wW_layerN``, percent of the attention within W positions in layer N: DMAN's where there is one."""
         rows = _read_csv(run.folder / self.output(), "kind", "window", "layer", "share")
         kind = "dman" if any(row["kind"] == "dman" for row in rows) else "san"
         rows = [row for row in rows if row["kind"] == kind]
@@ -365,7 +365,10 @@ METRICS = (*BLEU, *ROUGE, SWAPPED, "locality", "probing", "accuracy", "perplexit
 
 
 def measure_of(recipe: Recipe) -> Measure:
-    """Return the measure of a row. Raises RecipeError for an unknown metric or task, or for what it does not need."""
+    """Return the measure of a row.
+
+    Raises RecipeError for an unknown metric or task, for missing data, and for sections that the task does not use.
+    """
     metric = recipe.metric.rpartition("/")[2]  # of several test sets: average/METRIC
     if metric not in METRICS:
         raise RecipeError(f"{recipe.where}: metric must be one of {', '.join(METRICS)}, not {recipe.metric!r}")

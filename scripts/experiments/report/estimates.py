@@ -66,11 +66,11 @@ def kind_of(name: str) -> str:
     return next((kind for kind in PEAK if kind in name), REFERENCE)
 
 
-def estimate(recipe: Recipe, launch: Launch, gpu: str) -> Estimate | None:
+def estimate(recipe: Recipe, gpu: str) -> Estimate | None:
     """Return what the training of a recipe takes on GPUs of a kind; None where ``is_estimated`` says so.
 
     Args:
-        recipe: with the batch of this launch (``Launch.adapt``).
+        recipe: with the batch of its launch (``Launch.adapt``).
         gpu: key of ``PEAK``.
     """
     if not is_estimated(recipe):
@@ -165,7 +165,7 @@ def _on_one(recipe: Recipe, most: int | None) -> dict[str, Estimate]:
     """Return the estimates by kind of GPU on one GPU that holds ``most`` tokens (None: as many as the recipe says)."""
     launch = Launch(max_tokens=most)
     adapted = launch.adapt(recipe)
-    found = {gpu: estimate(adapted, launch, gpu) for gpu in PEAK}
+    found = {gpu: estimate(adapted, gpu) for gpu in PEAK}
     return {gpu: each for gpu, each in found.items() if each is not None}
 
 

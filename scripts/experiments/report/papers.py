@@ -101,7 +101,7 @@ class Row:
         return dict((self.recipes.get("full") or next(iter(self.recipes.values()))).beside)
 
     def metric(self, scale: str) -> str:
-        """Return the metric that is compared at a scale; of the other one where the row has no such scale."""
+        """Return the metric that is compared at a scale; that of the row's first scale where it lacks this one."""
         return (self.recipes.get(scale) or next(iter(self.recipes.values()))).metric
 
     def gain(self, metric: str) -> float | None:

@@ -153,7 +153,7 @@ class _Mean:
         self.first: tuple[Path, dict[str, Any]] | None = None  # path, and shape and dtype of each parameter
 
     def add(self, path: Path, model: dict[str, torch.Tensor]) -> None:
-        """Add a model. Raises AverageError for parameters that differ in shape or dtype, or are NaN."""
+        """Add a model. Raises AverageError for parameters that differ in shape or dtype."""
         import torch
 
         self._compare(path, {name: (tuple(value.shape), value.dtype) for name, value in model.items()})

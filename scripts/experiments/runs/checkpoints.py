@@ -111,7 +111,7 @@ def last_validation(folder: Path, name: str) -> str | None:
     return None
 
 
-# Of a site in the line that speed/implementation.py logs: its name, and its text as Python writes it.
+# A site's name, and its text as Python writes it, in the line that speed/implementation.py logs.
 TEXT = re.compile(r"""; (encoder|decoder|cross) ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?=;)""")
 
 

@@ -180,6 +180,16 @@ def test_the_script_refuses_before_the_set_up(options: list[str], message: str) 
     assert time.monotonic() - begin < 5
 
 
+def test_the_script_knows_all_architectures_that_translate() -> None:
+    """It reads their names from the sources; with each of them it goes on to the data set, which there is not."""
+    from fairseq_localattn.models.architectures import localattn_architectures
+
+    for arch in localattn_architectures("translation"):
+        command = [str(SCRIPTS / "quickstart.sh"), "--arch", arch, "--data", "wmt"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert "--data wmt: no such data set" in done.stderr, arch
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -135,7 +135,7 @@ def test_lines_of_other_tables_and_papers_are_adopted(bench: Bench, capsys: pyte
     assert "# scored into" in text and "seed 1" not in text and "trainings" not in text
     assert not (bench.results / "mma" / "table2.csv").exists()
     assert bench.run("table2", "--rows", "all") == 0
-    assert "1 rows are the same trainings as rows of other tables" in capsys.readouterr().out
+    assert "1 runs are trainings of other rows too, whose numbers they take" in capsys.readouterr().out
     (own,), (other,) = bench.scores("table2").values(), [bench.scores("table1")["mma"]]
     assert own == {**other, "row": "all", "baseline": "table1/plain"}
     assert not list(bench.out.glob("transformer_*"))

@@ -17,7 +17,7 @@ from support.tables.rows import ROWS, build, row
 
 def estimated(name: str, gpu: str, launch: Launch = Launch(), **sizes: Any) -> estimates.Estimate:  # noqa: B008
     stated = row(name)
-    found = estimates.estimate(launch.adapt(replace(stated, sizes={**stated.sizes, **sizes})), launch, gpu)
+    found = estimates.estimate(launch.adapt(replace(stated, sizes={**stated.sizes, **sizes})), gpu)
     assert found is not None
     return found
 
@@ -30,9 +30,7 @@ def test_published_speeds_on_a_v100(parameters: float, tokens: int, words_per_se
     """fairseq's big Transformer by NVIDIA's DeepLearningExamples; the base one by fairseq's issue 940, "at least"."""
     name = "diffwin/table1_en_de_transformer"
     one_update = row(name).with_flags("train", {"max_tokens": tokens, "update_freq": [1], "max_update": 1}, "here")
-    found = estimates.estimate(
-        replace(one_update, sizes={**one_update.sizes, "parameters": parameters}), Launch(), "V100"
-    )
+    found = estimates.estimate(replace(one_update, sizes={**one_update.sizes, "parameters": parameters}), "V100")
     assert found is not None
     assert tokens / (3600 * found.hours) == pytest.approx(words_per_second, rel=1 / 3)
 
@@ -79,7 +77,7 @@ def test_what_an_estimate_grows_with() -> None:
 
 def test_what_has_no_estimate() -> None:
     def found(recipe: Recipe) -> Any:
-        return estimates.estimate(recipe, Launch(), "V100")
+        return estimates.estimate(recipe, "V100")
 
     assert found(row("man/table2_cnndm_lead3")) is None  # no model
     assert found(row("mgsa/table5_scratch_ngram")) is None  # its classifiers are trained, not translation
