@@ -21,7 +21,6 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -120,6 +119,7 @@ def launches(args: argparse.Namespace, recipes: list[Recipe]) -> list[Launch]:
             cpu=on_cpu,
             devices=devices,
             max_tokens=args.max_tokens,
+            threads=args.threads,
             fit=args.gpus is None and not on_cpu,
             alone=alone,
         )
@@ -154,7 +154,7 @@ def _cpu_jobs(args: argparse.Namespace, recipes: list[Recipe]) -> int:
     """Return how many trainings go side by side on a CPU. Raises RecipeError for more than it has cores for."""
     if any(recipe.hardware == "gpu" for recipe in recipes):
         return args.jobs or 1
-    threads = max(recipe.threads for recipe in recipes)
+    threads = args.threads or max(recipe.threads for recipe in recipes)
     most = max(1, cores() // threads)
     if args.jobs is not None and args.jobs > most:
         raise RecipeError(f"--jobs {args.jobs}: with {threads} thread(s) a run, {cores()} cores carry at most {most}")
@@ -217,8 +217,6 @@ def plan_of(args: argparse.Namespace, rows: list[Row]) -> tuple[Plan, list[Launc
     if args.local and args.scale == "smoke":
         raise RecipeError(f"--local {args.local[0]}: at the scale smoke corpora are made on the spot; leave it out")
     seeds = seeds_of(args.seeds)
-    if args.threads:
-        rows = [replace(row, stated=replace(row.stated, threads=args.threads)) for row in rows]
     lanes = launches(args, [row.stated for row in rows])
     out = (args.out or ROOT / "runs" / args.scale).resolve()
     results = (args.results or (out / "results" if args.scale == "smoke" else ROOT / "results")).resolve()

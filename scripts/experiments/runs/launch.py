@@ -29,6 +29,7 @@ class Launch:
         cpu: train on the CPU.
         devices: GPUs of this machine that the training may use; None: those of the environment.
         max_tokens: most tokens (with batch_size: sentences) that a GPU holds; None: the recipe's.
+        threads: of a training on a CPU; None: the recipe's.
         fit: take no more of the GPUs than a recipe's batch fills.
         alone: no other training shares its cores or its GPUs, so that its speed may be read.
     """
@@ -41,6 +42,7 @@ class Launch:
     cpu: bool = False
     devices: tuple[str, ...] | None = None
     max_tokens: int | None = None
+    threads: int | None = None
     fit: bool = False
     alone: bool = True
 
@@ -102,7 +104,7 @@ class Launch:
                 # fairseq-eval-lm would give each GPU a part of the test set.
                 own |= {"distributed_world_size": 1} if section == "eval_lm" else {}
                 recipe = recipe.with_flags(section, own, f"{recipe.where}: {section} on this machine")
-        return recipe
+        return recipe if self.threads is None else replace(recipe, threads=self.threads)
 
     def decoding_environment(self) -> dict[str, str]:
         """Return the variables of decoding and evaluation, which are one process on the first GPU."""
