@@ -125,7 +125,10 @@ def _row(table: Table, name: str) -> Row:
 
 
 def load_lines(root: Path, table: Table) -> list[Line]:
-    """Return the lines of results/<paper>/<table>.csv; none where nothing has been measured. Raises TableError."""
+    """Return the lines of results/<paper>/<table>.csv; none where nothing has been measured. Raises TableError.
+
+    A line without ``difference`` has that of the scores, where its baseline is a row of the same table with this seed.
+    """
     path = root / "results" / table.paper / f"{table.name}.csv"
     if not path.is_file():
         return []
@@ -135,7 +138,15 @@ def load_lines(root: Path, table: Table) -> list[Line]:
             raise TableError(f"{line.where}: {table.path} has no row {line['row']!r}")
         if line["scale"] not in SCALES:
             raise TableError(f"{line.where}: there is no scale {line['scale']!r}")
-    return lines
+    scored = groups(lines, "row", "scale", "metric", "seed")
+    return [_with_difference(line, scored) for line in lines]
+
+
+def _with_difference(line: Line, scored: dict[tuple[str, ...], list[Line]]) -> Line:
+    others = scored.get((line["baseline"], line["scale"], line["metric"], line["seed"]), [])
+    if line["difference"] or len(others) != 1:
+        return line
+    return Line(line.where, {**line.values, "difference": f"{line.number('score') - others[0].number('score'):.2f}"})
 
 
 def table_of_paper(root: Path, paper: str, name: str) -> str:

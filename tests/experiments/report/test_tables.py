@@ -58,6 +58,22 @@ def test_both_scales_stand_side_by_side(tmp_path: Path) -> None:
     )
 
 
+def test_a_gain_that_no_line_says_is_that_of_the_scores(tmp_path: Path) -> None:
+    """It is taken from the baseline's line of the same scale, metric and seed, and from no other one."""
+    table_file(tmp_path)
+    csv_of(
+        tmp_path,
+        line("transformer", 1, "tokenised_bleu", 34.20),
+        line("transformer", 2, "tokenised_bleu", 34.30),
+        line("transformer", 3, "tokenised_bleu", 30.00, scale="small"),
+        line("man", 1, "tokenised_bleu", 36.50, difference="2.31", p="0.0200", baseline="transformer"),
+        line("man", 2, "tokenised_bleu", 34.05, baseline="transformer"),
+        line("man", 3, "tokenised_bleu", 39.00, baseline="transformer"),
+    )
+    of_man = cells(table(tmp_path, "man/table1"))[1]
+    assert of_man[5:] == ["36.52 ± 2.48 (n = 3)", "+1.03 (+2.31, -0.25)", "0.020"]
+
+
 def test_one_scale_has_one_column(tmp_path: Path) -> None:
     """A table without the other scale has no column of it."""
     table_file(tmp_path, TWO_ROWS.replace("small: base/small.yaml\n", ""))
