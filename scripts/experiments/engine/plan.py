@@ -14,7 +14,7 @@ from typing import Any
 from experiments.data.preparation import Corpus, local_folder, prepared
 from experiments.data.prepared import forget_fingerprints, trees_fingerprint
 from experiments.engine.rows import Choice, Row
-from experiments.measure.generated import ScoreError
+from experiments.measure.generated import ScoreError, pieces_of_text
 from experiments.measure.measures import OF_TRAINING, measure_of
 from experiments.recipes.recipe import ROOT, Recipe, RecipeError
 from experiments.recipes.scales import recipe_at
@@ -181,6 +181,7 @@ class Plan:
         facts += [dict(row.stated.beside)] if row.stated.beside else []
         facts += [trees_fingerprint(run.trees)] if run.trees else []
         facts += [row.stated.lead] if row.stated.lead else []
+        facts += ["text"] if pieces_of_text(data.bpe, data.target) else []
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:8]
 
     def adopt(self, write: bool = True) -> int:

@@ -57,6 +57,7 @@ class Counter:
         references: one or more reference documents.
         tokenize: sacreBLEU's tokeniser; 'none' takes the tokens as they are.
         reference_length: which of several references the brevity penalty takes, by sentence (``REFERENCE_LENGTHS``).
+        output: how subwords become what is counted, where that is another way than for most; a part of ``identity``.
     """
 
     def __init__(
@@ -66,12 +67,14 @@ class Counter:
         lowercase: bool = False,
         tokenize: str = "13a",
         reference_length: str = "closest",
+        output: str = "",
     ):
         documents = [list(reference) for reference in references]
         rules: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize, "reference_length": reference_length}
         self._bleu = _metric(references=[document[:1] for document in documents], **rules)  # it counts nothing itself
         self._by_order = _metric(references=documents, max_ngram_order=max(ORDERS), smooth_method="none", **rules)
         self._length = f"|reflen:{reference_length}" if len(documents) > 1 else ""
+        self._output = f"|output:{output}" if output else ""
         self._texts = hashlib.sha256(json.dumps(documents).encode()).hexdigest()[:16]
         self.sentences = len(documents[0])
 
@@ -88,7 +91,7 @@ class Counter:
     @property
     def identity(self) -> str:
         """Rules and references: counts of counters with equal identities can be compared."""
-        return re.sub(r"\|version:[^|]*", "", self.signature_by_order) + f"|references:{self._texts}"
+        return re.sub(r"\|version:[^|]*", "", self.signature_by_order) + f"{self._output}|references:{self._texts}"
 
     def counts(self, lines: Sequence[str]) -> np.ndarray:
         """Return the counts of a document, of shape (sentences, 2 + 2 · orders)."""

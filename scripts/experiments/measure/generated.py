@@ -88,6 +88,11 @@ def remove_bpe(line: str, bpe: str = "subword_nmt") -> str:
     return line
 
 
+def pieces_of_text(bpe: str, language: str) -> bool:
+    """Return whether subwords are of raw text and need no detokenisation once joined; Japanese loses its spaces."""
+    return bpe == "sentencepiece" and language != "ja"
+
+
 def detokenise(lines: Sequence[str], language: str) -> list[str]:
     """Return tokenised lines as text, by Moses' detokenisation (sacremoses), entities unescaped.
 

@@ -21,7 +21,15 @@ from experiments.measure.bleu import (
     tokeniser_of,
 )
 from experiments.measure.counts import is_counts, read_counts, save_counts
-from experiments.measure.generated import ScoreError, detokenise, read_as_long, read_generated, read_lines, remove_bpe
+from experiments.measure.generated import (
+    ScoreError,
+    detokenise,
+    pieces_of_text,
+    read_as_long,
+    read_generated,
+    read_lines,
+    remove_bpe,
+)
 from experiments.measure.significance import drawn, paired_bootstrap
 
 
@@ -104,8 +112,17 @@ class TestSet:
         return [read_as_long(path, self.reference, size) for path in paths]
 
     def hypotheses(self, path: str | Path) -> list[str]:
-        """Return the detokenised hypotheses of fairseq-generate's output."""
-        return detokenise(self.tokens(path), self.language)
+        """Return the hypotheses of fairseq-generate's output as text."""
+        return self.as_text(self.tokens(path))
+
+    @property
+    def of_text(self) -> bool:
+        """Whether joined subwords are text already: SentencePiece's, unless there is a reference in tokens."""
+        return pieces_of_text(self.bpe, self.language) and self.tokenised is None
+
+    def as_text(self, lines: Sequence[str]) -> list[str]:
+        """Return joined subwords as text: detokenised, unless they are text already."""
+        return list(lines) if self.of_text else detokenise(lines, self.language)
 
     def tokens(self, path: str | Path) -> list[str]:
         """Return the tokenised hypotheses, with subwords joined."""
@@ -145,7 +162,8 @@ def counters_of(test: TestSet) -> dict[str, Counter]:
         if test.language == "de":
             split = [list(map(split_compounds, lines)) for lines in references]
             found["compound_bleu"] = Counter(split, **test.rules("none"))
-    found["sacrebleu"] = Counter(test.references(), **test.rules(tokeniser_of(test.language)))
+    rules = test.rules(tokeniser_of(test.language))
+    found["sacrebleu"] = Counter(test.references(), **rules, output="text" if test.of_text else "")
     return found
 
 
@@ -154,7 +172,7 @@ def counts_of(path: str | Path, test: TestSet, counters: Mapping[str, Counter]) 
     if is_counts(path):
         return read_counts(path, counters)
     words = test.words(path)
-    texts = {"compound_bleu": list(map(split_compounds, words)), "sacrebleu": detokenise(words, test.language)}
+    texts = {"compound_bleu": list(map(split_compounds, words)), "sacrebleu": test.as_text(words)}
     return {name: counter.counts(texts.get(name, words)) for name, counter in counters.items()}
 
 

@@ -14,7 +14,7 @@ import sacrebleu
 
 from experiments.measure import command as score
 from experiments.measure.bleu import Counter
-from experiments.measure.generated import ScoreError, remove_bpe
+from experiments.measure.generated import ScoreError, detokenise, remove_bpe
 from experiments.measure.scoring import Measurement, TestSet, keep_counts, pooled, translation
 from experiments.measure.significance import Significance, paired_bootstrap
 from support import cli
@@ -105,6 +105,30 @@ def test_several_references() -> None:
 )
 def test_remove_bpe(bpe: str, line: str, expected: str) -> None:
     assert remove_bpe(line, bpe) == expected
+
+
+def test_pieces_of_raw_text_are_text(tmp_path: Path) -> None:
+    """A perfect output has 100, with text that detokenisation would change; in tokens it is detokenised as usual."""
+    lines = ["he didn 't pay 20 $ per kg .", "rock 'n' roll & more"] * 4
+    reference = write_lines(tmp_path / "test.en", lines)
+    pieces = [" ".join("\u2581" + word for word in line.split()) for line in lines]
+    output = write_output(tmp_path / "out.txt", pieces)
+    of_text = TestSet(reference, "en", "sentencepiece")
+    assert of_text.hypotheses(output) == lines
+    assert bleu_of(output, of_text).score == pytest.approx(100)
+    of_tokens = replace(of_text, tokenised=reference)
+    assert of_tokens.hypotheses(output) == detokenise(lines, "en") != lines
+
+
+def test_counts_of_another_text_are_refused(tmp_path: Path) -> None:
+    """Counts of detokenised output are not compared with those of pieces that are text."""
+    lines = ["he didn 't care .", "it was cold , and wet ."] * 4
+    reference = write_lines(tmp_path / "test.en", lines)
+    detokenised = TestSet(reference, "en", "none")
+    keep_counts(write_output(tmp_path / "out.txt", lines), detokenised, tmp_path / "kept.npz")
+    pieces = write_output(tmp_path / "pieces.txt", [" ".join("\u2581" + w for w in line.split()) for line in lines])
+    with pytest.raises(ScoreError, match=r"kept\.npz: sacrebleu is counted by .*, and here by .*output:text"):
+        translation(pieces, TestSet(reference, "en", "sentencepiece"), tmp_path / "kept.npz")
 
 
 def test_missing_sentences_are_named(tmp_path: Path, test_set: TestSet) -> None:
