@@ -155,6 +155,11 @@ class LocalAttention(CachedKeys, FlexibleAttention):
         """Return whether this attention overrides a step, given by its name."""
         return getattr(type(self), step) is not getattr(LocalAttention, step)
 
+    @property
+    def reads_projections(self) -> bool:
+        """Whether a term beside the scores depends on q or k, so that ``encode_positions`` would change it."""
+        return False
+
     def prepare(self, call: Call) -> Mapping[str, Tensor]:
         """Return further tensors by name, which the steps below find in ``call.extra``."""
         return {}
@@ -274,7 +279,8 @@ class LocalAttention(CachedKeys, FlexibleAttention):
             if static_kv and incremental_state is not None:
                 copies = beam_copies(key, batch, self.beam_size)
             if copies > 1:  # one row per sentence is enough
-                key, value = key[:, ::copies], value[:, ::copies]
+                same, key = key is value, key[:, ::copies]
+                value = key if same else value[:, ::copies]  # one tensor is projected in one product
                 key_padding_mask = None if key_padding_mask is None else key_padding_mask[::copies]
             q, k, v, extra = self.project(query, key, value)
             q, k = self.encode_positions(q, k, cached_length(saved))

@@ -21,7 +21,7 @@ from torch import Tensor
 from ..kernels.banded_blocks import BlockLayout, banded_products
 from ..kernels.dense import fused_attention, scaled_scores, use_products
 from ..kernels.flex import PositionTerms, Score, Span, Window
-from ..kernels.masks import Frame, join_masks, lowest_score, normalise
+from ..kernels.masks import Frame, at_least_fp32, join_masks, lowest_score, normalise
 from ..kernels.windows import local_window
 from .attention import LocalAttention
 from .call import Call
@@ -136,7 +136,8 @@ def banded_attention(
     frame, q, k, v = call.frame, call.q, call.k, call.v
     half_width = min(half_width, k.size(2) - 1)
     block = max(MIN_BLOCK, half_width)
-    if not scores and q.size(2) <= max(block, ONE_BLOCK_SCORES // head_span):
+    wide = 3 * half_width > k.size(2)  # a block with the keys on either side has them all
+    if not scores and (wide or q.size(2) <= max(block, ONE_BLOCK_SCORES // head_span)):
         return _one_block(call, half_width=half_width, width_of_query=width_of_query, columns=columns, options=options)
     # Empty queries in front give queries and keys the same origin, on which the blocks rely. A full pass needs none.
     length, lead = q.size(2), frame.offset
@@ -150,7 +151,7 @@ def banded_attention(
         layout = BlockLayout(
             q.size(0), q.size(1), blocks=blocks, block=block, half_width=half_width, head_span=head_span
         )
-        mask = _added_mask(band, q.dtype)
+        mask = _added_mask(band, at_least_fp32(q.dtype))
         attended = banded_products(q, k, v, mask, bias=bias, layout=layout, scaling=scaling, dropout=dropout)
         return attended[:, :, lead : lead + length], None
     q, k, v = (F.pad(x, (0, 0, 0, room)) for x in (q, k, v))
@@ -192,7 +193,7 @@ def _one_block(
     band = _Band(key_index[None], hidden[:, None], None if bias is None else bias[None])
     if options.head_span > 1 and q.size(2) == k.size(2) and options.use_products(q, k, band):
         layout = BlockLayout(q.size(0), q.size(1), blocks=1, block=q.size(2), half_width=0, head_span=options.head_span)
-        mask, rate = _added_mask(band, q.dtype), options.dropout
+        mask, rate = _added_mask(band, at_least_fp32(q.dtype)), options.dropout
         return banded_products(q, k, v, mask, layout=layout, scaling=options.scaling, dropout=rate), None
     k_near, v_near = k[:, :, None, first:last], v[:, :, None, first:last]
     if columns is not None:

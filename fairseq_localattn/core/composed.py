@@ -91,7 +91,8 @@ class JointAttention(ComposedAttention):
         makers: build the mechanisms.
         embed_dim, num_heads, kwargs: see :class:`LocalAttention`.
 
-    Raises ValueError for a mechanism that computes the whole attention beside one that changes its scores or weights.
+    Raises ValueError for a mechanism that computes the whole attention beside one that changes its scores or weights,
+    and for one that encodes positions in queries and keys beside one that reads these for other terms.
     """
 
     def __init__(self, embed_dim: int, num_heads: int, *, makers: Sequence[Maker], **kwargs: object) -> None:
@@ -103,6 +104,13 @@ class JointAttention(ComposedAttention):
         if whole is not None and len(scoring) > 1:
             kinds = " and ".join(part.kind for part in self.members() if part.kind != whole) or whole
             raise ValueError(f"{whole} computes its heads' attention as a whole: {kinds} cannot act on the same heads")
+        turning = next((part.kind for part in self.members() if part.has("encode_positions")), None)
+        reading = next((part.kind for part in self.members() if part.reads_projections), None)
+        if turning and reading:
+            raise ValueError(
+                f"{reading} reads the queries or keys, which {turning} turns by their positions, padding included: "
+                "they cannot act on the same heads"
+            )
         # The one part that scores may have a faster computation of its own; of several, the steps are combined.
         self._scoring = scoring[0] if len(scoring) == 1 else None
         self.kind = "&".join(part.kind for part in self.members())  # type: ignore[misc]

@@ -117,6 +117,12 @@ class GaussianAttention(LocalAttention):
             steps = torch.arange(self.local_heads) / max(self.local_heads - 1, 1)
             self.window_root = nn.Parameter((FIRST_SIGMA * (LAST_SIGMA / FIRST_SIGMA) ** steps).sqrt())
 
+    @property
+    def reads_projections(self) -> bool:
+        """Whether centre or width is predicted from the projected queries or keys."""
+        by_query = self.source == "query" and (self.center == "predicted" or self.width == "query")
+        return by_query or self.width == "keys"
+
     def _linear(self, channels: int, outputs: int) -> nn.Linear:
         """Return a linear layer with Xavier's weights and biases of 0; without biases in the linear form."""
         layer = nn.Linear(channels, outputs, bias=self.hidden == "tanh")

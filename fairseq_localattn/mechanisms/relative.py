@@ -65,6 +65,11 @@ class RelativeAttention(LocalAttention):
         self.key_positions = table()
         self.value_positions = table() if values else None
 
+    @property
+    def reads_projections(self) -> bool:
+        """True: ``q_i·aK_r``."""
+        return True
+
     def distances(self, frame: Frame) -> ClippedDistances:
         """Return the clipped distances of a call."""
         return ClippedDistances(frame.query_length, frame.key_length, frame.offset, self.max_distance)

@@ -109,7 +109,8 @@ class AttentionBuilder:
                 for position, sublayer in enumerate(layer.sublayers):
                     width = self._config(site).embed_dim
                     if sublayer.kind == "attention":
-                        self.build(site, number, width, position=position)
+                        cross = site == "cross"
+                        self.build(site, number, width, position=position, encoder_decoder_attention=cross)
                     elif sublayer.kind == "conv":
                         self.convolution(site, number, position, width)
 

@@ -20,7 +20,7 @@ from ..models.builder import PLAIN, AttentionBuilder
 from ..models.classifier import LocalClassifier
 from ..models.language_model import LocalLanguageModel
 from ..models.layers.phrase_encoder import PhraseEncoderLayer
-from ..models.layers.sublayers import OrderedDecoderLayer, OrderedEncoderLayer
+from ..models.layers.sublayers import OrderedDecoderLayer, OrderedEncoderLayer, is_plain
 from ..models.phrase_model import PhraseModel
 
 
@@ -70,7 +70,9 @@ class HybridModel(LocalModel):
         cls.check_compatible(cfg)
         texts = {site: getattr(cfg, f"localattn_{site}") for site in cls.sites}
         builder = AttentionBuilder(texts, cfg, {site: f"--localattn-{site}" for site in cls.sites})
-        if cfg.cross_self_attention and any(each.word != PLAIN for each in builder.mechanisms("decoder")):
+        plain = all(is_plain(layer.kinds) for layer in builder.layers["decoder"].values())
+        plain = plain and all(each.word == PLAIN for each in builder.mechanisms("decoder"))
+        if cfg.cross_self_attention and not plain:
             raise UsageError(
                 "--localattn-decoder: --cross-self-attention mixes source and target positions; drop one of them"
             )

@@ -133,6 +133,39 @@ def test_a_narrower_beam_after_a_wide_one(arch: str) -> None:
     assert search(1, model) == wanted
 
 
+def test_a_beam_projects_its_keys_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys, values and what a mechanism needs besides come from one product, as without a beam."""
+    attention = build("transformer_diffwin_tiny").decoder.layers[0].encoder_attn.eval()
+    projected: list[tuple[str, ...]] = []
+    project = type(attention).project_heads
+    monkeypatch.setattr(
+        type(attention),
+        "project_heads",
+        lambda self, x, names: projected.append(tuple(names)) or project(self, x, names),
+    )
+    keys = torch.randn(5, 2, 64).repeat_interleave(3, dim=1)
+    calls = []
+    for beam in (1, 3):
+        attention.set_beam_size(beam)
+        with torch.no_grad():
+            attention(torch.randn(1, 6, 64), keys, keys, incremental_state={}, static_kv=True, need_weights=False)
+        calls.append(projected[:])
+        projected.clear()
+    assert calls[0] == calls[1] and len(calls[0]) == 2
+
+
+@pytest.mark.parametrize("arch", ["transformer_csan_tiny", "transformer_diffwin_tiny", "transformer_hybrid_tiny"])
+def test_joint_projections_of_older_checkpoints(arch: str) -> None:
+    """fairseq's ``in_proj_weight`` and ``in_proj_bias`` hold queries, keys and values one after the other."""
+    model, other = build(arch), build(arch, seed=2)
+    state = model.state_dict()
+    for name in [name.removesuffix("q_proj.weight") for name in state if name.endswith("self_attn.q_proj.weight")]:
+        for kind in ("weight", "bias"):
+            state[f"{name}in_proj_{kind}"] = torch.cat([state.pop(f"{name}{p}_proj.{kind}") for p in "qkv"])
+    other.load_state_dict(state)
+    assert all(torch.equal(weight, other.state_dict()[key]) for key, weight in model.state_dict().items())
+
+
 def test_equal_sentences_are_no_beam() -> None:
     """Equal sentences look like a beam, but may finish at different steps; hypotheses of a beam finish together."""
     model = build("transformer_mma_tiny").eval()

@@ -16,7 +16,7 @@ from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
 from fairseq_localattn.mechanisms.mixed import MixedAttention
 from fairseq_localattn.models.architectures import baseline_of, quick_size_of
 from fairseq_localattn.models.placement import parse_layers
-from support.models import TINY, build, dictionary, parse
+from support.models import TINY, build, build_lm, dictionary, parse
 
 # Architecture, flags, part of the message.
 INVALID = [
@@ -53,6 +53,22 @@ INVALID = [
         ["--csan-decoder-layers", "all", "--cross-self-attention", "--no-cross-attention"],
         "mixes source and target positions",
     ),
+    *(
+        (
+            "transformer_hybrid_tiny",
+            ["--localattn-decoder", text, "--cross-self-attention", "--no-cross-attention"],
+            "mixes source and target positions",
+        )
+        for text in ("all: san > san > ffn", "2: conv > san > ffn", "local(window=2)")
+    ),
+    *(
+        (
+            "transformer_lm_hybrid_tiny",
+            ["--localattn-decoder", "2: dman > san > ffn", flag],
+            f"{flag}: layers apply it in fairseq's own order alone; drop it, or the order dman > san > ffn",
+        )
+        for flag in ("--scale-attn", "--scale-heads", "--scale-fc", "--scale-resids")
+    ),
     ("transformer_csan_tiny", ["--csan-window", "10"], "window must be odd and positive"),
     ("transformer_csan_tiny", ["--csan-heads", "2"], "number of heads in an area must be odd"),
     ("transformer_csan_tiny", ["--csan-heads", "5"], "5 heads was asked for, and there are 4"),
@@ -65,7 +81,7 @@ INVALID = [
 @pytest.mark.parametrize(("arch", "flags", "message"), INVALID)
 def test_invalid_options_are_one_clear_line(arch: str, flags: list[str], message: str) -> None:
     with pytest.raises(UsageError) as error:
-        build(arch, flags)
+        (build_lm if "_lm_" in arch else build)(arch, flags)
     assert message in str(error.value) and "\n" not in str(error.value)
     assert isinstance(error.value, SystemExit) and isinstance(error.value, ValueError)
 

@@ -26,6 +26,9 @@ from ...mechanisms.local_convolution import LocalConvolution
 from ..builder import AttentionBuilder
 from ..transformer import LocalDecoderLayer, LocalEncoderLayer
 
+# fairseq's options of language models that its own forward pass of a decoder layer applies.
+SCALES = ("scale_attn", "scale_heads", "scale_fc", "scale_resids")
+
 
 def is_plain(kinds: Sequence[str]) -> bool:
     """Return whether a layer has fairseq's order: a self-attention of any kind, cross-attention, and ffn."""
@@ -152,6 +155,11 @@ class OrderedDecoderLayer(_OrderedLayer, LocalDecoderLayer):
     def __init__(self, cfg: TransformerConfig, builder: AttentionBuilder, layer: int, no_encoder_attn: bool) -> None:
         super().__init__(cfg, builder, layer, no_encoder_attn)
         self.add_sublayers(builder, "decoder", layer, cfg)
+        scales = [name for name in SCALES if getattr(cfg, name, False)]
+        if scales and not is_plain(self.order):
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in scales)
+            order = " > ".join(kind for kind in self.order if kind != "cross" or not no_encoder_attn)
+            raise UsageError(f"{flags}: layers apply it in fairseq's own order alone; drop it, or the order {order}")
 
     def forward(
         self,

@@ -169,10 +169,7 @@ class Plan:
         return of == (self.choice.scale, row.name, str(run.seed), run.settings)
 
     def scoring(self, row: Row, run: Run) -> str:
-        """Return eight hex digits that change with how a row is scored, and against what.
-
-        Where they are others by now, the row is scored again, not trained.
-        """
+        """Return eight hex digits that change with how a row is scored, and against what; it is then scored again."""
         baseline = self.baseline_run(row, run.seed)
         data = row.stated.corpus
         facts: list[Any] = [run.arch, baseline and baseline.folder.name, type(run.measure).__name__]
