@@ -5,17 +5,17 @@ import os
 import re
 import sys
 import textwrap
-from importlib import import_module, metadata
+from importlib import import_module
 from itertools import groupby
 
-from . import register
+from . import __version__, register
 
 COMMANDS = {
     "describe": "describe the attention of an architecture or a checkpoint by texts",
     "draw": "draw the masks of a text",
 }
 COLUMNS = 96  # of the list
-SIZE = re.compile(r"_(tiny|small|iwslt|wmt|wat17|summarization).*$")  # the end of an architecture's name
+SIZE = re.compile(r"_(tiny|small|medium|iwslt|wmt|wat17|summarization).*$")  # the end of an architecture's name
 
 
 def package_path() -> str:
@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> None:
         epilog='example: fairseq-train DATA --user-dir "$(python -m fairseq_localattn --path)" --arch transformer_mma',
     )
     parser.add_argument("--path", action="store_true", help="print the path and nothing else")
-    parser.add_argument("--version", action="version", version=metadata.version("fairseq_localattn"))
+    parser.add_argument("--version", action="version", version=__version__)
     args = parser.parse_args(given)
 
     try:

@@ -54,18 +54,20 @@ class FromPretrained:
         """Return the models of a folder, ready to translate, to score or to classify.
 
         Args:
-            model_name_or_path: folder with the checkpoint, or an archive's path or URL.
+            model_name_or_path: folder with the checkpoint. An archive has to be unpacked before.
             checkpoint_file: the checkpoint's name in it; several, joined by the separator of paths, are an ensemble.
             data_name_or_path: folder with the dictionaries; if it starts with ``.``, relative to the first folder.
             overrides: options that replace those of the training, such as ``tokenizer``, ``bpe``, ``bpe_codes``.
 
         Raises UsageError for a folder, checkpoint or dictionary that is missing or damaged, or does not fit.
         """
-        folder, archives = os.fspath(model_name_or_path), cls.hub_models()  # type: ignore[attr-defined]
-        if not (os.path.exists(folder) or folder in archives or "://" in folder):
+        folder, data = os.fspath(model_name_or_path), os.fspath(data_name_or_path)
+        # fairseq takes anything else for an archive: it unpacks what leads outside as well, and removes the archive.
+        if not os.path.isdir(folder):
             raise UsageError(f"{folder}: no such folder; give the one that has {checkpoint_file} and its dictionaries")
-        data = os.fspath(data_name_or_path)
-        found = hub_utils.from_pretrained(folder, checkpoint_file, data, archive_map=archives, **overrides)
+        if not (data.startswith(".") or os.path.isdir(data)):
+            raise UsageError(f"{data}: no such folder; give the one that has the dictionaries of {folder}")
+        found = hub_utils.from_pretrained(folder, checkpoint_file, data, **overrides)
         task, models = found["task"], found["models"]
         interface = getattr(task, "hub_interface", getattr(models[0], "hub_interface", TextHubInterface))
         return interface(found["args"], task, models)
@@ -118,12 +120,15 @@ class ClassifierHubInterface(TextHubInterface):
     def classify(self, sentences: Sequence[str]) -> list[tuple[str, float]]:
         """Return the most probable label of each sentence and its probability, the mean over an ensemble.
 
-        Raises UsageError for a sentence that is longer than the model's positions.
+        Raises UsageError for a sentence that is longer than the model's positions, and for a model without labels.
         """
-        labels, words = self.task.label_dictionary, self.src_dict
+        labels, words, cfg = self.task.label_dictionary, self.src_dict, self.task.cfg
+        if cfg.regression_target:
+            raise UsageError("the model was trained with --regression-target: it gives a number, no label")
         if not sentences:
             return []
-        encoded = [self.encode(sentence) for sentence in sentences]
+        first = [] if cfg.init_token is None else [cfg.init_token]  # as in the training data
+        encoded = [torch.cat([words_of.new_tensor(first), words_of]) for words_of in map(self.encode, sentences)]
         for index, sentence in enumerate(encoded):
             if len(sentence) > self.max_positions:
                 raise SentenceError(
@@ -133,8 +138,7 @@ class ClassifierHubInterface(TextHubInterface):
         lengths = tokens.ne(words.pad()).sum(dim=1)
         with torch.inference_mode():
             scores = [
-                model(tokens, lengths, classification_head_name=self.task.cfg.classification_head_name)
-                for model in self.models
+                model(tokens, lengths, classification_head_name=cfg.classification_head_name) for model in self.models
             ]
             probabilities = torch.stack([scores_of[0].float().softmax(-1) for scores_of in scores]).mean(dim=0)
         best = probabilities.max(dim=-1)

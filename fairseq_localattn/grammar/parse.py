@@ -34,6 +34,7 @@ TOKEN = re.compile(
 SUBLAYERS = ("ffn", "cross", "conv")
 # Longer texts, and layers with more sublayers, are certainly mistakes.
 LONGEST = 10_000  # characters
+LONGEST_NUMBER = 30
 MOST_SUBLAYERS = 100
 
 
@@ -310,6 +311,8 @@ class _Reader:
         self.need("=", f"after the option {name}")
         kind, value, place = self.tokens[self.next]
         self.next += 1
+        if kind == "number" and len(value) > LONGEST_NUMBER:
+            raise self.error(f"{name}: a number has {LONGEST_NUMBER} characters or less, not {len(value):,}", place)
         if kind == "number":
             options[name] = int(value) if re.fullmatch(r"-?\d+", value) else float(value)
         elif kind == "quoted":

@@ -88,7 +88,9 @@ def _options_of(config: Any, name: str) -> Namespace:
             raise UsageError(f"{name}: the model has no option {option}{_nearest(option, known)}")
         if value is None:
             continue
-        if option in flags:
+        if option in flags and value is False and flags[option].nargs == 0:  # a switch that the architecture may set
+            shared[flags[option].dest] = not flags[option].const
+        elif option in flags:
             words += _words(parser, flags[option], value)
         else:
             shared[option] = value
@@ -109,7 +111,7 @@ def _words(parser: ArgumentParser, action: Action, value: Any) -> list[str]:
     if action.nargs == 0:  # a switch
         if not isinstance(value, bool):
             parser.error(f"argument {flag}: give true or false, not {value!r}")
-        return [flag] if value else []
+        return [flag]
     return [f"{flag}={','.join(map(str, value)) if isinstance(value, list) else value}"]
 
 

@@ -57,8 +57,8 @@ def load_dictionary(path: Path) -> Dictionary:
     """Return a dictionary of tags. Raises UsageError where it cannot be read."""
     try:
         return Dictionary.load(str(path))
-    except FileNotFoundError:
-        raise UsageError(f"--tag-dictionary {path}: no such file") from None
+    except OSError as error:
+        raise UsageError(f"--tag-dictionary {described(error)}") from None
 
 
 def check_levels(levels: int) -> None:
@@ -85,7 +85,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--tag-dictionary", type=Path, metavar="FILE", help="dict.{lang}.phrases.txt of the training data"
     )
-    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), metavar="N", help="processes")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    parser.add_argument("--workers", type=int, default=cores, metavar="N", help="processes (default: %(default)s)")
     return parser
 
 

@@ -106,16 +106,22 @@ def test_bpe_codes_in_the_folder_are_found(mma: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_named(mma: Path, tmp_path: Path) -> None:
+    """An archive is no folder: fairseq would unpack it without looking where its members lead, and remove it."""
     (tmp_path / "empty").mkdir()
     shutil.copy(mma / "model.pt", tmp_path / "empty")
-    for folder, name, message in (
-        (tmp_path / "none", "model.pt", "none: no such folder"),
-        (mma, "modl.pt", "modl.pt"),
-        (tmp_path / "empty", "model.pt", "dict.xx.txt"),
+    archive = Path(shutil.make_archive(str(tmp_path / "model"), "gztar", mma))
+    for folder, name, data, message in (
+        (tmp_path / "none", "model.pt", ".", "none: no such folder"),
+        (archive, "model.pt", ".", "model.tar.gz: no such folder"),
+        (mma / "model.pt", "model.pt", ".", "model.pt: no such folder"),
+        (mma, "model.pt", archive, "model.tar.gz: no such folder; give the one that has the dictionaries"),
+        (mma, "modl.pt", ".", "modl.pt"),
+        (tmp_path / "empty", "model.pt", ".", "dict.xx.txt"),
     ):
         with pytest.raises(UsageError, match=message) as error:
-            MMATransformerModel.from_pretrained(folder, name)
+            MMATransformerModel.from_pretrained(folder, name, data)
         assert "\n" not in str(error.value)
+    assert archive.is_file()
 
 
 def test_trees_beside_the_sentences(mgsa: Path, tmp_path: Path) -> None:
@@ -191,3 +197,10 @@ def test_a_classifier_names_labels(data: Path, tmp_path: Path) -> None:
     assert all(0.5 <= share <= 1 for _, share in found)
     wanted = ["low" if words[0] < "e" else "high" for words in sentences[:50]]
     assert sum(label == right for (label, _), right in zip(found, wanted, strict=True)) >= 40, found
+    begin = hub.src_dict.bos()
+    plain, with_token = hub.classify(["a b"]), hub.classify([f"{hub.src_dict[begin]} a b"])
+    hub.task.cfg.init_token = begin
+    assert hub.classify(["a b"]) == with_token != plain
+    hub.task.cfg.regression_target = True
+    with pytest.raises(UsageError, match="--regression-target: it gives a number, no label"):
+        hub.classify(["a b"])

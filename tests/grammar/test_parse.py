@@ -65,6 +65,11 @@ def test_errors_show_the_place(text: str, place: str, message: str) -> None:
     assert re.search(place, str(caught.value)) and "\n" not in str(caught.value)
 
 
+def test_a_number_without_end_is_refused() -> None:
+    with pytest.raises(TextError, match="window: a number has 30 characters or less, not 5,000"):
+        parse_stack(f"local(window={'9' * 5000})")
+
+
 def test_a_text_without_end_is_refused_at_once() -> None:
     with pytest.raises(TextError, match="at most 10,000 are read"):
         parse_stack("san + " * 100_000)

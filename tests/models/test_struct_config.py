@@ -108,6 +108,13 @@ def test_given_values_win_over_the_named_size(arch: str, options: dict[str, Any]
     assert described(build(arch, configuration(arch, **options))) == described(build(arch, parse(arch, before + flags)))
 
 
+@pytest.mark.parametrize("options", [{"encoder_normalize_before": False}, {"encoder": {"normalize_before": False}}])
+def test_false_wins_over_the_named_size(options: dict[str, Any]) -> None:
+    model = build("transformer_man_tiny", configuration("transformer_man_tiny", **options))
+    assert not model.encoder.layers[0].normalize_before
+    assert build("transformer_man_tiny", configuration("transformer_man_tiny")).encoder.layers[0].normalize_before
+
+
 MISTAKES = [
     ({"mma_windw": 2}, "transformer_mma_tiny: the model has no option mma_windw; did you mean mma_window?"),
     ({"encoder": {"layrs": 2}}, "no option encoder_layrs; did you mean encoder_layers?"),

@@ -211,7 +211,7 @@ def test_a_missing_file_or_line_is_named(data, tmp_path):
     refused(tmp_path / "bin/valid.en-de.en.bin", "", "bin/valid.en-de.en.bin: 0 bytes, and ")
     with pytest.raises(UsageError, match="bin: no binarised fr, such as train.fr-xx.fr.idx; run fairseq-preprocess"):
         binarize.main([*data[:2], "fr", *data[3:]])
-    with pytest.raises(UsageError, match="--tag-dictionary nothing.txt: no such file"):
+    with pytest.raises(UsageError, match="--tag-dictionary nothing.txt: No such file"):
         binarize.main([*data, "--tag-dictionary", "nothing.txt"])
 
 

@@ -11,7 +11,14 @@ from torch import Tensor, nn
 from ...errors import UsageError
 from ...mechanisms.windowed import WindowAttention
 from ...models.placement import SITES
-from ..attention_weights import Sublayer, collect_masks, collect_weights, cross_attentions, self_attentions
+from ..attention_weights import (
+    Sublayer,
+    collect_masks,
+    collect_weights,
+    cross_attentions,
+    masked_parts,
+    self_attentions,
+)
 from ..evaluation import Trained
 from .pairs import Pair, tokens_of
 from .plot import Panel
@@ -30,8 +37,9 @@ def site_attentions(model: nn.Module, site: str) -> dict[Sublayer, nn.Module]:
 
 
 def window_layers(attentions: Attentions) -> list[int]:
-    """Return the numbers of the layers with an attention with windows, in order."""
-    return sorted({at.layer for at, module in attentions.items() if isinstance(module, WindowAttention)})
+    """Return the numbers of the layers with windows, alone or in a composition, in order."""
+    parts = ((at.layer, part) for at, module in attentions.items() for _, part in masked_parts(module))
+    return sorted({layer for layer, part in parts if isinstance(part, WindowAttention)})
 
 
 def common_layer(models: Sequence[nn.Module], site: str) -> int:

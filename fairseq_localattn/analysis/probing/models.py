@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import torch
 from fairseq import options
 from fairseq.data import Dictionary
-from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderDecoderModel
 from torch import Tensor, nn
 
 from ...errors import UsageError
@@ -82,6 +82,8 @@ def architecture_options(architecture: str, flags: Sequence[str]) -> Namespace:
     """
     if architecture not in ARCH_MODEL_REGISTRY:
         raise UsageError(f"--arch {architecture}: unknown; python -m fairseq_localattn lists this package's")
+    if not issubclass(ARCH_MODEL_REGISTRY[architecture], FairseqEncoderDecoderModel):
+        raise UsageError(f"--arch {architecture}: no model of translation, whose encoder could be probed")
     parser = options.get_training_parser()
     parser.__class__ = _Refusing
     task = "translation_with_phrases"  # also for models without phrases

@@ -53,6 +53,8 @@ def test_the_layer_that_is_taken() -> None:
     assert common_layer([plain], "cross") == common_layer([both, plain], "cross") == 2
     assert common_layer([plain, first, both], "cross") == 1
     assert common_layer([first], "encoder") == 1
+    composed = build("transformer_hybrid_tiny", ["--localattn-encoder", "1: 2*aw + 2*san; 2: global"])
+    assert common_layer([composed], "encoder") == 1
     with pytest.raises(UsageError, match="--site cross: no layer will do for all checkpoints"):
         common_layer([first, upper], "cross")
     assert list(site_attentions(upper, "cross")) == [

@@ -363,6 +363,9 @@ def test_wrong_use_is_told(command, trained, prepared, tmp_path, capsys):
     checkpoint, folder = trained
     with pytest.raises(UsageError, match="'tens' is none of voice, tense, tss, spc, pos"):
         command(*SCRATCH, "--tasks", "tens")
+    for other in ("transformer_lm_diffwin_tiny", "transformer_diffwin_classifier_tiny"):
+        with pytest.raises(UsageError, match=f"--arch {other}: no model of translation"):
+            probing_models.architecture_options(other, [])
     with pytest.raises(UsageError, match="--arch transformer_nothing: unknown"):
         command("--arch", "transformer_nothing")
     with pytest.raises(UsageError, match="model's flags: unrecognized arguments: --mgsa-head word"):
