@@ -32,6 +32,8 @@ need_count --words "$words"
 need_folder "$local_dir" "{train,valid,test}.$lang"
 find_python
 
-open_out "lm lang=$lang words=$words min-count=$min_count local=$(source_of "$local_dir")"
+texts=()
+for split in $SPLITS; do texts+=("$(find_file "$local_dir" "$split.$lang")"); done
+open_out "lm lang=$lang words=$words min-count=$min_count local=$(source_of "$local_dir")" "${texts[@]}"
 step raw "read and check the text" read_raw
 finish_lm "$lang" "$words" "$min_count"

@@ -36,8 +36,12 @@ check_parallel_options
 find_python
 
 options="parallel $src-$tgt tokenizer=$tokenizer $kind=$size sides=$sides max=$max ratio=$ratio held-out=$held_out"
-for split in $SPLITS; do options+=" $split=${!split:+$(realpath -m "${!split}")}"; done
-open_out "$options"
+texts=()
+for split in $SPLITS; do
+  options+=" $split=${!split:+$(realpath -m "${!split}")}"
+  [[ -z ${!split} ]] || texts+=("$(find_prefixed "${!split}" "$src")" "$(find_prefixed "${!split}" "$tgt")")
+done
+open_out "$options" "${texts[@]}"
 if [[ ! -d $out/tok || ! -d $out/raw ]]; then
   step text "read and check the text" read_parallel
   long_step tokens "tokenise" tokenize_parallel

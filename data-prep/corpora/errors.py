@@ -14,7 +14,7 @@ class DataError(Exception):
 def as_status(work: Callable[[], None]) -> Callable[[], int]:
     """Turn a command's work into its `main`, which returns 0, or prints one line to stderr and returns 1.
 
-    Caught are DataError and OSError (a file or folder that cannot be written).
+    Caught are DataError and OSError.
     """
 
     @functools.wraps(work)
@@ -25,7 +25,8 @@ def as_status(work: Callable[[], None]) -> Callable[[], int]:
             print(f"data error: {error}", file=sys.stderr)
             return 1
         except OSError as error:
-            print(f"data error: {error.filename or 'a file'}: cannot be written: {error.strerror}", file=sys.stderr)
+            what = "" if isinstance(error, FileNotFoundError) else "cannot be written: "
+            print(f"data error: {error.filename or 'a file'}: {what}{error.strerror}", file=sys.stderr)
             return 1
         return 0
 

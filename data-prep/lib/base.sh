@@ -84,10 +84,11 @@ parse_arguments() {
   [[ $out != *,* ]] || die "$out: no comma in the output folder, please: fairseq-preprocess takes it for the end of a name"
 }
 
-# open_out OPTIONS: create OUT, lock it against a second preparation, and refuse options other than those of its complete
-# steps.
+# open_out OPTIONS [FILE…]: create OUT, lock it against a second preparation, and refuse options other than those of its
+# complete steps, and a FILE, of the user's own text, that is another one by now.
 open_out() {
-  local options=$1 step complete=""
+  local options=$1 step complete="" texts="" file changed
+  for file in "${@:2}"; do if [[ -f $file ]]; then texts+="$(cksum <"$file") $(realpath -m "$file")"$'\n'; fi; done
   if [[ -e $out && ! -d $out ]]; then die "$out exists and is not a folder"; fi
   if [[ -d $out && ! -e $out/options.txt && ! -e $out/.lock && -n $(ls -A "$out") ]]; then
     die "$out is not empty and was not made by this script; give another folder"
@@ -100,14 +101,19 @@ open_out() {
   fi
   for step in $STEPS; do if [[ -d $out/$step ]]; then complete=1; fi; done
   if [[ -z $complete ]]; then
-    # Remove what a stopped step with other options has left.
-    if [[ -e $out/options.txt && $(cat "$out/options.txt") != "$options" ]]; then
+    # Remove what a stopped step with other options or texts has left.
+    if [[ -e $out/options.txt && $(cat "$out/options.txt") != "$options" ]] ||
+      [[ -e $out/texts.txt && $(cat "$out/texts.txt") != "${texts%$'\n'}" ]]; then
       rm -rf "$out"/*.part "$out/download/unpacked"
     fi
+    if [[ -n $texts ]]; then printf '%s' "$texts" >"$out/texts.txt"; fi
     printf '%s\n' "$options" >"$out/options.txt.part"
     mv "$out/options.txt.part" "$out/options.txt"
   elif [[ $(cat "$out/options.txt") != "$options" ]]; then
     die "$out was prepared with '$(cat "$out/options.txt")', now asked for '$options'; give another folder or remove it"
+  elif [[ -n $texts && -e $out/texts.txt ]]; then
+    changed=$(grep -Fvxf "$out/texts.txt" <<<"${texts%$'\n'}" | head -n 1) || true
+    [[ -z $changed ]] || die "${changed#* * } has changed since $out was prepared; give another folder or remove it"
   fi
 }
 

@@ -66,19 +66,22 @@ def chosen_table(args: argparse.Namespace) -> Table:
 def two_rows(table: Table, architecture: str) -> list[Row]:
     """Return the row of an architecture and the row that it is tested against, in the architecture's size.
 
-    An architecture without a row of its own has the flags of the baseline. Raises RecipeError.
+    An architecture of which no size has a row has the flags of the baseline. Raises RecipeError.
     """
+    from fairseq_localattn.__main__ import SIZE
     from fairseq_localattn.models.architectures import baseline_of
 
     recipes = {name: recipe_at(table, name, "small") for name in table.rows("small")}
     others = [name for name, baseline in table.baselines.items() if baseline is not None]
-    name = next((n for n in others if recipes[n].architecture == architecture), others[0])
+    family = SIZE.sub("", architecture)
+    own = next((n for n in others if SIZE.sub("", recipes[n].architecture) == family), None)
+    name = own or others[0]
     baseline = table.baseline(name)
     assert baseline is not None
     plain = recipe_at(*baseline, "small")
-    system = recipes[name]
-    if system.architecture != architecture:
-        like, name, system = name, architecture.removeprefix("transformer_").removesuffix("_small"), plain
+    system = recipes[own] if own else plain
+    if recipes[name].architecture != architecture:
+        like, name = name, architecture.removeprefix("transformer_").removesuffix("_small")
         table = replace(
             table,
             sources={**table.sources, name: table.sources[like]},

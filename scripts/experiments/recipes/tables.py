@@ -35,7 +35,6 @@ from experiments.recipes.recipe import (
     CONFIGS,
     FILE_NAME,
     KEYS,
-    SECTIONS,
     Layer,
     Recipe,
     make_recipe,
@@ -322,8 +321,3 @@ def find_table(paper: str, table: str, configs: Path = CONFIGS) -> Table:
     if table not in tables_of(paper, configs):
         raise RecipeError(f"{paper} {table}: no such table; {paper} has {', '.join(tables_of(paper, configs))}")
     return load_table(configs / paper / f"{table}.yaml")
-
-
-def flags_of(recipe: Recipe) -> dict[str, dict[str, Any]]:
-    """Return the flags of a recipe by section, without their places."""
-    return {section: {key: e.value for key, e in recipe.section(section).items()} for section in SECTIONS}

@@ -24,7 +24,7 @@ from pathlib import Path
 from experiments.recipes.nodes import RecipeError, compose, entry_of
 from experiments.recipes.tables import find_table
 from experiments.report.csv_lines import Line, TableError, groups, markdown, p_value
-from experiments.report.papers import Row, load_lines, rows_of
+from experiments.report.papers import Row, current_lines, rows_of
 
 SCALES = ("full", "sample", "small")
 COMPARISON = re.compile(r"(?P<table>\w+) (?P<better>\w+) > (?P<worse>\w+)(: (?P<metric>\w+)( > (?P<less>\w+))?)?")
@@ -111,7 +111,7 @@ def _outcome(root: Path, paper: str, text: str, where: str) -> Outcome | None:
     rows = {row.name: row for row in rows_of(table)}
     if missing := {found["better"], found["worse"]} - set(rows):
         raise TableError(f"{where}: {table.path} has no row {', '.join(sorted(missing))}")
-    lines = groups(load_lines(root, table), "row", "scale", "metric")
+    lines = groups(current_lines(root, table), "row", "scale", "metric")
     better, worse = rows[found["better"]], rows[found["worse"]]
     if found["less"] is None:
         return _measured(lines, better, worse, found["metric"])

@@ -142,6 +142,13 @@ def load_lines(root: Path, table: Table) -> list[Line]:
     return [_with_difference(line, scored) for line in lines]
 
 
+def current_lines(root: Path, table: Table) -> list[Line]:
+    """Return :func:`load_lines`; of a row and scale with lines of several settings the newest, as none are averaged."""
+    lines = load_lines(root, table)
+    newest = {(line["row"], line["scale"]): line["settings"] for line in sorted(lines, key=lambda line: line["date"])}
+    return [line for line in lines if line["settings"] == newest[line["row"], line["scale"]]]
+
+
 def _with_difference(line: Line, scored: dict[tuple[str, ...], list[Line]]) -> Line:
     others = scored.get((line["baseline"], line["scale"], line["metric"], line["seed"]), [])
     if line["difference"] or len(others) != 1:
@@ -318,12 +325,13 @@ def summary_table(root: Path) -> str:
             continue
         table = load_table(path)
         row = _row(table, row_name)
-        measured = _of_metric(_at(scale, load_lines(root, table), row_name), row.metric(scale))
+        found = groups(current_lines(root, table), "row", "scale")
+        measured = _of_metric(found.get((row_name, scale), []), row.metric(scale))
         if not measured:
             continue
         lines = [line for line, _ in measured]
         baseline = row.baseline.name if row.baseline else ""
-        of_baseline = _of_metric(_at(scale, load_lines(root, table), baseline), lines[0]["metric"])
+        of_baseline = _of_metric(found.get((baseline, scale), []), lines[0]["metric"])
         plain = [score for line, score in of_baseline if line["seed"] in seeds_of(lines)]
         gain, digits = row.gain(row.metric("full")), decimals(row.paper.values())
         cells.append(
@@ -343,9 +351,3 @@ def summary_table(root: Path) -> str:
         raise TableError(f"{root / 'results'}: nothing of the summary has been measured")
     heading = ["system", "data", "metric", "Transformer", "system's", "gain", "p by seed", "seeds", "paper's gain"]
     return markdown(heading, cells)
-
-
-def _at(scale: str, lines: list[Line], row: str) -> list[Line]:
-    """Return a row's lines at a scale, by seed; of several settings the first, as they are never averaged."""
-    own = [line for line in lines if line["scale"] == scale and line["row"] == row]
-    return next(iter(groups(own, "settings").values()), [])

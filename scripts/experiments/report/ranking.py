@@ -16,7 +16,7 @@ from experiments.report.csv_lines import (
     millions,
     p_value,
 )
-from experiments.report.papers import load_lines, rows_of
+from experiments.report.papers import current_lines, rows_of
 
 PAPER, TABLE, SCALE = "comparisons", "mechanisms", "small"
 HEADER = ("rank", "mechanism", "BLEU", "gain", "p by seed", "parameters")
@@ -28,7 +28,7 @@ def ranking_table(root: Path) -> str:
     Rows that have not been measured stand at the end. The gain is the mean difference to the baseline by seed.
     """
     table = find_table(PAPER, TABLE, root / "configs")
-    found = groups((line for line in load_lines(root, table) if line["scale"] == SCALE), "row", "metric")
+    found = groups((line for line in current_lines(root, table) if line["scale"] == SCALE), "row", "metric")
     rows = [row for row in rows_of(table) if SCALE in row.recipes]
     measured = {row.name: found.get((row.name, row.metric(SCALE)), []) for row in rows}
     ranked = sorted((row for row in rows if measured[row.name]), key=lambda row: -_mean(measured[row.name]))

@@ -6,7 +6,6 @@ import contextlib
 import csv
 import fcntl
 import io
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -59,10 +58,7 @@ class Results:
         from fairseq_localattn.files import remove_parts  # here, as the import takes seconds
 
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        guard = os.open(self.path.parent, os.O_RDONLY)  # the lock of the folder leaves no file behind
-        try:
+        with (self.path.parent / ".lock").open("a") as guard:  # of a folder, NFS has no lock for all machines
             fcntl.flock(guard, fcntl.LOCK_EX)
             remove_parts(self.path.parent, self.path.name)  # of writers that were killed
             yield
-        finally:
-            os.close(guard)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import json
 import re
 import shlex
@@ -47,12 +48,16 @@ def remove_averaged(folder: Path) -> None:
 
 
 def whole(path: Path) -> bool:
-    """Return whether a checkpoint was written to its end."""
+    """Return whether a checkpoint was written to its end. Raises OSError where it cannot be read for now."""
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.testzip() is None
-    except (zipfile.BadZipFile, OSError, RuntimeError):  # RuntimeError: encrypted, or packed in an unknown way
+    except (zipfile.BadZipFile, RuntimeError):  # RuntimeError: encrypted, or packed in an unknown way
         return False
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.EINVAL):  # EINVAL: a damaged archive leads to places outside of it
+            return False
+        raise
 
 
 def checkpoint_updates(folder: Path) -> int:

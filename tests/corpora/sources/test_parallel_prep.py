@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -68,9 +69,9 @@ def test_tokens_and_subwords_are_those_of_fairseq_interactive(done: Prepared):
 def test_without_validation_text_two_splits_are_held_out_and_pieces_join_to_the_raw_text(
     own_text: Path, tmp_path: Path
 ):
-    done = prepare(
-        "parallel", tmp_path / "out", *GIVEN, "--train", own_text / "corpus", "--held-out", 40, "--pieces", 90
-    )
+    text = shutil.copytree(own_text, tmp_path / "text")
+    words = ("parallel", tmp_path / "out", *GIVEN, "--train", text / "corpus", "--held-out", 40, "--pieces", 90)
+    done = prepare(*words)
     assert done.returncode == 0, done.stderr
     raw = {split: lines_of(tmp_path / f"out/raw/{split}.en") for split in ("train", "valid", "test")}
     assert [len(raw[split]) for split in ("valid", "test")] == [38, 38]
@@ -78,6 +79,12 @@ def test_without_validation_text_two_splits_are_held_out_and_pieces_join_to_the_
     pieces = lines_of(tmp_path / "out/bpe/valid.en")
     assert [line.replace(" ", "").replace("▁", " ").strip() for line in pieces] == raw["valid"]
     assert (tmp_path / "out/bpe/sentencepiece.model").exists() and "--tokenizer" not in done.stdout
+    assert prepare(*words).returncode == 0
+    with (text / "corpus.de").open("a") as file:
+        file.write("noch ein Satz\n")
+    assert_refused(prepare(*words), f"{text}/corpus.de has changed since {tmp_path}/out was prepared; give another")
+    shutil.rmtree(text)
+    assert prepare(*words).returncode == 0, "the text is not needed again"
 
 
 @pytest.mark.slow

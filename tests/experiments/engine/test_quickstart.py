@@ -76,6 +76,7 @@ def rows(data: str, architecture: str) -> tuple[Row, Row]:
     ("architecture", "name", "baseline"),
     [
         ("transformer_mgsa", "mgsa", "transformer_en_de"),
+        ("transformer_mgsa_iwslt_de_en", "mgsa_iwslt_de_en", "transformer_en_de"),
         ("transformer_mgsa_ngram", "mgsa_ngram", "transformer"),
         ("transformer_mma", "mma", "transformer"),
         ("transformer_csan_small", "csan", "transformer"),
@@ -89,13 +90,14 @@ def test_two_rows(data: str, architecture: str, name: str, baseline: str) -> Non
     size = "transformer_iwslt_de_en" if "iwslt" in name else "transformer_localattn_small"
     assert (system.stated.architecture, plain.stated.architecture) == (quickstart.sized(architecture), size)
     assert system.stated.seeds == plain.stated.seeds == (1,)
-    trees = name == "mgsa"
+    trees = baseline == "transformer_en_de"
     assert (system.stated.flag("train", "task") == "translation_with_phrases") == trees
     assert ("--trees" in system.stated.corpus.options) == trees
     assert system.stated.corpus.source == plain.stated.corpus.source == ("en" if trees else "de")
     assert system.table.baseline(system.name) == (plain.table, plain.name) or not trees
     if not trees:
         assert system.stated.train == plain.stated.train or name == "mma"
+    assert "mgsa_tags" in system.stated.train or not trees
 
 
 def test_the_quick_start_is_a_table_at_small_scale() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from experiments.recipes import tables
-from experiments.recipes.recipe import RecipeError
+from experiments.recipes.recipe import SECTIONS, Recipe, RecipeError
 from experiments.recipes.scales import recipe_at
-from experiments.recipes.tables import Table, find_table, flags_of, papers, tables_of
+from experiments.recipes.tables import Table, find_table, papers, tables_of
 from support.recipes import write_table
 
 FULL = """\
@@ -48,6 +49,11 @@ rows:
   wide: {same_as: mma, label: wide, baseline: mma, train: {mma_window: 5}, paper: {tokenised_bleu: null}}
   big: {label: big, architecture: transformer_wmt_en_de, extends: base/small.yaml, baseline: null}
 """
+
+
+def flags_of(recipe: Recipe) -> dict[str, dict[str, Any]]:
+    """Return the flags of a recipe by section, without their places."""
+    return {section: {key: e.value for key, e in recipe.section(section).items()} for section in SECTIONS}
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def test_a_line_never_comes_twice(tmp_path: Path) -> None:
     assert [found["score"] for found in results.lines() if found["seed"] == "1"] == ["99.00"]
     assert len(results.lines()) == 5
     assert results.path.read_text(encoding="utf-8").splitlines()[0] == ",".join(COLUMNS)
-    assert [path.name for path in results.path.parent.iterdir()] == ["t.csv"]
+    assert {path.name for path in results.path.parent.iterdir()} == {"t.csv", ".lock"}
 
 
 def test_a_file_of_before_a_column(tmp_path: Path) -> None:
@@ -135,14 +135,14 @@ def test_a_damaged_csv_is_refused(damage: Callable[[bytes], bytes], message: str
     with pytest.raises(TableError, match=r"t\.csv:") as refused:
         read_lines(results.path, COLUMNS, KEY)
     assert "\n" not in str(refused.value) and results.path.read_bytes() == damaged
-    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+    assert {path.name for path in tmp_path.iterdir()} == {"t.csv", ".lock"}
 
 
 def test_what_a_killed_writer_has_left_goes(tmp_path: Path) -> None:
     results = Results(tmp_path / "t.csv")
     (tmp_path / ".t.csv.99999.part").write_text("half")
     put(results, line(1))
-    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+    assert {path.name for path in tmp_path.iterdir()} == {"t.csv", ".lock"}
 
 
 def test_counts_are_those_of_the_scores() -> None:

@@ -74,6 +74,20 @@ def test_a_gain_that_no_line_says_is_that_of_the_scores(tmp_path: Path) -> None:
     assert of_man[5:] == ["36.52 ± 2.48 (n = 3)", "+1.03 (+2.31, -0.25)", "0.020"]
 
 
+def test_rankings_and_claims_take_the_newest_settings(tmp_path: Path) -> None:
+    """Lines of former settings stay in the file, and are not averaged with those of the present ones."""
+    table_file(tmp_path, TWO_ROWS, "comparisons/mechanisms")
+    small = {"scale": "small", "parameters": "1914880"}
+    csv_of(
+        tmp_path,
+        line("man", 1, "sacrebleu", 40.00, **small, settings="bb", date="2026-02-01"),
+        line("transformer", 1, "sacrebleu", 35.00, **small, date="2026-01-01"),
+        line("man", 1, "sacrebleu", 20.00, **small, date="2026-01-01"),
+        table="comparisons/mechanisms",
+    )
+    assert [row[2] for row in cells(table(tmp_path, "ranking"))] == ["40.00 (n = 1)", "35.00 (n = 1)"]
+
+
 def test_one_scale_has_one_column(tmp_path: Path) -> None:
     """A table without the other scale has no column of it."""
     table_file(tmp_path, TWO_ROWS.replace("small: base/small.yaml\n", ""))
@@ -295,9 +309,9 @@ def test_summary_has_each_main_row_in_a_line(tmp_path: Path) -> None:
         line("iwslt14_transformer", 1, "sacrebleu", 35.00, scale="small"),
         line("iwslt14_transformer", 2, "sacrebleu", 34.50, scale="small"),
         line("iwslt14_transformer", 3, "sacrebleu", 90.00, scale="small"),  # the row has no such seed
-        line("iwslt14_man", 2, "sacrebleu", 36.00, difference="1.50", p="0.0001", scale="small"),
-        line("iwslt14_man", 1, "sacrebleu", 34.80, difference="-0.20", p="0.2507", scale="small"),
-        line("iwslt14_man", 3, "sacrebleu", 99, difference="9", p="0.0001", scale="small", settings="bb"),
+        line("iwslt14_man", 2, "sacrebleu", 36.00, difference="1.50", p="0.0001", scale="small", date="2026"),
+        line("iwslt14_man", 1, "sacrebleu", 34.80, difference="-0.20", p="0.2507", scale="small", date="2026"),
+        line("iwslt14_man", 3, "sacrebleu", 99, difference="9", p="0.0001", scale="small", settings="bb", date="2025"),
         line("iwslt14_man_full", 1, "tokenised_bleu", 36.00, difference="1.50", p="0.0001"),
     )
     assert table(tmp_path, "summary") == (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
@@ -42,6 +43,19 @@ def test_half_a_last_checkpoint_is_mended(tmp_path: Path) -> None:
         path.write_bytes(b"cut")
     checkpoints.mend_last_checkpoint(tmp_path)
     assert not last.exists()
+
+
+def test_a_checkpoint_that_cannot_be_read_now_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of the disk or the network says nothing of the file."""
+    write_checkpoint(tmp_path / "checkpoint_last.pt", "x")
+
+    def failing(self: zipfile.ZipFile) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(zipfile.ZipFile, "testzip", failing)
+    with pytest.raises(OSError, match="Input/output error"):
+        checkpoints.mend_last_checkpoint(tmp_path)
+    assert (tmp_path / "checkpoint_last.pt").exists()
 
 
 def test_averaged_checkpoints_are_removed(tmp_path: Path) -> None:
