@@ -36,10 +36,12 @@ def pytest_configure(config: pytest.Config) -> None:
     device.choose(config.getoption("--device"), config.getoption("--precision"))
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what the options do not ask for: the long attacks, and tests with a precision of their own.
 
-    Tests of a device that is not there are skipped.
+    Tests of a device that is not there are skipped. Tests of a file that share a fixture of the scope "module" are a
+    group for pytest-xdist, in whose other workers the fixture would be made again.
     """
     without = [] if config.getoption("--attacks") else ["attack"]
     without += [] if config.getoption("--precision") == "fp32" else ["own_precision"]
@@ -50,3 +52,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if reason := device.lacking(config.getoption("--device")):
         for item in items:
             item.add_marker(pytest.mark.skip(reason=f"--device {config.getoption('--device')}: {reason}"))
+    for item in items:
+        fixtures = [each for found in item._fixtureinfo.name2fixturedefs.values() for each in found]  # type: ignore[attr-defined]
+        if any(each.scope == "module" for each in fixtures) and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))

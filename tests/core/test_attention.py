@@ -138,11 +138,12 @@ def test_a_beam_projects_its_keys_once(monkeypatch: pytest.MonkeyPatch) -> None:
     attention = build("transformer_diffwin_tiny").decoder.layers[0].encoder_attn.eval()
     projected: list[tuple[str, ...]] = []
     project = type(attention).project_heads
-    monkeypatch.setattr(
-        type(attention),
-        "project_heads",
-        lambda self, x, names: projected.append(tuple(names)) or project(self, x, names),
-    )
+
+    def recorded(self: LocalAttention, x: Tensor, names: tuple[str, ...]) -> list[Tensor]:
+        projected.append(tuple(names))
+        return project(self, x, names)
+
+    monkeypatch.setattr(type(attention), "project_heads", recorded)
     keys = torch.randn(5, 2, 64).repeat_interleave(3, dim=1)
     calls = []
     for beam in (1, 3):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import io
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +24,7 @@ from support.paths import DATA_PREP
 SPLITS = ("train", "valid", "test")
 # They end a line for str.splitlines, and not for the shell.
 SEPARATORS = ["\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
+_servers: list[subprocess.Popen[str]] = []
 # Names of the caller's environment that preparations read.
 SOURCES = re.compile(
     r"(SST|IMDB|SVA|ONE_BILLION|CNNDM|GIGAWORD|ASPEC|NIST|WMT1\w+|IWSLT14|MULTI30K)_(DIR|URL|MD5|TREES)"
@@ -53,9 +57,27 @@ def command(corpus: str, out: Path, *options: object) -> list[str]:
     return [str(part) for part in ("bash", DATA_PREP / f"prepare_{corpus}.sh", out, "--workers", "1", *options)]
 
 
+@functools.cache
+def warm_python() -> str:
+    """Return a program that is this interpreter with fairseq imported; it ends with this process (see warm.py)."""
+    folder = tempfile.mkdtemp(prefix="warm")
+    paths = os.pathsep.join([str(DATA_PREP), *filter(None, sys.path)])
+    server = subprocess.Popen(
+        [sys.executable, "-P", str(Path(__file__).parents[1] / "warm.py"), folder],
+        env=clean_environment(PYTHONPATH=paths),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    assert server.stdout is not None and server.stdout.readline() == "ready\n"
+    _servers.append(server)  # its stdin stays open
+    return f"{folder}/python"
+
+
 def prepare(corpus: str, out: Path, *options: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a preparation."""
-    return call(*command(corpus, out, *options), **environment)
+    """Run a preparation, whose commands in Python start at once. :func:`start_and_kill` takes new interpreters."""
+    return call(*command(corpus, out, *options), **{"PYTHON": warm_python(), **environment})
 
 
 def kill_when(words: list[str], there: Callable[[], bool], **environment: str) -> str:
