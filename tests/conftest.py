@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if reason := device.lacking(config.getoption("--device")):
         for item in items:
             item.add_marker(pytest.mark.skip(reason=f"--device {config.getoption('--device')}: {reason}"))
-    for item in items:
+    for item in items if config.pluginmanager.hasplugin("xdist") else ():
         fixtures = [each for found in item._fixtureinfo.name2fixturedefs.values() for each in found]  # type: ignore[attr-defined]
         if any(each.scope == "module" for each in fixtures) and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))

@@ -88,7 +88,7 @@ parse_arguments() {
 # complete steps, and a FILE, of the user's own text, that is another one by now.
 open_out() {
   local options=$1 step complete="" texts="" file changed
-  for file in "${@:2}"; do if [[ -f $file ]]; then texts+="$(cksum <"$file") $(realpath -m "$file")"$'\n'; fi; done
+  for file in "${@:2}"; do if [[ -f $file && -r $file ]]; then texts+="$(cksum <"$file") $(realpath -m "$file")"$'\n'; fi; done
   if [[ -e $out && ! -d $out ]]; then die "$out exists and is not a folder"; fi
   if [[ -d $out && ! -e $out/options.txt && ! -e $out/.lock && -n $(ls -A "$out") ]]; then
     die "$out is not empty and was not made by this script; give another folder"
@@ -113,7 +113,7 @@ open_out() {
     die "$out was prepared with '$(cat "$out/options.txt")', now asked for '$options'; give another folder or remove it"
   elif [[ -n $texts && -e $out/texts.txt ]]; then
     changed=$(grep -Fvxf "$out/texts.txt" <<<"${texts%$'\n'}" | head -n 1) || true
-    [[ -z $changed ]] || die "${changed#* * } has changed since $out was prepared; give another folder or remove it"
+    [[ -z $changed ]] || die "${changed#* * } is not the text of which $out was prepared; give another folder or remove it"
   fi
 }
 

@@ -359,6 +359,15 @@ class LocalAttention(CachedKeys, FlexibleAttention):
         self._joined.clear()
         return super().train(mode)
 
+    def upgrade_state_dict_named(self, state: dict[str, Tensor], name: str) -> None:
+        """Split the joint projection of fairseq's older checkpoints, ``in_proj_weight`` and ``in_proj_bias``."""
+        prefix = f"{name}." if name else ""
+        for kind in ("weight", "bias"):
+            joint = state.pop(f"{prefix}in_proj_{kind}", None)
+            if joint is not None:
+                names = (f"{prefix}{projection}_proj.{kind}" for projection in "qkv")
+                state.update(zip(names, joint.chunk(3), strict=True))
+
     def extra_repr(self) -> str:
         activation = "" if self.activation == "none" else f", activation={self.activation}"
         return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, dropout={self.dropout}{activation}"

@@ -4,6 +4,7 @@ A query sees the keys within ``half_width`` positions, of its own head and of th
 side, under one softmax (CSAN, Yang et al. 2019, Eq. 4-9). Queries are cut into blocks, and each block is multiplied by
 its *stretch*: the keys that its queries can reach. No tensor of size T×S is made: a sentence and head has
 ``T·(block + 2·half_width)·head_span`` scores, where ``block`` is the larger of :data:`MIN_BLOCK` and ``half_width``.
+Where that would be more than all keys (:func:`too_wide`), the queries are one block.
 
 Shapes: B sentences, H heads, T queries, S keys, D channels per head; n blocks of s queries, r keys per stretch.
 """
@@ -101,6 +102,11 @@ class BandedAttention(LocalAttention, ABC):
         )
 
 
+def too_wide(half_width: int, keys: int) -> bool:
+    """Return whether a block with the keys on either side, ``half_width`` each, is more than all keys."""
+    return 3 * half_width > keys
+
+
 def banded_attention(
     call: Call,
     *,
@@ -136,8 +142,7 @@ def banded_attention(
     frame, q, k, v = call.frame, call.q, call.k, call.v
     half_width = min(half_width, k.size(2) - 1)
     block = max(MIN_BLOCK, half_width)
-    wide = 3 * half_width > k.size(2)  # a block with the keys on either side has them all
-    if not scores and (wide or q.size(2) <= max(block, ONE_BLOCK_SCORES // head_span)):
+    if not scores and (too_wide(half_width, k.size(2)) or q.size(2) <= max(block, ONE_BLOCK_SCORES // head_span)):
         return _one_block(call, half_width=half_width, width_of_query=width_of_query, columns=columns, options=options)
     # Empty queries in front give queries and keys the same origin, on which the blocks rely. A full pass needs none.
     length, lead = q.size(2), frame.offset

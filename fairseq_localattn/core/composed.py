@@ -148,7 +148,7 @@ class JointAttention(ComposedAttention):
         windows = _joined([part.position_terms(own) for part, own in self.calls(call) if part.has("hidden_keys")])
         if windows is None or windows.half_width is None:
             return None
-        if 3 * windows.half_width > frame.key_length:  # a block with the keys on either side has them all
+        if banded.too_wide(windows.half_width, frame.key_length):
             return None
         terms = self.position_terms(call)
         if terms is None:

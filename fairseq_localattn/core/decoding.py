@@ -193,15 +193,6 @@ class CachedKeys(nn.Module):
                 buffer[name] = to_column_major(moved) if is_column_major(tensor) else moved
         return incremental_state
 
-    def upgrade_state_dict_named(self, state: dict[str, Tensor], name: str) -> None:
-        """Split the joint projection of fairseq's older checkpoints, ``in_proj_weight`` and ``in_proj_bias``."""
-        prefix = f"{name}." if name else ""
-        for kind in ("weight", "bias"):
-            joint = state.pop(f"{prefix}in_proj_{kind}", None)
-            if joint is not None:
-                names = (f"{prefix}{projection}_proj.{kind}" for projection in "qkv")
-                state.update(zip(names, joint.chunk(3), strict=True))
-
     def set_beam_size(self, beam_size: int) -> None:
         """Set how often sentences are repeated in cross-attention; called by fairseq's sequence generator."""
         self.beam_size = beam_size

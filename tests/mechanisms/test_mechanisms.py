@@ -156,7 +156,7 @@ def test_dropout_is_on_the_weights(name: str, block: int, monkeypatch: pytest.Mo
     x, _ = random_case([6], left=False)
     wanted, _ = module.eval()(x, x, x, need_weights=False)
     module.train()
-    many = x.expand(-1, 1500, -1)  # the sentences of a batch are drawn for each by itself
+    many = x.expand(-1, 1500, -1)  # dropout is drawn for each sentence by itself
     for need_weights in (False, True):
         draws = module(many, many, many, need_weights=need_weights)[0]
         assert draws.std(1).min() > 0.01, "some output does not vary"

@@ -119,7 +119,7 @@ def test_dropout_is_on_the_masked_weights() -> None:
         x, padding = random_case([6], left=False)
         wanted, _ = run(module.eval(), x, x, padding, causal=False)
         module.train()
-        many = x.expand(-1, 1500, -1)  # the sentences of a batch are drawn for each by itself
+        many = x.expand(-1, 1500, -1)  # dropout is drawn for each sentence by itself
         draws, _ = run(module, many, many, padding.expand(1500, -1), causal=False)
         assert draws.std(1).min() > 0.01
         assert ((draws.mean(1, keepdim=True) - wanted).abs() < 5 * draws.std(1, keepdim=True) / 1500**0.5).all()

@@ -39,7 +39,7 @@ server.connect({address!r})
 text = json.dumps([sys.argv, os.getcwd(), dict(os.environ)]).encode()
 socket.send_fds(server, [len(text).to_bytes(8, "big")], [0, 1, 2])
 server.sendall(text)
-sys.exit(int.from_bytes(server.recv(1), "big"))
+sys.exit(int.from_bytes(server.recv(1) or b"\\1", "big"))
 """
 
 
@@ -132,7 +132,7 @@ def _answer(connection: socket.socket) -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
-    connection.sendall(status.to_bytes(1, "big"))
+    connection.sendall((status & 255).to_bytes(1, "big"))
     os._exit(0)
 
 

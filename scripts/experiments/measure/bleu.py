@@ -57,7 +57,7 @@ class Counter:
         references: one or more reference documents.
         tokenize: sacreBLEU's tokeniser; 'none' takes the tokens as they are.
         reference_length: which of several references the brevity penalty takes, by sentence (``REFERENCE_LENGTHS``).
-        output: how subwords become what is counted, where that is another way than for most; a part of ``identity``.
+        output: ``text`` where joined subwords are counted without detokenisation; a part of ``identity``.
     """
 
     def __init__(

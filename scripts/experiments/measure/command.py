@@ -13,7 +13,7 @@
     python scripts/score.py LOG --metric perplexity              (from fairseq-eval-lm)
 
 BLEU is sacreBLEU on detokenised text against the raw reference, with its signature (tokeniser 13a; zh, ja: their own).
-Pieces of SentencePiece are joined to text, and not detokenised unless there is a reference in tokens.
+Pieces of SentencePiece join to text, and are not detokenised unless --tokenised is another text than --reference.
 --tokenised adds BLEU on the tokens as they are (as multi-bleu.perl counts), with --target de also after compound
 splitting. --by-length adds BLEU by the number of source words, --by-ngram BLEU of the n-grams of each order from 1 to 8
 alone. --baseline tests against another system: BLEU and ROUGE by paired bootstrap, accuracy by McNemar's test. Several

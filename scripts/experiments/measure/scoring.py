@@ -117,8 +117,9 @@ class TestSet:
 
     @property
     def of_text(self) -> bool:
-        """Whether joined subwords are text already: SentencePiece's, unless there is a reference in tokens."""
-        return pieces_of_text(self.bpe, self.language) and self.tokenised is None
+        """Whether joined subwords are text already: SentencePiece's, unless the reference in tokens is another text."""
+        of_text = self.tokenised is None or read_lines(self.tokenised) == self.raw()
+        return of_text and pieces_of_text(self.bpe, self.language)
 
     def as_text(self, lines: Sequence[str]) -> list[str]:
         """Return joined subwords as text: detokenised, unless they are text already."""

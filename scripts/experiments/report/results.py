@@ -58,7 +58,7 @@ class Results:
         from fairseq_localattn.files import remove_parts  # here, as the import takes seconds
 
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with (self.path.parent / ".lock").open("a") as guard:  # of a folder, NFS has no lock for all machines
+        with (self.path.parent / ".lock").open("a") as guard:  # NFS locks files between machines, not folders
             fcntl.flock(guard, fcntl.LOCK_EX)
             remove_parts(self.path.parent, self.path.name)  # of writers that were killed
             yield

@@ -194,10 +194,12 @@ def _load(path: Path) -> dict[str, Any]:
     from fairseq_localattn.compat import contents
     from fairseq_localattn.compat.checkpoints import foreign_classes
 
-    if not whole(path):
-        raise AverageError(f"{path}: half a file, or no checkpoint of fairseq's")
     try:
+        if not whole(path):
+            raise AverageError(f"{path}: half a file, or no checkpoint of fairseq's")
         return contents.read(str(path))
+    except AverageError:
+        raise
     except Exception as error:
         names = foreign_classes(str(path), error) if isinstance(error, pickle.UnpicklingError) else []
         if names:

@@ -82,7 +82,7 @@ def test_without_validation_text_two_splits_are_held_out_and_pieces_join_to_the_
     assert prepare(*words).returncode == 0
     with (text / "corpus.de").open("a") as file:
         file.write("noch ein Satz\n")
-    assert_refused(prepare(*words), f"{text}/corpus.de has changed since {tmp_path}/out was prepared; give another")
+    assert_refused(prepare(*words), f"{text}/corpus.de is not the text of which {tmp_path}/out was prepared; give")
     shutil.rmtree(text)
     assert prepare(*words).returncode == 0, "the text is not needed again"
 

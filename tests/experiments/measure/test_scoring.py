@@ -116,7 +116,8 @@ def test_pieces_of_raw_text_are_text(tmp_path: Path) -> None:
     of_text = TestSet(reference, "en", "sentencepiece")
     assert of_text.hypotheses(output) == lines
     assert bleu_of(output, of_text).score == pytest.approx(100)
-    of_tokens = replace(of_text, tokenised=reference)
+    assert replace(of_text, tokenised=reference).hypotheses(output) == lines
+    of_tokens = replace(of_text, tokenised=write_lines(tmp_path / "tok.en", [line.upper() for line in lines]))
     assert of_tokens.hypotheses(output) == detokenise(lines, "en") != lines
 
 

@@ -74,7 +74,7 @@ def test_a_gain_that_no_line_says_is_that_of_the_scores(tmp_path: Path) -> None:
     assert of_man[5:] == ["36.52 ± 2.48 (n = 3)", "+1.03 (+2.31, -0.25)", "0.020"]
 
 
-def test_rankings_and_claims_take_the_newest_settings(tmp_path: Path) -> None:
+def test_the_ranking_takes_the_newest_settings(tmp_path: Path) -> None:
     """Lines of former settings stay in the file, and are not averaged with those of the present ones."""
     table_file(tmp_path, TWO_ROWS, "comparisons/mechanisms")
     small = {"scale": "small", "parameters": "1914880"}

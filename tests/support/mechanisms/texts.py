@@ -57,6 +57,8 @@ def joints(draw: st.DrawFn, site: str) -> tuple[Mechanism, ...]:
     if WHOLE & set(words):
         whole = next(word for word in words if word in WHOLE)
         words = [word for word in words if word in (whole, "rope")]
+    if "rope" in words:  # which these do not stand beside
+        words = [word for word in words if word not in ("shaw", "gauss")]
     return tuple(Mechanism(word, draw(options(word, site))) for word in words)
 
 
