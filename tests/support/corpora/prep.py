@@ -61,10 +61,9 @@ def command(corpus: str, out: Path, *options: object) -> list[str]:
 def warm_python() -> str:
     """Return a program that is this interpreter with fairseq imported; it ends with this process (see warm.py)."""
     folder = tempfile.mkdtemp(prefix="warm")
-    paths = os.pathsep.join([str(DATA_PREP), *filter(None, sys.path)])
     server = subprocess.Popen(
         [sys.executable, "-P", str(Path(__file__).parents[1] / "warm.py"), folder],
-        env=clean_environment(PYTHONPATH=paths),
+        env=clean_environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
