@@ -223,7 +223,8 @@ def test_long_attacks_run_on_request_only(request):
     ordinary, attack = (SimpleNamespace(get_closest_marker=lambda name, own=own: name == own) for own in ("", "attack"))
     for asked, kept in ((False, [ordinary]), (True, [ordinary, attack])):
         items = [ordinary, attack]
-        config = SimpleNamespace(getoption=lambda name, asked=asked: asked, hook=Mock())
+        config = SimpleNamespace(getoption=lambda name, asked=asked: asked, hook=Mock(), pluginmanager=Mock())
+        config.pluginmanager.hasplugin.return_value = False
         hooks.pytest_collection_modifyitems(config, items)
         assert items == kept
     parser = argparse.ArgumentParser()
