@@ -195,16 +195,14 @@ def _load(path: Path) -> dict[str, Any]:
     from fairseq_localattn.compat.checkpoints import foreign_classes
 
     try:
-        if not whole(path):
-            raise AverageError(f"{path}: half a file, or no checkpoint of fairseq's")
-        return contents.read(str(path))
-    except AverageError:
-        raise
+        if whole(path):
+            return contents.read(str(path))
     except Exception as error:
         names = foreign_classes(str(path), error) if isinstance(error, pickle.UnpicklingError) else []
         if names:
             raise AverageError(f"{path}: refused: it holds {', '.join(names)}, which no checkpoint does") from None
         raise AverageError(f"{path}: cannot be read: {' '.join(str(error).split())[:160]}") from None
+    raise AverageError(f"{path}: half a file, or no checkpoint of fairseq's")
 
 
 def _write(state: dict[str, Any], target: Path) -> None:
