@@ -34,8 +34,8 @@ Lines = Mapping[tuple[str, ...], list[Line]]  # by row, scale and metric
 HEADER = ("claim", "in the paper", "found", "measured: mean difference, that of each seed, p of each seed")
 VERDICTS = (
     "*Found*: *yes*: every seed agrees in every comparison, each with p < .05; *seeds agree*: so they do, but some "
-    "comparison has no test; *unclear*: the means agree, but a seed or its p does not; *no*: a mean is against the "
-    "claim; *in part*: some comparisons have not been measured, and the others hold. Differences are in favour of the "
+    "comparison has no test; *unclear*: the means agree, but a seed or its p does not; *no*: not found here, the mean of some "
+    "comparison is against the claim, beyond chance or not; *in part*: some comparisons have not been measured, and the others hold. Differences are in favour of the "
     "claim: of a perplexity the fall."
 )
 
@@ -140,7 +140,8 @@ def _measured(lines: Lines, better: Row, worse: Row, asked: str | None) -> Outco
         if seeds := [seed for seed in ours if seed in theirs]:
             sign = -1 if metric in FALLING else 1
             differences = [sign * _difference(ours[seed], theirs[seed], better, worse) for seed in seeds]
-            tested = [ours[seed] for seed in seeds if _against(better, worse) and ours[seed]["p_value"]]
+            of_test = ours if _against(better, worse) else theirs if _against(worse, better) else {}
+            tested = [of_test[seed] for seed in seeds if seed in of_test and of_test[seed]["p_value"]]
             name = f"{better.name} − {worse.name}" + (f", {asked}" if asked else "")
             return Outcome(name, scale, differences=differences, tested=tested)
     return None
@@ -151,9 +152,11 @@ def _by_seed(lines: list[Line]) -> dict[str, Line]:
 
 
 def _difference(ours: Line, theirs: Line, better: Row, worse: Row) -> float:
-    """Return what the first line is above the second, from the line itself where it says so: scores are rounded."""
+    """Return what the first line is above the second, from one of them where it says so: scores are rounded."""
     if _against(better, worse) and ours["difference"]:
         return ours.number("difference")
+    if _against(worse, better) and theirs["difference"]:
+        return -theirs.number("difference")
     return ours.number("score") - theirs.number("score")
 
 

@@ -9,7 +9,7 @@ import pytest
 from experiments.report.claims import claims_table
 from experiments.report.csv_lines import TableError
 from support.paths import ROOT
-from support.tables.files import csv_of, line, put, table_file
+from support.tables.files import TWO_ROWS, csv_of, line, put, table_file
 
 CLAIM = "claims: [{claim: Masks help., where: Table 1, %s}]"
 COMPARE = "compare: [table1 man > transformer]"
@@ -78,8 +78,13 @@ def test_a_claim_may_name_its_metric(tmp_path: Path) -> None:
 
 
 def test_significance_is_that_of_the_row_against_its_baseline(tmp_path: Path) -> None:
-    """In a comparison with another row than the baseline the seeds alone decide."""
+    """Also where the claim is that the baseline is better; between two other rows the seeds alone decide."""
     measure(tmp_path, {1: (34.0, "0.0010")})
+    assert row_of(tmp_path, "compare: [table1 transformer > man]")[2:] == [
+        "yes",
+        "transformer − man +1.00 (small: +1.00; p 0.001)",
+    ]
+    table_file(tmp_path, TWO_ROWS.replace("baseline: transformer", "baseline: null"))
     assert row_of(tmp_path, "compare: [table1 transformer > man]")[2:] == [
         "seeds agree",
         "transformer − man +1.00 (small: +1.00)",
