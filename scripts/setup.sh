@@ -188,7 +188,7 @@ cp constraints.txt "$CONSTRAINTS"
 install_torch
 step "installing what builds need (setuptools, wheel, cython, numpy)" pip_install "setuptools<82" wheel cython numpy
 # Without build isolation: fairseq's set-up imports torch, and isolation would download a second one, with CUDA.
-step "building and installing fairseq and its dependencies (a minute or two)" \
+step "building and installing fairseq and its dependencies (a minute or two; with a C++ compiler and Python's headers)" \
     pip_install --no-build-isolation "$(sed -n 's/.*"\(fairseq-fixed==[^"]*\)".*/\1/p' setup.py)"
 step "installing fairseq_localattn and the tools of its tests" \
     pip_install --no-build-isolation --editable ".[test,docs,plot,parse,ja,zh,rouge]"

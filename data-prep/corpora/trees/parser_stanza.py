@@ -74,7 +74,7 @@ class Parser:
         missing = (
             f"no models to parse {lang} with in {folder}: download stanza's (python -c \"import stanza;"
             f" stanza.download('{lang}', processors='{PROCESSORS}')\"), or train some (data-prep/train_parser.py) and"
-            " give their folder (--models)"
+            " give their folder (--parser of a preparation, --models of parse.py)"
         )
         if not (folder / "resources.json").exists():
             raise DataError(missing)

@@ -54,7 +54,7 @@ def local_folder(data: Data, given: str | None) -> Path | None:
     It is the folder given, else that of the corpus's environment variable, else its default where that exists, else
     None.
     """
-    if given is not None and not data.local:
+    if given is not None and not data.takes_folder:
         raise RecipeError(f"--local {given}: {data.name} takes no folder")
     for value, origin in ((given, "--local "), (os.environ.get(data.variable), f"{data.variable}=")):
         if value and not Path(value).is_dir():
@@ -86,9 +86,8 @@ class Corpus:
         options = [option.replace("{folder}", str(self.data.folder)) for option in data.options]
         if any("{local}" in option for option in options):
             if source is None:
-                raise RecipeError(
-                    f"{self.recipe.where}: {data.name}: give its folder with --local DIR or ${data.variable}"
-                )
+                where = f"--local DIR or ${data.variable}" if data.variable else "--local DIR"
+                raise RecipeError(f"{self.recipe.where}: {data.name}: give its folder with {where}")
             return self._bash([option.replace("{local}", str(source)) for option in options])
         return self._bash([*options, *(["--local", str(source)] if source else [])])
 
@@ -115,7 +114,7 @@ class Corpus:
         """
         commands = self.commands()
         done = self.data.complete(phrases="--trees" in commands[-1])
-        if done and self.recipe.corpus.local and self.local is None and self.mini is None:
+        if done and self.recipe.corpus.takes_folder and self.local is None and self.mini is None:
             return
         for argv in commands[:-1] if not done else []:
             run_to_end(argv, self.data.folder.with_name(f"{self.data.folder.name}.mini.log"))

@@ -56,6 +56,11 @@ class Data:
     lowercase: bool = False
     bpe: str = "subword_nmt"
 
+    @property
+    def takes_folder(self) -> bool:
+        """Whether the preparation can read a local copy."""
+        return bool(self.local or self.variable) or any("{local}" in option for option in self.options)
+
 
 @dataclass(frozen=True, eq=False)  # equal only to itself, and so fit for a cache
 class Recipe:

@@ -118,7 +118,12 @@ def test_commands_have_the_folders_of_the_user(tmp_path: Path) -> None:
     data = Prepared(tmp_path / "data")
     found = preparation.Corpus(recipe, data, tmp_path / "copy", None).command()
     assert found[2:] == [str(data.folder), "--from", f"{tmp_path}/copy/a", "--to", f"{data.folder}.x"]
-    with pytest.raises(RecipeError, match=r"none: give its folder with --local DIR or \$CORPUS"):
+    with pytest.raises(RecipeError, match=r"none: give its folder with --local DIR or \$CORPUS$"):
+        preparation.Corpus(recipe, data, None, None).command()
+    assert preparation.local_folder(recipe.corpus, str(tmp_path)) == tmp_path
+    recipe = load_recipe(write(tmp_path, text.replace("variable: CORPUS, ", "")))
+    assert preparation.local_folder(recipe.corpus, str(tmp_path)) == tmp_path
+    with pytest.raises(RecipeError, match="none: give its folder with --local DIR$"):
         preparation.Corpus(recipe, data, None, None).command()
     plain = load_recipe(write(tmp_path, BASE))
     assert preparation.Corpus(plain, data, tmp_path, None).command()[2:] == [str(data.folder), "--local", str(tmp_path)]
