@@ -70,10 +70,7 @@ read_wmt17() {
   add_pair "$wmt/training-parallel-nc-v12.tgz" "$commentary"
   add_pair "$un" en-zh/UNv1.0.en-zh
   for name in "${corpora[@]}"; do add_cwmt "$name"; done
-  # Text of the official archives is taken as it is.
-  if [[ $all_verified == 1 ]]; then min_correlation=-1; fi
-  "$PYTHON" -m corpora.text.bitext join "$part/train.zh" "$part/train.en" "${pairs[@]}" --open-end \
-    --min-correlation "$min_correlation"
+  join_pairs "$part/train"
   remove_unpacked
 }
 

@@ -108,7 +108,8 @@ obtain() {
     if [[ $checked == 1 && -e $file ]]; then is_official "$url" 1 "$file" >/dev/null 2>&1 || rm -f "$file"; fi
     case ${mirror%%\?*} in
       "") ;;
-      *.gz | *.tgz | *.zip) from=$mirror ;;
+      # A corpus's own address; what else it needs, such as a vocabulary, is no archive.
+      *.gz | *.tgz | *.zip) [[ $name != *.@(gz|tgz|zip) ]] || from=$mirror ;;
       *) from=${mirror%/}/$name ;;
     esac
     download "$from" "$file" is_official "$url" "$checked"

@@ -15,11 +15,13 @@ from __future__ import annotations
 import argparse
 import hashlib
 import importlib.util
+import itertools
 import json
+import math
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from corpora.arguments import positive
@@ -40,50 +42,56 @@ class Part:
         self.out, self.block = out, block
         self.path, self.about = (out.with_name(out.name + ending) for ending in (".part", ".part.json"))
         self._text = json.dumps(origin)
-        self._kept: bytes | None = None  # trees of an interrupted run, until they are written again
+        self._end: int | None = None  # of the whole blocks of an interrupted run, until they are continued
 
     def lines_done(self) -> int:
         """Return the number of lines in the whole blocks of an interrupted run."""
-        data = b""
+        done = self._end = 0
         if self.about.exists() and self.about.read_bytes() == self._text.encode() and self.path.exists():
-            data = self.path.read_bytes()
-        lines = data.split(b"\n")[:-1]
-        done = len(lines) // self.block * self.block
-        self._kept = b"".join(line + b"\n" for line in lines[:done])
+            at = 0
+            with self.path.open("rb") as part:
+                for number, line in enumerate(part, 1):
+                    at += len(line)
+                    if line.endswith(b"\n") and number % self.block == 0:
+                        done, self._end = number, at
         return done
 
     def append(self, trees: Sequence[str]) -> None:
         """Write the trees of the next block; the first call removes a cut-off block and trees of other text."""
-        if self._kept is not None:
-            temporary = self.path.with_name(f"{self.path.name}{os.getpid()}")
-            temporary.write_bytes(self._kept)
+        if self._end:
+            os.truncate(self.path, self._end)
+        elif self._end == 0:
             # The old trees are removed first, so that the new description never stands for them.
             self.path.unlink(missing_ok=True)
             self.about.write_text(self._text, "utf-8")
-            os.replace(temporary, self.path)
-            self._kept = None
+        self._end = None
         with self.path.open("a", encoding="utf-8", newline="\n") as part:
             part.write("".join(tree + "\n" for tree in trees))
 
-    def finish(self) -> list[str]:
-        """Rename OUT.part to OUT; return its lines. Raises DataError where it is not UTF-8."""
-        self.append([])  # removes half a line that follows the last block
+    def lines(self) -> Iterator[str]:
+        """Yield the trees so far. Raises DataError where they are not UTF-8."""
         try:
-            trees = self.path.read_bytes().decode("utf-8").split("\n")[:-1]
+            with self.path.open(encoding="utf-8", newline="\n") as part:
+                for line in part:
+                    yield line.removesuffix("\n")
         except UnicodeDecodeError:
             raise DataError(f"{self.path}: damaged; remove it, and parse the text again") from None
+
+    def finish(self) -> None:
+        """Rename OUT.part to OUT."""
         os.replace(self.path, self.out)
         self.about.unlink()
-        return trees
 
 
 def parse_file(args: argparse.Namespace) -> None:
     """Parse args.source into args.out, and print the report; raises DataError."""
     from corpora.trees.parser_stanza import Settings, fingerprint, parse_blocks
 
-    lines = [text.split() for _, text in read_lines(args.source, open_end=True)]
+    total = sum(1 for _ in _lines(args.source))
+    with args.source.open("rb") as text:
+        digest = hashlib.file_digest(text, "sha256").hexdigest()
     origin = {
-        "text": hashlib.sha256(args.source.read_bytes()).hexdigest(), "lang": args.lang,
+        "text": digest, "lang": args.lang,
         "models": fingerprint(args.lang, args.models), "batch": args.batch, "max_words": args.max_words,
     }  # fmt: skip
     block = BLOCK * args.batch
@@ -91,23 +99,41 @@ def parse_file(args: argparse.Namespace) -> None:
     args.out.parent.mkdir(parents=True, exist_ok=True)
     done = part.lines_done()
     if done:
-        print(f"{args.out.name}: continues after line {done:,} of {len(lines):,}", flush=True)
-    blocks = [lines[start : start + block] for start in range(done, len(lines), block)]
+        print(f"{args.out.name}: continues after line {done:,} of {total:,}", flush=True)
     settings = Settings(args.lang, args.models, batch=args.batch, max_words=args.max_words, cpu=args.cpu)
+    workers = min(args.workers, max(1, math.ceil((total - done) / block)))
     begin = time.monotonic()
-    with progress(None, args.out.name, total=len(lines), initial=done) as bar:
-        for trees in parse_blocks(blocks, settings, args.workers):
+    with progress(None, args.out.name, total=total, initial=done) as bar:
+        for trees in parse_blocks(_blocks(args.source, block, done), settings, workers):
             part.append(trees)
             bar.update(len(trees))
-    speed = f"; {(len(lines) - done) / (time.monotonic() - begin):.0f} lines/s" if blocks else ""
-    print(f"{args.out.name}: {_report(lines, part.finish())}{speed}", flush=True)
+    speed = f"; {(total - done) / (time.monotonic() - begin):.0f} lines/s" if done < total else ""
+    part.append([])  # removes half a line that follows the last block
+    report = _report(_lines(args.source), part.lines())
+    part.finish()
+    print(f"{args.out.name}: {report}{speed}", flush=True)
 
 
-def _report(lines: Sequence[list[str]], trees: Sequence[str]) -> str:
-    blank = sum(not line for line in lines)
-    failed = [number for number, (line, tree) in enumerate(zip(lines, trees, strict=True), 1) if line and not tree]
-    where = f" (the first in line {failed[0]:,})" if failed else ""
-    return f"{len(lines):,} sentences, {blank:,} blank, {len(failed):,} failed{where}"
+def _lines(source: Path) -> Iterator[list[str]]:
+    return (text.split() for _, text in read_lines(source, open_end=True))
+
+
+def _blocks(source: Path, size: int, start: int) -> Iterator[list[list[str]]]:
+    """Yield the lines after the first ``start``, ``size`` at a time."""
+    lines = itertools.islice(_lines(source), start, None)
+    while block := list(itertools.islice(lines, size)):
+        yield block
+
+
+def _report(lines: Iterable[list[str]], trees: Iterable[str]) -> str:
+    number = blank = failed = first = 0
+    for number, (line, tree) in enumerate(zip(lines, trees, strict=True), 1):
+        blank += not line
+        if line and not tree:
+            failed += 1
+            first = first or number
+    where = f" (the first in line {first:,})" if failed else ""
+    return f"{number:,} sentences, {blank:,} blank, {failed:,} failed{where}"
 
 
 def _arguments() -> argparse.Namespace:

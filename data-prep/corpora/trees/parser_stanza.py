@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,16 +120,16 @@ class Parser:
         ]
 
 
-def parse_blocks(blocks: Sequence[list[list[str]]], settings: Settings, workers: int) -> Iterator[list[str]]:
+def parse_blocks(blocks: Iterable[list[list[str]]], settings: Settings, workers: int) -> Iterator[list[str]]:
     """Yield the bracketings of each block in order, from a Parser in each of `workers` processes."""
     if torch.cuda.is_available() and not settings.cpu:
         workers = 1  # several would share the GPU
-    if workers == 1 or len(blocks) <= 1:
+    if workers == 1:
         parser = Parser(settings)
         yield from map(parser, blocks)
         return
     # Spawned: a process that has used a GPU or threads must not be forked.
-    with multiprocessing.get_context("spawn").Pool(min(workers, len(blocks)), _start, (settings, workers)) as pool:
+    with multiprocessing.get_context("spawn").Pool(workers, _start, (settings, workers)) as pool:
         yield from pool.imap(_work, blocks)
 
 

@@ -179,3 +179,15 @@ def test_official_archives_are_downloaded_once_for_all_preparations(tmp_path: Pa
     assert obtained("three", unchecked=1) == str(tmp_path / "three/download/news.txt")
     served.with_name("news.txt2").rename(served)
     assert obtained("four") == str(shared) and shared.read_text() == "news\n", "a damaged file is fetched again"
+
+
+def test_the_address_of_an_archive_is_that_of_the_archive_alone(tmp_path: Path):
+    """Not of the vocabulary that the same preparation needs."""
+    script = '. "$1/lib/base.sh"; . "$1/lib/fetch.sh"; find_python; out=$2 no_checksums=1 mirror=https://mine.example/ggw.zip'
+    script += '; download() { echo "$1"; }; for url in "${@:3}"; do obtain "$url"; done'
+    listed = (DATA_PREP / "checksums.txt").read_text().split()
+    archive, vocabulary = (
+        next(word for word in listed if word.endswith(name)) for name in ("/ggw_data.zip", "/vocab.txt")
+    )
+    got = call("bash", "-c", script, "fetch", DATA_PREP, tmp_path, archive, vocabulary)
+    assert got.stdout.split() == ["https://mine.example/ggw.zip", vocabulary], got.stderr

@@ -238,7 +238,7 @@ def test_a_damaged_part_is_named(tmp_path):
     (tmp_path / "out.part").write_bytes(b"(A a)\n(\xff b)\n")
     assert parse.Part(tmp_path / "out", {"text": "x"}, block=1).lines_done() == 2
     with pytest.raises(DataError, match="out.part: damaged; remove it"):
-        part.finish()
+        list(part.lines())
     (tmp_path / "out.part.json").write_bytes(b"\xff")
     assert parse.Part(tmp_path / "out", {"text": "x"}, block=1).lines_done() == 0
 
