@@ -14,12 +14,12 @@
 
 BLEU is sacreBLEU on detokenised text against the raw reference, with its signature (tokeniser 13a; zh, ja: their own).
 Pieces of SentencePiece join to text, and are not detokenised unless --tokenised is another text than --reference.
---tokenised adds BLEU on the tokens as they are (as multi-bleu.perl counts), with --target de also after compound
-splitting. --by-length adds BLEU by the number of source words, --by-ngram BLEU of the n-grams of each order from 1 to 8
-alone. --baseline tests against another system: BLEU and ROUGE by paired bootstrap, accuracy by McNemar's test. Several
-outputs are those of several seeds, whose BLEU is counted and tested over all of them together: sentences are resampled,
-the trainings are not. In the place of an output may stand its counts of BLEU, a file of results/counts. An output in
-which a sentence is missing or doubled is an error.
+--tokenised adds BLEU on the tokens as they are (as multi-bleu.perl counts), with --target de or fr also after
+compound splitting. --by-length adds BLEU by the number of source words, --by-ngram BLEU of the n-grams of each order
+from 1 to 8 alone. --baseline tests against another system: BLEU and ROUGE by paired bootstrap, accuracy by McNemar's
+test. Several outputs are those of several seeds, whose BLEU is counted and tested over all of them together: sentences
+are resampled, the trainings are not. In the place of an output may stand its counts of BLEU, a file of results/counts.
+An output in which a sentence is missing or doubled is an error.
 """
 
 from __future__ import annotations

@@ -32,6 +32,8 @@ from experiments.measure.generated import (
 )
 from experiments.measure.significance import drawn, paired_bootstrap
 
+COMPOUNDS = ("de", "fr")  # languages whose BLEU is also counted with words split at their dashes, as papers have it
+
 
 @dataclass(frozen=True)
 class Measurement:
@@ -154,13 +156,13 @@ def counters_of(test: TestSet) -> dict[str, Counter]:
     """Return metric → counter for each BLEU that applies; the first is also counted by length and by n-gram.
 
     The metrics are ``tokenised_bleu`` with one tokenised reference or ``multi_bleu`` with several, ``compound_bleu``
-    for German with tokenised references, and ``sacrebleu``.
+    for German and French with tokenised references, and ``sacrebleu``.
     """
     found = {}
     if references := test.tokenised_references():
         name = "multi_bleu" if len(references) > 1 else "tokenised_bleu"
         found[name] = Counter(references, **test.rules("none"))
-        if test.language == "de":
+        if test.language in COMPOUNDS:
             split = [list(map(split_compounds, lines)) for lines in references]
             found["compound_bleu"] = Counter(split, **test.rules("none"))
     rules = test.rules(tokeniser_of(test.language))

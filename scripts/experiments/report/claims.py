@@ -34,9 +34,9 @@ Lines = Mapping[tuple[str, ...], list[Line]]  # by row, scale and metric
 HEADER = ("claim", "in the paper", "found", "measured: mean difference, that of each seed, p of each seed")
 VERDICTS = (
     "*Found*: *yes*: every seed agrees in every comparison, each with p < .05; *seeds agree*: so they do, but some "
-    "comparison has no test; *unclear*: the means agree, but a seed or its p does not; *no*: not found here, the mean of some "
-    "comparison is against the claim, beyond chance or not; *in part*: some comparisons have not been measured, and the others hold. Differences are in favour of the "
-    "claim: of a perplexity the fall."
+    "comparison has no test; *unclear*: the means agree, but a seed or its p does not; *no*: not found here, the mean "
+    "of some comparison is against the claim, beyond chance or not; *in part*: some comparisons have not been "
+    "measured, and the others hold. Differences are in favour of the claim: of a perplexity the fall."
 )
 
 

@@ -155,7 +155,7 @@ def test_compounds_are_split_as_by_perl() -> None:
     assert done.stdout.splitlines() == [bleu.split_compounds(line) for line in lines]
 
 
-def test_compound_bleu_of_german_alone(tmp_path: Path, test_set: scoring.TestSet) -> None:
+def test_compound_bleu_of_german_and_french(tmp_path: Path, test_set: scoring.TestSet) -> None:
     references = ["ein Rock-Sänger singt im Park .", "das CDU-Mitglied ist sehr alt heute ."] * 5
     hypotheses = ["ein Pop-Sänger singt im Park .", "das SPD-Mitglied ist sehr alt heute ."] * 5
     path = write_lines(tmp_path / "test.de", references)
@@ -168,7 +168,8 @@ def test_compound_bleu_of_german_alone(tmp_path: Path, test_set: scoring.TestSet
     assert found["compound_bleu"].signature.endswith("|compounds:split")
     assert found["compound_bleu"].score > found["tokenised_bleu"].score + 5
     assert found["compound_bleu"].difference is not None and found["compound_bleu"].difference > 0
-    english = by_metric(scoring.translation(output, replace(german, language="en")))
+    french, english = (by_metric(scoring.translation(output, replace(german, language=name))) for name in ("fr", "en"))
+    assert french["compound_bleu"].score == found["compound_bleu"].score
     assert set(english) == {"tokenised_bleu", "sacrebleu"}
 
 

@@ -112,8 +112,7 @@ ATTENTION = {
     r"csan/table1_local_hard": "encoder 1-3 gauss predicted 10.0 from query tanh heads 4",
     r"csan/table1_local_soft": "encoder 1-3 gauss predicted query from query tanh heads 8",
     r"csan/table1_block": "encoder 1-6 blocks of 4",
-    r"csan/table1_cnns": f"encoder 1-3 {'conv(separable 7)>' * 4}san>ffn none; "
-    "encoder 4-6 san>ffn none; decoder 1-6 san>ffn none",
+    r"csan/table1_cnns": f"encoder 1-6 {'conv(full 7)>' * 4}san>ffn none; decoder 1-6 san>ffn none",
     r"csan/(table1|fig3)_1d|csan/fig2_1d_window_11|csan/fig2_2d_heads_1": "encoder 1-3 window 11 heads 1",
     r"csan/(table1|fig3)_2d|csan/table2_.*_2d|csan/fig2_2d_heads_3": "encoder 1-3 window 11 heads 3",
     **{f"csan/fig2_1d_window_{n}": f"encoder 1-3 window {n} heads 1" for n in (1, 3, 5, 7, 9, 13, 15)},
@@ -278,7 +277,7 @@ def test_the_baseline_is_trained_alike(name: str) -> None:
 
     def training(of: Recipe) -> dict[str, Any]:
         own = re.compile(
-            r"(man|diffwin|csan|mma|mgsa|relpos|localness)_\w+|(en|de)coder_normalize_before|task|criterion|tag_loss_weight"
+            r"(man|diffwin|csan|mma|mgsa|relpos|localness|qanet)_\w+|(en|de)coder_normalize_before|task|criterion|tag_loss_weight"
         )
         return {key: value for key, value in values(of, "train").items() if not own.fullmatch(key)}
 
