@@ -1,8 +1,8 @@
 """Differentiable windows: each query points to both ends of the keys that it attends to (Nguyen et al., ACL 2020).
 
 Two pointers ``φ_l`` and ``φ_r`` are distributions over the keys. Each has projections of its own (Eq. 7, 8), so each
-head has its own window. The soft mask of key i is the probability that it lies between both ends, whichever of them is
-the left one (Eq. 9):
+head has its own window. The soft mask of key i sums the probabilities that it lies between both ends in the one order
+and in the other (Eq. 9):
 
     m_i = P(l ≤ i) P(r ≥ i) + P(r ≤ i) P(l ≥ i)
 
@@ -35,8 +35,9 @@ def soft_window(pointers: Tensor) -> Tensor:
     Args:
         pointers: 2×…×S, left and right, each a distribution over the keys.
 
-    Returns …×S, the probability that each key lies between the ends. The case that both ends are the key itself counts
-    twice, as in Eq. 9, so values reach 2. One-hot pointers with l ≠ r give the discrete window of Eq. 3.
+    Returns …×S, for each key the probability that it lies between the ends in the one order plus that in the other. The
+    case that both ends are the key itself counts twice, as in Eq. 9, so values reach 2. One-hot pointers with l ≠ r
+    give the discrete window of Eq. 3.
     """
     return _SoftWindow.apply(pointers)
 
@@ -182,7 +183,7 @@ class WindowAttention(LocalAttention):
         self.segment_size = segment_size
         self._kept: tuple[Tensor, Segments] | None = None  # the last padding mask and its segments
         bias = self.with_bias
-        gain = 2**-0.5 if self.kdim == self.embed_dim else 1.0  # that of q_proj and k_proj
+        gain = 2**-0.5 if self.kdim == self.vdim == self.embed_dim else 1.0  # that of q_proj and k_proj
         self.extra_queries = tuple(f"{name}_q_proj" for name in self.pairs)
         self.extra_keys = tuple(f"{name}_k_proj" for name in self.pairs)
         for name in self.pairs:
