@@ -38,6 +38,7 @@ RUN: dict[str, Callable[[Settings, PartProgress], list[Row]]] = {
     "start": run_start,
 }
 LEAST_ROUNDS = 3
+MEASURED = ("systems", "size", "lengths", "tokens", "pairs", "words", "dropout", "flags", "largest_scores")
 
 
 class Parser(argparse.ArgumentParser):
@@ -75,7 +76,8 @@ def make_parser() -> Parser:
     add("--largest-scores", type=float, default=0.25, metavar="GIB", help="attentions that make heads×T×T fp32 numbers "
         "are left out where these are more GiB, and FLOPs are not counted there (default: %(default)s)")  # fmt: skip
     add("--threads", type=int, help="of the CPU (default: torch's choice)")
-    add("--out", type=Path, default=ROOT / "results" / "benchmarks", help="folder (default: results/benchmarks)")
+    add("--out", type=Path, help="folder (default: results/benchmarks; runs/benchmarks where other models, batches or "
+        "flags are measured than by default)")  # fmt: skip
     add("--commit", help="what the rows name as the commit where there is no git")
     return parser
 
@@ -110,6 +112,13 @@ def settings_of(args: argparse.Namespace, parts: Sequence[str]) -> Settings:
     )
 
 
+def other_options(args: argparse.Namespace) -> str:
+    """Return the options that determine what is measured, as far as they are not the default ones."""
+    standard = make_parser().parse_args([])
+    names = [name for name in MEASURED if getattr(args, name) != getattr(standard, name)]
+    return shlex.join([word for name in names for word in (f"--{name.replace('_', '-')}", str(getattr(args, name)))])
+
+
 def known_systems(part: str) -> tuple[str, ...]:
     """Return the names of a part's systems, without the baseline."""
     if part == "start":
@@ -130,18 +139,20 @@ def run(args: argparse.Namespace) -> None:
     for part in [part for part in parts if part in DEFAULT_SYSTEMS]:
         for system in systems_of(settings, part):
             parse(system, settings)  # refuses wrong flags before the first part
+    options = other_options(args)
+    folder = args.out or ROOT / ("runs" if options else "results") / "benchmarks"
     for part in parts:
-        for path in outputs(part, settings, args.out):
+        for path in outputs(part, settings, folder):
             check_file(path)
     allocator = keep_freed_memory()
-    facts = Run(settings, torch.get_num_threads(), allocator, commit_of(args.commit))
+    facts = Run(settings, torch.get_num_threads(), allocator, commit_of(args.commit), options=options)
     progress = Progress(stream=sys.stderr)
     print(facts.header(), LEGEND, sep="\n", flush=True)
     for part in [part for part in PARTS if part in parts]:
         if not settings.chosen(known_systems(part)):
             progress.say(f"{part}: left out: it has none of the systems {','.join(settings.systems or ())}")
             continue
-        measure_part(part, facts, args.out, progress)
+        measure_part(part, facts, folder, progress)
     progress.say(f"finished in {clock(progress.elapsed())}")
 
 

@@ -40,7 +40,7 @@ COLUMNS = {
     "start": ("system", *_SPEED, "beyond_ms"),
 }  # fmt: skip
 _MACHINE = (
-    "device", "precision", "size", "allocator", "commit", "date", "hardware", "python", "torch", "fairseq",
+    "device", "precision", "size", "options", "allocator", "commit", "date", "hardware", "python", "torch", "fairseq",
 )  # fmt: skip
 
 # Explanations printed above the tables.
@@ -70,6 +70,7 @@ class Run:
     threads: int
     allocator: str
     commit: str
+    options: str = ""  # of the measurement, as far as they are not the default ones
 
     def facts(self) -> dict[str, str]:
         """Return the columns of _MACHINE."""
@@ -79,6 +80,7 @@ class Run:
             "device": self.settings.device.type,
             "precision": self.settings.precision,
             "size": self.settings.size,
+            "options": self.options,
             "allocator": self.allocator,
             "commit": self.commit,
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -93,8 +95,8 @@ class Run:
             [
                 f"{facts['hardware']}; python {facts['python']}, torch {facts['torch']}, fairseq {facts['fairseq']}; "
                 f"commit {facts['commit']}",
-                f"{settings.precision}, size {settings.size}; {settings.rounds} rounds after {settings.warm_up} to "
-                f"warm up; allocator of the CPU: {self.allocator}",
+                f"{settings.precision}, size {settings.size}{self.options and f', {self.options}'}; "
+                f"{settings.rounds} rounds after {settings.warm_up} to warm up; allocator of the CPU: {self.allocator}",
             ]
         )
 

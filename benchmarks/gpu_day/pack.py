@@ -35,6 +35,7 @@ def make(folder: Path, python: str, local: str | None, work: Path) -> str:
         raise CourseError(f"--python {python}: give the version of the other machine's Python, as in 3.12")
     if folder.exists() and any(folder.iterdir()) and not (folder / WHEELS).is_dir():
         raise CourseError(f"--pack {folder}: is there, and is no folder of an earlier --pack: give another one")
+    (folder / COMMIT).unlink(missing_ok=True)  # it is there when all is
     fetch(folder / WHEELS, python, folder / "pack.log")
     take_corpus(folder / DATA, local, work)
     (folder / COMMIT).write_text(f"{commit()} {package()}\n", encoding="utf-8")

@@ -10,17 +10,19 @@ panel are queries, columns are keys.
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..core.composed import GroupedAttention
+from torch import nn
+
 from ..errors import UsageError
-from ..mechanisms.mixed import MixedAttention
 from .attention_weights import STACKS, self_attentions
 from .command import check_files, checkpoint_names, checkpoint_parser, new_figure, save_figure, show_progress_alone
 from .evaluation import Trained, load_trained
+from .head_names import head_names, phrase_names
 from .heatmap.maps import run_model
 from .heatmap.pairs import Pair, read_pair, tokens_of
 from .heatmap.plot import Panel, table, write_csv
@@ -28,13 +30,14 @@ from .heatmap.plot import Panel, table, write_csv
 PANEL_INCHES = 2.6
 
 
-def kinds_of_heads(attention: Any) -> tuple[str, ...]:
-    """Return the kind of each head of an attention, such as ``global`` or ``local``."""
-    if isinstance(attention, MixedAttention):
-        return attention.head_kinds
-    if isinstance(attention, GroupedAttention):
-        return tuple(kind for part in attention.members() for kind in kinds_of_heads(part))
-    return (getattr(attention, "kind", "san"),) * attention.num_heads
+def kinds_of_heads(attention: nn.Module, phrases: Sequence[str] = ()) -> list[str]:
+    """Return the names of an attention's heads, without the window of ``local`` where all have the same."""
+    names = head_names(attention, phrases)
+    windows = {found for name in names for found in re.findall(r"local\(window=\d+\)", name)}
+    if len(windows) != 1:
+        return names
+    (window,) = windows
+    return [name.replace(window, "local") for name in names]
 
 
 def panels_of(trained: Trained, pair: Pair, stack: str, name: str) -> list[Panel]:
@@ -47,9 +50,10 @@ def panels_of(trained: Trained, pair: Pair, stack: str, name: str) -> list[Panel
         raise UsageError(f"--stack {stack}: {name} has no self-attention there")
     weights, _ = run_model(trained, pair, attentions)
     queries, keys = tokens_of(trained, pair, stack)
+    phrases = phrase_names(trained.model) if stack == "encoder" else []
     found = []
     for at, attention in weights.items():
-        kinds = kinds_of_heads(attentions[at])
+        kinds = kinds_of_heads(attentions[at], phrases)
         for kind in dict.fromkeys(kinds):
             heads = [number for number, each in enumerate(kinds) if each == kind]
             found.append(

@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +116,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise UsageError(str(error)) from None
     except OSError as error:
         raise UsageError(described(error)) from None
+    except BrokenProcessPool:
+        raise UsageError("a process was ended by the system, as where memory is short: give fewer --workers") from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     report(args.data, args.lang, splits, tags)

@@ -81,6 +81,8 @@ class PhraseTranslationTask(TranslationTask):
         paths = utils.split_paths(self.cfg.data)
         path = Path(paths[(epoch - 1) % len(paths)] if split == self.cfg.train_subset else paths[0])
         parts = [PhraseData(prefix) for prefix in self._prefixes(path, split, combine)]
+        if not parts:
+            raise UsageError(f"{path}: phrases need binarised text ({split}.*.idx): leave --dataset-impl out")
         pairs = self.datasets[split]
         source = pairs.src.dataset if self.cfg.num_batch_buckets > 0 else pairs.src  # sizes without padding to buckets
         for part, its_source in zip(parts, source.datasets if len(parts) > 1 else [source], strict=True):

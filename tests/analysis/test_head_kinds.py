@@ -22,17 +22,20 @@ KINDS = ("global", "local", "forward", "backward")
 
 
 def kinds(arch: str, *flags: str) -> list[tuple[str, ...]]:
-    return [kinds_of_heads(module) for module in self_attentions(build(arch, list(flags)), ["encoder"]).values()]
+    return [tuple(kinds_of_heads(module)) for module in self_attentions(build(arch, list(flags)), ["encoder"]).values()]
 
 
 def test_kinds_of_heads() -> None:
-    """MMA's heads have their own kinds, groups those of their mechanisms, all others the mechanism's name."""
+    """MMA's heads have their own kinds, groups those of their mechanisms; several windows are told apart."""
     assert kinds("transformer_mma_tiny") == [KINDS, KINDS]
     assert kinds("transformer_mma_tiny", "--mma-heads", "global:1,local:3") == [("global", *["local"] * 3)] * 2
-    assert kinds("transformer_localattn_tiny") == [("san",) * 4] * 2
+    assert kinds("transformer_localattn_tiny") == [("global",) * 4] * 2
     text = "1-2: 1*(local(window=2) & alibi) + 2*backward + 1*san > ffn"
     found = kinds("transformer_hybrid_tiny", "--localattn-encoder", text)
-    assert found == [("mma&alibi", "backward", "backward", "global")] * 2
+    assert found == [("local & alibi", "backward", "backward", "global")] * 2
+    found = kinds("transformer_hybrid_tiny", "--localattn-encoder", "1-2: 2*local(window=1) + 2*local(window=5)")
+    assert found == [("local(window=1)", "local(window=1)", "local(window=5)", "local(window=5)")] * 2
+    assert kinds("transformer_local_hard_tiny")[0] == ("global", "global", "gauss", "gauss")
 
 
 def test_panels_are_the_means_of_the_heads() -> None:
@@ -54,7 +57,7 @@ def test_panels_are_the_means_of_the_heads() -> None:
     assert panels[1].values[distance.abs() > 1].abs().max() == 0 < panels[1].values[distance == 1].min()
     assert panels[2].values[distance > 0].abs().max() == 0
     (first, second) = panels_of(as_trained(build("transformer_mma_tiny").eval()), pair, "decoder", "it")
-    assert first.head == second.head == "san" and first.values.triu(1).max() == 0
+    assert first.head == second.head == "global" and first.values.triu(1).max() == 0
 
 
 def test_the_picture_has_layers_by_kinds() -> None:
@@ -64,7 +67,7 @@ def test_the_picture_has_layers_by_kinds() -> None:
     panels = panels_of(as_trained(model), Pair(*sentences([5, 4])), "encoder", "it")
     figure = draw(panels, "title")
     axes = figure.axes[:-1]  # the last is the colour bar
-    assert [each.get_title() for each in axes[:3]] == ["local", "forward", "san"]
+    assert [each.get_title() for each in axes[:3]] == ["local", "forward", "global"]
     assert [each.get_ylabel() for each in axes[::3]] == ["layer 1", "layer 2"]
     assert [len(each.images) for each in axes] == [1, 1, 0, 0, 0, 1]
     drawn = [each.images[0].get_array() for each in axes if each.images]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
 from fairseq_localattn.criterions.phrase_tags import LabelSmoothedCrossEntropyWithPhraseTags
@@ -54,6 +55,15 @@ def test_equal_sentences_with_different_trees_keep_their_phrases() -> None:
     assert not waiting, "phrases that were used are deleted"
     with pytest.raises(UsageError, match="these sentences came without their phrases"):
         task.inference_step(Generator(), [], bare)
+
+
+def test_raw_text_has_no_phrases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TranslationTask, "load_dataset", lambda *_, **__: None)
+    task = TaskWithoutData()
+    task.cfg = Namespace(data=str(tmp_path), source_lang="en", target_lang="de", train_subset="train")
+    (tmp_path / "train.en-de.en").write_text("a dog\n")
+    with pytest.raises(UsageError, match=r"phrases need binarised text \(train\.\*\.idx\): leave --dataset-impl out"):
+        task.load_dataset("train")
 
 
 def test_damaged_settings_are_refused(tmp_path: Path) -> None:

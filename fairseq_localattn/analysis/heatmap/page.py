@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -18,47 +18,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...core.composed import GroupedAttention, JointAttention
 from ...errors import UsageError
-from ...mechanisms.gaussian import GaussianAttention
-from ...mechanisms.mixed import MixedAttention
-from ...mechanisms.phrasal import MultiGranularityAttention
 from ...speed.implementation import texts_of
 from ..attention_weights import Sublayer, masked_parts
 from ..command import written
+from ..head_names import head_names, phrase_names
 
 TEMPLATE = "page.html"
 MOST_VALUES = 5_000_000  # in a page, which has some 15 MB then
 HIDDEN = -1
 UNIT = 1000  # of which 1 is a weight of 1
 MARKUP = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})  # may stand in JSON's strings alone
-
-
-def head_names(module: Any, phrases: Sequence[str] = ()) -> list[str]:
-    """Return what kind each head of an attention is, such as ``global``, ``local(window=2)``, ``dman``.
-
-    ``phrases`` names the granularities of the encoder's phrases, in their order.
-    """
-    if isinstance(module, GroupedAttention):
-        return [name for part in module.members() for name in head_names(part, phrases)]
-    if isinstance(module, JointAttention):
-        parts = [head_names(part, phrases) for part in module.members()]
-        return [" & ".join(names) for names in zip(*parts, strict=True)]
-    if isinstance(module, MixedAttention):
-        return [f"local(window={module.window})" if kind == "local" else kind for kind in module.head_kinds]
-    if isinstance(module, MultiGranularityAttention):
-        return ["words"] * module.word_heads + [phrases[index] for index in module.granularities]
-    if isinstance(module, GaussianAttention):
-        return ["global"] * (module.num_heads - module.local_heads) + ["gauss"] * module.local_heads
-    kind = getattr(module, "kind", "san")
-    return ["global" if kind == "san" else kind] * module.num_heads
-
-
-def phrase_names(model: nn.Module) -> list[str]:
-    """Return the names of the granularities of a model's phrases; empty without phrases."""
-    encoder: Any = getattr(model, "encoder", None)
-    form = "tree, level {}" if getattr(encoder, "needs_phrases", False) else "{}-grams"
-    return [form.format(each) for each in getattr(encoder, "granularities", ())]
 
 
 def checkpoint_entry(

@@ -73,7 +73,10 @@ def read_pair(trained: Trained, args: argparse.Namespace) -> Pair:
         phrases = None
         if "phrases" in found:
             phrases, _ = collate_phrases([found["phrases"]], no_tag=0)
-        pair = Pair(found["source"].long(), found["target"].long(), phrases)
+        # Sentences in buckets (--num-batch-buckets) are padded.
+        pad = task.source_dictionary.pad()
+        source, target = (side.long()[side != pad] for side in (found["source"], found["target"]))
+        pair = Pair(source, target, phrases)
     limits = utils.resolve_max_positions(task.max_positions(), trained.model.max_positions())
     for name, tokens, limit in zip(("source", "target"), (pair.source, pair.target), limits, strict=True):
         if len(tokens) > limit:

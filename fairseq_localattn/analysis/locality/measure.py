@@ -77,7 +77,8 @@ def measure(
 ) -> Locality:
     """Return Eq. 13 for these self-attentions of the model over a whole split. ``label`` is shown with the progress.
 
-    Raises RuntimeError if a sentence of the split was not among the batches, or came twice.
+    Raises UsageError for a split without its target side, and RuntimeError if a sentence of the split was not among the
+    batches, or came twice.
     """
     model, zero = trained.model, torch.zeros((), device=trained.device)
     totals: dict[Sublayer, Tensor] = {}  # in the order in which the sublayers run
@@ -88,6 +89,8 @@ def measure(
         for batch in progress:
             seen += batch["id"].tolist()
             sample = to_device(batch, trained.device)
+            if "prev_output_tokens" not in sample["net_input"]:
+                raise UsageError(f"{split.name} has no target side, which the model reads beside the source")
             model(**sample["net_input"], features_only=True)
             padding = padding_masks(model, sample["net_input"])
             for sublayer, attention in weights.items():

@@ -65,7 +65,7 @@ def run(probe: Probe, tasks: Sequence[str], out: Path) -> None:
             print(f"{task}: {out} has its row", flush=True)
     if not missing:
         return
-    probe.load()
+    probe.load(missing)
     labels = {task: probe.labels(task) for task in missing}
     folder = out.with_name(f"{out.name}.parts")
     check_output(folder / "task.pt", "--out")

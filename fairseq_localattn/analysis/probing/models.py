@@ -17,7 +17,8 @@ from typing import Any, NoReturn
 import torch
 from fairseq import options
 from fairseq.data import Dictionary
-from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderDecoderModel
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor, nn
 
 from ...errors import UsageError
@@ -78,17 +79,30 @@ class _Refusing(argparse.ArgumentParser):
 def architecture_options(architecture: str, flags: Sequence[str]) -> Namespace:
     """Return the options of a translation model, with three encoder layers unless ``flags`` say otherwise.
 
-    Raises UsageError for an unknown architecture or flag, and for flags that contradict each other.
+    Raises UsageError for an unknown architecture or flag, for flags that are not the model's, and for flags that
+    contradict each other.
     """
     if architecture not in ARCH_MODEL_REGISTRY:
         raise UsageError(f"--arch {architecture}: unknown; python -m fairseq_localattn lists this package's")
-    if not issubclass(ARCH_MODEL_REGISTRY[architecture], FairseqEncoderDecoderModel):
-        raise UsageError(f"--arch {architecture}: no model of translation, whose encoder could be probed")
+    if not issubclass(ARCH_MODEL_REGISTRY[architecture], TransformerModelBase):
+        raise UsageError(f"--arch {architecture}: no Transformer for translation, whose encoder could be probed")
+    task = "translation_with_phrases"  # also for models without phrases
+    given = ["data", "--task", task, "--arch", architecture, "--encoder-layers", str(PAPER_LAYERS)]
+    standard, _ = _parsed(given)
+    found, own = _parsed([*given, *flags])
+    for name, value in vars(found).items():
+        if name not in own and value != getattr(standard, name, None):
+            raise UsageError(f"--{name.replace('_', '-')}: no flag of the model's, so it would change nothing here")
+    return found
+
+
+def _parsed(words: list[str]) -> tuple[Namespace, set[str]]:
+    """Return fairseq-train's options, and the names of those that are the model's."""
     parser = options.get_training_parser()
     parser.__class__ = _Refusing
-    task = "translation_with_phrases"  # also for models without phrases
-    given = ["data", "--task", task, "--arch", architecture, "--encoder-layers", str(PAPER_LAYERS), *flags]
-    return options.parse_args_and_arch(parser, given)
+    found = options.parse_args_and_arch(parser, words)
+    group = next(each for each in parser._action_groups if each.title == "Model-specific configuration")
+    return found, {action.dest for action in group._group_actions}
 
 
 def new_encoder(args: Namespace, data: ProbingData) -> nn.Module:
@@ -149,10 +163,18 @@ class Probed(nn.Module):
 
 @dataclass(frozen=True)
 class Vectors:
-    """Vectors of a split from a frozen encoder, on the CPU: of the sentences, N×C, and of each one's words, W×C."""
+    """Vectors of a split from a frozen encoder, on the CPU: of the sentences, N×C, and of all words in order, W×C.
+
+    The words of sentence n are ``words[starts[n] : starts[n + 1]]``; without rows if they were not asked for.
+    """
 
     sentences: Tensor
-    words: list[Tensor]
+    words: Tensor
+    starts: Tensor
+
+    def words_of(self, rows: Sequence[int]) -> Tensor:
+        """Return the places in ``words`` of the words of these sentences, one sentence after another."""
+        return torch.cat([torch.arange(int(self.starts[row]), int(self.starts[row + 1])) for row in rows])
 
 
 @torch.inference_mode()
@@ -162,25 +184,31 @@ def vectors_of(
     dictionary: Dictionary,
     max_tokens: int,
     *,
+    words: bool,
     device: torch.device,
     on_progress: OnProgress,
 ) -> Vectors:
-    """Return the vectors of a split, in batches of at most ``max_tokens``; ``on_progress`` counts no items."""
+    """Return the vectors of a split, of the words only if ``words``, in batches of at most ``max_tokens``.
+
+    ``on_progress`` counts no items.
+    """
     encoder.eval()
-    means: list[Tensor | None] = [None] * len(sentences)
-    words: list[Tensor | None] = [None] * len(sentences)
+    counts = torch.tensor([0, *(len(ends) if words else 0 for ends in sentences.word_ends)])
+    found: Vectors | None = None
     done = 0
     for batch in batches(sentences, range(len(sentences)), dictionary, max_tokens):
         moved = batch.to(device)
         states = encode(encoder, moved)
-        of_words = word_vectors(states, moved).cpu()
-        counts = [len(sentences.word_ends[row]) for row in batch.rows]
-        for row, mean, found in zip(
-            batch.rows, sentence_vectors(states, moved, dictionary.pad()).cpu(), of_words.split(counts), strict=True
-        ):
-            means[row], words[row] = mean, found
+        means = sentence_vectors(states, moved, dictionary.pad()).cpu()
+        if found is None:
+            starts = counts.cumsum(0)
+            channels = means.size(1)
+            of_words = means.new_empty(int(starts[-1]), channels)
+            found = Vectors(means.new_empty(len(sentences), channels), of_words, starts)
+        found.sentences[batch.rows] = means
+        if words:
+            found.words[found.words_of(batch.rows)] = word_vectors(states, moved).cpu()
         done += len(batch.rows)
         on_progress(0, f"states of {sentences.split}: {done:,} of {len(sentences):,} sentences")
-    return Vectors(
-        torch.stack([mean for mean in means if mean is not None]), [found for found in words if found is not None]
-    )
+    assert found is not None
+    return found

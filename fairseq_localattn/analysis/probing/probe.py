@@ -16,7 +16,7 @@ from torch import nn
 from ...errors import UsageError
 from ..accuracy import wilson_interval
 from .data import SPLITS, Labelled, ProbingData, number_labels
-from .labels import BALANCED, balanced, classes_of
+from .labels import BALANCED, WORD_TASKS, balanced, classes_of
 from .models import (
     Classifier,
     OnProgress,
@@ -71,9 +71,10 @@ class Probe:
         """Return a checksum of everything that determines a task's result."""
         return hashlib.sha256(json.dumps({**self.identity, "task": task}, sort_keys=True).encode()).hexdigest()[:12]
 
-    def load(self) -> None:
-        """Load the encoder, or check that it can be built, and read the sentences. Raises UsageError."""
+    def load(self, tasks: Sequence[str]) -> None:
+        """Load the encoder, or check that it can be built, and the sentences for these tasks. Raises UsageError."""
         args = self.args
+        self._words = any(task in WORD_TASKS for task in tasks)
         if self.pretrained:
             self.encoder, self.architecture = trained_encoder(args.encoder, args.encoder_data, self.data, args.cpu)
         else:
@@ -144,6 +145,7 @@ class Probe:
                 self.sentences[split],
                 words,
                 STATES_TOKENS,
+                words=self._words,
                 device=self.device,
                 on_progress=on_progress,
             )

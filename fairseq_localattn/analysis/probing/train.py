@@ -60,18 +60,18 @@ class VectorPart:
     """Vectors of a frozen encoder, N×C, and their labels, in batches of ``size``."""
 
     def __init__(self, vectors: Vectors, labelled: Labelled, task: str, *, size: int, device: torch.device) -> None:
-        if task in WORD_TASKS:
-            inputs = torch.cat([vectors.words[number] for number in labelled.numbers])
-        else:
-            inputs = vectors.sentences[labelled.numbers]
+        of_words = task in WORD_TASKS
+        self.rows = vectors.words_of(labelled.numbers) if of_words else torch.as_tensor(labelled.numbers)
+        inputs = vectors.words if of_words else vectors.sentences
         self.inputs, self.targets = inputs.to(device), labelled.flat.to(device)
-        self.size, self.items = size, len(inputs)
+        self.size, self.items = size, len(self.rows)
 
     def batches(self, generator: torch.Generator | None) -> Iterator[tuple[Any, Tensor, int]]:
         """Yield (vectors, targets, their number) of each batch."""
         order = torch.randperm(self.items, generator=generator) if generator else torch.arange(self.items)
-        for rows in order.to(self.inputs.device).split(self.size):
-            yield self.inputs[rows], self.targets[rows], len(rows)
+        for chosen in order.split(self.size):
+            rows = self.rows[chosen].to(self.inputs.device)
+            yield self.inputs[rows], self.targets[chosen.to(self.inputs.device)], len(chosen)
 
 
 class SentencePart:

@@ -17,11 +17,12 @@ import torch
 from fairseq.data import Dictionary
 
 from fairseq_localattn.analysis.attention_weights import collect_masks, collect_weights
+from fairseq_localattn.analysis.head_names import head_names, phrase_names
 from fairseq_localattn.analysis.heatmap import command as heatmap
 from fairseq_localattn.analysis.heatmap import page as heatmap_page
 from fairseq_localattn.analysis.heatmap.command import main, make_parser, page_data
 from fairseq_localattn.analysis.heatmap.maps import site_attentions
-from fairseq_localattn.analysis.heatmap.page import HIDDEN, document, head_names, phrase_names, save_page
+from fairseq_localattn.analysis.heatmap.page import HIDDEN, document, save_page
 from fairseq_localattn.analysis.heatmap.pairs import Pair, encode
 from fairseq_localattn.errors import UsageError
 from support.analysis import as_trained

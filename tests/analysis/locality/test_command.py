@@ -6,6 +6,7 @@ import csv
 import shutil
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,16 @@ def test_chosen_layers_and_sentences_that_are_too_long(data: Path, checkpoints: 
     trained.model.max_positions = lambda: (3, 3)
     with pytest.raises(UsageError, match="no sentence"):
         read_split(trained, "test")
+
+
+def test_a_split_without_target(data: Path, checkpoints: dict[str, Path]) -> None:
+    trained = load_trained(checkpoints["mma"], data, cpu=True)
+    split = read_split(trained, "test")
+    batches = [{**batch, "net_input": dict(batch["net_input"])} for batch in split.batches]
+    for batch in batches:
+        del batch["net_input"]["prev_output_tokens"]
+    with pytest.raises(UsageError, match="test has no target side"):
+        measure(trained, replace(split, batches=batches), select(trained, ["encoder"], "all"), [1])
 
 
 MISTAKES = [

@@ -6,6 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -133,15 +134,17 @@ def test_words_are_read_at_their_last_subword_and_sentences_as_means(prepared):
             return {"encoder_out": [tokens.T[..., None].double()]}
 
     echo = Echo()
-    vectors = vectors_of(echo, sentences, data.dictionary, 60, device=torch.device("cpu"), on_progress=lambda *_: None)
+    more: Any = {"device": torch.device("cpu"), "on_progress": lambda *_: None}
+    vectors = vectors_of(echo, sentences, data.dictionary, 60, words=True, **more)
     for number in range(len(sentences)):
         tokens = sentences.tokens[number].double()
-        assert vectors.words[number][:, 0].tolist() == tokens[sentences.word_ends[number]].tolist()
+        assert vectors.words[vectors.words_of([number])][:, 0].tolist() == tokens[sentences.word_ends[number]].tolist()
         assert float(vectors.sentences[number]) == pytest.approx(float(tokens.mean()))
     whole = next(batches(sentences, range(5), data.dictionary, 10_000))
     states = encode(echo, whole)
-    words = torch.cat([vectors.words[row] for row in whole.rows])
-    assert torch.equal(word_vectors(states, whole), words)
+    assert torch.equal(word_vectors(states, whole), vectors.words[vectors.words_of(whole.rows)])
+    without = vectors_of(echo, sentences, data.dictionary, 60, words=False, **more)
+    assert len(without.words) == 0 and torch.equal(without.sentences, vectors.sentences)
     assert torch.allclose(sentence_vectors(states, whole, data.dictionary.pad()), vectors.sentences[whole.rows])
 
 
@@ -363,8 +366,8 @@ def test_wrong_use_is_told(command, trained, prepared, tmp_path, capsys):
     checkpoint, folder = trained
     with pytest.raises(UsageError, match="'tens' is none of voice, tense, tss, spc, pos"):
         command(*SCRATCH, "--tasks", "tens")
-    for other in ("transformer_lm_diffwin_tiny", "transformer_diffwin_classifier_tiny"):
-        with pytest.raises(UsageError, match=f"--arch {other}: no model of translation"):
+    for other in ("transformer_lm_diffwin_tiny", "transformer_diffwin_classifier_tiny", "lightconv_small"):
+        with pytest.raises(UsageError, match=f"--arch {other}: no Transformer for translation"):
             probing_models.architecture_options(other, [])
     with pytest.raises(UsageError, match="--arch transformer_nothing: unknown"):
         command("--arch", "transformer_nothing")
@@ -389,11 +392,3 @@ def test_wrong_use_is_told(command, trained, prepared, tmp_path, capsys):
     (tmp_path / "foreign.csv").write_text("a,b\n1,2\n")
     with pytest.raises(UsageError, match=r"foreign\.csv:1: not the columns"):
         command(*SCRATCH, out=tmp_path / "foreign.csv")
-
-
-def test_fairseqs_parser_says_its_mistakes_in_one_line():
-    with pytest.raises(UsageError, match="invalid"):
-        probing_models.architecture_options("transformer_localattn_tiny", ["--encoder-embed-dim", "many"])
-    assert probing_models.architecture_options("transformer_localattn_tiny", []).encoder_layers == 3
-    given = probing_models.architecture_options("transformer_localattn_tiny", ["--encoder-layers", "2"])
-    assert given.encoder_layers == 2
