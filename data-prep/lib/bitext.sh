@@ -7,16 +7,6 @@
 STEPS="text tokens subwords tok raw bpe bin"
 min_correlation=0.3
 
-# join_pairs PREFIX [OPTION…]: write the files in `pairs` to PREFIX.SRC and PREFIX.TGT. Text of official archives is taken as
-# it is. Of other text the lengths are checked by --min-correlation, and a last line without a newline means that the file
-# was cut off, unless that is -1.
-join_pairs() {
-  local prefix=$1 check=(--min-correlation "$min_correlation")
-  shift
-  if [[ $all_verified == 1 || $min_correlation == -1 ]]; then check=(--min-correlation -1 --open-end); fi
-  "$PYTHON" -m corpora.text.bitext join "$prefix.$src" "$prefix.$tgt" "${pairs[@]}" "${check[@]}" "$@"
-}
-
 # join_newstests PART: the test set newstest2014 and the validation set newstest2013 of WMT14, English (src) to another
 # language. The latter is left out unless `valid` names it.
 join_newstests() {

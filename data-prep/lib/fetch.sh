@@ -155,6 +155,16 @@ add_files() {
 
 add_pair() { add_files "$1" "$2.$src${3:-}" "$2.$tgt${3:-}"; }
 
+# join_pairs PREFIX [OPTION…]: write the files in `pairs` to PREFIX.SRC and PREFIX.TGT. Text of official archives is taken as
+# it is. Of other text the lengths are checked by --min-correlation, and a last line without a newline means that the file
+# was cut off, unless that is -1.
+join_pairs() {
+  local prefix=$1 check=(--min-correlation "$min_correlation")
+  shift
+  if [[ $all_verified == 1 || $min_correlation == -1 ]]; then check=(--min-correlation -1 --open-end); fi
+  "$PYTHON" -m corpora.text.bitext join "$prefix.$src" "$prefix.$tgt" "${pairs[@]}" "${check[@]}" "$@"
+}
+
 # remove_unpacked: remove what obtain_members has unpacked; downloaded archives stay.
 remove_unpacked() {
   rm -rf "$out/download/unpacked"

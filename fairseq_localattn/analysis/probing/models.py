@@ -89,20 +89,20 @@ def architecture_options(architecture: str, flags: Sequence[str]) -> Namespace:
     task = "translation_with_phrases"  # also for models without phrases
     given = ["data", "--task", task, "--arch", architecture, "--encoder-layers", str(PAPER_LAYERS)]
     standard, _ = _parsed(given)
-    found, own = _parsed([*given, *flags])
-    for name, value in vars(found).items():
-        if name not in own and value != getattr(standard, name, None):
+    found, others = _parsed([*given, *flags])
+    for name in others:
+        if getattr(found, name, None) != getattr(standard, name, None):
             raise UsageError(f"--{name.replace('_', '-')}: no flag of the model's, so it would change nothing here")
     return found
 
 
 def _parsed(words: list[str]) -> tuple[Namespace, set[str]]:
-    """Return fairseq-train's options, and the names of those that are the model's."""
+    """Return fairseq-train's options, and the names of those flags that are not the model's."""
     parser = options.get_training_parser()
     parser.__class__ = _Refusing
     found = options.parse_args_and_arch(parser, words)
     group = next(each for each in parser._action_groups if each.title == "Model-specific configuration")
-    return found, {action.dest for action in group._group_actions}
+    return found, {action.dest for action in parser._actions} - {action.dest for action in group._group_actions}
 
 
 def new_encoder(args: Namespace, data: ProbingData) -> nn.Module:
