@@ -77,7 +77,9 @@ def make_parser(prog: str = "table", description: str | None = __doc__) -> OneLi
     parser.add_argument("--local", action="append", default=[], metavar="[NAME=]DIR", help="folder with a corpus")
     parser.add_argument("--out", type=Path, help="data, models and logs (default: runs/<scale>)")
     parser.add_argument("--results", type=Path, help="folder of the CSVs (default: results; smoke: under --out)")
-    parser.add_argument("--cpu", action="store_true", help="train on the CPU")
+    device = parser.add_mutually_exclusive_group()
+    device.add_argument("--cpu", action="store_true", help="train on the CPU")
+    device.add_argument("--gpu", action="store_true", help="train on a GPU what the recipes train on a CPU")
     parser.add_argument("--dry-run", action="store_true", help="print the commands only")
     help_resume = "continue trainings that were stopped (default); --no-resume: train them anew, the old is kept aside"
     parser.add_argument("--resume", action=argparse.BooleanOptionalAction, default=True, help=help_resume)
@@ -107,7 +109,9 @@ def launches(args: argparse.Namespace, recipes: list[Recipe]) -> list[Launch]:
         raise RecipeError("--nodes needs --rendezvous HOST:PORT, a free port of machine 0")
     if args.nodes > 1 and (args.jobs or 1) > 1:
         raise RecipeError(f"--jobs {args.jobs}: with --nodes trainings follow each other; leave it out")
-    on_cpu = args.scale == "smoke" or args.cpu or all(recipe.hardware == "cpu" for recipe in recipes)
+    if args.gpu and args.scale == "smoke":
+        raise RecipeError("--gpu: at the scale smoke trainings are on the CPU; leave it out")
+    on_cpu = args.scale == "smoke" or args.cpu or not (args.gpu or any(r.hardware == "gpu" for r in recipes))
 
     def launch(gpus: int, alone: bool, precision: str = "fp32", devices: tuple[str, ...] | None = None) -> Launch:
         return Launch(

@@ -152,6 +152,21 @@ def test_several_machines_train_one_row_at_a_time(name: tuple[str, str], options
     assert found.nodes == 2
 
 
+def test_a_gpu_trains_what_the_recipes_train_on_a_cpu(bench: Bench, capsys: pytest.CaptureFixture) -> None:
+    """With the same settings, so that the lines stand beside those of a CPU."""
+    bench.patch.setattr(table, "visible_gpus", lambda: (["0"], [(8, 0)]))
+    where = ["mma", "table2", "--scale", "small", "--rows", "window", "--out", str(bench.out), "--dry-run"]
+    runs = []
+    for options in ([], ["--gpu", "--precision", "fp32"], ["--gpu"]):
+        assert table.main([*where, *options]) == 0
+        text = capsys.readouterr().out
+        runs.append(re.findall(r"^# window .* in (\S+)$", text, re.MULTILINE))
+        assert ("--cpu" in text) == (not options) and ("--bf16" in text) == (options == ["--gpu"])
+    assert runs[0] == runs[1] == runs[2] != []
+    assert table.main(["mma", "table2", "--gpu", "--smoke"]) == 2
+    assert "--gpu: at the scale smoke trainings are on the CPU" in capsys.readouterr().err
+
+
 # --- dry runs and mistakes
 
 
