@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 
 import pytest
 import torch
@@ -32,8 +33,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Hand the contract suite its device and precision."""
+    """Hand the contract suite its device and precision; let SIGTERM end a session as Ctrl-C does, with its failures."""
     device.choose(config.getoption("--device"), config.getoption("--precision"))
+    if not hasattr(config, "workerinput"):  # of pytest-xdist
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups

@@ -180,6 +180,7 @@ def test_products_of_onednn_are_taken_in_fp32_alone(
     """On a CPU whose MKL is slow, auto takes oneDNN where that computes in fp32, and leaves it where it rounds."""
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])
     plain = fp32_products()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(implementation, "_mkl_is_narrow", lambda: True)
     monkeypatch.setattr(implementation, "_rounds_to_bf16", lambda: rounds)
     with caplog.at_level(logging.INFO):
