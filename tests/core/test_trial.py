@@ -1,0 +1,132 @@
+"""``auto`` on a GPU: which implementation is taken, and when it is tried."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_localattn.core import flexible, trial
+from fairseq_localattn.core.attention import LocalAttention
+from fairseq_localattn.core.call import Call
+from fairseq_localattn.grammar.build import attention
+
+DIM, HEADS = 16, 4
+
+
+def make(text: str, **options: Any) -> LocalAttention:
+    torch.manual_seed(3)
+    return attention(text, DIM, HEADS, site="encoder", self_attention=True, **options).eval()
+
+
+def padding(length: int) -> Tensor:
+    """Return padding before the words of the second of two sentences."""
+    return torch.arange(length) < torch.tensor([0, length // 3])[:, None]
+
+
+class Clock:
+    """A timer that calls each implementation once, and says what it is told by the order of the calls."""
+
+    def __init__(self, *times: float) -> None:
+        self.times = list(times)
+
+    def __call__(self, call: Callable[[], object]) -> float:
+        call()
+        return self.times.pop(0)
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that lets ``auto`` try FlexAttention here, with a fake timer."""
+    # Without a backward pass on a CPU, the trial's gradients are those of a reference in the place of FlexAttention.
+    monkeypatch.setattr(flexible, "TRIED_ON", ("cpu",))
+    monkeypatch.setattr(flexible, "TRIED_FROM", 8)
+    monkeypatch.setattr(trial, "_chosen", {})
+    monkeypatch.setattr(flexible, "reason_against_flex", lambda q, k, dropout: "dropout" if dropout else None)
+
+    def start(*times: float, factor: float | None = 1.0, error: Exception | None = None) -> None:
+        def by_flex(self: LocalAttention, call: Call) -> Tensor | None:
+            if error is not None:
+                raise error
+            return None if factor is None else self.attend(call, need_weights=False)[0] * factor
+
+        monkeypatch.setattr(LocalAttention, "_by_flex", by_flex)
+        monkeypatch.setattr(trial, "milliseconds", Clock(*times))
+
+    return start
+
+
+def run(module: LocalAttention, length: int) -> None:
+    x = torch.randn(length, 2, DIM, requires_grad=True)
+    module(x, x, x, key_padding_mask=padding(length), need_weights=False)[0].sum().backward()
+
+
+@pytest.mark.parametrize(("times", "chosen"), [((2.0, 1.0), "flex"), ((1.0, 2.0), "sdpa")])
+def test_auto_keeps_the_faster(
+    times: tuple[float, float], chosen: str, tried: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Timed once for lengths up to the same power of two and equal mechanisms, and named in the log."""
+    tried(*times)
+    module = make("dman").train()
+    with caplog.at_level(logging.INFO):
+        for other, length in ((module, 9), (module, 16), (make("dman").train(), 13)):
+            run(other, length)
+    (said,) = (r.message for r in caplog.records if r.name == trial.__name__)
+    assert f": {chosen} (sdpa {times[0]:.2f} ms, flex {times[1]:.2f} ms)" in said
+    assert list(trial._chosen.values()) == [chosen]
+    tried(1.0, 2.0, 2.0, 1.0)
+    run(module, 17)
+    run(make("t5").train(), 9)
+    assert list(trial._chosen.values()) == [chosen, "sdpa", "flex"]
+
+
+def test_nothing_is_timed_where_there_is_no_choice(tried: Any) -> None:
+    tried(factor=None)  # the clock has no times to tell
+    run(make("dman").train(), 9)
+    assert list(trial._chosen.values()) == ["sdpa"]
+
+
+def test_a_trial_leaves_gradients_alone(tried: Any) -> None:
+    tried(1.0, 2.0)
+    module, plain = make("dman").train(), make("dman").train()
+    plain.set_implementation("sdpa")
+    for each in (module, plain):
+        torch.manual_seed(1)
+        run(each, 9)
+    assert trial._chosen
+    found, expected = ([parameter.grad for parameter in each.parameters()] for each in (module, plain))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_auto_does_not_try_what_is_short_or_no_training_or_not_possible(tried: Any) -> None:
+    tried()
+    module = make("local(window=2)")
+    x = torch.randn(20, 2, DIM)
+    with torch.no_grad():
+        module(x, x, x, need_weights=False)
+    run(module, 7)
+    run(make("local(window=2)", dropout=0.1).train(), 20)
+    module.set_implementation("sdpa")
+    run(module, 20)
+    assert not trial._chosen
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"factor": 1.5}, "flex not taken: its result differs by 50.0%"),
+        ({"factor": float("nan")}, "flex not taken: its result differs by nan%"),
+        ({"error": RuntimeError("no kernel image\nmore lines")}, "flex not taken: RuntimeError: no kernel image"),
+    ],
+)
+def test_auto_does_not_take_what_fails_or_computes_something_else(
+    wrong: dict[str, Any], message: str, tried: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried(2.0, 1.0, **wrong)
+    with caplog.at_level(logging.INFO):
+        run(make("dman").train(), 9)
+    assert list(trial._chosen.values()) == ["sdpa"] and message in caplog.text
