@@ -147,6 +147,17 @@ def test_inference_in_bf16(monkeypatch: pytest.MonkeyPatch, queries: int) -> Non
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, queries))
 
 
+@pytest.mark.parametrize("implementation", ["sdpa", "products"])
+def test_no_heads(monkeypatch: pytest.MonkeyPatch, implementation: str) -> None:
+    """Not by torch's kernels: in fp16 that of a CPU ends the process there, with torch 2.11."""
+    monkeypatch.delattr(F, "scaled_dot_product_attention")
+    q, k, v = random_heads(2, 0, queries=4, keys=5, channels=3)
+    found = fused_attention(q, k, v, hidden=torch.arange(5) > 3, scaling=0.5, implementation=implementation)
+    assert found.shape == (2, 0, 4, 3)
+    found.sum().backward()
+    assert gradient(q).shape == q.shape
+
+
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("future", [False, True])
 @pytest.mark.parametrize("length", [3, 700])
