@@ -38,6 +38,7 @@ from experiments.report.results import KEY, NEEDED
 SCALES = ("small", "sample", "full")
 FAMILIES = ("bleu_by_length", "bleu_by_ngram", "locality", "probing")  # a row's `metric` that stands for several
 OF_THE_RUN = ("parameters", "steps_per_second")  # columns of every line; the papers report them like a metric
+SAME_AS_BASELINE = ("scale", "metric", "seed", "updates", "batch_tokens")  # columns in which a line has to be like it
 NAMES = {
     "tokenised_bleu": "BLEU, tokenised",
     "compound_bleu": "BLEU, compounds split",
@@ -127,7 +128,8 @@ def _row(table: Table, name: str) -> Row:
 def load_lines(root: Path, table: Table) -> list[Line]:
     """Return the lines of results/<paper>/<table>.csv; none where nothing has been measured. Raises TableError.
 
-    A line without ``difference`` has that of the scores, where its baseline is a row of the same table with this seed.
+    A line without ``difference`` has that of the scores, where its baseline is a row of the same table with this seed,
+    as many updates and batches of the same size.
     """
     path = root / "results" / table.paper / f"{table.name}.csv"
     if not path.is_file():
@@ -138,7 +140,7 @@ def load_lines(root: Path, table: Table) -> list[Line]:
             raise TableError(f"{line.where}: {table.path} has no row {line['row']!r}")
         if line["scale"] not in SCALES:
             raise TableError(f"{line.where}: there is no scale {line['scale']!r}")
-    scored = groups(lines, "row", "scale", "metric", "seed")
+    scored = groups(lines, "row", *SAME_AS_BASELINE)
     return [_with_difference(line, scored) for line in lines]
 
 
@@ -150,7 +152,7 @@ def current_lines(root: Path, table: Table) -> list[Line]:
 
 
 def _with_difference(line: Line, scored: dict[tuple[str, ...], list[Line]]) -> Line:
-    others = scored.get((line["baseline"], line["scale"], line["metric"], line["seed"]), [])
+    others = scored.get((line["baseline"], *(line[column] for column in SAME_AS_BASELINE)), [])
     if line["difference"] or len(others) != 1:
         return line
     return Line(line.where, {**line.values, "difference": f"{line.number('score') - others[0].number('score'):.2f}"})

@@ -224,6 +224,15 @@ def test_rows_of_other_settings_stand_apart(tmp_path: Path) -> None:
     assert [row[-1] for row in found] == ["—", "36.00 (n = 1)", "30.00 (n = 1)"]
 
 
+@pytest.mark.parametrize(("updates", "gain"), [("6000", ["+2.00"]), ("10000", [])])
+def test_gains_are_over_baselines_that_were_trained_alike(tmp_path: Path, updates: str, gain: list[str]) -> None:
+    table_file(tmp_path)
+    plain = line("transformer", 1, "tokenised_bleu", 34, updates=updates)
+    csv_of(tmp_path, plain, line("man", 1, "tokenised_bleu", 36, baseline="transformer", updates="6000"))
+    found = cells(table(tmp_path, "man/table1"))[1]
+    assert found[found.index("36.00 (n = 1)") + 1 :] == gain
+
+
 def test_perplexity_has_no_test(tmp_path: Path) -> None:
     table_file(tmp_path, TWO_ROWS.replace("baseline:", "metric: perplexity\nbaseline:"))
     csv_of(
