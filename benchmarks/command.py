@@ -16,6 +16,7 @@ import torch
 from experiments.runs.progress import Progress, clock
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.files import check_file, described
+from fairseq_localattn.speed.implementation import turn_off_cudnn
 from fairseq_localattn.speed.memory import keep_freed_memory
 
 from .batches import LONGEST
@@ -144,6 +145,7 @@ def run(args: argparse.Namespace) -> None:
     for part in parts:
         for path in outputs(part, settings, folder):
             check_file(path)
+    turn_off_cudnn()  # for fairseq's attention too, as models of this package do for the whole process
     allocator = keep_freed_memory()
     facts = Run(settings, torch.get_num_threads(), allocator, commit_of(args.commit), options=options)
     progress = Progress(stream=sys.stderr)

@@ -37,7 +37,8 @@ class ImplementationOptions(FairseqDataclass):
             "(torch's FlexAttention, for masks and biases of positions without dropout on the weights; else sdpa), or "
             "auto: on a CPU products up to "
             f"{PRODUCTS_UP_TO} keys, inside of bands, with dropout and with learned masks; else sdpa; in training on a "
-            f"GPU the faster of sdpa and, from {TRIED_FROM} keys, flex"
+            f"GPU the faster of sdpa and, from {TRIED_FROM} keys, flex. All but sdpa turn off cuDNN's kernels of "
+            "attention for the whole process"
         },
     )
     localattn_cpu_matmul: ChoiceEnum(("auto", "fp32", "bf16")) = field(  # type: ignore[valid-type]
@@ -69,14 +70,16 @@ def configure_runtime(model: nn.Module, args: Any) -> None:
     """Configure a model by its flags in ``args``, and log what is in force.
 
     Replaces layers of fairseq by faster ones, sets the implementation of every :class:`LocalAttention` and the
-    attribute ``loss_in_place`` of the model, and makes two settings of the process: the precision of CPU matrix
-    products and, without a GPU, the allocator.
+    attribute ``loss_in_place`` of the model, and makes three settings of the process: the precision of CPU matrix
+    products; without a GPU, the allocator; and unless ``sdpa`` is asked for, no kernels of cuDNN for attention.
     """
     fill_defaults(args, ImplementationOptions)  # missing in checkpoints of older versions
     make_efficient(model)
     attentions = [module for module in model.modules() if isinstance(module, LocalAttention) and not module.part]
     for attention in attentions:
         attention.set_implementation(str(args.localattn_attention))
+    if str(args.localattn_attention) != "sdpa":
+        turn_off_cudnn()
     in_place = str(args.localattn_loss) == "auto" and _softmax_is_fairseqs(model)
     model.loss_in_place = in_place  # type: ignore[assignment]  # read by criterions/label_smoothed.py
     kinds = Counter(attention.kind for attention in attentions)
@@ -94,6 +97,15 @@ def configure_runtime(model: nn.Module, args: Any) -> None:
     memory = "" if torch.cuda.is_available() else f", allocator: {keep_freed_memory()}"
     texts = "".join(f"; {site} {text!r}" for site, text in texts_of(model).items())
     logger.info(f"attention: {found}{texts}; implementation: {chosen}{cpu}{memory}")
+
+
+def turn_off_cudnn() -> None:
+    """Let no attention of this process be computed by cuDNN.
+
+    torch prefers cuDNN's kernels in half precision on some GPUs (sm_90 and sm_100 in torch 2.11). They are planned anew
+    for each shape, which costs hundreds of milliseconds, and almost every batch of sentences has a shape of its own.
+    """
+    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def texts_of(model: nn.Module) -> dict[str, str]:

@@ -40,6 +40,18 @@ def test_the_log_says_what_flex_computes(caplog: pytest.LogCaptureFixture) -> No
     assert {m.implementation for m in model.modules() if isinstance(m, LocalAttention)} == {"flex"}
 
 
+def test_cudnn_computes_attention_only_where_sdpa_is_asked_for() -> None:
+    """Its kernels are planned anew for each shape of a batch. The setting is that of the process."""
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    try:
+        for asked, enabled in {"sdpa": True, "auto": False}.items():
+            torch.backends.cuda.enable_cudnn_sdp(True)
+            build("transformer_mma_tiny", ["--localattn-attention", asked])
+            assert torch.backends.cuda.cudnn_sdp_enabled() == enabled
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+
+
 def test_products_beside_a_gpu_stay_as_torch_computes_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch has one setting for both devices, which turns on TF32 on the GPU: it is left alone there."""
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])

@@ -288,7 +288,7 @@ def batch(source: list[int], target: list[int], left: bool = True, seed: int = 0
     """Return net_input and target of random sentence pairs, padded as by fairseq's translation task (source: left)."""
     src, tgt = pad(sentences(source, seed), left), pad(sentences(target, seed + 1), False)
     net_input = {"src_tokens": src, "src_lengths": on_device(torch.tensor(source)), "prev_output_tokens": shifted(tgt)}
-    return {"net_input": net_input, "target": tgt, "ntokens": sum(target), "id": torch.arange(len(source))}
+    return {"net_input": net_input, "target": tgt, "ntokens": sum(target), "id": on_device(torch.arange(len(source)))}
 
 
 def phrases_of(src_tokens: Tensor) -> Tensor:
