@@ -342,10 +342,12 @@ class LocalAttention(CachedKeys, FlexibleAttention):
         return extra.pop("q_proj"), extra.pop("k_proj"), extra.pop("v_proj"), extra
 
     def project_heads(self, x: Tensor, names: Sequence[str]) -> list[Tensor]:
-        """Apply the named linear layers to x, T×B×C. Returns a list of B×H×T×D, views of one matrix product."""
+        """Apply the named linear layers to x, T×B×C. Returns a list of B×H×T×D, most often views of one product."""
         projections: list[nn.Linear] = [getattr(self, name) for name in names]
         x = x.contiguous()  # the first layer's input is transposed, and would be multiplied sentence by sentence
-        if len(names) == 1 or (x.size(0) == 1 and torch.is_grad_enabled()):  # joining costs more than it saves
+        # Where weights change, joining copies them. For one position, and on a GPU, that costs more than it saves.
+        copies = (x.size(0) == 1 and torch.is_grad_enabled()) or (self.training and x.device.type != "cpu")
+        if len(names) == 1 or copies:
             return [p(x).unflatten(-1, (-1, self.head_dim)).permute(1, 2, 0, 3) for p in projections]
         if self.training:  # even without gradients, as in activation checkpointing: parameters are about to change
             parts = project_jointly(x, projections, self.num_heads)

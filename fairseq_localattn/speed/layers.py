@@ -64,8 +64,8 @@ class _ReLU(torch.autograd.Function):
 
 
 def relu_of_linear(x: Tensor) -> Tensor:
-    """Compute the ReLU of a linear layer's output in place; the layer's gradients do not need its output."""
-    return F.relu(x) if torch.compiler.is_compiling() else _ReLU.apply(x)
+    """Compute the ReLU of a linear layer's output, on a CPU in place; the layer's gradients do not need its output."""
+    return F.relu(x) if x.device.type != "cpu" or torch.compiler.is_compiling() else _ReLU.apply(x)
 
 
 class MayAutocast:
