@@ -14,7 +14,7 @@ from .machine import CourseError
 STAGES = ("contract", "tables", "trainings")
 TABLE = ("comparisons", "mechanisms")
 ROWS = ("transformer", "mma", "csan_1d", "csan_2d", "man_full", "diffwin", "mgsa_ngram")
-MOST_WORKERS = 8  # of the contract suite: its models are tiny, and each process has a context on the GPU
+MOST_WORKERS = 15  # of the contract suite: its models are tiny, and each process has a context on the GPU
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def steps(device: str, size: str, out: Path, work: Path) -> list[Step]:
     trainings = Step("trainings", "trainings", train, 12, continues=True)
     first, *others = chosen.precisions
     return [
-        contract("fp32", 3),
+        contract("fp32", 2),
         table("step", first, 3),
         table("module", first, 3),
         trainings,
