@@ -66,7 +66,7 @@ FIGURES = (
         "csan",
         "fig2",
         "BLEU on the validation set (y) by (a) the window of 1D-CSANs, in words, and (b) the heads of 2D-CSANs"
-        " with a window of 11 (x). Lines: the mean over the seeds; dots: the seeds.",
+        " with a window of 11 (x). One seed at small scale; lines: the mean over the seeds.",
     ),
     Figure("csan", "fig3", GAPS),
     Figure("mgsa", "fig2", GAPS),

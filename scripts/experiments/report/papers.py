@@ -168,8 +168,9 @@ def table_of_paper(root: Path, paper: str, name: str) -> str:
     metrics = {scale: {row.metric(scale) for row in rows if scale in row.recipes} for scale in SCALES}
     cells: list[list[str]] = []
     for row in rows:
-        for i, lines in enumerate(_by_settings(found, row)):
-            label = row.label + (f" (settings {_settings(lines)})" if i else "")
+        together = _by_settings(found, row)
+        for i, lines in enumerate(together):
+            label = row.label + (f" ({_settings(lines, together[0])})" if i else "")
             for j, metric in enumerate(_metrics(row, lines)):
                 values = _cells(row, metric, lines, digits.get(metric, 2))
                 for scale in SCALES if not metric else ():
@@ -208,8 +209,16 @@ def _by_settings(found: dict[tuple[str, ...], list[Line]], row: Row) -> list[dic
     return [{scale: lines[i] if i < len(lines) else [] for scale, lines in own.items()} for i in range(count)]
 
 
-def _settings(lines: dict[str, list[Line]]) -> str:
-    return ", ".join(dict.fromkeys(line["settings"] for of in lines.values() for line in of))
+def _settings(lines: dict[str, list[Line]], first: dict[str, list[Line]]) -> str:
+    """Return what tells lines from the first ones: the architecture where it is another one, else the settings."""
+
+    def all_of(column: str, some: dict[str, list[Line]]) -> list[str]:
+        return list(dict.fromkeys(line[column] for of in some.values() for line in of))
+
+    names = all_of("architecture", lines)
+    if set(names).isdisjoint(all_of("architecture", first)):
+        return ", ".join(f"`{name}`" for name in names)
+    return f"settings {', '.join(all_of('settings', lines))}"
 
 
 def _metrics(row: Row, lines: dict[str, list[Line]]) -> list[str]:

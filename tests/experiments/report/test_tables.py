@@ -222,6 +222,10 @@ def test_rows_of_other_settings_stand_apart(tmp_path: Path) -> None:
     found = cells(table(tmp_path, "man/table1"))
     assert [row[0] for row in found] == ["Transformer", "DMAN / SAN", "DMAN / SAN (settings bb)"]
     assert [row[-1] for row in found] == ["—", "36.00 (n = 1)", "30.00 (n = 1)"]
+    sizes = ((36, "aa", "transformer_man_small"), (30, "bb", "transformer_man_medium"))
+    lines = (line("man", 1, "tokenised_bleu", score, settings=name, architecture=arch) for score, name, arch in sizes)
+    csv_of(tmp_path, *lines)
+    assert cells(table(tmp_path, "man/table1"))[2][0] == "DMAN / SAN (`transformer_man_medium`)"
 
 
 @pytest.mark.parametrize(("updates", "gain"), [("6000", ["+2.00"]), ("10000", [])])
