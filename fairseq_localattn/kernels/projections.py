@@ -31,9 +31,9 @@ def join_parameters(weights: Sequence[Tensor], biases: Sequence[Tensor], heads: 
 def project_jointly(x: Tensor, projections: Sequence[nn.Linear], heads: int) -> Sequence[Tensor]:
     """Apply each projection to x, T×B×C. Returns one tensor T×B×heads×D per projection, all views of one product.
 
-    For training on a CPU. In fp32 or fp64 the backward pass multiplies projection by projection, because joint gradients would be
-    copied twice: once to join them, and once to separate the parameters' gradients. In this case the result is
-    differentiable once.
+    For training on a CPU. In fp32 or fp64 the backward pass multiplies projection by projection, because joint
+    gradients would be copied twice: once to join them, and once to separate the parameters' gradients. In this case the
+    result is differentiable once.
     """
     bias = projections[0].bias is not None
     if x.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu"):
