@@ -116,6 +116,7 @@ BLOCKS: list[tuple[str, str, str]] = [
         transformer  46.37
         shaw         46.13
         mw           44.00
+        mw_renormalised  -
         aw           44.95
     """),
     # Yang et al. 2019
