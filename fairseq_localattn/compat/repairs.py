@@ -28,7 +28,7 @@ from fairseq.tasks.translation import TranslationTask
 from hydra._internal import utils as hydra_utils
 
 from ..errors import UsageError
-from . import checkpoints, data, interactive, loading, noise, peers, saving
+from . import checkpoints, data, interactive, loading, noise, peers, pruning, saving
 
 _applied = False
 
@@ -50,6 +50,7 @@ def apply() -> None:
     loading.apply()
     interactive.apply()
     peers.apply()
+    pruning.apply()
     provide_numpy_long()
     undo_tpu_of_bf16()
     keep_last_batch()

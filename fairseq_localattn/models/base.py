@@ -14,11 +14,12 @@ import torch
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models.transformer import TransformerConfig
 
+from ..compat.pruning import prune
 from ..errors import UsageError
 from ..grammar.build import reason_against
 from ..grammar.parse import parse_stack
 from ..hub import FromPretrained
-from ..options import add_flags, check_names, check_ranges, read_options
+from ..options import add_flags, check_names, check_ranges, fill_defaults, read_options
 from ..speed.implementation import ImplementationOptions, convert_to_bf16
 from ..speed.layers import lay_out_for_decoding
 from .builder import PLAIN, AttentionBuilder
@@ -59,6 +60,14 @@ class LocalModel(FromPretrained):
         super().add_args(parser)  # type: ignore[misc]
         add_flags(parser, cls.options)
         add_flags(parser, ImplementationOptions)
+
+    def load_state_dict(self, state_dict: Any, strict: bool = True, model_cfg: Any = None, args: Any = None) -> Any:
+        """Copy the weights of a checkpoint; called by fairseq.
+
+        Layers that ``…_layers_to_keep`` leaves out are dropped here, because fairseq also clears the option, which says
+        the layers' numbers, and thus their attention.
+        """
+        return super().load_state_dict(prune(state_dict, model_cfg or args), strict)  # type: ignore[misc]
 
     def prepare_for_inference_(self, cfg: Any) -> None:
         """Prepare the model for decoding; called by fairseq-generate and the other commands that only read a model."""
@@ -123,6 +132,12 @@ class LocalModel(FromPretrained):
     def attention_builder(cls, cfg: TransformerConfig) -> AttentionBuilder:
         """Return what builds the attention of every layer. Raises UsageError for invalid options."""
         return AttentionBuilder(cls.texts(read_options(cfg, cls.options), cfg), cfg, flags={})
+
+    @classmethod
+    def stored_texts(cls, args: Namespace) -> dict[str, str]:
+        """Return site → text of the sites that are not plain, by options that a checkpoint may hold incompletely."""
+        fill_defaults(args, cls.options)
+        return cls.attention_builder(TransformerConfig.from_namespace(args)).texts()
 
     @classmethod
     def placed(cls, cfg: TransformerConfig) -> list[str]:
