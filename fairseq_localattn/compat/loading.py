@@ -23,6 +23,7 @@ from omegaconf import open_dict
 
 from ..errors import UsageError
 from .checkpoints import CheckpointError
+from .training import same_model
 
 logger = logging.getLogger(__name__)
 RESET = (
@@ -146,9 +147,16 @@ def _of_the_training(load: Callable[..., Any]) -> Callable[..., Any]:
         return state
 
     @functools.wraps(load)
+    def load_same_model(self: Any, filename: str, reset_optimizer: bool = False, *args: Any, **kwargs: Any) -> Any:
+        if not reset_optimizer:  # else it is a beginning by the weights of another training
+            same_model.check(filename, self.cfg.model)
+        return load_whole(self, filename, reset_optimizer, *args, **kwargs)
+
+    @functools.wraps(load)
     def load_checkpoint(self: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
         check_regular(filename)
-        return explained(load_whole, f"cannot continue from {filename}", advice=RESET)(self, filename, *args, **kwargs)
+        use = explained(load_same_model, f"cannot continue from {filename}", advice=RESET)
+        return use(self, filename, *args, **kwargs)
 
     return load_checkpoint
 
