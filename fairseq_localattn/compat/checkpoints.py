@@ -17,6 +17,7 @@ import os
 import pickle
 import re
 import sys
+import tempfile
 import typing
 import zipfile
 from collections.abc import Callable, Collection
@@ -33,7 +34,7 @@ from omegaconf.listconfig import ListConfig
 from omegaconf.nodes import AnyNode
 
 from ..errors import UsageError
-from . import contents
+from . import contents, older
 
 logger = logging.getLogger(__name__)
 
@@ -151,12 +152,14 @@ def _explain(path: str, error: Exception, parts: Collection[str] = ()) -> Checkp
     missing = [part for part in NEEDED if parts and part not in parts]
     if missing:
         detail = f"it is no checkpoint of fairseq's: it has no {' and no '.join(missing)}"
+    elif parts:  # its contents are all right
+        detail = f"the file is whole, and fairseq cannot use its options ({type(error).__name__}: {detail})"
     elif not isinstance(error, contents.ContentsError):
         detail = f"the file is damaged, cut short or no checkpoint of fairseq's ({type(error).__name__}: {detail})"
     whole = newest_whole(Path(path).absolute().parent, but=Path(path).name)
     remedy = "Use another checkpoint of the same run, or train again"
     if whole is not None:
-        remedy = f"The newest whole checkpoint beside it is {whole}: use it, or copy it to this name"
+        remedy = f"The newest whole checkpoint beside it is {whole}, which can be given in its place"
     return CheckpointError(f"fairseq_localattn: cannot load {path}: {detail}. {remedy}")
 
 
@@ -174,9 +177,16 @@ def _guarded(load: Callable[..., Any]) -> Callable[..., Any]:
         forbid_unsafe_loading()
         parts: list[str] = []
         try:
-            if os.path.isfile(path):
-                parts = list(contents.read(path))
-            return load(path, *args, **kwargs)
+            state = contents.read(path) if os.path.isfile(path) else {}
+            parts = list(state)
+            older.check_names(path, state)
+            if not isinstance(state, older.Converted):
+                return load(path, *args, **kwargs)
+            logger.info(f"{path} is of an older fairseq; it is read as data, without its meters")
+            with tempfile.TemporaryDirectory() as folder:
+                todays = os.path.join(folder, os.path.basename(path))
+                torch.save(dict(state), todays)
+                return load(todays, *args, **kwargs)
         except (OSError, MemoryError, UsageError):
             raise  # already clear, and not caused by the contents of the file
         except Exception as error:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..options import RANGES
+from . import older
 
 # Objects in the options, meters and states of a checkpoint; fairseq's have some thousands, and one for each tensor.
 MOST_OBJECTS = 5_000_000
@@ -46,7 +47,7 @@ class ContentsError(ValueError):
 
 
 def read(path: str) -> dict[str, Any]:
-    """Return the state in a checkpoint; its tensors are mapped from the file, in torch's newer format.
+    """Return the state in a checkpoint, in today's form; its tensors are mapped from the file, in torch's newer format.
 
     Raises ContentsError for a file that is damaged, or whose contents could exhaust the memory, and what ``torch.load``
     raises for files that it cannot or must not read.
@@ -58,7 +59,7 @@ def read(path: str) -> dict[str, Any]:
         with open(path, "rb") as file:
             if file.read(4) == b"PK\x03\x04":
                 raise zipfile.BadZipFile("the end is missing")
-    state = torch.load(path, map_location="cpu", weights_only=True, mmap=packed)
+    state = older.load(path, mmap=packed)
     if not isinstance(state, dict):
         raise ContentsError(f"it is no checkpoint of fairseq's: it holds a {type(state).__name__}")
     count_objects(state)

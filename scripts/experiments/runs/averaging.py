@@ -33,9 +33,13 @@ BY_EPOCHS = re.compile(r"checkpoint(\d+)\.pt")
 LAST = "checkpoint_last.pt"
 BEST = re.compile(r"checkpoint\.best_(.+)_(\d+\.?\d*)\.pt")
 KEPT_BY = {
-    BY_UPDATES: ("by updates (checkpoint_EPOCH_UPDATES.pt)", "--keep-interval-updates"),
-    BY_EPOCHS: ("by epochs (checkpointEPOCH.pt)", "--keep-last-epochs"),
-    BEST: ("that were the best (checkpoint.best_METRIC_VALUE.pt)", "--keep-best-checkpoints"),
+    BY_UPDATES: ("by updates (checkpoint_EPOCH_UPDATES.pt)", "--keep-interval-updates says how many are kept"),
+    BY_EPOCHS: ("by epochs (checkpointEPOCH.pt)", "--keep-last-epochs says how many are kept"),
+    BEST: (
+        "that were the best (checkpoint.best_METRIC_VALUE.pt)",
+        "--keep-best-checkpoints keeps at most so many: fairseq keeps one only where it is as good as the worst kept "
+        "before, so one alone where the first was the best. Take fewer, or --last or --last-epochs",
+    ),
 }
 
 
@@ -96,7 +100,7 @@ def _enough(folder: Path, found: list[str], kind: re.Pattern[str], count: int) -
     if len(found) < count:
         what, keep = KEPT_BY[kind]
         raise AverageError(
-            f"{folder}: {len(found)} checkpoints {what}, {count} are needed; {keep} says how many are kept"
+            f"{folder}: {len(found)} checkpoint{'s' * (len(found) != 1)} {what}, {count} are needed; {keep}"
         )
     return [folder / name for name in found[-count:]]
 
@@ -195,8 +199,10 @@ def _load(path: Path) -> dict[str, Any]:
     from fairseq_localattn.compat.checkpoints import foreign_classes
 
     try:
-        if whole(path):
-            return contents.read(str(path))
+        with open(path, "rb") as file:
+            archive = file.read(2) != b"\x80\x02"  # as torch has written since 1.6; before that, pickles
+        if not archive or whole(path):
+            return dict(contents.read(str(path)))
     except Exception as error:
         names = foreign_classes(str(path), error) if isinstance(error, pickle.UnpicklingError) else []
         if names:
