@@ -29,6 +29,7 @@ from hydra._internal import utils as hydra_utils
 
 from ..errors import UsageError
 from . import checkpoints, data, interactive, loading, noise, peers, pruning, saving
+from .training import command
 
 _applied = False
 
@@ -49,6 +50,7 @@ def apply() -> None:
     data.apply()
     loading.apply()
     interactive.apply()
+    command.apply()  # within what explains lost processes
     peers.apply()
     pruning.apply()
     provide_numpy_long()

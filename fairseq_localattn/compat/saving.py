@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,9 @@ from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
 from ..errors import UsageError
-from ..files import OutputError, check_folder, reason_of, remove_parts, replaced
+from ..files import OutputError, check_folder, reason_of, replaced
 from .checkpoints import newest_whole
+from .training.locks import remove_halves
 
 
 def _copy_whole(copy: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,7 +50,7 @@ def _explain_failure(save: Callable[..., Any]) -> Callable[..., Any]:
             if reason is None:
                 raise
             folder = Path(cfg.save_dir)
-            _remove_parts(folder)
+            remove_halves(folder)
             whole = newest_whole(folder)
             after = ""
             if whole is not None:
@@ -59,14 +59,6 @@ def _explain_failure(save: Callable[..., Any]) -> Callable[..., Any]:
             raise UsageError(f"fairseq_localattn: cannot save to {cfg.save_dir}: {reason}{after}") from error
 
     return explained
-
-
-def _remove_parts(folder: Path) -> None:
-    """Remove the halves of checkpoints that a kill or a full disk has left."""
-    remove_parts(folder)
-    with suppress(OSError):
-        for part in folder.glob("*.pt.tmp"):
-            part.unlink()
 
 
 def _verify(verify: Callable[[str], None]) -> Callable[[str], None]:
@@ -80,7 +72,6 @@ def _verify(verify: Callable[[str], None]) -> Callable[[str], None]:
             check_folder(Path(save_dir))
         except OutputError as error:
             raise UsageError(f"fairseq_localattn: --save-dir {error}") from error
-        _remove_parts(Path(save_dir))
 
     return verified
 

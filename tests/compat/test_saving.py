@@ -55,13 +55,6 @@ def test_a_failure_to_save_names_the_newest_whole_checkpoint(error: Exception, t
     assert not list(tmp_path.glob("*.tmp"))
 
 
-def test_halves_that_a_kill_has_left_go_before_the_training(tmp_path: Path) -> None:
-    for name in (".checkpoint_last.pt.4711.part", "checkpoint1.pt.tmp", "checkpoint1.pt"):
-        (tmp_path / name).write_bytes(b"half")
-    saving._verify(lambda _: None)(str(tmp_path))
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint1.pt"]
-
-
 def test_other_errors_of_saving_stay(tmp_path: Path) -> None:
     def save(cfg: Any) -> None:
         raise RuntimeError("CUDA out of memory")

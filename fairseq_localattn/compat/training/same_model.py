@@ -8,11 +8,11 @@ from argparse import Namespace
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 
 from ...errors import UsageError
 from ...models.placement import SITES
+from .. import older
 
 # Options of fairseq's Transformer that change what a model computes, and not the shapes of its weights.
 BEYOND_SHAPES = (
@@ -57,7 +57,7 @@ def _options_in(path: str) -> dict[str, Any] | None:
     if not os.path.isfile(path):
         return None
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+        state = older.load(path, mmap=zipfile.is_zipfile(path))
         return _values(state["args"] if state.get("args") is not None else state["cfg"]["model"])
     except Exception:
         return None

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
@@ -27,6 +28,8 @@ RAISED = re.compile(rf"{re.escape(TRACEBACK)}:\n(?:[ \t].*\n|\n)*(?P<line>\S.*)"
 RANK = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)
 CHAINED = ("\n\nDuring handling of the above exception", "\n\nThe above exception was the direct cause")
 OF_TORCHRUN = "torch.distributed.elastic."
+# Seconds that a child has to end by SIGTERM: a training saves its last update.
+SAVING = 60
 
 
 class JobFailed(RuntimeError):  # noqa: N818
@@ -135,6 +138,7 @@ class Job:
                 pass_fds=[held.fileno()] if held else [],
                 preexec_fn=die_with_parent,
             )
+        self._asked = False
         _alive.append(self)
 
     def finished(self) -> bool:
@@ -177,19 +181,28 @@ class Job:
         said = [] if TRACEBACK in text else [line for line in lines if "error: " in line]
         return next(iter([*causes[-1:], *said[-1:]]), None)
 
+    def interrupt(self) -> None:
+        """Ask the child, and all that it has started, to end; a training then saves its last update.
+
+        It is asked once: a second signal would end it before it has saved.
+        """
+        if not self._asked:
+            self._asked = True
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGTERM)
+
     def stop(self) -> None:
         """End the child and all that it has started."""
         if self in _alive:
             _alive.remove(self)
-        for sign in (signal.SIGTERM, signal.SIGKILL):
+        self.interrupt()
+        for seconds in (SAVING, 5):
             try:
-                os.killpg(self.process.pid, sign)
-                self.process.wait(timeout=5)
+                self.process.wait(timeout=seconds)
                 return
             except subprocess.TimeoutExpired:
-                continue
-            except ProcessLookupError:
-                return
+                with suppress(ProcessLookupError):
+                    os.killpg(self.process.pid, signal.SIGKILL)
 
 
 def _exception(log: str) -> str | None:
@@ -203,6 +216,8 @@ def _exception(log: str) -> str | None:
 
 def stop_all() -> None:
     """End all children."""
+    for job in _alive:  # all of them save at the same time
+        job.interrupt()
     while _alive:
         _alive.pop().stop()
 
@@ -211,6 +226,8 @@ def stop_on_signals() -> None:
     """Let SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does; the caller then calls ``stop_all``."""
 
     def interrupt(number: int, frame: object) -> None:
+        for job in _alive:
+            job.interrupt()
         raise KeyboardInterrupt
 
     if threading.current_thread() is threading.main_thread():

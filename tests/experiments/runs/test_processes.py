@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
 
-from experiments.runs.processes import Job, JobFailed
+from experiments.runs.processes import Job, JobFailed, stop_all
 
 PEERS = "fairseq_localattn: process 1 stops: another one has died (its own log says why); start all of them again"
 SPAWNED = "fairseq_localattn: a process of this training has died (process 1 terminated with signal SIGKILL)"
@@ -83,3 +84,31 @@ def test_only_its_own_part_of_the_log_counts(tmp_path: Path) -> None:
 def test_a_traceback_of_a_training_of_one_process_is_shown_with_its_end(tmp_path: Path) -> None:
     told = failure(tmp_path / "log", "train: error: before", CRASH)
     assert "failed with exit status 1\n" in told and "illegal memory access" in told
+
+
+SAVES = """
+import signal, sys, time
+def save(*_):
+    time.sleep(0.2)
+    print("saved", flush=True)
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+time.sleep(100)
+"""
+
+
+def test_trainings_that_are_stopped_save_at_the_same_time_and_are_asked_once(tmp_path: Path) -> None:
+    logs = [tmp_path / name for name in ("one", "two")]
+    jobs = [Job([sys.executable, "-S", "-c", SAVES], log, threads=1) for log in logs]
+    while not all("ready" in log.read_text() for log in logs):
+        assert all(job.process.poll() is None for job in jobs)
+        time.sleep(0.01)
+    stop_all()
+    assert [log.read_text().split() for log in logs] == [["ready", "saved"]] * 2
+    assert [job.process.returncode for job in jobs] == [143, 143]
+
+
+def test_a_training_that_was_stopped_says_where_it_continues(tmp_path: Path) -> None:
+    line = "fairseq_localattn: stopped by SIGTERM: update 12 is saved in a/checkpoint_last.pt"
+    assert failure(tmp_path / "log", "epoch 1", line, TORCHRUN) == f"{line} (log: {tmp_path / 'log'})"
