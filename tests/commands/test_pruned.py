@@ -38,18 +38,21 @@ def prepare(data: Path, arch: str, folder: Path) -> Path:
     return folder / "bin"
 
 
-def commands(arch: str, data: Path, folder: Path, updates: int, **options: object) -> tuple[list[object], list[object]]:
-    """Return the arguments of a training, and the command that uses its model but for --path and its value."""
+def commands(
+    arch: str, data: Path, folder: Path, updates: int, **options: object
+) -> tuple[list[object], tuple[str, list[object]]]:
+    """Return the arguments of a training, and the command that uses its model, with its arguments but --path."""
+    use: list[object]
     if "_lm_" in arch:
         words: list[object] = [data, "--task", "language_modeling", "--sample-break-mode", "eos", "--max-tokens", 500]
-        use: list[object] = ["eval-lm", data, "--sample-break-mode", "eos", "--max-tokens", 500]
+        command, use = "eval-lm", [data, "--sample-break-mode", "eos", "--max-tokens", 500]
     elif "classifier" in arch:
         words = [data, *"--task sentence_prediction --criterion sentence_prediction --num-classes 2".split()]
         words += ["--batch-size", 40]
-        use = ["validate", *words]
+        command, use = "validate", [*words]
     else:
-        use = ["generate", data, "-s", "xx", "-t", "yy", "--max-len-b", 8]
-        return train_flags(data, arch, folder, updates, **options), [*use, "--cpu"]
+        use = [data, "-s", "xx", "-t", "yy", "--max-len-b", 8, "--cpu"]
+        return train_flags(data, arch, folder, updates, **options), ("generate", use)
     words += [
         "--arch",
         arch,
@@ -64,30 +67,32 @@ def commands(arch: str, data: Path, folder: Path, updates: int, **options: objec
         folder,
     ]
     words += [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
-    return [*words, "--save-interval-updates", 1], [*use, "--cpu"]
+    return [*words, "--save-interval-updates", 1], (command, [*use, "--cpu"])
 
 
 @pytest.mark.parametrize(("arch", "options"), CASES)
 def test_trained_pruned(arch: str, options: dict[str, object], data: Path, tmp_path: Path) -> None:
     binarised, run = prepare(data, arch, tmp_path), tmp_path / "run"
     for updates in (2, 3):  # begun, and resumed
-        train, use = commands(arch, binarised, run, updates, **options)
+        train, (command, use) = commands(arch, binarised, run, updates, **options)
         fairseq("train", *train)
-        fairseq(*use, "--path", run / "checkpoint_last.pt")
+        fairseq(command, *use, "--path", run / "checkpoint_last.pt")
     files = [run / "checkpoint_last.pt", run / "checkpoint_best.pt"]
     averaged = tmp_path / "averaged.pt"
     call(averaging.main, *files, "--output", averaged)
-    fairseq(*use, "--path", averaged)
+    fairseq(command, *use, "--path", averaged)
 
 
 @pytest.mark.parametrize("arch", ["transformer_localattn_tiny", "transformer_mma_tiny"])
 def test_a_whole_model_is_read_pruned(arch: str, data: Path, tmp_path: Path) -> None:
     """The stack without the option stays whole; a layer that is not there is named."""
-    train, use = commands(arch, data, tmp_path, 1, **TRANSLATION)
+    train, (command, use) = commands(arch, data, tmp_path, 1, **TRANSLATION)
     fairseq("train", *train)
 
     def generate(overrides: str) -> Done:
-        return fairseq(*use, "--path", tmp_path / "checkpoint_last.pt", "--model-overrides", overrides, check=False)
+        return fairseq(
+            command, *use, "--path", tmp_path / "checkpoint_last.pt", "--model-overrides", overrides, check=False
+        )
 
     for overrides in ("{'encoder_layers_to_keep':'0,2'}", str(BOTH)):
         done = generate(overrides)
