@@ -12,7 +12,9 @@
     python scripts/score.py PREDICTIONS --metric accuracy        (from analysis/accuracy.py --predictions)
     python scripts/score.py LOG --metric perplexity              (from fairseq-eval-lm)
 
+OUTPUT is that of fairseq-generate, or of fairseq-interactive for the lines of the test set; text files may be .gz.
 BLEU is sacreBLEU on detokenised text against the raw reference, with its signature (tokeniser 13a; zh, ja: their own).
+chrF is sacreBLEU's on the same text. COMET is not included: it needs a trained model of its own.
 Pieces of SentencePiece join to text, and are not detokenised unless --tokenised is another text than --reference.
 --tokenised adds BLEU on the tokens as they are (as multi-bleu.perl counts), with --target de or fr also after
 compound splitting. --by-length adds BLEU by the number of source words, --by-ngram BLEU of the n-grams of each order
@@ -37,7 +39,7 @@ from experiments.measure.bleu import REFERENCE_LENGTHS
 from experiments.measure.generated import BPE_KINDS, ScoreError
 from experiments.measure.predictions import accuracy, perplexity, read_perplexity
 from experiments.measure.rouge import SCORERS
-from experiments.measure.scoring import Measurement, TestSet, lead3, pooled, summarization, translation
+from experiments.measure.scoring import Measurement, TestSet, chrf, lead3, pooled, summarization, translation
 from experiments.measure.significance import drawn
 
 NAMES = {
@@ -45,6 +47,7 @@ NAMES = {
     "tokenised_bleu": "tokenised BLEU",
     "multi_bleu": "tokenised BLEU",
     "compound_bleu": "tokenised BLEU, compounds split",
+    "chrf": "chrF",
     "rouge1": "ROUGE-1",
     "rouge2": "ROUGE-2",
     "rougeL": "ROUGE-L",
@@ -73,6 +76,8 @@ def _bleu(args: argparse.Namespace) -> Facts:
         one, baseline = _one_each(args)
         found = translation(one, test, baseline, by_length=args.by_length, by_ngram=args.by_ngram)
     by_name = {measured.metric: measured for measured in found}
+    behind = 1 + list(by_name).index("sacrebleu")
+    found[behind:behind] = chrf(args.output, test, args.baseline)
     first, tokens = by_name["sacrebleu"], by_name.get("tokenised_bleu") or by_name.get("multi_bleu")
     output = args.output if len(args.output) > 1 else args.output[0]
     facts: Facts = {"output": output, "sentences": len(test.raw()), "bleu": _as_bleu(first)}
@@ -185,7 +190,7 @@ def make_parser() -> argparse.ArgumentParser:
         "output",
         nargs="*",
         default=[],
-        help="fairseq-generate's output, of several seeds several; accuracy: predictions; perplexity: the log",
+        help="fairseq-generate's or -interactive's output, of several seeds several; accuracy: predictions; perplexity: the log",
     )
     parser.add_argument("--metric", choices=METRICS, default="bleu", help="default: bleu")
     parser.add_argument(

@@ -1,8 +1,10 @@
-"""Output of fairseq-generate: read, with subwords joined and text detokenised."""
+"""Output of fairseq-generate and -interactive: read, with subwords joined and text detokenised."""
 
 from __future__ import annotations
 
+import gzip
 import re
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,9 +18,16 @@ class ScoreError(ValueError):
 
 
 def read_lines(path: str | Path, errors: str = "strict") -> list[str]:
-    """Return the lines of a text file, split at newlines only, as Moses and fairseq do. Raises ScoreError."""
+    """Return the lines of a text file, plain or .gz, without a byte-order mark at its start. Raises ScoreError.
+
+    Lines are split at newlines only, as Moses and fairseq do.
+    """
+    opened = gzip.open if Path(path).suffix == ".gz" else open
     try:
-        text = Path(path).read_text(encoding="utf-8", errors=errors)
+        with opened(path, "rt", encoding="utf-8-sig", errors=errors) as file:
+            text = file.read()
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise ScoreError(f"{path}: a damaged or cut-off gzip file") from None
     except OSError as error:
         raise ScoreError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -36,16 +45,21 @@ def read_as_long(path: str | Path, other: str | Path, size: int) -> list[str]:
 
 
 def read_generated(path: str | Path, size: int, kind: str = "H") -> list[str]:
-    """Return ``size`` hypotheses (kind 'H') or sources ('S') of fairseq-generate's output, in the data set's order.
+    """Return ``size`` hypotheses (kind 'H') or sources ('S') of fairseq's output, in the data set's order.
 
-    Raises ScoreError unless each sentence 0 … size − 1 is there once, and fairseq's last line as well; the message
-    names what is missing, doubled or unexpected.
+    Raises ScoreError unless each sentence 0 … size − 1 is there once, and the output's end as well: the last line of
+    fairseq-generate, or of fairseq-interactive the scores of the last sentence's words. The message names what is
+    missing, doubled or unexpected.
     """
     found: dict[int, str] = {}
     finished = False
     marker = re.compile(rf"{kind}-(\d+)\t")
-    for number, line in enumerate(read_lines(path), start=1):
-        finished = finished or line.startswith("Generate ") and " with beam=" in line
+    lines = read_lines(path)
+    interactive = any(line.startswith("W-") for line in lines)  # the time of a sentence, which fairseq-generate lacks
+    command = "fairseq-interactive" if interactive else "fairseq-generate"
+    last = f"P-{size - 1}\t" if interactive else "Generate "
+    for number, line in enumerate(lines, start=1):
+        finished = finished or line.startswith(last) and (interactive or " with beam=" in line)
         match = marker.match(line)
         if match is None:
             continue
@@ -53,7 +67,7 @@ def read_generated(path: str | Path, size: int, kind: str = "H") -> list[str]:
         fields = line.split("\t")
         if len(fields) != (3 if kind == "H" else 2):
             raise ScoreError(
-                f"{path}:{number}: sentence {index}: a line {kind}-{index} that is cut off or not fairseq-generate's"
+                f"{path}:{number}: sentence {index}: a line {kind}-{index} that is cut off or not {command}'s"
             )
         if index in found:
             raise ScoreError(
@@ -68,12 +82,11 @@ def read_generated(path: str | Path, size: int, kind: str = "H") -> list[str]:
     if missing:
         shown = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
         raise ScoreError(
-            f"{path}: {len(missing)} of {size} sentences are missing ({shown}): truncated; run fairseq-generate again"
+            f"{path}: {len(missing)} of {size} sentences are missing ({shown}): truncated; run {command} again"
         )
     if not finished:
-        raise ScoreError(
-            f"{path}: the final line 'Generate ... with beam=...' is missing: truncated; run fairseq-generate again"
-        )
+        end = last.rstrip("\t") if interactive else "Generate ... with beam=..."
+        raise ScoreError(f"{path}: the final line '{end}' is missing: truncated; run {command} again")
     return [found[index] for index in range(size)]
 
 

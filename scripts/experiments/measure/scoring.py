@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sacrebleu.metrics.chrf import CHRF
 
 from experiments.measure import rouge
 from experiments.measure.bleu import (
@@ -264,6 +265,28 @@ def pooled(outputs: Sequence[str | Path], test: TestSet, baselines: Sequence[str
         baseline = np.sum([counts[name] for counts in theirs], axis=0) if theirs else None
         found.append(_tested(name, counter.bleu, _signature(name, counter), system=system, baseline=baseline))
     return found
+
+
+def chrf(outputs: Sequence[str | Path], test: TestSet, baselines: Sequence[str | Path] = ()) -> list[Measurement]:
+    """Return sacreBLEU's chrF of the outputs' text, of several seeds together, tested against a baseline's as BLEU is.
+
+    It has no test where a baseline is a file of BLEU's counts, and is not there for such an output: these hold no text.
+    Raises ScoreError.
+    """
+    if any(map(is_counts, outputs)):
+        return []
+    metric = CHRF(lowercase=test.lowercase, references=test.references())
+
+    def counts(paths: Sequence[str | Path]) -> np.ndarray:
+        texts = (test.as_text(test.words(path)) for path in paths)
+        return np.sum([metric._extract_corpus_statistics(text, None) for text in texts], axis=0)
+
+    def score(sums: np.ndarray) -> float:
+        return float(metric._compute_score_from_stats(sums.tolist()).score)
+
+    baseline = counts(baselines) if baselines and not any(map(is_counts, baselines)) else None
+    system = counts(outputs)
+    return [_tested("chrf", score, str(metric.get_signature()), system=system, baseline=baseline)]
 
 
 def summarization(

@@ -122,7 +122,7 @@ def test_command_with_several_references(tmp_path: Path, test_set: scoring.TestS
     done = run_score(output, *args, "--bpe", "none", "--reference-length", "shortest", "--json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert [one["metric"] for one in report["measurements"]] == ["multi_bleu", "sacrebleu"]
+    assert [one["metric"] for one in report["measurements"]] == ["multi_bleu", "sacrebleu", "chrf"]
     assert report["bleu"]["signature"].startswith("nrefs:2|") and "tok:none" in report["tokenised"]["signature"]
     assert report["tokenised"]["signature"].endswith("|reflen:shortest")
 
@@ -340,6 +340,6 @@ def test_orders_without_a_match_and_outputs_that_are_too_short() -> None:
 def test_command_by_ngram(tmp_path: Path, test_set: scoring.TestSet, capsys: pytest.CaptureFixture) -> None:
     output = write_output(tmp_path / "out", noisy(REFERENCES, 0.1, 3))
     assert score.main([str(output), "--reference", str(test_set.reference), "--bpe", "none", "--by-ngram"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]] == [
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[3:]] == [
         f"bleu_ngram_{order}" for order in range(1, 9)
     ]

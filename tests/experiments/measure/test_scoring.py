@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +17,7 @@ import sacrebleu
 from experiments.measure import command as score
 from experiments.measure.bleu import Counter
 from experiments.measure.generated import ScoreError, detokenise, remove_bpe
-from experiments.measure.scoring import Measurement, TestSet, keep_counts, pooled, translation
+from experiments.measure.scoring import Measurement, TestSet, chrf, keep_counts, pooled, translation
 from experiments.measure.significance import Significance, paired_bootstrap
 from support import cli
 from support.engine.outputs import assert_one_line, noisy, run_score, write_lines, write_output
@@ -66,6 +68,71 @@ def test_bleu_is_sacrebleu_on_detokenised_text(tmp_path: Path, test_set: TestSet
     assert found.score == pytest.approx(expected.score, abs=1e-9)
     assert 20 < found.score < 90
     assert found.signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_mark_at_the_start_and_gzip_are_no_text(tmp_path: Path, test_set: TestSet, packed: bool) -> None:
+    """One rule for outputs, references, tokenised references and sources, plain or .gz."""
+
+    def marked(path: Path) -> Path:
+        data = b"\xef\xbb\xbf" + path.read_bytes()
+        new = path.with_name(f"marked.{path.name}{'.gz' if packed else ''}")
+        new.write_bytes(gzip.compress(data) if packed else data)
+        return new
+
+    plain = {
+        "output": write_output(tmp_path / "out.txt", TOKENS),
+        "reference": test_set.reference,
+        "tokenised": write_lines(tmp_path / "tok.en", [remove_bpe(line) for line in TOKENS]),
+        "source": write_lines(tmp_path / "test.de", REFERENCES),
+    }
+    found = []
+    for files in (plain, {name: marked(path) for name, path in plain.items()}):
+        output = files.pop("output")
+        given = [word for name, path in files.items() for word in (f"--{name}", path)]
+        done = run_score(output, *given, "--by-length", "--json")
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads(done.stdout)["measurements"])
+    assert found[0] == found[1] and found[0][0]["score"] == pytest.approx(100)
+
+
+@pytest.mark.parametrize("change", [lambda data: data[:-9], lambda data: b"no gzip"])
+def test_damaged_gzip_is_named(tmp_path: Path, test_set: TestSet, change: Callable[[bytes], bytes]) -> None:
+    (tmp_path / "ref.gz").write_bytes(change(gzip.compress(b"a line .\n" * 40)))
+    done = run_score(write_output(tmp_path / "out.txt", TOKENS), "--reference", tmp_path / "ref.gz")
+    assert_one_line(done, "ref.gz: a damaged or cut-off gzip file")
+
+
+def test_output_of_interactive_is_that_of_generate(tmp_path: Path, test_set: TestSet) -> None:
+    output = write_output(tmp_path / "out.txt", TOKENS)
+    typed = write_output(tmp_path / "typed.txt", TOKENS, interactive=True)
+    assert translation(typed, test_set) == translation(output, test_set)
+    lines = typed.read_text().splitlines()
+    write_lines(typed, lines[:-1])
+    with pytest.raises(ScoreError, match="the final line 'P-39' is missing: truncated; run fairseq-interactive again"):
+        translation(typed, test_set)
+    write_lines(typed, lines[:-5])
+    with pytest.raises(ScoreError, match=r"1 of 40 sentences are missing \(39\): .*; run fairseq-interactive again"):
+        translation(typed, test_set)
+
+
+def test_chrf_is_sacrebleus(tmp_path: Path, test_set: TestSet) -> None:
+    """On the text that BLEU counts, with its signature and the test against a baseline; seeds are taken together."""
+    worse = noisy(TOKENS, 0.3, 1)
+    outputs = [write_output(tmp_path / "a.txt", TOKENS), write_output(tmp_path / "b.txt", worse)]
+    texts = [DETOKENISED, detokenise(list(map(remove_bpe, worse)), "en")]
+    done = run_score(outputs[0], "--reference", test_set.reference, "--baseline", outputs[1])
+    expected = [sacrebleu.corpus_chrf(text, [REFERENCES]).score for text in texts]
+    assert f"chrF {expected[0]:.2f}  nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:" in done.stdout
+    after = done.stdout[done.stdout.index("chrF") :].splitlines()[1]
+    assert f"against the baseline: {expected[0] - expected[1]:+.2f}, p = 0.00" in after
+    lower = replace(test_set, lowercase=True, others=(write_lines(tmp_path / "other", DETOKENISED),))
+    (found,) = chrf(outputs, lower)
+    both = sacrebleu.CHRF(lowercase=True).corpus_score(sum(texts, []), [REFERENCES * 2, DETOKENISED * 2])
+    assert found.score == pytest.approx(both.score) and "nrefs:2|case:lc" in found.signature
+    keep_counts(outputs[1], test_set, tmp_path / "kept.npz")
+    assert chrf([tmp_path / "kept.npz"], test_set) == []
+    assert chrf(outputs[:1], test_set, [tmp_path / "kept.npz"])[0].difference is None
 
 
 def test_lowercase_ignores_case(tmp_path: Path, test_set: TestSet) -> None:

@@ -19,12 +19,15 @@ def write_output(
     order: Sequence[int] | None = None,
     last: bool = True,
     sources: Sequence[str] | None = None,
+    interactive: bool = False,
 ) -> Path:
-    """Write the hypotheses as fairseq-generate does, in an order of its own; return the path."""
+    """Write the hypotheses as fairseq-generate does, in an order of its own, or as -interactive; return the path."""
     lines = []
+    last = last and not interactive
     for index in order if order is not None else range(len(tokens)):
         source = "quelle" if sources is None else sources[index]
-        lines += [f"S-{index}\t{source}", f"T-{index}\tziel", f"H-{index}\t-0.5\t{tokens[index]}"]
+        second = f"W-{index}\t0.043\tseconds" if interactive else f"T-{index}\tziel"
+        lines += [f"S-{index}\t{source}", second, f"H-{index}\t-0.5\t{tokens[index]}"]
         lines += [f"D-{index}\t-0.5\t{tokens[index]}", f"P-{index}\t-0.1 -0.2"]
     path.write_text("\n".join([*lines, *([LAST] if last else [])]) + "\n", encoding="utf-8")
     return path
