@@ -190,7 +190,7 @@ def one_word_phrases(words: int, levels: int) -> list[list[Span]]:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (number from 1, text without newline) of each line of a UTF-8 file.
+    """Yield (number from 1, text without newline) of each line of a UTF-8 file, without a byte-order mark.
 
     Raises TreeError, with file and line, for a file that cannot be read and for invalid UTF-8.
     """
@@ -198,7 +198,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         with path.open("rb") as stream:
             for number, line in enumerate(stream, 1):  # noqa: B007  # for the error message
-                yield number, line.decode("utf-8").rstrip("\r\n")
+                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise TreeError(f"{path}:{number}: invalid UTF-8 at byte {error.start + 1} of the line") from None
     except OSError as error:

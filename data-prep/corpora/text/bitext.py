@@ -139,7 +139,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--open-end", action="store_true", help="official text, as it is; the last line may have no newline"
     )
-    one.add_argument("--words", action="store_true", help="it is tokenised; no word may be a symbol of fairseq's")
+    one.add_argument("--words", action="store_true", help="it is tokenised: see lines.own_words")
     one.add_argument("--min-correlation", type=float, default=MIN_CORRELATION, help="of lengths (default: %(default)s)")
     one.add_argument("--official", type=int, help="published number of pairs")
     two = commands.add_parser("select", help="write the pairs whose lengths go together, and take validation text out")

@@ -9,6 +9,8 @@ Every preparation reads its text here. What a file may hold that is no text, and
     characters that end a line for Python alone       in training text a space, as tokenisers make of them; in official
     (U+2028, U+0085, form feed …), carriage return    corpora kept, or a space; elsewhere an error, since line n must
                                                       stay line n
+    other white space between words of tokenised text one space, with a word; in official corpora kept
+    (U+00A0, U+3000, a tab, two spaces …)
     a line of more than LONGEST bytes                 an error
 """
 
@@ -90,15 +92,18 @@ def read_lines(path: Path, encoding: str = "utf-8", open_end: bool = False) -> I
         yield number, decode(path, number, line, encoding)
 
 
-def decode_text(path: Path, number: int, line: bytes, official: bool = False) -> str:
-    """Return a line that all programs read as one line of text; raises DataError for empty lines and other ones.
+def decode_text(path: Path, number: int, line: bytes, *, official: bool = False, blank: bool = False) -> str:
+    """Return a line that all programs read as one line of text; raises DataError for other ones.
 
-    official: the corpus is somebody's release: separators of lines in it become spaces.
+    official: the corpus is somebody's release: separators of lines in it become spaces. blank: a line without words is
+    "", and no error.
     """
     text = decode(path, number, line)
     if official:
         text = one_line(text)
     if not text.strip():
+        if blank:
+            return ""
         raise DataError(f"{path}:{number}: empty line; remove it (of parallel text, on both sides)")
     if "\r" in text:
         raise DataError(f"{path}:{number}: carriage return; remove it with sed 's/\\r$//'")
@@ -117,10 +122,15 @@ def one_line(text: str) -> str:
     return text if text.splitlines() == [text] else text.translate(_SPACES)
 
 
-def read_text(path: Path) -> Iterator[Line]:
+def one_space(text: str) -> str:
+    """Return the text with single spaces for NULs and any white space, full-width too: fairseq splits at all of it."""
+    return " ".join(text.replace("\0", " ").split())
+
+
+def read_text(path: Path, blank: bool = False) -> Iterator[Line]:
     """Yield number and text of each line; raises DataError, also for lines that decode_text refuses."""
     for number, line in read_bytes(path):
-        yield number, decode_text(path, number, line)
+        yield number, decode_text(path, number, line, blank=blank)
 
 
 def read_whole(path: Path) -> str:
@@ -138,12 +148,30 @@ def read_whole(path: Path) -> str:
 def own_text(path: Path, lines: Iterable[Line], words: bool = False) -> Iterator[Line]:
     """Yield the lines of training text that nobody has vouched for, with spaces for line separators inside of them.
 
-    words: the text is tokenised. Raises DataError for a NUL, and for a word that is one of fairseq's symbols.
+    words: the text is tokenised, and read as by own_words. Raises DataError for a NUL.
     """
-    check = check_words if words else refuse_nul
+    if words:
+        yield from own_words(path, lines)
+        return
     for number, text in lines:
-        check(path, number, text)
+        refuse_nul(path, number, text)
         yield number, one_line(text)
+
+
+def own_words(path: Path, lines: Iterable[Line]) -> Iterator[Line]:
+    """Yield the lines of tokenised text with single spaces, and print how many had other white space.
+
+    BPE splits words at spaces alone, fairseq at all white space: a word with a no-break space would fall apart after
+    BPE. Raises DataError for a NUL, and for a word that is one of fairseq's symbols.
+    """
+    changed = 0
+    for number, text in lines:
+        check_words(path, number, text)
+        words = one_space(text)
+        changed += words != text.strip(" ")
+        yield number, words
+    if changed:
+        print(f"{path}: lines with other white space than single spaces, which they have now: {changed:,}", flush=True)
 
 
 def refuse_nul(path: Path, number: int, text: str) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from corpora.errors import DataError, as_status
 from corpora.text.alignment import MIN_SMALL_CORRELATION, SMALL_BLOCK, misaligned_at
-from corpora.text.lines import check_words, decode_text, read_bytes, write_lines
+from corpora.text.lines import decode_text, own_words, read_bytes, write_lines
 
 Manifest = dict[str, tuple[str, int]]  # file name without .gz → sha256 of the plain file, number of lines
 
@@ -62,7 +62,7 @@ def check_pair(
     """Read and check two parallel files; return their lines. Raises DataError.
 
     manifest: must name both files. min_correlation: of the lengths of the two sides in a small block of lines; -1 turns
-    the check off. words: the text is tokenised, and no word may be a symbol of fairseq's.
+    the check off. words: the text is tokenised, and read as by own_words.
     """
     sides = []
     for path in (first, second):
@@ -72,9 +72,8 @@ def check_pair(
             if name not in manifest:
                 raise DataError(f"{path}: the manifest does not name this file")
             sha256, lines = manifest[name]
-        sides.append(read_lines(path, lines, sha256))
-        for number, text in enumerate(sides[-1], 1) if words else ():
-            check_words(path, number, text)
+        found = read_lines(path, lines, sha256)
+        sides.append([text for _, text in own_words(path, enumerate(found, 1))] if words else found)
     one, two = sides
     line = misaligned_at(one, two, min_correlation)
     apart = ""
@@ -111,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     pair.add_argument("files", type=Path, nargs=2, metavar="FILE")
     pair.add_argument("--manifest", type=Path, help='expected content: lines "sha256 lines name"')
     pair.add_argument("--write", type=Path, nargs=2, metavar="OUT", help="write the checked lines here, uncompressed")
-    pair.add_argument("--words", action="store_true", help="it is tokenised; no word may be a symbol of fairseq's")
+    pair.add_argument("--words", action="store_true", help="it is tokenised: see lines.own_words")
     pair.add_argument("--lowercase", action="store_true", help="lower-case the written text")
     pair.add_argument(
         "--min-correlation", type=float, default=MIN_SMALL_CORRELATION,

@@ -1,12 +1,14 @@
 """Text of one language, of any size: checked, counted, and written as one file.
 
-    python -m corpora.text.streams OUT IN [IN …] [--lenient] [--official LINES WORDS [--exact]]
+    python -m corpora.text.streams OUT IN [IN …] [--words [--blank-lines drop] [--no-headings]]
+    python -m corpora.text.streams OUT IN [IN …] --lenient [--official LINES WORDS [--exact]]
 
 writes the lines of all IN, plain or .gz, to OUT, and prints the number of sentences and words. Errors, with file and
 line, are a missing or empty file, a file that was cut off, invalid UTF-8, an empty line, a carriage return or another
 character that ends a line for some programs, a NUL, and a word that is one of fairseq's symbols. --lenient, for
 official corpora, keeps and counts them (a carriage return, which fairseq would take for the end of a line, becomes a
-space).
+space). --words: the text is tokenised, and all white space separates words. --blank-lines and --no-headings
+are for the layout of WikiText, whose articles have blank lines, and headings such as "= = Career = =".
 """
 
 from __future__ import annotations
@@ -20,27 +22,57 @@ from pathlib import Path
 
 from corpora.errors import DataError, as_status
 from corpora.progress import progress
-from corpora.text.lines import SYMBOLS, check_words, decode, read_bytes, read_text
+from corpora.text.lines import SYMBOLS, check_words, decode, own_words, read_bytes, read_text
+
+BLANK_LINES = ("refuse", "keep", "drop")
 
 
 @dataclass
 class Count:
-    """Size of a text: lines, words (as `wc -w` counts them), and lines that only --lenient accepts."""
+    """Size of a text: lines, words (as `wc -w` counts them), those that only --lenient accepts, those left out."""
 
     lines: int = 0
     words: int = 0
     odd: int = 0
+    left_out: int = 0
 
 
-def clean_lines(path: Path, lenient: bool, count: Count) -> Iterator[bytes]:
-    """Yield the checked lines of a file, without newline, and count them into `count`; raises DataError."""
-    if not lenient:
-        for number, text in read_text(path):
+@dataclass(frozen=True)
+class Rules:
+    """What becomes of odd lines: the options of the command line."""
+
+    lenient: bool = False
+    words: bool = False
+    blank_lines: str | None = None  # one of BLANK_LINES
+    no_headings: bool = False
+
+
+def is_heading(text: str) -> bool:
+    """Return whether a line is a heading of WikiText, "= Title =" or "= = Part = ="."""
+    words = text.split()
+    return len(words) > 2 and words[0] == words[-1] == "=" and set(words) != {"="}
+
+
+def _own_lines(path: Path, rules: Rules, count: Count) -> Iterator[bytes]:
+    lines = read_text(path, blank=rules.blank_lines is not None)
+    for number, text in own_words(path, lines) if rules.words else lines:
+        if not rules.words:
             check_words(path, number, text)
-            line = text.encode()
-            count.lines += 1
-            count.words += len(line.split())
-            yield line
+        if not text and rules.blank_lines == "refuse":
+            raise DataError(f"{path}:{number}: empty line; remove it, or give --blank-lines keep or drop")
+        if (not text and rules.blank_lines == "drop") or (rules.no_headings and is_heading(text)):
+            count.left_out += 1
+            continue
+        line = text.encode()
+        count.lines += 1
+        count.words += len(line.split())
+        yield line
+
+
+def clean_lines(path: Path, rules: Rules, count: Count) -> Iterator[bytes]:
+    """Yield the checked lines of a file, without newline, and count them into `count`; raises DataError."""
+    if not rules.lenient:
+        yield from _own_lines(path, rules, count)
         return
     symbols = {symbol.encode() for symbol in SYMBOLS}
     for number, line in read_bytes(path):
@@ -52,13 +84,13 @@ def clean_lines(path: Path, lenient: bool, count: Count) -> Iterator[bytes]:
         yield line.replace(b"\r", b" ")
 
 
-def copy(sources: Sequence[Path], target: Path, lenient: bool = False) -> Count:
+def copy(sources: Sequence[Path], target: Path, rules: Rules) -> Count:
     """Write the checked lines of all sources to `target`, which appears when it is complete; raises DataError."""
     count = Count()
     temporary = target.with_name(f"{target.name}.part{os.getpid()}")
     try:
         with temporary.open("wb") as out:
-            lines = (line for source in sources for line in clean_lines(source, lenient, count))
+            lines = (line for source in sources for line in clean_lines(source, rules, count))
             out.writelines(line + b"\n" for line in progress(lines, target.name))
         os.replace(temporary, target)
     finally:
@@ -75,6 +107,8 @@ def report(name: str, count: Count, official: Sequence[int] | None, exact: bool)
             raise DataError(f"{name}: {count.lines:,} sentences{note}; get the corpus again")
     if count.odd:
         note += f"; {count.odd:,} of them empty, with a carriage return, a NUL or a symbol of fairseq's"
+    if count.left_out:
+        note += f"; {count.left_out:,} blank lines or headings left out"
     print(f"{name}: {count.lines:,} sentences, {count.words:,} words{note}", flush=True)
 
 
@@ -86,8 +120,12 @@ def main() -> None:
     parser.add_argument("--lenient", action="store_true", help="keep and count lines that are odd but usable")
     parser.add_argument("--official", type=int, nargs=2, metavar=("LINES", "WORDS"), help="published counts")
     parser.add_argument("--exact", action="store_true", help="another number of lines is an error")
+    parser.add_argument("--words", action="store_true", help="it is tokenised: see lines.own_words")
+    parser.add_argument("--blank-lines", choices=BLANK_LINES, help="without words (default: refuse)")
+    parser.add_argument("--no-headings", action="store_true", help='leave out headings as WikiText\'s, "= Title ="')
     args = parser.parse_args()
-    report(args.target.name, copy(args.sources, args.target, args.lenient), args.official, args.exact)
+    rules = Rules(args.lenient, args.words, args.blank_lines, args.no_headings)
+    report(args.target.name, copy(args.sources, args.target, rules), args.official, args.exact)
 
 
 if __name__ == "__main__":

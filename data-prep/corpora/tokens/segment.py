@@ -22,6 +22,7 @@ from pathlib import Path
 
 from corpora.arguments import add_file_arguments
 from corpora.errors import DataError, as_status
+from corpora.text.lines import one_space
 from corpora.text.linewise import change_file
 from corpora.tokens.moses_tokenize import Tokenizer
 
@@ -31,11 +32,6 @@ LANGUAGES = ("ja", "zh")
 _WIDE = "\u2e80-\u312f\u31a0-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff"
 _INNER_SPACE = re.compile(rf"(?<=[{_WIDE}])\s+(?=[{_WIDE}])")
 _OUTER_SPACE = re.compile(rf"(?<=[{_WIDE}])\s+|\s+(?=[{_WIDE}])")
-
-
-def one_space(text: str) -> str:
-    """Return the text with single spaces for NULs and any white space, full-width too: fairseq splits at all of it."""
-    return " ".join(text.replace("\0", " ").split())
 
 
 def join(text: str) -> str:

@@ -83,7 +83,7 @@ class Encoder:
 
         said = io.StringIO()
         try:
-            with codes.open(encoding="utf-8", newline="\n") as stream, contextlib.redirect_stderr(said):
+            with codes.open(encoding="utf-8-sig", newline="\n") as stream, contextlib.redirect_stderr(said):
                 self.bpe = BPE(stream)
         except (SystemExit, ValueError):  # subword-nmt ends the program
             first = said.getvalue().partition("\n")[0].removeprefix("Error: ")

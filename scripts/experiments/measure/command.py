@@ -190,7 +190,7 @@ def make_parser() -> argparse.ArgumentParser:
         "output",
         nargs="*",
         default=[],
-        help="fairseq-generate's or -interactive's output, of several seeds several; accuracy: predictions; perplexity: the log",
+        help="fairseq's output, of several seeds several; accuracy: predictions; perplexity: the log",
     )
     parser.add_argument("--metric", choices=METRICS, default="bleu", help="default: bleu")
     parser.add_argument(

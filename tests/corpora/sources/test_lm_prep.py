@@ -53,11 +53,40 @@ def test_lm_serves_the_task(preparation):
         ([], "no corpus given: --local DIR"),
         (["--local", ".", "--words", "many"], "--words needs a number from 0"),
         (["--local", ".", "--lang", "../en"], "--lang needs the ending"),
+        (["--local", ".", "--blank-lines", "skip"], "--blank-lines is refuse, keep or drop, got 'skip'"),
     ],
 )
 def test_bad_options(tmp_path, options, message):
     assert_refused(prepare("lm", tmp_path / "out", *options), message)
     assert not (tmp_path / "out").exists()
+
+
+# The layouts of WikiText and of the Penn Treebank
+
+WIKITEXT = (
+    " \n = Robert Boulter = \n \n Robert Boulter is an English <unk> . \n = = Career = = \n a = b \n \n",
+    ["= Robert Boulter =", "Robert Boulter is an English <unk> .", "= = Career = =", "a = b"],
+)
+
+
+@pytest.mark.parametrize("name", ["wiki.{}.tokens", "ptb.{}.txt", "{}.en"])
+def test_layouts_with_blank_lines_and_headings(tmp_path, name):
+    text, lines = WIKITEXT
+    for split in SPLITS:
+        (tmp_path / name.format(split)).write_text(text)
+    done = prepare("lm", tmp_path / "out", "--local", tmp_path)
+    assert_refused(done, f"{name.format('train')}:1: empty line; remove it, or give --blank-lines keep or drop")
+    made = {
+        ("keep",): ["", lines[0], "", *lines[1:], ""],
+        ("drop",): lines,
+        ("drop", "--no-headings"): [lines[1], lines[3]],
+    }
+    for number, (options, expected) in enumerate(made.items()):
+        out = tmp_path / str(number)
+        start_and_kill("lm", out, out / "raw", "--local", tmp_path, "--blank-lines", *options)
+        assert [lines_of(out / f"raw/{split}.en") for split in SPLITS] == [expected] * 3
+    done = prepare("lm", out, "--local", tmp_path, "--blank-lines", "keep")
+    assert_refused(done, "was prepared with 'lm lang=en words=0 min-count=1 blank-lines=drop no-headings local=")
 
 
 # One Billion Word
@@ -103,11 +132,11 @@ def test_lenient_keeps_and_counts_odd_lines(tmp_path):
     """What is wrong in an official corpus is not for us to mend, but fairseq must see as many lines as we do."""
     source, target = tmp_path / "in", tmp_path / "out"
     source.write_bytes(b"one two\n\nthree\rfour\na <pad> b\n1 < 2\n")
-    count = streams.copy([source, source], target, lenient=True)
+    count = streams.copy([source, source], target, streams.Rules(lenient=True))
     assert (count.lines, count.words, count.odd) == (10, 2 * 10, 6)
     assert target.read_bytes() == 2 * b"one two\n\nthree four\na <pad> b\n1 < 2\n"
     with pytest.raises(DataError, match="in:2: empty line"):
-        streams.copy([source], tmp_path / "strict")
+        streams.copy([source], tmp_path / "strict", streams.Rules())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 
 
@@ -125,7 +154,7 @@ def test_copy_keeps_no_text_in_memory(tmp_path):
     tracemalloc.start()
     try:
         for lenient in (False, True):
-            assert streams.copy([source], tmp_path / "out", lenient).lines == 50_000
+            assert streams.copy([source], tmp_path / "out", streams.Rules(lenient)).lines == 50_000
         assert tracemalloc.get_traced_memory()[1] < 500_000
     finally:
         tracemalloc.stop()

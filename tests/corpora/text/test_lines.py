@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def join(one: Path, two: Path, *options: str):
     return run(bitext.main, "join", *targets, "--pair", one, two, "--min-correlation", "-1", *options)
 
 
-# The second line, what is said of it in strict text, and in training text what is said or what becomes of it.
+# The second line, what is said of it in strict text, and in training text what is said, or what becomes of it in both.
 LINES = {
     "a NUL": (b"dr\0ei vier", "a.de:2: a NUL: this is no text", "a.de:2: a NUL: this is no text"),
     "a symbol": (b"drei <pad>", "a.de:2: the word <pad> is a symbol", "a.de:2: the word <pad> is a symbol"),
@@ -35,9 +36,14 @@ LINES = {
     "an unknown word": (b"drei <unk>", "", "drei <unk>"),
     "a symbol in a word": (b"drei<pad> <S> < pad >", "", "drei<pad> <S> < pad >"),
     "a mark inside": ("drei \ufeffvier".encode(), "", "drei \ufeffvier"),
-    "a no-break space": ("drei\u00a0vier".encode(), "", "drei\u00a0vier"),
-    "a unit separator": (b"drei\x1fvier", "", "drei\x1fvier"),
+    "spaces around": (b"  drei vier ", "", "drei vier"),
+    "two spaces": (b"drei  vier", "", "drei vier"),
 }  # fmt: skip
+SPACES = [
+    letter for letter in map(chr, range(sys.maxunicode)) if letter.isspace() and letter not in (*SEPARATORS, "\n", " ")
+]
+for each in SPACES:
+    LINES[f"U+{ord(each):04X}"] = (f"drei{each}vier".encode(), "", "drei vier")
 for each in SEPARATORS:
     code = f"U+{ord(each):04X}"
     LINES[code] = (f"drei{each}vier".encode(), "a.de:2: " + ("carriage" if each == "\r" else code), "drei vier")
@@ -48,22 +54,27 @@ def test_lines_of_tokenised_text(name: str, tmp_path: Path) -> None:
     line, strict, training = LINES[name]
     files = pair(tmp_path, b"eins zwei\n" + line + b"\n")
     found = run(parallel.main, "pair", *files, "--words", "--write", tmp_path / "p.de", tmp_path / "p.en")
-    alone = run(streams.main, tmp_path / "s.de", files[0])
+    alone = run(streams.main, tmp_path / "s.de", files[0], "--words")
+    changed = strict or set(line.decode()) & set(SPACES) or b"  " in line.strip()
     for done, out in ((found, tmp_path / "p.de"), (alone, tmp_path / "s.de")):
         if strict:
             assert_refused(done, strict)
             assert not out.exists()
         else:
-            assert done.returncode == 0 and out.read_bytes() == files[0].read_bytes()
+            assert done.returncode == 0 and lines_of(out) == ["eins zwei", training]
+            assert (f"{files[0]}: lines with other white space" in done.stdout) == bool(changed)
     done = join(*files, "--words")
     if training.startswith("a.de"):
         assert_refused(done, training)
         assert not (tmp_path / "out.de").exists()
     else:
         assert lines_of(tmp_path / "out.de") == ["eins zwei", training] and done.returncode == 0
-    # Official text is as it is.
+    # Official text and raw text are as they are.
     assert join(*files, "--words", "--open-end").returncode == 0
     assert (tmp_path / "out.de").read_bytes() == files[0].read_bytes()
+    if not strict:
+        assert run(streams.main, tmp_path / "raw.de", files[0]).returncode == 0
+        assert (tmp_path / "raw.de").read_bytes() == files[0].read_bytes()
 
 
 def test_symbols_in_raw_text_are_text(tmp_path: Path) -> None:
@@ -146,9 +157,9 @@ def test_tokenised_text_by_prepare_parallel(tmp_path: Path) -> None:
     assert_refused(done, f"{files[0]}:2: the word <pad> is a symbol of fairseq's; remove or rename it")
     start_and_kill("parallel", tmp_path / "moses", tmp_path / "moses/tok", *given, "--bpe", 20)
     assert lines_of(tmp_path / "moses/tokens/train.de")[1] == "&lt; pad &gt; drei"
-    files[0].write_bytes(b"\xef\xbb\xbfeins zwei\r\ndrei\xe2\x80\xa8vier\n" * 20)
+    files[0].write_bytes(b"\xef\xbb\xbfeins zwei\r\n47\xc2\xa0346\xe2\x80\xa8vier\n" * 20)
     start_and_kill("parallel", tmp_path / "none", tmp_path / "none/tok", *given, "--tokenizer", "none", "--bpe", 20)
-    assert lines_of(tmp_path / "none/tokens/train.de")[:3] == ["eins zwei ", "drei vier", "\ufeffeins zwei "]
+    assert lines_of(tmp_path / "none/tokens/train.de")[:3] == ["eins zwei", "47 346 vier", "\ufeffeins zwei"]
 
 
 @pytest.mark.slow
