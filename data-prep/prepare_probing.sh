@@ -6,7 +6,7 @@ set -euo pipefail
 usage() {
   cat <<'EOT'
 usage: prepare_probing.sh OUT --train FILE --valid FILE --test FILE [options]
-  --train FILE, --valid FILE, --test FILE   constituency trees, one bracketing a line, plain or .gz
+  --train FILE, --valid FILE, --test FILE   constituency trees, a line each or indented over several, plain or .gz
   --lang LANG     language of the trees (en)
   --codes FILE    BPE codes of the encoder that is to be probed, with --dict
   --dict FILE     its dictionary; without both: BPE learned from the training sentences
@@ -14,6 +14,7 @@ usage: prepare_probing.sh OUT --train FILE --valid FILE --test FILE [options]
   --escape        Moses' entities (&apos;s) in the text, for an encoder that was trained on such
   --lowercase     lower-case the text, for an encoder that was trained on such
   --levels N      levels of phrases (3)
+  --skip-failed   leave out what is no tree, such as (()) for a sentence that was not parsed
   --workers N     processes (number of CPU cores)
 OUT/raw: the words of the trees (in the characters of Moses' normalisation), the trees, and {split}.TASK.labels. OUT/bin: for
 python -m fairseq_localattn.analysis.probing.
@@ -22,12 +23,13 @@ EOT
 }
 
 STEPS="raw bpe bin"
-train="" valid="" test="" lang=en codes="" dict="" bpe=4000 escape=0 lowercase=0 levels=3
+train="" valid="" test="" lang=en codes="" dict="" bpe=4000 escape=0 lowercase=0 levels=3 skip_failed=0
 
 label_trees() {
   local part=$1 options=()
   if [[ $escape == 1 ]]; then options+=(--escape); fi
   if [[ $lowercase == 1 ]]; then options+=(--lowercase); fi
+  if [[ $skip_failed == 1 ]]; then options+=(--skip-failed); fi
   "$PYTHON" -W ignore -m corpora.sources.probing "$part" --lang "$lang" --train "$train" --valid "$valid" --test "$test" \
     ${options[@]+"${options[@]}"}
 }
@@ -66,7 +68,7 @@ binarize_probing() {
     --levels "$levels" --workers "$workers"
 }
 
-parse_arguments "bpe levels workers" "train valid test lang codes dict" "escape lowercase" "$@"
+parse_arguments "bpe levels workers" "train valid test lang codes dict" "escape lowercase skip-failed" "$@"
 for option in train valid test; do
   [[ -n ${!option} ]] || die "--$option is missing: give the trees of all three splits (see --help)"
   [[ -e ${!option} || -d $out/raw ]] || die "no file ${!option}: give the trees with --$option FILE"
@@ -82,6 +84,7 @@ find_python
 
 options="probing $lang codes=${codes:+$(realpath -m "$codes")} dict=${dict:+$(realpath -m "$dict")} bpe=$bpe levels=$levels"
 options+=" escape=$escape lowercase=$lowercase"
+if [[ $skip_failed == 1 ]]; then options+=" skip-failed"; fi
 for option in train valid test; do options+=" $option=$(realpath -m "${!option}")"; done
 open_out "$options"
 step raw "read the trees, write text and labels" label_trees

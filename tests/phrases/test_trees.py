@@ -106,7 +106,7 @@ def test_what_is_no_tree_is_refused(text, message):
 
 def test_a_file_of_trees_has_empty_lines_and_errors_with_file_and_line(tmp_path):
     path = tmp_path / "x.tree"
-    path.write_bytes(b"(NN a)\n\n(NN b\n")
+    path.write_bytes(b"\xef\xbb\xbf(NN a)\n\n(NN b\n")  # with a byte-order mark
     trees = read_trees(path)
     number, tree = next(trees)
     assert number == 1 and tree is not None and tree.words() == ["a"]

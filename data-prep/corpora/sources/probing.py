@@ -1,6 +1,11 @@
 """Makes the text and the labels of the probing tasks of fairseq_localattn.analysis.probing from constituency trees.
 
     python -m corpora.sources.probing PART --lang en --train FILE --valid FILE --test FILE [--escape] [--lowercase]
+                                      [--skip-failed]
+
+A tree may go over several lines, as in the Penn Treebank: the next one begins at a line that is not indented. Blank
+lines are left out. What is no tree, such as "(())" for a sentence without a parse, is listed, and is an error; with
+--skip-failed it is left out.
 
 Writes aligned files to PART: {split}.LANG (the words of the trees in the characters of Moses' normalisation, with
 --escape in its entities), {split}.LANG.tree (with the words of the text) and {split}.TASK.labels (the label of the
@@ -15,6 +20,7 @@ import logging
 import re
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,7 +29,7 @@ from sacremoses import MosesPunctNormalizer, MosesTokenizer
 from corpora.errors import DataError, as_status
 from corpora.progress import progress
 from corpora.sources.sst import unescape
-from corpora.text.lines import check_words, read_lines, whole_files
+from corpora.text.lines import Line, check_words, read_lines, whole_files
 
 if __name__ == "__main__":
     logging.disable(logging.INFO)  # of fairseq, which the package imports
@@ -63,23 +69,44 @@ def in_brackets(word: str) -> str:
     return word.replace("(", "-LRB-").replace(")", "-RRB-")
 
 
+def bracketings(path: Path) -> Iterator[Line]:
+    """Yield the number of the first line and the text of each tree, "" for a blank line; raises DataError."""
+    begun: list[str] = []
+    begin = depth = 0
+    for number, line in read_lines(path):
+        inside = depth > 0 and line[:1].isspace() and line.strip()
+        if begun and not inside:
+            yield begin, " ".join(begun)
+            begun, depth = [], 0
+        if not line.strip():
+            yield number, ""
+            continue
+        begin = begin if begun else number
+        begun.append(line.strip())
+        depth += line.count("(") - line.count(")")
+    if begun:
+        yield begin, " ".join(begun)
+
+
 def label_split(path: Path, part: Path, split: str, *, writer: Writer, lang: str) -> Counter[str]:
     """Write the files of a split from its trees; return the number of sentences, and of those with each task's label.
 
-    path: a bracketing a line; an empty line is a sentence without tree, which is left out. Raises DataError.
+    path: trees as ``bracketings`` reads them. What is no tree is listed, left out and counted as "failed". Raises
+    DataError.
     """
     counts: Counter[str] = Counter()
     names = [f"{split}.{lang}", f"{split}.{lang}.tree", *(f"{split}.{task}.labels" for task in TASKS)]
     with whole_files([part / name for name in names]) as (text, trees, *labels):
-        for number, line in progress(read_lines(path), split, "trees"):
-            line = line.strip()
+        for number, line in progress(bracketings(path), split, "trees"):
             if not line:
-                counts["without a tree"] += 1
+                counts["blank"] += 1
                 continue
             try:
                 tree = read_tree(line)
             except TreeError as error:
-                raise DataError(f"{path}:{number}: {error}") from None
+                print(f"{path}:{number}: {error}", flush=True)
+                counts["failed"] += 1
+                continue
             sentence = " ".join(map(writer.write, tree.words()))
             check_words(path, number, sentence)
             text.write(sentence + "\n")
@@ -97,7 +124,8 @@ def label_split(path: Path, part: Path, split: str, *, writer: Writer, lang: str
 def report(split: str, counts: Counter[str]) -> None:
     """Print the numbers that label_split returns."""
     kept = ", ".join(f"{task} {counts[task]:,}" for task in TASKS)
-    lost = f"; {counts['without a tree']:,} more lines have no tree" if counts["without a tree"] else ""
+    lost = f"; blank lines: {counts['blank']:,}" if counts["blank"] else ""
+    lost += f"; without a tree: {counts['failed']:,}" if counts["failed"] else ""
     print(f"{split}: {counts['sentences']:,} sentences; with a label: {kept}{lost}", flush=True)
 
 
@@ -106,9 +134,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("part", type=Path, help="an existing folder, to be written to")
     parser.add_argument("--lang", required=True)
     for split in SPLITS:
-        parser.add_argument(f"--{split}", type=Path, required=True, help="one bracketing a line, plain or .gz")
+        parser.add_argument(f"--{split}", type=Path, required=True, help="bracketings, plain or .gz")
     parser.add_argument("--escape", action="store_true", help="write &apos; and the like, as Moses' tokeniser does")
     parser.add_argument("--lowercase", action="store_true")
+    parser.add_argument("--skip-failed", action="store_true", help="leave out what is no tree")
     return parser
 
 
@@ -116,8 +145,13 @@ def _parser() -> argparse.ArgumentParser:
 def main() -> None:
     args = _parser().parse_args()
     writer = Writer(args.lang, args.escape, args.lowercase)
+    failed = 0
     for split in SPLITS:
-        report(split, label_split(getattr(args, split), args.part, split, writer=writer, lang=args.lang))
+        counts = label_split(getattr(args, split), args.part, split, writer=writer, lang=args.lang)
+        report(split, counts)
+        failed += counts["failed"]
+    if failed and not args.skip_failed:
+        raise DataError(f"what is listed above is no tree ({failed:,}): mend it, or leave it out with --skip-failed")
 
 
 if __name__ == "__main__":

@@ -205,6 +205,15 @@ def test_the_cache_of_subwords_does_not_grow_and_does_not_matter(tmp_path, monke
     assert len(encoder.bpe.cache) < 60
 
 
+def test_a_mark_at_the_start_of_codes_is_no_code(tmp_path, sentences):
+    """It would hide the version, without which subword-nmt splits otherwise."""
+    codes = tmp_path / "codes"
+    subwords.learn([write(tmp_path / "text", sentences[0])], codes, 50)
+    expected = encoded(codes, sentences[0])
+    codes.write_bytes(b"\xef\xbb\xbf" + codes.read_bytes())
+    assert list(map(subwords.Encoder(codes), sentences[0])) == expected
+
+
 def test_too_little_text_for_codes(tmp_path):
     text = write(tmp_path / "text", ["abc abc"])
     learn = [subwords.main, "learn", tmp_path / "codes", "--merges", 9, text]
