@@ -3,7 +3,9 @@
     python -m corpora.tokens.moses_tokenize --lang de [--lowercase] [--workers 2] raw/train.de tok/train.de
 
 The sacremoses settings give the output of the Moses Perl scripts (normalize-punctuation, remove-non-printing-char,
-tokenizer). The output file appears only when it is complete.
+tokenizer) of before 7 November 2018. Since then tokenizer.perl splits the final period of a line from any word
+("96." → "96 ."); here, as before, an abbreviation or a German ordinal keeps it. fairseq-interactive --tokenizer moses
+does the same. The output file appears only when it is complete.
 """
 
 from __future__ import annotations

@@ -168,6 +168,9 @@ def test_tokenizer_settings():
     )
     assert moses_tokenize.Tokenizer("de", lowercase=True)("Ein rot-weißer Ball, z.B.") == "ein rot-weißer ball , z.b."
     assert moses_tokenize.Tokenizer("de", aggressive_dash_splits=True)("rot-weiß") == "rot @-@ weiß"
+    # Since 7 November 2018 the Perl script splits these: 96 . and p.m .
+    assert moses_tokenize.Tokenizer("de")("Ein Spieler mit der Nummer 96.") == "Ein Spieler mit der Nummer 96."
+    assert moses_tokenize.Tokenizer("en")("At four p.m.") == "At four p.m."
 
 
 def test_tokenizer_keeps_line_order_with_several_processes(tmp_path, sentences):
