@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -27,7 +26,7 @@ from fairseq_localattn.analysis.probing.report import read_rows
 from fairseq_localattn.analysis.probing.train import Trainer
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.progress import ProgressBar
-from support.corpora.prep import assert_refused, files_of, lines_of, prepare, run
+from support.corpora.prep import assert_refused, files_of, lines_of, prepare
 from support.models import parse
 from support.probing_trees import make_trees
 
@@ -102,47 +101,6 @@ def test_second_preparation_does_nothing_and_mistakes_are_told(prepared, treeban
     (tmp_path / "dict.txt").write_text("Go 5\n&quot; 3\n")
     words = ["--codes", prepared / "bpe/codes", "--dict", tmp_path / "dict.txt"]
     assert_refused(prepare("probing", out, *given(treebank), *words), "has Moses' entities", "give --escape")
-
-
-@pytest.mark.parametrize("between", ["", "\n"])
-def test_trees_over_several_lines(between, tmp_path):
-    """The Penn Treebank's own form: the lines of a tree are indented, a blank line between trees or none."""
-    first = "( (S (NP-SBJ (DT a) (NN b)) (VP (VBD c) (NP (-NONE- *))) (. .)) )"
-    trees = [first, "(ROOT (NP (NN d)))", *make_trees(3, 1)]
-    (tmp_path / "lines.mrg").write_text("".join(tree + "\n" for tree in trees), "utf-8")
-    indented = (re.sub(r" \((?=[A-Z])", "\n    (", tree) + "\n" for tree in trees)
-    (tmp_path / "several.mrg").write_text(between + between.join(indented) + between, "utf-8")
-    found = []
-    for name in ("lines", "several"):
-        (tmp_path / name).mkdir()
-        writer = preparation.Writer("en", escape=False, lowercase=False)
-        preparation.label_split(tmp_path / f"{name}.mrg", tmp_path / name, "train", writer=writer, lang="en")
-        found.append([path.read_text("utf-8") for path in sorted((tmp_path / name).iterdir())])
-    assert found[0] == found[1] and found[0][0].startswith("a b c .\nd\n")
-
-
-FAILED = {
-    "(())": "an empty node: ()",
-    "()": "an empty node: ()",
-    "SENTENCE_SKIPPED": "a tree begins with a bracket, found SENTENCE_SKIPPED",
-    "(S (NP (NN a)) (VP (VB b))": "unbalanced brackets: 1 not closed",
-}
-
-
-def test_failed_parses_are_listed_and_left_out_by_option(tmp_path):
-    for split in ("train", "valid", "test"):
-        failed = list(FAILED) if split != "valid" else []
-        (tmp_path / f"{split}.mrg").write_text("".join(tree + "\n" for tree in ["(ROOT (NP (NN c)))", *failed] * 2))
-    (tmp_path / "part").mkdir()
-    words = [tmp_path / "part", "--lang", "en", *given(tmp_path)]
-    done = run(preparation.main, *words)
-    assert_refused(done, "what is listed above is no tree (16): mend it, or leave it out with --skip-failed")
-    listed = [f"{tmp_path}/{split}.mrg:{start + number}: {FAILED[tree]}"
-              for split in ("train", "test") for start in (2, 7) for number, tree in enumerate(FAILED)]  # fmt: skip
-    assert [line for line in done.stdout.splitlines() if ".mrg:" in line] == listed
-    done = run(preparation.main, *words, "--skip-failed")
-    assert done.returncode == 0 and "train: 2 sentences" in done.stdout and "; without a tree: 8\n" in done.stdout
-    assert lines_of(tmp_path / "part/train.en") == ["c", "c"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,92 @@
+"""Output of fairseq and references: what is read, plain or .gz, of fairseq-generate or -interactive."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from experiments.measure.generated import ScoreError
+from experiments.measure.scoring import TestSet, translation
+from support.engine.outputs import assert_one_line, run_score, write_lines, write_output
+
+LINES = ["the old man reads a red book .", "a dog runs through the grass ."] * 20
+
+
+@pytest.fixture
+def test_set(tmp_path: Path) -> TestSet:
+    return TestSet(write_lines(tmp_path / "test.en", LINES), "en")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_mark_at_the_start_and_gzip_are_no_text(tmp_path: Path, test_set: TestSet, packed: bool) -> None:
+    """One rule for outputs, references, tokenised references and sources, plain or .gz."""
+
+    def marked(path: Path) -> Path:
+        data = b"\xef\xbb\xbf" + path.read_bytes()
+        new = path.with_name(f"marked.{path.name}{'.gz' if packed else ''}")
+        new.write_bytes(gzip.compress(data) if packed else data)
+        return new
+
+    plain = {
+        "output": write_output(tmp_path / "out.txt", LINES),
+        "reference": test_set.reference,
+        "tokenised": write_lines(tmp_path / "tok.en", LINES),
+        "source": write_lines(tmp_path / "test.de", LINES),
+    }
+    found = []
+    for files in (plain, {name: marked(path) for name, path in plain.items()}):
+        output = files.pop("output")
+        given = [word for name, path in files.items() for word in (f"--{name}", path)]
+        done = run_score(output, *given, "--by-length", "--json")
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads(done.stdout)["measurements"])
+    assert found[0] == found[1] and found[0][0]["score"] == pytest.approx(100)
+
+
+@pytest.mark.parametrize("change", [lambda data: data[:-9], lambda data: b"no gzip"])
+def test_damaged_gzip_is_named(tmp_path: Path, test_set: TestSet, change: Callable[[bytes], bytes]) -> None:
+    (tmp_path / "ref.gz").write_bytes(change(gzip.compress(b"a line .\n" * 40)))
+    done = run_score(write_output(tmp_path / "out.txt", LINES), "--reference", tmp_path / "ref.gz")
+    assert_one_line(done, "ref.gz: a damaged or cut-off gzip file")
+
+
+def test_output_of_interactive_is_that_of_generate(tmp_path: Path, test_set: TestSet) -> None:
+    output = write_output(tmp_path / "out.txt", LINES)
+    typed = write_output(tmp_path / "typed.txt", LINES, interactive=True)
+    assert translation(typed, test_set) == translation(output, test_set)
+    lines = typed.read_text().splitlines()
+    write_lines(typed, lines[:-1])
+    with pytest.raises(ScoreError, match="the final line 'P-39' is missing: truncated; run fairseq-interactive again"):
+        translation(typed, test_set)
+    write_lines(typed, lines[:-5])
+    with pytest.raises(ScoreError, match=r"1 of 40 sentences are missing \(39\): .*; run fairseq-interactive again"):
+        translation(typed, test_set)
+
+
+def test_missing_sentences_are_named(tmp_path: Path, test_set: TestSet) -> None:
+    order = [index for index in range(len(LINES)) if index not in (3, 17)]
+    output = write_output(tmp_path / "out.txt", LINES, order)
+    with pytest.raises(ScoreError, match=r"out\.txt: 2 of 40 sentences are missing \(3, 17\): truncated"):
+        translation(output, test_set)
+
+
+def test_output_without_its_last_line_is_truncated(tmp_path: Path, test_set: TestSet) -> None:
+    output = write_output(tmp_path / "out.txt", LINES, last=False)
+    with pytest.raises(ScoreError, match=r"the final line 'Generate .* is missing: truncated"):
+        translation(output, test_set)
+
+
+def test_sentence_that_comes_twice(tmp_path: Path, test_set: TestSet) -> None:
+    output = write_output(tmp_path / "out.txt", LINES, [*range(len(LINES)), 7])
+    with pytest.raises(ScoreError, match=r"out\.txt:\d+: sentence 7 comes twice"):
+        translation(output, test_set)
+
+
+def test_output_of_another_test_set(tmp_path: Path, test_set: TestSet) -> None:
+    output = write_output(tmp_path / "out.txt", [*LINES, "one more ."])
+    with pytest.raises(ScoreError, match="sentence 40, but the reference has only 40 lines"):
+        translation(output, test_set)
