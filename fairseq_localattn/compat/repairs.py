@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from fairseq import checkpoint_utils, models, options, tasks
 from fairseq.data import data_utils
+from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE
 from fairseq.modules import DynamicConv_scripatable, checkpoint_activations
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.tasks.language_modeling import LanguageModelingTask
@@ -55,6 +56,7 @@ def apply() -> None:
     pruning.apply()
     provide_numpy_long()
     undo_tpu_of_bf16()
+    split_at_all_white_space()
     keep_last_batch()
     keep_batches_on_resume()
     name_missing_files()
@@ -68,6 +70,20 @@ def provide_numpy_long() -> None:
     """Provide ``np.compat.long``, which numpy 2 dropped and fairseq's blocks of sentences (TokenBlockDataset) use."""
     if not hasattr(np, "compat"):
         np.compat = types.SimpleNamespace(long=int)  # type: ignore[attr-defined]
+
+
+def split_at_all_white_space() -> None:
+    """Let ``--bpe subword_nmt`` split words at all white space, as fairseq's dictionary does with its output.
+
+    subword-nmt splits at spaces alone: a word with a no-break space would become "47@@", "@@" and "346".
+    """
+    encode = SubwordNMTBPE.encode
+
+    @functools.wraps(encode)
+    def of_words(self: Any, x: str) -> Any:
+        return encode(self, " ".join(x.split()))
+
+    SubwordNMTBPE.encode = of_words
 
 
 def undo_tpu_of_bf16() -> None:

@@ -13,6 +13,8 @@ import pytest
 import torch
 from fairseq import checkpoint_utils, options
 from fairseq.data import TokenBlockDataset, data_utils
+from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
+from fairseq.tokenizer import tokenize_line
 
 from fairseq_localattn.compat import repairs
 from support.cli import USER_DIR, make_data
@@ -143,6 +145,15 @@ def test_bf16_does_not_turn_on_tpu(flags, tpu, monkeypatch):
     parsed = options.parse_args_and_arch(options.get_training_parser(), args)
     assert isinstance(parsed, argparse.Namespace)
     assert parsed.bf16 == bool(flags) and parsed.tpu is tpu
+
+
+def test_bpe_splits_words_at_all_white_space(tmp_path):
+    """What fairseq's dictionary reads of the subwords are those of the words, one by one."""
+    codes = tmp_path / "codes"
+    codes.write_text("#version: 0.2\na b</w>\n")
+    bpe = SubwordNMTBPE(SubwordNMTBPEConfig(bpe_codes=str(codes)))
+    for space in ("\u00a0", "\u3000", "\t", "  "):
+        assert tokenize_line(bpe.encode(f"47{space}346 ab")) == "4@@ 7 3@@ 4@@ 6 ab".split()
 
 
 def test_numpy_has_the_type_long_that_fairseq_uses():
