@@ -12,7 +12,6 @@ import sys
 import types
 from collections.abc import Callable
 from contextlib import ExitStack
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -25,10 +24,9 @@ from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from fairseq.tasks.translation import TranslationTask
-from hydra._internal import utils as hydra_utils
 
 from ..errors import UsageError
-from . import checkpoints, data, interactive, loading, noise, peers, saving
+from . import arguments, checkpoints, data, interactive, loading, mistakes, noise, peers, saving
 
 _applied = False
 
@@ -50,13 +48,14 @@ def apply() -> None:
     loading.apply()
     interactive.apply()
     peers.apply()
+    arguments.apply()
+    mistakes.apply()
     provide_numpy_long()
     undo_tpu_of_bf16()
     keep_last_batch()
     keep_batches_on_resume()
     name_missing_files()
     name_mistakes_in_models()
-    print_errors_of_hydra_in_one_line()
     repair_dynamic_convolutions()
     keep_autocast_in_checkpointing()
 
@@ -213,8 +212,7 @@ def name_mistakes_in_models() -> None:
         known = {*models.ARCH_MODEL_REGISTRY, *models.MODEL_DATACLASS_REGISTRY}
         name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
         if name and name not in known:
-            near = "".join(f"; did you mean {each}?" for each in get_close_matches(name, known, n=1))
-            raise UsageError(f"fairseq_localattn: there is no architecture {name}{near}")
+            raise UsageError(f"fairseq_localattn: there is no architecture {name}{arguments.near(name, known)}")
         try:
             return build(cfg, *args, **kwargs)
         except (MemoryError, RuntimeError) as error:
@@ -224,14 +222,6 @@ def name_mistakes_in_models() -> None:
             raise
 
     models.build_model = build_model
-
-
-def print_errors_of_hydra_in_one_line() -> None:
-    """Let fairseq-hydra-train end with the line of a UsageError, as the other commands do, and not with a traceback.
-
-    Hydra catches the error, asks whether it is a CompactHydraException, and prints such a one without a traceback.
-    """
-    vars(hydra_utils)["CompactHydraException"] = (hydra_utils.CompactHydraException, UsageError)
 
 
 def keep_autocast_in_checkpointing() -> None:

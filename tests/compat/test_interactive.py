@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fairseq.dataclass.configs import FairseqConfig
 from fairseq.distributed import utils as distributed_utils
+from omegaconf import OmegaConf
 
 from fairseq_localattn.compat.interactive import Lines
 from fairseq_localattn.errors import SentenceError, UsageError
@@ -57,11 +58,8 @@ def test_a_line_is_counted_in_every_size_of_the_buffer(size: int, monkeypatch: p
 def test_only_interactive_use_is_changed_and_only_while_it_runs() -> None:
     names: dict[str, Any] = {"buffered_read": 1, "make_batches": batches, "seen": []}
     exec("def main(cfg): seen.append((buffered_read, make_batches))", names)
-    cfg = SimpleNamespace(
-        interactive=SimpleNamespace(input="-"),
-        distributed_training=SimpleNamespace(distributed_init_method=None),
-        common=SimpleNamespace(tpu=False),
-    )
+    cfg = OmegaConf.structured(FairseqConfig)
+    cfg.common_eval.path = "checkpoint.pt"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(distributed_utils, "infer_init_method", lambda _: None)
         distributed_utils.call_main(cfg, names["main"])
