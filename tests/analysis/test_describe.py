@@ -118,9 +118,7 @@ def test_flags_are_listed_with_the_values_of_the_architecture(capsys: pytest.Cap
     assert lines[:2] == ["--csan-window 11", "    positions a query sees (the paper's M + 1); odd"]
     assert "--localattn-loss auto" in lines
     rest = " ".join(lines[lines.index("of fairseq's model:") :])
-    assert all(f"--{each}" in rest for each in ("encoder-embed-dim 64, ", "encoder-layers 5, ", "share-all-embeddings off"))
-        "--encoder-embed-dim 64, " in rest and "--encoder-layers 5, " in rest and "--share-all-embeddings off" in rest
-    )
+    assert all(f"--{each}" in rest for each in ("encoder-layers 5,", "share-all-embeddings off"))
 
 
 def saved(path: Path, arch: str, flags: list[str], changes: dict[str, Any] | None = None) -> Path:
