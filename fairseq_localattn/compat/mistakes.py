@@ -48,9 +48,9 @@ def line_of(error: BaseException) -> str | None:
 
     fairseq's errors of this kind name a flag, or are in :data:`ADVICE`. A file that cannot be opened is one as well.
     """
-    if isinstance(error, ProcessRaisedException):  # of a process for one of several GPUs: its traceback
-        kind, message = [*LAST.findall(str(error)), ("", "")][-1]
-        if kind.endswith("UsageError"):
+    if isinstance(error, ProcessRaisedException):  # its text is the traceback of a process for one of several GPUs
+        kind, message = [("", ""), *LAST.findall(str(error))][-1]
+        if kind.startswith("fairseq_localattn."):
             return message
         error = Exception(message) if kind in {each.__name__ for each in RAISED} else error
     text = " ".join(str(error).split())
@@ -123,6 +123,11 @@ def check_command(cfg: Any, module: dict[str, Any]) -> None:
         raise UsageError("--path is missing: give a checkpoint that fairseq-train wrote")
     if cfg.generation.beam < 1:
         raise UsageError(f"--beam {cfg.generation.beam}: give 1 or more")
+    if cfg.generation.replace_unk is not None:
+        raise UsageError(
+            "--replace-unk: fairseq cannot replace unknown words; train on subwords, or replace them in the output "
+            "by the positions of --print-alignment hard"
+        )
     if cfg.generation.constraints and "buffered_read" not in module:
         raise UsageError("--constraints: fairseq-interactive alone reads them, after a tab")
 

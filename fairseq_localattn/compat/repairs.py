@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from fairseq import checkpoint_utils, models, options, tasks
 from fairseq.data import data_utils
 from fairseq.modules import DynamicConv_scripatable, checkpoint_activations
+from fairseq.search import DiverseBeamSearch
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
@@ -58,6 +59,7 @@ def apply() -> None:
     name_mistakes_in_models()
     repair_dynamic_convolutions()
     keep_autocast_in_checkpointing()
+    count_diverse_beams_by_position()
 
 
 def provide_numpy_long() -> None:
@@ -247,3 +249,23 @@ def keep_autocast_in_checkpointing() -> None:
         return checkpointed(forward, *args, **kwargs)
 
     checkpoint_activations._checkpointed_forward = _checkpointed_forward
+
+
+def count_diverse_beams_by_position() -> None:
+    """Let ``--diverse-beam-groups`` count what the groups share by a sentence's position in its batch.
+
+    fairseq-generate gives the numbers of the sentences in the data: those of other sentences, or beyond the batch.
+    """
+    search = DiverseBeamSearch.step
+
+    @functools.wraps(search)
+    def step(self: Any, step: int, *args: Any, **kwargs: Any) -> Any:
+        call = inspect.signature(search).bind(self, step, *args, **kwargs)
+        numbers = call.arguments.get("original_batch_idxs")
+        if numbers is not None:
+            if step == 0:
+                self.numbers = numbers
+            call.arguments["original_batch_idxs"] = (numbers[:, None] == self.numbers).int().argmax(1)
+        return search(*call.args, **call.kwargs)
+
+    DiverseBeamSearch.step = step

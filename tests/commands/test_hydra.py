@@ -70,11 +70,24 @@ def test_train_resume_and_use(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_mistake_ends_in_one_line(data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        (
+            "+model.mma_windw=2",
+            "transformer_mma_tiny: the model has no option mma_windw (did you mean mma_window?); its",
+        ),
+        ("task.data=null", "task.data is missing: give task.data=FOLDER, which fairseq-preprocess wrote"),
+        ("task._name=translatoin", "there is no task translatoin; did you mean translation?"),
+        ("dataset.max_tokens=null", "Must specify batch size either with --max-tokens or --batch-size"),
+        ("optimizer._name=adan", "there is no optimizer adan; did you mean adam?"),
+    ],
+)
+def test_a_mistake_ends_in_one_line(override: str, line: str, data: Path, tmp_path: Path) -> None:
     """Hydra adds a line of its own, with the overrides, and one with a hint; there is no traceback."""
-    done = hydra_train(data, tmp_path, "+model.mma_windw=2")
+    done = hydra_train(data, tmp_path, override)
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert "\ntransformer_mma_tiny: the model has no option mma_windw (did you mean mma_window?); its" in done.stderr
+    assert f"\n{line}" in done.stderr
 
 
 @pytest.mark.slow
