@@ -21,6 +21,7 @@ from fairseq.tasks import TASK_REGISTRY
 from ..errors import UsageError
 
 CHOICE = re.compile(r"argument (\S+): invalid choice: '?(.*?)'? \(choose from (.*)\)", re.DOTALL)
+FLAG = re.compile(r"--?[a-zA-Z]")  # unlike a negative number
 MOST_CHOICES = 12  # that are all named
 LIST = "python -m fairseq_localattn lists the architectures"
 
@@ -44,7 +45,7 @@ class Parser(ArgumentParser):
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
             arch = getattr(parsed, "arch", None)
-            raise UsageError(_unknown(unknown, self._option_string_actions, arch))
+            self.error(_unknown(unknown, self._option_string_actions, arch))
         for check in self._checks:
             check(parsed)
         return parsed
@@ -66,7 +67,7 @@ def _no_choice(flag: str, value: str, choices: str) -> str:
 
 def _unknown(words: list[str], known: Iterable[str], arch: str | None) -> str:
     """Return the line of the words of a command line that no flag takes."""
-    flags = [word.partition("=")[0] for word in words if word.startswith("-")]
+    flags = [word.partition("=")[0] for word in words if FLAG.match(word)]
     if not flags:
         return f"no flag takes {' '.join(words)!r}: the data is one word, and each option begins with --"
     owners = _owners()

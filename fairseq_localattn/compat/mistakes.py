@@ -146,7 +146,8 @@ def _of_an_option(error: Exception, cfg: Any) -> str | None:
 
 def _values(cfg: Any) -> Iterator[tuple[str, Any]]:
     """Yield the options of all parts of a configuration."""
-    for part in OmegaConf.to_container(cfg).values():
+    parts: Any = OmegaConf.to_container(cfg)
+    for part in parts.values():
         yield from (vars(part) if hasattr(part, "__dict__") else part if isinstance(part, dict) else {}).items()
 
 

@@ -14,7 +14,7 @@ from fairseq_localattn.errors import UsageError
 TRAIN = "DATA --arch transformer_csan_tiny"
 LIST = "(python -m fairseq_localattn describe --arch transformer_csan_tiny --flags lists those of the model)"
 MISTAKES = [
-    (f"{TRAIN} --csan-windw 3", f"there is no flag --csan-windw; did you mean --csan-window? {LIST}"),
+    (f"{TRAIN} --csan-windw -3", f"there is no flag --csan-windw; did you mean --csan-window? {LIST}"),
     (f"{TRAIN} --csan-win=3", f"there is no flag --csan-win; did you mean --csan-window? {LIST}"),
     (f"{TRAIN} --mma-window 3", f"there is no flag --mma-window here: it belongs to --arch transformer_mma {LIST}"),
     (f"{TRAIN} --plugh --qwertzuiop", f"there is no flag --plugh; there is no flag --qwertzuiop {LIST}"),

@@ -119,7 +119,8 @@ def test_false_wins_over_the_named_size(options: dict[str, Any]) -> None:
 def test_every_field_of_fairseqs_own_configuration_is_accepted() -> None:
     """The whole of TransformerConfig, also what has no flag, as fairseq's own configurations write it."""
     root = OmegaConf.create({"model": OmegaConf.structured(TransformerConfig), "task": LENGTHS})
-    options: Any = OmegaConf.to_container(root, resolve=True)["model"]
+    resolved: Any = OmegaConf.to_container(root, resolve=True)
+    options = resolved["model"]
     del options["_name"]
     options["decoder"].update(layers=1, embed_dim=64)
     assert {"input_dim", "xformers_att_config"} <= set(options["decoder"])
