@@ -55,7 +55,8 @@ def line_of(error: BaseException) -> str | None:
         error = Exception(message) if kind in {each.__name__ for each in RAISED} else error
     text = " ".join(str(error).split())
     if isinstance(error, OSError):
-        return f"{error.strerror}: {error.filename}" if error.filename and error.strerror else None
+        named = error.filename and error.strerror
+        return f"{error.strerror}: {error.filename} (LOGLEVEL=DEBUG shows where)" if named else None
     for said, advice in ADVICE.items():
         if found := re.search(said, text):
             return found.expand(advice)
