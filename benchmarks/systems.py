@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from fairseq import criterions, options
@@ -155,14 +153,7 @@ def parse(system: System, settings: Settings) -> Any:
     words += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--lr", "1e-4", "--dropout", str(settings.dropout)]
     words += ["--bf16"] if settings.half_parameters else []
     words += [*system.flags, *(settings.flags if system.architecture != PLAIN else ())]
-    parser = options.get_training_parser()
-
-    def refuse(message: str) -> NoReturn:
-        raise UsageError(message)
-
-    parser.error = refuse
     try:
-        with contextlib.redirect_stderr(io.StringIO()):
-            return options.parse_args_and_arch(parser, words)
+        return options.parse_args_and_arch(options.get_training_parser(), words)
     except UsageError as error:
         raise UsageError(f"--flags {' '.join(settings.flags)}: system {system.name}: {error}") from None

@@ -2,14 +2,14 @@
 
 python -m fairseq_localattn describe --arch ARCH [flags of the variant and of fairseq]
 python -m fairseq_localattn describe --path CHECKPOINT
+python -m fairseq_localattn describe --arch ARCH --flags
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
 import shlex
+import textwrap
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,6 +25,7 @@ from ..grammar.words import nearest
 from ..models.architectures import baseline_of, localattn_architectures
 from ..models.struct_config import as_namespace
 from ..options import fill_defaults, option_names
+from ..speed.implementation import ImplementationOptions
 
 # fairseq's task → the model whose attention is described by texts, and the architecture with its smallest name.
 HYBRIDS = {
@@ -32,6 +33,7 @@ HYBRIDS = {
     "language_modeling": ("transformer_lm_hybrid", "transformer_lm_hybrid"),
     "sentence_prediction": ("transformer_hybrid_classifier", "transformer_hybrid_classifier"),
 }
+COLUMNS, INDENT = 100, " " * 4  # of the list of flags
 # What the parser of a task asks for beside it.
 MORE = {"sentence_prediction": ["--criterion", "sentence_prediction", "--num-classes", "2"]}
 
@@ -45,17 +47,9 @@ def parse(arch: str, flags: Sequence[str]) -> tuple[Namespace, argparse.Argument
         raise UsageError(f"--arch {arch}: there is no such architecture{nearest(arch, localattn_architectures())}")
     model = ARCH_MODEL_REGISTRY[arch]
     task = getattr(model, "phrase_task", model.task)
-    parser, shown = options.get_training_parser(), io.StringIO()
-    try:
-        with contextlib.redirect_stderr(shown):
-            given = ["data", "--task", task, *MORE.get(task, []), "--arch", arch, *flags]
-            return options.parse_args_and_arch(parser, given), parser
-    except UsageError:
-        raise
-    except SystemExit as stop:  # argparse has written its usage and then one line
-        if not stop.code:
-            raise
-        raise UsageError(shown.getvalue().strip().rpartition("\n")[2].rpartition("error: ")[2]) from None
+    parser = options.get_training_parser()
+    given = ["data", "--task", task, *MORE.get(task, []), "--arch", arch, *flags]
+    return options.parse_args_and_arch(parser, given), parser
 
 
 def checkpoint_arguments(path: str) -> tuple[str, Namespace]:
@@ -115,13 +109,35 @@ def hybrid_flags(arch: str, args: Namespace, texts: Mapping[str, str]) -> list[s
     hybrid = hybrid_of(arch)
     other, parser = parse(hybrid, found)
     own = {*option_names(model.options), *option_names(ARCH_MODEL_REGISTRY[hybrid].options)}
-    group = next(each for each in parser._action_groups if each.title == "Model-specific configuration")
-    actions = {action.dest: action for action in group._group_actions if action.dest not in own}
+    actions = {action.dest: action for action in model_actions(parser) if action.dest not in own}
     for name, action in actions.items():
         value, standard = (getattr(each, name, None) for each in (args, other))
         if value != standard:
             found += _written(action, value)
     return ["--arch", hybrid, *found]
+
+
+def model_actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """Return the actions of the flags that a parser of :func:`parse` has for the model."""
+    group = next(each for each in parser._action_groups if each.title == "Model-specific configuration")
+    return group._group_actions
+
+
+def flag_lines(arch: str, flags: Sequence[str]) -> list[str]:
+    """Return the lines of a model's flags: each with its value in the architecture, this package's also with help."""
+    args, parser = parse(arch, flags)
+    names = {*option_names(ARCH_MODEL_REGISTRY[arch].options), *option_names(ImplementationOptions)}
+    own, rest = [], []
+    for action in model_actions(parser):
+        value = getattr(args, action.dest, None)
+        shown = "" if value is None else "off" if value is False else "on" if value is True else str(value) or "''"
+        words = f"{action.option_strings[0]} {shown}".rstrip()
+        if action.dest in names:
+            own += [words, *textwrap.wrap(action.help or "", COLUMNS, initial_indent=INDENT, subsequent_indent=INDENT)]
+        else:
+            rest.append(words.replace(" ", "\N{NO-BREAK SPACE}"))
+    wrapped = textwrap.fill(", ".join(rest), COLUMNS, break_on_hyphens=False).replace("\N{NO-BREAK SPACE}", " ")
+    return [f"flags of {arch}, with its values:", *own, "", "of fairseq's model:", wrapped]
 
 
 def _written(action: argparse.Action, value: Any) -> list[str]:
@@ -162,7 +178,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--arch", help="an architecture of this package")
     source.add_argument("--path", metavar="CHECKPOINT", help="a trained model")
+    parser.add_argument("--flags", action="store_true", help="print the flags of --arch instead, with their values")
     args, flags = parser.parse_known_args(argv)
+    if args.flags and args.path is not None:
+        raise UsageError("--flags goes with --arch")
+    if args.flags:
+        print("\n".join(flag_lines(args.arch, flags)))
+        return
     if args.path is None:
         print("\n".join(describe(args.arch, flags)))
         return

@@ -1,16 +1,21 @@
-"""fairseq-interactive: a line that cannot be translated is named by its number, and what to do, in one line."""
+"""fairseq-interactive: a line that cannot be translated is named by its number, and unknown words are told of."""
 
 from __future__ import annotations
 
 import functools
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
 
 from fairseq.distributed import utils as distributed_utils
+from torch import Tensor
 
 from ..errors import SentenceError, UsageError
+
+logger = logging.getLogger(__name__)
+FEWEST_WORDS = 5  # that are counted before a warning
 
 
 class Lines:
@@ -25,6 +30,8 @@ class Lines:
         self.name = "standard input" if name == "-" else name
         self._make_batches = make_batches
         self._read = 0  # lines before those that are being translated
+        self._words = self._unknown = 0
+        self._warned = False
 
     def buffered_read(self, path: str, buffer_size: int) -> Iterator[list[str]]:
         """Yield the lines, stripped, ``buffer_size`` at a time. Raises UsageError for a line that is not UTF-8."""
@@ -55,12 +62,28 @@ class Lines:
                 f"{self.name}:{number}: invalid UTF-8 at byte {error.start + 1} of the line; convert the text to UTF-8"
             ) from None
 
-    def make_batches(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        """Yield the batches of some lines. Raises UsageError, with the line's number, for one that cannot be used."""
+    def make_batches(self, lines: list[str], cfg: Any, task: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """Yield the batches of some lines. Raises UsageError, with the line's number, for one that cannot be used.
+
+        Where most words so far are unknown to the dictionary, one line says so, once.
+        """
         try:
-            yield from self._make_batches(*args, **kwargs)
+            for batch in self._make_batches(lines, cfg, task, *args, **kwargs):
+                self._count(batch.src_tokens, task.source_dictionary)
+                yield batch
         except SentenceError as error:
             raise UsageError(f"{self.name}:{self._read + error.index + 1}: {error.what}") from error
+
+    def _count(self, tokens: Tensor, dictionary: Any) -> None:
+        """Count the words of a batch, and warn once where most of all are unknown."""
+        self._words += int(((tokens != dictionary.pad()) & (tokens != dictionary.eos())).sum())
+        self._unknown += int((tokens == dictionary.unk()).sum())
+        if not self._warned and self._words >= FEWEST_WORDS and 2 * self._unknown > self._words:
+            self._warned = True
+            logger.warning(
+                f"{self._unknown} of {self._words} words are unknown to the dictionary: give the text as the training "
+                "had it, in tokens or subwords, or --tokenizer and --bpe with its codes"
+            )
 
 
 def apply() -> None:

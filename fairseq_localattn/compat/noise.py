@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 
 #: Category and beginning of each warning that is hidden, as a regular expression: only these, and from nothing else.
@@ -21,10 +22,13 @@ HIDDEN: list[tuple[type[Warning], str]] = [
 
 
 def hide() -> None:
-    """Hide the warnings of :data:`HIDDEN`, and Hydra's messages for its own developers.
+    """Hide the warnings of :data:`HIDDEN`, Hydra's messages for its own developers, and the tracebacks of mistakes.
 
-    A filter that the user has set (``python -W``, ``PYTHONWARNINGS``) comes before these.
+    A filter that the user has set (``python -W``, ``PYTHONWARNINGS``) comes before these. LOGLEVEL=DEBUG shows the
+    tracebacks; most of fairseq's commands set the root logger to DEBUG by their imports.
     """
     for category, message in HIDDEN:
         warnings.filterwarnings("ignore", message, category, append=True)
     logging.getLogger("hydra.core.utils").setLevel(logging.INFO)
+    if os.environ.get("LOGLEVEL", "").upper() != "DEBUG":
+        logging.getLogger(__package__).setLevel(logging.INFO)

@@ -12,7 +12,6 @@ import sys
 import types
 from collections.abc import Callable
 from contextlib import ExitStack
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -22,14 +21,14 @@ from fairseq import checkpoint_utils, models, options, tasks
 from fairseq.data import data_utils
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE
 from fairseq.modules import DynamicConv_scripatable, checkpoint_activations
+from fairseq.search import DiverseBeamSearch
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from fairseq.tasks.translation import TranslationTask
-from hydra._internal import utils as hydra_utils
 
 from ..errors import UsageError
-from . import checkpoints, data, interactive, loading, noise, peers, pruning, saving
+from . import arguments, checkpoints, data, interactive, loading, mistakes, noise, peers, pruning, saving
 from .training import command
 
 _applied = False
@@ -54,6 +53,8 @@ def apply() -> None:
     command.apply()  # within what explains lost processes
     peers.apply()
     pruning.apply()
+    arguments.apply()
+    mistakes.apply()
     provide_numpy_long()
     undo_tpu_of_bf16()
     split_at_all_white_space()
@@ -61,9 +62,9 @@ def apply() -> None:
     keep_batches_on_resume()
     name_missing_files()
     name_mistakes_in_models()
-    print_errors_of_hydra_in_one_line()
     repair_dynamic_convolutions()
     keep_autocast_in_checkpointing()
+    count_diverse_beams_by_position()
 
 
 def provide_numpy_long() -> None:
@@ -232,8 +233,7 @@ def name_mistakes_in_models() -> None:
         known = {*models.ARCH_MODEL_REGISTRY, *models.MODEL_DATACLASS_REGISTRY}
         name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
         if name and name not in known:
-            near = "".join(f"; did you mean {each}?" for each in get_close_matches(name, known, n=1))
-            raise UsageError(f"fairseq_localattn: there is no architecture {name}{near}")
+            raise UsageError(f"fairseq_localattn: there is no architecture {name}{arguments.near(name, known)}")
         try:
             return build(cfg, *args, **kwargs)
         except (MemoryError, RuntimeError) as error:
@@ -243,14 +243,6 @@ def name_mistakes_in_models() -> None:
             raise
 
     models.build_model = build_model
-
-
-def print_errors_of_hydra_in_one_line() -> None:
-    """Let fairseq-hydra-train end with the line of a UsageError, as the other commands do, and not with a traceback.
-
-    Hydra catches the error, asks whether it is a CompactHydraException, and prints such a one without a traceback.
-    """
-    vars(hydra_utils)["CompactHydraException"] = (hydra_utils.CompactHydraException, UsageError)
 
 
 def keep_autocast_in_checkpointing() -> None:
@@ -276,3 +268,23 @@ def keep_autocast_in_checkpointing() -> None:
         return checkpointed(forward, *args, **kwargs)
 
     checkpoint_activations._checkpointed_forward = _checkpointed_forward
+
+
+def count_diverse_beams_by_position() -> None:
+    """Let ``--diverse-beam-groups`` count what the groups share by a sentence's position in its batch.
+
+    fairseq-generate gives the numbers of the sentences in the data: those of other sentences, or beyond the batch.
+    """
+    search = DiverseBeamSearch.step
+
+    @functools.wraps(search)
+    def step(self: Any, step: int, *args: Any, **kwargs: Any) -> Any:
+        call = inspect.signature(search).bind(self, step, *args, **kwargs)
+        numbers = call.arguments.get("original_batch_idxs")
+        if numbers is not None:
+            if step == 0:
+                self.numbers = numbers
+            call.arguments["original_batch_idxs"] = (numbers[:, None] == self.numbers).int().argmax(1)
+        return search(*call.args, **call.kwargs)
+
+    DiverseBeamSearch.step = step

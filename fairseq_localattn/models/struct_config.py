@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from fairseq.models import ARCH_MODEL_REGISTRY, register_model_architecture
+from fairseq.models.transformer import TransformerModelBase
 from omegaconf import OmegaConf
 
 from ..errors import UsageError
@@ -26,6 +27,8 @@ SHARED = {
 }
 # Parts of TransformerConfig: `encoder: {layers: 3}` is `encoder_layers: 3`.
 NESTED = ("encoder", "decoder", "quant_noise")
+# Fields of TransformerConfig without a flag, which only models with this configuration read.
+UNFLAGGED = {"decoder_input_dim": int}
 
 
 class _Parser(ArgumentParser):
@@ -40,7 +43,7 @@ def named_architecture(model: str, name: str) -> Callable[[ArchitectureFunction]
 
     The function sets options of a namespace where they are missing. Registered, it also takes an omegaconf
     configuration: its values win over the architecture's, and it holds all options afterwards, also in the checkpoint.
-    Raises UsageError for an option that the model does not have, naming the nearest, and for a value of another type.
+    Raises UsageError for the options that the model does not have, with the nearest, and for a value of another type.
     """
 
     def register(function: ArchitectureFunction) -> ArchitectureFunction:
@@ -76,16 +79,21 @@ def _options_of(config: Any, name: str) -> Namespace:
     if complete:
         return given
     parser = _Parser(prog=name, argument_default=SUPPRESS, add_help=False, allow_abbrev=False)
-    ARCH_MODEL_REGISTRY[name].add_args(parser)
+    model = ARCH_MODEL_REGISTRY[name]
+    model.add_args(parser)
+    for option, kind in UNFLAGGED.items() if issubclass(model, TransformerModelBase) else ():
+        parser.add_argument("--" + option.replace("_", "-"), type=kind)
     flags = {flag[2:].replace("-", "_"): action for flag, action in parser._option_string_actions.items()}
     root, words, shared = config._get_parent() or {}, [], {}
     for part, options in SHARED.items():
         others = root.get(part) or {}
         shared.update({option: others[option] for option in options if option in others})
     known = {*flags, *(option for options in SHARED.values() for option in options)}
-    for option, value in _flat(vars(given)).items():
-        if option not in known:
-            raise UsageError(f"{name}: the model has no option {option}{_nearest(option, known)}")
+    values = _flat(vars(given))
+    if unknown := [f"{option}{_nearest(option, known)}" for option in values if option not in known]:
+        hint = "its options are the flags of fairseq-train, with _ for -"
+        raise UsageError(f"{name}: the model has no option {', '.join(unknown)}; {hint}")
+    for option, value in values.items():
         if value is None:
             continue
         if option in flags and value is False and flags[option].nargs == 0:  # a switch that the architecture may set
@@ -117,5 +125,4 @@ def _words(parser: ArgumentParser, action: Action, value: Any) -> list[str]:
 
 def _nearest(option: str, known: Any) -> str:
     """Return the words that name the known option nearest to a misspelt one, if one is near."""
-    near = get_close_matches(option, known, n=1)
-    return f"; did you mean {near[0]}?" if near else ": its options are the flags of fairseq-train, with _ for -"
+    return "".join(f" (did you mean {near}?)" for near in get_close_matches(option, known, n=1))

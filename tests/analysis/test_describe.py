@@ -111,6 +111,16 @@ def test_command_prints_texts_and_flags(capsys: pytest.CaptureFixture[str]) -> N
     ]
 
 
+def test_flags_are_listed_with_the_values_of_the_architecture(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["describe", "--arch", "transformer_csan_tiny", "--flags", "--encoder-layers", "5"])
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head == "flags of transformer_csan_tiny, with its values:"
+    assert lines[:2] == ["--csan-window 11", "    positions a query sees (the paper's M + 1); odd"]
+    assert "--localattn-loss auto" in lines
+    rest = " ".join(lines[lines.index("of fairseq's model:") :])
+    assert all(f"--{each}" in rest for each in ("encoder-layers 5,", "share-all-embeddings off"))
+
+
 def saved(path: Path, arch: str, flags: list[str], changes: dict[str, Any] | None = None) -> Path:
     """Write a checkpoint with the options of a model, as fairseq-train does, and without its weights."""
     args, _ = parse(arch, flags)
@@ -174,7 +184,11 @@ def test_a_size_without_a_hybrid_is_written_in_flags() -> None:
         ("transformer_csam", [], "--arch transformer_csam: there is no such architecture; did you mean 'transf"),
         ("transformer_csan_tiny", ["--csan-window", "4"], "encoder layer 1: the window must be odd"),
         ("transformer_csan_tiny", ["--csan-window", "x"], "argument --csan-window: invalid .* value: 'x'"),
-        ("transformer_csan_tiny", ["--mma-window", "4"], "unrecognized arguments: --mma-window 4"),
+        (
+            "transformer_csan_tiny",
+            ["--mma-window", "4"],
+            "no flag --mma-window here: it belongs to --arch transformer_mma",
+        ),
         ("transformer_hybrid_tiny", ["--localattn-decoder", "sann"], "no mechanism 'sann'; did you mean 'san'"),
     ],
 )

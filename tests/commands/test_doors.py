@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support import forked
 from support.cli import BIN, REPOSITORY, USER_DIR, fairseq, fairseq_in_shell, run, train_flags
 
 pytestmark = pytest.mark.xdist_group("doors")  # one training serves all of this file
@@ -80,6 +81,16 @@ def test_a_mistake_ends_in_one_line(data: Path, tmp_path: Path) -> None:
     said = [line for line in failed.stderr.splitlines() if not line.startswith(("INFO:", "DEBUG:", "WARNING:"))]
     assert failed.returncode == 1 and len(said) == 1 and "window must be odd" in said[0], failed.stderr
     assert not (tmp_path / "run").exists() or not list((tmp_path / "run").glob("*.pt"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["INFO", "DEBUG"])
+def test_a_traceback_is_shown_where_it_is_asked_for(level: str, data: Path, tmp_path: Path) -> None:
+    """fairseq-generate sets the root logger to DEBUG by its imports."""
+    words = [data, "--path", "none.pt", "-s", "xx", "-t", "yy", "--cpu", "--results-path", "/dev/null/x"]
+    done = forked.run("fairseq-generate", *words, "--user-dir", USER_DIR, cwd=tmp_path, LOGLEVEL=level)
+    assert done.returncode == 1 and ("Traceback" in done.stderr) == (level == "DEBUG")
+    assert done.stderr.splitlines()[-1].startswith("fairseq_localattn: Not a directory: /dev/null/x")
 
 
 def test_the_attention_modules_need_torch_alone() -> None:

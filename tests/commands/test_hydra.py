@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from fairseq_cli.hydra_train import _hydra_main
 from omegaconf import OmegaConf
 
 from fairseq_localattn.models.transformer import LocalTransformerModel
-from support.cli import REPOSITORY, USER_DIR, call, fairseq, tree_of
+from support.cli import REPOSITORY, USER_DIR, call, fairseq, make_classes, tree_of
 from support.forked import run
 
 EXAMPLE = REPOSITORY / "examples" / "hydra" / "mma.yaml"
@@ -70,11 +69,24 @@ def test_train_resume_and_use(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_mistake_ends_in_one_line(data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        (
+            "+model.mma_windw=2",
+            "transformer_mma_tiny: the model has no option mma_windw (did you mean mma_window?); its",
+        ),
+        ("task.data=null", "task.data is missing: give task.data=FOLDER, which fairseq-preprocess wrote"),
+        ("task._name=translatoin", "there is no task translatoin; did you mean translation?"),
+        ("dataset.max_tokens=null", "Must specify batch size either with --max-tokens or --batch-size"),
+        ("optimizer._name=adan", "there is no optimizer adan; did you mean adam?"),
+    ],
+)
+def test_a_mistake_ends_in_one_line(override: str, line: str, data: Path, tmp_path: Path) -> None:
     """Hydra adds a line of its own, with the overrides, and one with a hint; there is no traceback."""
-    done = hydra_train(data, tmp_path, "+model.mma_windw=2")
+    done = hydra_train(data, tmp_path, override)
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert "\ntransformer_mma_tiny: the model has no option mma_windw; did you mean mma_window?\n" in done.stderr
+    assert f"\n{line}" in done.stderr
 
 
 @pytest.mark.slow
@@ -148,18 +160,12 @@ def test_language_model(arch: str, data: Path, tmp_path: Path) -> None:
 
 
 def test_classifier(data: Path, tmp_path: Path) -> None:
-    for split in ("train", "valid"):
-        letters = [line[0] for line in (data.parent / f"{split}.xx").read_text().splitlines()]
-        (tmp_path / f"{split}.label").write_text("".join("low\n" if letter < "e" else "high\n" for letter in letters))
-        os.link(data.parent / f"{split}.xx", tmp_path / f"{split}.input0")
-    for part in ("input0", "label"):
-        texts = [word for split in ("train", "valid") for word in (f"--{split}pref", tmp_path / f"{split}.{part}")]
-        fairseq("preprocess", "--only-source", *texts, "--destdir", tmp_path / "bin" / part)
+    classes = make_classes(data, tmp_path)
     last = train_in_process(
         tmp_path,
-        task={"_name": "sentence_prediction", "data": str(tmp_path / "bin"), "num_classes": 2},
+        task={"_name": "sentence_prediction", "data": str(classes), "num_classes": 2},
         model={"_name": "transformer_diffwin_classifier_tiny"},
         criterion={"_name": "sentence_prediction"},
     )
-    hub = LocalTransformerModel.from_pretrained(tmp_path, last.name, tmp_path / "bin")
+    hub = LocalTransformerModel.from_pretrained(tmp_path, last.name, classes)
     assert {label for label, _ in hub.classify(["a b", "g h a"])} <= {"low", "high"}

@@ -9,17 +9,26 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fairseq.data import Dictionary
+from fairseq.data.data_utils import collate_tokens
+from fairseq.dataclass.configs import FairseqConfig
 from fairseq.distributed import utils as distributed_utils
+from omegaconf import OmegaConf
 
 from fairseq_localattn.compat.interactive import Lines
 from fairseq_localattn.errors import SentenceError, UsageError
 
+WORDS = Dictionary()
+WORDS.add_symbol("a")
+TASK = SimpleNamespace(source_dictionary=WORDS)
 
-def batches(lines: list[str]) -> Iterator[str]:
-    """Yield the lines; a line "long" is an error of that sentence."""
+
+def batches(lines: list[str], *_: object) -> Iterator[Any]:
+    """Yield a batch of the lines; a line "long" is an error of that sentence."""
     if "long" in lines:
         raise SentenceError("too long", lines.index("long"))
-    yield from lines
+    tokens = [WORDS.encode_line(line, add_if_not_exist=False) for line in lines]
+    yield SimpleNamespace(src_tokens=collate_tokens(tokens, WORDS.pad(), left_pad=True))
 
 
 def standard_input(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,17 +60,36 @@ def test_a_line_is_counted_in_every_size_of_the_buffer(size: int, monkeypatch: p
     lines = Lines("-", batches)
     with pytest.raises(UsageError, match="^standard input:5: too long$"):
         for buffer in lines.buffered_read("-", size):
-            list(lines.make_batches(buffer))
+            list(lines.make_batches(buffer, None, TASK))
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (["a b c", "d", "e", "f"], "4 of 5 words"),  # each line a batch; said once, when five words are known
+        (["a a b", "a", "a"], None),
+        (["b c d"], None),  # too few to tell
+    ],
+)
+def test_mostly_unknown_words_are_told_once(
+    lines: list[str], told: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    counted = Lines("-", batches)
+    for line in lines:
+        list(counted.make_batches([line], None, TASK))
+    messages = [record.getMessage() for record in caplog.records]
+    if told is None:
+        assert messages == []
+    else:
+        (message,) = messages
+        assert message.startswith(f"{told} are unknown to the dictionary: give ") and "\n" not in message
 
 
 def test_only_interactive_use_is_changed_and_only_while_it_runs() -> None:
     names: dict[str, Any] = {"buffered_read": 1, "make_batches": batches, "seen": []}
     exec("def main(cfg): seen.append((buffered_read, make_batches))", names)
-    cfg = SimpleNamespace(
-        interactive=SimpleNamespace(input="-"),
-        distributed_training=SimpleNamespace(distributed_init_method=None),
-        common=SimpleNamespace(tpu=False),
-    )
+    cfg = OmegaConf.structured(FairseqConfig)
+    cfg.common_eval.path = "checkpoint.pt"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(distributed_utils, "infer_init_method", lambda _: None)
         distributed_utils.call_main(cfg, names["main"])

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import torch
 from fairseq import checkpoint_utils, options
-from fairseq.data import TokenBlockDataset, data_utils
+from fairseq.data import Dictionary, TokenBlockDataset, data_utils
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
+from fairseq.search import DiverseBeamSearch
 from fairseq.tokenizer import tokenize_line
 
 from fairseq_localattn.compat import repairs
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # Hydra's, on ho
 
 
 @pytest.mark.parametrize("limits", [{"max_tokens": 100}, {"max_sentences": 20}])
-@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 16, 20, 29, 99])
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 13, 16, 20, 29, 99])
 def test_no_sentence_is_dropped_and_none_comes_twice(count, limits):
     """Sentences of 5 tokens, their lengths given as a function and as an array."""
     indices = np.arange(count)[::-1].copy()  # not in ascending order
@@ -160,3 +161,16 @@ def test_numpy_has_the_type_long_that_fairseq_uses():
     lines = [torch.tensor([5, 6, 2]), torch.tensor([7, 2])]
     blocks = TokenBlockDataset(lines, sizes=[3, 2], block_size=4, pad=1, eos=2, break_mode="eos")
     assert [block.tolist() for block in blocks] == [line.tolist() for line in lines]
+
+
+def test_diverse_beams_do_not_depend_on_the_numbers_of_the_sentences():
+    """A batch of three sentences, of which the first ends after two steps, by its numbers in the data and by 0 to 2."""
+    found = []
+    for numbers in torch.tensor([11, 4, 1]), torch.arange(3):
+        search, random = DiverseBeamSearch(Dictionary(), 2, 0.5), torch.Generator().manual_seed(1)
+        scores = torch.zeros(3, 4, 1)
+        for step, kept in enumerate((slice(None), slice(None), slice(1, None), slice(1, None))):
+            lprobs = torch.randn(3, 4, 9, generator=random).log_softmax(-1)[kept]
+            found.append(search.step(step, lprobs, scores[kept].expand(-1, -1, max(step, 1)), None, numbers[kept]))
+    for theirs, ours in zip(found[:4], found[4:], strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(theirs, ours, strict=True))

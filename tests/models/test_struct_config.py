@@ -12,6 +12,7 @@ import yaml
 from fairseq import models
 from fairseq.dataclass.initialize import add_defaults
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, FairseqLanguageModel, build_model
+from fairseq.models.transformer import TransformerConfig
 from omegaconf import OmegaConf
 
 from fairseq_localattn.errors import UsageError
@@ -115,10 +116,26 @@ def test_false_wins_over_the_named_size(options: dict[str, Any]) -> None:
     assert build("transformer_man_tiny", configuration("transformer_man_tiny")).encoder.layers[0].normalize_before
 
 
+def test_every_field_of_fairseqs_own_configuration_is_accepted() -> None:
+    """The whole of TransformerConfig, also what has no flag, as fairseq's own configurations write it."""
+    root = OmegaConf.create({"model": OmegaConf.structured(TransformerConfig), "task": LENGTHS})
+    resolved: Any = OmegaConf.to_container(root, resolve=True)
+    options = resolved["model"]
+    del options["_name"]
+    options["decoder"].update(layers=1, embed_dim=64)
+    assert {"input_dim", "xformers_att_config"} <= set(options["decoder"])
+    model = build("transformer_mma", configuration("transformer_mma", **options))
+    assert len(model.encoder.layers) == 6 and [layer.embed_dim for layer in model.decoder.layers] == [64]
+
+
 MISTAKES = [
-    ({"mma_windw": 2}, "transformer_mma_tiny: the model has no option mma_windw; did you mean mma_window?"),
-    ({"encoder": {"layrs": 2}}, "no option encoder_layrs; did you mean encoder_layers?"),
-    ({"xyzzy": 2}, "no option xyzzy: its options are the flags of fairseq-train"),
+    ({"mma_windw": 2}, "transformer_mma_tiny: the model has no option mma_windw (did you mean mma_window?); its"),
+    ({"encoder": {"layrs": 2}}, "no option encoder_layrs (did you mean encoder_layers?)"),
+    (
+        {"xyzzy": 2, "mma_windw": 2, "plugh": 3},
+        "no option xyzzy, mma_windw (did you mean mma_window?), plugh; its options are the flags of fairseq-train",
+    ),
+    ({"decoder_input_dim": "wide"}, "argument --decoder-input-dim: invalid int value: 'wide'"),
     ({"encoder_layers": "many"}, "argument --encoder-layers: invalid int value: 'many'"),
     ({"activation_fn": "rleu"}, "argument --activation-fn: invalid choice: 'rleu'"),
     ({"share_all_embeddings": "yes"}, "argument --share-all-embeddings: give true or false, not 'yes'"),

@@ -135,6 +135,19 @@ def make_data(folder: Path, train: int = 400, held_out: int = 12) -> Path:
     return folder / "bin"
 
 
+def make_classes(data: Path, folder: Path, names: tuple[str, str] = ("low", "high")) -> Path:
+    """Write binarised sentences of ``data`` in two classes by their first letter, and return their folder."""
+    for split in ("train", "valid"):
+        text = (data.parent / f"{split}.xx").read_text()
+        (folder / f"{split}.input0").write_text(text)
+        labels = (names[line[0] >= "e"] + "\n" for line in text.splitlines())
+        (folder / f"{split}.label").write_text("".join(labels))
+    for part in ("input0", "label"):
+        texts = [word for split in ("train", "valid") for word in (f"--{split}pref", folder / f"{split}.{part}")]
+        fairseq("preprocess", "--only-source", *texts, "--destdir", folder / "bin" / part)
+    return folder / "bin"
+
+
 def tree_of(words: list[str]) -> str:
     """Return some tree of three words or more: a pair of words, and branches to the right."""
     leaves = [f"({word.upper()} {word})" for word in words]

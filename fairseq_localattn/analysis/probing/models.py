@@ -6,13 +6,12 @@ last subword of each word, which has the inflection in English and German.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from fairseq import options
@@ -68,14 +67,6 @@ def needs_phrases(encoder: nn.Module) -> bool:
     return bool(getattr(encoder, "needs_phrases", False))
 
 
-class _Refusing(argparse.ArgumentParser):
-    """Class of fairseq's parser for this command, without the hundreds of lines of usage before an error message."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raise UsageError."""
-        raise UsageError(f"--arch and the model's flags: {message}")
-
-
 def architecture_options(architecture: str, flags: Sequence[str]) -> Namespace:
     """Return the options of a translation model, with three encoder layers unless ``flags`` say otherwise.
 
@@ -99,7 +90,6 @@ def architecture_options(architecture: str, flags: Sequence[str]) -> Namespace:
 def _parsed(words: list[str]) -> tuple[Namespace, set[str]]:
     """Return fairseq-train's options, and the names of those flags that are not the model's."""
     parser = options.get_training_parser()
-    parser.__class__ = _Refusing
     found = options.parse_args_and_arch(parser, words)
     group = next(each for each in parser._action_groups if each.title == "Model-specific configuration")
     return found, {action.dest for action in parser._actions} - {action.dest for action in group._group_actions}

@@ -370,7 +370,7 @@ def test_wrong_use_is_told(command, trained, prepared, tmp_path, capsys):
             probing_models.architecture_options(other, [])
     with pytest.raises(UsageError, match="--arch transformer_nothing: unknown"):
         command("--arch", "transformer_nothing")
-    with pytest.raises(UsageError, match="model's flags: unrecognized arguments: --mgsa-head word"):
+    with pytest.raises(UsageError, match="there is no flag --mgsa-head; did you mean --mgsa-heads, which"):
         command("--arch", "transformer_localattn_tiny", "--mgsa-head", "word")
     with pytest.raises(UsageError, match="missing.pt: no such file"):
         command("--encoder", tmp_path / "missing.pt", "--encoder-data", folder)
