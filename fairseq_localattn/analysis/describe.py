@@ -25,6 +25,7 @@ from ..grammar.words import nearest
 from ..models.architectures import baseline_of, localattn_architectures
 from ..models.struct_config import as_namespace
 from ..options import fill_defaults, option_names
+from .command import add_user_dir
 
 # fairseq's task → the model whose attention is described by texts, and the architecture with its smallest name.
 HYBRIDS = {
@@ -162,6 +163,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--arch", help="an architecture of this package")
     source.add_argument("--path", metavar="CHECKPOINT", help="a trained model")
+    add_user_dir(parser)
     args, flags = parser.parse_known_args(argv)
     if args.path is None:
         print("\n".join(describe(args.arch, flags)))
