@@ -10,6 +10,7 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -28,10 +29,10 @@ def register() -> None:
         return
     if not _registered:
         _registered = True
-        from .compat import repairs
-
-        repairs.apply()
-        from . import criterions, tasks, variants  # noqa: F401
+        # By their names: the models and what is below them import this module.
+        import_module(f"{__package__}.compat.repairs").apply()
+        for name in ("criterions", "tasks", "variants"):
+            import_module(f"{__package__}.{name}")
 
 
 def register_with_fairseq() -> None:
