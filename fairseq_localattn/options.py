@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 from argparse import ArgumentParser
 from dataclasses import fields
-from typing import Any, TypeVar
-
-from fairseq.dataclass import FairseqDataclass
-from fairseq.dataclass.utils import gen_parser_from_dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import UsageError
 
-Options = TypeVar("Options", bound=FairseqDataclass)
+if TYPE_CHECKING:
+    from fairseq.dataclass import FairseqDataclass
+
+Options = TypeVar("Options", bound="FairseqDataclass")
 # The lowest and the highest number of an option by the last word of its name; more is certainly a typing error.
 RANGES = {"dim": (1, 1_000_000), "heads": (1, 10_000), "positions": (1, 1_000_000), "layers": (0, 1_000)}
 RESERVED = ("encoder", "decoder", "quant_noise", "adaptive", "base_")
@@ -40,6 +40,8 @@ def option_names(options: type[FairseqDataclass]) -> list[str]:
 
 def add_flags(parser: ArgumentParser, options: type[FairseqDataclass]) -> None:
     """Add a flag for each option, without defaults, which fairseq's named architectures fill in."""
+    from fairseq.dataclass.utils import gen_parser_from_dataclass  # here, so that this module needs no fairseq
+
     gen_parser_from_dataclass(parser, options(), delete_default=True)
 
 

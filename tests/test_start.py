@@ -39,13 +39,22 @@ def test_the_path_is_printed_without_torch() -> None:
     assert version == metadata.version("fairseq_localattn") + "\n"
 
 
-@pytest.mark.slow
-def test_plain_pytorch_waits_for_the_attention_alone() -> None:
-    """Where fairseq is not installed, the package imports torch when its attention is asked for, and nothing else."""
-    program = """
-import importlib.util, sys
-find = importlib.util.find_spec
-importlib.util.find_spec = lambda name, *rest: None if name == "fairseq" else find(name, *rest)
+ABSENT = """
+import sys
+from importlib.abc import MetaPathFinder
+class Absent(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.split(".")[0] in ("fairseq", "hydra", "omegaconf"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Absent())
+"""
+
+
+@pytest.mark.parametrize("before", ["", ABSENT], ids=["", "absent"])
+def test_plain_pytorch_waits_for_the_attention_alone(before: str) -> None:
+    """The package imports torch when its attention is asked for, and nothing else; fairseq may be absent."""
+    program = f"""{before}
+import sys
 import fairseq_localattn
 assert "torch" not in sys.modules
 import numpy, torch
@@ -57,7 +66,40 @@ try:
     fairseq_localattn.atention
 except AttributeError as error:
     assert "has no attribute 'atention'" in str(error)
+if {bool(before)}:
+    fairseq_localattn.register()
 """
     imported = run(sys.executable, "-c", program).stdout.split()
     assert "fairseq_localattn.grammar.build" in imported
     assert all(name.startswith("fairseq_localattn.") for name in imported), imported
+
+
+@pytest.mark.slow
+def test_models_are_registered_whatever_is_imported_first() -> None:
+    """Nor does fairseq's import change the root logger, or give advice; processes are forked, for the seconds of it."""
+    program = """
+import logging, os, sys
+import hydra, numpy, omegaconf, torch
+for first in sys.argv[1:]:
+    if pid := os.fork():
+        assert os.waitpid(pid, 0)[1] == 0, first
+        continue
+    exec(first)
+    from fairseq.models import ARCH_MODEL_REGISTRY
+    assert "transformer_mma" in ARCH_MODEL_REGISTRY
+    if not first.startswith("import fairseq,"):
+        assert logging.getLogger().level == logging.WARNING and not logging.getLogger().handlers
+    os._exit(0)
+"""
+    firsts = [f"import fairseq_localattn.{part}" for part in ("criterions.label_smoothed", "hub", "phrases.dataset")]
+    assert "tensorboardX" not in run(sys.executable, "-c", program, *firsts, "import fairseq_localattn").stderr
+    run(sys.executable, "-c", program, "import fairseq, fairseq_localattn")
+
+
+@pytest.mark.slow
+def test_fairseqs_commands_keep_their_log_format() -> None:
+    """After an import of the package too, with the repairs in place."""
+    program = (
+        "import fairseq_localattn.models.base, sys; from fairseq_cli.train import cli_main, logger; logger.info(1)"
+    )
+    assert run(sys.executable, "-c", program).stdout.endswith(" | INFO | fairseq_cli.train | 1\n")

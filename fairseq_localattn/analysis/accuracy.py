@@ -17,7 +17,7 @@ from scipy.stats import binomtest
 
 from ..errors import UsageError
 from ..models.classifier import PlainClassifier
-from .command import check_files, show_progress_alone, written
+from .command import add_user_dir, check_files, show_progress_alone, written
 from .evaluation import Split, Trained, load_trained, read_split, to_device, with_progress
 
 
@@ -70,6 +70,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--predictions", type=Path, metavar="FILE", help="write label and prediction of each sentence")
     parser.add_argument("--max-tokens", type=int, default=8000, metavar="N", help="of a batch (default: %(default)s)")
     parser.add_argument("--cpu", action="store_true", help="do not use the GPU")
+    add_user_dir(parser)
     return parser
 
 

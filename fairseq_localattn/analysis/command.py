@@ -23,7 +23,25 @@ def checkpoint_parser(command: str, description: str) -> argparse.ArgumentParser
     parser.add_argument("--path", action="append", required=True, metavar="CHECKPOINT", help="may be repeated")
     parser.add_argument("--name", action="append", default=[], help="what to call each checkpoint, in the same order")
     parser.add_argument("--cpu", action="store_true", help="do not use the GPU")
+    add_user_dir(parser)
     return parser
+
+
+def add_user_dir(parser: argparse.ArgumentParser) -> None:
+    """Add fairseq's flag ``--user-dir``, which every command takes; the folder is imported while it is parsed."""
+    parser.add_argument("--user-dir", action=_UserDir, metavar="DIR", help="folder of a mechanism or a model of yours")
+
+
+class _UserDir(argparse.Action):
+    """Imports a folder as fairseq's commands do. Raises UsageError if there is none."""
+
+    def __call__(self, parser: object, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
+        if not Path(values).is_dir():
+            raise UsageError(f"--user-dir {values}: no such folder")
+        namespace.user_dir = values
+        from fairseq.utils import import_user_module  # here, as its import takes seconds
+
+        import_user_module(namespace)
 
 
 def show_progress_alone() -> None:

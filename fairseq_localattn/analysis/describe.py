@@ -26,6 +26,7 @@ from ..models.architectures import baseline_of, localattn_architectures
 from ..models.struct_config import as_namespace
 from ..options import fill_defaults, option_names
 from ..speed.implementation import ImplementationOptions
+from .command import add_user_dir
 
 # fairseq's task → the model whose attention is described by texts, and the architecture with its smallest name.
 HYBRIDS = {
@@ -179,6 +180,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     source.add_argument("--arch", help="an architecture of this package")
     source.add_argument("--path", metavar="CHECKPOINT", help="a trained model")
     parser.add_argument("--flags", action="store_true", help="print the flags of --arch instead, with their values")
+    add_user_dir(parser)
     args, flags = parser.parse_known_args(argv)
     if args.flags and args.path is not None:
         raise UsageError("--flags goes with --arch")

@@ -21,12 +21,12 @@ from torch import Tensor
 
 from ..core.attention import LocalAttention
 from ..errors import UsageError
-from ..grammar.build import Text, mechanisms_of
+from ..grammar.build import Text, complete, mechanisms_of
 from ..grammar.parse import Attention, TextError, parse_stack
 from ..grammar.words import PHRASES
 from ..mechanisms.phrasal import MultiGranularityAttention, parse_granularities
 from ..mechanisms.phrase_memory.partition import ngram_lengths, partition_of
-from .command import check_output, check_plot, new_figure, save_figure, show_progress_alone
+from .command import add_user_dir, check_output, check_plot, new_figure, save_figure, show_progress_alone
 from .masks import LONGEST, SPREAD, Panel
 
 HEAD_DIM, SEED = 16, 1
@@ -37,12 +37,10 @@ def attentions_of(text: str, site: str) -> list[Attention]:
     """Return the distinct attentions of a text in their order. Raises UsageError, with the place in the text."""
     reader, found = Text(text), dict[str, Attention]()
     for stretch in parse_stack(text).stretches:
+        complete(reader, stretch.sublayers, site, stretch.at)
         for sublayer in stretch.sublayers:
             if isinstance(sublayer.content, Attention):
-                reader.check(sublayer.content, site)
                 found.setdefault(str(sublayer.content), sublayer.content)
-    if not found:
-        raise TextError(text, 0, "there is no attention to draw")
     for attention in found.values():
         for mechanism in mechanisms_of(attention):
             if mechanism.word == "tree":
@@ -135,6 +133,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--length", type=int, default=12, help=f"words of the sentence, at most {LONGEST}")
     parser.add_argument("--heads", type=int, help="heads of each attention; default: those of its groups, or 4")
     parser.add_argument("--site", choices=("encoder", "decoder"), default="encoder", help="decoder: causal")
+    add_user_dir(parser)
     args = parser.parse_args(argv)
     show_progress_alone()
     check_output(args.out, "--out")

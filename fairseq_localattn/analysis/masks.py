@@ -30,7 +30,7 @@ from ..mechanisms.phrase_memory.partition import Partition, ngram_lengths, parti
 from ..mechanisms.windowed import MultiplicativeWindowAttention
 from ..phrases.trees import TreeError, read_tree
 from ..phrases.trees import partition as tree_levels
-from .command import check_output, check_plot, new_figure, save_figure, show_progress_alone
+from .command import add_user_dir, check_output, check_plot, new_figure, save_figure, show_progress_alone
 
 TREE = (
     "(S (NP (DT the) (JJ old) (NN man)) (VP (VBD saw) (NP (CD two) (NNS birds))"
@@ -192,6 +192,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--tree", default=TREE, help="constituency tree of another sentence, as '(S (NP ...) (VP ...))'"
     )
+    add_user_dir(parser)
     return parser
 
 

@@ -89,23 +89,29 @@ class JointAttention(ComposedAttention):
 
     Args:
         makers: build the mechanisms.
+        names: what errors call them; by default their kinds.
         embed_dim, num_heads, kwargs: see :class:`LocalAttention`.
 
     Raises ValueError for a mechanism that computes the whole attention beside one that changes its scores or weights,
     and for one that encodes positions in queries and keys beside one that reads these for other terms.
     """
 
-    def __init__(self, embed_dim: int, num_heads: int, *, makers: Sequence[Maker], **kwargs: object) -> None:
+    def __init__(
+        self, embed_dim: int, num_heads: int, *, makers: Sequence[Maker], names: Sequence[str] = (), **kwargs: object
+    ) -> None:
         super().__init__(embed_dim, num_heads, **kwargs)
         for make in makers:
             self.add_part(make, num_heads)
+        called = dict(zip(self.members(), names or [part.kind for part in self.members()], strict=True))
         scoring = [n for n, part in enumerate(self.members()) if part.whole or any(map(part.has, SCORING))]
-        whole = next((part.kind for part in self.members() if part.whole), None)
+        whole = next((part for part in self.members() if part.whole), None)
         if whole is not None and len(scoring) > 1:
-            kinds = " and ".join(part.kind for part in self.members() if part.kind != whole) or whole
-            raise ValueError(f"{whole} computes its heads' attention as a whole: {kinds} cannot act on the same heads")
-        turning = next((part.kind for part in self.members() if part.has("encode_positions")), None)
-        reading = next((part.kind for part in self.members() if part.reads_projections), None)
+            others = " and ".join(called[part] for part in self.members() if part is not whole)
+            raise ValueError(
+                f"{called[whole]} computes its heads' attention as a whole: {others} cannot act on the same heads"
+            )
+        turning = next((called[part] for part in self.members() if part.has("encode_positions")), None)
+        reading = next((called[part] for part in self.members() if part.reads_projections), None)
         if turning and reading:
             raise ValueError(
                 f"{reading} reads the queries or keys, which {turning} turns by their positions, padding included: "

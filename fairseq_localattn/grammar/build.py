@@ -11,9 +11,11 @@ from ..core.attention import LocalAttention
 from ..core.composed import GroupedAttention, JointAttention, Maker
 from ..mechanisms.local_convolution import LocalConvolution
 from ..mechanisms.mixed import MixedAttention
-from .parse import Attention, Group, Mechanism, Stack, TextError, parse_attention
+from .parse import Attention, Group, Mechanism, Stack, Sublayer, TextError, parse_attention
 from .words import KINDS, WORDS, Option, nearest
 
+FFN = Sublayer(Mechanism("ffn"))
+CROSS = Sublayer(Mechanism("cross"))
 CONVOLUTION = {"kernel": Option((int,), 7), "form": Option((str,), "separable")}
 
 
@@ -110,7 +112,7 @@ class Text:
         if twice := next((word for word in words if words.count(word) > 1), None):
             raise self.error(f"{twice} stands twice on the same heads", group.at)
         makers = [partial(self._build, _single(each), each.at) for each in group.mechanisms]
-        return partial(JointAttention, makers=makers)
+        return partial(JointAttention, makers=makers, names=words)
 
     def _build(self, make: Maker, at: int, *args: Any, **kwargs: Any) -> LocalAttention:
         """Call a maker; its ValueErrors show the place in the text."""
@@ -120,6 +122,33 @@ class Text:
             raise
         except ValueError as error:
             raise self.error(str(error), at) from None
+
+
+def complete(text: Text, given: tuple[Sublayer, ...], site: str, at: int) -> tuple[Sublayer, ...]:
+    """Check the sublayers of a layer, and add those that are left out: ``cross`` and ``ffn``. Raises TextError."""
+    for sublayer in given:
+        if isinstance(sublayer.content, Attention):
+            text.check(sublayer.content, site)
+        elif sublayer.kind == "conv":
+            text.check_options(sublayer.content, CONVOLUTION)
+    kinds = [sublayer.kind for sublayer in given]
+    if "attention" not in kinds:
+        raise text.error("no word would see another: a layer needs a self-attention, such as san", at)
+    if site == "cross":
+        if len(given) > 1:
+            raise text.error("the attention to the encoder is one attention: sublayers belong to the decoder", at)
+        return given
+    if site == "encoder" and "cross" in kinds:
+        raise text.error("an encoder has no cross", at)
+    if kinds.count("cross") > 1:
+        raise text.error("cross stands twice", at)
+    found = list(given)
+    if site == "decoder" and "cross" not in kinds:
+        last = max(i for i, kind in enumerate(kinds) if kind == "attention")
+        found.insert(last + 1, CROSS)
+    if "ffn" not in kinds:
+        found.append(FFN)
+    return tuple(found)
 
 
 def _word(group: Group) -> str:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TypeVar
 
 from ..errors import UsageError
@@ -35,6 +36,7 @@ SUBLAYERS = ("ffn", "cross", "conv")
 # Longer texts, and layers with more sublayers, are certainly mistakes.
 LONGEST = 10_000  # characters
 LONGEST_NUMBER = 30
+HIGHEST_LAYER = 10**9
 MOST_SUBLAYERS = 100
 
 
@@ -133,6 +135,13 @@ def parse_stack(text: str) -> Stack:
     reader = _Reader(text)
     stretches = reader.separated(";", reader.stretch)
     reader.end()
+    before: list[tuple[int, int]] = []
+    for stretch in stretches:
+        ranges = stretch.ranges or ((1, HIGHEST_LAYER),)
+        for (first, last), (low, high) in product(ranges, before):
+            if (twice := max(first, low)) <= min(last, high):
+                raise TextError(text, stretch.at, f"layer {twice} is described twice")
+        before += ranges
     return Stack(stretches, text)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -25,8 +28,11 @@ class DescribedAttention(nn.Module):
         bias: whether the projections have biases.
         kdim, vdim: channels of keys and values, if not C; with ``site="cross"``.
         batch_first: B×T×C in the place of T×B×C.
-        site: ``encoder`` or ``decoder`` for self-attention, where query, key and value are one tensor, without and with
-            a causal mask in every call; ``cross`` for attention to another sequence.
+        site: ``encoder`` or ``decoder`` for self-attention, where query, key and value are one tensor; ``cross`` for
+            attention to another sequence. A decoder hides the future where a call gives no ``attn_mask``.
+        device, dtype: of the parameters.
+
+    A state dict of torch's own attention loads; :meth:`torch_state_dict` returns one.
 
     Raises UsageError, with the place in the text, for a text that describes no attention, and ValueError for an
     unknown ``site``.
@@ -48,6 +54,8 @@ class DescribedAttention(nn.Module):
         vdim: int | None = None,
         batch_first: bool = False,
         site: str = "encoder",
+        device: torch.device | str | int | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         if site not in ("encoder", "decoder", "cross"):
@@ -58,7 +66,9 @@ class DescribedAttention(nn.Module):
         cross = site == "cross"
         options = {"dropout": dropout, "bias": bias, "kdim": kdim, "vdim": vdim, "self_attention": not cross}
         options["encoder_decoder_attention"] = cross
-        self.attention = build_attention(text, embed_dim, num_heads, site=site, **options)
+        with nullcontext() if device is None else torch.device(device):
+            self.attention = build_attention(text, embed_dim, num_heads, site=site, **options).to(dtype=dtype)
+        self.register_load_state_dict_pre_hook(_from_torchs_names)
         self.text, self.site = text, site
         self.embed_dim, self.num_heads, self.batch_first = embed_dim, num_heads, batch_first
 
@@ -80,15 +90,20 @@ class DescribedAttention(nn.Module):
             key, value: likewise with S; the query's own tensor but at ``cross``.
             key_padding_mask: B×S (or S), True = hidden; or a float mask whose hidden entries are -inf.
             need_weights: also return the weights.
-            attn_mask: T×S, True = hidden; or a float mask, added to the scores.
+            attn_mask: T×S, True = hidden; or a float mask, added to the scores. At the site ``decoder`` one that is
+                given must hide the future itself.
             average_attn_weights: the mean over the heads, in the place of the weights of each.
-            is_causal: says that ``attn_mask`` is causal; without an ``attn_mask`` it is made.
+            is_causal: without an ``attn_mask``, hide the future; beside one it changes nothing. (torch's own attention
+                refuses it without a mask, and in evaluation without gradients sees the future then.)
 
         Returns the output, shaped as the query, and the weights B×T×S, B×H×T×S, or None.
         Raises ValueError for self-attention to another tensor, and for an ``attn_mask`` of more than two dimensions.
         """
         if self.site != "cross" and not (query is key and key is value):
-            raise ValueError(f"at the site {self.site!r} query, key and value are one tensor; give site='cross'")
+            raise ValueError(
+                f"at the site {self.site!r} query, key and value are one tensor: pass one object three times, as in "
+                "part = x[:5]; attention(part, part, part). Another sequence needs site='cross'"
+            )
         if attn_mask is not None and attn_mask.dim() != 2:
             raise ValueError(
                 f"attn_mask must be T×S for all sentences and heads, not of shape {tuple(attn_mask.shape)}"
@@ -101,7 +116,7 @@ class DescribedAttention(nn.Module):
 
         q = time_first(query)
         k, v = (q, q) if query is key and key is value else (time_first(key), time_first(value))
-        if is_causal and attn_mask is None:
+        if (is_causal or self.site == "decoder") and attn_mask is None:
             attn_mask = torch.ones(q.size(0), k.size(0), dtype=torch.bool, device=q.device).triu(1)
         if key_padding_mask is not None:
             hidden = key_padding_mask if key_padding_mask.dtype == torch.bool else key_padding_mask == -torch.inf
@@ -122,6 +137,34 @@ class DescribedAttention(nn.Module):
         if single:
             return out.squeeze(batch_dim), None if weights is None else weights.squeeze(0)
         return out, weights
+
+    def torch_state_dict(self) -> dict[str, Tensor]:
+        """Return the four projections by the names in ``torch.nn.MultiheadAttention``, which can load them.
+
+        Further parameters of the mechanism have no place there. The tensors are copies, without gradients.
+        """
+        ours = self.attention
+        projections = [ours.q_proj, ours.k_proj, ours.v_proj]
+        weights = [projection.weight.detach().clone() for projection in projections]
+        found = {f"out_proj.{name}": tensor.clone() for name, tensor in ours.out_proj.state_dict().items()}
+        if ours.with_bias:
+            found["in_proj_bias"] = torch.cat([projection.bias.detach() for projection in projections])
+        if ours.kdim == ours.vdim == ours.embed_dim:
+            return {**found, "in_proj_weight": torch.cat(weights)}
+        return found | dict(zip(("q_proj_weight", "k_proj_weight", "v_proj_weight"), weights, strict=True))
+
+
+# A parameter of torch.nn.MultiheadAttention → its name in LocalAttention, which splits the joint ones itself.
+_TORCHS_NAMES = {name: name for name in ("in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias")}
+_TORCHS_NAMES |= {f"{letter}_proj_weight": f"{letter}_proj.weight" for letter in "qkv"}
+
+
+def _from_torchs_names(module: DescribedAttention, state: dict[str, Tensor], prefix: str, *_: Any) -> None:
+    """Rename what ``torch.nn.MultiheadAttention`` wrote; called before a state dict is loaded."""
+    for theirs, ours in _TORCHS_NAMES.items():
+        if (tensor := state.pop(f"{prefix}{theirs}", None)) is not None:
+            state[f"{prefix}attention.{ours}"] = tensor
+    module.attention.upgrade_state_dict_named(state, f"{prefix}attention")
 
 
 def attention(text: str, embed_dim: int, num_heads: int, **options: object) -> DescribedAttention:

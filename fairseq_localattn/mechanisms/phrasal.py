@@ -22,6 +22,7 @@ from .phrase_memory.compose import make_composition, make_interaction
 from .phrase_memory.partition import Partition, project_heads
 
 WORD = "word"
+LONGEST_PHRASE = 1024  # words, and levels of a tree; fairseq's positions end there by default
 
 
 def parse_granularities(mix: str, heads: int) -> tuple[tuple[int, ...], int]:
@@ -33,8 +34,8 @@ def parse_granularities(mix: str, heads: int) -> tuple[tuple[int, ...], int]:
     >>> parse_granularities("word,1,2,3", 8)
     ((1, 1, 2, 2, 3, 3), 2)
 
-    Raises ValueError for a name that is neither ``word`` nor a number from 1, for shares that do not divide ``heads``,
-    for counts that do not add up to ``heads``, and for a mix without a granularity.
+    Raises ValueError for a name that is neither ``word`` nor a number from 1 to LONGEST_PHRASE, for shares that do not
+    divide ``heads``, for counts that do not add up to ``heads``, and for a mix without a granularity.
     """
     parts = [part.strip().partition(":") for part in mix.split(",")]
     shared = not any(colon for _, colon, _ in parts)
@@ -48,6 +49,8 @@ def parse_granularities(mix: str, heads: int) -> tuple[tuple[int, ...], int]:
         count = heads // len(parts) if shared else int(given)
         if kind == WORD:
             words += count
+        elif kind.isdecimal() and (len(kind) > 9 or int(kind) > LONGEST_PHRASE):
+            raise ValueError(f"granularity {kind[:20]} in {mix[:60]!r}: a phrase has {LONGEST_PHRASE} words or less")
         elif kind.isdecimal() and int(kind):
             granularities += [int(kind)] * count
         else:

@@ -1,1 +1,5 @@
 """fairseq's models with LocalAttention: Transformer, language model, classifier; placement and named architectures."""
+
+from ..registration import register
+
+register()

@@ -7,7 +7,7 @@ the attention (MAN halves the feed-forward network), the variant's module says s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fairseq.dataclass import FairseqDataclass
@@ -18,8 +18,9 @@ from fairseq.models import (
 )
 
 from ..errors import UsageError
-from ..options import fill_defaults, set_missing
+from ..options import RANGES, fill_defaults, option_names, set_missing
 from ..speed.implementation import ImplementationOptions
+from .placement import SITES, as_ranges, parse_layers
 from .struct_config import named_architecture
 
 # Architecture of this package → its baseline.
@@ -77,6 +78,20 @@ def leave_out_positions(args: Any) -> None:
     set_missing(args, no_token_positional_embeddings=True)
 
 
+def _clip_layers(args: Any, names: Iterable[str]) -> None:
+    """Leave out the layers that a shallower stack does not have, in those options ``…_layers`` of ``names``."""
+    for name in names:
+        site = name.removesuffix("_layers").rpartition("_")[2]
+        stack = "encoder" if site == "encoder" else "decoder"
+        if not name.endswith("_layers") or site not in SITES or getattr(args, f"{stack}_layers_to_keep", None):
+            continue
+        text, depth = getattr(args, name), getattr(args, f"{stack}_layers")
+        if text not in ("all", "none"):
+            existing = parse_layers(text, name, range(depth))
+            if existing != parse_layers(text, name, range(RANGES["layers"][1])):
+                setattr(args, name, as_ranges(existing) or "none")
+
+
 def register_architecture(
     model: str,
     name: str,
@@ -98,11 +113,13 @@ def register_architecture(
     """
 
     def architecture(args: Any) -> None:
+        not_written = [name for name in option_names(options) if getattr(args, name, None) is None]
         fill_defaults(args, options, **defaults)
         fill_defaults(args, ImplementationOptions)
         if adjust is not None:
             adjust(args)
         ARCH_CONFIG_REGISTRY[baseline](args)
+        _clip_layers(args, not_written)
         # fairseq runs this function while it parses the command line, before it starts worker processes.
         ARCH_MODEL_REGISTRY[model].check_args(args)
 

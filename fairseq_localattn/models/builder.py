@@ -10,14 +10,12 @@ from fairseq.models.transformer import TransformerConfig
 
 from ..core.attention import LocalAttention
 from ..errors import UsageError
-from ..grammar.build import Text, mechanisms_of
+from ..grammar.build import Text, complete, mechanisms_of
 from ..grammar.parse import Attention, Mechanism, Stack, Sublayer, TextError, parse_stack
 from ..mechanisms.local_convolution import LocalConvolution
 from .placement import SITES, kept_layers
 
 PLAIN = "san"
-FFN = Sublayer(Mechanism("ffn"))
-CROSS = Sublayer(Mechanism("cross"))
 
 
 @dataclass(frozen=True)
@@ -82,17 +80,13 @@ class AttentionBuilder:
         text = Text(stack.text)
         found: dict[int, Layer] = {}
         for stretch in stack.stretches:
-            layer = Layer(_complete(text, stretch.sublayers, site, stretch.at), text)
+            layer = Layer(complete(text, stretch.sublayers, site, stretch.at), text)
             kept = kept_layers(config.layers, config.layers_to_keep)
             ranges = stretch.ranges or ((1, max(kept, default=0) + 1),)
             # The layers of a pruned stack keep their numbers, so its depth is not an upper bound.
             if not config.layers_to_keep and (highest := max(last for _, last in ranges)) > config.layers:
                 raise text.error(f"there is no layer {highest}: the {site} has {config.layers}", stretch.at)
-            for number in kept:
-                if any(first <= number + 1 <= last for first, last in ranges):
-                    if number in found:
-                        raise text.error(f"layer {number + 1} is described twice", stretch.at)
-                    found[number] = layer
+            found |= {n: layer for n in kept if any(first <= n + 1 <= last for first, last in ranges)}
         return found
 
     def _config(self, site: str) -> Any:
@@ -155,34 +149,9 @@ class AttentionBuilder:
         return [each for content in contents if isinstance(content, Attention) for each in mechanisms_of(content)]
 
 
-def _complete(text: Text, given: tuple[Sublayer, ...], site: str, at: int) -> tuple[Sublayer, ...]:
-    """Check the sublayers of a layer, and add those that are left out: ``cross`` and ``ffn``. Raises UsageError."""
-    for sublayer in given:
-        if isinstance(sublayer.content, Attention):
-            text.check(sublayer.content, site)
-    kinds = [sublayer.kind for sublayer in given]
-    if "attention" not in kinds:
-        raise text.error("no word would see another: a layer needs a self-attention, such as san", at)
-    if site == "cross":
-        if len(given) > 1:
-            raise text.error("the attention to the encoder is one attention: sublayers belong to the decoder", at)
-        return given
-    if site == "encoder" and "cross" in kinds:
-        raise text.error("an encoder has no cross", at)
-    if kinds.count("cross") > 1:
-        raise text.error("cross stands twice", at)
-    found = list(given)
-    if site == "decoder" and "cross" not in kinds:
-        last = max(i for i, kind in enumerate(kinds) if kind == "attention")
-        found.insert(last + 1, CROSS)
-    if "ffn" not in kinds:
-        found.append(FFN)
-    return tuple(found)
-
-
 _PLAIN_TEXT = Text(PLAIN)
 
 
 def _plain(site: str) -> Layer:
     """Return the layer of fairseq."""
-    return Layer(_complete(_PLAIN_TEXT, parse_stack(PLAIN).stretches[0].sublayers, site, 0), _PLAIN_TEXT)
+    return Layer(complete(_PLAIN_TEXT, parse_stack(PLAIN).stretches[0].sublayers, site, 0), _PLAIN_TEXT)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from support.cli import make_data, train_flags
+
 REPO = Path(__file__).resolve().parents[2]
 COPIED = ("fairseq_localattn", "scripts", "configs", "data-prep", "tests/contract", "tests/support")
 DIFF = re.compile(r'^```diff title="([^"]+)"\n(.*?)^```$', re.M | re.S)
@@ -27,7 +29,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(REPO / name, root / name)
     page = (REPO / "docs" / "add-a-variant.md").read_text("utf-8")
     blocks = BLOCK.findall(page)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     ((changed, lines),) = DIFF.findall(page)
     (root / changed).write_text(added((root / changed).read_text("utf-8"), lines), encoding="utf-8")
     for title, text in blocks:
@@ -96,3 +98,28 @@ def test_the_table_is_planned(checkout: Path) -> None:
     trained = re.findall(r"--arch (\S+)", done.stdout)
     assert set(trained) == {"transformer_localattn_small", "transformer_dilated_small"}
     assert "--dilated-rate 3" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("add_a_variant")
+def test_a_word_of_ones_own_trains_decodes_and_is_analysed(checkout: Path, tmp_path: Path) -> None:
+    """The commands of the last part, with the folder of the page as --user-dir."""
+    data, text = make_data(tmp_path / "data", train=40), "2*slope(slope=0.3) + 2*global"
+    user_dir = ("--user-dir", "mine")
+    flags = train_flags(data, "transformer_hybrid_tiny", tmp_path, 4, localattn_encoder=text)
+    checkpoint = tmp_path / "checkpoint_last.pt"
+    commands = [
+        ["fairseq_cli.train", *flags],
+        ["fairseq_cli.generate", data, "--path", checkpoint, "--cpu"],
+        ["fairseq_localattn", "describe", "--path", checkpoint],
+        ["fairseq_localattn", "draw", text, "--out", tmp_path / "slope.png"],
+        ["fairseq_localattn.analysis.locality", data, "--path", checkpoint, "--cpu"],
+    ]
+    done = [run(checkout, *map(str, command), *user_dir) for command in commands]
+    for each in done:
+        assert each.returncode == 0, each.stderr[-2000:]
+    assert "Generate test" in done[1].stdout
+    assert f"encoder  all: {text}" in done[2].stdout.splitlines()
+    assert (tmp_path / "slope.png").stat().st_size > 1000
+    missing = run(checkout, *map(str, commands[2]), "--user-dir", "mien")
+    assert missing.stderr == "fairseq_localattn: --user-dir mien: no such folder\n" and missing.returncode == 1

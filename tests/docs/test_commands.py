@@ -30,9 +30,10 @@ from support.paths import ROOT
 # Programs of others, whose options are not checked.
 FOREIGN = frozenset(
     "cat cd command cp cut curl echo export fairseq-hydra-train git grep head ls mkdir mkdocs mv paste pip pre-commit"
-    " sacrebleu sbatch sed source tail tee torchrun wc".split()
+    " sacrebleu sbatch sed source tail tee tensorboard torchrun wandb wc".split()
 )
-EXAMPLE = "dilated"  # the variant that add-a-variant.md tells its reader to write; tests/docs/test_add_a_variant.py
+# What add-a-variant.md tells its reader to write, a variant and a word; tests/docs/test_add_a_variant.py runs them.
+EXAMPLES = ("dilated", "slope")
 # Documents whose commands leave what those of others take.
 FIRST = ("README.md", "docs/papers/diffwin.md", "docs/papers/mgsa.md")
 HOW = "; a block that cannot run has <!-- not run: REASON --> in the line before it"
@@ -98,10 +99,10 @@ def unknown_options(words: list[str]) -> list[str]:
         return unknown_options(["fairseq-train", *rest[rest.index("OUTPUT") + 1 :]])
     if program in FOREIGN or name == ("-m", "pytest"):
         return []
-    if name == ("-m", "fairseq_localattn") and rest[:1] == ["describe"]:  # takes fairseq-train's
+    if name == ("-m", "fairseq_localattn") and rest[:1] == ["describe"] and "--arch" in rest:  # fairseq-train's
         return fairseq_unknown("train", ["DATA", *rest[1:]])
-    if name == ("-m", "fairseq_localattn") and rest[:1] == ["draw"]:
-        name = ("-m", "fairseq_localattn.analysis.draw")
+    if name == ("-m", "fairseq_localattn") and rest[:1] in (["describe"], ["draw"]):
+        name = ("-m", f"fairseq_localattn.analysis.{rest[0]}")
     if program.startswith("fairseq-"):
         return [word for word in fairseq_unknown(program.removeprefix("fairseq-"), rest) if word.startswith("--")]
     if not (name[0] == "-m" or (ROOT / name[0]).is_file()):
@@ -119,7 +120,7 @@ def unknown_options(words: list[str]) -> list[str]:
 def test_every_option_is_one_of_its_program(path: Path) -> None:
     for block in shell_blocks(path):
         for words in commands(block.text):
-            if any(EXAMPLE in word for word in words):
+            if any(example in word for example in EXAMPLES for word in words):
                 continue
             try:
                 unknown = unknown_options(words)
@@ -276,7 +277,7 @@ def plans() -> list[tuple[Block, str]]:
         for block in shell_blocks(path):
             for words in commands(block.text) if block.excuse else ():
                 script = words[1] if words[0] == "python" else words[0]
-                if re.fullmatch(r"scripts/(\w+/\w+\.sh|table\.py)", script) and EXAMPLE not in words:
+                if re.fullmatch(r"scripts/(\w+/\w+\.sh|table\.py)", script) and EXAMPLES[0] not in words:
                     text = " ".join(word for word in words if word != "--dry-run")
                     found.setdefault(text.replace("HOST:PORT", "localhost:29500"), block)
     return [(block, text) for text, block in found.items()]

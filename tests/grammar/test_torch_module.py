@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import fairseq_localattn
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.grammar.torch_module import DescribedAttention
+from fairseq_localattn.grammar.words import PHRASES, WORDS
 
 DIM, HEADS, LENGTH, BATCH = 16, 4, 6, 3
 MIXED = "1*local(window=1) + 1*csan(window=3, head_span=1) + 2*(alibi & shaw)"
@@ -19,11 +20,7 @@ MIXED = "1*local(window=1) + 1*csan(window=3, head_span=1) + 2*(alibi & shaw)"
 def torchs(ours: DescribedAttention, batch_first: bool) -> nn.MultiheadAttention:
     """Return torch's own attention with the weights of ours."""
     theirs = nn.MultiheadAttention(DIM, HEADS, batch_first=batch_first)
-    named = ours.attention
-    with torch.no_grad():
-        theirs.in_proj_weight.copy_(torch.cat([named.q_proj.weight, named.k_proj.weight, named.v_proj.weight]))
-        theirs.in_proj_bias.copy_(torch.cat([named.q_proj.bias, named.k_proj.bias, named.v_proj.bias]))
-    theirs.out_proj.load_state_dict(named.out_proj.state_dict())
+    theirs.load_state_dict(ours.torch_state_dict())
     return theirs
 
 
@@ -118,6 +115,69 @@ def test_in_torchs_decoder_no_position_sees_the_future() -> None:
     assert not torch.allclose(out[:, 4:], other[:, 4:])
 
 
+@pytest.mark.parametrize(
+    "text", ["san", MIXED, "2*(local(window=2) & t5) + 2*dman", "gauss", "2*sman + 2*sinks", "csan"]
+)
+@pytest.mark.parametrize("more", [{}, {"is_causal": True}, {"need_weights": False}])
+def test_a_decoder_without_a_mask_is_causal(text: str, more: dict[str, bool]) -> None:
+    """What a call without a mask returns, and its gradients, are those of a call with the causal mask."""
+    torch.manual_seed(1)
+    module = fairseq_localattn.attention(text, DIM, HEADS, site="decoder").double()
+    x = torch.randn(LENGTH, BATCH, DIM, dtype=torch.float64, requires_grad=True)
+    for given in ({}, masks("key_padding_mask")):
+        out = module(x, x, x, **given, **more)[0]
+        masked = module(x, x, x, **given, **more, attn_mask=masks("attn_mask")["attn_mask"])[0]
+        torch.testing.assert_close(out, masked)
+        gradients = [torch.autograd.grad(each.square().sum(), x)[0] for each in (out, masked)]
+        torch.testing.assert_close(*gradients)
+    (by_past,) = torch.autograd.grad(module(x, x, x, **more)[0][:3].sum(), x)
+    assert by_past[:3].abs().min() > 0 and not by_past[3:].any()
+
+
+def test_is_causal_hides_the_future_without_a_mask() -> None:
+    module = fairseq_localattn.attention("san", DIM, HEADS)
+    x = torch.randn(LENGTH, BATCH, DIM)
+    torch.testing.assert_close(module(x, x, x, is_causal=True), module(x, x, x, **masks("attn_mask")))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("sizes", [{}, {"kdim": 12, "vdim": 20}, {"kdim": 12}])
+def test_torchs_weights_load_and_are_written(sizes: dict[str, int], bias: bool) -> None:
+    """Inside of a model too, where the names have a prefix; the outputs are torch's."""
+    torch.manual_seed(1)
+    theirs = nn.MultiheadAttention(DIM, HEADS, bias=bias, **sizes)
+    if bias:
+        nn.init.normal_(theirs.in_proj_bias)
+    ours = fairseq_localattn.attention("san", DIM, HEADS, bias=bias, site="cross", **sizes)
+    nn.ModuleDict({"a": ours}).load_state_dict(nn.ModuleDict({"a": theirs}).state_dict())
+    query = torch.randn(4, BATCH, DIM)
+    key, value = (torch.randn(LENGTH, BATCH, sizes.get(name, DIM)) for name in ("kdim", "vdim"))
+    torch.testing.assert_close(ours(query, key, value), theirs(query, key, value))
+    written, expected = ours.torch_state_dict(), theirs.state_dict()
+    assert written.keys() == expected.keys()
+    for name, tensor in written.items():
+        assert torch.equal(tensor, expected[name]), name
+
+
+def test_torchs_weights_leave_the_mechanisms_own() -> None:
+    ours = fairseq_localattn.attention("dman", DIM, HEADS)
+    theirs = nn.MultiheadAttention(DIM, HEADS).state_dict()
+    own = {name for name in ours.state_dict() if "proj" not in name}
+    found = ours.load_state_dict(theirs, strict=False)
+    assert own and set(found.missing_keys) == own and not found.unexpected_keys
+
+
+@pytest.mark.parametrize("text", sorted(set(WORDS) - set(PHRASES)))
+@pytest.mark.parametrize("device, dtype", [("meta", None), ("cpu", torch.float64), ("meta", torch.bfloat16)])
+def test_device_and_dtype(text: str, device: str, dtype: torch.dtype | None) -> None:
+    module = fairseq_localattn.attention(text, DIM, HEADS, device=device, dtype=dtype)
+    for name, tensor in {**dict(module.named_parameters()), **dict(module.named_buffers())}.items():
+        assert (tensor.device.type, tensor.dtype) == (device, dtype or torch.float32), name
+    if device == "cpu":
+        x = torch.randn(LENGTH, BATCH, DIM, dtype=dtype)
+        assert module(x, x, x)[0].dtype == dtype
+
+
 def test_copies_and_state_dicts() -> None:
     module = fairseq_localattn.attention(MIXED, DIM, HEADS).eval()
     other = fairseq_localattn.attention(MIXED, DIM, HEADS).eval()
@@ -130,8 +190,9 @@ def test_copies_and_state_dicts() -> None:
 def test_mistakes_are_said() -> None:
     module = fairseq_localattn.attention("san", DIM, HEADS)
     x, y = torch.randn(LENGTH, BATCH, DIM), torch.randn(LENGTH, BATCH, DIM)
-    with pytest.raises(ValueError, match="query, key and value are one tensor; give site='cross'"):
-        module(x, y, y)
+    for given in ((x, y, y), (x[:5], x[:5], x[:5])):
+        with pytest.raises(ValueError, match="are one tensor: pass one object three times, .* needs site='cross'"):
+            module(*given)
     with pytest.raises(ValueError, match=r"attn_mask must be T×S .* not of shape \(12, 6, 6\)"):
         module(x, x, x, attn_mask=torch.zeros(12, LENGTH, LENGTH))
     with pytest.raises(ValueError, match="unknown site 'encode': choose from encoder, decoder, cross"):

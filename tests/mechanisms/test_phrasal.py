@@ -369,6 +369,7 @@ def test_granularities_of_the_heads(mix: str, wanted: tuple[tuple[int, ...], int
         ("word:2,2", "'2' in 'word:2,2' needs a count of heads"),
         ("word:4,phrase:4", "unknown granularity 'phrase'"),
         ("word,0", "unknown granularity '0'"),
+        ("word:6,1025:2", "granularity 1025 in 'word:6,1025:2': a phrase has 1024 words or less"),
         ("word", "'word' has no granularity of phrases"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,11 +11,12 @@ import torch
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 
+from fairseq_localattn.analysis.describe import parse as parse_any
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
 from fairseq_localattn.mechanisms.mixed import MixedAttention
-from fairseq_localattn.models.architectures import baseline_of, quick_size_of
+from fairseq_localattn.models.architectures import baseline_of, localattn_architectures, quick_size_of
 from fairseq_localattn.models.placement import parse_layers
 from support.models import TINY, build, build_lm, dictionary, parse
 
@@ -182,6 +184,25 @@ def test_pruned_stacks_are_built(arch: str) -> None:
     assert len(kept.encoder.layers) == len(kept.decoder.layers) == 1
     assert set(kept.encoder.layers[0].state_dict()) == set(whole.encoder.layers[0].state_dict())
     assert set(kept.decoder.layers[0].state_dict()) == set(whole.decoder.layers[1].state_dict())
+
+
+# One architecture a model, in a size of the papers: those place layers that a shallow stack does not have.
+LARGE = {model: arch for arch, model in localattn_architectures().items() if not arch.endswith(("_tiny", "_small"))}
+
+
+@pytest.mark.parametrize("arch", LARGE.values())
+def test_presets_fit_a_shallow_stack(arch: str) -> None:
+    """What the user has not written is cut to the layers that there are; what he has written is refused."""
+    stacks = [stack for stack in ("encoder", "decoder") if stack in ARCH_MODEL_REGISTRY[arch].sites]
+    depths = [word for stack in stacks for word in (f"--{stack}-layers", "1")]
+    args, _ = parse_any(arch, depths)
+    prefix = ARCH_MODEL_REGISTRY[arch].prefix
+    placed = [value for name, value in vars(args).items() if re.fullmatch(rf"{prefix}_\w+_layers", name)]
+    assert set(placed) <= {"1", "all", "none"}
+    names = [f"--{prefix}-{stack}-layers" for stack in stacks if hasattr(args, f"{prefix}_{stack}_layers")]
+    for name in names:
+        with pytest.raises(UsageError, match=f"{name} is 1-2: layer 2 is asked for, and the stack has 1"):
+            parse_any(arch, [*depths, name, "1-2"])
 
 
 def test_parse_layers() -> None:

@@ -22,7 +22,7 @@ from typing import Any
 
 from ...errors import UsageError
 from ...progress import progress_bar
-from ..command import check_output, show_progress_alone
+from ..command import add_user_dir, check_output, show_progress_alone
 from .labels import BALANCED, TASKS
 from .probe import Probe
 from .report import add_row, describe, read_rows
@@ -123,6 +123,7 @@ def make_parser() -> argparse.ArgumentParser:
         defaults = f"default: {scratch}" + (f", with --encoder {frozen}" if frozen != scratch else "")
         parser.add_argument(f"--{name.replace('_', '-')}", type=kind_of, metavar="N", help=f"{what} ({defaults})")
     parser.add_argument("--cpu", action="store_true", help="do not use the GPU")
+    add_user_dir(parser)
     return parser
 
 

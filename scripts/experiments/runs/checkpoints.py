@@ -66,8 +66,9 @@ def checkpoint_updates(folder: Path) -> int:
         return 0
     import torch
 
-    import fairseq_localattn  # noqa: F401  names the classes that a checkpoint may hold
+    import fairseq_localattn
 
+    fairseq_localattn.register()  # names the classes that a checkpoint may hold
     try:
         state = torch.load(folder / LAST, map_location="cpu", weights_only=True, mmap=True)
         return int(state["optimizer_history"][-1]["num_updates"])
