@@ -137,6 +137,14 @@ def test_a_dry_run_estimates(bench: Bench, tmp_path: Path, capsys: pytest.Captur
     assert "estimated" not in found[2]
 
 
+def test_a_dry_run_on_a_cpu_says_how_long_it_takes(bench: Bench, capsys: pytest.CaptureFixture) -> None:
+    bench.patch.setattr(table, "cores", lambda: 2)
+    assert bench.run("table1", "--scale", "small", "--seeds", "1,2", "--dry-run") == 0
+    text = capsys.readouterr().out
+    assert re.search(r"^# plain \(seed 1\): .*; estimated: 10 min$", text, re.MULTILINE)
+    assert "# 4 trainings, 2 at a time: about 21 min in all\n" in text
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [(("comparisons", "mechanisms"), []), (("mma", "table2"), ["--scale", "small"])],
