@@ -76,7 +76,7 @@ def test_notebook_is_committed_with_its_pictures():
     code = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
     outputs = [[output["data"] for output in cell["outputs"]] for cell in code]
-    assert [len(each) for each in outputs] == [0] + [1] * 5 and all("image/png" in data for data, in outputs[1:])
+    assert [len(each) for each in outputs] == [0] + [1] * 5 and all("image/png" in data for (data,) in outputs[1:])
     assert len(notebook_cells("markdown")) == 6
 
 
