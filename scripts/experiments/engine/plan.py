@@ -71,8 +71,8 @@ class Plan:
         return run.plan() + (f"; estimated: {takes}" if found or self.seconds(run) else "")
 
     def seconds(self, run: Run) -> float:
-        """Return what is left of a run, estimated; 0 where nothing is, or nobody knows: at full scale on a CPU."""
-        unknown = run.launch.cpu and run.recipe.hardware == "gpu" and self.choice.scale != "smoke"
+        """Return what is left of a run, estimated; 0 where nothing is, and on another device than the recipe's."""
+        unknown = run.launch.cpu != (run.recipe.hardware == "cpu") and self.choice.scale != "smoke"
         return 0.0 if unknown or run.recipe.lead else run.seconds_left()
 
     def check_results(self) -> None:
