@@ -143,6 +143,7 @@ def quickstart(args: argparse.Namespace) -> int:
         out=out,
         results=out / "results",
         local=folders(args.local, rows),
+        jobs=max(1, min(2, cores() // rows[0].stated.threads)),
     )
     plan = make_plan(rows, choice)
     if args.dry_run:
@@ -150,8 +151,7 @@ def quickstart(args: argparse.Namespace) -> int:
         return 0
     plan.check_outputs(out / "summary.md", out / "summary.json")
     progress = Progress(args.started)
-    recipe = rows[0].stated
-    lanes = max(1, min(2, cores() // recipe.threads))
+    recipe, lanes = rows[0].stated, choice.jobs
     with lock(out):
         prepare_all(plan, progress, lanes)
         if plan.failures:
