@@ -15,6 +15,7 @@ COMMANDS = {
     "draw": "draw the masks of a text",
 }
 COLUMNS = 96  # of the list
+PLAIN = "The plain Transformer, baseline of the others, and LightConv, in the sizes of this package"
 SIZE = re.compile(r"_(tiny|small|medium|iwslt|wmt|wat17|summarization).*$")  # the end of an architecture's name
 
 
@@ -24,16 +25,20 @@ def package_path() -> str:
 
 
 def architectures() -> list[tuple[str, str, str]]:
-    """Return (architecture, model, paper) of each variant; the paper is the first line of its module's docstring."""
+    """Return (architecture, model, paper) of each variant, and of the plain models in this package's sizes.
+
+    The paper is the first line of the docstring of the variant's module.
+    """
     register()
     from fairseq.models import MODEL_REGISTRY
 
-    from .models.architectures import localattn_architectures
+    from .models.architectures import localattn_architectures, plain_architectures
 
     def paper(model: str) -> str:
         return (sys.modules[MODEL_REGISTRY[model].__module__].__doc__ or "").split("\n")[0]
 
-    return [(arch, model, paper(model)) for arch, model in sorted(localattn_architectures().items())]
+    variants = [(arch, model, paper(model)) for arch, model in sorted(localattn_architectures().items())]
+    return [*variants, *((arch, model, PLAIN) for arch, model in sorted(plain_architectures().items()))]
 
 
 def table(rows: list[tuple[str, str, str]]) -> list[str]:
@@ -45,11 +50,13 @@ def table(rows: list[tuple[str, str, str]]) -> list[str]:
     for paper, group in groupby(sorted(rows, key=lambda row: (row[2], row[0])), key=lambda row: row[2]):
         lines += ["", *textwrap.wrap(paper, COLUMNS)]
         endings: dict[str, list[str]] = {}
-        for arch, _, _ in group:
+        names = [arch for arch, _, _ in group]
+        for arch in names:
             stem = SIZE.sub("", arch)
+            stem = stem if stem in names else arch
             endings.setdefault(stem, []).append(arch[len(stem) :])
-        for stem, names in endings.items():
-            text = f"{stem} {' '.join(filter(None, names))}"
+        for stem, sizes in endings.items():
+            text = f"{stem} {' '.join(filter(None, sizes))}"
             lines += textwrap.wrap(text, COLUMNS, initial_indent="  ", subsequent_indent=" " * 6)
     return lines
 

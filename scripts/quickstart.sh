@@ -2,12 +2,16 @@
 # Trains a local-attention Transformer and the plain Transformer of the same size on German-English, and compares them:
 # BLEU with signature, paired bootstrap, five translations, time and words/s. Stopped and started again, it continues.
 #
-#   scripts/quickstart.sh [--arch ARCH] [--data toy|multi30k] [--out DIR] [--local DIR] [--dry-run] [-h]
+#   scripts/quickstart.sh [--arch ARCH] [--data toy|multi30k|FOLDER] [--source LANG --target LANG] [--out DIR]
+#                         [--local DIR] [--dry-run] [-h]
 #
 #   --arch     architecture (transformer_mma); a name without a size is taken in its small one. With transformer_mgsa,
 #              which reads trees of the English, from English to German
 #   --data     toy: a corpus that the repository generates, all in all about five minutes on two cores (default);
-#              multi30k: image captions, 29,000 pairs, three times as long
+#              multi30k: image captions, 29,000 pairs, three times as long;
+#              FOLDER: text of your own, a sentence a line, plain or .gz: train.{de,en}, and {valid,test}.{de,en} if there
+#              are any, else some of the training text is held out; trained as on multi30k
+#   --source, --target  the languages of FOLDER, the endings of its files (de, en)
 #   --out      where data, models and the summary go (runs/quickstart)
 #   --local    folder with {train,val,test_2016_flickr}.{de,en}, for multi30k (default: $MULTI30K_DIR, the recipe's, or
 #              download)
@@ -48,6 +52,7 @@ while [[ $# -gt 0 ]]; do
       printf -v "${1#--}" '%s' "$2"
       shift 2
       ;;
+    --source | --target) need_value "$@" && rest+=("$1" "$2") && shift 2 ;;
     --local) need_value "$@" && given=$2 && shift 2 ;;
     --dry-run) rest+=(--dry-run) && shift ;;
     *) die "unknown argument '$1'; see scripts/quickstart.sh -h" ;;
@@ -56,6 +61,9 @@ done
 
 # What can be known without the environment is checked before it is built.
 table=$REPO/configs/quickstart/$data.yaml
+if [[ ! -e $table && -d $data ]]; then
+  data=$(cd "$data" && pwd) table=$REPO/configs/quickstart/multi30k.yaml # text of one's own
+fi
 datasets=$(cd "$REPO/configs/quickstart" && echo *.yaml | sed 's/\.yaml//g; s/ /, /g')
 [[ -z $given || -d $given ]] || die "--local $given: no such folder; give the folder that holds the files of $data"
 [[ -z $out || ! -e $out || -d $out ]] || die "--out $out is there and is not a folder"
@@ -64,7 +72,7 @@ families=$(grep -ohE '"transformer_[a-z0-9_]+["{]' "$REPO"/fairseq_localattn/var
 known=0
 for family in $families; do if [[ $arch == "$family" || $arch == "${family}_"* ]]; then known=1; fi; done
 ((known)) || die "--arch $arch: no such architecture; there are ${families//$'\n'/, }, each in several sizes"
-[[ -e $table ]] || die "--data $data: no such data set; there are $datasets"
+[[ -e $table ]] || die "--data $data: no such data set; there are $datasets, or give a folder"
 
 [[ -z $out ]] || rest+=(--out "$out")
 [[ -z $given ]] || rest+=(--local "$given")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -77,6 +79,35 @@ def test_files_doors_and_folders_are_small() -> None:
     assert {named(path): count for path, count in lines.items() if count > bounds[path]} == {}
     modules = Counter(path.parent for path in lines if path.name != "__init__.py")
     assert {named(folder): count for folder, count in modules.items() if count > MOST_MODULES} == {}
+
+
+def test_every_folder_has_a_row_in_the_house() -> None:
+    house = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    folders = {path.partition("/")[0] for path in tracked if "/" in path and not path.startswith(".")}
+    assert "findings" in folders
+    assert [name for name in sorted(folders) if f"`{name}/" not in house] == []
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "findings").glob("*.sh")), ids=lambda path: path.name)
+def test_findings_have_their_form(path: Path) -> None:
+    """Each states guess, fact and source, installs fixed versions, and is run by nobody but a reader."""
+    listed = (ROOT / "findings" / "README.md").read_text(encoding="utf-8")
+    if path.name == "lib.sh":
+        return
+    assert os.access(path, os.X_OK) and f"[{path.name}]({path.name})" in listed
+    text = path.read_text(encoding="utf-8")
+    head = re.match(
+        r"#!/usr/bin/env bash\n# \S.+\n#\n# Guess: .+\n(?:#  .*\n)*# So:    .+\n(?:#  .*\n)*# In:    .+\n(?:#  .*\n)*",
+        text,
+    )
+    assert head and text[head.end() :].startswith('. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"\n')
+    packages = re.findall(r"^install (.+)$", text, re.MULTILINE)
+    assert packages or "\ninstall_fairseq\n" in text
+    assert all(re.fullmatch(r"[\w-]+==[\d.]+", each) for line in packages for each in line.split())
+    assert "| seen " in text and "localattn" not in text and "://" not in text
+    for workflow in (ROOT / ".github" / "workflows").glob("*.yml"):
+        assert "findings" not in workflow.read_text(encoding="utf-8")
 
 
 def test_calls_pass_at_most_four_positional_arguments() -> None:

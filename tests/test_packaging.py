@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 import fairseq_localattn
 from fairseq_localattn.__main__ import architectures, main
-from fairseq_localattn.models.architectures import localattn_architectures
+from fairseq_localattn.models.architectures import localattn_architectures, plain_architectures
 
 PACKAGE = Path(fairseq_localattn.__file__).parent
 REPO = PACKAGE.parent
@@ -84,8 +84,8 @@ def test_main_prints_the_path_and_the_architectures(tmp_path):
     lines = done.stdout.splitlines()
     assert Path(lines[0]).is_absolute() and Path(lines[0]).samefile(PACKAGE)
     rows = architectures()
-    assert {arch: model for arch, model, _ in rows} == localattn_architectures()
-    assert {"transformer_mma", "transformer_csan"} <= {arch for arch, _, _ in rows}
+    assert {arch: model for arch, model, _ in rows} == localattn_architectures() | plain_architectures()
+    assert {"transformer_mma", "transformer_localattn_small"} <= {arch for arch, _, _ in rows}
     assert all(len(line) <= 100 for line in lines[1:])
     listed = set()
     for block in done.stdout.split("\n\n")[2:]:

@@ -6,6 +6,7 @@ import argparse
 import csv
 import importlib
 import logging
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -126,6 +127,20 @@ def new_figure(**options: Any) -> Any:
     figure = matplotlib(".figure").Figure(layout="constrained", **options)
     matplotlib(".backends.backend_agg").FigureCanvasAgg(figure)
     return figure
+
+
+def wrapped(text: str, width: int) -> str:
+    """Return a title in lines of at most ``width`` characters, broken at spaces, and behind /, _ and - in names.
+
+    Not within parentheses, so that a mechanism stays whole, nor within a word: a longer one has a line of its own.
+    """
+    parts = re.findall(r"(?:\([^()]*\)|[^\s/_-])*(?:[/_-]+|\s+|$)", text)
+    lines = [""]
+    for part in filter(None, parts):
+        if lines[-1] and len(lines[-1]) + len(part.rstrip()) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def save_csv(path: Path, columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:

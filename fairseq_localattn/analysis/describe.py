@@ -22,7 +22,7 @@ from fairseq.models.transformer import TransformerConfig
 from ..compat.loading import explained
 from ..errors import UsageError
 from ..grammar.words import nearest
-from ..models.architectures import baseline_of, localattn_architectures
+from ..models.architectures import baseline_of, localattn_architectures, plain_architectures, task_of
 from ..models.struct_config import as_namespace
 from ..options import fill_defaults, option_names
 from ..speed.implementation import ImplementationOptions
@@ -39,18 +39,37 @@ COLUMNS, INDENT = 100, " " * 4  # of the list of flags
 MORE = {"sentence_prediction": ["--criterion", "sentence_prediction", "--num-classes", "2"]}
 
 
+def model_of(arch: str) -> Any:
+    """Return the model of an architecture; for a plain Transformer the hybrid, which is the same without a text."""
+    task = task_of(arch)
+    if task is None or arch in localattn_architectures():
+        return task and ARCH_MODEL_REGISTRY[arch]
+    return ARCH_MODEL_REGISTRY[HYBRIDS[task][1]]
+
+
+def complete(arch: str, args: Namespace) -> Namespace:
+    """Return arguments with all options of the model that describes them."""
+    fill_defaults(args, model_of(arch).options)
+    fill_defaults(args, ImplementationOptions)
+    ARCH_CONFIG_REGISTRY[arch](args)
+    return args
+
+
 def parse(arch: str, flags: Sequence[str]) -> tuple[Namespace, argparse.ArgumentParser]:
     """Return the arguments of a model as fairseq-train completes them, and the parser with the model's flags.
 
     Raises UsageError for an unknown architecture and for flags that fairseq or the model refuses.
     """
-    if arch not in localattn_architectures():
-        raise UsageError(f"--arch {arch}: there is no such architecture{nearest(arch, localattn_architectures())}")
-    model = ARCH_MODEL_REGISTRY[arch]
+    model = model_of(arch)
+    if model is None:
+        if arch in ARCH_MODEL_REGISTRY:
+            raise UsageError(f"--arch {arch}: a model of fairseq without attention that a text describes")
+        known = {**localattn_architectures(), **plain_architectures()}
+        raise UsageError(f"--arch {arch}: there is no such architecture{nearest(arch, known)}")
     task = getattr(model, "phrase_task", model.task)
     parser = options.get_training_parser()
     given = ["data", "--task", task, *MORE.get(task, []), "--arch", arch, *flags]
-    return options.parse_args_and_arch(parser, given), parser
+    return complete(arch, options.parse_args_and_arch(parser, given)), parser
 
 
 def checkpoint_arguments(path: str) -> tuple[str, Namespace]:
@@ -68,27 +87,26 @@ def checkpoint_arguments(path: str) -> tuple[str, Namespace]:
 def _checkpoint_arguments(path: str) -> tuple[str, Namespace]:
     args = as_namespace(checkpoint_utils.load_checkpoint_to_cpu(path)["cfg"]["model"])
     arch = getattr(args, "arch", None) or args._name  # fairseq-hydra-train writes only the latter
-    if arch not in localattn_architectures():
+    model = model_of(arch)
+    if model is None:
         raise UsageError(f"--path {path}: its architecture {arch!r} is none of this package, and has no text")
-    model = ARCH_MODEL_REGISTRY[arch]
-    fill_defaults(args, model.options)  # a checkpoint of an older version may lack an option
-    ARCH_CONFIG_REGISTRY[arch](args)
-    model.check_args(args)
+    model.check_args(complete(arch, args))  # a checkpoint of an older version may lack an option
     return arch, args
 
 
 def texts_of(arch: str, args: Namespace) -> dict[str, str]:
     """Return site → text, the plain sites included."""
-    model = ARCH_MODEL_REGISTRY[arch]
+    model = model_of(arch)
     found = model.attention_builder(TransformerConfig.from_namespace(args)).texts()
     return {site: found.get(site, "all: san") for site in model.sites}
 
 
 def hybrid_of(arch: str) -> str:
     """Return the hybrid architecture of the same baseline; of a baseline without one, that without a size."""
-    model, standard = HYBRIDS[ARCH_MODEL_REGISTRY[arch].task]
+    model, standard = HYBRIDS[model_of(arch).task]
     same = [name for name, its in localattn_architectures().items() if its == model]
-    return next((name for name in reversed(same) if baseline_of(name) == baseline_of(arch)), standard)
+    baseline = baseline_of(arch) if arch in localattn_architectures() else arch
+    return next((name for name in reversed(same) if baseline_of(name) == baseline), standard)
 
 
 def hybrid_flags(arch: str, args: Namespace, texts: Mapping[str, str]) -> list[str]:
@@ -101,7 +119,7 @@ def hybrid_flags(arch: str, args: Namespace, texts: Mapping[str, str]) -> list[s
 
     Raises UsageError for an option that no text expresses.
     """
-    model = ARCH_MODEL_REGISTRY[arch]
+    model = model_of(arch)
     for name in model.beyond_text:
         if getattr(args, name):
             raise UsageError(f"--{name.replace('_', '-')} changes more than the attention: no text is the same model")

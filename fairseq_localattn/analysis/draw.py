@@ -13,6 +13,7 @@ import argparse
 import math
 import textwrap
 from collections.abc import Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,12 @@ from ..grammar.parse import Attention, TextError, parse_stack
 from ..grammar.words import PHRASES
 from ..mechanisms.phrasal import MultiGranularityAttention, parse_granularities
 from ..mechanisms.phrase_memory.partition import ngram_lengths, partition_of
-from .command import add_user_dir, check_output, check_plot, new_figure, save_figure, show_progress_alone
+from .command import add_user_dir, check_output, check_plot, new_figure, save_figure, show_progress_alone, wrapped
 from .masks import LONGEST, SPREAD, Panel
 
 HEAD_DIM, SEED = 16, 1
 MOST_PANELS = 64
+TITLE = 28  # characters of a panel's title at full size
 
 
 def attentions_of(text: str, site: str) -> list[Attention]:
@@ -104,16 +106,20 @@ def _titles(attention: Attention, module: LocalAttention, heads: int) -> list[st
 def draw(groups: dict[str, list[Panel]], site: str) -> Any:
     """Return a matplotlib ``Figure``: a row of panels for each attention. It needs no display."""
     columns = max(map(len, groups.values()))
-    figure = new_figure(figsize=(2.0 * columns + 0.4, 2.5 * len(groups) + 0.5))
+    titles = {name: wrapped(name, 22 * columns) for name in groups}
+    rows = sum(map(str.count, titles.values(), repeat("\n")))  # further lines of titles
+    figure = new_figure(figsize=(2.0 * columns + 0.4, 2.7 * len(groups) + 0.2 * rows + 0.5))
     caption = f"What each query (row) of {'a causal decoder' if site == 'decoder' else 'an encoder'} sees with equal "
     caption += f"scores; the row's largest is 1. Learned parts: initial values (seed {SEED})."
     figure.supxlabel(textwrap.fill(caption, 28 * columns), fontsize="x-small")
     parts = figure.subfigures(len(groups), 1, squeeze=False)[:, 0]
     for part, (name, panels) in zip(parts, groups.items(), strict=True):
-        part.suptitle(textwrap.fill(name, 26 * columns), fontsize="medium", parse_math=False)
+        part.suptitle(f"{titles[name]}\n", fontsize="medium", parse_math=False)
         for axes, panel in zip(part.subplots(1, columns, squeeze=False)[0], panels, strict=False):
             axes.imshow(panel.values.numpy(), cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
-            axes.set_title(textwrap.fill(panel.title, 26), fontsize="x-small", parse_math=False)
+            title = wrapped(panel.title, TITLE)
+            longest = max(map(len, title.splitlines()))
+            axes.set_title(title, fontsize=min(7.0, 7.0 * TITLE / longest), parse_math=False)
             axes.set_xticks([])
             axes.set_yticks([])
     for part, panels in zip(parts, groups.values(), strict=True):

@@ -175,7 +175,7 @@ def draw(groups: dict[str, list[Panel]], words: Sequence[str]) -> Any:
         grid = part.subplots(2, 2, sharex=True, sharey=True)
         for axes, panel in zip(grid.flat, panels, strict=True):
             axes.imshow(panel.values.numpy(), cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
-            axes.set_title(panel.title, fontsize="small")
+            axes.set_title(panel.title, fontsize="x-small")
             axes.set_xticks(range(len(words)), words, rotation=90, **font)
             axes.set_yticks(range(len(words)), words if place == 0 else [], **font)
             axes.tick_params(length=0)

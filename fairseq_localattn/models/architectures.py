@@ -133,6 +133,23 @@ def localattn_architectures(task: str | None = None) -> dict[str, str]:
     return {name: ARCH_MODEL_NAME_REGISTRY[name] for name in names}
 
 
+def plain_architectures() -> dict[str, str]:
+    """Return architecture → model for the sizes that this package gives to models without its attention."""
+    package = __name__.partition(".")[0]
+    own = [name for name, sizes in ARCH_CONFIG_REGISTRY.items() if sizes.__module__.partition(".")[0] == package]
+    return {name: ARCH_MODEL_NAME_REGISTRY[name] for name in own if name not in _BASELINES}
+
+
+def task_of(architecture: str) -> str | None:
+    """Return the task of a variant or of a plain Transformer such as variants are compared with; None for others."""
+    model = ARCH_MODEL_NAME_REGISTRY.get(architecture)
+    for name, baseline in _BASELINES.items():
+        if architecture == name or model == ARCH_MODEL_NAME_REGISTRY[baseline]:
+            task: str = ARCH_MODEL_REGISTRY[name].task
+            return task
+    return None
+
+
 def baseline_of(architecture: str) -> str:
     """Return the plain architecture of the same sizes. Raises UsageError for a name that is not this package's."""
     if architecture not in _BASELINES:

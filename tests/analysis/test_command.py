@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_localattn.analysis.command import checkpoint_names
+from fairseq_localattn.analysis.command import checkpoint_names, wrapped
 from fairseq_localattn.analysis.heatmap import command as heatmap
 from fairseq_localattn.analysis.locality import command as locality
 from fairseq_localattn.errors import UsageError
@@ -20,6 +20,12 @@ def test_checkpoints_have_the_names_of_their_files_where_these_differ() -> None:
     assert checkpoint_names(["a/last.pt", "b/last.pt"], ["one", "other"]) == ["one", "other"]
     with pytest.raises(UsageError, match="two checkpoints are called a"):
         checkpoint_names(["a.pt", "b.pt"], ["a", "a"])
+
+
+def test_titles_break_between_words() -> None:
+    assert wrapped("head 2: sinks(window=4, sinks=1) & alibi", 26) == "head 2:\nsinks(window=4, sinks=1) &\nalibi"
+    assert wrapped("runs/a-long_name/checkpoint_last.pt", 18) == "runs/a-long_name/\ncheckpoint_last.pt"
+    assert wrapped("indivisible", 4) == "indivisible" and wrapped("", 4) == ""
 
 
 @pytest.mark.parametrize(("main", "more"), [(heatmap.main, ["--sentence", "0"]), (locality.main, [])])

@@ -14,7 +14,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq_localattn.__main__ import main
 from fairseq_localattn.analysis.describe import describe, hybrid_flags, hybrid_of, parse, texts_of
 from fairseq_localattn.errors import UsageError
-from fairseq_localattn.models.architectures import baseline_of
+from fairseq_localattn.models.architectures import baseline_of, plain_architectures, task_of
 from support import models
 from support.models import (
     ARCHITECTURES,
@@ -41,6 +41,7 @@ PRESETS = {
     for name, given in cases.items()
     if "hybrid" not in given[0]
 }
+PLAIN = ["transformer_iwslt_de_en", *filter(task_of, plain_architectures())]  # baselines; LightConv has no text
 BEYOND = {"mma-no-positions", "mgsa-tags", "mgsa-max-lstm", "mgsa-checkpointed"}  # more than attention
 
 
@@ -86,10 +87,11 @@ def test_what_is_more_than_attention_is_said(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", [*ARCHITECTURES, *LANGUAGE_MODELS, *CLASSIFIERS])
+@pytest.mark.parametrize("arch", [*ARCHITECTURES, *LANGUAGE_MODELS, *CLASSIFIERS, *PLAIN])
 def test_every_size_has_the_same_parameters(arch: str) -> None:
-    """Every registered architecture, on the device without memory."""
-    task = ARCH_MODEL_REGISTRY[arch].task
+    """Every registered architecture, on the device without memory; the plain ones as well."""
+    task = task_of(arch)
+    assert task is not None
     _, hybrid, *more = described(arch, [])
     with torch.device("meta"):
         shapes = [
@@ -138,6 +140,7 @@ def test_a_checkpoint_prints_what_its_flags_print(tmp_path: Path, capsys: pytest
         ("transformer_man_small", ["--man-decoder-layers", "2", "--dropout", "0.25"]),
         ("transformer_hybrid_tiny", ["--localattn-encoder", "1: 2*csan(window=3, head_span=1) + 2*global"]),
         ("transformer_lm_hybrid_tiny", ["--localattn-decoder", "local(window=2) & alibi"]),
+        ("transformer_localattn_small", ["--dropout", "0.25"]),
     ):
         main(["describe", "--path", str(saved(tmp_path / "a.pt", arch, flags))])
         assert capsys.readouterr().out.splitlines() == describe(arch, flags)
@@ -158,7 +161,7 @@ def test_mistakes_with_a_checkpoint_end_in_one_line(tmp_path: Path) -> None:
     for arguments, changes, message in (
         (["--path", "nosuch.pt"], {}, "--path nosuch.pt: no such file"),
         (["--path", str(path), "--dropout", "1"], {}, "unrecognized arguments: --dropout 1: --path has the options of"),
-        (["--path", str(path)], {"arch": "transformer"}, f"--path {path}: its architecture 'transformer' is none of"),
+        (["--path", str(path)], {"arch": "lightconv"}, f"--path {path}: its architecture 'lightconv' is none of"),
         (["--path", str(path)], {"csan_window": 4}, "encoder layer 1: the window must be odd"),
         (["--path", str(path)], {"csan_encoder_layers": "1-1000000000"}, "--csan-encoder-layers"),
         (["--path", str(path)], {"csan_encoder_layers": [1]}, f"{path} describes no model: "),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from fairseq_localattn.__main__ import main
-from fairseq_localattn.analysis.draw import panels_of
+from fairseq_localattn.analysis import masks
+from fairseq_localattn.analysis.draw import draw, panels_of
 from fairseq_localattn.errors import UsageError
 from support.paths import ROOT
 
@@ -70,6 +73,29 @@ def test_command_writes_a_picture(tmp_path: Path) -> None:
     main(["draw", "2*local + 6*global > gauss(width=2)", "--out", str(out), "--length", "5"])
     assert out.read_bytes().startswith(b"\x89PNG")
     assert (ROOT / "docs" / "images" / "hybrid.png").read_bytes().startswith(b"\x89PNG")
+
+
+def overlapping(texts: list[Any]) -> list[tuple[str, str]]:
+    """Return the pairs of drawn texts of which one covers a part of the other."""
+    boxes = {text.get_text(): text.get_window_extent() for text in texts}
+    return [(a, b) for a, b in combinations(boxes, 2) if boxes[a].overlaps(boxes[b])]
+
+
+def test_titles_are_apart() -> None:
+    """A title of several lines is neither under another one nor beyond its panel, and no mechanism is broken."""
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    text = "1*local(window=2) + 1*sinks(window=4, sinks=1) + 2*(local(window=5) & alibi & gauss(width=2)) > dman"
+    figure = draw(panels_of(text, length=5, heads=4, site="encoder"), "encoder")
+    figure.canvas.draw()
+    parts = figure.subfigs
+    titles = [each for part in parts for each in (part._suptitle, *(axes.title for axes in part.axes))]
+    assert len(titles) == 10 and overlapping(titles) == []
+    assert "sinks(window=4, sinks=1)" in titles[2].get_text()
+    example = masks.make_example(masks.TREE)
+    figure = masks.draw(masks.all_panels(example), example.words)
+    figure.canvas.draw()
+    titles = [axes.title for part in figure.subfigs for axes in part.axes]
+    assert len(titles) == 20 and overlapping(titles) == []
 
 
 @pytest.mark.parametrize(

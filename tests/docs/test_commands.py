@@ -129,6 +129,14 @@ def test_every_option_is_one_of_its_program(path: Path) -> None:
             assert not unknown, f"{block}: {words[0]} has no {', '.join(unknown)}"
 
 
+def test_generation_counts_words() -> None:
+    """Without these flags the BLEU that fairseq-generate prints counts subwords."""
+    found = [words for path in DOCUMENTS for block in shell_blocks(path) for words in commands(block.text)]
+    generating = [words for words in found if words[0] == "fairseq-generate"]
+    assert len(generating) > 5
+    assert [words for words in generating if not {"--remove-bpe", "--scoring"} & {*words}] == []
+
+
 @pytest.mark.parametrize(
     "command",
     [

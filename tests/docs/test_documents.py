@@ -21,7 +21,7 @@ NAMED = re.compile(
     r"(?<![\w./$<{-])((?:fairseq_localattn|scripts|data-prep|configs|examples|benchmarks|results|tests|docs)/[\w./-]*)"
     r"(?![\w<>*{}…])"
 )
-EXAMPLE = re.compile(r"dilated")  # the files that add-a-variant.md tells its reader to write
+EXAMPLE = re.compile(r"dilated|configs/mine")  # files that add-a-variant.md and own-data.md tell their reader to write
 LONGEST_README = 130
 
 

@@ -69,9 +69,14 @@ def test_notebook_draws_every_mechanism(monkeypatch: pytest.MonkeyPatch):
     assert shown == [4, 3, 3, 4, 4]
 
 
-def test_notebook_is_committed_without_output():
-    notebook = json.loads((EXAMPLES / "masks.ipynb").read_text("utf-8"))
-    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in notebook["cells"])
+def test_notebook_is_committed_with_its_pictures():
+    """One a cell that shows some, of an execution in order, without what else a run prints."""
+    text = (EXAMPLES / "masks.ipynb").read_text("utf-8")
+    assert len(text) < 100_000, "give smaller pictures"
+    code = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
+    outputs = [[output["data"] for output in cell["outputs"]] for cell in code]
+    assert [len(each) for each in outputs] == [0] + [1] * 5 and all("image/png" in data for (data,) in outputs[1:])
     assert len(notebook_cells("markdown")) == 6
 
 

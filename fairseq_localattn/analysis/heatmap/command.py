@@ -22,7 +22,7 @@ from ...models.placement import SITES
 from ..command import check_files, checkpoint_names, checkpoint_parser, save_figure, show_progress_alone
 from ..evaluation import Trained, load_trained
 from . import page
-from .maps import SITE_NAMES, common_layer, read_panels, run_model, select, site_attentions
+from .maps import SITE_NAMES, common_layer, common_site, read_panels, run_model, select, site_attentions
 from .pairs import read_pair, tokens_of
 from .plot import Panel, draw, table, write_csv
 
@@ -96,8 +96,10 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--gen-subset", metavar="SPLIT", help="split of --sentence (default: test)")
     parser.add_argument("--source", metavar="TEXT", help="in place of --sentence: sub-words with spaces between")
     parser.add_argument("--target", metavar="TEXT", help="with --source: its translation, which the decoder reads")
-    parser.add_argument("--site", choices=SITES, help="which attention (default: cross; with --html all)")
-    parser.add_argument("--layer", type=int, metavar="L", help="from 1 (default: the highest with windows, or of all)")
+    parser.add_argument("--site", choices=SITES, help="which attention (default: where a mechanism is; --html: all)")
+    parser.add_argument(
+        "--layer", type=int, metavar="L", help="from 1 (default: the highest with a mechanism, or of all)"
+    )
     parser.add_argument("--head", default="mean", metavar="H", help="from 1, or mean: the mean of all (default)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the maps (.png, .pdf, .svg)")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write all values as CSV")
@@ -151,7 +153,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if not pictures(args):
         return
     (args,) = by_sentence(args)
-    args.site = args.site or "cross"
+    args.site = args.site or common_site([trained.model for trained in models])
     layer = common_layer([trained.model for trained in models], args.site) if args.layer is None else args.layer
     panels: list[Panel] = []
     for trained, name in zip(models, names, strict=True):

@@ -24,6 +24,8 @@ from .pairs import Pair, tokens_of
 from .plot import Panel
 
 Attentions = Mapping[Sublayer, nn.Module]
+PLAIN = "san"  # the kind of an attention without a mechanism
+BY_INTEREST = ("cross", "encoder", "decoder")  # which site is drawn where several have a mechanism
 SITE_NAMES = {
     "encoder": "self-attention of the encoder",
     "decoder": "self-attention of the decoder",
@@ -42,13 +44,31 @@ def window_layers(attentions: Attentions) -> list[int]:
     return sorted({layer for layer, part in parts if isinstance(part, WindowAttention)})
 
 
-def common_layer(models: Sequence[nn.Module], site: str) -> int:
-    """Return the highest layer with windows in every model that has windows at the site.
+def own_layers(attentions: Attentions) -> list[int]:
+    """Return the numbers of the layers with windows; without any, of those with another mechanism."""
+    return window_layers(attentions) or sorted({at.layer for at in attentions if at.kind != PLAIN})
 
-    Without windows in any model, it is the highest layer that all models have. Raises UsageError if there is none.
+
+def common_site(models: Sequence[nn.Module]) -> str:
+    """Return the first site with windows in a model, else with another mechanism, the decoder's to the encoder first.
+
+    Plain models have only that one.
+    """
+    order = [[site_attentions(model, site) for model in models] for site in BY_INTEREST]
+    for layers in (window_layers, own_layers):
+        for site, attentions in zip(BY_INTEREST, order, strict=True):
+            if any(map(layers, attentions)):
+                return site
+    return BY_INTEREST[0]
+
+
+def common_layer(models: Sequence[nn.Module], site: str) -> int:
+    """Return the highest layer with windows in every model that has windows at the site, else with a mechanism.
+
+    Without either in any model, it is the highest layer that all models have. Raises UsageError if there is none.
     """
     attentions = [site_attentions(model, site) for model in models]
-    layers = [set(found) for found in map(window_layers, attentions) if found]
+    layers = [set(found) for found in map(own_layers, attentions) if found]
     common = set.intersection(*(layers or [{at.layer for at in found} for found in attentions]))
     if not common:
         raise UsageError(f"--site {site}: no layer will do for all checkpoints; give --layer, or one --path at a time")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from textwrap import fill
 from typing import Any
 
 from torch import Tensor
 
-from ..command import new_figure, save_csv
+from ..command import new_figure, save_csv, wrapped
 
 COLUMNS = (
     "checkpoint", "site", "layer", "sublayer", "head", "what", "query", "key", "query_token", "key_token", "value",
@@ -98,7 +97,9 @@ def draw(panels: Sequence[Panel], title: str) -> Any:
     grid = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axes, panel in zip(grid, panels, strict=True):
         image = axes.imshow(panel.values.numpy(), cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
-        axes.set_title(f"{fill(panel.checkpoint, int(11 * width))}\n{panel.title}", fontsize="small", parse_math=False)
+        axes.set_title(
+            f"{wrapped(panel.checkpoint, int(11 * width))}\n{panel.title}", fontsize="small", parse_math=False
+        )
         axes.set_xticks(range(len(keys)), keys, rotation=90, **font)
         axes.set_xlabel("key", fontsize="small")
         axes.tick_params(length=0)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from textwrap import fill
 from typing import Any
 
-from ..command import matplotlib, new_figure, save_csv
+from ..command import matplotlib, new_figure, save_csv, wrapped
 from .measure import Locality
 
 # A colour for each kind of sublayer, with a shade for each layer, the darkest for the highest.
@@ -118,7 +117,7 @@ def draw(rows: Sequence[Row]) -> Any:
     windows = sorted({row.window for row in rows})
     for axes, checkpoint in zip(grid[0], checkpoints, strict=True):
         first = next(row for row in rows if row.checkpoint == checkpoint)
-        axes.set_title(f"{fill(checkpoint, 40)}\n{first.architecture}, {first.split}", fontsize="medium")
+        axes.set_title(f"{wrapped(checkpoint, 40)}\n{first.architecture}, {first.split}", fontsize="medium")
     for axes in grid[-1]:
         axes.set_xscale("symlog", base=2, linthresh=1)
         axes.set_xticks(windows, [str(window) for window in windows])

@@ -11,6 +11,7 @@ from pathlib import Path
 from experiments.data.preparation import mini_corpus_argv, run_to_end
 from experiments.engine.plan import TREES_VARIABLE, Plan, preparation_of
 from experiments.recipes.nodes import RecipeError
+from experiments.report.estimates import hours
 from experiments.runs.launch import Launch
 from experiments.runs.processes import JobFailed, lock
 from experiments.runs.progress import Progress, clock, time_left
@@ -100,7 +101,7 @@ def report(plan: Plan, progress: Progress) -> int:
         for key in run.rows:
             label = f"{key.rpartition('/')[2]} (seed {run.seed})"
             if label not in plan.failures:
-                print(f"{label}: {plan.headline(run)}")
+                print(f"{label}: {plan.headline(run, key)}")
     for row, error in plan.failures.items():
         print(f"table: failed: {row}: {error}", file=sys.stderr)
     return 1 if plan.failures else 0
@@ -116,10 +117,13 @@ def show_commands(plan: Plan, written: Iterable[Path]) -> None:
             print(shlex.join(argv))
     for note in idle_gpus(plan):
         print(f"# {note}")
-    for run in plan.to_do():
+    for run in (to_do := plan.to_do()):
         print(f"# {plan.announce(run)}")
         for step in run.steps():
             before = [f"{name}={shlex.quote(value)}" for name, value in run.environment(step).items()]
             print(" ".join([*before, shlex.join(run.argv(step))]))
+    seconds, jobs = [plan.seconds(run) for run in to_do], plan.choice.jobs
+    if len(to_do) > 1 and all(seconds):
+        print(f"# {len(to_do)} trainings, {jobs} at a time: about {hours(time_left([], seconds, jobs) / 3600)} in all")
     for path in dict.fromkeys(written):
         print(f"# scored into {path}")

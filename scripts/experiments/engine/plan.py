@@ -19,8 +19,8 @@ from experiments.measure.measures import OF_TRAINING, measure_of
 from experiments.recipes.recipe import ROOT, Recipe, RecipeError
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import papers, tables_of
-from experiments.report.estimates import estimate
-from experiments.report.results import COLUMNS, Line, Results
+from experiments.report.estimates import estimate, hours
+from experiments.report.results import COLUMNS, Line, Results, in_words, number
 from experiments.runs.checkout import commit, same_package
 from experiments.runs.machines import Leader
 from experiments.runs.processes import described
@@ -67,7 +67,13 @@ class Plan:
     def announce(self, run: Run) -> str:
         """Return what is still to be done for a run, with an estimate of what its training takes."""
         found = None if run.facts() or run.launch.cpu else estimate(run.recipe, self.choice.gpu)
-        return run.plan() + (f"; estimated: {found.text(run.launch.world, self.choice.gpu)}" if found else "")
+        takes = found.text(run.launch.world, self.choice.gpu) if found else hours(self.seconds(run) / 3600)
+        return run.plan() + (f"; estimated: {takes}" if found or self.seconds(run) else "")
+
+    def seconds(self, run: Run) -> float:
+        """Return what is left of a run, estimated; 0 where nothing is, and on another device than the recipe's."""
+        unknown = run.launch.cpu != (run.recipe.hardware == "cpu") and self.choice.scale != "smoke"
+        return 0.0 if unknown or run.recipe.lead else run.seconds_left()
 
     def check_results(self) -> None:
         """Raise RecipeError where the CSVs of the tables cannot be written, and ScoreError where one is damaged."""
@@ -328,8 +334,8 @@ class Plan:
         }
         lines = []
         for m in run.measurements(baseline, row.stated.paper):
-            own: dict[str, Any] = {"metric": m.metric, "signature": m.signature, "p_value": _number(m.p_value, 4)}
-            own |= {name: _number(getattr(m, name)) for name in ("score", "low", "high", "difference")}
+            own: dict[str, Any] = {"metric": m.metric, "signature": m.signature, "p_value": number(m.p_value, 4)}
+            own |= {name: number(getattr(m, name)) for name in ("score", "low", "high", "difference")}
             found = {**same, **own}
             lines.append({name: "" if found.get(name) is None else str(found[name]) for name in COLUMNS})
         return lines
@@ -340,15 +346,15 @@ class Plan:
         lines = [line for line in self.results(row).lines() if line["note"] and self.is_of(line, row, run)]
         return next((line for line in lines if line["commit"].partition("..")[0] == began), {})
 
-    def headline(self, run: Run) -> str:
-        """Return the number of a run that is compared, for reading."""
-        rows = self._rows_of(run)
+    def headline(self, run: Run, key: str | None = None) -> str:
+        """Return the number of a run that is compared, for its row ``key`` or its first, with gain and p if tested."""
+        rows = list(filter(None, map(self.row, run.rows if key is None else [key])))
         if not rows:
             return "trained and decoded, as a baseline"
-        found = {line["metric"]: line["score"] for line in self.lines(rows[0], run)}
+        found = {line["metric"]: line for line in self.lines(rows[0], run)}
         metric = rows[0].stated.metric
-        shown = {metric: found[metric]} if metric in found else dict(list(found.items())[:3])
-        return ", ".join(f"{name} {score}" for name, score in shown.items()) or "not scored"
+        shown = [found[metric]] if metric in found else list(found.values())[:3]
+        return ", ".join(map(in_words, shown)) or "not scored"
 
     def failed(self, run: Run, error: Exception) -> None:
         """Keep what went wrong for the end."""
@@ -366,10 +372,6 @@ def _baseline_name(row: Row) -> str:
     if found is None:
         return ""
     return found[1] if found[0] is row.table else f"{found[0].name}/{found[1]}"
-
-
-def _number(value: float | None, digits: int = 2) -> str:
-    return "" if value is None else f"{value:.{digits}f}"
 
 
 def make_plan(rows: list[Row], choice: Choice) -> Plan:

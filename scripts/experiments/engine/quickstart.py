@@ -13,7 +13,7 @@ from experiments.engine.carry_out import prepare_all, show_commands
 from experiments.engine.plan import Plan, make_plan
 from experiments.engine.rows import Choice, Row, folders
 from experiments.engine.table import as_status
-from experiments.recipes.nodes import RecipeError
+from experiments.recipes.nodes import Entry, RecipeError
 from experiments.recipes.recipe import ROOT, Recipe
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import Table, find_table, load_table, tables_of
@@ -24,8 +24,10 @@ from experiments.runs.processes import JobFailed, lock, read_stamp, write_atomic
 from experiments.runs.progress import Progress, clock
 from experiments.runs.run import Run
 from experiments.runs.schedule import run_all
+from fairseq_localattn.__main__ import SIZE
 
 SCORING_SECONDS = 8.0
+OWN_MERGES = "4000"  # of BPE on one's own text, as on Multi30k
 
 
 def parse_args(argv: list[str] | None) -> argparse.Namespace:
@@ -33,7 +35,9 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
         prog="quickstart", description="Trains and compares a local-attention Transformer; see quickstart.sh"
     )
     parser.add_argument("--arch", default="transformer_mma")
-    parser.add_argument("--data", default="toy")
+    parser.add_argument("--data", default="toy", help="toy, multi30k, or a folder with text of your own")
+    parser.add_argument("--source", help="language of one's own text, from which is translated (de)")
+    parser.add_argument("--target", help="language into which (en)")
     parser.add_argument("--table", type=Path, help="a table file of your own in place of --data's")
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "quickstart")
     parser.add_argument("--local", action="append", default=[], help="folder with the corpus, for --data multi30k")
@@ -45,8 +49,10 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
 def sized(architecture: str) -> str:
     """Return an architecture in its quick-start size. Raises RecipeError for one that does not translate."""
     import fairseq_localattn  # noqa: F401  registers the architectures
-    from fairseq_localattn.models.architectures import localattn_architectures, quick_size_of
+    from fairseq_localattn.models.architectures import localattn_architectures, plain_architectures, quick_size_of
 
+    if architecture in plain_architectures():
+        raise RecipeError(f"--arch {architecture}: a baseline, trained beside what --arch names; give a variant")
     known = localattn_architectures("translation")
     if architecture not in known:
         raise RecipeError(f"--arch {architecture}: no such architecture; there are {', '.join(sorted(known))}")
@@ -54,13 +60,38 @@ def sized(architecture: str) -> str:
 
 
 def chosen_table(args: argparse.Namespace) -> Table:
-    """Return the table of a data set, or one's own. Raises RecipeError for an unknown one."""
-    if args.table is not None:
-        return load_table(args.table.resolve())
+    """Return the table of a data set, or one's own; of a folder that of Multi30k. Raises RecipeError."""
     known = tables_of("quickstart")
+    own = args.data not in known and Path(args.data).is_dir()
+    if not own and (given := args.source or args.target):
+        raise RecipeError(f"--source or --target {given}: for --data FOLDER; {args.data} has languages of its own")
+    if args.table is not None or own:
+        table = load_table(args.table.resolve()) if args.table else find_table("quickstart", "multi30k")
+        return on_own_text(table, args) if own else table
     if args.data not in known:
         raise RecipeError(f"--data {args.data}: no such data set; there are {', '.join(known)}")
     return find_table("quickstart", args.data)
+
+
+def on_own_text(table: Table, args: argparse.Namespace) -> Table:
+    """Return a table whose rows are trained on the text in the folder of --data. Raises RecipeError."""
+    folder, pair = Path(args.data).resolve(), (args.source or "de", args.target or "en")
+    recipes = [recipe_at(table, name, "small") for name in table.rows("small")]
+    trees = {SIZE.sub("", recipe.architecture) for recipe in recipes if "--trees" in recipe.corpus.options}
+    if SIZE.sub("", args.arch) in trees:
+        raise RecipeError(f"--arch {args.arch}: reads trees, and --data FOLDER has none; docs/own-data.md has the way")
+    options = ["--source", pair[0], "--target", pair[1], "--bpe", OWN_MERGES]
+    for split in ("train", "valid", "test"):
+        there = [lang for lang in pair if any((folder / f"{split}.{lang}{end}").is_file() for end in ("", ".gz"))]
+        if len(there) == 1 or (split == "train" and not there):
+            missing = next(lang for lang in pair if lang not in there)
+            raise RecipeError(f"--data {args.data}: has no {split}.{missing}; --source and --target name the languages")
+        options += [f"--{split}", str(folder / split)] if there else []
+    data = {"name": "own", "prepare": "data-prep/prepare_parallel.sh", "options": options}
+    data |= {"source": pair[0], "target": pair[1]}
+    layer = {"data": {key: Entry(value, f"--data {args.data}") for key, value in data.items()}}
+    sources = {name: replace(source, layers=(*source.layers, layer)) for name, source in table.sources.items()}
+    return replace(table, sources=sources)
 
 
 def two_rows(table: Table, architecture: str) -> list[Row]:
@@ -68,7 +99,6 @@ def two_rows(table: Table, architecture: str) -> list[Row]:
 
     An architecture of which no size has a row has the flags of the baseline. Raises RecipeError.
     """
-    from fairseq_localattn.__main__ import SIZE
     from fairseq_localattn.models.architectures import baseline_of
 
     recipes = {name: recipe_at(table, name, "small") for name in table.rows("small")}
@@ -113,6 +143,7 @@ def quickstart(args: argparse.Namespace) -> int:
         out=out,
         results=out / "results",
         local=folders(args.local, rows),
+        jobs=max(1, min(2, cores() // rows[0].stated.threads)),
     )
     plan = make_plan(rows, choice)
     if args.dry_run:
@@ -120,8 +151,7 @@ def quickstart(args: argparse.Namespace) -> int:
         return 0
     plan.check_outputs(out / "summary.md", out / "summary.json")
     progress = Progress(args.started)
-    recipe = rows[0].stated
-    lanes = max(1, min(2, cores() // recipe.threads))
+    recipe, lanes = rows[0].stated, choice.jobs
     with lock(out):
         prepare_all(plan, progress, lanes)
         if plan.failures:

@@ -212,8 +212,12 @@ def seeds_of(given: str | None) -> tuple[int, ...]:
 
 
 def default_scale(table: Table) -> str:
-    """Return full, or what a table has instead of it."""
-    return next(scale for scale in ("full", "small", "sample") if table.rows(scale))
+    """Return full, or what a table has instead of it. Raises RecipeError for a table without a scale."""
+    found = next((scale for scale in ("full", "small", "sample") if table.rows(scale)), None)
+    if found is None:
+        why = "nothing says on what it is trained: give it 'extends: FILE' for full scale, or 'small: FILE'"
+        raise RecipeError(f"{table.path}: {why}, as in configs/quickstart/multi30k.yaml")
+    return found
 
 
 def plan_of(args: argparse.Namespace, rows: list[Row]) -> tuple[Plan, list[Launch]]:

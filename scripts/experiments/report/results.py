@@ -62,3 +62,17 @@ class Results:
             fcntl.flock(guard, fcntl.LOCK_EX)
             remove_parts(self.path.parent, self.path.name)  # of writers that were killed
             yield
+
+
+def in_words(line: Line) -> str:
+    """Return the score of a line, and its difference to the baseline where that is known."""
+    found = f"{line['metric']} {line['score']}"
+    if line["difference"]:
+        found += f" ({float(line['difference']):+.2f} over {line['baseline']}"
+        found += f", p {line['p_value']})" if line["p_value"] else ")"
+    return found
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """Return a cell: a number with so many digits behind the point, or nothing."""
+    return "" if value is None else f"{value:.{digits}f}"

@@ -80,7 +80,8 @@ def as_markdown(title: str, facts: dict[str, Any]) -> str:
             _or_dash(row[key], form) for key, form in (("train_minutes", ".1f"), ("words_per_second", ","))
         )
         lines.append(f"| {row['architecture']} | {row['bleu']:.2f} | {p} | {numbers} | {minutes} | {speed} |")
-    lines += ["", f"BLEU: {facts['systems'][0]['signature']}"]
+    lines += ["", f"gain: {facts['difference']:+.2f} BLEU"]
+    lines += [f"BLEU: {facts['systems'][0]['signature']}"]
     lines += [f"p: paired bootstrap against {facts['baseline']}, {facts['test']}"]
     lines += ["words/s: target sub-words a second, fairseq's wps averaged over the whole training"]
     lines += [f"test set: {facts['sentences']} sentences; machine: {facts['hardware']}"]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fairseq_localattn.analysis.attention_weights import Sublayer, masked_parts
-from fairseq_localattn.analysis.heatmap.maps import common_layer, read_panels, select, site_attentions
+from fairseq_localattn.analysis.heatmap.maps import common_layer, common_site, read_panels, select, site_attentions
 from fairseq_localattn.analysis.heatmap.pairs import Pair
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.mechanisms.windowed import WindowAttention
@@ -61,6 +61,17 @@ def test_the_layer_that_is_taken() -> None:
         Sublayer("decoder", 1, "encoder_attn", "san"),
         Sublayer("decoder", 2, "encoder_attn", "aw"),
     ]
+
+
+def test_the_site_that_is_taken() -> None:
+    """Where a mechanism is: windows first, and the attention to the encoder before the others."""
+    plain, mma = build("transformer_localattn_tiny"), build("transformer_mma_tiny", ["--mma-encoder-layers", "1"])
+    assert common_site([plain]) == "cross" and common_site([plain, mma]) == "encoder"
+    assert common_layer([plain, mma], "encoder") == 1
+    assert common_site([build("transformer_hybrid_tiny", ["--localattn-decoder", "2: local"])]) == "decoder"
+    assert common_site([build("transformer_diffwin_tiny")]) == "cross"
+    windows = ["--localattn-encoder", "1: aw", "--localattn-decoder", "local"]
+    assert common_site([build("transformer_hybrid_tiny", windows)]) == "encoder"
 
 
 def test_where_there_is_nothing_to_draw() -> None:

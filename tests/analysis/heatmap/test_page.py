@@ -298,5 +298,7 @@ def test_in_a_browser(hostile: bool, tmp_path: Path) -> None:
     assert body.count('type="button"') == checkpoints * 2 * 5 and body.count('aria-current="true"') == checkpoints
     assert "layer 2, head 2: local(window=1)" in body and ">local(window=1)</span>" in body
     assert hostile or "b, weights: layer 2, head 2: global" in body
+    ends = re.findall(r'class="bar"[^>]*></span>([\d.]+)', body)
+    assert len(ends) == checkpoints and len(set(ends)) == 1, "maps that are compared have one scale"
     if hostile:
         assert "&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;</h2>" in body

@@ -161,6 +161,34 @@ def test_dry_run(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_text_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """A folder of raw text, plain or compressed; what is missing is held out. A given table says how it is trained."""
+    for name in ("train.en", "train.fr.gz", "test.fr", "test.en"):
+        (tmp_path / name).touch()
+    command = ["--dry-run", "--data", str(tmp_path), "--source", "en", "--target", "fr", "--out", str(tmp_path / "out")]
+    assert quickstart.main(command) == 0
+    prepare, *commands = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("#")]
+    text = f"--train {tmp_path}/train --test {tmp_path}/test"
+    assert prepare.endswith(f" --source en --target fr --bpe 4000 {text}") and "prepare_parallel.sh" in prepare
+    assert len(commands) == 4 and all(" --source-lang en --target-lang fr " in line for line in commands)
+    system, plain = rows("multi30k", "transformer_mma")
+    assert all(f" --max-update {plain.stated.flag('train', 'max_update')} " in line for line in commands[::2])
+
+
+@pytest.mark.slow
+def test_own_text_is_compared(tmp_path: Path) -> None:
+    """Baseline and variant side by side: BLEU, gain and p from two text files, with tiny models."""
+    subprocess.run([sys.executable, ROOT / "examples/own_data/make_text.py", tmp_path / "text"], check=True)
+    quick = QuickStart(tmp_path, SMALL.replace("max_update: 120", "max_update: 20"))
+    quick.command += ["--data", str(tmp_path / "text")]
+    text = quick.finish()
+    facts = json.loads((quick.out / "summary.json").read_text())
+    assert [system["architecture"] for system in facts["systems"]] == list(ARCHITECTURES)
+    assert facts["data"] == "own" and facts["sentences"] == 20 and 0 < facts["systems"][0]["p_value"] <= 1
+    assert facts["examples"][0]["reference"] in (tmp_path / "text/test.en").read_text("utf-8").splitlines()
+    assert f"{facts['difference']:+.2f}" in text
+
+
 # --- what it refuses
 
 
@@ -201,6 +229,13 @@ def test_the_script_knows_all_architectures_that_translate() -> None:
         (["--local", "/none/there"], "--local /none/there: toy takes no folder"),
         (["--data", "multi30k", "--local", "/none/there"], "--local /none/there: no such folder"),
         (["--table", "/none/there.yaml"], "/none/there.yaml: cannot be read"),
+        (["--arch", "transformer_localattn_small"], "--arch transformer_localattn_small: a baseline, trained beside"),
+        (["--data", str(ROOT)], f"--data {ROOT}: has no train.de; --source and --target name the languages"),
+        (
+            ["--data", str(ROOT), "--arch", "transformer_mgsa"],
+            "--arch transformer_mgsa: reads trees, and --data FOLDER",
+        ),
+        (["--source", "fr"], "--source or --target fr: for --data FOLDER; toy has languages of its own"),
     ],
 )
 def test_mistakes_end_in_one_line(
@@ -217,9 +252,9 @@ def test_mistakes_end_in_one_line(
 class QuickStart:
     """`quickstart.py` on a table of tiny models, in a process of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, small: str = SMALL) -> None:
         self.out = folder / "out"
-        write_table(folder, "own/base/small", SMALL)
+        write_table(folder, "own/base/small", small)
         path = write_table(folder, "own/tiny", TABLE)
         command = [SCRIPTS / "quickstart.py", "--arch", ARCHITECTURES[0], "--table", path, "--out", self.out]
         self.command = [sys.executable, *map(str, command)]

@@ -33,7 +33,8 @@ def test_rows_are_measured_and_then_kept(bench: Bench, capsys: pytest.CaptureFix
     assert {line["seed"] for line in lines} == {"1", "2"} and bench.trainings() == 4
     before = (bench.results / "mma" / "table1.csv").read_bytes()
     text = capsys.readouterr().out
-    assert "4 of 4 runs to do" in text and re.search(r"^mma \(seed 2\): tokenised_bleu 100\.00$", text, re.MULTILINE)
+    last = r"^mma \(seed 2\): tokenised_bleu 100\.00 \(\+\d+\.\d\d over plain, p 0\.00\d+\)$"
+    assert "4 of 4 runs to do" in text and re.search(last, text, re.MULTILINE)
     assert bench.run("table1", "--seeds", "1,2") == 0
     assert "0 of 4 runs to do" in capsys.readouterr().out
     assert bench.trainings() == 4 and (bench.results / "mma" / "table1.csv").read_bytes() == before
@@ -347,6 +348,14 @@ def test_a_table_of_one_scale(bench: Bench, capsys: pytest.CaptureFixture) -> No
     assert "--update-freq '[1]' --max-tokens 300" in capsys.readouterr().out
     assert bench.run("table3", "--scale", "full") == 2
     assert "table3.yaml: has no rows at the scale full, only at small" in capsys.readouterr().err
+    bench.write(
+        "table3", "".join(line for line in TABLE_1.splitlines(True) if not line.startswith(("extends", "small")))
+    )
+    assert bench.run("table3") == 2
+    error = capsys.readouterr().err
+    assert (
+        "table3.yaml: nothing says on what it is trained: give it 'extends: FILE'" in error and error.count("\n") == 1
+    )
 
 
 # --- for real

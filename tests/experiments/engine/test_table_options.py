@@ -137,6 +137,14 @@ def test_a_dry_run_estimates(bench: Bench, tmp_path: Path, capsys: pytest.Captur
     assert "estimated" not in found[2]
 
 
+def test_a_dry_run_on_a_cpu_says_how_long_it_takes(bench: Bench, capsys: pytest.CaptureFixture) -> None:
+    bench.patch.setattr(table, "cores", lambda: 2)
+    assert bench.run("table1", "--scale", "small", "--seeds", "1,2", "--dry-run") == 0
+    text = capsys.readouterr().out
+    assert re.search(r"^# plain \(seed 1\): .*; estimated: 10 min$", text, re.MULTILINE)
+    assert "# 4 trainings, 2 at a time: about 21 min in all\n" in text
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [(("comparisons", "mechanisms"), []), (("mma", "table2"), ["--scale", "small"])],
@@ -160,8 +168,10 @@ def test_a_gpu_trains_what_the_recipes_train_on_a_cpu(bench: Bench, capsys: pyte
     for options in ([], ["--gpu", "--precision", "fp32"], ["--gpu"]):
         assert table.main([*where, *options]) == 0
         text = capsys.readouterr().out
-        runs.append(re.findall(r"^# window .* in (\S+)$", text, re.MULTILINE))
-        assert ("--cpu" in text) == (not options) and ("--bf16" in text) == (options == ["--gpu"])
+        runs.append(re.findall(r"^# window .* in ([^;\s]+)", text, re.MULTILINE))
+        assert ("--cpu" in text) == ("estimated" in text) == (not options) and ("--bf16" in text) == (
+            options == ["--gpu"]
+        )
     assert runs[0] == runs[1] == runs[2] != []
     assert table.main(["mma", "table2", "--gpu", "--smoke"]) == 2
     assert "--gpu: at the scale smoke trainings are on the CPU" in capsys.readouterr().err

@@ -31,9 +31,10 @@ def test_a_training_shorter_than_a_log_interval(loaded: Recipe, tmp_path: Path) 
     assert (row["updates"], row["words_per_second"], row["train_minutes"]) == (3, None, None)
     facts = {
         "systems": [row], "examples": [], "baseline": "a", "test": "", "sentences": 3,
-        "hardware": "", "versions": {}, "commit": "",
+        "hardware": "", "versions": {}, "commit": "", "difference": 1.5,
     }  # fmt: skip
-    assert "| a | 30.00 |  | 3 | 1,234 | - | - |" in summary.as_markdown("t", facts)
+    text = summary.as_markdown("t", facts)
+    assert "| a | 30.00 |  | 3 | 1,234 | - | - |" in text and "\ngain: +1.50 BLEU\n" in text
 
 
 @pytest.mark.parametrize(
