@@ -64,7 +64,6 @@ def hidden_and_bias(
     if frame.key_padding_mask is not None:
         hidden = frame.key_padding_mask[:, None, None, :]
     if window is not None:
-        window = window if window.dim() == 4 else window[None]  # torch's fused kernels take masks of 2 or 4 dimensions
         hidden = window if hidden is None else hidden | window
     if frame.attn_mask is not None:
         closed = _as_boolean(frame.attn_mask, dtype)
