@@ -22,6 +22,7 @@ class Frame:
         offset: position of the first query among the keys (self-attention only; 0 in a full pass).
         key_padding_mask: B×S, boolean, True = padding.
         attn_mask: T×S, boolean (True = hidden) or added to the scores.
+        before: in a block of queries, those of the same self-attention before it, which ``offset`` counts as well.
     """
 
     query_length: int
@@ -29,6 +30,7 @@ class Frame:
     offset: int = 0
     key_padding_mask: Tensor | None = None
     attn_mask: Tensor | None = None
+    before: int = 0
 
 
 def lowest_score(dtype: torch.dtype) -> float:
