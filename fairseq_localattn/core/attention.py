@@ -324,6 +324,8 @@ class LocalAttention(CachedKeys, FlexibleAttention):
     def _attend_beams(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         """Call ``attend``; where the hypotheses of a beam share keys, treat them as more queries of one sentence."""
         sentences, rows = call.k.size(0), call.q.size(0)
+        if 0 in (rows, call.q.size(2), call.k.size(2)):  # no sentences, queries or keys
+            return call.q * 0, call.q.new_zeros(*call.q.shape[:3], call.k.size(2)) if need_weights else None
         if sentences == rows:
             return self.attend_heads(call, need_weights)
         beam, length = rows // sentences, call.frame.query_length
