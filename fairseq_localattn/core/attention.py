@@ -198,14 +198,18 @@ class LocalAttention(CachedKeys, FlexibleAttention):
         if not need_weights and (own or use_products(call.q, call.k, dropout=dropped, implementation=chosen)):
             size = queries_at_once(call, own + 2)
             if size < call.frame.query_length:
-                blocks = {"names": self.extra_queries, "moving": self.self_attention}
-                return attend_in_blocks(lambda block: self._attend_at_once(block, False)[0], call, size, **blocks), None
+                names, moving = self.extra_queries, self.self_attention
+                attended = attend_in_blocks(self._attended_at_once, call, size, names=names, moving=moving)
+                return attended, None
         return self._attend_at_once(call, need_weights)
 
     @property
     def own_scores(self) -> int:
         """About how many tensors B×H×T×S the steps make in training, beside the scores and the weights."""
         return sum(map(self.has, ("score_bias", "reweight", "add_values")))
+
+    def _attended_at_once(self, call: Call) -> Tensor:
+        return self._attend_at_once(call, need_weights=False)[0]
 
     def _attend_at_once(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         """Compute what :meth:`attend` returns by its five steps, for all queries at once."""

@@ -24,6 +24,8 @@ DIM, HEADS = 16, 4
 MIXES = ["2*alibi + 2*t5", "alibi & local(window=3)", "2*(alibi & shaw) + 2*global", "t5 & local(window=3) & rope"]
 EVERY = [(text, site) for site in HERE for text in HERE[site]]
 EVERY += [(text, site) for text in MIXES for site in ("encoder", "decoder")]
+OPTIONS = [("mw(segment_size=2)", "encoder"), ("aw(segment_size=3)", "cross"), ("gauss(width=keys)", "decoder")]
+OPTIONS += [(text, "encoder") for text in ("gauss(product=true, cut=true)", "dman & shaw & local(window=2)", "aw + mw")]
 every_attention = pytest.mark.parametrize(("text", "site"), EVERY)
 
 
@@ -49,27 +51,21 @@ def inputs(queries: int, keys: int, batch: int = 2, **options: Any) -> tuple[Ten
 def test_none_leaves_torchs_fused_kernel(text: str, site: str, padded: bool) -> None:
     """Without the kernel that is no kernel, torch raises an error where it would leave its fused one."""
     module = attention(text, DIM, HEADS, site=site)
-    for length in (PRODUCTS_UP_TO + 1, max(BANDED_FROM, SKIPPED_FROM) + 1):
-        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-            run(module.train(), *inputs(length, length), padded=padded).sum().backward()
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        run(module, *inputs(PRODUCTS_UP_TO + 1, PRODUCTS_UP_TO + 1), padded=padded).sum().backward()
+        for length in (PRODUCTS_UP_TO + 1, max(BANDED_FROM, SKIPPED_FROM) + 1):
             with torch.no_grad():
                 run(module.eval(), *inputs(length, length), padded=padded)
 
 
 @pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize(
-    ("text", "site"),
-    [*EVERY, ("mw(segment_size=2)", "encoder"), ("aw(segment_size=3)", "cross"), ("gauss(width=keys)", "decoder")]
-    + [("gauss(product=true, cut=true)", "encoder"), ("dman & shaw & local(window=2)", "encoder"), ("aw + mw", "encoder")],
-)
-def test_blocks_of_queries_are_the_whole(
-    text: str, site: str, padded: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("text", "site"), EVERY + OPTIONS)
+def test_blocks_of_queries_are_the_whole(text: str, site: str, padded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Outputs and gradients, where a block has 3 of 11 queries."""
     module = attention(text, DIM, HEADS, site=site).double()
     results = []
-    for bytes_of_one in (query_blocks.MEMORY, 0):
-        if not bytes_of_one:
+    for blocks in (False, True):
+        if blocks:
             monkeypatch.setattr(query_blocks, "MEMORY", 0)
             monkeypatch.setattr(query_blocks, "LEAST", 3)
         x, memory = inputs(11, 11 if site != "cross" else 7, dtype=torch.double)
@@ -128,3 +124,25 @@ def test_nothing_is_attended_to(text: str, site: str) -> None:
         assert out.shape == x.shape and out.isfinite().all()
         assert not weights or (found is not None and found.shape == (batch, queries, keys))
         out.sum().backward()
+
+
+class Itself(torch.nn.Module):
+    """Self-attention as a module of one argument, which torch.jit.trace asks for."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.attention = attention(text, DIM, HEADS).eval()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.attention(x, x, x, need_weights=False)[0]
+
+
+@pytest.mark.parametrize("text", [word for word in HERE["encoder"] if word not in ("csan", "shaw", "block")])
+def test_a_traced_attention_takes_other_lengths(text: str) -> None:
+    module = Itself(text)
+    with torch.no_grad():
+        module(x := torch.randn(12, 2, DIM))
+        traced = torch.jit.trace(module, x)
+        for shape in ((12, 3, DIM), (20, 2, DIM), (7, 1, DIM)):
+            x = torch.randn(shape)
+            torch.testing.assert_close(traced(x), module(x))
