@@ -46,6 +46,7 @@ from ..kernels.dense import (
     can_skip_future,
     causal_attention,
     fused_attention,
+    use_products,
     weighted_sum,
     weights_of,
 )
@@ -56,6 +57,7 @@ from ..kernels.projections import JoinedProjections, project_jointly
 from .call import Call
 from .decoding import CachedKeys, GrowableCache, IncrementalState, beam_copies, cached, cached_length
 from .flexible import SCORING, FlexibleAttention
+from .query_blocks import attend_in_blocks, queries_at_once
 
 # What may be applied to the concatenated heads before the output projection.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor] | None] = {"none": None, "relu": F.relu, "gelu": F.gelu}
@@ -192,6 +194,25 @@ class LocalAttention(CachedKeys, FlexibleAttention):
         only_masked = not need_weights and call.frame.attn_mask is not None and not any(map(self.has, SCORING))
         if only_masked and self.skips_future(call):
             return self.attend_to_one_side(call), None
+        own, dropped, chosen = self.own_scores, self.dropout_rate, self.implementation
+        if not need_weights and (own or use_products(call.q, call.k, dropout=dropped, implementation=chosen)):
+            size = queries_at_once(call, own + 2)
+            if size < call.frame.query_length:
+                names, moving = self.extra_queries, self.self_attention
+                attended = attend_in_blocks(self._attended_at_once, call, size, names=names, moving=moving)
+                return attended, None
+        return self._attend_at_once(call, need_weights)
+
+    @property
+    def own_scores(self) -> int:
+        """About how many tensors B×H×T×S the steps make in training, beside the scores and the weights."""
+        return sum(map(self.has, ("score_bias", "reweight", "add_values")))
+
+    def _attended_at_once(self, call: Call) -> Tensor:
+        return self._attend_at_once(call, need_weights=False)[0]
+
+    def _attend_at_once(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        """Compute what :meth:`attend` returns by its five steps, for all queries at once."""
         call = call.with_extra(self.prepare(call))
         frame, q, k, v = call.frame, call.q, call.k, call.v
         bias = self.score_bias(call)
@@ -307,6 +328,8 @@ class LocalAttention(CachedKeys, FlexibleAttention):
     def _attend_beams(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         """Call ``attend``; where the hypotheses of a beam share keys, treat them as more queries of one sentence."""
         sentences, rows = call.k.size(0), call.q.size(0)
+        if 0 in (rows, call.q.size(2), call.k.size(2)):  # no sentences, queries or keys
+            return call.q * 0, call.q.new_zeros(*call.q.shape[:3], call.k.size(2)) if need_weights else None
         if sentences == rows:
             return self.attend_heads(call, need_weights)
         beam, length = rows // sentences, call.frame.query_length

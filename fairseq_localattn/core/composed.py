@@ -161,6 +161,10 @@ class JointAttention(ComposedAttention):
             return None
         return banded.banded_attention(call, half_width=windows.half_width, scores=terms.scores, **self.computation)
 
+    @property
+    def own_scores(self) -> int:
+        return sum(part.own_scores for part in self.members())
+
     def prepare(self, call: Call) -> Mapping[str, Tensor]:
         found: dict[str, Tensor] = {}
         for number, part in enumerate(self.members()):

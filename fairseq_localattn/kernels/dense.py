@@ -153,6 +153,8 @@ def fused_attention(
     if q.size(1) == 0:  # no heads, for which some of torch's kernels divide by zero
         return q
     mask = join_masks(hidden, bias, q.dtype)
+    if mask is not None and mask.dim() == 3:
+        mask = mask[None]  # torch's fused kernels take masks of 2 or 4 dimensions
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scaling)
 
 

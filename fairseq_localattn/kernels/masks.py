@@ -22,6 +22,7 @@ class Frame:
         offset: position of the first query among the keys (self-attention only; 0 in a full pass).
         key_padding_mask: B×S, boolean, True = padding.
         attn_mask: T×S, boolean (True = hidden) or added to the scores.
+        before: in a block of queries, those of the same self-attention before it, which ``offset`` counts as well.
     """
 
     query_length: int
@@ -29,6 +30,7 @@ class Frame:
     offset: int = 0
     key_padding_mask: Tensor | None = None
     attn_mask: Tensor | None = None
+    before: int = 0
 
 
 def lowest_score(dtype: torch.dtype) -> float:
@@ -64,7 +66,6 @@ def hidden_and_bias(
     if frame.key_padding_mask is not None:
         hidden = frame.key_padding_mask[:, None, None, :]
     if window is not None:
-        window = window if window.dim() == 4 else window[None]  # torch's fused kernels take masks of 2 or 4 dimensions
         hidden = window if hidden is None else hidden | window
     if frame.attn_mask is not None:
         closed = _as_boolean(frame.attn_mask, dtype)

@@ -199,7 +199,7 @@ class BucketedAttention(LocalAttention):
         distance = all_distances(frame.query_length, frame.key_length, frame.offset, device=call.q.device)
         bucket = bucket_of(distance, self.buckets, self.max_distance, bidirectional=not self.causal)
         table = self.position_bias.to(at_least_fp32(self.position_bias.dtype))
-        return table[bucket].T
+        return table[bucket].T.contiguous()  # which by_position copies row by row
 
     def position_terms(self, call: Call) -> PositionTerms:
         """Return the bias as a function of positions."""

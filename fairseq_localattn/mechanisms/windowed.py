@@ -192,6 +192,11 @@ class WindowAttention(LocalAttention):
                 nn.init.xavier_uniform_(projection.weight, gain=gain)
                 self.add_module(f"{name}_{letter}_proj", projection)
 
+    @property
+    def own_scores(self) -> int:
+        """The pointers, their sums from both ends, and the mask."""
+        return 8
+
     def pointer_scores(self, extra: Mapping[str, Tensor]) -> Tensor:
         """Compute the scaled scores of the left and the right pointer, 2×B×H×T×S (Eq. 7, 8 before the softmax)."""
         queries, keys = ((extra[f"left_{x}_proj"], extra[f"right_{x}_proj"]) for x in "qk")
@@ -221,7 +226,8 @@ class WindowAttention(LocalAttention):
 
     def prepare(self, call: Call) -> Mapping[str, Tensor]:
         """Return nothing; raise ValueError if segments are impossible in this call."""
-        if self.segment_size > 1 and (call.frame.attn_mask is not None or call.frame.offset):
+        frame = call.frame
+        if self.segment_size > 1 and (frame.attn_mask is not None or frame.offset > frame.before):
             raise ValueError("segments need all keys at once: without attn_mask, and not word by word")
         return {}
 

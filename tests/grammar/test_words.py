@@ -1,0 +1,148 @@
+"""What holds for attention by every word of the grammar."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from fairseq_localattn import attention
+from fairseq_localattn.core import query_blocks
+from fairseq_localattn.core.banded import BANDED_FROM
+from fairseq_localattn.grammar.torch_module import DescribedAttention
+from fairseq_localattn.kernels.dense import PRODUCTS_UP_TO, SKIPPED_FROM
+from support.mechanisms.texts import HERE
+
+DIM, HEADS = 16, 4
+MIXES = ["2*alibi + 2*t5", "alibi & local(window=3)", "2*(alibi & shaw) + 2*global", "t5 & local(window=3) & rope"]
+EVERY = [(text, site) for site in HERE for text in HERE[site]]
+EVERY += [(text, site) for text in MIXES for site in ("encoder", "decoder")]
+OPTIONS = [("mw(segment_size=2)", "encoder"), ("aw(segment_size=3)", "cross"), ("gauss(width=keys)", "decoder")]
+OPTIONS += [(text, "encoder") for text in ("gauss(product=true, cut=true)", "dman & shaw & local(window=2)", "aw + mw")]
+every_attention = pytest.mark.parametrize(("text", "site"), EVERY)
+
+
+def run(module: DescribedAttention, x: Tensor, memory: Tensor, padded: bool = False) -> Tensor:
+    """Return the output T×B×C; in a decoder's site with a causal mask, and padded on the left of the first sentence."""
+    memory = memory if module.site == "cross" else x
+    padding = torch.zeros(x.size(1), memory.size(0), dtype=torch.bool)
+    padding[:1, :3] = True
+    mask = {"key_padding_mask": padding} if padded else {}
+    if module.site == "decoder":
+        mask["attn_mask"] = torch.ones(len(x), len(x), dtype=torch.bool).triu(1)
+    return module(x, memory, memory, need_weights=False, **mask)[0]
+
+
+def inputs(queries: int, keys: int, batch: int = 2, **options: Any) -> tuple[Tensor, Tensor]:
+    """Return random queries and keys."""
+    torch.manual_seed(1)
+    return tuple(torch.randn(n, batch, DIM, requires_grad=True, **options) for n in (queries, keys))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@every_attention
+def test_none_leaves_torchs_fused_kernel(text: str, site: str, padded: bool) -> None:
+    """Without the kernel that is no kernel, torch raises an error where it would leave its fused one."""
+    module = attention(text, DIM, HEADS, site=site)
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        run(module, *inputs(PRODUCTS_UP_TO + 1, PRODUCTS_UP_TO + 1), padded=padded).sum().backward()
+        for length in (PRODUCTS_UP_TO + 1, max(BANDED_FROM, SKIPPED_FROM) + 1):
+            with torch.no_grad():
+                run(module.eval(), *inputs(length, length), padded=padded)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize(("text", "site"), EVERY + OPTIONS)
+def test_blocks_of_queries_are_the_whole(text: str, site: str, padded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outputs and gradients, where a block has 3 of 11 queries."""
+    module = attention(text, DIM, HEADS, site=site).double()
+    results = []
+    for blocks in (False, True):
+        if blocks:
+            monkeypatch.setattr(query_blocks, "MEMORY", 0)
+            monkeypatch.setattr(query_blocks, "LEAST", 3)
+        x, memory = inputs(11, 11 if site != "cross" else 7, dtype=torch.double)
+        module.zero_grad()
+        out = run(module, x, memory, padded)
+        (out * torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)).sum().backward()
+        with torch.no_grad():
+            torch.testing.assert_close(run(module, x, memory, padded), out)
+        results.append([out, x.grad, memory.grad, *(p.grad for p in module.parameters())])
+    for got, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-10)
+
+
+def test_blocks_draw_the_dropped_weights_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_blocks, "MEMORY", 0)
+    monkeypatch.setattr(query_blocks, "LEAST", 2)
+    module = attention("dman", DIM, HEADS, dropout=0.3).double()
+
+    def seeded(x: Tensor) -> Tensor:
+        torch.manual_seed(5)
+        return run(module, x, x)
+
+    x, _ = inputs(5, 5, batch=1, dtype=torch.double)
+    assert not torch.allclose(seeded(x), run(module, x, x)) and gradcheck(seeded, (x,))
+
+
+MEASURED = """
+import resource, sys, torch
+from fairseq_localattn import attention
+module, x = attention(sys.argv[1], 512, 8), torch.randn(8192, 1, 512, requires_grad=True)
+module(x, x, x, need_weights=False)[0].sum().backward()
+assert x.grad.isfinite().all()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["dman", "aw"])
+def test_a_long_text_takes_little_memory(text: str) -> None:
+    """Both passes over 8,192 tokens with 8 heads; one tensor of all scores is 2 GiB."""
+    done = subprocess.run([sys.executable, "-c", MEASURED, text], check=True, capture_output=True, text=True)
+    assert float(done.stdout) < 3
+
+
+@every_attention
+def test_nothing_is_attended_to(text: str, site: str) -> None:
+    """Empty sentences, batches and sequences of keys have outputs and gradients."""
+    module = attention(text, DIM, HEADS, site=site)
+    sizes = [(0, 0, 2), (3, 3, 0), (0, 0, 0), *([(0, 4, 2), (3, 0, 2)] if site == "cross" else [])]
+    for (queries, keys, batch), padded, weights in product(sizes, (False, True), (False, True)):
+        x, memory = inputs(queries, keys, batch)
+        memory = memory if site == "cross" else x
+        padding = torch.zeros(batch, keys, dtype=torch.bool) if padded else None
+        mask = torch.ones(queries, keys, dtype=torch.bool).triu(1) if site == "decoder" else None
+        out, found = module(x, memory, memory, key_padding_mask=padding, need_weights=weights, attn_mask=mask)
+        assert out.shape == x.shape and out.isfinite().all()
+        assert not weights or (found is not None and found.shape == (batch, queries, keys))
+        out.sum().backward()
+
+
+class Itself(torch.nn.Module):
+    """Self-attention as a module of one argument, which torch.jit.trace asks for."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.attention = attention(text, DIM, HEADS).eval()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.attention(x, x, x, need_weights=False)[0]
+
+
+@pytest.mark.parametrize("text", [word for word in HERE["encoder"] if word not in ("csan", "shaw", "block")])
+def test_a_traced_attention_takes_other_lengths(text: str) -> None:
+    module = Itself(text)
+    with torch.no_grad():
+        module(x := torch.randn(12, 2, DIM))
+        traced = torch.jit.trace(module, x)
+        for shape in ((12, 3, DIM), (20, 2, DIM), (7, 1, DIM)):
+            x = torch.randn(shape)
+            torch.testing.assert_close(traced(x), module(x))
