@@ -13,6 +13,7 @@ order in which they run. Most get a :class:`Call`, which holds positions, masks,
 ``hidden_keys``       a hard window: 1×T×S or H×T×S, or B×(H or 1)×T×S if it differs between sentences; True = hidden
 ``reweight``          a function of the weights B×H×T×S after the softmax
 ``add_values``        a term added to the attended values, computed from the weights
+``windows``           the hard window as spans of keys, from which queries that see no key are found
 ``position_terms``    the steps above as functions of positions, for FlexAttention and for bands over long texts
 ``activate``          a function of the concatenated heads before the output projection
 ====================  =================================================================================================
@@ -281,7 +282,8 @@ class LocalAttention(CachedKeys, FlexibleAttention):
             need_weights: also return the weights averaged over heads, B×T×S.
             need_head_weights: also return the weights of each head, H×B×T×S, instead.
 
-        Returns the output T×B×C, and the weights or None.
+        Returns the output T×B×C, and the weights or None. A query that sees no key, as in a sentence that is all
+        padding, has attended values and weights of 0 and no gradient: its output is the bias of ``out_proj``.
         """
         length, batch, _ = query.shape
         key_padding_mask = None if key_padding_mask is None else key_padding_mask.to(torch.bool)
@@ -340,7 +342,8 @@ class LocalAttention(CachedKeys, FlexibleAttention):
         query = call.query.view(length, sentences, beam, -1).permute(2, 0, 1, 3).flatten(0, 1)  # (beam·T)×B×C
         frame = replace(call.frame, query_length=beam * length)
         call = call.with_extra({name: fold(call.extra[name]) for name in self.extra_queries})
-        attended, weights = self.attend(replace(call, frame=frame, query=query, q=fold(call.q)), need_weights)
+        call = replace(call, frame=frame, query=query, q=fold(call.q))
+        attended, weights = self.attend_and_clear(call, need_weights)
 
         def unfold(x: Tensor) -> Tensor:
             return x.unflatten(2, (beam, length)).transpose(1, 2).flatten(0, 1)

@@ -80,14 +80,21 @@ class BandedAttention(LocalAttention, ABC):
 
     def position_terms(self, call: Call) -> PositionTerms | None:
         """Return the band; None if a query sees several heads."""
-        window = Window(("band", self.kind, self.causal, self.extra_repr()), self._spans)
-        return PositionTerms((window,)) if self.head_span == 1 else None
+        return PositionTerms(self.windows()) if self.head_span == 1 else None
+
+    def windows(self) -> tuple[Window, ...]:
+        """Return the band; it is that of each head that a query sees."""
+        return (Window(("band", self.kind, self.causal, self.extra_repr()), self._spans),)
 
     def _spans(self, frame: Frame, device: torch.device) -> list[Span]:
         """Return the first and the last key of the band of each query."""
         half_width, width_of_query = self.band(frame, device)
-        position = torch.arange(frame.query_length, device=device)
-        reach = position.new_full((), half_width) if width_of_query is None else width_of_query.long()[:, None]
+        end = frame.offset + frame.query_length
+        position = torch.arange(frame.offset, end, device=device)
+        if width_of_query is None:
+            reach = position.new_full((), half_width)
+        else:
+            reach = width_of_query[:, None, frame.offset : end].long()
         return [(position - reach, position + reach)]
 
     def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:

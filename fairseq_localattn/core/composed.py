@@ -15,7 +15,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor, nn
 
-from ..kernels.flex import PositionTerms
+from ..kernels.flex import PositionTerms, Window
 from ..kernels.masks import Frame, at_least_fp32
 from . import banded
 from .attention import LocalAttention
@@ -151,15 +151,13 @@ class JointAttention(ComposedAttention):
         full = self.self_attention and frame.query_length == frame.key_length
         if need_weights or not full or frame.key_length < banded.BANDED_FROM:
             return None
-        windows = _joined([part.position_terms(own) for part, own in self.calls(call) if part.has("hidden_keys")])
-        if windows is None or windows.half_width is None:
-            return None
-        if banded.too_wide(windows.half_width, frame.key_length):
+        half_width = PositionTerms(self.windows() or ()).half_width
+        if half_width is None or banded.too_wide(half_width, frame.key_length):
             return None
         terms = self.position_terms(call)
         if terms is None:
             return None
-        return banded.banded_attention(call, half_width=windows.half_width, scores=terms.scores, **self.computation)
+        return banded.banded_attention(call, half_width=half_width, scores=terms.scores, **self.computation)
 
     @property
     def own_scores(self) -> int:
@@ -179,6 +177,15 @@ class JointAttention(ComposedAttention):
     def hidden_keys(self, frame: Frame, device: torch.device) -> Tensor | None:
         found = [hidden for part in self.members() if (hidden := part.hidden_keys(frame, device)) is not None]
         return reduce(operator.or_, found) if found else None
+
+    def windows(self) -> tuple[Window, ...] | None:
+        found: tuple[Window, ...] = ()
+        for part in self.members():
+            own = part.windows()
+            if own is None:
+                return None
+            found += own
+        return found
 
     def reweight(self, weights: Tensor, call: Call) -> Tensor:
         for part, own in self.calls(call):
@@ -249,6 +256,10 @@ class GroupedAttention(ComposedAttention):
             if weight is not None:
                 weights.append(weight.to(at_least_fp32(weight.dtype)))
         return torch.cat(attended, dim=1), torch.cat(weights, dim=1) if need_weights else None
+
+    def blind_queries(self, call: Call) -> None:
+        """Return None: each group clears its own heads."""
+        return None
 
     def _with_heads(self) -> Iterator[tuple[slice, LocalAttention]]:
         """Yield each part with its heads."""

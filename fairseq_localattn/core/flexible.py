@@ -15,7 +15,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from ..kernels.flex import BLOCK, PositionTerms, flex_attention, is_future, key_mask, reason_against_flex
+from ..kernels.blind import blind_queries, clear
+from ..kernels.flex import BLOCK, PositionTerms, Window, flex_attention, is_future, key_mask, reason_against_flex
+from ..kernels.masks import Frame
 from .call import Call
 from .trial import Trial, faster
 
@@ -48,6 +50,10 @@ class FlexibleAttention(nn.Module):
         """Return whether this attention overrides a step, given by its name."""
 
     @abstractmethod
+    def hidden_keys(self, frame: Frame, device: torch.device) -> Tensor | None:
+        """Return the hard window; see :class:`LocalAttention`."""
+
+    @abstractmethod
     def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         """Compute the attended values of all heads; see :class:`LocalAttention`."""
 
@@ -61,13 +67,31 @@ class FlexibleAttention(nn.Module):
         """
         return None if any(self.has(step) for step in ("attend", *SCORING)) else PositionTerms()
 
+    def windows(self) -> tuple[Window, ...] | None:
+        """Return the hard windows as spans; None if ``hidden_keys`` is to be asked for them."""
+        return None if self.has("hidden_keys") else ()
+
+    def blind_queries(self, call: Call) -> Tensor | None:
+        """Return which queries see no key, broadcastable to B×H×T, True = none; None if each is known to see one."""
+        frame, windows, device = call.frame, self.windows(), call.q.device
+        hidden = self.hidden_keys(frame, device) if windows is None else None
+        return blind_queries(frame, windows or (), hidden, dtype=call.q.dtype, device=device)
+
     def attend_heads(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        """Compute what :meth:`attend` returns, by FlexAttention where it is chosen and possible."""
+        """Compute :meth:`attend_and_clear`, by FlexAttention where it is chosen and possible."""
         if not need_weights and self._chooses_flex(call):
             attended = self._by_flex(call)
             if attended is not None:
                 return attended, None
-        return self.attend(call, need_weights)
+        return self.attend_and_clear(call, need_weights)
+
+    def attend_and_clear(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        """Return what :meth:`attend` returns, with values and weights of 0 for queries that see no key."""
+        attended, weights = self.attend(call, need_weights)
+        blind = self.blind_queries(call)
+        if blind is None:
+            return attended, weights
+        return clear(attended, blind), None if weights is None else clear(weights, blind)
 
     def _chooses_flex(self, call: Call) -> bool:
         """Return whether FlexAttention is forced and possible, or was faster in a trial, which waits for the GPU."""
@@ -98,7 +122,7 @@ class FlexibleAttention(nn.Module):
         return faster(trial, call) == "flex"
 
     def _by_steps(self, call: Call) -> Tensor:
-        return self.attend(call, need_weights=False)[0]
+        return self.attend_and_clear(call, need_weights=False)[0]
 
     def _by_flex(self, call: Call) -> Tensor | None:
         """Return the attended values B×H×T×D, or None if the mechanism or ``attn_mask`` has no description."""

@@ -102,12 +102,8 @@ def _forward_and_backward(trial: Trial, name: str, call: Call) -> list[Tensor | 
     out = trial.attend[name](Call(call.frame, query, q=q, k=k, v=v, extra=extra))
     if out is None:
         return []
-    padding = call.frame.key_padding_mask
-    weight = torch.ones_like(out)
-    if padding is not None and padding.size(1) == out.size(2):  # a padded query may see nothing, which is left open
-        weight = weight.masked_fill(padding[:, None, :, None], 0)
     leaves = [x for x in (query, q, k, v, *more, *trial.parameters) if x.requires_grad]
-    return [out.detach() * weight, *torch.autograd.grad(out, leaves, weight, allow_unused=True)]
+    return [out.detach(), *torch.autograd.grad(out, leaves, torch.ones_like(out), allow_unused=True)]
 
 
 def _difference(found: Sequence[Tensor | None], wanted: Sequence[Tensor | None], tolerance: float) -> str | None:

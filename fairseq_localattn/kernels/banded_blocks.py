@@ -23,7 +23,7 @@ from torch.amp import custom_bwd, custom_fwd
 from torch.autograd.function import once_differentiable
 
 from .dropout import dropout_factors
-from .masks import at_least_fp32, lowest_score, may_hide_all_keys
+from .masks import at_least_fp32
 
 
 @dataclass(frozen=True)
@@ -207,11 +207,7 @@ class _BandedProducts(torch.autograd.Function):
         factors = dropout_factors(weights, dropout) if dropout else None
         ctx.save_for_backward(queries, keys, values, weights, factors)
         ctx.layout, ctx.scaling, ctx.length = layout, scaling, q.size(2)
-        ctx.bias, ctx.hidden = None, None
-        if bias is not None and ctx.needs_input_grad[4]:
-            ctx.bias, hidden = (bias.shape, bias.dtype), mask <= lowest_score(mask.dtype)
-            if may_hide_all_keys(hidden):  # such a query has uniform weights
-                ctx.hidden = hidden[:, :, None]
+        ctx.bias = (bias.shape, bias.dtype) if bias is not None and ctx.needs_input_grad[4] else None
         kept = weights if factors is None else weights * factors
         return layout.merge(torch.bmm(layout.unpad(kept), layout.visible(values)), q.size(2))
 
@@ -231,8 +227,6 @@ class _BandedProducts(torch.autograd.Function):
             inner *= layout.unpad(factors)
         torch._softmax_backward_data(inner, layout.unpad(weights), -1, weights.dtype, grad_input=inner)
         by_bias = None
-        if ctx.hidden is not None:
-            layout.split(inner).masked_fill_(ctx.hidden, 0)
         if ctx.bias is not None:
             shape, dtype = ctx.bias
             by_bias = layout.split(inner).sum_to_size(shape).to(dtype)

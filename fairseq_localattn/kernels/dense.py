@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 
 from .dropout import dropout as drop
 from .dropout import dropout_factors
-from .masks import at_least_fp32, join_masks, lowest_score, may_hide_all_keys, normalise
+from .masks import at_least_fp32, join_masks, lowest_score, normalise
 
 # Where the fused kernel becomes faster, measured on two cores with d=512 and 8 heads (docs/performance.md).
 PRODUCTS_UP_TO = 160
@@ -76,7 +76,7 @@ def attention_by_products(
         q: B×H×T×D.
         k, v: B×H×S×D.
         hidden: broadcastable to B×H×T×S, True = hidden; such keys have the score :func:`masks.lowest_score`.
-        bias: broadcastable to B×H×T×S; may need a gradient, which is 0 where ``hidden`` is True.
+        bias: broadcastable to B×H×T×S; may need a gradient.
         scaling: factor of the dot products.
         dropout: rate on the weights.
 
@@ -305,11 +305,9 @@ class _Attention(torch.autograd.Function):
                 scores.clamp_(min=lowest_score(scores.dtype))
         weights = torch.softmax(scores, dim=-1, out=scores)
         factors = dropout_factors(weights, dropout) if dropout else None
-        ctx.save_for_backward(q, k, v, weights, factors, hidden)
+        ctx.save_for_backward(q, k, v, weights, factors)
         ctx.scaling, ctx.groups = scaling, groups
         ctx.bias = (bias.shape, bias.dtype) if bias is not None and bias.requires_grad else None
-        # A query without a visible key has uniform weights, so the softmax's gradient at its hidden keys is not 0.
-        ctx.mask_gradient = ctx.bias is not None and hidden is not None and may_hide_all_keys(hidden)
         ctx.set_materialize_grads(False)
         kept = weights if factors is None else weights * factors
         return torch.bmm(kept, v).unflatten(0, groups), kept.unflatten(0, groups)
@@ -318,7 +316,7 @@ class _Attention(torch.autograd.Function):
     @custom_bwd(device_type="cpu")  # without autocast, as the forward pass
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor | None, by_kept: Tensor | None) -> tuple[Tensor | None, ...]:
-        q, k, v, weights, factors, hidden = ctx.saved_tensors
+        q, k, v, weights, factors = ctx.saved_tensors
         gradient = torch.zeros_like(q) if gradient is None else gradient.flatten(0, 1)
         kept = weights if factors is None else weights * factors
         by_v = torch.bmm(kept.transpose(1, 2), gradient)
@@ -328,8 +326,6 @@ class _Attention(torch.autograd.Function):
         if factors is not None:
             by_weights *= factors
         by_scores = torch._softmax_backward_data(by_weights, weights, -1, weights.dtype, grad_input=by_weights)
-        if ctx.mask_gradient:
-            by_scores.unflatten(0, ctx.groups).mul_(~hidden)
         by_q, by_k = _score_gradients(by_scores, q, k, ctx.scaling)
         by_bias = None
         if ctx.bias is not None:

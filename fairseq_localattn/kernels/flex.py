@@ -45,13 +45,15 @@ class Window:
 
     Args:
         name: what the spans depend on, beside the call's lengths and padding.
-        spans: returns the spans of a call. They may end outside of 0…S-1.
+        spans: returns the spans of a call. They may end outside of 0…S-1. A query's own position is in one of them.
         half_width: w, if every query of every head sees exactly the keys within w positions of its own; else None.
+        by_padding: whether the spans depend on padding.
     """
 
     name: Hashable
     spans: Callable[[Frame, torch.device], Sequence[Span]]
     half_width: int | None = None
+    by_padding: bool = True
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def distance_window(low: Sequence[int | None], high: Sequence[int | None]) -> Wi
 
     (first, last), *others = set(zip(low, high, strict=True))
     half_width = last if not others and last is not None and first == -last else None
-    return Window(("distance", tuple(low), tuple(high)), spans, half_width)
+    return Window(("distance", tuple(low), tuple(high)), spans, half_width, by_padding=False)
 
 
 def by_distance(entries: Tensor, queries: int) -> Score:
@@ -111,12 +113,12 @@ class KeyMask:
     Args:
         blocks: FlexAttention's ``BlockMask``.
         spans: the number of spans of a query's keys.
-        blind: B×H×T×1, True where a query sees no key; None without padding, where every query sees itself.
+        padded: whether keys are hidden by padding.
     """
 
     blocks: Any
     spans: int
-    blind: Tensor | None
+    padded: bool
 
 
 def key_mask(
@@ -157,14 +159,9 @@ _kept_with_padding: WeakIdKeyDictionary = WeakIdKeyDictionary()
 def _make_mask(
     windows: tuple[Window, ...], frame: Frame, *, causal: bool, batch: int, heads: int, device: torch.device
 ) -> KeyMask:
-    spans = _intersection([window.spans(frame, device) for window in windows], frame, device)
-    if causal:
-        query = torch.arange(frame.offset, frame.offset + frame.query_length, device=device)
-        spans = [(first, torch.minimum(last, query)) for first, last in spans]
-    spans = [_within(span, frame) for span in spans]
+    spans = spans_of(windows, frame, device, causal=causal)
     real = None if frame.key_padding_mask is None else ~frame.key_padding_mask
     shape = batch, heads, frame.query_length
-    blind = None if real is None else _blind(spans, real).expand(shape)[..., None]
     some, whole = _blocks(spans, real, frame)
     seen = _seen([tuple(end.expand(shape).to(torch.int32).contiguous() for end in span) for span in spans], real)
     from torch.nn.attention.flex_attention import BlockMask
@@ -176,7 +173,16 @@ def _make_mask(
         mask_mod=seen,
         seq_lengths=(frame.query_length, frame.key_length),
     )
-    return KeyMask(blocks, len(spans), blind)
+    return KeyMask(blocks, len(spans), padded=real is not None)
+
+
+def spans_of(windows: Sequence[Window], frame: Frame, device: torch.device, *, causal: bool) -> list[Span]:
+    """Return the spans of the keys that all windows and, if ``causal``, the past show; ends inside of 0…S-1."""
+    spans = _intersection([window.spans(frame, device) for window in windows], frame, device)
+    if causal:
+        query = torch.arange(frame.offset, frame.offset + frame.query_length, device=device)
+        spans = [(first, torch.minimum(last, query)) for first, last in spans]
+    return [_within(span, frame) for span in spans]
 
 
 def _intersection(windows: Sequence[Sequence[Span]], frame: Frame, device: torch.device) -> list[Span]:
@@ -195,18 +201,6 @@ def _within(span: Span, frame: Frame) -> Span:
     """Return a span inside of 0…S-1; an empty one ends before its first key."""
     first, last = span
     return first.clamp(0, frame.key_length), last.clamp(-1, frame.key_length - 1)
-
-
-def _blind(spans: Sequence[Span], real: Tensor) -> Tensor:
-    """Return where no span has a real key, broadcastable to B×H×T, from spans and real keys, B×S."""
-    before = F.pad(real.long().cumsum(1), (1, 0))  # B×(S+1), the number of real keys before each
-
-    def count(places: Tensor) -> Tensor:
-        places = places.expand(real.size(0), -1, -1)
-        return before.gather(1, places.flatten(1)).view_as(places)
-
-    nothing = [(last < first) | (count(last + 1) <= count(first)) for first, last in spans]
-    return torch.stack(torch.broadcast_tensors(*nothing)).all(0)
 
 
 def _blocks(spans: Sequence[Span], real: Tensor | None, frame: Frame) -> tuple[Tensor, Tensor]:
@@ -314,8 +308,8 @@ def flex_attention(
 ) -> Tensor:
     """Compute ``softmax(scaling · QKᵀ + scores) V`` over the keys that are seen, B×H×T×D.
 
-    A query that sees no key gets the mean of all values, as with products. On a GPU the first call with a kind of score
-    and mask, a dtype and a kind of pass compiles a kernel, which takes seconds to a minute; lengths may change then.
+    A query that sees no key gets 0, and has no gradient. On a GPU the first call with a kind of score and mask, a dtype
+    and a kind of pass compiles a kernel, which takes seconds to a minute; lengths may change then.
 
     Args:
         q: B×H×T×D.
@@ -326,13 +320,10 @@ def flex_attention(
     """
     kinds: tuple[Hashable, ...] = tuple(score.__code__ for score in scores)
     if mask is not None:
-        kinds += (mask.spans, mask.blind is not None)
+        kinds += (mask.spans, mask.padded)
     attend = _compiled((kinds, q.dtype, torch.is_grad_enabled()), BACKENDS[q.device.type])
     blocks = None if mask is None else mask.blocks
-    out = attend(q, k, v, score_mod=_sum_of(scores) if scores else None, blocks=blocks, scaling=scaling)
-    if mask is None or mask.blind is None:
-        return out
-    return torch.where(mask.blind, v.mean(2, keepdim=True), out)
+    return attend(q, k, v, score_mod=_sum_of(scores) if scores else None, blocks=blocks, scaling=scaling)
 
 
 def _sum_of(scores: tuple[Score, ...]) -> Callable[..., Tensor]:

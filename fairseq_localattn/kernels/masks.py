@@ -37,8 +37,8 @@ def lowest_score(dtype: torch.dtype) -> float:
     """Return the score of a hidden key: half of the lowest finite number of ``dtype``.
 
     In a row with a visible key, the weight of a hidden key underflows to exactly 0. In a row without one (a padded
-    query, an empty sentence) the weights are uniform, where -inf would make them NaN. Half of the range is left so
-    that a score can be added in fp16 without overflow.
+    query, an empty sentence) a kernel's results are finite, where -inf may make them NaN, and are replaced by 0
+    (:mod:`kernels.blind`). Half of the range is left so that a score can be added in fp16 without overflow.
     """
     return torch.finfo(dtype).min / 2
 
@@ -86,10 +86,19 @@ def _as_boolean(mask: Tensor, dtype: torch.dtype) -> Tensor | None:
     """
     if mask.dtype == torch.bool:
         return mask
-    if mask.device.type != "cpu" or mask.requires_grad or not mask.is_floating_point():
+    if mask.device.type != "cpu" or mask.requires_grad:
         return None
-    closed = mask <= max(lowest_score(dtype), lowest_score(mask.dtype))
+    closed = hides(mask, dtype)
     return None if bool(mask.masked_fill(closed, 0).any()) else closed
+
+
+def hides(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return where an ``attn_mask``, boolean or added to scores of ``dtype``, hides a key; True = hidden."""
+    if mask.dtype == torch.bool:
+        return mask
+    if not mask.is_floating_point():
+        return torch.zeros_like(mask, dtype=torch.bool)
+    return mask.detach() <= max(lowest_score(dtype), lowest_score(mask.dtype))
 
 
 def join_masks(hidden: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
@@ -108,14 +117,6 @@ def join_masks(hidden: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -
     if hidden is None:
         return None
     return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, lowest)
-
-
-def may_hide_all_keys(hidden: Tensor) -> bool:
-    """Return whether some query may have all keys hidden; True on a GPU, where looking would synchronise.
-
-    ``hidden``: …×T×S, True = hidden.
-    """
-    return hidden.device.type != "cpu" or bool(hidden.all(-1).any())
 
 
 def normalise(scores: Tensor) -> Tensor:

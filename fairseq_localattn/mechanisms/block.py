@@ -168,6 +168,10 @@ class BlockAttention(LocalAttention):
             weights = self._by_word(blocks, weights, length)
         return blocks.join(h, length), weights
 
+    def blind_queries(self, call: Call) -> None:
+        """Return None: a word sees itself, and padding, in no block, has 0 already."""
+        return None
+
     def _within(
         self, blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, *, need_weights: bool
     ) -> tuple[Tensor, Tensor | None]:

@@ -17,7 +17,7 @@ from torch import Tensor
 from ..core import banded
 from ..core.attention import LocalAttention
 from ..core.call import Call
-from ..kernels.flex import PositionTerms, distance_window
+from ..kernels.flex import PositionTerms, Window, distance_window
 from ..kernels.masks import Frame, hidden_and_bias
 from ..kernels.windows import HEAD_KINDS, bounds_of_kind, relative_positions, window_of_kind
 
@@ -116,11 +116,21 @@ class MixedAttention(LocalAttention):
 
     def position_terms(self, call: Call) -> PositionTerms:
         """Return the windows of all heads."""
-        low, high = zip(*(bounds_of_kind(kind, self.window) for kind in self.head_kinds), strict=True)
-        return PositionTerms((distance_window(low, high),) if set(low + high) != {None} else ())
+        return PositionTerms(self.windows())
+
+    def windows(self) -> tuple[Window, ...]:
+        """Return the windows of all heads, as one; nothing if all heads are global."""
+        return window_by_distance(self.head_kinds, self.window) if set(self.head_kinds) != {"global"} else ()
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, head_kinds={','.join(self.head_kinds)}, window={self.window}"
+
+
+@lru_cache(maxsize=64)
+def window_by_distance(kinds: tuple[str, ...], half_width: int) -> tuple[Window]:
+    """Return the windows of heads of these kinds as spans; cached, since each step of decoding asks for them."""
+    low, high = zip(*(bounds_of_kind(kind, half_width) for kind in kinds), strict=True)
+    return (distance_window(low, high),)
 
 
 # Windows of more entries T·S are made by each layer: the cache would hold them to the end of the process.

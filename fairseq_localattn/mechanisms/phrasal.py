@@ -155,6 +155,16 @@ class MultiGranularityAttention(LocalAttention):
         by_word = share_among_words(by_phrase, partition)
         return torch.cat([words, phrases], dim=1), torch.cat([weights, by_word.to(weights.dtype)], dim=1)
 
+    def blind_queries(self, call: Call) -> Tensor | None:
+        """Return the queries of word heads that see no word, and those of phrase heads that see no phrase."""
+        words = super().blind_queries(call)
+        if words is None:  # each sentence has a word, so it has a phrase
+            return None
+        assert self.partition is not None
+        phrases = self.partition.of(self.granularities).hidden.all(-1)[:, :, None]  # B×H×1
+        shape = phrases.size(0), self.word_heads, words.size(-1)
+        return torch.cat([words.expand(shape), phrases.expand(-1, -1, words.size(-1))], dim=1)
+
     def memory(self, x: Tensor, partition: Partition) -> tuple[Tensor, Tensor]:
         """Compute keys and values of the phrase heads, B×H×P×D, from the words x, T×B×C; sets :attr:`composed`."""
         phrases = self.composition(x.transpose(0, 1), partition, self.granularities)

@@ -79,11 +79,15 @@ class SinkAttention(LocalAttention):
 
     def position_terms(self, call: Call) -> PositionTerms:
         """Return the window and the sinks."""
-        return PositionTerms((Window(("sinks", self.half_width, self.sinks), self._spans),))
+        return PositionTerms(self.windows())
+
+    def windows(self) -> tuple[Window, ...]:
+        """Return the window and the sinks."""
+        return (Window(("sinks", self.half_width, self.sinks), self._spans),)
 
     def _spans(self, frame: Frame, device: torch.device) -> list[Span]:
         """Return the first and the last key of the window and of the sinks."""
-        position = torch.arange(frame.query_length, device=device)
+        position = torch.arange(frame.offset, frame.offset + frame.query_length, device=device)
         first = self._first(frame, device)[:, None]  # (B or 1)×1×1
         window = position - self.half_width, position + self.half_width
         return [window, (first, first + self.sinks - 1)] if self.sinks else [window]

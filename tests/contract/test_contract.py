@@ -262,6 +262,26 @@ def test_every_parameter_gets_a_gradient(name: str) -> None:
     assert_gradients(model)
 
 
+@pytest.mark.own_precision
+@every_case
+def test_an_empty_sentence_has_one_gradient(name: str) -> None:
+    """With a source that is all padding, and a loss over all positions, implementations have equal gradients."""
+    model, sample = case(name), batch(SOURCE, TARGET)  # in evaluation: without dropout
+    sample["net_input"]["src_tokens"][0] = dictionary().pad()
+    found = []
+    for implementation in ("products", "sdpa"):
+        for module in model.modules():
+            if isinstance(module, LocalAttention):
+                module.set_implementation(implementation)
+        model.zero_grad()
+        out, _ = model(**with_phrases(model, sample["net_input"]))
+        out.square().mean().backward()
+        found.append({key: p.grad.clone() for key, p in model.named_parameters() if p.grad is not None})
+    scale = max(float(x.abs().max()) for x in found[0].values())
+    for key, wanted in found[0].items():
+        assert_close(found[1][key], wanted, rtol=1e-3, atol=1e-5 * scale, msg=labelled(key))
+
+
 @pytest.mark.slow
 @pytest.mark.own_precision
 @pytest.mark.usefixtures("every_way")

@@ -41,12 +41,12 @@ def test_banded_products_see_their_stretch_and_their_neighbours(
 
 
 def test_a_bias_is_added_inside_of_the_band() -> None:
-    """It has a gradient, which is 0 for a query that sees no key: its weights are uniform."""
+    """It has a gradient."""
     batches, heads, block, length = 2, 3, 3, 6
     q, k, v = random_heads(batches, heads, queries=length, keys=length, channels=2)
     layout = BlockLayout(batches, heads, 2, block=block, half_width=0, head_span=1)
     hidden = torch.zeros(batches, 2, block, block, dtype=torch.bool)
-    hidden[0, :, :, 0] = hidden[1, 1, 2] = True
+    hidden[0, :, :, 0] = hidden[1, 1, 2, :2] = True
     mask = torch.zeros(hidden.shape, dtype=torch.double).masked_fill(hidden, lowest_score(torch.double))
     bias = torch.randn(2, heads, block, block, dtype=torch.double, requires_grad=True)
 

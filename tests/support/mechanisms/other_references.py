@@ -25,7 +25,7 @@ def weights_of(scores: Tensor, see: Tensor) -> Tensor:
     weights = torch.zeros(see.shape, dtype=torch.float64)
     for i in range(see.size(0)):
         keys = [j for j in range(see.size(1)) if see[i, j]]
-        if keys:  # a padded query may see nothing; what it becomes is not compared
+        if keys:  # a query that sees nothing has weights of 0
             weights[i, keys] = softmax([scores[i, j] for j in keys])
     return weights
 

@@ -11,7 +11,12 @@ from torch import Tensor
 
 
 def attention_rows(q: Tensor, keys: list[Tensor], values: list[Tensor]) -> Tensor:
-    """Compute ATT(q, K) V for one query: the softmax of its scaled dot products with the keys, times their values."""
+    """Compute ATT(q, K) V for one query: the softmax of its scaled dot products with the keys, times their values.
+
+    Without keys it is 0.
+    """
+    if not keys:
+        return torch.zeros_like(q)
     energies = torch.stack([(q * key).sum() / math.sqrt(q.numel()) for key in keys])
     weights = torch.exp(energies - energies.max())
     weights = weights / weights.sum()
@@ -34,8 +39,7 @@ def csan(q: Tensor, k: Tensor, v: Tensor, window: int, head_span: int, exists: T
                 for j in range(i - window // 2, i + window // 2 + 1)
                 if 0 <= g < heads and 0 <= j < length and exists[j] and not (causal and j > i)
             ]
-            seen = area or [(h, i)]  # a padded query may see nothing; what it becomes is not compared
-            row.append(attention_rows(q[h, i], [k[g, j] for g, j in seen], [v[g, j] for g, j in seen]))
+            row.append(attention_rows(q[h, i], [k[g, j] for g, j in area], [v[g, j] for g, j in area]))
         rows.append(torch.stack(row))
     return torch.stack(rows)
 
@@ -58,7 +62,6 @@ def mma(q: Tensor, k: Tensor, v: Tensor, kinds: list[str], w: int, exists: Tenso
         row = []
         for i in range(length):
             keys = [j for j in range(length) if sees(kinds[h], i, j) and exists[j] and not (causal and j > i)]
-            keys = keys or [i]
             row.append(attention_rows(q[h, i], [k[h, j] for j in keys], [v[h, j] for j in keys]))
         rows.append(torch.stack(row))
     return torch.stack(rows)
@@ -107,10 +110,8 @@ def mask_weights(q: Tensor, k: Tensor, mask: Tensor, exists: Tensor, causal: boo
         for i in range(length):
             there = [float(exists[j] and not (causal and j > i)) for j in range(length)]
             M = mask[h, i] * torch.tensor(there, dtype=torch.float64)
-            if not M.any():  # a padded query may see nothing; what it becomes is not compared
-                M = torch.eye(length, dtype=torch.float64)[i]
             share = torch.stack([M[j] * torch.exp((q[h, i] * k[h, j]).sum() / math.sqrt(width)) for j in range(length)])
-            rows.append(share / sum(share))
+            rows.append(share / sum(share) if M.any() else M)  # a query that sees nothing has weights of 0
         by_head.append(torch.stack(rows))
     return torch.stack(by_head)
 
@@ -155,7 +156,7 @@ def window_weights(
     for h in range(q.size(0)):
         for i in range(q.size(1)):
             keys = [j for j in range(k.size(1)) if exists[j] and not (causal and j > i)]
-            if not keys:  # a padded query may see nothing; what it becomes is not compared
+            if not keys:  # a query that sees nothing has weights of 0
                 continue
             m = window_mask(softmax(scores("left", h, i, keys)), softmax(scores("right", h, i, keys)), b)
             if kind == "aw":

@@ -1,0 +1,132 @@
+"""Which queries see no key, against masks of all pairs; their values and gradients are 0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck
+
+from fairseq_localattn.kernels.blind import _kept, blind_queries, clear
+from fairseq_localattn.kernels.flex import Window, distance_window
+from fairseq_localattn.kernels.masks import Frame
+from support.mechanisms.inputs import LargestTensor
+
+CPU = torch.device("cpu")
+KINDS = distance_window([None, -1, 0, None], [None, 1, None, 0])
+REST: dict[str, Any] = {"dtype": torch.float32, "device": CPU}
+
+
+def first_words(frame: Frame, device: torch.device) -> list[tuple[Tensor, Tensor]]:
+    """Return the spans of a query's own key and of the first two words."""
+    assert frame.key_padding_mask is not None
+    own = torch.arange(frame.offset, frame.offset + frame.query_length, device=device)
+    first = frame.key_padding_mask.long().cumprod(1).sum(1)[:, None, None]
+    return [(own, own), (first, first + 1)]
+
+
+FIRST = Window("first", first_words)
+
+
+def padding_of(length: int) -> Tensor:
+    """Return padding on the left, on the right, of a whole sentence, and none."""
+    padding = torch.zeros(4, length, dtype=torch.bool)
+    padding[0, : length - 2] = padding[1, 2:] = padding[2] = True
+    return padding
+
+
+def seen_by(windows: tuple[Window, ...], frame: Frame) -> Tensor:
+    """Return which keys the windows show, B×H×T×S."""
+    seen = torch.ones(4, 4, frame.query_length, frame.key_length, dtype=torch.bool)
+    key = torch.arange(frame.key_length)
+    for window in windows:
+        spans = window.spans(frame, CPU)
+        seen &= sum((key >= a[..., None]) & (key <= b[..., None]) for a, b in spans) > 0
+    return seen
+
+
+@pytest.mark.parametrize("windows", [(), (KINDS,), (FIRST,), (KINDS, FIRST)], ids=len)
+@pytest.mark.parametrize("mask", ["none", "future", "own", "learned"])
+@pytest.mark.parametrize("hidden", ["none", "heads", "sentences"])
+def test_equal_to_a_mask_of_all_pairs(windows: tuple[Window, ...], mask: str, hidden: str) -> None:
+    if hidden != "none" and windows:
+        return  # a mechanism says one or the other
+    torch.manual_seed(2)
+    for length, first, padded in ((6, 0, True), (6, 4, True), (1, 0, True), (6, 0, False)):
+        if FIRST in windows and not padded:
+            continue
+        closed = torch.zeros(length, length, dtype=torch.bool)
+        closed |= torch.ones_like(closed).triu(1) if mask == "future" else torch.rand(length, length) < 0.6
+        closed = closed if mask != "none" else torch.zeros_like(closed)
+        given = {"none": None, "future": closed, "own": closed.float().masked_fill(closed, -torch.inf)}
+        given["learned"] = torch.randn(length, length).masked_fill(closed, -torch.inf).requires_grad_()
+        attn_mask = None if given[mask] is None else given[mask][first:]  # type: ignore[index]
+        padding = padding_of(length) if padded else None
+        frame = Frame(length - first, length, first, key_padding_mask=padding, attn_mask=attn_mask)
+        seen = seen_by(windows, frame) & ~closed[first:]
+        seen = seen if padding is None else seen & ~padding[:, None, None]
+        window = None
+        if hidden != "none":
+            window = torch.rand(*((4,) if hidden == "sentences" else ()), 4, length - first, length) < 0.6
+            seen = seen & ~window
+        for _ in range(2):  # computed, and kept
+            blind = blind_queries(frame, windows, window, **REST)
+            assert blind is None or bool(blind.any())
+            blind = torch.zeros(1, 1, 1, dtype=torch.bool) if blind is None else blind
+            assert torch.equal(blind.expand(4, 4, length - first), ~seen.any(-1))
+
+
+def test_padding_that_is_changed_by_whatever_way() -> None:
+    """What is kept for the layers of a batch holds for equal padding alone."""
+    padding = padding_of(5)
+    frame = Frame(5, 5, key_padding_mask=padding)
+
+    def count() -> list[int]:
+        found = (blind_queries(frame, windows, **REST) for windows in ((), (KINDS,)))
+        return [0 if blind is None else int(blind.expand(4, 4, 5).sum()) for blind in found]
+
+    assert count()[0] == 20
+    padding.data[2, 0] = False  # which no version counter shows
+    assert count() == [0, sum((~seen_by((KINDS,), frame) | padding[:, None, None]).all(-1).flatten().tolist())]
+
+
+def test_nothing_is_read_from_a_gpu_and_memory_is_linear() -> None:
+    """A tensor on the device meta has no values."""
+    for device, size in (("meta", 300), ("cpu", 4096)):
+        padding = padding_of(size).to(device)
+        _kept.clear()
+        with LargestTensor() as largest:
+            frame = Frame(size, size, key_padding_mask=padding)
+            found = blind_queries(frame, (KINDS, FIRST), dtype=torch.float32, device=torch.device(device))
+        assert found is not None and found.shape == (4, 4, size)
+        assert largest.size <= 4 * 4 * size * 4
+    mask = torch.zeros(300, 300, device="meta")
+    frame = Frame(300, 300, key_padding_mask=padding_of(300).to("meta"), attn_mask=mask)
+    for windows in ((), (KINDS,)):
+        assert blind_queries(frame, windows, dtype=torch.float32, device=torch.device("meta")) is not None
+
+
+def test_made_in_inference_it_serves_training() -> None:
+    frame = Frame(7, 7, key_padding_mask=padding_of(7))
+    with torch.inference_mode():
+        blind_queries(frame, (KINDS,), **REST)
+    blind = blind_queries(frame, (KINDS,), **REST)
+    assert blind is not None
+    clear(torch.randn(4, 4, 7, 2, requires_grad=True), blind).sum().backward()
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 1), (1, 3, 4), (2, 3, 4)])
+def test_cleared_rows_have_no_gradient(shape: tuple[int, int, int]) -> None:
+    """Also where a loss is over them, and in each layout of memory."""
+    torch.manual_seed(1)
+    blind = torch.rand(shape) < 0.5
+    keep = ~blind.expand(2, 3, 4)[..., None]
+    x = torch.randn(2, 3, 4, 5, dtype=torch.double, requires_grad=True)
+    other = torch.randn(4, 2, 3, 5, dtype=torch.double).permute(1, 2, 0, 3).requires_grad_()
+    for each in (x, other):
+        assert torch.equal(clear(each, blind), torch.where(keep, each, 0.0))
+        assert gradcheck(lambda y: clear(y, blind), each)
+        (by_x,) = torch.autograd.grad((clear(each, blind) * keep).sum(), each)  # none to clear
+        assert torch.equal(by_x, keep.to(by_x).expand_as(by_x))
