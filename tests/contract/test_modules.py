@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from fairseq.modules.quantization.scalar.modules import IntLinear
+from fairseq.quantization_utils import quantize_model_scalar
 from torch import Tensor, nn
 
 from fairseq_localattn.core.attention import LocalAttention
@@ -116,12 +119,16 @@ def test_every_change_of_parameters_has_effect_at_once(name: str) -> None:
 # ------------------------------------------------------------------------------------------ hooks and adapters
 
 
-def linear_layers(model: nn.Module) -> dict[str, nn.Module]:
+def linear_layers(model: nn.Module) -> dict[str, nn.Linear]:
     """Return the linear layers of all attentions by name."""
-    attentions = {name: module for name, module in model.named_modules() if isinstance(module, LocalAttention)}
-    found = {f"{a}.{n}": m for a, each in attentions.items() for n, m in each.named_modules() if type(m) is nn.Linear}
+    inside = {id(module) for each in attentions(model) for module in each.modules()}
+    found = {name: each for name, each in model.named_modules() if type(each) is nn.Linear and id(each) in inside}
     assert len(found) >= 4 * 6
     return found
+
+
+def attentions(model: nn.Module) -> list[LocalAttention]:
+    return [module for module in model.modules() if isinstance(module, LocalAttention) and not module.part]
 
 
 class Adapted(nn.Module):
@@ -135,15 +142,15 @@ class Adapted(nn.Module):
         return 2 * self.base(x)
 
 
-def _wrap(model: nn.Module, name: str, layer: nn.Module) -> None:
+def _wrap(model: nn.Module, name: str, layer: nn.Linear) -> None:
     model.set_submodule(name, Adapted(layer))
 
 
-def _hook(model: nn.Module, name: str, layer: nn.Module) -> None:
+def _hook(model: nn.Module, name: str, layer: nn.Linear) -> None:
     layer.register_forward_hook(lambda module, inputs, output: 2 * output)
 
 
-def _pre_hook(model: nn.Module, name: str, layer: nn.Module) -> None:
+def _pre_hook(model: nn.Module, name: str, layer: nn.Linear) -> None:
     def double(module: Any, inputs: Any) -> Any:  # doubles the bias as well
         return (inputs[0] * 2,)
 
@@ -152,7 +159,7 @@ def _pre_hook(model: nn.Module, name: str, layer: nn.Module) -> None:
         layer.bias.data.mul_(2)
 
 
-def _parametrize(model: nn.Module, name: str, layer: nn.Module) -> None:
+def _parametrize(model: nn.Module, name: str, layer: nn.Linear) -> None:
     for each in ("weight", "bias"):
         if getattr(layer, each) is not None:
             nn.utils.parametrize.register_parametrization(layer, each, Doubled())
@@ -211,6 +218,21 @@ def test_dynamic_quantization(name: str) -> None:
     for got, wanted in zip(outputs(quantized), outputs(model), strict=True):
         error = (got - wanted).norm() / wanted.norm()
         assert 0 < error < 0.1
+
+
+@pytest.mark.parametrize("name", ["hybrid-heads", "hybrid-joint", "mgsa-tags"])
+def test_quantization_noise_reaches_every_linear_layer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    arch, flags = CASES[name]
+    model = build(arch, [*flags, "--quant-noise-pq", "0.5", "--quant-noise-pq-block-size", "4"])
+    before = {each: layer.weight.clone() for each, layer in linear_layers(model).items()}
+    trained(model)  # each pass drops blocks of the weights themselves
+    assert [each for each, layer in linear_layers(model).items() if torch.equal(layer.weight, before[each])] == []
+    monkeypatch.setattr(torch.Tensor, "cuda", lambda x: x)  # fairseq's quantization is for a GPU alone
+    layers = len(linear_layers(case(name)))
+    model = quantize_model_scalar(build(arch, flags), Namespace(quant_noise_scalar=0.5))
+    trained(model)
+    quantized = [layer for each in attentions(model) for layer in each.modules() if isinstance(layer, IntLinear)]
+    assert len(quantized) == layers and all(layer.counter for layer in quantized)
 
 
 def test_torchscript_is_refused_in_one_line() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from types import SimpleNamespace
 
 import pytest
@@ -34,16 +33,15 @@ def test_every_dropout_of_a_model_is_exchanged() -> None:
 
 
 def test_relu_in_place_of_a_plain_linear_layer() -> None:
-    layer = nn.ModuleDict({"fc1": nn.Linear(3, 4).double()})
-    relu, x = ReLU(layer), torch.randn(5, 2, 3, dtype=torch.double, requires_grad=True)
-    torch.testing.assert_close(relu(layer["fc1"](x)), F.relu(layer["fc1"](x)))
-    assert gradcheck(lambda x: relu(layer["fc1"](x)), (x,))
-    other = copy.deepcopy(relu)
-    for each, in_place in ((relu, True), (other, False)):
-        if not in_place:
-            each.layer.fc1.register_forward_hook(lambda *_: None)
-        y = each.layer.fc1(x)
-        assert (each(y).data_ptr() == y.data_ptr()) == in_place
+    layer = nn.Linear(3, 4).double()
+    relu, x = ReLU(nn.ModuleDict({"fc1": layer})), torch.randn(5, 2, 3, dtype=torch.double, requires_grad=True)
+    torch.testing.assert_close(relu(layer(x)), F.relu(layer(x)))
+    assert gradcheck(lambda x: relu(layer(x)), (x,))
+    y = layer(x)
+    assert relu(y).data_ptr() == y.data_ptr()
+    layer.register_forward_hook(lambda *_: None)
+    y = layer(x)
+    assert relu(y).data_ptr() != y.data_ptr()
 
 
 @pytest.mark.parametrize("norm", [[], ["--encoder-normalize-before", "--decoder-normalize-before"]])
