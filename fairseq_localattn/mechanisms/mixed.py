@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import groupby
 
 import torch
@@ -18,6 +17,7 @@ from ..core import banded
 from ..core.attention import LocalAttention
 from ..core.call import Call
 from ..kernels.flex import PositionTerms, distance_window
+from ..kernels.kept import kept
 from ..kernels.masks import Frame, hidden_and_bias
 from ..kernels.windows import HEAD_KINDS, bounds_of_kind, relative_positions, window_of_kind
 
@@ -127,7 +127,7 @@ class MixedAttention(LocalAttention):
 CACHED_UP_TO = 1 << 20
 
 
-@lru_cache(maxsize=4)
+@kept(4)
 def head_windows(
     kinds: tuple[str, ...],
     half_width: int,
@@ -141,7 +141,6 @@ def head_windows(
 
     Cached, since all layers ask for the same windows in a batch. Raises ValueError for an unknown kind.
     """
-    with torch.inference_mode(False):  # a cached tensor may be used in a training step later
-        relative = relative_positions(query_length, key_length, offset, device)
-        windows = {kind: window_of_kind(kind, relative, half_width) for kind in dict.fromkeys(kinds)}
-        return torch.stack([windows[kind] for kind in kinds])
+    relative = relative_positions(query_length, key_length, offset, device)
+    windows = {kind: window_of_kind(kind, relative, half_width) for kind in dict.fromkeys(kinds)}
+    return torch.stack([windows[kind] for kind in kinds])
