@@ -67,7 +67,8 @@ def check_ranges(args: Any, options: type[FairseqDataclass]) -> None:
     own = set(option_names(options))
     for name, value in vars(args).items():
         flag, kind = "--" + name.replace("_", "-"), name.rpartition("_")[2]
-        if isinstance(value, float) and kind.endswith("dropout") and not 0 <= value < 1:
+        rate = kind.endswith("dropout") or name == "quant_noise_pq"
+        if isinstance(value, float) and rate and not 0 <= value < 1:
             raise UsageError(f"{flag} {value}: give a rate from 0 to less than 1")
         if isinstance(value, float) and name in own and not math.isfinite(value):
             raise UsageError(f"{flag} {value}: give a number")

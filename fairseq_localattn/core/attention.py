@@ -33,14 +33,15 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..errors import UsageError
 from ..kernels.dense import (
     IMPLEMENTATIONS,
     attention_and_weights,
@@ -54,17 +55,17 @@ from ..kernels.dense import (
 from ..kernels.dropout import dropout
 from ..kernels.flex import is_future
 from ..kernels.masks import Frame, hidden_and_bias
-from ..kernels.projections import JoinedProjections, project_jointly
 from .call import Call
 from .decoding import CachedKeys, GrowableCache, IncrementalState, beam_copies, cached, cached_length
 from .flexible import SCORING, FlexibleAttention
+from .projections import ProjectedHeads
 from .query_blocks import attend_in_blocks, queries_at_once
 
 # What may be applied to the concatenated heads before the output projection.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor] | None] = {"none": None, "relu": F.relu, "gelu": F.gelu}
 
 
-class LocalAttention(CachedKeys, FlexibleAttention):
+class LocalAttention(ProjectedHeads, CachedKeys, FlexibleAttention):
     """Multi-head attention with fairseq's ``MultiheadAttention`` interface and replaceable steps.
 
     Args:
@@ -131,7 +132,7 @@ class LocalAttention(CachedKeys, FlexibleAttention):
         self.beam_size = 1
         self.implementation = "auto"
         self.dropout_in_inference = False
-        self._cache, self._joined = GrowableCache(), JoinedProjections()
+        self._cache = GrowableCache()
         self._state_key = f"{uuid.uuid4()}.attn_state"
 
     def reset_parameters(self) -> None:
@@ -289,7 +290,7 @@ class LocalAttention(CachedKeys, FlexibleAttention):
         key_padding_mask = None if key_padding_mask is None else key_padding_mask.to(torch.bool)
         saved = self._get_input_buffer(incremental_state)
         if static_kv and "prev_key" in saved:
-            q, *rest = self.project_heads(query, ("q_proj", *self.extra_queries))
+            q, *rest = self.project_heads(query, ("q_proj", *self.extra_queries), incremental_state)
             k, v = cached(saved, "prev_key"), cached(saved, "prev_value")
             extra = dict(zip(self.extra_queries, rest, strict=True))
             extra |= {name: cached(saved, f"extra_{name}") for name in self.extra_keys}
@@ -305,7 +306,7 @@ class LocalAttention(CachedKeys, FlexibleAttention):
                 same, key = key is value, key[:, ::copies]
                 value = key if same else value[:, ::copies]  # one tensor is projected in one product
                 key_padding_mask = None if key_padding_mask is None else key_padding_mask[::copies]
-            q, k, v, extra = self.project(query, key, value)
+            q, k, v, extra = self.project(query, key, value, incremental_state)
             q, k = self.encode_positions(q, k, cached_length(saved))
             if incremental_state is not None:
                 key_extra = {name: extra[name] for name in self.extra_keys}
@@ -350,43 +351,6 @@ class LocalAttention(CachedKeys, FlexibleAttention):
 
         return unfold(attended), None if weights is None else unfold(weights)
 
-    # ------------------------------------------------------------------ projections
-
-    def project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
-        """Compute all projections of T×B×C and S×B×C; those of one input tensor in one product.
-
-        Returns q B×H×T×D, k and v B×H×S×D, and the outputs of the extra projections by name.
-        """
-        queries, keys = ("q_proj", *self.extra_queries), ("k_proj", *self.extra_keys)
-        groups: list[tuple[Tensor, tuple[str, ...]]] = [(query, queries), (key, keys), (value, ("v_proj",))]
-        if query is key and key is value:
-            groups = [(query, (*queries, *keys, "v_proj"))]
-        elif key is value:
-            groups = [(query, queries), (key, (*keys, "v_proj"))]
-        found = [x for y, names in groups for x in self.project_heads(y, names)]
-        extra = dict(zip((*queries, *keys, "v_proj"), found, strict=True))
-        return extra.pop("q_proj"), extra.pop("k_proj"), extra.pop("v_proj"), extra
-
-    def project_heads(self, x: Tensor, names: Sequence[str]) -> list[Tensor]:
-        """Apply the named linear layers to x, T×B×C. Returns a list of B×H×T×D, most often views of one product."""
-        projections: list[nn.Linear] = [getattr(self, name) for name in names]
-        x = x.contiguous()  # the first layer's input is transposed, and would be multiplied sentence by sentence
-        # Where weights change, joining copies them. For one position, and on a GPU, that costs more than it saves.
-        copies = (x.size(0) == 1 and torch.is_grad_enabled()) or (self.training and x.device.type != "cpu")
-        if len(names) == 1 or copies:
-            return [p(x).unflatten(-1, (-1, self.head_dim)).permute(1, 2, 0, 3) for p in projections]
-        if self.training:  # even without gradients, as in activation checkpointing: parameters are about to change
-            parts = project_jointly(x, projections, self.num_heads)
-        else:
-            weight, bias = self._joined.get(tuple(names), projections, self.num_heads)
-            parts = F.linear(x, weight, bias).unflatten(-1, (self.num_heads, len(names), self.head_dim)).unbind(3)
-        return [part.permute(1, 2, 0, 3) for part in parts]
-
-    def train(self, mode: bool = True) -> LocalAttention:
-        """Set training or evaluation mode, and forget the joined projections of the parameters so far."""
-        self._joined.clear()
-        return super().train(mode)
-
     def upgrade_state_dict_named(self, state: dict[str, Tensor], name: str) -> None:
         """Split the joint projection of fairseq's older checkpoints, ``in_proj_weight`` and ``in_proj_bias``."""
         prefix = f"{name}." if name else ""
@@ -395,6 +359,13 @@ class LocalAttention(CachedKeys, FlexibleAttention):
             if joint is not None:
                 names = (f"{prefix}{projection}_proj.{kind}" for projection in "qkv")
                 state.update(zip(names, joint.chunk(3), strict=True))
+
+    def __prepare_scriptable__(self) -> NoReturn:
+        """Refuse TorchScript; called by torch.jit.script for every module of a model."""
+        raise UsageError(
+            "TorchScript, which torch has deprecated, cannot compile this attention: call the model as it is; "
+            "torch.export.export takes a single attention with lengths that stay the same"
+        )
 
     def extra_repr(self) -> str:
         activation = "" if self.activation == "none" else f", activation={self.activation}"

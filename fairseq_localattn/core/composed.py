@@ -20,6 +20,7 @@ from ..kernels.masks import Frame, at_least_fp32
 from . import banded
 from .attention import LocalAttention
 from .call import Call
+from .decoding import IncrementalState
 from .flexible import SCORING
 
 # Called with LocalAttention's arguments by keyword; returns an attention, or a part of one.
@@ -51,14 +52,14 @@ class ComposedAttention(LocalAttention):
             assert isinstance(part, LocalAttention)
             yield part
 
-    def project_heads(self, x: Tensor, names: Sequence[str]) -> list[Tensor]:
+    def project_heads(self, x: Tensor, names: Sequence[str], state: IncrementalState | None = None) -> list[Tensor]:
         """Apply the named linear layers to x, T×B×C; those of each part in one product."""
         own = [name for name in names if not name.startswith("parts.")]
-        found = dict(zip(own, super().project_heads(x, own) if own else [], strict=True))
+        found = dict(zip(own, super().project_heads(x, own, state) if own else [], strict=True))
         for number, part in enumerate(self.members()):
             short = _of_part(names, number)
             if short:
-                found |= zip(short, part.project_heads(x, list(short.values())), strict=True)
+                found |= zip(short, part.project_heads(x, list(short.values()), state), strict=True)
         return [found[name] for name in names]
 
     def call_of(self, number: int, call: Call) -> Call:

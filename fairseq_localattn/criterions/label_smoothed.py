@@ -15,6 +15,8 @@ from fairseq.criterions import label_smoothed_cross_entropy as theirs
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from .unseen import ReadsLogitsAlone, UnseenOutput
+
 NAME = "label_smoothed_cross_entropy"
 
 
@@ -25,12 +27,12 @@ def smoothed_loss(logits: Tensor, target: Tensor, smoothing: float, padding: int
 
     Args:
         logits: N×V, contiguous, not a leaf, and used by nothing else. They are overwritten by log-probabilities, whose
-            softmax is the same, and in the backward pass by their gradient.
+            softmax is the same, and by their gradient in a backward pass that does not retain the graph.
         target: N, int64.
         smoothing: ε, from 0 to 1.
         padding: the target of rows that are left out.
 
-    The loss is differentiable once; the likelihood is not. A second backward pass raises RuntimeError.
+    The loss is differentiable once, also by several backward passes; the likelihood is not.
     """
     return _SmoothedLoss.apply(logits, target[:, None], smoothing, padding)
 
@@ -60,20 +62,22 @@ class _SmoothedLoss(torch.autograd.Function):
         """
         log_probs, target, padded = ctx.saved_tensors
         scale = float(gradient)
-        result = log_probs.exp_()
+        retained = torch._C._autograd._get_current_graph_task_keep_graph()
+        result = log_probs.exp() if retained else log_probs.exp_()
         constant = result.new_tensor(-scale * ctx.word_weight)
         torch.add(constant, result, alpha=scale * (ctx.target_weight + result.size(1) * ctx.word_weight), out=result)
         result.scatter_add_(1, target, result.new_tensor(-scale * ctx.target_weight).expand_as(target))
         return result.index_fill_(0, padded[:, 0].nonzero()[:, 0], 0), None, None, None
 
 
-class LabelSmoothedCrossEntropyCriterion(theirs.LabelSmoothedCrossEntropyCriterion):
+class LabelSmoothedCrossEntropyCriterion(ReadsLogitsAlone, theirs.LabelSmoothedCrossEntropyCriterion):
     """fairseq's criterion, computed by :func:`smoothed_loss` for models with ``loss_in_place`` on a CPU.
 
     Logits are those of fp32, or a copy in fp32 of those of bf16.
 
-    Validation, losses by word (``reduce=False``) and ``--ignore-prefix-size`` use fairseq's implementation. The class
-    has the name of fairseq's class because checkpoints contain it and fairseq compares it when it resumes a training.
+    Validation, losses by word (``reduce=False``), ``--ignore-prefix-size``, and outputs that a hook or a caller of
+    ``compute_loss`` sees use fairseq's implementation. The class has the name of fairseq's class because checkpoints
+    contain it and fairseq compares it when it resumes a training.
     """
 
     def compute_loss(
@@ -81,9 +85,10 @@ class LabelSmoothedCrossEntropyCriterion(theirs.LabelSmoothedCrossEntropyCriteri
     ) -> tuple[Tensor, Tensor]:
         """Return the loss and the negative log-likelihood, summed over the batch, or by word unless ``reduce``.
 
-        The logits ``net_output[0]``, B×T×V, may be overwritten.
+        Called by :meth:`forward`, it may overwrite the logits ``net_output[0]``, B×T×V.
         """
-        if not (reduce and getattr(model, "loss_in_place", False) and self._supports(net_output[0])):
+        in_place = reduce and isinstance(model, UnseenOutput) and getattr(model, "loss_in_place", False)
+        if not (in_place and self._supports(net_output[0])):
             return super().compute_loss(model, net_output, sample, reduce=reduce)
         logits, target = net_output[0], model.get_targets(sample, net_output)
         return smoothed_loss(logits.view(-1, logits.size(-1)).float(), target.reshape(-1), self.eps, self.padding_idx)

@@ -40,10 +40,9 @@ def dropout_factors(x: Tensor, p: float) -> Tensor:
 
 
 def dropout_and_residual(x: Tensor, residual: Tensor, p: float) -> Tensor:
-    """Compute ``residual + dropout(x)``; on a CPU in one pass that overwrites ``x``.
+    """Compute ``residual + dropout(x)``; on a CPU in one pass, with the memory layout of ``x``.
 
-    ``x`` and ``residual`` have one shape and dtype, 0 < p < 1. Nothing else, the graph included, may need ``x``.
-    Differentiable once.
+    ``x`` and ``residual`` have one shape and dtype, 0 < p < 1. Differentiable once.
     """
     if x.device.type != "cpu" or not 0 < _level(p) < _HIGHEST:
         return residual + F.dropout(x, p)
@@ -55,9 +54,7 @@ class _DropoutAndResidual(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, residual: Tensor, p: float) -> Tensor:
         kept, ctx.scale = _keep_mask(x, p), _scale(p)
         ctx.save_for_backward(kept)
-        # A linear layer's output is a view to autograd: writing into it without detaching would copy its gradient.
-        place = x.detach()
-        return torch.addcmul(residual, place, kept, value=ctx.scale, out=place)
+        return torch.addcmul(residual, x, kept, value=ctx.scale, out=torch.empty_like(x))
 
     @staticmethod
     @once_differentiable

@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
+from .kept import may_keep
 from .masks import Frame, lowest_score
 
 BLOCK = 128  # queries and keys of a block of the mask; FlexAttention's own
@@ -127,7 +128,9 @@ def key_mask(
     """Return the mask of windows, padding and, if ``causal``, the future; None if all keys are seen.
 
     It is made once and shared by all layers that call with the same padding tensor and equal windows; with the padding
-    tensor it is released. Making it does not wait for a GPU.
+    tensor it is released. Making it does not wait for a GPU. A padding tensor may be changed by its own methods, but
+    not through ``.data``, which torch does not count. One made in inference mode, where nothing is counted, is read in
+    every call.
     """
     padding = frame.key_padding_mask
     if not windows and not causal and padding is None:
@@ -136,6 +139,8 @@ def key_mask(
     lengths = frame.query_length, frame.key_length, frame.offset
     # inference_mode(False): a kept tensor may be used in a training step later.
     with torch.inference_mode(False), torch.no_grad():
+        if not may_keep() or (padding is not None and padding.is_inference()):
+            return _make_mask(windows, frame, causal=causal, batch=batch, heads=heads, device=device)
         if padding is None:
             key = (names, causal, batch, heads, lengths, device)
             if key not in _kept:
@@ -145,8 +150,7 @@ def key_mask(
                 _kept.popitem(last=False)
             return _kept[key]
         of_padding = _kept_with_padding.setdefault(padding, {})
-        version = 0 if padding.is_inference() else padding._version
-        of_batch = (names, causal, heads, lengths, version)
+        of_batch = (names, causal, heads, lengths, padding._version)
         if of_batch not in of_padding:
             of_padding[of_batch] = _make_mask(windows, frame, causal=causal, batch=batch, heads=heads, device=device)
         return of_padding[of_batch]
@@ -255,13 +259,15 @@ def is_future(mask: Tensor) -> bool:
     """Return whether a mask T×S, boolean or added to the scores, hides the keys after each query and nothing else.
 
     Reading it waits for a GPU. fairseq cuts its mask from one tensor, which is read once and each time that it grows.
+    As in :func:`key_mask`, a change through ``.data`` is not noticed.
     """
     whole = mask._base
     if whole is None or whole.dim() != 2 or whole.stride() != mask.stride() or mask.storage_offset():
         whole = mask
-    version = 0 if whole.is_inference() else whole._version
-    if _futures.get(whole, (None, False))[0] != version:
-        _futures[whole] = version, _is_future(whole)
+    if whole.is_inference():
+        return _is_future(mask)
+    if _futures.get(whole, (None, False))[0] != whole._version:
+        _futures[whole] = whole._version, _is_future(whole)
     return _futures[whole][1] if whole is mask or _futures[whole][1] else _is_future(mask)
 
 

@@ -85,28 +85,7 @@ def is_column_major(x: Tensor) -> bool:
     return x.dim() > 2 and x.size(-2) > 1 and x.stride(-2) == 1 and x.stride(-1) == x.size(-2)
 
 
-class JoinedProjections:
-    """A cache of :func:`join` for decoding, where the same parameters serve every step.
-
-    Used only while no gradient is recorded. A change of a parameter is detected by its version counter, which an
-    assignment to ``.data`` (as in fairseq's half-precision optimizers) does not advance: call :meth:`clear` after
-    one. ``LocalAttention`` calls it in ``train()`` and ``eval()``.
-    """
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[str, ...], tuple[tuple, tuple[Tensor, Tensor | None]]] = {}
-
-    def get(self, names: tuple[str, ...], projections: Sequence[nn.Linear], heads: int) -> tuple[Tensor, Tensor | None]:
-        """Return :func:`join` of the projections, cached under their ``names``; on a CPU the weight is column-major."""
-        parameters = [p for each in projections for p in (each.weight, each.bias) if p is not None]
-        if torch.is_grad_enabled() or any(p.is_inference() for p in parameters):  # the latter have no version counter
-            return join(projections, heads)
-        state = tuple((p._version, p.data_ptr(), p.dtype) for p in parameters)
-        if names not in self._kept or self._kept[names][0] != state:
-            weight, bias = join(projections, heads)
-            self._kept[names] = state, (to_column_major(weight) if weight.device.type == "cpu" else weight, bias)
-        return self._kept[names][1]
-
-    def clear(self) -> None:
-        """Empty the cache."""
-        self._kept.clear()
+def join_for_decoding(projections: Sequence[nn.Linear], heads: int) -> tuple[Tensor, Tensor | None]:
+    """Return :func:`join` of the projections; on a CPU the weight is column-major, for the few rows of each step."""
+    weight, bias = join(projections, heads)
+    return to_column_major(weight) if weight.device.type == "cpu" else weight, bias

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -12,6 +11,7 @@ from ..core.attention import LocalAttention
 from ..core.call import Call
 from ..kernels.distances import all_distances, by_position
 from ..kernels.flex import PositionTerms
+from ..kernels.kept import kept
 from ..kernels.masks import at_least_fp32
 
 
@@ -50,22 +50,20 @@ class LinearBiasAttention(LocalAttention):
         return PositionTerms(scores=(lambda b, h, i, j: -slopes[h] * (i - j).abs(),))
 
 
-@lru_cache(maxsize=4)
+@kept(4)
 def _slopes(heads: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return :func:`slopes_of`, cached."""
-    with torch.inference_mode(False):  # a cached tensor may be used in a training step later
-        return slopes_of(heads, device).to(dtype)
+    return slopes_of(heads, device).to(dtype)
 
 
 # Biases of more numbers H·T·S (128 MiB in fp32) are made by each layer: the cache would hold them to the end.
 CACHED_UP_TO = 1 << 25
 
 
-@lru_cache(maxsize=2)
+@kept(2)
 def linear_bias(
     heads: int, query_length: int, key_length: int, *, offset: int, dtype: torch.dtype, device: torch.device
 ) -> Tensor:
     """Return ``-m_h·|i - j|``, H×T×S. Cached, since all layers ask for the same biases in a batch."""
-    with torch.inference_mode(False):  # a cached tensor may be used in a training step later
-        distances = all_distances(query_length, key_length, offset, device=device, dtype=dtype).abs()
-        return by_position(-slopes_of(heads, device).to(dtype)[:, None] * distances, key_length)
+    distances = all_distances(query_length, key_length, offset, device=device, dtype=dtype).abs()
+    return by_position(-slopes_of(heads, device).to(dtype)[:, None] * distances, key_length)

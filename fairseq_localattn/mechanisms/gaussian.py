@@ -27,6 +27,7 @@ from torch.autograd.function import once_differentiable
 
 from ..core.attention import LocalAttention
 from ..core.call import Call
+from ..core.hooks import is_plain
 from ..kernels.flex import PositionTerms, Score
 from ..kernels.masks import at_least_fp32, lowest_score
 
@@ -227,10 +228,13 @@ class GaussianAttention(LocalAttention):
         """Compute the sigmoid of an output layer, B×L×T×1, in ``dtype`` also under autocast."""
         assert hidden is not None
         with torch.autocast(hidden.device.type, enabled=False):
-            weight, bias = output.weight.to(dtype), None if output.bias is None else output.bias.to(dtype)
             if self.hidden == "linear":
                 hidden = hidden.unflatten(-1, (self.local_heads, self.head_dim))
-            numbers = F.linear(hidden.to(dtype), weight, bias).flatten(2)
+            if is_plain(output):
+                bias = None if output.bias is None else output.bias.to(dtype)
+                numbers = F.linear(hidden.to(dtype), output.weight.to(dtype), bias).flatten(2)
+            else:
+                numbers = output(hidden).to(dtype).flatten(2)
         return numbers.sigmoid().permute(1, 2, 0)[..., None]
 
     def _mean_key(self, call: Call, count: Tensor) -> Tensor:

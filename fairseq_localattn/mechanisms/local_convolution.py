@@ -15,7 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.attention import IncrementalState
+from ..core.decoding import IncrementalState
+from ..core.hooks import is_plain
 from ..kernels.convolution import depthwise_convolution, full_convolution, relu_in_place
 
 FORMS = ("separable", "full")
@@ -79,7 +80,8 @@ class LocalConvolution(nn.Module):
             x = F.pad(x, (0, 0, 0, 0, before, self.kernel - 1 - before))
         if self.form == "full":
             return relu_in_place(full_convolution(x, self.weight) + self.bias)
-        return relu_in_place(self.point(depthwise_convolution(x, self.taps)))
+        y = self.point(depthwise_convolution(x, self.taps))
+        return relu_in_place(y) if is_plain(self.point) else F.relu(y)
 
     def _with_earlier(self, x: Tensor, state: IncrementalState) -> Tensor:
         """Put the K-1 inputs before x in front of it, and keep the last K-1: B×(K-1)×C, 0 before the first word."""

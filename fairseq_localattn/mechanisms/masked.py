@@ -22,6 +22,7 @@ from torch.autograd.function import once_differentiable
 from ..core.attention import LocalAttention
 from ..core.banded import BandedAttention
 from ..core.call import Call
+from ..core.hooks import is_plain
 from ..kernels.distances import all_distances, by_position
 from ..kernels.flex import PositionTerms, by_distance
 from ..kernels.masks import Frame, at_least_fp32
@@ -109,6 +110,8 @@ class DynamicMaskAttention(LocalAttention):
     def _queries(self, query: Tensor) -> Tensor:
         """Return x_t·w, B×T, in at least fp32."""
         precision = at_least_fp32(query.dtype)
+        if not is_plain(self.query_mask):
+            return self.query_mask(query).to(precision)[..., 0].T
         with torch.autocast(query.device.type, enabled=False):  # which would compute the product in half precision
             return F.linear(query.to(precision), self.query_mask.weight.to(precision))[..., 0].T
 

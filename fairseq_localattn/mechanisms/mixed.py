@@ -18,6 +18,7 @@ from ..core import banded
 from ..core.attention import LocalAttention
 from ..core.call import Call
 from ..kernels.flex import PositionTerms, Window, distance_window
+from ..kernels.kept import kept
 from ..kernels.masks import Frame, hidden_and_bias
 from ..kernels.windows import HEAD_KINDS, bounds_of_kind, relative_positions, window_of_kind
 
@@ -137,7 +138,7 @@ def window_by_distance(kinds: tuple[str, ...], half_width: int) -> tuple[Window]
 CACHED_UP_TO = 1 << 20
 
 
-@lru_cache(maxsize=4)
+@kept(4)
 def head_windows(
     kinds: tuple[str, ...],
     half_width: int,
@@ -151,7 +152,6 @@ def head_windows(
 
     Cached, since all layers ask for the same windows in a batch. Raises ValueError for an unknown kind.
     """
-    with torch.inference_mode(False):  # a cached tensor may be used in a training step later
-        relative = relative_positions(query_length, key_length, offset, device)
-        windows = {kind: window_of_kind(kind, relative, half_width) for kind in dict.fromkeys(kinds)}
-        return torch.stack([windows[kind] for kind in kinds])
+    relative = relative_positions(query_length, key_length, offset, device)
+    windows = {kind: window_of_kind(kind, relative, half_width) for kind in dict.fromkeys(kinds)}
+    return torch.stack([windows[kind] for kind in kinds])

@@ -16,6 +16,8 @@ from torch import Tensor
 
 from ..core.attention import LocalAttention
 from ..core.call import Call
+from ..core.decoding import IncrementalState
+from ..core.hooks import is_plain
 from ..kernels.dense import scaled_scores
 from ..kernels.masks import lowest_score, normalise
 from .phrase_memory.compose import make_composition, make_interaction
@@ -121,8 +123,13 @@ class MultiGranularityAttention(LocalAttention):
         finally:
             self.partition = self.composed = None
 
-    def project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
+    def project(
+        self, query: Tensor, key: Tensor, value: Tensor, state: IncrementalState | None = None
+    ) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
         """Project q of all heads, and k and v of the word heads only; phrase heads project their phrase memory."""
+        if not all(map(is_plain, (self.q_proj, self.k_proj, self.v_proj))):
+            q, k, v, _ = super().project(query, key, value, state)
+            return q, k[:, : self.word_heads], v[:, : self.word_heads], {}
         width = self.word_heads * self.head_dim
         weight = torch.cat([self.q_proj.weight, self.k_proj.weight[:width], self.v_proj.weight[:width]])
         bias = None
@@ -171,6 +178,10 @@ class MultiGranularityAttention(LocalAttention):
         self.composed = phrases
         if self.interaction is not None:
             phrases = self.interaction(phrases)
+        if not all(map(is_plain, (self.k_proj, self.v_proj))):
+            heads_of = [each(phrases).unflatten(-1, (-1, self.head_dim)) for each in (self.k_proj, self.v_proj)]
+            k, v = (x.diagonal(self.word_heads, 1, 3).movedim(-1, 1) for x in heads_of)  # phrase heads are the last
+            return k, v
         # Each head by its own rows of both projections, in one product.
         width, heads = self.word_heads * self.head_dim, len(self.granularities)
         weights = [each.weight[width:].view(heads, self.head_dim, -1) for each in (self.k_proj, self.v_proj)]

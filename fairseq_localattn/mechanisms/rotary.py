@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from ..core.attention import LocalAttention
+from ..kernels.kept import kept
 from ..kernels.masks import at_least_fp32
 
 
@@ -46,7 +46,7 @@ class RotaryAttention(LocalAttention):
         return f"{super().extra_repr()}, base={self.base:g}"
 
 
-@lru_cache(maxsize=4)
+@kept(4)
 def rotations(
     first: int, length: int, *, channels: int, base: float, dtype: torch.dtype, device: torch.device
 ) -> Tensor:
@@ -54,10 +54,9 @@ def rotations(
 
     The angles are computed in fp64. Cached, since all layers ask for the same rotations in a batch.
     """
-    with torch.inference_mode(False):  # a cached tensor may be used in a training step later
-        steps = base ** (-torch.arange(0, channels, 2, dtype=torch.float64, device=device) / channels)
-        angles = torch.arange(first, first + length, dtype=torch.float64, device=device)[:, None] * steps
-        return torch.polar(torch.ones_like(angles), angles).to(dtype.to_complex())
+    steps = base ** (-torch.arange(0, channels, 2, dtype=torch.float64, device=device) / channels)
+    angles = torch.arange(first, first + length, dtype=torch.float64, device=device)[:, None] * steps
+    return torch.polar(torch.ones_like(angles), angles).to(dtype.to_complex())
 
 
 def rotate(x: Tensor, turns: Tensor) -> Tensor:

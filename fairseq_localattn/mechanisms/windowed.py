@@ -24,6 +24,7 @@ from torch.autograd.function import once_differentiable
 from ..core.attention import LocalAttention
 from ..core.call import Call
 from ..kernels.dense import paired_scores, scaled_scores
+from ..kernels.kept import may_keep
 from ..kernels.masks import Frame, hidden_and_bias, join_masks, normalise
 
 LEAST_SUM = 1e-20  # by which renormalised weights are divided at least: gradients of less would overflow
@@ -218,10 +219,11 @@ class WindowAttention(LocalAttention):
     def _segments(self, frame: Frame, device: torch.device) -> Segments:
         """Return the segments of a call; cached for the next decoding step, which has the same encoder keys."""
         padding = frame.key_padding_mask
-        if padding is None or padding.device.type != "cpu":
+        if padding is None or padding.device.type != "cpu" or not may_keep():
             return Segments.of(padding, frame.key_length, self.segment_size, device)
         if self._kept is None or not torch.equal(self._kept[0], padding):
-            self._kept = padding.clone(), Segments.of(padding, frame.key_length, self.segment_size, padding.device)
+            with torch.inference_mode(False):  # they may be used in a training step later
+                self._kept = padding.clone(), Segments.of(padding, frame.key_length, self.segment_size, padding.device)
         return self._kept[1]
 
     def prepare(self, call: Call) -> Mapping[str, Tensor]:

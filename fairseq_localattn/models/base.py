@@ -172,8 +172,8 @@ class LocalModel(FromPretrained):
         """Raise UsageError for options of fairseq that would replace the attention, or that do not fit each other."""
         if cfg.cross_self_attention and cfg.encoder.embed_dim != cfg.decoder.embed_dim:
             raise UsageError("--cross-self-attention joins the words of both sentences: their widths must be equal")
-        if cfg.quant_noise.pq != 0:
-            raise UsageError("--quant-noise-pq quantizes projections one by one, and here they are fused: leave it out")
+        if cfg.quant_noise.scalar and not torch.cuda.is_available():
+            raise UsageError("--quant-noise-scalar: fairseq quantizes on a GPU alone, and there is none")
         for stack in (cfg.encoder, cfg.decoder):
             if stack.xformers_att_config is not None:
                 raise UsageError("--…-xformers-att-config replaces the attention that this architecture is about")

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairseq.models.transformer import TransformerConfig
+from fairseq.modules.quant_noise import quant_noise
+from torch import nn
 
 from ..core.attention import LocalAttention
 from ..errors import UsageError
@@ -122,9 +124,17 @@ class AttentionBuilder:
         sizes = {"dropout": self.cfg.attention_dropout, "causal": site == "decoder"}
         heads = self._config(site).attention_heads
         try:
-            return plan.text.attention(content, embed_dim, heads, **sizes, **kwargs)
+            attention = plan.text.attention(content, embed_dim, heads, **sizes, **kwargs)
         except ValueError as error:
             raise self._error(site, f"{site} layer {layer + 1}", error) from None
+        noise = self.cfg.quant_noise
+        for module in attention.modules():
+            if isinstance(module, nn.Linear):
+                try:
+                    quant_noise(module, noise.pq, noise.pq_block_size)
+                except AssertionError as error:
+                    raise UsageError(f"--quant-noise-pq-block-size {noise.pq_block_size}: {error}") from None
+        return attention
 
     def convolution(self, site: str, layer: int, position: int, channels: int) -> LocalConvolution:
         """Return the convolution of a sublayer. Raises UsageError for invalid options."""

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from ..core.attention import LocalAttention
 from ..options import fill_defaults
 from ..speed.implementation import configure_runtime
-from ..speed.layers import MayAutocast, ResidualInPlace
+from ..speed.layers import FusedResidual, MayAutocast
 from .base import LocalModel
 from .builder import AttentionBuilder
 from .placement import count_kept_layers, kept_layers
@@ -37,7 +37,7 @@ from .struct_config import as_namespace
 ORIGINAL_ROWS = "sentences"
 
 
-class LocalEncoderLayer(ResidualInPlace, TransformerEncoderLayerBase):
+class LocalEncoderLayer(FusedResidual, TransformerEncoderLayerBase):
     """fairseq's encoder layer with the attention that ``builder`` gives for its number ``layer`` (from 0)."""
 
     def __init__(self, cfg: TransformerConfig, builder: AttentionBuilder, layer: int, return_fc: bool = False) -> None:
@@ -49,7 +49,7 @@ class LocalEncoderLayer(ResidualInPlace, TransformerEncoderLayerBase):
         return self.build_attention("encoder", embed_dim=embed_dim, self_attention=True)
 
 
-class LocalDecoderLayer(ResidualInPlace, TransformerDecoderLayerBase):
+class LocalDecoderLayer(FusedResidual, TransformerDecoderLayerBase):
     """fairseq's decoder layer with the attentions that ``builder`` gives for its number ``layer`` (from 0)."""
 
     def __init__(self, cfg: TransformerConfig, builder: AttentionBuilder, layer: int, no_encoder_attn: bool) -> None:
@@ -118,9 +118,6 @@ class LocalEncoder(MayAutocast, TransformerEncoderBase):
 class LocalDecoder(MayAutocast, TransformerDecoderBase):
     """fairseq's decoder with layers of class ``layer_class``."""
 
-    #: Whether the training data have alignments, which a loss compares with attention weights.
-    aligned: bool = False
-
     def __init__(
         self,
         cfg: TransformerConfig,
@@ -140,36 +137,13 @@ class LocalDecoder(MayAutocast, TransformerDecoderBase):
         """Return the next layer; called by fairseq's constructor."""
         return wrap_layer(self.layer_class(cfg, self.builder, next(self.layer_numbers), no_encoder_attn), cfg)
 
-    def extract_features(
-        self,
-        prev_output_tokens: Tensor,
-        encoder_out: dict[str, list[Tensor]] | None,
-        incremental_state: Any = None,
-        full_context_alignment: bool = False,
-        alignment_layer: int | None = None,
-        alignment_heads: int | None = None,
-    ) -> Any:
-        """Compute fairseq's features; in training without alignments ``extra["attn"]`` is [None].
-
-        There the weights of the last layer's cross-attention are not computed: only fairseq's loss over alignments
-        reads them.
-        """
-        if alignment_layer is None and self.training and not self.aligned:
-            alignment_layer = -1  # no layer has this number
-        return super().extract_features(
-            prev_output_tokens,
-            encoder_out,
-            incremental_state=incremental_state,
-            full_context_alignment=full_context_alignment,
-            alignment_layer=alignment_layer,
-            alignment_heads=alignment_heads,
-        )
-
 
 class LocalTransformerModel(LocalModel, TransformerModel):
     """Base of the translation models: fairseq's Transformer with a variant's attention in chosen sites and layers."""
 
     task = "translation"
+    #: Arguments of ``forward`` by which no layer computes attention weights in training: none has this number.
+    without_weights: ClassVar[dict[str, int]] = {"alignment_layer": -1}
     #: Classes of the layers, for a variant that changes more than the attention.
     encoder_layer: ClassVar[type[LocalEncoderLayer]] = LocalEncoderLayer
     decoder_layer: ClassVar[type[LocalDecoderLayer]] = LocalDecoderLayer
@@ -183,8 +157,6 @@ class LocalTransformerModel(LocalModel, TransformerModel):
             count_kept_layers(args, stack)
         model = super().build_model(args, task)
         configure_runtime(model, args)
-        options = getattr(task, "cfg", None) or getattr(task, "args", None)
-        model.decoder.aligned = bool(getattr(options, "load_alignments", False))
         return model
 
     def set_beam_size(self, beam_size: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..core.attention import LocalAttention
+from ..core.hooks import has_hooks, is_plain
 from ..kernels.dropout import dropout, dropout_and_residual
 from ..kernels.projections import to_column_major
 
@@ -33,22 +35,22 @@ class Dropout(FairseqDropout):
 
 
 class ResidualDropout(Dropout):
-    """A layer's dropout before the residual connection: the identity, since :class:`ResidualInPlace` applies it."""
+    """A layer's dropout before the residual connection: the identity, since :class:`FusedResidual` applies it."""
 
     def forward(self, x: Tensor, inplace: bool = False) -> Tensor:
-        return x
+        return super().forward(x, inplace) if has_hooks(self) else x
 
     @property
     def rate(self) -> float:
-        """The dropout rate in force."""
-        return self.p if self.training or self.apply_during_inference else 0.0
+        """The dropout rate in force at the residual connection; 0 where a hook has seen the result of the dropout."""
+        active = (self.training or self.apply_during_inference) and not has_hooks(self)
+        return self.p if active else 0.0
 
 
 class _ReLU(torch.autograd.Function):
     """ReLU that overwrites its input, which nothing else may need.
 
-    With ``relu_`` the gradient would be copied three times, because a linear layer's output is a view to autograd. A
-    hook that keeps the layer's output sees the result of the ReLU.
+    With ``relu_`` the gradient would be copied three times, because a linear layer's output is a view to autograd.
     """
 
     @staticmethod
@@ -63,9 +65,20 @@ class _ReLU(torch.autograd.Function):
         return torch.ops.aten.threshold_backward(gradient, *ctx.saved_tensors, 0)
 
 
-def relu_of_linear(x: Tensor) -> Tensor:
-    """Compute the ReLU of a linear layer's output, on a CPU in place; the layer's gradients do not need its output."""
-    return F.relu(x) if x.device.type != "cpu" or torch.compiler.is_compiling() else _ReLU.apply(x)
+class ReLU:
+    """The activation function of a layer of fairseq: on a CPU it overwrites its input, the output of ``fc1``.
+
+    The gradients of a linear layer do not need its output. Where ``fc1`` is not plain, its output stays as it is.
+    """
+
+    def __init__(self, layer: nn.Module) -> None:
+        self.layer = layer
+        self.paths = [name for name, _ in layer.named_modules() if name.rpartition(".")[2] == "fc1"]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if x.device.type != "cpu" or torch.compiler.is_compiling():
+            return F.relu(x)
+        return _ReLU.apply(x) if all(is_plain(attrgetter(path)(self.layer)) for path in self.paths) else F.relu(x)
 
 
 class MayAutocast:
@@ -83,43 +96,37 @@ class MayAutocast:
             return super().forward(*args, **kwargs)  # type: ignore[misc]
 
 
-class ResidualInPlace:
-    """A mixin for fairseq's layers: dropout and residual connection in one pass that overwrites x.
+class FusedResidual:
+    """A mixin for fairseq's layers: dropout and residual connection in one pass.
 
-    The sum keeps the memory layout of x, that of a linear layer's output. A new tensor would have the layout of the
-    residual: in an encoder with layer norm before its sublayers, every layer would copy the transposed embedding.
+    The sum has the memory layout of x, that of a linear layer's output, and not of the residual: in an encoder with
+    layer norm before its sublayers, every layer would copy the transposed embedding.
     """
 
     dropout_module: nn.Module
 
     def residual_connection(self, x: Tensor, residual: Tensor) -> Tensor:
-        """Compute ``residual + dropout(x)``, in the higher precision of both if they differ under autocast.
-
-        A hook that keeps the output of the sublayer's last linear layer sees the sum.
-        """
+        """Compute ``residual + dropout(x)``, in the higher precision of both if they differ under autocast."""
         rate = self.dropout_module.rate if isinstance(self.dropout_module, ResidualDropout) else 0.0
-        if torch.compiler.is_compiling():  # which decides itself what is computed in place
+        if torch.compiler.is_compiling():
             return residual + F.dropout(x, rate)
-        alone = x.dtype == residual.dtype and not getattr(self, "return_fc", False)
-        if rate and alone and x.device.type == "cpu":
+        if rate and x.dtype == residual.dtype and x.device.type == "cpu":
             return dropout_and_residual(x, residual, rate)
-        if rate:
-            x = dropout(x, rate)
-        return residual + x if x._is_view() or not alone else x.add_(residual)
+        return residual + (dropout(x, rate) if rate else x)
 
 
 def make_efficient(model: nn.Module) -> None:
     """Replace dropout, and ReLU by ReLU in place, in all layers of a model."""
     for module in list(model.modules()):
         # A layer with another residual connection keeps its dropout before it, as in fairseq.
-        layer = getattr(type(module), "residual_connection", None) is ResidualInPlace.residual_connection
+        layer = getattr(type(module), "residual_connection", None) is FusedResidual.residual_connection
         for name, child in module.named_children():
             if type(child) is FairseqDropout:
                 kind = ResidualDropout if layer and name == "dropout_module" else Dropout
                 setattr(module, name, kind(child.p, child.module_name))
         if isinstance(module, TransformerEncoderLayerBase | TransformerDecoderLayerBase):
             if module.activation_fn is F.relu:
-                module.activation_fn = relu_of_linear
+                module.activation_fn = ReLU(module)
 
 
 def compile_layers(model: nn.Module, backend: str) -> int:
@@ -154,5 +161,5 @@ def lay_out_for_decoding(model: nn.Module) -> None:
             module._compiled_call_impl = None  # lengths grow with every word: graphs would not pay
     looked_up = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for module in model.modules():
-        if isinstance(module, nn.Linear) and module.weight.device.type == "cpu" and id(module.weight) not in looked_up:
+        if is_plain(module) and module.weight.device.type == "cpu" and id(module.weight) not in looked_up:
             module.weight.data = to_column_major(module.weight.data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -88,34 +87,6 @@ def test_room_behind_cached_keys_is_used_once() -> None:
     assert torch.equal(cache.append("k", keys, keys), torch.cat([keys, keys], dim=2))
 
 
-def test_joined_projections_follow_the_parameters() -> None:
-    """Joined projections are cached in decoding, until a parameter changes or the module is trained."""
-    module = LocalAttention(8, 2, self_attention=True).eval()
-    x = torch.randn(1, 3, 8)
-
-    def output() -> Tensor:
-        with torch.no_grad():
-            return module(x, x, x, need_weights=False)[0]
-
-    def fresh() -> Tensor:
-        with torch.no_grad():
-            twin = LocalAttention(8, 2, self_attention=True).eval()
-            twin.load_state_dict(module.state_dict())
-            return twin(x, x, x, need_weights=False)[0]
-
-    before = output()
-    assert module._joined._kept
-    with torch.no_grad():
-        module.v_proj.weight.mul_(2)
-    assert not torch.allclose(output(), before)
-    torch.testing.assert_close(output(), fresh())
-    module.v_proj.weight.data.copy_(torch.randn(8, 8))  # as fairseq's half-precision optimizer does: in training
-    module.train()
-    module.eval()
-    torch.testing.assert_close(output(), fresh())
-    assert copy.deepcopy(module).state_dict().keys() == module.state_dict().keys()
-
-
 @pytest.mark.parametrize("arch", ["transformer_mma_tiny", "transformer_diffwin_tiny"])
 def test_a_narrower_beam_after_a_wide_one(arch: str) -> None:
     """fairseq announces a beam size only above 1: an earlier announcement must not mix sentences."""
@@ -138,9 +109,9 @@ def test_a_beam_projects_its_keys_once(monkeypatch: pytest.MonkeyPatch) -> None:
     projected: list[tuple[str, ...]] = []
     project = type(attention).project_heads
 
-    def recorded(self: LocalAttention, x: Tensor, names: tuple[str, ...]) -> list[Tensor]:
+    def recorded(self: LocalAttention, x: Tensor, names: tuple[str, ...], state: Any = None) -> list[Tensor]:
         projected.append(tuple(names))
-        return project(self, x, names)
+        return project(self, x, names, state)
 
     monkeypatch.setattr(type(attention), "project_heads", recorded)
     keys = torch.randn(5, 2, 64).repeat_interleave(3, dim=1)

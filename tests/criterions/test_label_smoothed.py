@@ -16,6 +16,7 @@ from torch import Tensor
 from fairseq_localattn.criterions import label_smoothed
 from fairseq_localattn.criterions.label_smoothed import NAME, LabelSmoothedCrossEntropyCriterion, smoothed_loss
 from fairseq_localattn.criterions.phrase_tags import LabelSmoothedCrossEntropyWithPhraseTags
+from fairseq_localattn.criterions.unseen import UnseenOutput
 from fairseq_localattn.models.language_model import LocalLanguageModel
 from fairseq_localattn.speed.implementation import configure_runtime
 from fairseq_localattn.variants.mma import MMATransformerModel
@@ -80,10 +81,46 @@ def test_other_uses_of_the_logits_raise_an_error() -> None:
     loss, _ = smoothed_loss(place, target, 0.1, PADDING)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         (loss + other).backward()
+
+
+def test_several_backward_passes() -> None:
+    """Of one loss, with the graph retained; without, as torch has it."""
+    logits, target = random_logits()
     loss, _ = smoothed_loss(logits.clone(), target, 0.1, PADDING)
-    loss.backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+    first, second = (torch.autograd.grad(loss, logits, retain_graph=True)[0] for _ in range(2))
+    (last,) = torch.autograd.grad(loss, logits)
+    assert first.any() and torch.equal(first, second) and torch.equal(first, last)
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
         loss.backward()
+
+
+def test_two_losses_of_one_output_leave_it_as_it_is(calls: list[Tensor]) -> None:
+    """Who calls the model has its logits: losses of them are fairseq's, before and after other uses of them."""
+    model = build("transformer_mma_tiny").train()
+    sample = sample_of(model)
+    torch.manual_seed(5)
+    output = model(**sample["net_input"])
+    logits, before = output[0], output[0].detach().clone()
+    first = make_criterion().compute_loss(model, output, sample)[0]
+    second = make_criterion(label_smoothing=0.3).compute_loss(model, output, sample)[0]
+    (first + second + logits.logsumexp(-1).sum()).backward()
+    assert torch.equal(logits, before) and not calls
+
+
+def test_watched_models_are_left_to_fairseq(calls: list[Tensor]) -> None:
+    """A hook that keeps the logits finds them as they were; a subclass may read them after the loss."""
+
+    class Mine(LabelSmoothedCrossEntropyCriterion):
+        pass
+
+    for place in (lambda model: model.decoder.output_projection, lambda model: model):
+        model = build("transformer_mma_tiny").train()
+        place(model).register_forward_hook(lambda *_: None)
+        compare(model, sample_of(model))
+        assert not calls
+    model = build("transformer_mma_tiny").train()
+    run(model, sample_of(model), Mine)
+    assert not calls
 
 
 # ---------------------------------------------------------------------------------------------- the criterion
@@ -178,7 +215,7 @@ def test_logits_of_bf16_are_taken_in_fp32(calls: list[Tensor]) -> None:
     for kind in (LabelSmoothedCrossEntropyCriterion, theirs.LabelSmoothedCrossEntropyCriterion):
         torch.manual_seed(5)
         logits = torch.randn(3, 7, len(dictionary())).bfloat16().requires_grad_()
-        loss, likelihood = make_criterion(kind).compute_loss(model, (logits * 1, None), sample)
+        loss, likelihood = make_criterion(kind).compute_loss(UnseenOutput(model), (logits * 1, None), sample)
         found.append([loss, likelihood, *torch.autograd.grad(loss, logits)])
     assert len(calls) == 1 and calls[0].dtype == torch.float32
     torch.testing.assert_close(*found)

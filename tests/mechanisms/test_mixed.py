@@ -36,11 +36,11 @@ def test_global_heads_make_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_windows_of_long_sentences_are_not_kept() -> None:
     module = MixedAttention(8, 2, head_kinds=["forward", "backward"], self_attention=True)
     for length, kept in ((1025, 0), (1024, 1)):
-        mixed.head_windows.cache_clear()
+        mixed.head_windows.cached.cache_clear()
         frame = Frame(query_length=length, key_length=length)
         hidden = module.hidden_keys(frame, torch.device("cpu"))
         assert hidden is not None and hidden.shape == (2, length, length)
-        assert mixed.head_windows.cache_info().currsize == kept
+        assert mixed.head_windows.cached.cache_info().currsize == kept
 
 
 def test_superscripts_are_no_numbers() -> None:

@@ -1,27 +1,76 @@
-"""The weights of the attention to the encoder, which fairseq's loss over alignments reads in training."""
+"""The weights of the attention to the encoder, ``extra["attn"]``, in training and evaluation."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from fairseq.models import ARCH_MODEL_REGISTRY
+import torch
+from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
+from torch import Tensor
 
-from support.models import batch, dictionary, parse
+from fairseq_localattn.criterions.label_smoothed import LabelSmoothedCrossEntropyCriterion
+from support.models import batch, build, build_lm, dictionary
 
 
-@pytest.mark.parametrize("holder", ["cfg", "args"])  # of a task's options; older tasks have cfg = None
-@pytest.mark.parametrize("aligned", [False, True])
-def test_weights_in_training_where_the_data_have_alignments(aligned: bool, holder: str) -> None:
-    """Without alignments there are none in training, unless a layer is named; in evaluation as in fairseq."""
-    words = SimpleNamespace(source_dictionary=dictionary(), target_dictionary=dictionary())
-    task = SimpleNamespace(**vars(words), cfg=None)
-    setattr(task, holder, SimpleNamespace(load_alignments=aligned))
-    model = ARCH_MODEL_REGISTRY["transformer_mma_tiny"].build_model(parse("transformer_mma_tiny"), task)
-    net_input = batch([5, 3], [4, 6])["net_input"]
-    (weights,) = model.train()(**net_input)[1]["attn"]
-    assert (weights is not None) == aligned
-    (weights,) = model(**net_input, alignment_layer=0)[1]["attn"]
-    assert weights.shape == (2, 6, 5)
-    (weights,) = model.eval()(**net_input)[1]["attn"]
-    assert weights.shape == (2, 6, 5)
+@pytest.fixture
+def weights(monkeypatch: pytest.MonkeyPatch) -> list[Tensor | None]:
+    """``extra["attn"]`` of every call of a decoder."""
+    found: list[Tensor | None] = []
+    from fairseq.models.transformer import TransformerDecoderBase as Decoder
+
+    compute = Decoder.extract_features
+
+    def record(self: Any, *args: Any, **kwargs: Any) -> Any:
+        x, extra = compute(self, *args, **kwargs)
+        found.extend(extra["attn"])
+        return x, extra
+
+    monkeypatch.setattr(Decoder, "extract_features", record)
+    return found
+
+
+class Theirs(CrossEntropyCriterion):
+    """A criterion of a user."""
+
+
+class Ours(LabelSmoothedCrossEntropyCriterion):
+    """A user's extension of a criterion of this package."""
+
+
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("arch", ["transformer_mma_tiny", "transformer_mgsa_ngram_tiny", "transformer_man_tiny"])
+def test_every_caller_but_known_criterions_gets_the_weights(arch: str, train: bool, weights: list[Any]) -> None:
+    model, sample = build(arch).train(train), batch([5, 3], [4, 6])
+    (wanted,) = build("transformer").train(train)(**sample["net_input"])[1]["attn"]
+    assert model(**sample["net_input"])[1]["attn"][0].shape == wanted.shape == (2, 6, 5)
+    task = SimpleNamespace(target_dictionary=dictionary())
+    known = CRITERION_REGISTRY["cross_entropy"], CRITERION_REGISTRY["label_smoothed_cross_entropy"]
+    for kind in (*known, Theirs, Ours):
+        smoothing = {} if issubclass(kind, CrossEntropyCriterion) else {"label_smoothing": 0.1}
+        weights.clear()
+        loss = kind(task, sentence_avg=False, **smoothing)(model, sample)[0]
+        assert loss.isfinite() and len(weights) == 1
+        assert (weights[0] is None) == (kind in known), kind
+    model.decoder.layers[-1].encoder_attn.register_forward_hook(lambda *_: None)
+    weights.clear()
+    known[0](task, sentence_avg=False)(model, sample)
+    assert weights[0].shape == (2, 6, 5)
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "label_smoothed_cross_entropy"])
+def test_known_criterions_take_other_models(name: str) -> None:
+    """Models of fairseq and language models have no such argument, or no such weights."""
+    task = SimpleNamespace(target_dictionary=dictionary())
+    smoothing = {"label_smoothing": 0.1} if "smoothed" in name else {}
+    criterion = CRITERION_REGISTRY[name](task, sentence_avg=False, **smoothing)
+    assert type(criterion).__name__ == type(criterion).__mro__[2].__name__, "checkpoints have the name of fairseq's"
+    sample = batch([5, 3], [4, 6])
+    for model in (build("transformer"), build_lm("transformer_lm_diffwin_tiny"), build_lm("transformer_lm")):
+        lm = not hasattr(model, "encoder")
+        inputs = {"src_tokens": sample["net_input"]["prev_output_tokens"]} if lm else sample["net_input"]
+        loss = criterion(model.train(), {**sample, "net_input": inputs})[0]
+        loss.backward()
+        assert torch.isfinite(loss)

@@ -76,7 +76,17 @@ INVALID = [
     ("transformer_csan_tiny", ["--csan-heads", "5"], "5 heads was asked for, and there are 4"),
     ("transformer_csan_tiny", ["--csan-cross-layers", "all"], "--csan-cross-layers: a window around"),
     ("transformer_csan_tiny", ["--csan-decoder-layers", "1-9"], "layer 9 is asked for, and the stack has 2"),
-    ("transformer_csan_tiny", ["--quant-noise-pq", "0.1"], "--quant-noise-pq"),
+    ("transformer_csan_tiny", ["--quant-noise-pq", "1"], "--quant-noise-pq 1.0: give a rate from 0 to less than 1"),
+    (
+        "transformer_csan_tiny",
+        ["--quant-noise-pq", "0.1", "--quant-noise-pq-block-size", "7"],
+        "--quant-noise-pq-block-size 7: Input features must be a multiple of block sizes",
+    ),
+    *(
+        [("transformer_csan_tiny", ["--quant-noise-scalar", "0.1"], "--quant-noise-scalar: fairseq quantizes on a GPU")]
+        if not torch.cuda.is_available()
+        else []
+    ),
 ]
 
 

@@ -14,7 +14,7 @@ from torch.autograd import gradcheck
 
 from fairseq_localattn.kernels.dropout import dropout
 from fairseq_localattn.models.transformer import LocalEncoderLayer
-from fairseq_localattn.speed.layers import Dropout, ResidualDropout, make_efficient, relu_of_linear
+from fairseq_localattn.speed.layers import Dropout, ReLU, ResidualDropout, make_efficient
 from support.models import batch, build, loss
 
 
@@ -32,10 +32,16 @@ def test_every_dropout_of_a_model_is_exchanged() -> None:
     assert (layer.residual_connection(torch.ones(1000), torch.zeros(1000)) == 1).all()
 
 
-def test_relu_in_place_of_a_linear_layer() -> None:
-    layer, x = nn.Linear(3, 4).double(), torch.randn(5, 2, 3, dtype=torch.double, requires_grad=True)
-    torch.testing.assert_close(relu_of_linear(layer(x)), F.relu(layer(x)))
-    assert gradcheck(lambda x: relu_of_linear(layer(x)), (x,))
+def test_relu_in_place_of_a_plain_linear_layer() -> None:
+    layer = nn.Linear(3, 4).double()
+    relu, x = ReLU(nn.ModuleDict({"fc1": layer})), torch.randn(5, 2, 3, dtype=torch.double, requires_grad=True)
+    torch.testing.assert_close(relu(layer(x)), F.relu(layer(x)))
+    assert gradcheck(lambda x: relu(layer(x)), (x,))
+    y = layer(x)
+    assert relu(y).data_ptr() == y.data_ptr()
+    layer.register_forward_hook(lambda *_: None)
+    y = layer(x)
+    assert relu(y).data_ptr() != y.data_ptr()
 
 
 @pytest.mark.parametrize("norm", [[], ["--encoder-normalize-before", "--decoder-normalize-before"]])
