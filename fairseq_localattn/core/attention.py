@@ -373,7 +373,7 @@ class LocalAttention(CachedKeys, FlexibleAttention):
 
         The keys in the state come from the same parameters, so a change of them concerns the next decoding.
         """
-        kept: dict[Any, Any] = state.setdefault(f"{self._state_key}.joined", {})
+        kept: dict[Any, Any] = state.setdefault(self._state_key.replace("attn_state", "projections"), {})
         if names not in kept:
             kept[names] = join_for_decoding(projections, self.num_heads)
         return kept[names]
