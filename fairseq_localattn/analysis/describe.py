@@ -145,7 +145,8 @@ def model_actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
 def flag_lines(arch: str, flags: Sequence[str]) -> list[str]:
     """Return the lines of a model's flags: each with its value in the architecture, this package's also with help."""
     args, parser = parse(arch, flags)
-    names = {*option_names(ARCH_MODEL_REGISTRY[arch].options), *option_names(ImplementationOptions)}
+    own_options = getattr(ARCH_MODEL_REGISTRY[arch], "options", None)  # fairseq's models have none
+    names = {*option_names(ImplementationOptions), *(option_names(own_options) if own_options else ())}
     own, rest = [], []
     for action in model_actions(parser):
         value = getattr(args, action.dest, None)
@@ -156,7 +157,7 @@ def flag_lines(arch: str, flags: Sequence[str]) -> list[str]:
         else:
             rest.append(words.replace(" ", "\N{NO-BREAK SPACE}"))
     wrapped = textwrap.fill(", ".join(rest), COLUMNS, break_on_hyphens=False).replace("\N{NO-BREAK SPACE}", " ")
-    return [f"flags of {arch}, with its values:", *own, "", "of fairseq's model:", wrapped]
+    return [f"flags of {arch}, with its values:", *own, *([""] if own else []), "of fairseq's model:", wrapped]
 
 
 def _written(action: argparse.Action, value: Any) -> list[str]:
