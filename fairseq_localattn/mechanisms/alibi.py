@@ -7,12 +7,12 @@ import math
 import torch
 from torch import Tensor
 
-from ..core.attention import LocalAttention
 from ..core.call import Call
 from ..kernels.distances import all_distances, by_position
 from ..kernels.flex import PositionTerms
 from ..kernels.kept import kept
 from ..kernels.masks import at_least_fp32
+from .relative import DistanceBiasAttention
 
 
 def slopes_of(heads: int, device: torch.device | None = None) -> Tensor:
@@ -25,7 +25,7 @@ def slopes_of(heads: int, device: torch.device | None = None) -> Tensor:
     return torch.exp2(torch.cat([steps[1::2], steps[: 2 * (heads - power) : 2]]))
 
 
-class LinearBiasAttention(LocalAttention):
+class LinearBiasAttention(DistanceBiasAttention):
     """Attention whose scores fall with the distance: ``e_ij = s · q_i·k_j - m_h·|i - j|``. No parameter is added.
 
     The bias is symmetric; in a causal layer, for which it was made, ``attn_mask`` hides the half that is the future.
@@ -36,6 +36,12 @@ class LinearBiasAttention(LocalAttention):
 
     kind = "alibi"
     undefined_at = {"cross": "a distance between a source and a target position means nothing"}
+
+    def entries(self, call: Call) -> Tensor:
+        frame, q = call.frame, call.q
+        dtype = at_least_fp32(q.dtype)
+        distances = all_distances(frame.query_length, frame.key_length, frame.offset, device=q.device, dtype=dtype)
+        return -_slopes(self.num_heads, dtype, q.device)[:, None] * distances.abs()
 
     def score_bias(self, call: Call) -> Tensor:
         """Return the bias of each head, H×T×S, in at least fp32: it reaches -m·S."""

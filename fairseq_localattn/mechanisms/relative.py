@@ -7,14 +7,16 @@ one are not told apart.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
 
 from ..core.attention import LocalAttention
 from ..core.call import Call
+from ..kernels.dense import use_products
 from ..kernels.distances import ClippedDistances, all_distances, by_position, collect, spread
-from ..kernels.flex import PositionTerms, by_distance
+from ..kernels.flex import PositionTerms, by_distance, is_future
 from ..kernels.masks import Frame, at_least_fp32
 
 MAX_DISTANCES = 1_000_000  # entries of a table of parameters in every layer; more is certainly a typing error
@@ -151,7 +153,36 @@ def bucket_of(distance: Tensor, buckets: int, max_distance: int, bidirectional: 
     return side + torch.where(apart < exact, apart, beyond.clamp(max=buckets - 1))
 
 
-class BucketedAttention(LocalAttention):
+class DistanceBiasAttention(LocalAttention, ABC):
+    """Attention with a bias for each head and distance, given by ``entries``."""
+
+    @abstractmethod
+    def entries(self, call: Call) -> Tensor:
+        """Return the bias of all distances (:func:`all_distances`) and each head, H×(T+S-1), in at least fp32."""
+
+    def score_bias(self, call: Call) -> Tensor:
+        """Return the bias of each head, H×T×S, in at least fp32."""
+        return by_position(self.entries(call), call.frame.key_length)
+
+    def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        """Compute the steps; on a CPU without padding by a view of the entries, where torch's fused kernel is taken.
+
+        The bias of the queries in reversed order is such a view, so no tensor H×T×S is made.
+        """
+        frame, q, k = call.frame, call.q, call.k
+        mask = frame.attn_mask
+        by_view = not need_weights and q.device.type == "cpu" and q.size(2) > 1 and frame.key_padding_mask is None
+        if by_view and (mask is None or is_future(mask)):
+            entries = self.entries(call)
+            if not use_products(q, k, entries, dropout=self.dropout_rate, implementation=self.implementation):
+                if mask is not None:
+                    entries = entries.index_fill(-1, torch.arange(frame.query_length, entries.size(-1)), -torch.inf)
+                bias = entries.to(q.dtype).unfold(-1, frame.key_length, 1)
+                return self.fused(q.flip(2), k, call.v, bias=bias).flip(2), None
+        return super().attend(call, need_weights)
+
+
+class BucketedAttention(DistanceBiasAttention):
     """T5's relative position bias: ``e_ij = s · q_i·k_j + b[bucket(j - i), h]`` (Raffel et al. 2020).
 
     The table ``position_bias`` has a number for each bucket of distances and head (:func:`bucket_of`), and starts from
@@ -189,12 +220,7 @@ class BucketedAttention(LocalAttention):
         self.position_bias = nn.Parameter(torch.empty(buckets, num_heads))
         nn.init.normal_(self.position_bias, std=embed_dim**-0.5)
 
-    def score_bias(self, call: Call) -> Tensor:
-        """Return the bias of each head, H×T×S, in at least fp32."""
-        return by_position(self._entries(call), call.frame.key_length)
-
-    def _entries(self, call: Call) -> Tensor:
-        """Return the bias of all distances and each head, H×(T+S-1), in at least fp32."""
+    def entries(self, call: Call) -> Tensor:
         frame = call.frame
         distance = all_distances(frame.query_length, frame.key_length, frame.offset, device=call.q.device)
         bucket = bucket_of(distance, self.buckets, self.max_distance, bidirectional=not self.causal)
@@ -203,7 +229,7 @@ class BucketedAttention(LocalAttention):
 
     def position_terms(self, call: Call) -> PositionTerms:
         """Return the bias as a function of positions."""
-        return PositionTerms(scores=(by_distance(self._entries(call), call.frame.query_length),))
+        return PositionTerms(scores=(by_distance(self.entries(call), call.frame.query_length),))
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, buckets={self.buckets}, max_distance={self.max_distance}"

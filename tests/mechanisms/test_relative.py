@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.core.call import Call
+from fairseq_localattn.grammar.torch_module import attention
 from fairseq_localattn.kernels.masks import Frame, join_masks
 from fairseq_localattn.mechanisms.alibi import LinearBiasAttention, slopes_of
 from fairseq_localattn.mechanisms.mixed import MixedAttention
@@ -345,3 +347,18 @@ def test_bad_sizes(make: Callable[..., LocalAttention], message: str) -> None:
     heads = 2 if "base" in getattr(make, "keywords", {}) else HEADS
     with pytest.raises(ValueError, match=message):
         make(DIM, heads)
+
+
+@pytest.mark.parametrize("site", ["encoder", "decoder"])
+@pytest.mark.parametrize("word", ["alibi", "t5"])
+def test_a_view_of_the_bias_equals_the_bias(word: str, site: str) -> None:
+    """Without padding no tensor H×T×S is made; with padding it is, and equal sentences have equal outputs."""
+    module = attention(word, 16, 2, site=site, batch_first=True, dtype=torch.double).eval()
+    x = torch.randn(2, 170, 16, dtype=torch.double)
+    with torch.no_grad(), patch.object(type(module.attention), "score_bias", side_effect=AssertionError("H×T×S")):
+        found = module(x, x, x, need_weights=False)[0]
+    padding = torch.zeros(2, 170, dtype=torch.bool)
+    padding[1, 160:] = True
+    with torch.no_grad():
+        wanted = module(x, x, x, key_padding_mask=padding, need_weights=False)[0]
+    torch.testing.assert_close(found[0], wanted[0])
