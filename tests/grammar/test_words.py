@@ -93,9 +93,9 @@ def test_blocks_draw_the_dropped_weights_again(monkeypatch: pytest.MonkeyPatch) 
 
 
 MEASURED = """
-import resource, sys, torch
+import resource, torch
 from fairseq_localattn import attention
-module, x = attention(sys.argv[1], 512, 8), torch.randn(8192, 1, 512, requires_grad=True)
+module, x = attention("dman", 512, 8), torch.randn(8192, 1, 512, requires_grad=True)
 module(x, x, x, need_weights=False)[0].sum().backward()
 assert x.grad.isfinite().all()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
@@ -103,10 +103,9 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("text", ["dman", "aw"])
-def test_a_long_text_takes_little_memory(text: str) -> None:
+def test_a_long_text_takes_little_memory() -> None:
     """Both passes over 8,192 tokens with 8 heads; one tensor of all scores is 2 GiB."""
-    done = subprocess.run([sys.executable, "-c", MEASURED, text], check=True, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", MEASURED], check=True, capture_output=True, text=True)
     assert float(done.stdout) < 3
 
 
