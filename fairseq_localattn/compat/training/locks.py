@@ -31,16 +31,17 @@ def held(folder: Path) -> Iterator[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        stream = open(folder / NAME, "a+", encoding="utf-8")
+        stream = open(folder / NAME, "ab+", buffering=0)
     except OSError:  # the training tries to write there too, and says why it cannot
         yield
         return
     with stream:
         if _locked(stream, folder):
-            stream.truncate(0)
-            stream.write(f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%Y-%m-%d %H:%M:%S')}")
-            stream.flush()
             remove_halves(folder)
+            holder = f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%Y-%m-%d %H:%M:%S')}"
+            with suppress(OSError):  # the disk may be full
+                stream.truncate(0)
+                stream.write(holder.encode())
         yield
 
 
@@ -63,7 +64,7 @@ def _locked(stream: Any, folder: Path) -> bool:
             return False
         stream.seek(0)
         raise UsageError(
-            f"fairseq_localattn: another training is at work in {folder}: {stream.read() or 'one that begins'}; wait "
+            f"fairseq_localattn: another training is at work in {folder}: {stream.read().decode() or 'one that begins'}; wait "
             "for it, stop it, or give another --save-dir"
         ) from None
     return True
