@@ -19,7 +19,7 @@ _registered = False
 
 
 def register() -> None:
-    """Repair fairseq, and register every model, task and criterion; do nothing where fairseq is not installed."""
+    """Repair fairseq, and register every model, task, criterion and optimizer; do nothing where fairseq is not installed."""
     global _registered
     try:
         import fairseq  # noqa: F401  the finder below registers, unless fairseq was there
@@ -31,7 +31,7 @@ def register() -> None:
         _registered = True
         # By their names: the models and what is below them import this module.
         import_module(f"{__package__}.compat.repairs").apply()
-        for name in ("criterions", "tasks", "variants"):
+        for name in ("criterions", "optim", "tasks", "variants"):
             import_module(f"{__package__}.{name}")
 
 
