@@ -19,7 +19,7 @@ _registered = False
 
 
 def register() -> None:
-    """Repair fairseq, and register every model, task, criterion and optimizer; do nothing where fairseq is not installed."""
+    """Repair fairseq, and register all that this package adds to it; do nothing where fairseq is not installed."""
     global _registered
     try:
         import fairseq  # noqa: F401  the finder below registers, unless fairseq was there

@@ -109,7 +109,7 @@ MISFITS: dict[str, tuple[dict[str, object], str]] = {
     "another size": ({"encoder_layers": 3}, "16 tensors that the file lacks, encoder.layers.2.self_attn.k_proj.weight"),
     "narrower": ({"encoder_ffn_embed_dim": 32}, "encoder.layers.0.fc1.weight (128×64, the model's is 32×64)"),
     "another architecture": ({"arch": "transformer_man_tiny"}, "this training is of --arch transformer_man_tiny"),
-    "a language model": ({"restore_file": "lm"}, "is of --arch transformer_lm_diffwin_tiny (model: TransformerLanguageModel), and"),
+    "a language model": ({"restore_file": "lm"}, "is of --arch transformer_lm_diffwin_tiny (model: "),
     "another optimizer": ({"optimizer": "nag"}, "Optimizer does not match; please reset the optimizer"),
     "another dictionary": ({"dictionary": True}, "encoder.embed_tokens.weight (16×64, the model's is 17×64)"),
 }

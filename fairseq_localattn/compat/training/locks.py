@@ -63,8 +63,9 @@ def _locked(stream: Any, folder: Path) -> bool:
         if error.errno not in (errno.EACCES, errno.EAGAIN):  # a file system without locks
             return False
         stream.seek(0)
+        holder = stream.read().decode() or "one that begins"
         raise UsageError(
-            f"fairseq_localattn: another training is at work in {folder}: {stream.read().decode() or 'one that begins'}; wait "
-            "for it, stop it, or give another --save-dir"
+            f"fairseq_localattn: another training is at work in {folder}: {holder}; wait for it, stop it, or give "
+            "another --save-dir"
         ) from None
     return True
