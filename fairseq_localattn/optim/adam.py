@@ -42,7 +42,7 @@ class Adam(torch.optim.Optimizer):
         super().__init__(params, defaults)
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None, scale: float | Tensor = 1.0) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None, scale: float | Tensor = 1.0) -> Any:
         """Update the parameters by their gradients divided by ``scale``, which is read on their device.
 
         The gradients may be overwritten.
@@ -73,17 +73,18 @@ class Adam(torch.optim.Optimizer):
 
     def _update(self, group: dict[str, Any], parameters: list[Tensor], steps: int, scale: float | Tensor) -> None:
         """Update parameters of one device, dtype and number of steps."""
-        moments = [[self.state[each][name] for each in parameters] for name in ("exp_avg", "exp_avg_sq")]
+        means, squares = ([self.state[each][name] for each in parameters] for name in ("exp_avg", "exp_avg_sq"))
         # The kernel reads all tensors in the order of memory, so they need one layout.
         gradients = [_laid_out_as(each, each.grad) for each in parameters]
         wide, device = parameters, parameters[0].device
-        if moments[0][0].dtype != parameters[0].dtype:
-            wide, gradients = (_copied(tensors, moments[0]) for tensors in (parameters, gradients))
+        if means[0].dtype != parameters[0].dtype:
+            wide, gradients = (_copied(tensors, means) for tensors in (parameters, gradients))
         beta1, beta2 = group["betas"]
         torch._fused_adamw_(
             wide,
             gradients,
-            *moments,
+            means,
+            squares,
             [],
             [torch.full((), float(steps), device=device)] * len(wide),
             lr=group["lr"],
@@ -159,6 +160,8 @@ class FP16Optimizer(fp16_optimizer.FP16Optimizer):
     The class has the name of fairseq's, as above.
     """
 
+    _needs_sync: bool
+
     @classmethod
     def build_optimizer(cls, cfg: Any, params: list[Tensor], **kwargs: Any) -> fp16_optimizer.FP16Optimizer:
         """Return this optimizer where :data:`NAME` is asked for, and fairseq's elsewhere."""
@@ -182,14 +185,16 @@ class FP16Optimizer(fp16_optimizer.FP16Optimizer):
         if not self.has_flat_params:
             for master in self.fp32_params:
                 master.grad = torch.empty_like(master)
-        found = []
+        masters: list[Tensor] = []
+        gradients: list[Tensor] = []
         for master, parameter in zip(self._masters(gradients=True), self.fp16_params, strict=True):
             if parameter.grad is None:
                 master.zero_()
             else:
-                found.append((master, parameter.grad))
-        if found:
-            torch._foreach_copy_(*map(list, zip(*found, strict=True)))
+                masters.append(master)
+                gradients.append(parameter.grad)
+        if masters:
+            torch._foreach_copy_(masters, gradients)
         self._needs_sync = False
 
     def _sync_fp32_params_to_fp16(self) -> None:
