@@ -170,9 +170,9 @@ def test_the_encoder_side_is_projected_once_a_sentence(name: str, size: int) -> 
     projected: list[int] = []
     once = module.project
 
-    def project(query: Tensor, key: Tensor, value: Tensor) -> Any:
+    def project(query: Tensor, key: Tensor, value: Tensor, state: Any) -> Any:
         projected.append(key.size(1))
-        return once(query, key, value)
+        return once(query, key, value, state)
 
     module.project = project
     state: dict = {}
