@@ -18,7 +18,7 @@ from fairseq.models import (
 )
 
 from ..errors import UsageError
-from ..options import RANGES, fill_defaults, option_names, set_missing
+from ..options import fill_defaults, option_names, set_missing
 from ..speed.implementation import ImplementationOptions
 from .placement import SITES, as_ranges, parse_layers
 from .struct_config import named_architecture
@@ -86,10 +86,10 @@ def _clip_layers(args: Any, names: Iterable[str]) -> None:
         if not name.endswith("_layers") or site not in SITES or getattr(args, f"{stack}_layers_to_keep", None):
             continue
         text, depth = getattr(args, name), getattr(args, f"{stack}_layers")
-        if text not in ("all", "none"):
-            existing = parse_layers(text, name, range(depth))
-            if existing != parse_layers(text, name, range(RANGES["layers"][1])):
-                setattr(args, name, as_ranges(existing) or "none")
+        try:
+            parse_layers(text, name, (), depth)
+        except UsageError:  # it names a layer beyond the stack
+            setattr(args, name, as_ranges(parse_layers(text, name, range(depth))) or "none")
 
 
 def register_architecture(
