@@ -9,8 +9,10 @@ import torch
 
 from support import device
 from support.paths import DATA_PREP, SCRIPTS
+from support.triton import ask_for_the_interpreter
 
 torch.set_num_threads(1)
+ask_for_the_interpreter()
 logging.getLogger("hydra").setLevel(logging.WARNING)
 # For modules of corpora and experiments that tests start as subprocesses by ``python -m``.
 os.environ["PYTHONPATH"] = f"{DATA_PREP}{os.pathsep}{SCRIPTS}"

@@ -67,6 +67,14 @@ class FlexibleAttention(nn.Module):
         """
         return None if any(self.has(step) for step in ("attend", *SCORING)) else PositionTerms()
 
+    def attend_by_kernel(self, call: Call) -> Tensor | None:
+        """Return the attended values B×H×T×D by a kernel of its own (:mod:`kernels.triton`); None if it has none.
+
+        Called in full passes alone, where the kernel computes tensors such as ``call.q`` (``reason_against_triton``).
+        Values of queries that see no key are 0. None also for an ``attn_mask`` that the kernel does not compute.
+        """
+        return None
+
     def windows(self) -> tuple[Window, ...] | None:
         """Return the hard windows as spans; None if ``hidden_keys`` is to be asked for them."""
         return None if self.has("hidden_keys") else ()
