@@ -26,12 +26,17 @@ def operator(schema: str, run: Callable[..., Any], make: Callable[..., Any]) -> 
 
     Args:
         schema: name, arguments and results, as torch writes them: ``dman(Tensor q, float scaling) -> Tensor``.
-        run: computes it by kernels. Results are new tensors, and arguments are not changed.
+        run: computes it by kernels on the device of its first tensor. Results are new tensors; no argument is changed.
         make: returns results of the same shapes, types and strides from tensors without values.
     """
     name = schema.partition("(")[0]
+
+    def run_there(x: Tensor, *args: Any) -> Any:
+        with torch.cuda.device(x.device):  # Triton launches on the current GPU
+            return run(x, *args)
+
     LIBRARY.define(schema)
-    for key, function in {"CPU": run, "CUDA": run, "Meta": make}.items():
+    for key, function in {"CPU": run, "CUDA": run_there, "Meta": make}.items():
         LIBRARY.impl(name, function, key)
     found: Callable[..., Any] = getattr(torch.ops.localattn, name).default
     return found
@@ -41,7 +46,7 @@ def reason_against_triton(q: Tensor) -> str | None:
     """Return why no kernel of Triton computes attention of queries …×D, or None where one can."""
     if q.device.type not in ("cuda", "meta") and not (q.device.type == "cpu" and interpreted()):
         return f"it does not run on the device {q.device.type}"
-    if q.device.type != "meta" and importlib.util.find_spec("triton") is None:
+    if q.device.type != "meta" and not is_installed():
         return "Triton is not installed"
     if q.dtype not in DTYPES:
         return f"it does not compute in {str(q.dtype).removeprefix('torch.')}"
@@ -52,6 +57,12 @@ def reason_against_triton(q: Tensor) -> str | None:
     if torch.are_deterministic_algorithms_enabled():
         return "its sums have no fixed order, and deterministic algorithms are asked for"
     return None
+
+
+@cache
+def is_installed() -> bool:
+    """Return whether Triton is installed."""
+    return importlib.util.find_spec("triton") is not None
 
 
 def interpreted() -> bool:

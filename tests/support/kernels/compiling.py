@@ -1,6 +1,6 @@
 """Compile Triton's kernels without a GPU.
 
-Reads launches as JSON (support/kernels.py), and prints the memory and the stack of each.
+Reads launches as JSON (support/kernels/__init__.py), and prints the memory and the stack of each.
 """
 
 from __future__ import annotations
