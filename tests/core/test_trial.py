@@ -57,7 +57,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         *times: float, factor: float | None = 1.0, error: Exception | None = None, other_kernel: float | None = None
     ) -> None:
         def by_kernel(self: LocalAttention, call: Call) -> Tensor:
-            return self.attend(call, need_weights=False)[0] * other_kernel
+            return self.attend(call, need_weights=False)[0] * (other_kernel or 1.0)
 
         if other_kernel is not None:
             kernel.append("dman")

@@ -18,7 +18,7 @@ from torch import Tensor
 
 LIBRARY = torch.library.Library("localattn", "DEF")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-MOST_CHANNELS = 256  # of a head: more do not fit into the memory of a GPU's processor
+MOST_BYTES = 512  # of a head's channels: 128 in fp32. Blocks of more do not fit into the memory of a GPU's processor
 
 
 def operator(schema: str, run: Callable[..., Any], make: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,8 +50,8 @@ def reason_against_triton(q: Tensor) -> str | None:
         return "Triton is not installed"
     if q.dtype not in DTYPES:
         return f"it does not compute in {str(q.dtype).removeprefix('torch.')}"
-    if q.size(-1) > MOST_CHANNELS:
-        return f"it has no heads of more than {MOST_CHANNELS} channels"
+    if q.size(-1) * q.element_size() > MOST_BYTES:
+        return f"it has no heads of more than {MOST_BYTES // q.element_size()} channels in this precision"
     if q.device.type == "cuda" and not _is_recent(q.device.index):
         return "the GPU is older than Triton supports"
     if torch.are_deterministic_algorithms_enabled():
@@ -84,8 +84,12 @@ def draw_seed(device: torch.device) -> Tensor:
 
 
 def block_size(length: int, head_dim: int, itemsize: int) -> int:
-    """Return how many queries, and keys, a program computes at once: a power of two of at least 16."""
-    most = 64 if head_dim * itemsize <= 128 else 32
+    """Return how many queries, and keys, a program computes at once: a power of two of at least 16.
+
+    Such that what it holds fits into the memory of a GPU's processor.
+    """
+    row = head_dim * itemsize
+    most = 64 if row <= 128 else 32 if row <= 256 else 16
     return min(most, max(16, power_of_two(length)))
 
 

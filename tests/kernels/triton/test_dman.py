@@ -57,9 +57,9 @@ def dense(given: list[Tensor], hidden: Tensor, ahead: int, factors: Tensor | Non
 
 
 def by_kernel(given: list[Tensor], padding: Tensor | None, ahead: int, causal: bool, dropout: float = 0.0) -> Tensor:
-    q, k, v, *rest = given
+    q, k, v, x, P, U = given
     options: dict[str, Any] = {"scaling": 0.3, "lowest_z": LOWEST, "dropout": dropout}
-    return dynamic_mask_attention(q, k, v, tuple(rest), padding=padding, ahead=ahead, causal=causal, **options)
+    return dynamic_mask_attention(q, k, v, (x, P, U), padding=padding, ahead=ahead, causal=causal, **options)
 
 
 def hidden_keys(padding: Tensor | None, length: int, causal: bool) -> Tensor:
