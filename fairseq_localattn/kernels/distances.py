@@ -154,9 +154,9 @@ class _BiasByDistance(torch.autograd.Function):
         (of_row,) = ctx.saved_tensors
         columns = gradient.new_zeros(*gradient.shape[:-1], of_row.size(1))
         _skewed(columns, gradient.size(-1)).copy_(gradient)
-        by_distance = columns.sum(1, dtype=of_row.dtype)  # H×(T+S-1)
+        by_distance = columns.sum(1, dtype=at_least_fp32(gradient.dtype))  # H×(T+S-1)
         with torch.autocast(gradient.device.type, enabled=False):
-            return torch.mm(of_row, by_distance.T).to(ctx.dtype), None, None
+            return torch.mm(of_row.to(by_distance.dtype), by_distance.T).to(ctx.dtype), None, None
 
 
 def relative_attention(

@@ -29,6 +29,8 @@ from ..kernels.flex import PositionTerms, by_distance
 from ..kernels.kept import kept
 from ..kernels.masks import Frame, at_least_fp32, hidden_and_bias, is_future, join_masks
 
+# Devices on which operations cost what they compute; on the others each costs the same, and few are taken.
+CHEAP_ON = ("cpu",)
 MAX_DISTANCES = 1_000_000  # entries of a table of parameters in every layer; more is certainly a typing error
 
 
@@ -90,7 +92,8 @@ class RelativeAttention(LocalAttention):
         """Compute the steps, or in training on a GPU what they compute by fewer operations."""
         frame, q = call.frame, call.q
         full = self.self_attention and frame.query_length == frame.key_length
-        few = full and not (need_weights or self.own_tables) and q.device.type != "cpu" and q.dtype != torch.float16
+        plain = full and not (need_weights or self.own_tables) and q.dtype != torch.float16
+        few = plain and q.device.type not in CHEAP_ON
         if not few or queries_at_once(call, self.own_scores + 2) < frame.query_length:
             return super().attend(call, need_weights)
         hidden, bias = hidden_and_bias(frame, None, None, q.dtype)
@@ -211,7 +214,7 @@ class DistanceBiasAttention(LocalAttention, ABC):
         """
         frame, q, k = call.frame, call.q, call.k
         mask = frame.attn_mask
-        by_view = not need_weights and q.device.type == "cpu" and q.size(2) > 1 and frame.key_padding_mask is None
+        by_view = not need_weights and q.device.type in CHEAP_ON and q.size(2) > 1 and frame.key_padding_mask is None
         if by_view and (mask is None or is_future(mask)):
             entries = self.entries(call)
             if not use_products(q, k, entries, dropout=self.dropout_rate, implementation=self.implementation):
@@ -269,7 +272,7 @@ class BucketedAttention(DistanceBiasAttention):
 
         The numbers are those of the table in either case.
         """
-        if call.q.device.type == "cpu":
+        if call.q.device.type in CHEAP_ON:
             return super().score_bias(call)
         lengths = {"queries": call.frame.query_length, "keys": call.frame.key_length}
         return bias_by_distance(self.position_bias, self._buckets(call), **lengths)
