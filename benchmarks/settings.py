@@ -11,7 +11,7 @@ from torch import nn
 
 from fairseq_localattn.errors import UsageError
 
-PARTS = ("module", "step", "long", "generation", "scaling", "start")
+PARTS = ("module", "step", "long", "generation", "scaling", "start", "launches")
 PRECISIONS = ("fp32", "bf16")
 SEED = 1
 
