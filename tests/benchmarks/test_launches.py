@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from benchmarks import command
 from benchmarks.launches import META, Launches, count_attention, count_step, counted, settings_of_count
 from benchmarks.systems import PLAIN, SYSTEMS
 
@@ -75,9 +78,22 @@ def waits(parts: dict[str, Launches]) -> Counter[str]:
 
 @pytest.mark.parametrize("name", ATTENTIONS)
 def test_an_attention_takes_few_operations(name: str) -> None:
-    found = count_attention(name, SETTINGS)
-    assert found.total <= ATTENTIONS[name], found.operations
-    assert not found.syncs
+    parts = count_attention(name, SETTINGS)
+    assert sum(part.total for part in parts.values()) <= ATTENTIONS[name], parts["forward"].operations
+    assert not any(part.syncs for part in parts.values())
+
+
+def test_the_table(tmp_path: Path) -> None:
+    flags = ["--parts", "launches", "--device", "cpu", "--size", "tiny", "--systems", "mma,alibi"]
+    assert command.main([*flags, "--out", str(tmp_path)]) == 0
+    with open(tmp_path / "launches_meta_bf16.csv", encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["system"] for row in rows] == [PLAIN, "mma", "alibi", "fairseq", "mma", "alibi"]
+    assert [float(row["share"]) < 1 for row in rows[:3]] == [False, True, True]
+    for row in rows[:3]:
+        parts = sum(int(row[part]) for part in ("forward", "backward", "optimizer"))
+        assert parts == int(row["operations"])
+        assert (float(row["share"]) < 1) is (float(row["predicted_ratio"]) > 1)
 
 
 @torch.library.custom_op("localattn_tests::twice", mutates_args=())
@@ -112,6 +128,7 @@ Q = torch.ones(2, 3, 5, 8, device=META, requires_grad=True)
                 "sum": 1,
                 "ones_like": 1,
                 "add": 2,
+                "copy_": 1,
             },
         ),
     ],
