@@ -24,8 +24,9 @@ from ..core.banded import BandedAttention
 from ..core.call import Call
 from ..core.hooks import is_plain
 from ..kernels.distances import all_distances, by_position
-from ..kernels.flex import PositionTerms, by_distance, is_future
-from ..kernels.masks import Frame, at_least_fp32
+from ..kernels.flex import PositionTerms, by_distance
+from ..kernels.masks import Frame, at_least_fp32, is_future
+from ..kernels.passes import shared
 from ..kernels.triton.dman import dynamic_mask_attention
 from ..kernels.triton.operators import DTYPES
 from ..kernels.triton.row_dot import row_dot
@@ -197,6 +198,10 @@ class StaticMaskAttention(BandedAttention):
 
     def _widths(self, frame: Frame, device: torch.device) -> Tensor:
         """Return √L / 2 for a query at each key position: B×S, or 1×S without padding."""
+        key = "√L/2", frame.key_length, frame.key_padding_mask, self.causal, device
+        return shared(lambda: self._half_roots(frame, device), *key)
+
+    def _half_roots(self, frame: Frame, device: torch.device) -> Tensor:
         if frame.key_padding_mask is None:
             real = torch.ones(1, frame.key_length, dtype=torch.long, device=device)
         else:
