@@ -133,11 +133,13 @@ class DynamicMaskAttention(LocalAttention):
 
     def attend_by_kernel(self, call: Call) -> Tensor | None:
         """Attend by kernels that compute M where they use it; with an ``attn_mask`` only if it hides the future."""
-        frame, weight = call.frame, self.query_mask.weight
+        frame, project = call.frame, self.query_mask
         if frame.attn_mask is not None and not is_future(frame.attn_mask):
             return None
-        plain = is_plain(self.query_mask) and weight.dtype in DTYPES and call.query.dtype in DTYPES
-        by_query = row_dot(call.query, weight.flatten()) if plain else self._queries(call.query)
+        if is_plain(project) and project.weight.dtype in DTYPES and call.query.dtype in DTYPES:
+            by_query = row_dot(call.query, project.weight.flatten())
+        else:
+            by_query = self._queries(call.query).float()
         return dynamic_mask_attention(
             call.q,
             call.k,
