@@ -100,8 +100,9 @@ def test_kernels_compute_what_the_steps_compute(text: str, site: str) -> None:
 @needs_interpreter
 def test_a_layer_with_a_hook_is_called() -> None:
     module = attention("dman", DIM, HEADS, site="encoder", self_attention=True).eval()
-    x, found = torch.randn(6, 2, DIM), {}
-    module.query_mask.register_forward_hook(lambda layer, inputs, output: output * 2)
+    x = torch.randn(6, 2, DIM)
+    found: dict[str, torch.Tensor] = {}
+    module.get_submodule("query_mask").register_forward_hook(lambda layer, inputs, output: output * 2)
     for name in ("sdpa", "triton"):
         module.set_implementation(name)
         found[name] = module(x, x, x, need_weights=False)[0]
