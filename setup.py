@@ -51,6 +51,8 @@ EXTRAS = {
         "mypy>=1.10",
         "types-PyYAML>=6",
         "import-linter>=2.1,<3",
+        # Its interpreter runs the kernels for GPUs on a CPU; torch for CPUs does not bring it.
+        'triton>=3.2,<4; sys_platform == "linux" and platform_machine == "x86_64"',
     ],
     # The pages in docs/, which the tests build.
     "docs": ["mkdocs>=1.6,<2", "mkdocstrings[python]>=1.0.8,<2"],

@@ -8,9 +8,11 @@ import pytest
 import torch
 
 from support import device
+from support.kernels import ask_for_the_interpreter
 from support.paths import DATA_PREP, SCRIPTS
 
 torch.set_num_threads(1)
+ask_for_the_interpreter()
 logging.getLogger("hydra").setLevel(logging.WARNING)
 # For modules of corpora and experiments that tests start as subprocesses by ``python -m``.
 os.environ["PYTHONPATH"] = f"{DATA_PREP}{os.pathsep}{SCRIPTS}"

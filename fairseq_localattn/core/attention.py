@@ -13,6 +13,7 @@ order in which they run. Most get a :class:`Call`, which holds positions, masks,
 ``hidden_keys``       a hard window: 1×T×S or H×T×S, or B×(H or 1)×T×S if it differs between sentences; True = hidden
 ``reweight``          a function of the weights B×H×T×S after the softmax
 ``add_values``        a term added to the attended values, computed from the weights
+``attend_by_kernel``  what ``attend`` returns without weights, by a kernel for GPUs, where that is chosen
 ``windows``           the hard window as spans of keys, from which queries that see no key are found
 ``position_terms``    the steps above as functions of positions, for FlexAttention and for bands over long texts
 ``activate``          a function of the concatenated heads before the output projection
@@ -53,8 +54,7 @@ from ..kernels.dense import (
     weights_of,
 )
 from ..kernels.dropout import dropout
-from ..kernels.flex import is_future
-from ..kernels.masks import Frame, hidden_and_bias
+from ..kernels.masks import Frame, hidden_and_bias, is_future
 from .call import Call
 from .decoding import CachedKeys, GrowableCache, IncrementalState, beam_copies, cached, cached_length
 from .flexible import SCORING, FlexibleAttention
@@ -145,7 +145,7 @@ class LocalAttention(ProjectedHeads, CachedKeys, FlexibleAttention):
             nn.init.zeros_(self.out_proj.bias)
 
     def set_implementation(self, implementation: str) -> None:
-        """Choose how attention is computed: ``auto``, ``products``, ``sdpa`` or ``flex`` (see :mod:`kernels.dense`).
+        """Choose how attention is computed: ``auto``, ``products``, ``sdpa``, ``flex`` or ``triton``.
 
         Raises ValueError for another name.
         """
@@ -318,7 +318,8 @@ class LocalAttention(ProjectedHeads, CachedKeys, FlexibleAttention):
         frame = Frame(length, k.size(2), offset, key_padding_mask=key_padding_mask, attn_mask=attn_mask)
         need = need_weights or need_head_weights
         attended, weights = self._attend_beams(Call(frame, query, q=q, k=k, v=v, extra=extra), need)
-        output = self.out_proj(self.activate(attended.permute(2, 0, 1, 3).reshape(length, batch, self.embed_dim)))
+        heads = attended.permute(2, 0, 1, 3).reshape(length, batch, self.embed_dim)
+        output = self.out_proj(self.activate(heads).contiguous())  # else bias and product were two operations
         if not need or weights is None:
             return output, None
         return output, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)

@@ -25,7 +25,11 @@ from ..core.call import Call
 from ..core.hooks import is_plain
 from ..kernels.distances import all_distances, by_position
 from ..kernels.flex import PositionTerms, by_distance
-from ..kernels.masks import Frame, at_least_fp32
+from ..kernels.masks import Frame, at_least_fp32, is_future
+from ..kernels.passes import shared
+from ..kernels.triton.dman import dynamic_mask_attention
+from ..kernels.triton.operators import DTYPES
+from ..kernels.triton.row_dot import row_dot
 from .relative import MAX_DISTANCES
 
 # Dynamic masks are clamped to at least 1e-10, so that no key is hidden completely; the clamped part has no gradient.
@@ -127,6 +131,28 @@ class DynamicMaskAttention(LocalAttention):
         distance = -all_distances(frame.query_length, frame.key_length, frame.offset, self.distance_mask.device)
         return self.distance_mask[distance.clamp(-self.ahead, self.max_distance) + self.ahead].to(dtype)
 
+    def attend_by_kernel(self, call: Call) -> Tensor | None:
+        """Attend by kernels that compute M where they use it; with an ``attn_mask`` only if it hides the future."""
+        frame, project = call.frame, self.query_mask
+        if frame.attn_mask is not None and not is_future(frame.attn_mask):
+            return None
+        if is_plain(project) and project.weight.dtype in DTYPES and call.query.dtype in DTYPES:
+            by_query = row_dot(call.query, project.weight.flatten())
+        else:
+            by_query = self._queries(call.query).float()
+        return dynamic_mask_attention(
+            call.q,
+            call.k,
+            call.v,
+            (by_query, self.distance_mask, self.head_mask),
+            padding=frame.key_padding_mask,
+            scaling=self.scaling,
+            lowest_z=_LOWEST_Z,
+            dropout=self.dropout_rate,
+            ahead=self.ahead,
+            causal=frame.attn_mask is not None,
+        )
+
     def position_terms(self, call: Call) -> PositionTerms:
         """Return ``log M`` as a function of positions."""
         by_query = self._queries(call.query).contiguous()
@@ -174,6 +200,10 @@ class StaticMaskAttention(BandedAttention):
 
     def _widths(self, frame: Frame, device: torch.device) -> Tensor:
         """Return √L / 2 for a query at each key position: B×S, or 1×S without padding."""
+        key = "√L/2", frame.key_length, frame.key_padding_mask, self.causal, device
+        return shared(lambda: self._half_roots(frame, device), *key)
+
+    def _half_roots(self, frame: Frame, device: torch.device) -> Tensor:
         if frame.key_padding_mask is None:
             real = torch.ones(1, frame.key_length, dtype=torch.long, device=device)
         else:
