@@ -115,7 +115,9 @@ class SelfAttentionComposition(nn.Module):
         if partition.dense:
             partition = partition.of(heads)
             queries = project_heads(pool_phrases(x, partition), self.query_weight)
-            return attend_in_phrases(x, project_heads(x[:, None], self.key_weight), queries, partition, self.scaling)
+            return attend_in_phrases(
+                x, project_heads(x[:, None], self.key_weight), queries, partition, scaling=self.scaling
+            )
         pooled = pool_phrases(x, partition)
         queries_of, first = [], 0
         for place, group in groupby(heads):  # neighbouring heads of one granularity have the same maxima

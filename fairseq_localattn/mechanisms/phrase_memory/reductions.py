@@ -129,7 +129,7 @@ def _spread_maxima(words: Tensor, found: Tensor, gradient: Tensor, partition: Pa
     return by_words.masked_fill_(partition.padding[..., None], 0).flatten(0, 1)
 
 
-def attend_in_phrases(x: Tensor, keys: Tensor, queries: Tensor, partition: Partition, scaling: float) -> Tensor:
+def attend_in_phrases(x: Tensor, keys: Tensor, queries: Tensor, partition: Partition, *, scaling: float) -> Tensor:
     """Attend with each phrase's query to its own words, by dense products.
 
     x: B×T×C, keys B×H×T×D and queries B×H×P×D → B×H×P×C. Places without a phrase get finite numbers of no meaning.
