@@ -73,7 +73,7 @@ def test_dense_products_give_what_rows_give(kind: type[nn.Module], left: bool, m
     words[0, 3], words[3, 2:5, :4] = words[0, 4], words[3, 1:2, :4]
     found = []
     for dense in (False, True):
-        monkeypatch.setattr(Partition, "dense", property(lambda _, dense=dense: dense))
+        monkeypatch.setattr(Partition, "dense", dense)
         partition, x = partition_of(lengths, padding), words.clone().requires_grad_()
         phrases = module(x, partition, [0, 1, 1, 2]).masked_fill(partition.of([0, 1, 1, 2]).hidden[..., None], 0)
         (phrases * torch.arange(phrases.numel()).view_as(phrases).cos()).sum().backward()
@@ -132,8 +132,8 @@ def test_an_on_lstm_restarts_from_nothing() -> None:
     x = torch.randn(7, 5, dtype=torch.float64, requires_grad=True)
     restart = torch.arange(7).eq(3)[None, None]
     states = cell(x[None, None], restart)[0, 0]
-    parameters = [parameter[0] for parameter in (cell.input_weight, cell.hidden_weight, cell.bias)]
-    wanted = torch.stack([*on_lstm(list(x[:3]), *parameters, chunk=2), *on_lstm(list(x[3:]), *parameters, chunk=2)])
+    W, U, b = (parameter[0] for parameter in (cell.input_weight, cell.hidden_weight, cell.bias))
+    wanted = torch.stack([state for part in (x[:3], x[3:]) for state in on_lstm(list(part), W, U, b, chunk=2)])
     torch.testing.assert_close(states, wanted)
     of = [x, *cell.parameters()]
     for got, expected in zip(*(torch.autograd.grad(y.cos().sum(), of) for y in (states, wanted)), strict=True):

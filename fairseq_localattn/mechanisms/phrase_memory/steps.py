@@ -60,7 +60,8 @@ class _Steps(torch.autograd.Function):
                 room(4),
                 room(2),
             )  # bounds: f̃, 1 - ĩ, 1 - f̃, ĩ; least: f̃ (1 - ĩ), ĩ (1 - f̃)
-        one, shares = gates.new_ones(()), []
+        one = gates.new_ones(())
+        shares: list[Tensor] = []
         h = cells[0, :, :, 0].zero_()
         following = (*each(cells)[1:], torch.empty_like(cells[0]))
         rooms = map(each, (activated, cells, squashed, factors, bounds, least))
@@ -119,15 +120,14 @@ class _Steps(torch.autograd.Function):
         by_gates = rows.flatten(-2)[..., :width]
         back = weight.transpose(1, 2)
         views = [x.unbind(1) for x in (rows, by_gates, last, gradient, of_cell, of_output)]
-        after = from_after = None
         for step in reversed(range(steps)):
-            row, found, to_before, dh, cell, out = (x[step] for x in views)
-            if after is None:
+            row, found, _, dh, cell, out = (x[step] for x in views)
+            if step + 1 == steps:
                 dc = dh * cell
             else:
-                after = after if kept is None else after * kept[:, step + 1]
-                dh = torch.baddbmm(dh, after, back)
-                dc = torch.addcmul(from_after, dh, cell)
+                _, after, dc, *_ = (x[step + 1] for x in views)
+                dh = torch.baddbmm(dh, after if kept is None else after * kept[:, step + 1], back)
+                dc = torch.addcmul(dc, dh, cell)
             row.mul_(dc[:, :, None])
             torch.mul(dh, out, out=row[:, :, 2])
             if ordered:
@@ -137,7 +137,6 @@ class _Steps(torch.autograd.Function):
                 by_shares = by_sums - by_sums.cumsum(dim=-1)
                 to = found[..., 4 * size :].unflatten(-1, (2, -1))
                 to.copy_(_by_softmax(by_shares, shares[step], -1, by_shares.dtype))
-            after, from_after = found, to_before
         before = states[:, :-1] if kept is None else states[:, :-1] * kept[:, 1:]
         by_weight = torch.bmm(before.flatten(1, 2).transpose(1, 2), by_gates[:, 1:].flatten(1, 2))
         return by_gates, by_weight, None, None
