@@ -27,8 +27,8 @@ from .modules import ATTENTIONS, run_modules, run_scaling
 from .report import LEGEND, Row, Run, as_text, commit_of, draw_scaling, require_matplotlib, write_csv
 from .settings import PARTS, PRECISIONS, SIZES, Settings, device_of, names_of, numbers_of
 from .start import STARTS, run_start
-from .steps import run_long, run_steps
-from .systems import DEFAULT_SYSTEMS, FUSED, SYSTEMS, parse, systems_of
+from .steps import run_long, run_optimizer, run_steps
+from .systems import DEFAULT_SYSTEMS, FUSED, PLAIN_FUSED, SYSTEMS, parse, systems_of
 from .timing import PartProgress
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,6 +39,7 @@ RUN: dict[str, Callable[[Settings, PartProgress], list[Row]]] = {
     "generation": run_generation,
     "scaling": run_scaling,
     "start": run_start,
+    "optimizer": run_optimizer,
     "launches": run_launches,
 }
 LEAST_ROUNDS = 3
@@ -130,6 +131,8 @@ def known_systems(part: str) -> tuple[str, ...]:
     """Return the names of a part's systems, without the baseline."""
     if part == "start":
         return tuple(STARTS)[1:]
+    if part == "optimizer":
+        return (PLAIN_FUSED,)
     if part == "launches":
         return tuple(SYSTEMS)[1:] + tuple(ATTENTIONS)[1:]
     return tuple(SYSTEMS if part in DEFAULT_SYSTEMS else ATTENTIONS)[1:]
