@@ -34,62 +34,72 @@ def run_steps(gates: Tensor, weight: Tensor, kept: Tensor | None = None, chunk: 
         chunk: channels that share a value of the master gates.
     """
     with torch.autocast(gates.device.type, enabled=False):
-        found: Tensor = _Steps.apply(gates, weight, kept, chunk)
-        return found
+        if torch.is_grad_enabled() and (gates.requires_grad or weight.requires_grad):
+            found: Tensor = _Steps.apply(gates, weight, kept, chunk)
+            return found
+        return _run(gates, weight, kept, chunk, slots=1)[0]
+
+
+def _run(
+    gates: Tensor, weight: Tensor, kept: Tensor | None, chunk: int | None, *, slots: int
+) -> tuple[Tensor, list[Tensor]]:
+    """Return the states, and what their gradients need.
+
+    ``slots``: S keeps the values of each step; 1 keeps those of the last alone.
+    """
+    heads, steps, rows, _ = gates.shape
+    size = weight.size(1)
+
+    def room(count: int) -> Tensor:
+        return gates.new_empty(slots, heads, rows, count, size)
+
+    def each(x: Tensor) -> tuple[Tensor, ...]:
+        """Return the room of each step; one slot is the room of all."""
+        return x.unbind() * (steps // slots)
+
+    activated, cells, squashed = room(3), room(2), room(1)  # f, i, o; c₋₁, ĉ; tanh c
+    states = gates.new_empty(heads, steps, rows, size)
+    factors = bounds = least = activated[..., :2, :]  # f̂, î
+    if chunk is not None:
+        # bounds: f̃, 1 - ĩ, 1 - f̃, ĩ; least: f̃ (1 - ĩ), ĩ (1 - f̃)
+        factors, bounds, least = room(2), room(4), room(2)
+    one = gates.new_ones(())
+    shares: list[Tensor] = []
+    h = cells[0, :, :, 0].zero_()
+    following = (*each(cells)[1:], torch.empty_like(cells[0]))
+    rooms = map(each, (activated, cells, squashed, factors, bounds, least))
+    views = zip(gates.unbind(1), states.unbind(1), following, *rooms, strict=True)
+    for step, (own, state, following_cell, now, cell, flat, factor, bound, low) in enumerate(views):
+        if kept is not None:
+            h = h * kept[:, step]
+            cell[:, :, 0].mul_(kept[:, step])
+        z = torch.baddbmm(own, h, weight)
+        torch.sigmoid(z[..., : 3 * size], out=now.flatten(2))
+        torch.tanh(z[..., 3 * size : 4 * size], out=cell[:, :, 1])
+        if chunk is not None:
+            share = torch.softmax(z[..., 4 * size :].unflatten(-1, (2, -1)), dim=-1)
+            shares[step % slots :] = [share]
+            sums, rest = bound[:, :, :2], bound[:, :, 2:]
+            if chunk == 1:
+                torch.cumsum(share, dim=-1, out=sums)
+            else:
+                sums.unflatten(-1, (-1, chunk)).copy_(share.cumsum(dim=-1)[..., None])
+            torch.sub(one, sums, out=rest)
+            most = bound[:, :, ::3]
+            torch.mul(most, bound[:, :, 1:3], out=low)
+            torch.lerp(low, most, now[:, :, :2], out=factor)
+        terms = factor * cell
+        c = torch.add(terms[:, :, 0], terms[:, :, 1], out=following_cell[:, :, 0])
+        h = torch.mul(now[:, :, 2], torch.tanh(c, out=flat[:, :, 0]), out=state)
+    return states, [activated, cells, squashed, states, factors, bounds, least, *shares]
 
 
 class _Steps(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gates: Tensor, weight: Tensor, kept: Tensor | None, chunk: int | None) -> Tensor:
-        heads, steps, rows, _ = gates.shape
-        size, slots = weight.size(1), steps if any(ctx.needs_input_grad) else 1
-
-        def room(count: int) -> Tensor:
-            return gates.new_empty(slots, heads, rows, count, size)
-
-        def each(x: Tensor) -> tuple[Tensor, ...]:
-            """Return the room of each step: without gradients, that of the step before."""
-            return x.unbind() * (steps // slots)
-
-        activated, cells, squashed = room(3), room(2), room(1)  # f, i, o; c₋₁, ĉ; tanh c
-        states = gates.new_empty(heads, steps, rows, size)
-        factors = bounds = least = activated[..., :2, :]  # f̂, î
-        if chunk is not None:
-            factors, bounds, least = (
-                room(2),
-                room(4),
-                room(2),
-            )  # bounds: f̃, 1 - ĩ, 1 - f̃, ĩ; least: f̃ (1 - ĩ), ĩ (1 - f̃)
-        one = gates.new_ones(())
-        shares: list[Tensor] = []
-        h = cells[0, :, :, 0].zero_()
-        following = (*each(cells)[1:], torch.empty_like(cells[0]))
-        rooms = map(each, (activated, cells, squashed, factors, bounds, least))
-        views = zip(gates.unbind(1), states.unbind(1), following, *rooms, strict=True)
-        for step, (own, state, following_cell, now, cell, flat, factor, bound, low) in enumerate(views):
-            if kept is not None:
-                h = h * kept[:, step]
-                cell[:, :, 0].mul_(kept[:, step])
-            z = torch.baddbmm(own, h, weight)
-            torch.sigmoid(z[..., : 3 * size], out=now.flatten(2))
-            torch.tanh(z[..., 3 * size : 4 * size], out=cell[:, :, 1])
-            if chunk is not None:
-                share = torch.softmax(z[..., 4 * size :].unflatten(-1, (2, -1)), dim=-1)
-                shares[step % slots :] = [share]
-                sums, rest = bound[:, :, :2], bound[:, :, 2:]
-                if chunk == 1:
-                    torch.cumsum(share, dim=-1, out=sums)
-                else:
-                    sums.unflatten(-1, (-1, chunk)).copy_(share.cumsum(dim=-1)[..., None])
-                torch.sub(one, sums, out=rest)
-                most = bound[:, :, ::3]
-                torch.mul(most, bound[:, :, 1:3], out=low)
-                torch.lerp(low, most, now[:, :, :2], out=factor)
-            terms = factor * cell
-            c = torch.add(terms[:, :, 0], terms[:, :, 1], out=following_cell[:, :, 0])
-            h = torch.mul(now[:, :, 2], torch.tanh(c, out=flat[:, :, 0]), out=state)
+        states, saved = _run(gates, weight, kept, chunk, slots=gates.size(1))
         ctx.chunk = chunk
-        ctx.save_for_backward(weight, kept, activated, cells, squashed, states, factors, bounds, least, *shares)
+        ctx.save_for_backward(weight, kept, *saved)
         return states
 
     @staticmethod
