@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.grammar.build import attention
+from fairseq_localattn.kernels.passes import shared
 from fairseq_localattn.mechanisms.alibi import LinearBiasAttention
 from fairseq_localattn.mechanisms.block import BlockAttention
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
@@ -19,7 +20,7 @@ from fairseq_localattn.mechanisms.gaussian import GaussianAttention
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, StaticMaskAttention
 from fairseq_localattn.mechanisms.mixed import MixedAttention, parse_head_mix
 from fairseq_localattn.mechanisms.phrasal import MultiGranularityAttention, parse_granularities
-from fairseq_localattn.mechanisms.phrase_memory.partition import ngram_lengths, partition_of
+from fairseq_localattn.mechanisms.phrase_memory.partition import Partition, ngram_lengths, partition_of
 from fairseq_localattn.mechanisms.relative import BucketedAttention, RelativeAttention
 from fairseq_localattn.mechanisms.rotary import RotaryAttention
 from fairseq_localattn.mechanisms.sinks import SinkAttention
@@ -56,9 +57,13 @@ class NgramAttention(MultiGranularityAttention):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         padding: Tensor = kwargs["key_padding_mask"]
-        partition = partition_of(ngram_lengths(padding, self.sizes), padding, longest=max(self.sizes))
-        with self.use_partition(partition):
+        with self.use_partition(shared(lambda: self._partition_of(padding), padding)):
             return super().forward(*args, **kwargs)
+
+    def _partition_of(self, padding: Tensor) -> Partition:
+        partition = partition_of(ngram_lengths(padding, self.sizes), padding, longest=max(self.sizes))
+        partition.prepare(self.granularities)
+        return partition
 
 
 # Makers of attentions with C channels and H heads; windows have 11 positions. The first is the baseline.

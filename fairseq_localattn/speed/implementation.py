@@ -14,10 +14,9 @@ from torch import nn
 
 from ..core.attention import LocalAttention
 from ..core.flexible import TRIED_FROM
-from ..errors import UsageError
 from ..kernels.dense import IMPLEMENTATIONS, PRODUCTS_UP_TO
 from ..options import fill_defaults
-from .layers import MayAutocast, compile_layers, make_efficient
+from .layers import MayAutocast, make_efficient
 from .memory import keep_freed_memory
 
 logger = logging.getLogger(__name__)
@@ -48,13 +47,6 @@ class ImplementationOptions(FairseqDataclass):
             "fp32, by oneDNN on AMD's CPUs with AVX-512, which MKL does not use there), or bf16 (on CPUs with "
             "AVX512_BF16 or AMX: encoder and decoder train under torch.autocast, and decoding, where no GPU is, "
             "converts the parameters to bfloat16; else as auto)"
-        },
-    )
-    localattn_compile: ChoiceEnum(("none", "inductor", "aot_eager")) = field(  # type: ignore[valid-type]
-        default="none",
-        metadata={
-            "help": "let torch.compile fuse what is outside of attention in every layer, in training: inductor, for "
-            "GPUs; aot_eager: traced, and computed by torch's ordinary kernels, to check it"
         },
     )
     localattn_loss: ChoiceEnum(("auto", "fairseq")) = field(  # type: ignore[valid-type]
@@ -90,11 +82,6 @@ def configure_runtime(model: nn.Module, args: Any) -> None:
     chosen += " (on a GPU sdpa in half precision)" if chosen == "products" else ""
     chosen += " (for masks and biases of positions; else sdpa)" if chosen == "flex" else ""
     chosen += " (for learned masks on a GPU; else sdpa)" if chosen == "triton" else ""
-    backend = str(args.localattn_compile)
-    if backend != "none":
-        if getattr(args, "checkpoint_activations", False):
-            raise UsageError("--localattn-compile does not go with --checkpoint-activations: drop one of them")
-        chosen += f"; {compile_layers(model, backend)} layers compiled by {backend}"
     memory = "" if torch.cuda.is_available() else f", allocator: {keep_freed_memory()}"
     texts = "".join(f"; {site} {text!r}" for site, text in texts_of(model).items())
     logger.info(f"attention: {found}{texts}; implementation: {chosen}{cpu}{memory}")

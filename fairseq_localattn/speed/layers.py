@@ -1,4 +1,4 @@
-"""Faster replacements of fairseq's dropout, ReLU and residual connection, and layers compiled by torch.
+"""Faster replacements of fairseq's dropout, ReLU and residual connection.
 
 Only modules without parameters are replaced, so state dicts do not change.
 """
@@ -6,7 +6,6 @@ Only modules without parameters are replaced, so state dicts do not change.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from functools import cache
 from operator import attrgetter
 from typing import Any
 
@@ -17,19 +16,16 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, Trans
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..core.attention import LocalAttention
 from ..core.hooks import has_hooks, is_plain
 from ..kernels.dropout import dropout, dropout_and_residual
 from ..kernels.projections import to_column_major
-
-_GRAPHS = 64  # of one function, beyond which torch runs it uncompiled; torch's own number is 8
 
 
 class Dropout(FairseqDropout):
     """fairseq's dropout module, computed by :func:`kernels.dropout.dropout`."""
 
     def forward(self, x: Tensor, inplace: bool = False) -> Tensor:
-        if inplace or not (self.training or self.apply_during_inference) or torch.compiler.is_compiling():
+        if inplace or not (self.training or self.apply_during_inference):
             return super().forward(x, inplace)
         return dropout(x, self.p)
 
@@ -76,7 +72,7 @@ class ReLU:
         self.paths = [name for name, _ in layer.named_modules() if name.rpartition(".")[2] == "fc1"]
 
     def __call__(self, x: Tensor) -> Tensor:
-        if x.device.type != "cpu" or torch.compiler.is_compiling():
+        if x.device.type != "cpu":
             return F.relu(x)
         return _ReLU.apply(x) if all(is_plain(attrgetter(path)(self.layer)) for path in self.paths) else F.relu(x)
 
@@ -108,8 +104,6 @@ class FusedResidual:
     def residual_connection(self, x: Tensor, residual: Tensor) -> Tensor:
         """Compute ``residual + dropout(x)``, in the higher precision of both if they differ under autocast."""
         rate = self.dropout_module.rate if isinstance(self.dropout_module, ResidualDropout) else 0.0
-        if torch.compiler.is_compiling():
-            return residual + F.dropout(x, rate)
         if rate and x.dtype == residual.dtype and x.device.type == "cpu":
             return dropout_and_residual(x, residual, rate)
         return residual + (dropout(x, rate) if rate else x)
@@ -129,36 +123,11 @@ def make_efficient(model: nn.Module) -> None:
                 module.activation_fn = ReLU(module)
 
 
-def compile_layers(model: nn.Module, backend: str) -> int:
-    """Let torch compile every layer but its attention, for lengths that change. Returns the number of layers.
-
-    Dropout, residual connection, layer norm and activation become few kernels. Parameters keep their names. From then
-    on, attention is outside of every graph of torch.compile in this process.
-    """
-    _keep_attention_out_of_graphs()
-    # Layers share graphs, but strides, batches of one sentence or without padding, and validation need their own.
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _GRAPHS)
-    layers = [m for m in model.modules() if isinstance(m, TransformerEncoderLayerBase | TransformerDecoderLayerBase)]
-    for layer in layers:
-        layer.compile(backend=backend, dynamic=True)
-    return len(layers)
-
-
-@cache
-def _keep_attention_out_of_graphs() -> None:
-    """Make torch.compile call attention as it is: it looks at the state of decoding and at values of masks."""
-    LocalAttention.forward = torch.compiler.disable(LocalAttention.forward)  # type: ignore[method-assign]
-
-
 def lay_out_for_decoding(model: nn.Module) -> None:
     """Lay out the weights of linear layers on a CPU in column-major order; faster for the few rows of a decoding step.
 
-    Weights shared with an embedding stay row-major, since rows are looked up in them. Layers compiled by torch run as
-    they are.
+    Weights shared with an embedding stay row-major, since rows are looked up in them.
     """
-    for module in model.modules():
-        if module._compiled_call_impl is not None:
-            module._compiled_call_impl = None  # lengths grow with every word: graphs would not pay
     looked_up = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for module in model.modules():
         if is_plain(module) and module.weight.device.type == "cpu" and id(module.weight) not in looked_up:

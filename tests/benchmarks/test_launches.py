@@ -29,8 +29,8 @@ STEPS = {
     "man": 0.46,
     "diffwin": 0.43,
     "relpos": 0.32,
-    "mgsa_ngram": 0.35,
-    "mgsa_syntactic": 0.75,
+    "mgsa_ngram": 0.28,
+    "mgsa_syntactic": 0.41,
 }
 # The most operations of one attention, forward and backward.
 ATTENTIONS = {
@@ -46,7 +46,7 @@ ATTENTIONS = {
     "relpos": 48,
     "t5bias": 34,
     "alibi": 26,
-    "mgsa_ngram": 439,
+    "mgsa_ngram": 111,
 }
 UPDATE = 12  # the most operations of norm, optimizer and zeroing
 OTHERS = [name for name in SYSTEMS if name not in STEPS and not name.startswith(PLAIN)]

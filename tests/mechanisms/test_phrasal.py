@@ -12,13 +12,7 @@ from torch import Tensor
 from fairseq_localattn.criterions.phrase_tags import tag_loss_of
 from fairseq_localattn.mechanisms.phrasal import MultiGranularityAttention, parse_granularities, share_among_words
 from fairseq_localattn.mechanisms.phrase_memory.compose import COMPOSITIONS, INTERACTIONS
-from fairseq_localattn.mechanisms.phrase_memory.partition import (
-    ngram_lengths,
-    partition_of,
-    project_heads,
-)
-from fairseq_localattn.mechanisms.phrase_memory.recurrent import Recurrence
-from fairseq_localattn.mechanisms.phrase_memory.reductions import normalise_in_phrases, pool_phrases, sum_phrases
+from fairseq_localattn.mechanisms.phrase_memory.partition import ngram_lengths, partition_of
 from support.mechanisms import phrase_references as reference
 from support.mechanisms.inputs import labelled
 
@@ -250,78 +244,6 @@ def test_the_partition_of_heads() -> None:
     assert both.of([1, 1]).lengths.tolist() == [[[1, 2], [1, 2]]]
     assert both.of([1, 1]).index.tolist() == [[[0, 1, 1], [0, 1, 1]]]
     assert both.of([0, 1]).lengths.tolist() == both.lengths.tolist()
-
-
-def test_half_precision_sums_and_shares_are_those_of_fp32() -> None:
-    """The softmax over a phrase and sums of many small numbers are rounded once, at the end."""
-    padding = padding_of([2000], left=False, to=2000)
-    partition = partition_of(torch.tensor([[[2000]]]), padding)
-    values = torch.full((1, 2000, 1), 0.25, dtype=torch.bfloat16)
-    assert sum_phrases(values, torch.ones(1, 1, 2000), partition).item() == 500
-    shares = normalise_in_phrases(torch.zeros(1, 1, 2000, dtype=torch.bfloat16), partition)
-    assert shares.dtype == torch.float32
-    torch.testing.assert_close(shares.sum(), torch.tensor(1.0))
-    cell = Recurrence(1, 4, 512, ordered=True)
-    torch.testing.assert_close(cell.cumax(torch.zeros(512, dtype=torch.bfloat16))[-1].item(), 1.0)
-
-
-def test_phrase_operations_leave_out_padding_and_what_is_not_there() -> None:
-    padding = padding_of([3, 0], left=False, to=4)
-    partition = partition_of(torch.tensor([[[2, 1, 0]], [[0, 0, 0]]]), padding)
-    values = torch.tensor([[[1.0], [-5.0], [-2.0], [100.0]], [[7.0], [7.0], [7.0], [7.0]]])
-    assert pool_phrases(values, partition).flatten(1).tolist() == [[1.0, -2.0, 0.0], [0.0, 0.0, 0.0]]
-    assert sum_phrases(values, (~padding)[:, None].float(), partition).flatten(1).tolist() == [
-        [-4.0, -2.0, 0.0],
-        [0.0] * 3,
-    ]
-    scores = torch.tensor([[[1000.0, 1000.0, -1000.0, 9e9]], [[0.0] * 4]])
-    assert normalise_in_phrases(scores, partition).flatten(1).tolist() == [[0.5, 0.5, 1.0, 0.0], [0.0] * 4]
-
-
-def test_each_head_is_projected_by_its_own_matrix() -> None:
-    x, weight = torch.randn(2, 3, 5, 4), torch.randn(3, 4, 6)
-    torch.testing.assert_close(project_heads(x, weight), torch.einsum("bhpc,hco->bhpo", x, weight))
-    torch.testing.assert_close(project_heads(x[:, :1], weight), torch.einsum("bpc,hco->bhpo", x[:, 0], weight))
-
-
-# ---------------------------------------------------------------------------------------------- recurrences
-
-
-def test_an_lstm_is_torchs() -> None:
-    """The states of torch's LSTM, whose gates stand in the order i, f, ĉ, o."""
-    torch.manual_seed(0)
-    ours = Recurrence(1, 6, 5)
-    theirs: Any = torch.nn.LSTM(6, 5, batch_first=True)
-    with torch.no_grad():
-        order = [1, 0, 3, 2]  # ours f, i, o, ĉ from theirs
-        for name, weight in (("weight_ih_l0", ours.input_weight), ("weight_hh_l0", ours.hidden_weight)):
-            blocks = getattr(theirs, name).split(5)
-            weight[0] = torch.cat([blocks[k] for k in order]).T
-        blocks = (theirs.bias_ih_l0 + theirs.bias_hh_l0).split(5)
-        ours.bias[0] = torch.cat([blocks[k] for k in order])
-    x = torch.randn(3, 7, 6)
-    torch.testing.assert_close(ours(x[:, None])[:, 0], theirs(x)[0])
-
-
-def test_a_restart_begins_a_new_sequence() -> None:
-    torch.manual_seed(0)
-    cell = Recurrence(2, 6, 4, ordered=True, chunk=2)
-    x = torch.randn(3, 2, 7, 6)
-    restart = torch.zeros(3, 2, 7, dtype=torch.bool)
-    restart[1, 0, 4] = True
-    together, apart = cell(x, restart), cell(x)
-    torch.testing.assert_close(together[0], apart[0])
-    torch.testing.assert_close(together[1, 0, 4:], cell(x[1:2, :, 4:])[0, 0])
-    torch.testing.assert_close(together[1, 1], apart[1, 1])
-    assert not torch.allclose(together[1, 0, 4:], apart[1, 0, 4:])
-
-
-def test_master_gates_of_one_channel_are_shen_et_als() -> None:
-    """Half precision: cumax stays within 0 and 1, and rises."""
-    cell = Recurrence(1, 4, 8, ordered=True)
-    sums = cell.cumax(torch.randn(2, 8, dtype=torch.bfloat16) * 30)
-    assert sums.dtype == torch.bfloat16
-    assert (sums[:, 1:] >= sums[:, :-1]).all() and sums.min() >= 0 and sums.max() <= 1
 
 
 # ---------------------------------------------------------------------------------------------- tags, options

@@ -102,10 +102,16 @@ def test_where_mkl_leaves_avx512_unused(
 
 
 def test_a_checkpoint_from_before_the_flags_builds() -> None:
-    flags = ("localattn_attention", "localattn_compile", "localattn_cpu_matmul", "localattn_loss")
+    flags = ("localattn_attention", "localattn_cpu_matmul", "localattn_loss")
     missing: dict[str, Any] = dict.fromkeys(flags)
     model = build("transformer_mma_tiny", **missing)
     assert model.encoder.layers[0].self_attn.implementation == "auto" and model.loss_in_place
+
+
+def test_a_checkpoint_with_the_flag_for_torch_compile_builds() -> None:
+    """The flag was taken out; what is in the arguments of older checkpoints changes nothing."""
+    state = build("transformer_mma_tiny").state_dict()
+    build("transformer_mma_tiny", localattn_compile="inductor").load_state_dict(state)
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from .partition import Partition, choose, project_heads
 from .recurrent import Recurrence
 from .reductions import (
+    attend_in_phrases,
     first_tokens,
     last_tokens,
     normalise_in_phrases,
@@ -111,14 +112,20 @@ class SelfAttentionComposition(nn.Module):
 
     def forward(self, x: Tensor, partition: Partition, heads: Sequence[int]) -> Tensor:
         """Compose as in :class:`MaxComposition`."""
+        if partition.dense:
+            partition = partition.of(heads)
+            queries = project_heads(pool_phrases(x, partition), self.query_weight)
+            return attend_in_phrases(
+                x, project_heads(x[:, None], self.key_weight), queries, partition, scaling=self.scaling
+            )
         pooled = pool_phrases(x, partition)
-        queries, first = [], 0
+        queries_of, first = [], 0
         for place, group in groupby(heads):  # neighbouring heads of one granularity have the same maxima
             last = first + len(list(group))
-            queries.append(project_heads(pooled[:, place : place + 1], self.query_weight[first:last]))
+            queries_of.append(project_heads(pooled[:, place : place + 1], self.query_weight[first:last]))
             first = last
         partition = partition.of(heads)
-        scores = score_in_phrases(project_heads(x[:, None], self.key_weight), torch.cat(queries, dim=1), partition)
+        scores = score_in_phrases(project_heads(x[:, None], self.key_weight), torch.cat(queries_of, dim=1), partition)
         return sum_phrases(x, normalise_in_phrases(scores * self.scaling, partition), partition)
 
 

@@ -15,6 +15,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+DENSE_UP_TO = 512  # words of a sentence, beyond which matrices of words and phrases take much memory
+
 
 @dataclass(frozen=True)
 class PhraseRows:
@@ -25,8 +27,6 @@ class PhraseRows:
         phrase: H·B·T, the row of each entry's phrase; of padding, any.
         real: H·B·T, True = a word, not padding.
         offsets: H·B·P, the first entry of each phrase.
-        first, second: H·B·P, rows of a phrase's two overlapping halves, among those of all levels of maxima.
-        empty: H·B·P, True = no phrase.
     """
 
     word: Tensor
@@ -34,6 +34,17 @@ class PhraseRows:
     phrase: Tensor
     real: Tensor
     offsets: Tensor
+
+
+@dataclass(frozen=True)
+class PhraseHalves:
+    """The two overlapping halves of each phrase, H·B·P.
+
+    Args:
+        first, second: their rows among those of all levels of maxima.
+        empty: True = no phrase.
+    """
+
     first: Tensor
     second: Tensor
     empty: Tensor
@@ -59,15 +70,30 @@ class Partition:
         """P, the greatest number of phrases of a sentence."""
         return self.lengths.size(-1)
 
-    @property
+    @cached_property
     def hidden(self) -> Tensor:
         """B×G×P, True = no phrase."""
         return self.lengths.eq(0)
 
+    @cached_property
+    def padding(self) -> Tensor:
+        """B×T, True = padding."""
+        return self.index[:, 0].eq(self.count)
+
     @property
     def start(self) -> Tensor:
         """B, the first real token of each sentence; T without one."""
-        return self.index[:, 0].eq(self.count).cumprod(dim=-1).sum(dim=-1)
+        return self.padding.cumprod(dim=-1).sum(dim=-1)
+
+    @property
+    def dense(self) -> bool:
+        """Whether words and phrases are multiplied as dense matrices: fewer operations, on a GPU, up to some length."""
+        return self.index.device.type != "cpu" and self.index.size(-1) <= DENSE_UP_TO
+
+    @cached_property
+    def outside(self) -> Tensor:
+        """B×H×P×T, True = the word is not in the phrase; computed once for all layers."""
+        return self.index[:, :, None].ne(torch.arange(self.count, device=self.index.device)[:, None])
 
     @property
     def levels(self) -> int:
@@ -81,32 +107,55 @@ class Partition:
             self._selected[key] = Partition(choose(self.index, key), choose(self.lengths, key), self.longest)
         return self._selected[key]
 
+    def prepare(self, granularities: Sequence[int]) -> None:
+        """Make now what heads of these granularities need of a batch, where that is a matter of few operations."""
+        own = self.of(granularities)
+        if own.dense:
+            _ = own.hidden, own.halves, own.phrase, own.outside
+
+    @cached_property
+    def places(self) -> Tensor:
+        """G×B×P, the place of each phrase's first token in its sentence; T or less."""
+        lengths = self.lengths.transpose(0, 1)
+        return self.start.clamp(max=self.index.size(-1) - 1)[:, None] + lengths.cumsum(-1) - lengths
+
+    @cached_property
+    def phrase(self) -> Tensor:
+        """G·B·T, the row of each token's phrase among G·B·P; of padding, any."""
+        batch, heads, _ = self.index.shape
+        first = torch.arange(heads * batch, device=self.index.device).view(heads, batch, 1) * self.count
+        return (first + self.index.transpose(0, 1).clamp(max=self.count - 1)).flatten()
+
+    @cached_property
+    def halves(self) -> PhraseHalves:
+        """The halves of phrases, of which maxima are made."""
+        batch, _, length = self.index.shape
+        device, lengths = self.index.device, self.lengths.transpose(0, 1)
+        # The level of a phrase of n tokens is the greatest k with 2^k <= n.
+        powers = 2 ** torch.arange(self.levels, device=device)
+        level = (lengths[..., None].ge(powers).sum(-1) - 1).clamp(min=0)
+        row = torch.arange(batch, device=device)[:, None] * length + self.places.clamp(max=length - 1)
+        first = (level * (batch * length) + row).flatten()
+        second = first + (lengths - powers[level]).clamp(min=0).flatten()
+        return PhraseHalves(first, second, empty=lengths.eq(0).flatten())
+
     @cached_property
     def rows(self) -> PhraseRows:
         """The rows that belong together; computed once for all layers."""
         batch, heads, length = self.index.shape
-        device, count = self.index.device, self.count
-        index, lengths = self.index.transpose(0, 1), self.lengths.transpose(0, 1)  # H×B×…
+        device = self.index.device
         sentence = torch.arange(batch, device=device)[:, None]
         head = torch.arange(heads, device=device)[:, None, None]
-        real, start = index.ne(count), self.start.clamp(max=length - 1)[:, None]
+        real, start = self.index.transpose(0, 1).ne(self.count), self.start.clamp(max=length - 1)[:, None]
         word = torch.where(real, torch.arange(length, device=device), start) + sentence * length
-        place = start + lengths.cumsum(-1) - lengths  # of each phrase's first token in its sentence
-        offsets = (place + (head * batch + sentence) * length).flatten()
+        offsets = (self.places + (head * batch + sentence) * length).flatten()
         offsets[:1] = 0  # what comes before are entries of padding, whose weights are 0
-        # The level of a phrase of n tokens is the greatest k with 2^k <= n.
-        powers = 2 ** torch.arange(self.levels, device=device)
-        level = (lengths[..., None].ge(powers).sum(-1) - 1).clamp(min=0)
-        at = level * batch * length + sentence * length + place.clamp(max=length - 1)
         return PhraseRows(
             word=word.flatten(),
             each_word=(word * heads + head).flatten(),
-            phrase=((head * batch + sentence) * count + index.clamp(max=count - 1)).flatten(),
+            phrase=self.phrase,
             real=real.flatten(),
             offsets=offsets,
-            first=at.flatten(),
-            second=(at + (lengths - powers[level]).clamp(min=0)).flatten(),
-            empty=lengths.eq(0).flatten(),
         )
 
 

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from ...kernels.masks import at_least_fp32
 from .partition import project_heads
+from .steps import run_steps
 
 
 class Recurrence(nn.Module):
@@ -62,39 +63,11 @@ class Recurrence(nn.Module):
 
     def run(self, inputs: Tensor, restart: Tensor | None = None) -> Tensor:
         """Continue :meth:`forward` from the result of :meth:`gates`: B×H×S×gates → B×H×S×hidden."""
-        kept = None if restart is None else (~restart).to(inputs.dtype)
-        # One product per step for all heads: H×B×·.
-        steps = inputs.permute(2, 1, 0, 3).unbind(0)
-        h = c = inputs.new_zeros(inputs.size(1), inputs.size(0), self.hidden)
-        states = []
-        for step, gates in enumerate(steps):
-            if kept is not None:
-                keep = kept[:, :, step].t()[..., None]
-                h, c = h * keep, c * keep
-            h, c = self.step(torch.baddbmm(gates, h, self.hidden_weight), c)
-            states.append(h)
-        return torch.stack(states).permute(2, 1, 0, 3)
-
-    def step(self, gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute h and c, H×B×hidden, from the gates before their nonlinearities, H×B×gates, and the last c."""
-        sigmoid, candidate = gates[..., : 3 * self.hidden].sigmoid(), gates[..., 3 * self.hidden : 4 * self.hidden]
-        forget, take, output = sigmoid.chunk(3, dim=-1)
-        if self.ordered:
-            forget, take = self.order(forget, take, gates[..., 4 * self.hidden :])
-        c = forget * c + take * candidate.tanh()
-        return output * c.tanh(), c
-
-    def order(self, forget: Tensor, take: Tensor, masters: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute f̂ and î from f and i, H×B×hidden, and the concatenated master gates before cumax."""
-        master_forget, master_kept = (self.cumax(part) for part in masters.chunk(2, dim=-1))
-        master_take = 1 - master_kept
-        overlap = master_forget * master_take
-        return forget * overlap + (master_forget - overlap), take * overlap + (master_take - overlap)
-
-    def cumax(self, z: Tensor) -> Tensor:
-        """Compute ``cumsum(softmax(z))``, with each value repeated for ``chunk`` channels."""
-        sums = torch.softmax(z, dim=-1, dtype=at_least_fp32(z.dtype)).cumsum(dim=-1)
-        return sums.to(z.dtype).repeat_interleave(self.chunk, dim=-1) if self.chunk > 1 else sums.to(z.dtype)
+        dtype = at_least_fp32(inputs.dtype)
+        kept = None if restart is None else (~restart).to(dtype).permute(1, 2, 0)[..., None]
+        gates, weight = inputs.to(dtype).permute(1, 2, 0, 3), self.hidden_weight.to(dtype)
+        states = run_steps(gates, weight, kept, self.chunk if self.ordered else None)
+        return states.permute(2, 0, 1, 3).to(inputs.dtype)
 
     def extra_repr(self) -> str:
         heads, channels, _ = self.input_weight.shape

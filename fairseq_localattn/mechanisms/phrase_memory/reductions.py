@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ...kernels.masks import at_least_fp32
+from ...kernels.dense import scaled_scores
+from ...kernels.masks import at_least_fp32, lowest_score, normalise
 from .partition import Partition
 
 
@@ -91,10 +92,10 @@ class _Maxima(torch.autograd.Function):
         for level, wider in enumerate(levels[1:]):
             width = 2**level
             torch.maximum(levels[level][:, :-width], levels[level][:, width:], out=wider[:, :-width])
-        rows = partition.rows
-        found = levels.flatten(0, 2).index_select(0, rows.first)
-        torch.maximum(found, levels.flatten(0, 2).index_select(0, rows.second), out=found)
-        found.masked_fill_(rows.empty[:, None], 0)
+        halves = partition.halves
+        found = levels.flatten(0, 2).index_select(0, halves.first)
+        torch.maximum(found, levels.flatten(0, 2).index_select(0, halves.second), out=found)
+        found.masked_fill_(halves.empty[:, None], 0)
         ctx.save_for_backward(words, found)
         ctx.partition = partition
         return found
@@ -103,15 +104,39 @@ class _Maxima(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         words, found = ctx.saved_tensors
+        if ctx.partition.dense:
+            return _spread_maxima(words, found, gradient, ctx.partition), None
         by_words = torch.zeros_like(words)
         for place in range(ctx.partition.index.size(1)):
             alone = ctx.partition.of((place,))
-            phrase, count = alone.rows.phrase, len(alone.rows.offsets)
+            phrase, count = alone.phrase, len(alone.rows.offsets)
             part = slice(place * count, (place + 1) * count)
             largest = torch.eq(words, found[part].index_select(0, phrase), out=torch.empty_like(words))
             ties = _collect(largest, alone.rows.real.to(words.dtype), alone).clamp_(min=1)
             by_words.addcmul_(largest, (gradient[part] / ties).index_select(0, phrase))
         return by_words.masked_fill_(~ctx.partition.of((0,)).rows.real[:, None], 0), None
+
+
+def _spread_maxima(words: Tensor, found: Tensor, gradient: Tensor, partition: Partition) -> Tensor:
+    """Return the gradient of :class:`_Maxima` by dense products, (B·T)×C from (B·T)×C and twice (H·B·P)×C."""
+    batch, heads, length = partition.index.shape
+    spread = found.index_select(0, partition.phrase).view(heads, batch, length, -1)
+    largest = torch.eq(words.view(batch, length, -1), spread, out=torch.empty_like(spread))
+    inside = (~partition.outside).to(words.dtype).transpose(0, 1)
+    ties = torch.matmul(inside, largest).clamp_(min=1)
+    shares = (gradient.view_as(ties) / ties).flatten(0, 2).index_select(0, partition.phrase).view_as(largest)
+    by_words = largest.mul_(shares).sum(dim=0)
+    return by_words.masked_fill_(partition.padding[..., None], 0).flatten(0, 1)
+
+
+def attend_in_phrases(x: Tensor, keys: Tensor, queries: Tensor, partition: Partition, *, scaling: float) -> Tensor:
+    """Attend with each phrase's query to its own words, by dense products.
+
+    x: B×T×C, keys B×H×T×D and queries B×H×P×D → B×H×P×C. Places without a phrase get finite numbers of no meaning.
+    """
+    scores = scaled_scores(queries, keys, scaling)
+    weights = normalise(scores.masked_fill(partition.outside, lowest_score(scores.dtype)))
+    return torch.bmm(weights.to(x.dtype).flatten(1, 2), x).unflatten(1, weights.shape[1:3])
 
 
 def pool_phrases(x: Tensor, partition: Partition) -> Tensor:

@@ -142,6 +142,7 @@ class PhraseEncoder(LocalEncoder):
         """
         if self._head_granularities:
             self._partition = self.partition(src_tokens, src_phrases)
+            self._partition.prepare(self._head_granularities)
         self._composed = []
         try:
             out = super().forward(src_tokens, src_lengths, return_all_hiddens, token_embeddings)

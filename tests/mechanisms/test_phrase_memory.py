@@ -1,0 +1,150 @@
+"""The parts of a phrase memory: reductions over phrases in both forms, and recurrent networks and their steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fairseq_localattn.mechanisms.phrase_memory.compose import MaxComposition, SelfAttentionComposition
+from fairseq_localattn.mechanisms.phrase_memory.partition import (
+    DENSE_UP_TO,
+    Partition,
+    ngram_lengths,
+    partition_of,
+    project_heads,
+)
+from fairseq_localattn.mechanisms.phrase_memory.recurrent import Recurrence
+from fairseq_localattn.mechanisms.phrase_memory.reductions import normalise_in_phrases, pool_phrases, sum_phrases
+from support.mechanisms.phrase_references import on_lstm
+
+
+def padding_of(lengths: list[int], left: bool, to: int) -> Tensor:
+    """Return the padding of sentences of these lengths, B×T, True = padding."""
+    places = torch.arange(to)
+    return torch.stack([places < to - n if left else places >= n for n in lengths])
+
+
+def test_half_precision_sums_and_shares_are_those_of_fp32() -> None:
+    """The softmax over a phrase and sums of many small numbers are rounded once, at the end."""
+    padding = padding_of([2000], left=False, to=2000)
+    partition = partition_of(torch.tensor([[[2000]]]), padding)
+    values = torch.full((1, 2000, 1), 0.25, dtype=torch.bfloat16)
+    assert sum_phrases(values, torch.ones(1, 1, 2000), partition).item() == 500
+    shares = normalise_in_phrases(torch.zeros(1, 1, 2000, dtype=torch.bfloat16), partition)
+    assert shares.dtype == torch.float32
+    torch.testing.assert_close(shares.sum(), torch.tensor(1.0))
+    cell = Recurrence(2, 6, 16, ordered=True).bfloat16()
+    inputs = torch.randn(3, 2, 30, cell.bias.size(-1)).bfloat16()
+    assert torch.equal(cell.run(inputs), cell.float().run(inputs.float()).bfloat16())
+
+
+def test_phrase_operations_leave_out_padding_and_what_is_not_there() -> None:
+    padding = padding_of([3, 0], left=False, to=4)
+    partition = partition_of(torch.tensor([[[2, 1, 0]], [[0, 0, 0]]]), padding)
+    values = torch.tensor([[[1.0], [-5.0], [-2.0], [100.0]], [[7.0], [7.0], [7.0], [7.0]]])
+    assert pool_phrases(values, partition).flatten(1).tolist() == [[1.0, -2.0, 0.0], [0.0, 0.0, 0.0]]
+    assert sum_phrases(values, (~padding)[:, None].float(), partition).flatten(1).tolist() == [
+        [-4.0, -2.0, 0.0],
+        [0.0] * 3,
+    ]
+    scores = torch.tensor([[[1000.0, 1000.0, -1000.0, 9e9]], [[0.0] * 4]])
+    assert normalise_in_phrases(scores, partition).flatten(1).tolist() == [[0.5, 0.5, 1.0, 0.0], [0.0] * 4]
+
+
+def test_each_head_is_projected_by_its_own_matrix() -> None:
+    x, weight = torch.randn(2, 3, 5, 4), torch.randn(3, 4, 6)
+    torch.testing.assert_close(project_heads(x, weight), torch.einsum("bhpc,hco->bhpo", x, weight))
+    torch.testing.assert_close(project_heads(x[:, :1], weight), torch.einsum("bpc,hco->bhpo", x[:, 0], weight))
+
+
+@pytest.mark.parametrize("kind", [MaxComposition, SelfAttentionComposition])
+@pytest.mark.parametrize("left", [True, False])
+def test_dense_products_give_what_rows_give(kind: type[nn.Module], left: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a GPU, here on a CPU: phrases and gradients, of equal words and of an empty sentence as well."""
+    torch.manual_seed(0)
+    padding = padding_of([7, 1, 0, 9], left, to=9)
+    lengths = torch.cat([ngram_lengths(padding, [2, 4]), ngram_lengths(padding, [9]).expand(-1, -1, 5).clone()], dim=1)
+    lengths[:, 2, 1:] = 0  # one phrase, as long as the sentence
+    module: Any = kind(4, 6, 3).double()
+    words = torch.randn(4, 9, 6, dtype=torch.float64)
+    words[0, 3], words[3, 2:5, :4] = words[0, 4], words[3, 1:2, :4]
+    found = []
+    for dense in (False, True):
+        monkeypatch.setattr(Partition, "dense", dense)
+        partition, x = partition_of(lengths, padding), words.clone().requires_grad_()
+        phrases = module(x, partition, [0, 1, 1, 2]).masked_fill(partition.of([0, 1, 1, 2]).hidden[..., None], 0)
+        (phrases * torch.arange(phrases.numel()).view_as(phrases).cos()).sum().backward()
+        found.append([phrases, x.grad, *(parameter.grad for parameter in module.parameters())])
+        module.zero_grad()
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-13)
+    assert found[0][0].abs().sum() > 0 and found[0][1].abs().sum() > 0
+
+
+def test_dense_products_are_for_sentences_on_a_gpu() -> None:
+    def is_dense(length: int, device: str) -> bool:
+        padding = torch.zeros(2, length, dtype=torch.bool, device=device)
+        return partition_of(ngram_lengths(padding, [4]), padding, longest=4).dense
+
+    assert is_dense(DENSE_UP_TO, "meta")
+    assert not is_dense(DENSE_UP_TO + 1, "meta") and not is_dense(9, "cpu")
+
+
+# ---------------------------------------------------------------------------------------------- recurrences
+
+
+def test_an_lstm_is_torchs() -> None:
+    """The states of torch's LSTM, whose gates stand in the order i, f, ĉ, o."""
+    torch.manual_seed(0)
+    ours = Recurrence(1, 6, 5)
+    theirs: Any = torch.nn.LSTM(6, 5, batch_first=True)
+    with torch.no_grad():
+        order = [1, 0, 3, 2]  # ours f, i, o, ĉ from theirs
+        for name, weight in (("weight_ih_l0", ours.input_weight), ("weight_hh_l0", ours.hidden_weight)):
+            blocks = getattr(theirs, name).split(5)
+            weight[0] = torch.cat([blocks[k] for k in order]).T
+        blocks = (theirs.bias_ih_l0 + theirs.bias_hh_l0).split(5)
+        ours.bias[0] = torch.cat([blocks[k] for k in order])
+    x = torch.randn(3, 7, 6)
+    torch.testing.assert_close(ours(x[:, None])[:, 0], theirs(x)[0])
+
+
+def test_a_restart_begins_a_new_sequence() -> None:
+    torch.manual_seed(0)
+    cell = Recurrence(2, 6, 4, ordered=True, chunk=2)
+    x = torch.randn(3, 2, 7, 6)
+    restart = torch.zeros(3, 2, 7, dtype=torch.bool)
+    restart[1, 0, 4] = True
+    together, apart = cell(x, restart), cell(x)
+    torch.testing.assert_close(together[0], apart[0])
+    torch.testing.assert_close(together[1, 0, 4:], cell(x[1:2, :, 4:])[0, 0])
+    torch.testing.assert_close(together[1, 1], apart[1, 1])
+    assert not torch.allclose(together[1, 0, 4:], apart[1, 0, 4:])
+
+
+def test_an_on_lstm_restarts_from_nothing() -> None:
+    """The states and gradients of two sequences in one, against the reference run on each."""
+    torch.manual_seed(0)
+    cell = Recurrence(1, 5, 6, ordered=True, chunk=2).double()
+    x = torch.randn(7, 5, dtype=torch.float64, requires_grad=True)
+    restart = torch.arange(7).eq(3)[None, None]
+    states = cell(x[None, None], restart)[0, 0]
+    W, U, b = (parameter[0] for parameter in (cell.input_weight, cell.hidden_weight, cell.bias))
+    wanted = torch.stack([state for part in (x[:3], x[3:]) for state in on_lstm(list(part), W, U, b, chunk=2)])
+    torch.testing.assert_close(states, wanted)
+    of = [x, *cell.parameters()]
+    for got, expected in zip(*(torch.autograd.grad(y.cos().sum(), of) for y in (states, wanted)), strict=True):
+        torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize("chunk", [None, 1, 2])
+def test_steps_without_gradients_are_those_with_them(chunk: int | None) -> None:
+    torch.manual_seed(0)
+    cell = Recurrence(2, 6, 4, ordered=chunk is not None, chunk=chunk or 1)
+    x, restart = torch.randn(3, 2, 5, 6), torch.rand(3, 2, 5) < 0.3
+    with torch.no_grad():
+        alone = cell(x, restart)
+    assert torch.equal(alone, cell(x, restart))
