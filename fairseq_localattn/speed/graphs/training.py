@@ -1,0 +1,206 @@
+"""fairseq's trainer with recorded steps: which trainings have them, their batches, and the line of the log."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.data import LanguagePairDataset
+from fairseq.models import FairseqEncoderDecoderModel
+from fairseq.modules import LayerDropModuleList
+from fairseq.trainer import Trainer
+from torch import Tensor, nn
+
+from ...core.hooks import has_hooks
+from .batch import PHRASES, FixedBatch, Padding, Paddings, unknown_tensors
+from .ladder import LadderDataset
+from .recording import CudaGraphs, Gradients, RecordedLoss, Recorder, Waits
+
+logger = logging.getLogger(__name__)
+#: What records on a type of device.
+RECORDERS: dict[str, Callable[[], Recorder]] = {"cuda": CudaGraphs}
+# Criterions whose loss is a sum over words that are not padding, and which log sums, as tensors, and COUNTS.
+CRITERIONS = ("cross_entropy", "label_smoothed_cross_entropy", "label_smoothed_cross_entropy_with_phrase_tags")
+
+
+def pairs_of(dataset: Any) -> LanguagePairDataset | None:
+    """Return the sentence pairs of a data set, which may have phrases beside them; None for other data."""
+    pairs = getattr(dataset, "dataset", dataset)
+    return pairs if isinstance(pairs, LanguagePairDataset) and pairs.tgt is not None else None
+
+
+def paddings_of(dataset: Any, pairs: LanguagePairDataset) -> Paddings:
+    """Return what each tensor of a batch is padded with."""
+    target = Padding(pairs.tgt_dict.pad(), pairs.left_pad_target)
+    paddings = {
+        "src_tokens": Padding(pairs.src_dict.pad(), pairs.left_pad_source),
+        "src_lengths": Padding(0),
+        "prev_output_tokens": target,
+        "target": target,
+    }
+    if dataset is not pairs:
+        paddings |= {PHRASES: Padding(0), "phrase_tags": Padding(dataset.tags.pad())}
+    return paddings
+
+
+def is_watched(modules: Iterable[nn.Module]) -> bool:
+    """Return whether a module calls what is not in its class: hooks, or checkpoints of activations."""
+    return any(has_hooks(module) or "forward" in vars(module) for module in modules)
+
+
+class RecordedCriterion:
+    """A criterion of fairseq for ``task.train_step``, recorded for each shape of a ladder when it is first called.
+
+    Args:
+        criterion: of fairseq.
+        data: sentence pairs, cut into batches of the ladder's shapes.
+        recorder: of the device.
+    """
+
+    def __init__(self, criterion: Any, data: LadderDataset, recorder: Recorder) -> None:
+        self.criterion, self.data, self.recorder = criterion, data, recorder
+        self.modules: list[nn.Module] = []
+        self.shapes: list[RecordedLoss] | None = None  # in ascending order of lengths
+
+    def __call__(self, model: Any, sample: dict[str, Any]) -> tuple[Tensor, int, dict[str, Any]]:
+        """Return loss, sample size and values to log, as fairseq's criterions do."""
+        if self.shapes is None:
+            self.modules = list(model.modules())
+            self.shapes = [] if is_watched(self.modules) else self._record(model, sample)
+        for shape in self.shapes:
+            if shape.batch.fits(sample):
+                return self.criterion(model, sample) if is_watched(self.modules) else self._replay(shape, sample)
+        return self.criterion(model, sample)
+
+    def _replay(self, shape: RecordedLoss, sample: dict[str, Any]) -> tuple[Tensor, int, dict[str, Any]]:
+        loss, logged = shape(sample)
+        sentences, words = sample["target"].size(0), sample["ntokens"]
+        size = sentences if self.criterion.sentence_avg else words
+        return loss, size, {**logged, "ntokens": words, "nsentences": sentences, "sample_size": size}
+
+    def _record(self, model: Any, sample: dict[str, Any]) -> list[RecordedLoss]:
+        """Record a step of each shape, the largest first, whose memory the others share, and log it."""
+        pairs = pairs_of(self.data.dataset)
+        paddings = paddings_of(self.data.dataset, pairs)
+        if unknown := unknown_tensors(sample, paddings):
+            return _log_none(f"the batches have {', '.join(unknown)}")
+        start, ladder = time.monotonic(), self.data.ladder or ()
+        both = [*model.parameters(), *self.criterion.parameters()]
+        gradients = Gradients([each for each in both if each.requires_grad])
+        found = []
+        devices = [sample["target"].device] if sample["target"].is_cuda else []
+        with torch.random.fork_rng(devices):
+            for shape in sorted(ladder, key=lambda shape: -shape.length):
+                batch = FixedBatch(sample, shape, paddings, pairs.src_dict.eos())
+                loss = RecordedLoss(self.criterion, model, batch, gradients)
+                try:
+                    loss.record(self.recorder)
+                except Waits as error:
+                    return _log_none(str(error))
+                found.append(loss)
+        longest, shortest = found[0].batch.shape, found[-1].batch.shape
+        logger.info(
+            f"graphs: {len(found)} shapes, from {shortest.rows} sentences of {shortest.length} tokens to {longest.rows} "
+            f"of {longest.length}, {self.data.padding:.2f} padded positions a token, recorded in "
+            f"{time.monotonic() - start:.1f} s"
+        )
+        return found[::-1]
+
+
+def reason_against(trainer: Trainer, dataset: Any) -> str | None:
+    """Return why the steps of a training cannot be recorded, or None."""
+    cfg, model, criterion = trainer.cfg, trainer.get_model(), trainer.get_criterion()
+    name = criterion.__class__.__name__
+    pairs = pairs_of(dataset)
+    several = trainer.data_parallel_world_size > 1 or trainer.is_fsdp
+    backend = cfg.distributed_training.ddp_backend
+    reasons = {
+        "the model is no translation model": not isinstance(model, FairseqEncoderDecoderModel),
+        "--quantization-config-path": trainer.quantizer is not None,
+        "the data are no sentence pairs": pairs is None,
+        "--num-batch-buckets": pairs is not None and pairs.buckets is not None,
+        f"the criterion {name}": type(criterion) not in map(CRITERION_REGISTRY.get, CRITERIONS),
+        "--report-accuracy": getattr(criterion, "report_accuracy", False),
+        "--amp": cfg.common.amp,
+        f"--ddp-backend {backend} (legacy_ddp has them)": several and backend not in ("legacy_ddp", "no_c10d"),
+        "--use-bmuf": cfg.optimization.use_bmuf,
+        "--heartbeat-timeout": several and cfg.distributed_training.heartbeat_timeout > 0,
+        "LayerDrop": any(isinstance(module, LayerDropModuleList) for module in model.modules()),
+        "--checkpoint-activations, or another change of a module's forward pass": is_watched(model.modules()),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def _log_none(reason: str) -> list[Any]:
+    """Log that steps are not recorded, and return no shapes."""
+    logger.info(f"graphs: none, because of {reason}" if reason.startswith("--") else f"graphs: none: {reason}")
+    return []
+
+
+# The criterion of each trainer whose model asks for graphs; None where its steps cannot be recorded.
+_criterions: WeakKeyDictionary[Trainer, RecordedCriterion | None] = WeakKeyDictionary()
+
+
+def _cut_by_ladder(trainer: Trainer, dataset: Any, most: int) -> Any:
+    """Return the training data in batches of few shapes, or as they are where steps cannot be recorded."""
+    if trainer not in _criterions:
+        if reason := reason_against(trainer, dataset):
+            _log_none(reason)
+            _criterions[trainer] = None
+        else:
+            recorder = RECORDERS[trainer.device.type]()
+            _criterions[trainer] = RecordedCriterion(trainer.criterion, LadderDataset(dataset, most), recorder)
+    criterion = _criterions[trainer]
+    if criterion is None:
+        return dataset
+    if criterion.data.dataset is not dataset:  # of another epoch
+        criterion.data = LadderDataset(dataset, most, criterion.data.ladder)
+    return criterion.data
+
+
+@contextmanager
+def _instead(task: Any, name: str, method: Callable[..., Any]) -> Iterator[None]:
+    """Context manager: let a task have another method."""
+    setattr(task, name, method)
+    try:
+        yield
+    finally:
+        delattr(task, name)
+
+
+def apply() -> None:
+    """Install it in fairseq's trainer; to be called once. Validation and models without graphs stay as they are."""
+    get, step = Trainer.get_train_iterator, Trainer.train_step
+
+    @functools.wraps(get)
+    def get_train_iterator(self: Trainer, *args: Any, **kwargs: Any) -> Any:
+        most, make = getattr(self.get_model(), "most_graphs", 0), self.task.get_batch_iterator
+        if not most or self.device.type not in RECORDERS:
+            return get(self, *args, **kwargs)
+
+        def get_batch_iterator(dataset: Any, **options: Any) -> Any:
+            return make(dataset=_cut_by_ladder(self, dataset, most), **options)
+
+        with _instead(self.task, "get_batch_iterator", get_batch_iterator):
+            return get(self, *args, **kwargs)
+
+    @functools.wraps(step)
+    def train_step(self: Trainer, *args: Any, **kwargs: Any) -> Any:
+        recorded, make = _criterions.get(self), self.task.train_step
+        if recorded is None:
+            return step(self, *args, **kwargs)
+
+        def of_the_task(sample: Any, model: Any, criterion: Any, *args: Any, **kwargs: Any) -> Any:
+            return make(sample, model, recorded, *args, **kwargs)
+
+        with _instead(self.task, "train_step", of_the_task):
+            return step(self, *args, **kwargs)
+
+    Trainer.get_train_iterator, Trainer.train_step = get_train_iterator, train_step
