@@ -39,6 +39,7 @@ class Settings:
     Args:
         systems, lengths: None for the part's defaults.
         flags: more flags of fairseq-train for this package's models.
+        optimizer: of fairseq-train, for this package's models.
         largest_scores: bytes; attentions that make larger tensors H×T×T are left out.
     """
 
@@ -52,6 +53,7 @@ class Settings:
     words: int = 10152
     dropout: float = 0.1
     flags: tuple[str, ...] = ()
+    optimizer: str = "adam"
     rounds: int = 7
     warm_up: int = 2
     largest_scores: int = 1 << 30
@@ -64,7 +66,7 @@ class Settings:
     @property
     def half_parameters(self) -> bool:
         """Whether parameters are in bf16, as with fairseq's --bf16 on a GPU; on a CPU steps use autocast instead."""
-        return self.precision == "bf16" and self.device.type == "cuda"
+        return self.precision == "bf16" and self.device.type != "cpu"
 
     def place(self, module: nn.Module) -> nn.Module:
         """Move a module to the device and convert it to the precision of the run."""

@@ -9,8 +9,8 @@ from functools import partial
 
 import torch
 from fairseq import optim
-from fairseq.optim.fp16_optimizer import FP16Optimizer
 from fairseq.tasks.translation import TranslationTask
+from torch import Tensor
 
 from .batches import Batches, Sample, for_model, some_rows
 from .counters import count_flops, extrapolate_flops, peak_bytes
@@ -24,9 +24,9 @@ FLOP_SENTENCES = 8  # sentences of a batch whose FLOPs are counted: see counters
 
 
 class TrainingStep:
-    """One update: forward pass, backward pass, division of gradients by the number of words, fairseq's Adam.
+    """One update: forward pass, backward pass, division by the number of words, norm, optimizer, gradients cleared.
 
-    The norm of the gradients, which fairseq's trainer logs, and the transfer of the batch are not included.
+    The transfer of the batch and the metrics are not included.
     """
 
     def __init__(self, system: System, settings: Settings, task: TranslationTask) -> None:
@@ -34,7 +34,7 @@ class TrainingStep:
         self.built = build(system, self.settings, task)
         parameters = [each for each in self.built.model.parameters() if each.requires_grad]
         if self.settings.half_parameters:
-            self.optimizer = FP16Optimizer.build_optimizer(self.built.cfg, parameters)
+            self.optimizer = optim.FP16Optimizer.build_optimizer(self.built.cfg, parameters)
         else:
             self.optimizer = optim.build_optimizer(self.built.cfg.optimizer, parameters)
         self.sample: Sample = {}
@@ -45,18 +45,31 @@ class TrainingStep:
         self.built.model.train()
 
     def run(self) -> None:
-        with self.settings.autocast():
-            loss, words, _ = self.built.criterion(self.built.model, self.sample)
+        loss, words = self.forward()
         self.optimizer.backward(loss)
         self.settings.synchronize()
         started = time.perf_counter()
-        self.optimizer.multiply_grads(1 / words)
-        self.optimizer.step()
+        self.update(words)
         self.settings.synchronize()
         self.update_seconds.append(time.perf_counter() - started)
 
+    def forward(self) -> tuple[Tensor, int]:
+        """Return the summed loss and the number of words that it is divided by."""
+        with self.settings.autocast():
+            loss, words, _ = self.built.criterion(self.built.model, self.sample)
+        return loss, words
+
+    def update(self, words: int) -> None:
+        """Divide the gradients by the number of words, compute their norm for the log, update, and clear them.
+
+        fairseq sets gradients to None, but those of its fp32 copies of parameters in half precision to 0, one by one.
+        """
+        self.optimizer.multiply_grads(1 / words)
+        self.optimizer.clip_grad_norm(0.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
     def finish(self) -> None:
-        self.optimizer.zero_grad()  # sets the gradients to None in fairseq
         self.sample = {}
 
 

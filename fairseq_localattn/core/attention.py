@@ -53,8 +53,7 @@ from ..kernels.dense import (
     weights_of,
 )
 from ..kernels.dropout import dropout
-from ..kernels.flex import is_future
-from ..kernels.masks import Frame, hidden_and_bias
+from ..kernels.masks import Frame, hidden_and_bias, is_future
 from .call import Call
 from .decoding import CachedKeys, GrowableCache, IncrementalState, beam_copies, cached, cached_length
 from .flexible import SCORING, FlexibleAttention

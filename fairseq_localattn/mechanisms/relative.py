@@ -16,8 +16,8 @@ from ..core.attention import LocalAttention
 from ..core.call import Call
 from ..kernels.dense import use_products
 from ..kernels.distances import ClippedDistances, all_distances, by_position, collect, spread
-from ..kernels.flex import PositionTerms, by_distance, is_future
-from ..kernels.masks import Frame, at_least_fp32
+from ..kernels.flex import PositionTerms, by_distance
+from ..kernels.masks import Frame, at_least_fp32, is_future
 
 MAX_DISTANCES = 1_000_000  # entries of a table of parameters in every layer; more is certainly a typing error
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from fairseq_localattn.kernels.masks import Frame, hidden_and_bias, join_masks, lowest_score
+from fairseq_localattn.kernels import masks
+from fairseq_localattn.kernels.masks import Frame, hidden_and_bias, is_future, join_masks, lowest_score
 from fairseq_localattn.mechanisms.gaussian import CUT_OFF
 
 
@@ -50,3 +51,23 @@ def test_a_key_hidden_by_attn_mask_stays_below_one_that_is_cut_off() -> None:
     bias = torch.tensor([[[[CUT_OFF, 0.0]]]])
     joined = join_masks(*hidden_and_bias(Frame(1, 2, attn_mask=mask), None, bias, torch.float16), torch.float16)
     assert joined is not None and torch.softmax(joined.float(), -1).flatten().tolist() == [1.0, 0.0]
+
+
+def test_is_future(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[int] = []
+
+    def read(mask: Tensor) -> bool:
+        reads.append(mask.size(0))
+        return compute(mask)
+
+    compute = masks._is_future
+    monkeypatch.setattr(masks, "_is_future", read)
+    whole = torch.full((9, 9), -torch.inf).triu(1)
+    for length in (9, 4, 7, 4):
+        assert is_future(whole[:length, :length])
+    assert reads == [9], "parts of one tensor are read once"
+    assert is_future(torch.full((5, 5), -1e9, dtype=torch.double).triu(1)) is False  # it adds, as ALiBi in fairseq
+    assert is_future(torch.full((5, 5), torch.finfo(torch.half).min, dtype=torch.half).triu(1))
+    assert is_future(torch.ones(5, 5, dtype=torch.bool).triu(1)) and not is_future(torch.ones(5, 5).triu(1).int())
+    assert not is_future(whole[1:, 1:].T) and is_future(whole[2:6, 2:6])
+    assert not is_future(torch.full((5, 5), -torch.inf).triu(1).requires_grad_())
