@@ -113,11 +113,12 @@ class RecordedLoss:
     ) -> None:
         self.criterion, self.model, self.batch, self.gradients = criterion, model, batch, gradients
         self.loss: Tensor
+        self.anchor: Tensor
         self.logged: dict[str, Tensor]
         self.scale: Tensor | None = None
 
     def record(self, recorder: Recorder) -> None:
-        """Record both functions. The state of random numbers and the gradients stay as they are. Raises Waits."""
+        """Record both functions; the parameters' gradients stay as they are. Raises Waits."""
         recorder.warm_up(self._run)
         self._replay_forward = recorder.record(self._forward)
         self._replay_backward = recorder.record(self._backward)
@@ -126,6 +127,7 @@ class RecordedLoss:
         self._forward()
         if self.scale is None:
             self.scale = torch.zeros_like(self.loss)
+            self.anchor = torch.zeros_like(self.loss, requires_grad=True)
             missing = [each is None for each in self._differentiate(retain_graph=True)]
             self.gradients.leave_out(missing)
         self._backward()
@@ -143,10 +145,12 @@ class RecordedLoss:
         self.loss = self.loss.detach()  # which frees the memory of the pass for the next recording
 
     def __call__(self, sample: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of a batch, whose backward pass adds to the parameters' gradients, and tensors to log."""
+        """Return the loss of a batch, and tensors to log.
+
+        The backward pass, which must come before the next batch, adds to the parameters' gradients.
+        """
         self.batch.copy_(sample)
-        anchor = self.batch.sample["target"].new_zeros((), dtype=torch.float32, requires_grad=True)
-        loss = _Replay.apply(anchor, self)
+        loss = _Replay.apply(self.anchor, self)
         return loss, {name: value.detach().clone() for name, value in self.logged.items()}
 
     def replay_forward(self) -> Tensor:

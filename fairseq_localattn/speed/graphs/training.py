@@ -30,17 +30,14 @@ RECORDERS: dict[str, Callable[[], Recorder]] = {"cuda": CudaGraphs}
 CRITERIONS = ("cross_entropy", "label_smoothed_cross_entropy", "label_smoothed_cross_entropy_with_phrase_tags")
 
 
-def pairs_of(dataset: Any) -> LanguagePairDataset | None:
-    """Return the sentence pairs of a data set, which may have phrases beside them; None for other data."""
+def paddings_of(dataset: Any) -> Paddings | None:
+    """Return what each tensor of a batch is padded with; None for other data than pairs, with phrases or without."""
     pairs = getattr(dataset, "dataset", dataset)
-    return pairs if isinstance(pairs, LanguagePairDataset) and pairs.tgt is not None else None
-
-
-def paddings_of(dataset: Any, pairs: LanguagePairDataset) -> Paddings:
-    """Return what each tensor of a batch is padded with."""
-    target = Padding(pairs.tgt_dict.pad(), pairs.left_pad_target)
+    if not isinstance(pairs, LanguagePairDataset) or pairs.tgt is None or pairs.buckets is not None:
+        return None
+    target = Padding(pairs.tgt_dict.pad(), pairs.left_pad_target, pairs.tgt_dict.eos())
     paddings = {
-        "src_tokens": Padding(pairs.src_dict.pad(), pairs.left_pad_source),
+        "src_tokens": Padding(pairs.src_dict.pad(), pairs.left_pad_source, pairs.src_dict.eos()),
         "src_lengths": Padding(0),
         "prev_output_tokens": target,
         "target": target,
@@ -61,11 +58,12 @@ class RecordedCriterion:
     Args:
         criterion: of fairseq.
         data: sentence pairs, cut into batches of the ladder's shapes.
+        paddings: of the batches' tensors.
         recorder: of the device.
     """
 
-    def __init__(self, criterion: Any, data: LadderDataset, recorder: Recorder) -> None:
-        self.criterion, self.data, self.recorder = criterion, data, recorder
+    def __init__(self, criterion: Any, data: LadderDataset, paddings: Paddings, recorder: Recorder) -> None:
+        self.criterion, self.data, self.paddings, self.recorder = criterion, data, paddings, recorder
         self.modules: list[nn.Module] = []
         self.shapes: list[RecordedLoss] | None = None  # in ascending order of lengths
 
@@ -87,9 +85,7 @@ class RecordedCriterion:
 
     def _record(self, model: Any, sample: dict[str, Any]) -> list[RecordedLoss]:
         """Record a step of each shape, the largest first, whose memory the others share, and log it."""
-        pairs = pairs_of(self.data.dataset)
-        paddings = paddings_of(self.data.dataset, pairs)
-        if unknown := unknown_tensors(sample, paddings):
+        if unknown := unknown_tensors(sample, self.paddings):
             return _log_none(f"the batches have {', '.join(unknown)}")
         start, ladder = time.monotonic(), self.data.ladder or ()
         both = [*model.parameters(), *self.criterion.parameters()]
@@ -98,12 +94,12 @@ class RecordedCriterion:
         devices = [sample["target"].device] if sample["target"].is_cuda else []
         with torch.random.fork_rng(devices):
             for shape in sorted(ladder, key=lambda shape: -shape.length):
-                batch = FixedBatch(sample, shape, paddings, pairs.src_dict.eos())
+                batch = FixedBatch(sample, shape, self.paddings)
                 loss = RecordedLoss(self.criterion, model, batch, gradients)
                 try:
                     loss.record(self.recorder)
                 except Waits as error:
-                    return _log_none(str(error))
+                    return _log_none(f"a step waits for the device: {error}")
                 found.append(loss)
         longest, shortest = found[0].batch.shape, found[-1].batch.shape
         logger.info(
@@ -114,18 +110,15 @@ class RecordedCriterion:
         return found[::-1]
 
 
-def reason_against(trainer: Trainer, dataset: Any) -> str | None:
+def reason_against(trainer: Trainer) -> str | None:
     """Return why the steps of a training cannot be recorded, or None."""
     cfg, model, criterion = trainer.cfg, trainer.get_model(), trainer.get_criterion()
     name = criterion.__class__.__name__
-    pairs = pairs_of(dataset)
     several = trainer.data_parallel_world_size > 1 or trainer.is_fsdp
     backend = cfg.distributed_training.ddp_backend
     reasons = {
         "the model is no translation model": not isinstance(model, FairseqEncoderDecoderModel),
         "--quantization-config-path": trainer.quantizer is not None,
-        "the data are no sentence pairs": pairs is None,
-        "--num-batch-buckets": pairs is not None and pairs.buckets is not None,
         f"the criterion {name}": type(criterion) not in map(CRITERION_REGISTRY.get, CRITERIONS),
         "--report-accuracy": getattr(criterion, "report_accuracy", False),
         "--amp": cfg.common.amp,
@@ -151,12 +144,15 @@ _criterions: WeakKeyDictionary[Trainer, RecordedCriterion | None] = WeakKeyDicti
 def _cut_by_ladder(trainer: Trainer, dataset: Any, most: int) -> Any:
     """Return the training data in batches of few shapes, or as they are where steps cannot be recorded."""
     if trainer not in _criterions:
-        if reason := reason_against(trainer, dataset):
+        paddings, reason = paddings_of(dataset), reason_against(trainer)
+        if reason is None and paddings is None:
+            reason = "the data are no sentence pairs, or padded to buckets"
+        if reason is not None:
             _log_none(reason)
             _criterions[trainer] = None
         else:
-            recorder = RECORDERS[trainer.device.type]()
-            _criterions[trainer] = RecordedCriterion(trainer.criterion, LadderDataset(dataset, most), recorder)
+            recorder, data = RECORDERS[trainer.device.type](), LadderDataset(dataset, most)
+            _criterions[trainer] = RecordedCriterion(trainer.criterion, data, paddings, recorder)
     criterion = _criterions[trainer]
     if criterion is None:
         return dataset

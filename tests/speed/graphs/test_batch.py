@@ -13,21 +13,11 @@ from torch import Tensor
 from benchmarks.batches import Batches, for_model
 from benchmarks.settings import Settings
 from benchmarks.systems import SYSTEMS, Built, build, make_task
-from fairseq_localattn.speed.graphs.batch import FixedBatch, Padding, unknown_tensors
+from fairseq_localattn.speed.graphs.batch import FixedBatch, unknown_tensors
 from fairseq_localattn.speed.graphs.ladder import Shape
+from support.recorded import PAD, PADDINGS, SYSTEMS_RECORDED
 
 CPU = torch.device("cpu")
-PAD, NO_TAG, WORD = 1, 1, 2
-PADDINGS = {
-    "src_tokens": Padding(PAD, left=True),
-    "src_lengths": Padding(0),
-    "prev_output_tokens": Padding(PAD),
-    "target": Padding(PAD),
-    "src_phrases": Padding(0),
-    "phrase_tags": Padding(NO_TAG),
-}
-
-
 def make(name: str, lengths: list[list[int]]) -> tuple[Built, dict[str, Any]]:
     """Return a system in fp64 without dropout, and a batch of pairs of these lengths."""
     task = make_task(60)
@@ -51,12 +41,12 @@ def results(built: Built, sample: dict[str, Any]) -> dict[str, Tensor]:
     return {**gradients, **{name: value for name, value in logged.items() if isinstance(value, Tensor)}}
 
 
-@pytest.mark.parametrize("name", [name for name, system in SYSTEMS.items() if not system.fp32])
+@pytest.mark.parametrize("name", SYSTEMS_RECORDED)
 def test_padding_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Tensor, "float", Tensor.double)
     monkeypatch.setattr(utils, "log_softmax", lambda x, dim, onnx_trace=False: x.log_softmax(dim))
     built, sample = make(name, [[13, 11], [9, 10], [12, 12]])
-    fixed = FixedBatch(sample, Shape(5, 16), PADDINGS, WORD)
+    fixed = FixedBatch(sample, Shape(5, 16), PADDINGS)
     fixed.copy_(batch_of(name, make_task(60), [[16, 16]] * 5))  # which the next one overwrites
     fixed.copy_(sample)
     assert not unknown_tensors(sample, PADDINGS) and fixed.sample["target"][3:].eq(PAD).all()
