@@ -77,8 +77,9 @@ def configure_runtime(model: nn.Module, args: Any) -> None:
     """Configure a model by its flags in ``args``, and log what is in force.
 
     Replaces layers of fairseq by faster ones, sets the implementation of every :class:`LocalAttention` and the
-    attributes ``loss_in_place`` and ``most_graphs`` of the model, and makes three settings of the process: the precision of CPU matrix
-    products; without a GPU, the allocator; and unless ``sdpa`` is asked for, no kernels of cuDNN for attention.
+    attributes ``loss_in_place`` and ``most_graphs`` of the model, and makes three settings of the process: the
+    precision of CPU matrix products; without a GPU, the allocator; and unless ``sdpa`` is asked for, no kernels of
+    cuDNN for attention.
     """
     fill_defaults(args, ImplementationOptions)  # missing in checkpoints of older versions
     make_efficient(model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,18 +16,8 @@ from .batch import FixedBatch
 OFF = "--localattn-graphs 0 trains without graphs"
 
 
-class Waits(Exception):
+class WaitsError(Exception):
     """A step that waits for the device, which no graph can."""
-
-
-class Recorder(Protocol):
-    """What records functions that read and write tensors in fixed memory."""
-
-    def warm_up(self, function: Callable[[], None]) -> None:
-        """Call a function as often as it needs before it is recorded. Raises Waits."""
-
-    def record(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Call a function once, and return a function that runs its kernels again."""
 
 
 class CudaGraphs:
@@ -37,7 +27,10 @@ class CudaGraphs:
         self.pool = torch.cuda.graph_pool_handle()
 
     def warm_up(self, function: Callable[[], None]) -> None:
-        """Call a function twice on a stream of its own: the first call may choose kernels by timing them."""
+        """Call a function twice on a stream of its own: the first call may choose kernels by timing them.
+
+        Raises WaitsError where the second waits for the GPU.
+        """
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -47,7 +40,10 @@ class CudaGraphs:
         torch.cuda.current_stream().wait_stream(stream)
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Record a function. Raises UsageError where CUDA refuses, after which the process is of no use."""
+        """Call a function, and return one that runs its kernels again, in the same memory.
+
+        Raises UsageError where CUDA refuses, after which the process is of no use.
+        """
         graph = torch.cuda.CUDAGraph()
         try:
             # Not "global": the thread that pins the memory of fairseq's batches goes on meanwhile.
@@ -61,7 +57,7 @@ class CudaGraphs:
 
 @contextmanager
 def _waiting_forbidden() -> Iterator[None]:
-    """Context manager: raise Waits where the host waits for the GPU."""
+    """Context manager: raise WaitsError where the host waits for the GPU."""
     before = torch.cuda.get_sync_debug_mode()
     torch.cuda.set_sync_debug_mode("error")
     try:
@@ -69,7 +65,7 @@ def _waiting_forbidden() -> Iterator[None]:
     except RuntimeError as error:
         if "synchroniz" not in str(error):
             raise
-        raise Waits(str(error)) from error
+        raise WaitsError(str(error)) from error
     finally:
         torch.cuda.set_sync_debug_mode(before)
 
@@ -117,8 +113,8 @@ class RecordedLoss:
         self.logged: dict[str, Tensor]
         self.scale: Tensor | None = None
 
-    def record(self, recorder: Recorder) -> None:
-        """Record both functions; the parameters' gradients stay as they are. Raises Waits."""
+    def record(self, recorder: CudaGraphs) -> None:
+        """Record both functions; the parameters' gradients stay as they are. Raises WaitsError."""
         recorder.warm_up(self._run)
         self._replay_forward = recorder.record(self._forward)
         self._replay_backward = recorder.record(self._backward)
@@ -141,7 +137,7 @@ class RecordedLoss:
         return torch.autograd.grad(self.loss, self.gradients.parameters, self.scale, allow_unused=True, **options)
 
     def _backward(self) -> None:
-        torch._foreach_add_(self.gradients.buffers, list(self._differentiate()))
+        torch._foreach_add_(self.gradients.buffers, self._differentiate())  # type: ignore[arg-type]
         self.loss = self.loss.detach()  # which frees the memory of the pass for the next recording
 
     def __call__(self, sample: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -13,19 +13,18 @@ from weakref import WeakKeyDictionary
 import torch
 from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.data import LanguagePairDataset
-from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.modules import LayerDropModuleList
 from fairseq.trainer import Trainer
 from torch import Tensor, nn
 
-from ...core.hooks import has_hooks
+from ...core.hooks import has_hooks, hooks_of
 from .batch import PHRASES, FixedBatch, Padding, Paddings, unknown_tensors
 from .ladder import LadderDataset
-from .recording import CudaGraphs, Gradients, RecordedLoss, Recorder, Waits
+from .recording import CudaGraphs, Gradients, RecordedLoss, WaitsError
 
 logger = logging.getLogger(__name__)
 #: What records on a type of device.
-RECORDERS: dict[str, Callable[[], Recorder]] = {"cuda": CudaGraphs}
+RECORDERS: dict[str, type[CudaGraphs]] = {"cuda": CudaGraphs}
 # Criterions whose loss is a sum over words that are not padding, and which log sums, as tensors, and COUNTS.
 CRITERIONS = ("cross_entropy", "label_smoothed_cross_entropy", "label_smoothed_cross_entropy_with_phrase_tags")
 
@@ -47,9 +46,13 @@ def paddings_of(dataset: Any) -> Paddings | None:
     return paddings
 
 
-def is_watched(modules: Iterable[nn.Module]) -> bool:
-    """Return whether a module calls what is not in its class: hooks, or checkpoints of activations."""
-    return any(has_hooks(module) or "forward" in vars(module) for module in modules)
+def is_watched(modules: frozenset[nn.Module]) -> bool:
+    """Return whether a module calls what is not of the model: a hook, or a function that computes it in checkpoints."""
+    return any(
+        "forward" in vars(module)
+        or (has_hooks(module) and any(getattr(hook, "__self__", None) not in modules for hook in hooks_of(module)))
+        for module in modules
+    )
 
 
 class RecordedCriterion:
@@ -62,19 +65,20 @@ class RecordedCriterion:
         recorder: of the device.
     """
 
-    def __init__(self, criterion: Any, data: LadderDataset, paddings: Paddings, recorder: Recorder) -> None:
+    def __init__(self, criterion: Any, data: LadderDataset, paddings: Paddings, recorder: CudaGraphs) -> None:
         self.criterion, self.data, self.paddings, self.recorder = criterion, data, paddings, recorder
-        self.modules: list[nn.Module] = []
+        self.modules: frozenset[nn.Module] = frozenset()
         self.shapes: list[RecordedLoss] | None = None  # in ascending order of lengths
 
     def __call__(self, model: Any, sample: dict[str, Any]) -> tuple[Tensor, int, dict[str, Any]]:
         """Return loss, sample size and values to log, as fairseq's criterions do."""
-        if self.shapes is None:
-            self.modules = list(model.modules())
-            self.shapes = [] if is_watched(self.modules) else self._record(model, sample)
-        for shape in self.shapes:
-            if shape.batch.fits(sample):
-                return self.criterion(model, sample) if is_watched(self.modules) else self._replay(shape, sample)
+        self.modules = self.modules or frozenset(model.modules())
+        if not is_watched(self.modules):
+            if self.shapes is None:
+                self.shapes = self._record(model, sample)
+            for shape in self.shapes:
+                if shape.batch.fits(sample):
+                    return self._replay(shape, sample)
         return self.criterion(model, sample)
 
     def _replay(self, shape: RecordedLoss, sample: dict[str, Any]) -> tuple[Tensor, int, dict[str, Any]]:
@@ -98,13 +102,13 @@ class RecordedCriterion:
                 loss = RecordedLoss(self.criterion, model, batch, gradients)
                 try:
                     loss.record(self.recorder)
-                except Waits as error:
+                except WaitsError as error:
                     return _log_none(f"a step waits for the device: {error}")
                 found.append(loss)
         longest, shortest = found[0].batch.shape, found[-1].batch.shape
         logger.info(
-            f"graphs: {len(found)} shapes, from {shortest.rows} sentences of {shortest.length} tokens to {longest.rows} "
-            f"of {longest.length}, {self.data.padding:.2f} padded positions a token, recorded in "
+            f"graphs: {len(found)} shapes, from {shortest.rows} sentences of {shortest.length} tokens to "
+            f"{longest.rows} of {longest.length}, {self.data.padding:.2f} padded positions a token, recorded in "
             f"{time.monotonic() - start:.1f} s"
         )
         return found[::-1]
@@ -117,7 +121,6 @@ def reason_against(trainer: Trainer) -> str | None:
     several = trainer.data_parallel_world_size > 1 or trainer.is_fsdp
     backend = cfg.distributed_training.ddp_backend
     reasons = {
-        "the model is no translation model": not isinstance(model, FairseqEncoderDecoderModel),
         "--quantization-config-path": trainer.quantizer is not None,
         f"the criterion {name}": type(criterion) not in map(CRITERION_REGISTRY.get, CRITERIONS),
         "--report-accuracy": getattr(criterion, "report_accuracy", False),
@@ -126,7 +129,9 @@ def reason_against(trainer: Trainer) -> str | None:
         "--use-bmuf": cfg.optimization.use_bmuf,
         "--heartbeat-timeout": several and cfg.distributed_training.heartbeat_timeout > 0,
         "LayerDrop": any(isinstance(module, LayerDropModuleList) for module in model.modules()),
-        "--checkpoint-activations, or another change of a module's forward pass": is_watched(model.modules()),
+        "--checkpoint-activations, or another change of a module's forward pass": is_watched(
+            frozenset(model.modules())
+        ),
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 
@@ -144,11 +149,10 @@ _criterions: WeakKeyDictionary[Trainer, RecordedCriterion | None] = WeakKeyDicti
 def _cut_by_ladder(trainer: Trainer, dataset: Any, most: int) -> Any:
     """Return the training data in batches of few shapes, or as they are where steps cannot be recorded."""
     if trainer not in _criterions:
-        paddings, reason = paddings_of(dataset), reason_against(trainer)
-        if reason is None and paddings is None:
-            reason = "the data are no sentence pairs, or padded to buckets"
-        if reason is not None:
-            _log_none(reason)
+        paddings = paddings_of(dataset)
+        reason = reason_against(trainer) if paddings else "the data are no sentence pairs, or padded to buckets"
+        if reason or not paddings:
+            _log_none(f"{reason}")
             _criterions[trainer] = None
         else:
             recorder, data = RECORDERS[trainer.device.type](), LadderDataset(dataset, most)

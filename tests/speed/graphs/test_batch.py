@@ -15,9 +15,11 @@ from benchmarks.settings import Settings
 from benchmarks.systems import SYSTEMS, Built, build, make_task
 from fairseq_localattn.speed.graphs.batch import FixedBatch, unknown_tensors
 from fairseq_localattn.speed.graphs.ladder import Shape
-from support.recorded import PAD, PADDINGS, SYSTEMS_RECORDED
+from support.speed.recorded import PAD, PADDINGS, SYSTEMS_RECORDED
 
 CPU = torch.device("cpu")
+
+
 def make(name: str, lengths: list[list[int]]) -> tuple[Built, dict[str, Any]]:
     """Return a system in fp64 without dropout, and a batch of pairs of these lengths."""
     task = make_task(60)
@@ -49,8 +51,8 @@ def test_padding_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     fixed = FixedBatch(sample, Shape(5, 16), PADDINGS)
     fixed.copy_(batch_of(name, make_task(60), [[16, 16]] * 5))  # which the next one overwrites
     fixed.copy_(sample)
-    assert not unknown_tensors(sample, PADDINGS) and fixed.sample["target"][3:].eq(PAD).all()
+    assert not unknown_tensors(sample, PADDINGS) and fixed.tensors["target"][3:].eq(PAD).all()
     plain, padded = results(built, sample), results(built, fixed.sample)
     assert plain.keys() == padded.keys() and len(plain) > 20
     for key, value in plain.items():
-        torch.testing.assert_close(padded[key], value, rtol=1e-12, atol=1e-12, msg=lambda text, key=key: f"{key}: {text}")
+        torch.testing.assert_close(padded[key], value, rtol=1e-12, atol=1e-12, msg=key)

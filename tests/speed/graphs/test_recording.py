@@ -18,8 +18,8 @@ from fairseq_localattn.errors import UsageError
 from fairseq_localattn.speed.graphs import recording
 from fairseq_localattn.speed.graphs.batch import FixedBatch
 from fairseq_localattn.speed.graphs.ladder import Shape
-from fairseq_localattn.speed.graphs.recording import CudaGraphs, Gradients, RecordedLoss, Waits
-from support.recorded import PADDINGS, SYSTEMS_RECORDED, Again
+from fairseq_localattn.speed.graphs.recording import CudaGraphs, Gradients, RecordedLoss, WaitsError
+from support.speed.recorded import PADDINGS, SYSTEMS_RECORDED, Again
 
 SETTINGS = replace(settings_of_count(), size="tiny")
 OUTSIDE = 14  # the most operations of a step that are not recorded: batch in, loss out, gradients set to 0
@@ -38,7 +38,13 @@ class Counts(Again):
         return lambda: None
 
 
-@pytest.mark.parametrize("name", SYSTEMS_RECORDED)
+QUICK = ("mma", "diffwin", "mgsa_syntactic")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in SYSTEMS_RECORDED],
+)
 def test_nothing_is_read_or_copied_from_the_host(name: str) -> None:
     with META:
         step = TrainingStep(SYSTEMS[name], SETTINGS, make_task(SETTINGS.words))
@@ -133,7 +139,7 @@ def test_a_step_that_waits_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     modes: list[object] = []
     monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: 0)
     monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
-    with pytest.raises(Waits, match="synchronizing"), recording._waiting_forbidden():
+    with pytest.raises(WaitsError, match="synchronizing"), recording._waiting_forbidden():
         raise RuntimeError("called a synchronizing CUDA operation")
     with pytest.raises(RuntimeError, match="other"), recording._waiting_forbidden():
         raise RuntimeError("other")

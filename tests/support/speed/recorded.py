@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fairseq_localattn.speed.graphs.batch import Padding
+from fairseq_localattn.speed.graphs.recording import CudaGraphs
 
-# Of benchmarks/systems.py. fairseq's own attention makes NaN of a sentence that is all padding, so it is not among them.
+# Of benchmarks/systems.py, without fairseq's own model: its attention makes NaN of a sentence that is all padding.
 SYSTEMS_RECORDED = (
     "mma csan_1d csan_2d man man_encoder diffwin mgsa_ngram mgsa_syntactic relpos rope alibi t5bias localness"
 ).split()
@@ -21,8 +22,11 @@ PADDINGS = {
 }
 
 
-class Again:
+class Again(CudaGraphs):
     """Stands for CUDA's graphs: a replay runs the function on the same tensors, and overwrites what it returned."""
+
+    def __init__(self) -> None:
+        """Without a pool of a GPU's memory."""
 
     def warm_up(self, function: Callable[[], None]) -> None:
         function()
