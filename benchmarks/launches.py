@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -23,19 +23,26 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from fairseq_localattn.kernels.passes import forward_pass
+
 from .batches import Batches, Sample
-from .modules import AttentionCall, make_inputs
+from .modules import ATTENTIONS, AttentionCall, make_inputs
+from .report import Row
 from .settings import Settings
 from .steps import TrainingStep
-from .systems import FUSED, System, make_task
+from .systems import FUSED, SYSTEMS, System, make_task
+from .timing import PartProgress
 
 META = torch.device("meta")
 WORDS, LENGTH, SENTENCES = 1000, 29, 136  # of the batch that is counted; no count depends on them
+# Fitted to steps of base size in bf16 on an H200: forward and backward pass (R² .77), and fairseq's Adam.
+WAITING_MS, OPERATION_MS, UPDATE_MS = 22.0, 0.029, 0.0099
 _NO_KERNEL = frozenset(
     "detach alias lift lift_fresh _unsafe_view _reshape_alias set_ resize_ record_stream empty empty_like "
     "empty_strided empty_permuted new_empty new_empty_strided".split()
 )
 _TORCH, _HERE = str(Path(torch.__file__).parent), __file__
+_ROOTS = (Path(_TORCH).parent, Path(_HERE).parent.parent)  # of installed modules, and of this repository
 
 
 class Launches(TorchDispatchMode):
@@ -56,7 +63,9 @@ class Launches(TorchDispatchMode):
         frame = sys._getframe(1)
         while frame.f_back is not None and frame.f_code.co_filename.startswith((_TORCH, _HERE)):
             frame = frame.f_back
-        self.syncs[f"{'/'.join(Path(frame.f_code.co_filename).parts[-3:])}:{frame.f_lineno}"] += 1
+        file = Path(frame.f_code.co_filename)
+        root = next((each for each in _ROOTS if file.is_relative_to(each)), file.parent)
+        self.syncs[f"{file.relative_to(root)}:{frame.f_lineno}"] += 1
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -160,8 +169,8 @@ def _attention(
         if attn_mask.dtype == torch.bool:
             attn_mask = torch.where(attn_mask, 0.0, torch.full((), float("-inf"), dtype=q.dtype, device=q.device))
         length = k.size(-2)
-        if attn_mask.size(-1) % 16:  # rows of a mask must be aligned
-            attn_mask = F.pad(attn_mask.expand(*attn_mask.shape[:-1], length), (0, -length % 16))[..., :length]
+        if any(stride % 8 for stride in attn_mask.stride()[:-1]):  # rows of a mask must be aligned
+            attn_mask = F.pad(attn_mask, (0, 8 - attn_mask.size(-1) % 8))[..., :length]
         attn_mask = attn_mask.expand(*q.shape[:-1], length)
     kernel = torch.ops.aten._scaled_dot_product_efficient_attention
     return kernel(q, k, v, attn_mask, True, dropout_p, is_causal, scale=scale)[0]
@@ -203,11 +212,50 @@ def count_step(system: System, settings: Settings) -> dict[str, Launches]:
     return found
 
 
-def count_attention(name: str, settings: Settings) -> Launches:
-    """Count one attention of modules.py, forward and backward: of a later layer, after what is made once a batch."""
+def count_attention(name: str, settings: Settings) -> dict[str, Launches]:
+    """Count forward and backward pass of one attention of modules.py: in a later layer, after what is made once."""
     call = AttentionCall(name, settings)
     call.prepare(make_inputs(LENGTH, SENTENCES, settings, 1))
-    for _ in range(2):
-        with counted() as found:
+    found = {}
+    with forward_pass():
+        with counted():
             call.run()
+        with counted() as found["forward"]:
+            out = call.forward()
+        with counted() as found["backward"]:
+            call.backward(out)
     return found
+
+
+def run_launches(settings: Settings, progress: PartProgress) -> list[Row]:
+    """Return the rows of the part: of steps, then of attentions, fairseq's own first in both."""
+    settings = settings_of_count(settings)
+    systems = [name for name, system in SYSTEMS.items() if not system.fp32]
+    names = [systems[0], *settings.chosen(tuple(systems[1:]))]
+    attentions = [*ATTENTIONS][:1] + settings.chosen(tuple(ATTENTIONS)[1:])
+    progress.expect(len(names) + len(attentions))
+    rows = []
+    for name in names:
+        progress.say(f"{name}: a step")
+        rows.append({"system": name, "architecture": SYSTEMS[name].architecture_of(settings)})
+        rows[-1] |= _columns(count_step(SYSTEMS[name], settings), rows[0])
+        progress.done += 1
+    for name in attentions:
+        progress.say(f"{name}: one attention")
+        rows.append({"system": name, "architecture": "one attention"})
+        rows[-1] |= _columns(count_attention(name, settings), rows[len(names)])
+        progress.done += 1
+    return rows
+
+
+def _columns(parts: Mapping[str, Launches], first: Row) -> Row:
+    """Return the columns of a row from the counts of its parts; ``first`` is the row that it is compared with."""
+    row: Row = {name: found.total for name, found in parts.items()}
+    row["operations"] = sum(row.values())
+    if "optimizer" in row:
+        row["predicted_ms"] = WAITING_MS + OPERATION_MS * (row["forward"] + row["backward"])
+        row["predicted_ms"] += UPDATE_MS * row["optimizer"]
+        row["predicted_ratio"] = first.get("predicted_ms", row["predicted_ms"]) / row["predicted_ms"]
+    syncs: Counter[str] = sum((found.syncs for found in parts.values()), Counter())
+    row["share"] = row["operations"] / first.get("operations", row["operations"])
+    return row | {"syncs": syncs.total(), "note": ", ".join(f"{place} ×{n}" for place, n in syncs.most_common())}

@@ -11,7 +11,7 @@ from torch import nn
 
 from fairseq_localattn.errors import UsageError
 
-PARTS = ("module", "step", "long", "generation", "scaling", "start")
+PARTS = ("module", "step", "long", "generation", "scaling", "start", "optimizer", "launches")
 PRECISIONS = ("fp32", "bf16")
 SEED = 1
 
@@ -118,6 +118,6 @@ def device_of(name: str | None, precision: str) -> torch.device:
     if name == "cuda" and not there:
         raise UsageError(f"--device cuda: torch {torch.__version__} sees no GPU: give --device cpu")
     device = torch.device(name or ("cuda" if there else "cpu"))
-    if device.type == "cuda" and precision == "bf16" and not torch.cuda.is_bf16_supported():
+    if device.type == "cuda" and precision == "bf16" and not torch.cuda.is_bf16_supported(including_emulation=False):
         raise UsageError(f"--precision bf16: {torch.cuda.get_device_name(device)} has no bf16: give fp32")
     return device

@@ -1,4 +1,4 @@
-"""Parts ``step`` and ``long``: training steps as in fairseq's trainer."""
+"""Parts ``step``, ``long`` and ``optimizer``: training steps, and their last part, as in fairseq's trainer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .batches import Batches, Sample, for_model, some_rows
 from .counters import count_flops, extrapolate_flops, peak_bytes
 from .report import MIB, Row, flop_columns, speed_columns
 from .settings import Settings
-from .systems import PLAIN, Built, System, build, make_task, systems_of
+from .systems import PLAIN, PLAIN_FUSED, SYSTEMS, Built, System, build, make_task, systems_of
 from .timing import PartProgress, interleave
 
 LONG_LENGTHS = (1024, 2048)  # tokens of both sides of a pair in the part long
@@ -71,6 +71,16 @@ class TrainingStep:
 
     def finish(self) -> None:
         self.sample = {}
+
+
+class Update(TrainingStep):
+    """The optimizer's part of a step alone; the gradients are 1."""
+
+    def prepare(self, item: object) -> None:
+        self.optimizer.backward(sum(each.sum() for each in self.built.model.parameters()))
+
+    def run(self) -> None:
+        self.update(1)
 
 
 def flops_of(built: Built, system: System, samples: list[Sample]) -> int:
@@ -165,6 +175,26 @@ def run_long(settings: Settings, progress: PartProgress) -> list[Row]:
             row |= {"sentences": sentences, **speed_columns(seconds[PLAIN], seconds[name])}
             rows.append(row | {"peak_mib": _peak(step, samples[-1]) / MIB})
     return rows
+
+
+def run_optimizer(settings: Settings, progress: PartProgress) -> list[Row]:
+    """Return the rows of the part ``optimizer``: fairseq's Transformer with its own Adam, and with this package's."""
+    task, names = make_task(settings.words), (PLAIN, PLAIN_FUSED)
+    steps = {name: Update(SYSTEMS[name], settings, task) for name in names}
+    rounds = range(settings.warm_up + settings.rounds)
+    progress.expect(len(rounds) * len(names))
+    on_progress = progress.rounds(settings.rounds)
+    seconds = interleave(steps, rounds, settings.warm_up, synchronize=settings.synchronize, on_progress=on_progress)
+    return [
+        {
+            "system": name,
+            "architecture": step.system.architecture_of(settings),
+            "parameters": step.built.parameters,
+            "tensors": len(list(step.built.model.parameters())),
+            **speed_columns(seconds[PLAIN], seconds[name]),
+        }
+        for name, step in steps.items()
+    ]
 
 
 def _built(

@@ -6,8 +6,10 @@ queries, S keys.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -172,17 +174,51 @@ def join_masks(hidden: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -
 
 
 def _join(hidden: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    lowest = lowest_score(dtype)
     if bias is not None:
-        bias = bias if hidden is None else bias.masked_fill(hidden, lowest_score(bias.dtype))
-        if bias.dtype != dtype:
-            # Numbers far from 0 are coarse in half precision, so each row is shifted to a maximum of 0. The softmax
-            # does not change.
-            bias = (bias - bias.detach().amax(-1, keepdim=True)).to(dtype).clamp(min=lowest)
-        return bias
+        return _Join.apply(bias, hidden, dtype)
     if hidden is None:
         return None
-    return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, lowest)
+    return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, lowest_score(dtype))
+
+
+class _Join(torch.autograd.Function):
+    """A bias, with the lowest score at hidden keys, in the dtype of the scores.
+
+    The gradient of a hidden key is that of its score, which is 0: its weight is 0, or its query sees no key and is
+    cleared (:mod:`kernels.blind`).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, bias: Tensor, hidden: Tensor | None, dtype: torch.dtype) -> Tensor:
+        ctx.shape, ctx.dtype = bias.shape, bias.dtype
+        shape = bias.shape if hidden is None else torch.broadcast_shapes(bias.shape, hidden.shape)
+        if bias.dtype == dtype:
+            if hidden is None:
+                return bias.view_as(bias)
+            lowest = shared(lambda: bias.new_full((), lowest_score(dtype)), "lowest", dtype, bias.device)
+            return torch.where(hidden, lowest, bias, out=aligned(shape, like=bias))
+        joined = bias if hidden is None else bias.masked_fill(hidden, lowest_score(bias.dtype))
+        # Numbers far from 0 are coarse in half precision, so each row is shifted to a maximum of 0. The softmax does
+        # not change.
+        highest = joined.amax(-1, keepdim=True)
+        return torch.sub(joined, highest, out=aligned(shape, like=bias, dtype=dtype)).clamp_(min=lowest_score(dtype))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        lead = gradient.dim() - len(ctx.shape)
+        dims = [n for n, size in enumerate(gradient.shape) if n < lead or (ctx.shape[n - lead] == 1 and size > 1)]
+        if dims:
+            gradient = gradient.sum(dims, keepdim=True, dtype=ctx.dtype)
+        return gradient.view(gradient.shape[lead:]).to(ctx.dtype), None, None
+
+
+ALIGNED = 8  # the numbers of which the steps between a mask's rows are a multiple, as torch's kernels on GPUs need
+
+
+def aligned(shape: Sequence[int], *, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """Return an uninitialised tensor on the device of ``like``; elsewhere than on a CPU its rows are aligned."""
+    room = 0 if like.device.type == "cpu" else -shape[-1] % ALIGNED
+    return like.new_empty((*shape[:-1], shape[-1] + room), dtype=dtype)[..., : shape[-1]]
 
 
 def normalise(scores: Tensor) -> Tensor:
