@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import torch
 from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.data import LanguagePairDataset
 from fairseq.modules import LayerDropModuleList
@@ -56,7 +55,7 @@ def is_watched(modules: frozenset[nn.Module]) -> bool:
 
 
 class RecordedCriterion:
-    """A criterion of fairseq for ``task.train_step``, recorded for each shape of a ladder when it is first called.
+    """A criterion of fairseq for ``task.train_step``, recorded for each shape of a ladder.
 
     Args:
         criterion: of fairseq.
@@ -72,14 +71,9 @@ class RecordedCriterion:
 
     def __call__(self, model: Any, sample: dict[str, Any]) -> tuple[Tensor, int, dict[str, Any]]:
         """Return loss, sample size and values to log, as fairseq's criterions do."""
-        self.modules = self.modules or frozenset(model.modules())
-        if not is_watched(self.modules):
-            if self.shapes is None:
-                self.shapes = self._record(model, sample)
-            for shape in self.shapes:
-                if shape.batch.fits(sample):
-                    return self._replay(shape, sample)
-        return self.criterion(model, sample)
+        fitting = (shape for shape in self.shapes or () if shape.batch.fits(sample))
+        shape = None if is_watched(self.modules) else next(fitting, None)
+        return self.criterion(model, sample) if shape is None else self._replay(shape, sample)
 
     def _replay(self, shape: RecordedLoss, sample: dict[str, Any]) -> tuple[Tensor, int, dict[str, Any]]:
         loss, logged = shape(sample)
@@ -87,24 +81,28 @@ class RecordedCriterion:
         size = sentences if self.criterion.sentence_avg else words
         return loss, size, {**logged, "ntokens": words, "nsentences": sentences, "sample_size": size}
 
+    def record(self, trainer: Trainer, sample: dict[str, Any]) -> None:
+        """Record the steps of all shapes; ``sample`` is some batch on the device."""
+        trainer.model.train()
+        self.criterion.train()
+        self.modules = frozenset(trainer.model.modules())
+        self.shapes = self._record(trainer.model, sample)
+
     def _record(self, model: Any, sample: dict[str, Any]) -> list[RecordedLoss]:
-        """Record a step of each shape, the largest first, whose memory the others share, and log it."""
+        """Return a recorded step of each shape, the largest first, whose memory the others share, and log it."""
         if unknown := unknown_tensors(sample, self.paddings):
             return _log_none(f"the batches have {', '.join(unknown)}")
         start, ladder = time.monotonic(), self.data.ladder or ()
         both = [*model.parameters(), *self.criterion.parameters()]
         gradients = Gradients([each for each in both if each.requires_grad])
         found = []
-        devices = [sample["target"].device] if sample["target"].is_cuda else []
-        with torch.random.fork_rng(devices):
-            for shape in sorted(ladder, key=lambda shape: -shape.length):
-                batch = FixedBatch(sample, shape, self.paddings)
-                loss = RecordedLoss(self.criterion, model, batch, gradients)
-                try:
-                    loss.record(self.recorder)
-                except WaitsError as error:
-                    return _log_none(f"a step waits for the device: {error}")
-                found.append(loss)
+        for shape in reversed(ladder):
+            loss = RecordedLoss(self.criterion, model, FixedBatch(sample, shape, self.paddings), gradients)
+            try:
+                loss.record(self.recorder)
+            except WaitsError as error:
+                return _log_none(f"a step waits for the device: {error}")
+            found.append(loss)
         longest, shortest = found[0].batch.shape, found[-1].batch.shape
         logger.info(
             f"graphs: {len(found)} shapes, from {shortest.rows} sentences of {shortest.length} tokens to "
@@ -192,15 +190,17 @@ def apply() -> None:
             return get(self, *args, **kwargs)
 
     @functools.wraps(step)
-    def train_step(self: Trainer, *args: Any, **kwargs: Any) -> Any:
+    def train_step(self: Trainer, samples: list[Any], *args: Any, **kwargs: Any) -> Any:
         recorded, make = _criterions.get(self), self.task.train_step
         if recorded is None:
-            return step(self, *args, **kwargs)
+            return step(self, samples, *args, **kwargs)
+        if recorded.shapes is None:  # before fairseq's step, which seeds random numbers, and saves what errors leave
+            recorded.record(self, self._prepare_sample(samples[0])[0])
 
         def of_the_task(sample: Any, model: Any, criterion: Any, *args: Any, **kwargs: Any) -> Any:
             return make(sample, model, recorded, *args, **kwargs)
 
         with _instead(self.task, "train_step", of_the_task):
-            return step(self, *args, **kwargs)
+            return step(self, samples, *args, **kwargs)
 
     Trainer.get_train_iterator, Trainer.train_step = get_train_iterator, train_step
