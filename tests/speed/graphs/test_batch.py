@@ -15,7 +15,7 @@ from benchmarks.settings import Settings
 from benchmarks.systems import SYSTEMS, Built, build, make_task
 from fairseq_localattn.speed.graphs.batch import FixedBatch, unknown_tensors
 from fairseq_localattn.speed.graphs.ladder import Shape
-from support.speed.recorded import PAD, PADDINGS, SYSTEMS_RECORDED
+from support.speed.recorded import MAIN, PAD, PADDINGS, systems
 
 CPU = torch.device("cpu")
 
@@ -43,7 +43,7 @@ def results(built: Built, sample: dict[str, Any]) -> dict[str, Tensor]:
     return {**gradients, **{name: value for name, value in logged.items() if isinstance(value, Tensor)}}
 
 
-@pytest.mark.parametrize("name", SYSTEMS_RECORDED)
+@pytest.mark.parametrize("name", systems(quick=MAIN))
 def test_padding_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Tensor, "float", Tensor.double)
     monkeypatch.setattr(utils, "log_softmax", lambda x, dim, onnx_trace=False: x.log_softmax(dim))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import pytest
+
+from benchmarks.systems import PLAIN, SYSTEMS
 from fairseq_localattn.speed.graphs.batch import Padding
 from fairseq_localattn.speed.graphs.recording import CudaGraphs
 
 # Of benchmarks/systems.py, without fairseq's own model: its attention makes NaN of a sentence that is all padding.
-SYSTEMS_RECORDED = (
-    "mma csan_1d csan_2d man man_encoder diffwin mgsa_ngram mgsa_syntactic relpos rope alibi t5bias localness"
-).split()
+MAIN = (
+    "mma csan_1d csan_2d man man_encoder diffwin mgsa_ngram mgsa_syntactic relpos rope alibi t5bias localness".split()
+)
+OTHERS = [name for name, system in SYSTEMS.items() if system.architecture != PLAIN and name not in MAIN]
 PAD, EOS, NO_TAG = 1, 2, 1
 PADDINGS = {
     "src_tokens": Padding(PAD, left=True, word=EOS),
@@ -20,6 +25,11 @@ PADDINGS = {
     "src_phrases": Padding(0),
     "phrase_tags": Padding(NO_TAG),
 }
+
+
+def systems(quick: Sequence[str]) -> list[Any]:
+    """Return the names of all systems as parameters of a test; all but ``quick`` are slow."""
+    return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in (*MAIN, *OTHERS)]
 
 
 class Again(CudaGraphs):
