@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from fairseq_localattn.criterions.phrase_tags import NAME as TAGGING
 from fairseq_localattn.speed.graphs import training
 from fairseq_localattn.speed.graphs.recording import WaitsError
 from fairseq_localattn.speed.graphs.training import RecordedCriterion, reason_against
+from support import forked
 from support.cli import fairseq, make_data, train_flags
 from support.models import build
 from support.speed.recorded import Again
@@ -86,9 +88,9 @@ def test_two_epochs_equal_those_without_recording(
     assert equal(tmp_path / "recorded", tmp_path / "plain")
 
 
-def test_a_training_goes_on_in_the_middle_of_an_epoch(data: Path, tmp_path: Path) -> None:
+def test_a_training_goes_on_in_the_middle_of_its_second_epoch(data: Path, tmp_path: Path) -> None:
     train(data, tmp_path / "whole")
-    train(data, tmp_path / "parts", updates=2)
+    train(data, tmp_path / "parts", updates=7)
     train(data, tmp_path / "parts")
     assert equal(tmp_path / "whole", tmp_path / "parts")
 
@@ -114,6 +116,44 @@ def test_a_step_that_waits_is_computed_without_graphs(
     assert "graphs: none: a step waits for the device: called a synchronizing operation" in waiting
     of_batches = [[value for key, value in losses(each) if key in ("wpb", "bsz")] for each in (log, waiting)]
     assert of_batches[0] == of_batches[1]  # the same batches, whose losses differ by their dropout
+
+
+PLUGIN = """
+from fairseq_localattn.speed.graphs import recording, training
+
+class Recorder(recording.CudaGraphs):
+    def __init__(self): pass
+    def warm_up(self, function):
+        function()
+        if {waits}: raise recording.WaitsError()
+    def record(self, function): return function
+
+training.RECORDERS["cpu"] = Recorder
+"""
+
+
+@pytest.mark.slow
+def test_a_training_of_two_processes(data: Path, tmp_path: Path) -> None:
+    """Without dropout it equals one without graphs on the same batches, but for rounding."""
+    for waits in (False, True):
+        folder = tmp_path / f"waits_{waits}"
+        folder.mkdir()
+        (folder / "__init__.py").write_text(PLUGIN.format(waits=waits))
+        flags = {
+            "optimizer": "localattn_adam", "dropout": 0, "max_tokens": 100, "update_freq": 2, "user_dir": folder,
+            "distributed_world_size": 2, "distributed_no_spawn": True, "distributed_backend": "gloo",
+            "ddp_backend": "legacy_ddp", "distributed_init_method": f"file://{folder}.store",
+        }  # fmt: skip
+        with ExitStack() as stack:
+            words = [train_flags(data, "transformer_man_tiny", folder, 5, distributed_rank=r, **flags) for r in (0, 1)]
+            both = [stack.enter_context(forked.started("fairseq-train", *each, cwd=tmp_path)) for each in words]
+            done = [each.wait() for each in both]
+        assert [each.returncode for each in done] == [0, 0], done[0].stderr[-2000:]
+        log = done[0].stdout + done[0].stderr
+        assert "graphs: " in log and ("graphs: none" in log) == waits
+    torch.testing.assert_close(
+        *(outcome(tmp_path / f"waits_{waits}")[0] for waits in (False, True)), rtol=1e-4, atol=1e-5
+    )
 
 
 # --- which trainings
