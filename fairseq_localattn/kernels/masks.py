@@ -175,14 +175,31 @@ def join_masks(hidden: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -
 
 def _join(hidden: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     if bias is not None:
-        return _Join.apply(bias, hidden, dtype)
+        needs = bias.requires_grad and torch.is_grad_enabled()
+        return _Join.apply(bias, hidden, dtype) if needs else _joined(bias, hidden, dtype)
     if hidden is None:
         return None
     return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, lowest_score(dtype))
 
 
+def _joined(bias: Tensor, hidden: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """Return a bias, with the lowest score at hidden keys, in the dtype of the scores."""
+    if bias.dtype == dtype and hidden is None:
+        return bias
+    shape, out = bias.shape if hidden is None else torch.broadcast_shapes(bias.shape, hidden.shape), None
+    if bias.device.type != "cpu":  # one operation instead of two or three
+        out = aligned(shape, like=bias, dtype=dtype)
+    if bias.dtype == dtype:
+        lowest = shared(lambda: bias.new_full((), lowest_score(dtype)), "lowest", dtype, bias.device)
+        return torch.where(hidden, lowest, bias, out=out)  # type: ignore[arg-type]
+    joined = bias if hidden is None else bias.masked_fill(hidden, lowest_score(bias.dtype))
+    # Numbers far from 0 are coarse in half precision, so each row is shifted to a maximum of 0. The softmax does not
+    # change.
+    return torch.sub(joined, joined.amax(-1, keepdim=True), out=out).to(dtype).clamp_(min=lowest_score(dtype))
+
+
 class _Join(torch.autograd.Function):
-    """A bias, with the lowest score at hidden keys, in the dtype of the scores.
+    """:func:`_joined`, of a bias that needs a gradient.
 
     The gradient of a hidden key is that of its score, which is 0: its weight is 0, or its query sees no key and is
     cleared (:mod:`kernels.blind`).
@@ -191,17 +208,8 @@ class _Join(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, bias: Tensor, hidden: Tensor | None, dtype: torch.dtype) -> Tensor:
         ctx.shape, ctx.dtype = bias.shape, bias.dtype
-        shape = bias.shape if hidden is None else torch.broadcast_shapes(bias.shape, hidden.shape)
-        if bias.dtype == dtype:
-            if hidden is None:
-                return bias.view_as(bias)
-            lowest = shared(lambda: bias.new_full((), lowest_score(dtype)), "lowest", dtype, bias.device)
-            return torch.where(hidden, lowest, bias, out=aligned(shape, like=bias))
-        joined = bias if hidden is None else bias.masked_fill(hidden, lowest_score(bias.dtype))
-        # Numbers far from 0 are coarse in half precision, so each row is shifted to a maximum of 0. The softmax does
-        # not change.
-        highest = joined.amax(-1, keepdim=True)
-        return torch.sub(joined, highest, out=aligned(shape, like=bias, dtype=dtype)).clamp_(min=lowest_score(dtype))
+        joined = _joined(bias, hidden, dtype)
+        return joined.view_as(joined)  # autograd refuses an input as the output
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:

@@ -24,7 +24,7 @@ def with_unread_padding(tokens: Tensor) -> Tensor:
 class _Tokens(Tensor):
     """Tokens, until they are compared; then an ordinary tensor."""
 
-    __torch_function__ = _disabled_torch_function_impl
+    __torch_function__ = _disabled_torch_function_impl  # type: ignore[assignment]
 
     def eq(self, padding: Any) -> Tensor:
         self.__class__ = Tensor  # type: ignore[assignment]
@@ -34,7 +34,7 @@ class _Tokens(Tensor):
 class _Padding(Tensor):
     """A padding mask, until it is asked whether there is padding; then an ordinary tensor."""
 
-    __torch_function__ = _disabled_torch_function_impl
+    __torch_function__ = _disabled_torch_function_impl  # type: ignore[assignment]
 
     def any(self) -> Tensor:  # type: ignore[override]
         self.__class__ = Tensor  # type: ignore[assignment]
@@ -44,7 +44,7 @@ class _Padding(Tensor):
 class _Unread(Tensor):
     """A boolean on a device, which counts as True in a condition."""
 
-    __torch_function__ = _disabled_torch_function_impl
+    __torch_function__ = _disabled_torch_function_impl  # type: ignore[assignment]
 
     def __bool__(self) -> bool:
         return True

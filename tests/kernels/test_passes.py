@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from typing import Any
 
 import pytest
 import torch
@@ -24,7 +25,8 @@ def count_of(padding: Tensor, made: list[Tensor]) -> Tensor:
 
 
 def test_layers_of_one_pass_share() -> None:
-    padding, made = torch.zeros(3, 4, dtype=torch.bool), []
+    padding = torch.zeros(3, 4, dtype=torch.bool)
+    made: list[Tensor] = []
     with forward_pass():
         first = count_of(padding, made)
         assert first is count_of(padding[:], made) and is_shared(first)
@@ -40,7 +42,8 @@ def test_layers_of_one_pass_share() -> None:
 
 
 def test_a_tensor_changed_in_place_is_another() -> None:
-    padding, made = torch.zeros(3, 4, dtype=torch.bool), []
+    padding = torch.zeros(3, 4, dtype=torch.bool)
+    made: list[Tensor] = []
     with forward_pass():
         assert count_of(padding, made) == 0
         padding[0, 0] = True
@@ -51,7 +54,8 @@ def test_a_tensor_changed_in_place_is_another() -> None:
 def test_a_batch_that_refills_the_last_ones_tensor(inference: bool) -> None:
     """As a CUDA graph does, whose inputs stay where they are; in inference mode torch counts no changes."""
     with torch.inference_mode(inference):
-        padding, made = torch.zeros(3, 4, dtype=torch.bool), []
+        padding = torch.zeros(3, 4, dtype=torch.bool)
+        made: list[Tensor] = []
         for number in range(3):
             padding[:, :number] = True
             with forward_pass():
@@ -60,7 +64,8 @@ def test_a_batch_that_refills_the_last_ones_tensor(inference: bool) -> None:
 
 
 def test_a_graph_takes_nothing_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    padding, made = torch.zeros(3, 4, dtype=torch.bool), []
+    padding = torch.zeros(3, 4, dtype=torch.bool)
+    made: list[Tensor] = []
     with forward_pass():
         count_of(padding, made)
         monkeypatch.setattr(passes, "is_capturing", lambda: True)
@@ -96,7 +101,7 @@ def test_a_bias_of_one_layer_is_not_held() -> None:
     """With a window that all share: the mask of both is that of the layer alone."""
     frame = Frame(4, 4, key_padding_mask=torch.zeros(2, 4, dtype=torch.bool))
     with forward_pass(), torch.no_grad():
-        masks = []
+        masks: list[Any] = []
         for _ in range(2):
             hidden, bias = hidden_and_bias(frame, None, torch.randn(1, 4, 4), torch.float32)
             masks.append(join_masks(hidden, bias, torch.float32))
