@@ -32,14 +32,16 @@ def carry_out(plan: Plan, lanes: Sequence[Launch], resume: bool, progress: Progr
         progress.say(f"{adopted} runs are trainings of other rows too, whose numbers they take")
     for note in [*plan.notes(), *idle_gpus(plan), *map(plan.announce, to_do)]:
         progress.say(note)
-    run_all(
-        to_do,
-        len(lanes),
-        progress,
-        finished=lambda run: progress.say(plan.record(run)),
-        failed=plan.failed,
-        started=lambda run, lane: setattr(run, "launch", lanes[lane].on(run.launch.gpus)),
-    )
+
+    def started(run: Run, lane: int) -> None:
+        run.launch = lanes[lane].on(run.launch.gpus)
+        if run.launch.rendezvous and not run.launch.srun and not run.facts():
+            progress.say(f"on each other machine, in this folder: {shlex.join(run.train_argv())}")
+
+    def finished(run: Run) -> None:
+        progress.say(plan.record(run))
+
+    run_all(to_do, len(lanes), progress, finished=finished, failed=plan.failed, started=started)
     plan.record_all()
     return report(plan, progress)
 

@@ -22,7 +22,6 @@ from experiments.recipes.tables import papers, tables_of
 from experiments.report.estimates import estimate, hours
 from experiments.report.results import COLUMNS, Line, Results, in_words, number
 from experiments.runs.checkout import commit, same_package
-from experiments.runs.machines import Leader
 from experiments.runs.processes import described
 from experiments.runs.run import Run, settings_hash
 
@@ -41,11 +40,6 @@ class Plan:
     runs: list[Run] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     adopted: set[tuple[str, Path]] = field(default_factory=set)  # row, folder of its run
-
-    @property
-    def leader(self) -> Leader:
-        """The first of the machines that train together."""
-        return Leader(self.choice.launch, self.choice.out)
 
     def results(self, row: Row) -> Results:
         """Return the CSV file of a row's table."""
@@ -104,15 +98,11 @@ class Plan:
         for row in self.rows:
             if row.name in self.failures:
                 continue
-            for seed in self._seeds(row):
+            for seed in row.seeds(self.choice.seeds):
                 run = self._run(row, seed)
                 measured = (run.folder, row.stated.metric, *row.stated.corpus.tests.items())
                 found.setdefault(measured, run).rows.append(row.key)
         self.runs = list(found.values())
-
-    def _seeds(self, row: Row) -> tuple[int, ...]:
-        seeds = self.choice.seeds or row.stated.seeds
-        return seeds[:1] if row.stated.lead else seeds
 
     def _run(self, row: Row, seed: int) -> Run:
         recipe, out = self.here(row), self.choice.out
@@ -127,7 +117,6 @@ class Plan:
             settings=settings,
             launch=self.choice.launch.fitted(row.stated),
             trees=self.trees(recipe),
-            leader=self.leader,
             narrow=self.choice.scale == "smoke",
             keep_checkpoints=self.choice.keep_checkpoints,
             kept=self.choice.results / KEPT,

@@ -68,7 +68,7 @@ def of_scores(figure: Figure, args: argparse.Namespace) -> int:
     if not args.dry_run:  # before hours of training
         check_picture(args.plot or Path("picture.png"), writable=args.plot is not None)
     status, plan = run_table(args)
-    if status or args.dry_run or args.node_rank:
+    if status or args.dry_run or args.task is not None:
         return status
     picture = args.plot or figure.path(plan.choice.results, args.scale)
     check_picture(picture)

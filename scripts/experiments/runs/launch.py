@@ -23,8 +23,8 @@ class Launch:
     Args:
         gpus: processes on each machine.
         nodes: machines.
-        node_rank: number of this machine, from 0.
-        rendezvous: HOST:PORT of machine 0, where the machines meet.
+        rendezvous: HOST:PORT where the torchrun of each machine meets the others.
+        srun: start torchrun on all nodes of the SLURM job; else only on this machine.
         precision: of ``PRECISIONS``.
         cpu: train on the CPU.
         devices: GPUs of this machine that the training may use; None: those of the environment.
@@ -36,8 +36,8 @@ class Launch:
 
     gpus: int = 1
     nodes: int = 1
-    node_rank: int = 0
     rendezvous: str = ""
+    srun: bool = False
     precision: str = "fp32"
     cpu: bool = False
     devices: tuple[str, ...] | None = None
@@ -76,10 +76,10 @@ class Launch:
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(self.gpus)]
         if self.nodes == 1:
             return [*torchrun, "--standalone", str(WORKER)]
-        # The static rendezvous: by the dynamic one torchrun may give rank 0, whose log is read, to another machine.
-        host, _, port = self.rendezvous.rpartition(":")
-        where = ["--nnodes", str(self.nodes), "--node-rank", str(self.node_rank)]
-        return [*torchrun, *where, "--master-addr", host, "--master-port", port, str(WORKER)]
+        nodes = str(self.nodes)
+        each = ["srun", "--nodes", nodes, "--ntasks", nodes, "--ntasks-per-node", "1", "--kill-on-bad-exit=1"]
+        meet = ["--nnodes", nodes, "--rdzv-backend", "c10d", "--rdzv-endpoint", self.rendezvous]
+        return [*(each if self.srun else []), *torchrun, *meet, str(WORKER)]
 
     def adapt(self, recipe: Recipe) -> Recipe:
         """Return the recipe with the flags of this machine: precision, device, and the same effective batch.

@@ -35,7 +35,6 @@ from experiments.runs.checkpoints import (
 )
 from experiments.runs.environment import PACKAGE, hardware, versions
 from experiments.runs.launch import Launch
-from experiments.runs.machines import Leader
 from experiments.runs.processes import Job, JobFailed, lock, write_stamp
 from experiments.runs.steps import AVERAGE, TRAIN, Step
 
@@ -87,7 +86,6 @@ class Run:
         settings: ``settings_hash`` of the recipe without the flags of this machine.
         launch: where the training runs.
         trees: folder with the trees of probing.
-        leader: announces the training to other machines.
         narrow: make the model narrow, for a smoke run.
         keep_checkpoints: keep the checkpoints that an average has been made of.
         kept: folder with what BLEU counts in the outputs of finished runs; None: it is not kept.
@@ -102,7 +100,6 @@ class Run:
     settings: str
     launch: Launch = Launch()
     trees: Path | None = None
-    leader: Leader | None = None
     narrow: bool = False
     keep_checkpoints: bool = False
     kept: Path | None = None
@@ -304,8 +301,6 @@ class Run:
             held=self._held,
             environment=self.environment(self._step),
         )
-        if self._step == TRAIN and self.leader is not None:
-            self.leader.announce(self.folder)
 
     def _trained(self) -> dict[str, Any]:
         """Return the facts of the training that has ended."""
