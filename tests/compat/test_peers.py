@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.multiprocessing.spawn import ProcessExitedException
 
-from experiments.runs.processes import OF_PEERS
+from experiments.system.processes import OF_PEERS
 from fairseq_localattn.compat import peers
 from fairseq_localattn.errors import UsageError
 

@@ -13,10 +13,10 @@ from experiments.engine.plan import TREES_VARIABLE, Plan, preparation_of
 from experiments.recipes.nodes import RecipeError
 from experiments.report.estimates import hours
 from experiments.runs.launch import Launch
-from experiments.runs.processes import JobFailed, lock
-from experiments.runs.progress import Progress, clock, time_left
 from experiments.runs.run import Run
 from experiments.runs.schedule import run_all
+from experiments.system.processes import JobFailed, lock
+from experiments.system.progress import Progress, clock, time_left
 
 
 def carry_out(plan: Plan, lanes: Sequence[Launch], resume: bool, progress: Progress) -> int:

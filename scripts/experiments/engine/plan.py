@@ -16,14 +16,14 @@ from experiments.data.prepared import forget_fingerprints, trees_fingerprint
 from experiments.engine.rows import Choice, Row
 from experiments.measure.generated import ScoreError, pieces_of_text
 from experiments.measure.measures import OF_TRAINING, measure_of
-from experiments.recipes.recipe import ROOT, Recipe, RecipeError
+from experiments.recipes.recipe import Recipe, RecipeError
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import papers, tables_of
 from experiments.report.estimates import estimate, hours
 from experiments.report.results import COLUMNS, Line, Results, in_words, number
-from experiments.runs.checkout import commit, same_package
-from experiments.runs.processes import described
 from experiments.runs.run import Run, settings_hash
+from experiments.system.checkout import ROOT, commit, same_package
+from experiments.system.processes import described
 
 SPEEDS = ("words_per_second", "steps_per_second", "train_minutes")
 KEPT = "counts"  # folder of the results with what BLEU counts in outputs

@@ -29,14 +29,15 @@ from experiments.engine.plan import Plan, make_plan
 from experiments.engine.rows import Choice, Row, folders
 from experiments.measure.generated import ScoreError
 from experiments.recipes.nodes import RecipeError, nearest
-from experiments.recipes.recipe import ROOT, Recipe
+from experiments.recipes.recipe import Recipe
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import SCALES, Table, find_table
 from experiments.report.estimates import kind_of
-from experiments.runs.environment import cores
 from experiments.runs.launch import PRECISIONS, Launch, best_precision
-from experiments.runs.processes import Busy, JobFailed, described, stop_all, stop_on_signals
-from experiments.runs.progress import Progress
+from experiments.system.checkout import ROOT
+from experiments.system.environment import cores
+from experiments.system.processes import Busy, JobFailed, described, stop_all, stop_on_signals
+from experiments.system.progress import Progress
 
 
 class OneLineParser(argparse.ArgumentParser):

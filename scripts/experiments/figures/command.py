@@ -16,7 +16,7 @@ from pathlib import Path
 
 from experiments.engine.table import OneLineParser, as_status, make_parser, parse_args, plan_of, run_table
 from experiments.figures import scores, weights
-from experiments.figures.catalogue import Figure, find_figure
+from experiments.recipes.catalogue import Figure, find_figure
 from experiments.recipes.nodes import RecipeError
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from experiments.engine.plan import Plan
 from experiments.engine.rows import Row
-from experiments.figures.catalogue import Figure
 from experiments.measure.csv_files import read_csv
 from experiments.measure.generated import read_lines
+from experiments.recipes.catalogue import Figure
 from experiments.recipes.nodes import RecipeError
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import find_table
-from experiments.runs.processes import write_atomic
 from experiments.runs.run import Run
+from experiments.system.processes import write_atomic
 
 SUBSET = "test"
 LENGTHS = range(8, 13)  # in words: short enough to be read in a picture

@@ -20,9 +20,10 @@ from experiments.measure.generated import ScoreError
 from experiments.measure.predictions import accuracy, perplexity, read_perplexity
 from experiments.measure.rouge import METRICS as ROUGE
 from experiments.measure.rouge import SWAPPED
-from experiments.measure.scoring import Measurement
-from experiments.recipes.recipe import ROOT, SECTIONS, USER_DIR, Recipe, RecipeError
-from experiments.runs.checkpoints import last_validation
+from experiments.measure.scoring import Measurement, TestSet
+from experiments.recipes.recipe import SECTIONS, Recipe, RecipeError
+from experiments.system.checkout import ROOT, USER_DIR
+from experiments.system.logs import last_validation
 
 PROBE = ROOT / "scripts" / "probe.py"
 BLEU = ("tokenised_bleu", "compound_bleu", "sacrebleu", "multi_bleu", "bleu_by_length", "bleu_by_ngram")
@@ -117,7 +118,7 @@ class Translation:
         """Write what BLEU counts in the outputs of a run that are there. Raises ScoreError, OSError."""
         for subset, path in self.counts_files(run).items():
             if (output := run.folder / self.output(subset)).exists():
-                scoring.keep_counts(output, run.data.test_set(subset), path)
+                scoring.keep_counts(output, TestSet.of(run.data, subset), path)
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         """Return BLEU of each test set. Raises ScoreError."""
@@ -127,7 +128,7 @@ class Translation:
             against = None if baseline is None else baseline.folder / self.output(subset)
             if baseline is not None and against is not None and not against.exists():
                 against = self.counts_files(baseline).get(subset, against)
-            test = run.data.test_set(subset)
+            test = TestSet.of(run.data, subset)
             output = run.folder / self.output(subset)
             of_set = scoring.translation(output, test, against, by_length=self.by_length, by_ngram=self.by_ngram)
             found += of_set if len(tests) == 1 else [replace(m, metric=f"{name}/{m.metric}") for m in of_set]

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.recipes.nodes import RecipeError, nearest
-from experiments.recipes.recipe import ROOT
 from experiments.recipes.tables import papers, tables_of
 from experiments.report.claims import claims_table
 from experiments.report.csv_lines import TableError
@@ -31,7 +30,8 @@ from experiments.report.locality import locality_table
 from experiments.report.papers import all_tables, summary_table, table_of_paper
 from experiments.report.ranking import ranking_table
 from experiments.report.speed import attentions_table, speed_table
-from experiments.runs.processes import write_atomic
+from experiments.system.checkout import ROOT
+from experiments.system.processes import write_atomic
 
 MARKER = re.compile(r"<!-- (?P<end>end of )?table (?P<name>\S+) -->")
 NO_PAGES = ("quickstart",)  # its numbers stay with its runs

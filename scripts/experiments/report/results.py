@@ -12,7 +12,7 @@ from typing import Any
 
 from experiments.measure.csv_files import read_csv
 from experiments.measure.generated import ScoreError
-from experiments.runs.processes import write_atomic
+from experiments.system.processes import write_atomic
 
 # What results/README.md describes.
 COLUMNS = (

@@ -1,16 +1,17 @@
-"""Checkpoints and logs of a training by fairseq."""
+"""Checkpoints of a training by fairseq, and what they and its logs say."""
 
 from __future__ import annotations
 
 import ast
 import errno
-import json
 import re
 import shlex
 import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
+
+from experiments.system.logs import train_log
 
 LAST = Path("checkpoints") / "checkpoint_last.pt"
 BEST = Path("checkpoints") / "checkpoint_best.pt"
@@ -81,40 +82,6 @@ def updates_of_names(folder: Path) -> int:
     others = sorted((folder / LAST).parent.glob("checkpoint_*_*.pt"), key=lambda path: path.stat().st_mtime)
     numbers = [re.fullmatch(r"checkpoint_\d+_(\d+)", path.stem) for path in others]
     return int(numbers[-1][1]) if numbers and numbers[-1] else 0
-
-
-def train_log(folder: Path, start: int = 0) -> dict[int, dict[str, str]]:
-    """Return the entries of fairseq's JSON log from byte ``start``, by updates; of repeated updates the last entry."""
-    found: dict[int, dict[str, str]] = {}
-    try:
-        data = (folder / "train.json.log").read_bytes()[start:]
-    except FileNotFoundError:
-        return found
-    for line in data.decode("utf-8", errors="replace").splitlines():
-        if not line.startswith("{") or '"wps"' not in line:
-            continue
-        try:
-            entry = json.loads(line)
-            found[int(entry["num_updates"])] = entry
-        except (json.JSONDecodeError, KeyError, ValueError):
-            continue
-    return dict(sorted(found.items()))
-
-
-def last_validation(folder: Path, name: str) -> str | None:
-    """Return what the last validation logged as ``name``, such as tag_accuracy; None where none did."""
-    try:
-        lines = (folder / "train.json.log").read_text(encoding="utf-8", errors="replace").splitlines()
-    except FileNotFoundError:
-        return None
-    for line in reversed(lines):
-        try:
-            entry = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if isinstance(entry, dict) and f"valid_{name}" in entry:
-            return str(entry[f"valid_{name}"])
-    return None
 
 
 # A site's name, and its text as Python writes it, in the line that speed/implementation.py logs.

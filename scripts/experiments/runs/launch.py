@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from experiments.recipes.nodes import RecipeError
-from experiments.recipes.recipe import ROOT, Recipe
+from experiments.recipes.recipe import Recipe
+from experiments.system.checkout import ROOT
 
 WORKER = ROOT / "scripts" / "train_worker.py"
 PRECISIONS = ("fp32", "fp16", "bf16")

@@ -19,24 +19,24 @@ from experiments.measure.generated import ScoreError
 from experiments.measure.measures import OF_TRAINING, Measure, Probing, measure_of
 from experiments.measure.scoring import Measurement
 from experiments.recipes.flags import expand
-from experiments.recipes.recipe import ROOT, SECTIONS, USER_DIR, Recipe
+from experiments.recipes.recipe import SECTIONS, Recipe
 from experiments.recipes.scales import narrow_flags
-from experiments.runs.checkout import CODE, code_of, commit, package
 from experiments.runs.checkpoints import (
     BEST,
     LAST,
     checkpoint_updates,
     mend_last_checkpoint,
     remove_averaged,
-    train_log,
     training_facts,
     updates_of_names,
     whole,
 )
-from experiments.runs.environment import PACKAGE, hardware, versions
 from experiments.runs.launch import Launch
-from experiments.runs.processes import Job, JobFailed, lock, write_stamp
 from experiments.runs.steps import AVERAGE, TRAIN, Step
+from experiments.system.checkout import CODE, ROOT, USER_DIR, code_of, commit, package
+from experiments.system.environment import PACKAGE, hardware, versions
+from experiments.system.logs import train_log
+from experiments.system.processes import Job, JobFailed, lock, write_stamp
 
 # Flags that change neither the model nor its output. Where the best checkpoint or an average is measured,
 # save_interval_updates does: it decides which checkpoints there are.

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from torch import distributed
 from torch.distributed.elastic.multiprocessing.errors import record  # torchrun then names the error
 
-from experiments.runs.processes import die_with_parent
+from experiments.system.processes import die_with_parent
 
 
 def worker_argv(argv: Sequence[str], environment: Mapping[str, str]) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from experiments.engine import table
 from experiments.figures import command, scores, weights
-from experiments.figures.catalogue import FIGURES, find_figure
+from experiments.recipes.catalogue import FIGURES, find_figure
 from experiments.recipes.nodes import RecipeError
 from experiments.recipes.tables import find_table
 from experiments.report.papers import all_tables

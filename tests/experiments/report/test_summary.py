@@ -10,7 +10,7 @@ from experiments.measure.scoring import Measurement
 from experiments.recipes.recipe import Recipe, load_recipe
 from experiments.report import summary
 from experiments.runs.checkpoints import training_facts
-from experiments.runs.processes import write_stamp
+from experiments.system.processes import write_stamp
 from support.engine.outputs import write_lines, write_output
 from support.engine.runs import fake_run, save_checkpoint
 from support.recipes import BASE, write

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from experiments.runs import checkpoints
+from experiments.system import logs
 from support.engine.runs import save_checkpoint
 from support.models import build
 
@@ -100,8 +101,8 @@ def test_the_texts_of_a_model_are_facts(tmp_path: Path, caplog: pytest.LogCaptur
 
 
 def test_the_last_validation(tmp_path: Path) -> None:
-    assert checkpoints.last_validation(tmp_path, "tag_accuracy") is None
+    assert logs.last_validation(tmp_path, "tag_accuracy") is None
     lines = ['{"valid_tag_accuracy": "50"}', '{"valid_tag_accuracy": "61.5"}', '{"valid_loss": "2"}', '{"valid_tag']
     (tmp_path / "train.json.log").write_text("\n".join(lines))
-    assert checkpoints.last_validation(tmp_path, "tag_accuracy") == "61.5"
-    assert checkpoints.last_validation(tmp_path, "accuracy") is None
+    assert logs.last_validation(tmp_path, "tag_accuracy") == "61.5"
+    assert logs.last_validation(tmp_path, "accuracy") is None

@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from experiments.recipes import recipe
-from experiments.runs import environment, launch, worker
+from experiments.runs import launch, worker
+from experiments.system import environment
 from support.paths import ROOT
 from support.recipes import BASE, write
 

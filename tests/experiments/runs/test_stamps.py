@@ -12,10 +12,10 @@ import pytest
 
 from experiments.recipes.recipe import Recipe, load_recipe
 from experiments.runs import schedule
-from experiments.runs.checkout import code_of
 from experiments.runs.checkpoints import LAST
-from experiments.runs.processes import described, read_stamp, write_stamp
-from experiments.runs.progress import Progress
+from experiments.system.checkout import code_of
+from experiments.system.processes import described, read_stamp, write_stamp
+from experiments.system.progress import Progress
 from support.engine.runs import FakeRun, fake_run, save_checkpoint
 from support.recipes import BASE, write
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.runs.processes import Job, JobFailed, stop_all
+from experiments.system.processes import Job, JobFailed, stop_all
 
 PEERS = "fairseq_localattn: process 1 stops: another one has died (its own log says why); start all of them again"
 SPAWNED = "fairseq_localattn: a process of this training has died (process 1 terminated with signal SIGKILL)"
