@@ -21,9 +21,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.measure.csv_files import Line
+from experiments.measure.generated import ScoreError
 from experiments.recipes.nodes import RecipeError, compose, entry_of
 from experiments.recipes.tables import find_table
-from experiments.report.csv_lines import Line, TableError, groups, markdown, p_value
+from experiments.report.csv_lines import groups, markdown, p_value
 from experiments.report.papers import Row, current_lines, rows_of
 
 SCALES = ("full", "sample", "small")
@@ -64,21 +66,21 @@ class Outcome:
 def claims_table(root: Path, paper: str) -> str:
     """Return the claims of a paper as Markdown, with the numbers at the largest scale that has both rows.
 
-    ``VERDICTS`` says what the column "found" means; it stands below the table. Raises TableError for a file that is
+    ``VERDICTS`` says what the column "found" means; it stands below the table. Raises ScoreError for a file that is
     not such a list.
     """
     path = root / "results" / "claims" / f"{paper}.yaml"
     try:
         claims = entry_of(path, compose(path), str(path)).value.get("claims")
     except RecipeError as error:
-        raise TableError(str(error)) from None
+        raise ScoreError(str(error)) from None
     if not isinstance(claims, list) or not claims:
-        raise TableError(f"{path}: needs a list 'claims'")
+        raise ScoreError(f"{path}: needs a list 'claims'")
     rows = []
     for number, claim in enumerate(claims, 1):
         where = f"{path}: claim {number}"
         if not isinstance(claim, dict) or not {"claim", "where"} < set(claim) <= {"claim", "where", "compare", "why"}:
-            raise TableError(f"{where}: needs claim, where, and compare or why, and nothing else")
+            raise ScoreError(f"{where}: needs claim, where, and compare or why, and nothing else")
         texts = claim.get("compare", [])
         outcomes = [_outcome(root, paper, text, where) for text in texts]
         measured = [outcome for outcome in outcomes if outcome]
@@ -100,17 +102,17 @@ def _verdict(measured: list[Outcome], wanted: int) -> str:
 
 
 def _outcome(root: Path, paper: str, text: str, where: str) -> Outcome | None:
-    """Return the outcome of a comparison, None where its rows have no seed in common. Raises TableError."""
+    """Return the outcome of a comparison, None where its rows have no seed in common. Raises ScoreError."""
     found = COMPARISON.fullmatch(text)
     if found is None:
-        raise TableError(f"{where}: {text!r} is not of the form 'TABLE ROW > ROW[: METRIC[ > METRIC]]'")
+        raise ScoreError(f"{where}: {text!r} is not of the form 'TABLE ROW > ROW[: METRIC[ > METRIC]]'")
     try:
         table = find_table(paper, found["table"], root / "configs")
     except RecipeError as error:
-        raise TableError(f"{where}: {error}") from None
+        raise ScoreError(f"{where}: {error}") from None
     rows = {row.name: row for row in rows_of(table)}
     if missing := {found["better"], found["worse"]} - set(rows):
-        raise TableError(f"{where}: {table.path} has no row {', '.join(sorted(missing))}")
+        raise ScoreError(f"{where}: {table.path} has no row {', '.join(sorted(missing))}")
     lines = groups(current_lines(root, table), "row", "scale", "metric")
     better, worse = rows[found["better"]], rows[found["worse"]]
     if found["less"] is None:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.measure.bleu import FEWEST, group_size
+from experiments.measure.csv_files import Line, read_lines
+from experiments.measure.generated import ScoreError
 from experiments.recipes.recipe import Recipe
 from experiments.recipes.tables import Table, find_table, load_table, tables_of
 from experiments.report.csv_lines import (
     NOT_MEASURED,
     NOTHING,
-    Line,
-    TableError,
     decimals,
     groups,
     markdown,
@@ -29,7 +29,6 @@ from experiments.report.csv_lines import (
     millions,
     natural,
     p_value,
-    read_lines,
     seeds_of,
 )
 from experiments.report.pictures import pictures_of_table, pictures_without_table
@@ -126,7 +125,7 @@ def _row(table: Table, name: str) -> Row:
 
 
 def load_lines(root: Path, table: Table) -> list[Line]:
-    """Return the lines of results/<paper>/<table>.csv; none where nothing has been measured. Raises TableError.
+    """Return the lines of results/<paper>/<table>.csv; none where nothing has been measured. Raises ScoreError.
 
     A line without ``difference`` has that of the scores, where its baseline is a row of the same table with this seed,
     as many updates and batches of the same size.
@@ -137,9 +136,9 @@ def load_lines(root: Path, table: Table) -> list[Line]:
     lines = read_lines(path, NEEDED, KEY)
     for line in lines:
         if line["row"] not in table.sources:
-            raise TableError(f"{line.where}: {table.path} has no row {line['row']!r}")
+            raise ScoreError(f"{line.where}: {table.path} has no row {line['row']!r}")
         if line["scale"] not in SCALES:
-            raise TableError(f"{line.where}: there is no scale {line['scale']!r}")
+            raise ScoreError(f"{line.where}: there is no scale {line['scale']!r}")
     scored = groups(lines, "row", *SAME_AS_BASELINE)
     return [_with_difference(line, scored) for line in lines]
 
@@ -359,6 +358,6 @@ def summary_table(root: Path) -> str:
             ]
         )
     if not cells:
-        raise TableError(f"{root / 'results'}: nothing of the summary has been measured")
+        raise ScoreError(f"{root / 'results'}: nothing of the summary has been measured")
     heading = ["system", "data", "metric", "Transformer", "system's", "gain", "p by seed", "seeds", "paper's gain"]
     return markdown(heading, cells)

@@ -8,6 +8,8 @@ import pytest
 
 from benchmarks.modules import ATTENTIONS, FAIRSEQ
 from benchmarks.systems import DEFAULT_SYSTEMS, SYSTEMS
+from experiments.measure.csv_files import Line
+from experiments.measure.generated import ScoreError
 from experiments.recipes.tables import SCALES, find_table, tables_of
 from experiments.recipes.tables import papers as all_papers
 from experiments.report import csv_lines, pages, papers, results, speed
@@ -336,7 +338,7 @@ def test_summary_has_each_main_row_in_a_line(tmp_path: Path) -> None:
 
 
 def test_a_summary_of_nothing(tmp_path: Path) -> None:
-    with pytest.raises(csv_lines.TableError, match="results: nothing of the summary has been measured"):
+    with pytest.raises(ScoreError, match="results: nothing of the summary has been measured"):
         table(tmp_path, "summary")
 
 
@@ -374,4 +376,4 @@ def test_locality(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("value", "text"), [(0.0004, "<0.001"), (0.0005, "0.001"), (0.04996, "0.050"), (1, "1.000")])
 def test_p_values(value: float, text: str) -> None:
-    assert csv_lines.p_value(csv_lines.Line("here", {"p_value": str(value)})) == text
+    assert csv_lines.p_value(Line("here", {"p_value": str(value)})) == text
