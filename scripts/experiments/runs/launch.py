@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from experiments.recipes.nodes import RecipeError
 from experiments.recipes.recipe import Recipe
@@ -70,11 +71,12 @@ class Launch:
         least = min(FILLING[key], self.max_tokens or FILLING[key])
         return self.on(max(1, min(self.gpus, paper_batch(recipe) // (least * self.nodes))))
 
-    def command(self) -> list[str]:
-        """Return the command up to the arguments of fairseq-train."""
+    def command(self, errors: Path) -> list[str]:
+        """Return the command up to the arguments of fairseq-train; torchrun records errors in the folder ``errors``."""
         if self.world == 1:
             return [sys.executable, "-m", "fairseq_cli.train"]
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(self.gpus)]
+        torchrun += ["--log-dir", str(errors)]
         if self.nodes == 1:
             return [*torchrun, "--standalone", str(WORKER)]
         nodes = str(self.nodes)

@@ -46,6 +46,7 @@ NOT_DECODING = {"max_tokens", "batch_size", "num_workers"}
 AVERAGER = ROOT / "scripts" / "average.py"
 GENERATING = "generating"  # folder of unfinished output, which is moved when it is complete
 AVERAGED = "averaged.pt"
+ERRORS = "errors"  # folder in which the processes of a training under torchrun record theirs
 
 
 def settings_hash(recipe: Recipe, data: str) -> str:
@@ -216,7 +217,7 @@ class Run:
     def train_argv(self) -> list[str]:
         """Return the command that trains."""
         return [
-            *self.launch.command(), str(self.data.bin),
+            *self.launch.command(self.folder / ERRORS), str(self.data.bin),
             "--user-dir", str(USER_DIR), "--arch", self.arch, "--seed", str(self.seed),
             *self.measure.train_flags(self),
             "--save-dir", str((self.folder / LAST).parent),
@@ -300,6 +301,7 @@ class Run:
             threads=self.threads,
             held=self._held,
             environment=self.environment(self._step),
+            errors=self.folder / ERRORS if self._step == TRAIN else None,
         )
 
     def _trained(self) -> dict[str, Any]:
@@ -340,6 +342,7 @@ class Run:
         step, facts = self._step, {}
         if step == TRAIN:
             facts = self._trained()
+            shutil.rmtree(self.folder / ERRORS, ignore_errors=True)
         elif step == AVERAGE:
             facts = self._averaged()
         else:

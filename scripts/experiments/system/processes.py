@@ -6,7 +6,7 @@ import ctypes
 import fcntl
 import json
 import os
-import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,13 +21,7 @@ from typing import IO, Any
 _alive: list[Job] = []
 Types = tuple[type, ...]
 OWN_ERROR = "fairseq_localattn: "  # begin of an error of one line
-OF_PEERS = re.compile(re.escape(OWN_ERROR) + r"(process \d+ stops: another one|a process of this training) has died")
 TRACEBACK = "Traceback (most recent call last)"
-# A traceback up to the line of its exception; torch writes the rank before each line.
-RAISED = re.compile(rf"{re.escape(TRACEBACK)}:\n(?:[ \t].*\n|\n)*(?P<line>\S.*)")
-RANK = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)
-CHAINED = ("\n\nDuring handling of the above exception", "\n\nThe above exception was the direct cause")
-OF_TORCHRUN = "torch.distributed.elastic."
 # Seconds that a child has to end by SIGTERM: a training saves its last update.
 SAVING = 60
 
@@ -103,7 +97,10 @@ def die_with_parent() -> None:
 
 
 class Job:
-    """A child process in a process group of its own, with stdout and stderr appended to ``log``."""
+    """A child process in a process group of its own, with stdout and stderr appended to ``log``.
+
+    ``errors``: folder in which torchrun and its processes record their errors; it is emptied before they start.
+    """
 
     def __init__(
         self,
@@ -113,9 +110,13 @@ class Job:
         threads: int,
         held: IO[str] | None = None,
         environment: Mapping[str, str] | None = None,
+        errors: Path | None = None,
     ) -> None:
         self.argv = list(argv)
         self.log = log
+        self.errors = errors
+        if errors:
+            shutil.rmtree(errors, ignore_errors=True)
         log.parent.mkdir(parents=True, exist_ok=True)
         # PYTHON: the interpreter that the scripts of data-prep take.
         settings = {
@@ -167,19 +168,17 @@ class Job:
         return f"{what}\n{tail(self.log)}\nwhole log: {self.log}"
 
     def _error_line(self) -> str | None:
-        """Return the line by which the child says what is wrong; None without one, or after a traceback.
+        """Return the line by which the child says what is wrong: the first error of its processes, else its last line.
 
-        It is the last one. In a training of several processes those that end because of another one say so: what the
-        other one has said, or the exception of its traceback, comes before that.
+        None without one, or after a traceback.
         """
+        if self.errors and (line := first_error(self.errors)):
+            return line
         text = self.log.read_bytes()[self._log_size :].decode("utf-8", errors="replace")
         lines = text.splitlines()
         own = [line for line in lines if line.startswith(OWN_ERROR)]  # also where torchrun adds its traceback
-        causes = [line for line in own if not OF_PEERS.match(line)]
-        if own and not causes:
-            return _exception(text) or own[-1]
         said = [] if TRACEBACK in text else [line for line in lines if "error: " in line]
-        return next(iter([*causes[-1:], *said[-1:]]), None)
+        return next(iter([*own[-1:], *said[-1:]]), None)
 
     def interrupt(self) -> None:
         """Ask the child, and all that it has started, to end; a training then saves its last update.
@@ -205,13 +204,16 @@ class Job:
                     os.killpg(self.process.pid, signal.SIGKILL)
 
 
-def _exception(log: str) -> str | None:
-    """Return the line of the exception that ended a process first, as its traceback shows it; None without one."""
-    text = RANK.sub("", log)
-    for found in RAISED.finditer(text):
-        if not text.startswith(CHAINED, found.end()) and not found["line"].startswith(OF_TORCHRUN):
-            return found["line"][:300]
-    return None
+def first_error(folder: Path) -> str | None:
+    """Return the line of the first error that processes under torchrun have recorded in its --log-dir; None without."""
+    found = []
+    for path in folder.glob("*/attempt_*/*/error.json"):
+        facts = read_stamp(path, {"message": (dict,)})
+        if facts is not None:
+            line = next(iter(str(facts["message"]["message"]).splitlines()), "")[:300]
+            found.append((int(facts["message"]["extraInfo"]["timestamp"]), line))
+    line = min(found, default=(0, ""))[1]
+    return line[line.find(OWN_ERROR) :] if OWN_ERROR in line else line or None
 
 
 def stop_all() -> None:

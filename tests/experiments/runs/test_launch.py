@@ -103,15 +103,14 @@ def test_small_batches_are_not_rounded_down_to_eight_sentences(paper: recipe.Rec
 
 
 def test_commands() -> None:
-    assert launch.Launch().command()[1:] == ["-m", "fairseq_cli.train"]
-    several = launch.Launch(gpus=4).command()
-    assert several[1:6] == ["-m", "torch.distributed.run", "--nproc-per-node", "4", "--standalone"]
-    nodes = launch.Launch(gpus=8, nodes=2, rendezvous="first:29500").command()
-    assert " ".join(nodes[1:-1]) == (
-        "-m torch.distributed.run --nproc-per-node 8 --nnodes 2 --rdzv-backend c10d --rdzv-endpoint first:29500"
-    )
+    assert launch.Launch().command(Path("e"))[1:] == ["-m", "fairseq_cli.train"]
+    several = launch.Launch(gpus=4).command(Path("e"))
+    assert several[1:8] == "-m torch.distributed.run --nproc-per-node 4 --log-dir e --standalone".split()
+    nodes = launch.Launch(gpus=8, nodes=2, rendezvous="first:29500").command(Path("e"))
+    meet = "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint first:29500"
+    assert " ".join(nodes[1:-1]) == f"-m torch.distributed.run --nproc-per-node 8 --log-dir e {meet}"
     assert several[-1] == nodes[-1] == str(ROOT / "scripts" / "train_worker.py")
-    of_job = launch.Launch(gpus=8, nodes=2, rendezvous="first:29500", srun=True).command()
+    of_job = launch.Launch(gpus=8, nodes=2, rendezvous="first:29500", srun=True).command(Path("e"))
     assert " ".join(of_job[: -len(nodes)]) == "srun --nodes 2 --ntasks 2 --ntasks-per-node 1 --kill-on-bad-exit=1"
 
 
