@@ -15,7 +15,8 @@ from experiments.data.preparation import Corpus, local_folder, prepared
 from experiments.data.prepared import forget_fingerprints, trees_fingerprint
 from experiments.engine.rows import Choice, Row
 from experiments.measure.generated import ScoreError, pieces_of_text
-from experiments.measure.measures import OF_TRAINING, measure_of
+from experiments.measure.measures import measure_of
+from experiments.measure.metrics import OF_TRAINING
 from experiments.recipes.recipe import Recipe, RecipeError
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import papers, tables_of

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
-import io
 import tempfile
 from pathlib import Path
 
 from experiments.engine.plan import Plan
 from experiments.engine.rows import Row
-from experiments.measure.csv_files import read_csv
+from experiments.measure.csv_files import csv_text, read_csv
 from experiments.measure.generated import read_lines
 from experiments.recipes.catalogue import Figure
 from experiments.recipes.nodes import RecipeError
@@ -97,10 +95,6 @@ def draw(figure: Figure, plan: Plan, sentence: int | None, picture: Path) -> Pat
         for name, row, run in zip(names, plan.rows, runs, strict=True)
     }
     at = lines[0].index("checkpoint")
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([*COLUMNS, *lines[0]])
-    writer.writerows([*facts[cells[at]], *cells] for cells in lines[1:])
     beside = picture.with_suffix(".csv")
-    write_atomic(beside, stream.getvalue())
+    write_atomic(beside, csv_text([*COLUMNS, *lines[0]], [[*facts[cells[at]], *cells] for cells in lines[1:]]))
     return beside

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +53,13 @@ def read_csv(path: Path) -> list[tuple[int, list[str]]]:
             f"{path}:{reader.line_num}: the last line is cut, without its end: {MEND}, or end the line, if it is whole"
         )
     return lines
+
+
+def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a CSV file's text."""
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows([header, *rows])
+    return stream.getvalue()
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from experiments.measure import scoring
 from experiments.measure.counts import SUFFIX
 from experiments.measure.csv_files import Line, read_lines
 from experiments.measure.generated import ScoreError
+from experiments.measure.metrics import METRICS
 from experiments.measure.predictions import accuracy, perplexity, read_perplexity
 from experiments.measure.rouge import METRICS as ROUGE
 from experiments.measure.rouge import SWAPPED
@@ -27,7 +28,6 @@ from experiments.system.checkout import ROOT, USER_DIR
 from experiments.system.logs import last_validation
 
 PROBE = ROOT / "scripts" / "probe.py"
-BLEU = ("tokenised_bleu", "compound_bleu", "sacrebleu", "multi_bleu", "bleu_by_length", "bleu_by_ngram")
 
 
 class Measured(Protocol):
@@ -366,8 +366,6 @@ BY_METRIC: Mapping[str, Callable[[], Measure]] = {
     "locality": Locality,
     "probing": Probing,
 }
-OF_TRAINING = ("steps_per_second", "parameters")  # facts of the training, for any row
-METRICS = (*BLEU, *ROUGE, SWAPPED, "locality", "probing", "accuracy", "perplexity", *OF_TRAINING)
 
 
 def measure_of(recipe: Recipe) -> Measure:

@@ -23,15 +23,14 @@ from pathlib import Path
 
 from experiments.measure.csv_files import Line
 from experiments.measure.generated import ScoreError
+from experiments.measure.metrics import FALLING
 from experiments.recipes.nodes import RecipeError, compose, entry_of
 from experiments.recipes.tables import find_table
 from experiments.report.csv_lines import groups, markdown, p_value
-from experiments.report.papers import Row, current_lines, rows_of
+from experiments.report.papers import SCALES, Row, current_lines, rows_of
 
-SCALES = ("full", "sample", "small")
 COMPARISON = re.compile(r"(?P<table>\w+) (?P<better>\w+) > (?P<worse>\w+)(: (?P<metric>\w+)( > (?P<less>\w+))?)?")
 SIGNIFICANT = 0.05
-FALLING = ("perplexity",)  # metrics that are better when they are lower
 Lines = Mapping[tuple[str, ...], list[Line]]  # by row, scale and metric
 HEADER = ("claim", "in the paper", "found", "measured: mean difference, that of each seed, p of each seed")
 VERDICTS = (
@@ -122,7 +121,7 @@ def _outcome(root: Path, paper: str, text: str, where: str) -> Outcome | None:
 
 def _measured_by_two(lines: Lines, better: Row, worse: Row, *, metrics: tuple[str, str]) -> Outcome | None:
     """Return by how much more a row is better in the first metric than in the second one."""
-    for scale in SCALES:
+    for scale in reversed(SCALES):
         by_metric = []
         for metric in metrics:
             ours, theirs = (_by_seed(lines.get((row.name, scale, metric), [])) for row in (better, worse))
@@ -136,7 +135,7 @@ def _measured_by_two(lines: Lines, better: Row, worse: Row, *, metrics: tuple[st
 
 
 def _measured(lines: Lines, better: Row, worse: Row, asked: str | None) -> Outcome | None:
-    for scale in SCALES:
+    for scale in reversed(SCALES):
         metric = asked or better.metric(scale)
         ours, theirs = (_by_seed(lines.get((row.name, scale, metric), [])) for row in (better, worse))
         if seeds := [seed for seed in ours if seed in theirs]:

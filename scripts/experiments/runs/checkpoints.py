@@ -15,6 +15,10 @@ from experiments.system.logs import train_log
 
 LAST = Path("checkpoints") / "checkpoint_last.pt"
 BEST = Path("checkpoints") / "checkpoint_best.pt"
+# fairseq's names. Groups: epoch, updates; epoch; metric, value (with one more digit where two are equal).
+BY_UPDATES = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")
+BY_EPOCHS = re.compile(r"checkpoint(\d+)\.pt")
+BEST_BY = re.compile(r"checkpoint\.best_(.+)_(\d+\.?\d*)\.pt")
 TIED = ("embed_tokens.weight", "output_projection.weight")
 BUFFERS = (".version", "._float_tensor")  # of fairseq's models; this package has none
 
@@ -30,7 +34,7 @@ def mend_last_checkpoint(folder: Path) -> None:
     for part in folder.glob("*.pt.tmp"):  # fairseq's, of a training that was killed
         part.unlink()
     remove_parts(folder)
-    last = folder / "checkpoint_last.pt"
+    last = folder / LAST.name
     if last.exists() and not whole(last):
         last.unlink()
     if last.exists():
@@ -91,7 +95,8 @@ def parameters_of(model: Mapping[str, Any]) -> int | None:
     """
     import torch
 
-    total, tied = 0, []
+    total = 0
+    tied: list[torch.Tensor] = []
     for name, tensor in model.items():
         if name.endswith(BUFFERS):
             continue
@@ -122,8 +127,8 @@ def attention_of(path: Path) -> str | None:
 def updates_of_names(folder: Path) -> int:
     """Return the updates of the newest checkpoint_EPOCH_UPDATES.pt, which may replace the last one; 0 without one."""
     others = sorted((folder / LAST).parent.glob("checkpoint_*_*.pt"), key=lambda path: path.stat().st_mtime)
-    numbers = [re.fullmatch(r"checkpoint_\d+_(\d+)", path.stem) for path in others]
-    return int(numbers[-1][1]) if numbers and numbers[-1] else 0
+    numbers = [BY_UPDATES.fullmatch(path.name) for path in others]
+    return int(numbers[-1][2]) if numbers and numbers[-1] else 0
 
 
 def training_facts(folder: Path, alone: bool = True) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from typing import IO, Any
 
 from experiments.data.prepared import Prepared
 from experiments.measure.generated import ScoreError
-from experiments.measure.measures import OF_TRAINING, Measure, Probing, measure_of
+from experiments.measure.measures import Measure, Probing, measure_of
+from experiments.measure.metrics import OF_TRAINING
 from experiments.measure.scoring import Measurement
 from experiments.recipes.flags import expand
 from experiments.recipes.recipe import SECTIONS, Recipe

@@ -13,7 +13,7 @@ import pytest
 
 from corpora.mini.corpus import known_corpora
 from experiments.engine import table
-from experiments.measure.measures import OF_TRAINING
+from experiments.measure.metrics import OF_TRAINING
 from experiments.recipes.catalogue import FIGURES
 from experiments.recipes.recipe import Recipe
 from experiments.recipes.scales import recipe_at

@@ -10,6 +10,7 @@ from benchmarks.modules import ATTENTIONS, FAIRSEQ
 from benchmarks.systems import DEFAULT_SYSTEMS, SYSTEMS
 from experiments.measure.csv_files import Line
 from experiments.measure.generated import ScoreError
+from experiments.measure.metrics import OF_TRAINING, metric_name
 from experiments.recipes.tables import SCALES, find_table, tables_of
 from experiments.recipes.tables import papers as all_papers
 from experiments.report import csv_lines, pages, papers, results, speed
@@ -301,7 +302,7 @@ def test_every_metric_of_the_rows_has_a_name() -> None:
     """All numbers that the repository's tables take from the papers are named as one reads them."""
     tables = [find_table(paper, name) for paper in all_papers() for name in tables_of(paper)]
     found = {
-        papers.metric_name(metric)
+        metric_name(metric)
         for each in tables
         for row in papers.rows_of(each)
         for metric in (*row.paper, *(row.metric(scale) for scale in row.recipes))
@@ -350,7 +351,7 @@ def test_rows_of_the_summary_are_there() -> None:
 
 
 def test_columns_are_those_that_are_written() -> None:
-    assert set(results.KEY) < set(results.COLUMNS) and set(papers.OF_THE_RUN) < set(results.COLUMNS)
+    assert set(results.KEY) < set(results.COLUMNS) and set(OF_TRAINING) < set(results.COLUMNS)
     assert set(papers.SCALES) == set(SCALES) - {"smoke"}
 
 
