@@ -13,7 +13,7 @@ from typing import Any
 
 from experiments.data.preparation import Corpus, local_folder, prepared
 from experiments.data.prepared import forget_fingerprints, trees_fingerprint
-from experiments.engine.rows import Choice, Row
+from experiments.engine.choice import Choice, Row
 from experiments.measure.generated import ScoreError, pieces_of_text
 from experiments.measure.measures import measure_of
 from experiments.measure.metrics import OF_TRAINING

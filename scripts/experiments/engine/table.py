@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from experiments.engine.carry_out import carry_out, show_commands
+from experiments.engine.choice import Choice, Row, folders
 from experiments.engine.plan import Plan, make_plan
-from experiments.engine.rows import Choice, Row, folders
 from experiments.measure.generated import ScoreError
 from experiments.recipes.nodes import RecipeError, nearest
 from experiments.recipes.recipe import Recipe

@@ -6,8 +6,8 @@ import importlib
 import tempfile
 from pathlib import Path
 
+from experiments.engine.choice import Row
 from experiments.engine.plan import Plan
-from experiments.engine.rows import Row
 from experiments.measure.csv_files import csv_text, read_csv
 from experiments.measure.generated import read_lines
 from experiments.recipes.catalogue import Figure

@@ -26,8 +26,8 @@ from experiments.measure.generated import ScoreError
 from experiments.measure.metrics import FALLING
 from experiments.recipes.nodes import RecipeError, compose, entry_of
 from experiments.recipes.tables import find_table
-from experiments.report.csv_lines import groups, markdown, p_value
 from experiments.report.papers import SCALES, Row, current_lines, rows_of
+from experiments.report.text import groups, markdown, p_value
 
 COMPARISON = re.compile(r"(?P<table>\w+) (?P<better>\w+) > (?P<worse>\w+)(: (?P<metric>\w+)( > (?P<less>\w+))?)?")
 SIGNIFICANT = 0.05

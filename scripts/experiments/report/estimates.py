@@ -18,7 +18,7 @@ from pathlib import Path
 
 from experiments.recipes.recipe import Recipe
 from experiments.recipes.tables import PAPERS, load_table, tables_of
-from experiments.report.csv_lines import NOTHING, markdown
+from experiments.report.text import NOTHING, markdown
 from experiments.runs.launch import Launch, paper_batch
 
 # TFLOP/s by NVIDIA's data sheets: fp32 where there are no tensor cores, else fp16 or bf16 without sparsity.

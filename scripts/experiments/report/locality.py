@@ -6,7 +6,7 @@ from pathlib import Path
 
 from experiments.measure.csv_files import read_lines
 from experiments.measure.generated import ScoreError
-from experiments.report.csv_lines import distinct, markdown
+from experiments.report.text import distinct, markdown
 
 WINDOW = "2"  # of the locality that is shown: w, in positions; the CSV has others
 STACK = "encoder"

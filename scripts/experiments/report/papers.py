@@ -19,7 +19,9 @@ from experiments.measure.metrics import FAMILIES, OF_TRAINING, metric_name
 from experiments.recipes.recipe import Recipe
 from experiments.recipes.tables import PAPERS, Table, find_table, load_table, tables_of
 from experiments.recipes.tables import SCALES as ALL_SCALES
-from experiments.report.csv_lines import (
+from experiments.report.pictures import pictures_of_table, pictures_without_table
+from experiments.report.results import KEY, NEEDED
+from experiments.report.text import (
     NOT_MEASURED,
     NOTHING,
     decimals,
@@ -32,8 +34,6 @@ from experiments.report.csv_lines import (
     p_value,
     seeds_of,
 )
-from experiments.report.pictures import pictures_of_table, pictures_without_table
-from experiments.report.results import KEY, NEEDED
 
 SCALES = ALL_SCALES[1:]  # those with results
 SAME_AS_BASELINE = ("scale", "metric", "seed", "updates", "batch_tokens")  # columns in which a line has to be like it

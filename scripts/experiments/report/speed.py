@@ -6,8 +6,8 @@ from pathlib import Path
 
 from experiments.measure.csv_files import Line, read_lines
 from experiments.recipes.tables import find_table
-from experiments.report.csv_lines import markdown
 from experiments.report.papers import rows_of
+from experiments.report.text import markdown
 
 HEADER = (
     "d=512, 6+6 layers",

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from experiments.engine import quickstart
+from experiments.engine.choice import Row
 from experiments.engine.plan import Plan
-from experiments.engine.rows import Row
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import find_table
 from experiments.runs import checkpoints

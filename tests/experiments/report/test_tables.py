@@ -13,7 +13,8 @@ from experiments.measure.generated import ScoreError
 from experiments.measure.metrics import OF_TRAINING, metric_name
 from experiments.recipes.tables import SCALES, find_table, tables_of
 from experiments.recipes.tables import papers as all_papers
-from experiments.report import csv_lines, pages, papers, results, speed
+from experiments.report import pages, papers, results, speed
+from experiments.report.text import p_value
 from support.tables.files import HEAD, TWO_ROWS, csv_of, line, put, table_file
 
 
@@ -377,4 +378,4 @@ def test_locality(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("value", "text"), [(0.0004, "<0.001"), (0.0005, "0.001"), (0.04996, "0.050"), (1, "1.000")])
 def test_p_values(value: float, text: str) -> None:
-    assert csv_lines.p_value(Line("here", {"p_value": str(value)})) == text
+    assert p_value(Line("here", {"p_value": str(value)})) == text
