@@ -201,7 +201,7 @@ def fail_at(bench: Bench, disk: FailingDisk, number: int, lasting: bool) -> bool
 def failing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> tuple[FailingDisk, list[dict[str, str]]]:
     """Return a disk of the bench that can fail, and the lines of an undisturbed run."""
     monkeypatch.setattr("experiments.runs.run.commit", lambda: "0123456789")  # git takes its time
-    monkeypatch.setattr("experiments.engine.plan.commit", lambda: "0123456789")
+    monkeypatch.setattr("experiments.engine.ledger.commit", lambda: "0123456789")
     disk = FailingDisk(bench.root, monkeypatch)
     done = run_table(bench)
     assert done.returncode == 0, done.stderr

@@ -154,13 +154,12 @@ def quickstart(args: argparse.Namespace) -> int:
     progress = Progress(args.started)
     recipe, lanes = rows[0].stated, choice.jobs
     with lock(out):
-        prepare_all(plan, progress, lanes)
-        if plan.failures:
-            raise JobFailed(next(iter(plan.failures.values())))
+        if failures := prepare_all(plan, progress, lanes):
+            raise JobFailed(next(iter(failures.values())))
+        plan = plan.with_runs()
         progress.say(f"data: ready in {plan.corpora[0].data.folder}")
         if note := gpu_note(recipe):
             progress.say(note)
-        plan.make_runs()
         system, baseline = plan.runs
         for run in plan.runs:
             progress.say(run.plan())

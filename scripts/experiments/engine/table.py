@@ -26,6 +26,7 @@ from typing import NoReturn
 
 from experiments.engine.carry_out import carry_out, show_commands
 from experiments.engine.choice import Choice, Row, folders
+from experiments.engine.ledger import Ledger
 from experiments.engine.plan import Plan, make_plan
 from experiments.measure.generated import ScoreError
 from experiments.recipes.nodes import RecipeError, nearest
@@ -264,17 +265,17 @@ def plan_of(args: argparse.Namespace, rows: list[Row]) -> tuple[Plan, list[Launc
     return make_plan(rows, choice), lanes
 
 
-def run_table(args: argparse.Namespace) -> tuple[int, Plan]:
-    """Train, decode and score the rows of a table; return the exit status and the plan."""
+def run_table(args: argparse.Namespace) -> tuple[int, Ledger]:
+    """Train, decode and score the rows of a table; return the exit status and the ledger."""
     table = find_table(args.paper, args.table)
     args.scale = args.scale or default_scale(table)
     plan, lanes = plan_of(args, rows_of(table, args.scale, args.rows))
+    ledger = Ledger(plan)
     if args.dry_run:
-        show_commands(plan, [plan.results(row).path for row in plan.rows])
-        return 0, plan
-    plan.check_results()
-    progress = Progress()
-    return carry_out(plan, lanes, args.resume, progress), plan
+        show_commands(plan, [ledger.results(row).path for row in plan.rows])
+        return 0, ledger
+    ledger.check_results()
+    return carry_out(plan, lanes, args.resume, Progress())
 
 
 def as_status(name: str, work: Callable[[], int]) -> int:

@@ -36,7 +36,6 @@ def rows_of(figure: Figure, scale: str) -> list[Row]:
 
 def runs_of(plan: Plan) -> list[Run]:
     """Return for each row its finished training with the first seed. Raises RecipeError for one that is not there."""
-    plan.make_runs()
     found = []
     for row in plan.rows:
         run = next(run for run in plan.runs if row.key in run.rows)
