@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import torch
 
-from experiments.runs.progress import Progress, clock
+from experiments.system.progress import Progress, clock
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.files import check_file, described
 from fairseq_localattn.speed.implementation import turn_off_cudnn

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.report.summary import hardware, versions
-from experiments.runs.checkout import commit
-from experiments.runs.processes import write_atomic
+from experiments.system.checkout import commit
+from experiments.system.environment import hardware, versions
+from experiments.system.processes import write_atomic
 from fairseq_localattn.analysis.command import matplotlib
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.files import replaced

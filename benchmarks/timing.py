@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from experiments.runs.progress import Progress
+from experiments.system.progress import Progress
 
 
 class Runner(Protocol):

@@ -9,7 +9,7 @@ import sys
 import pytest
 from torch._utils import ExceptionWrapper
 
-from experiments.runs import processes
+from experiments.system import processes
 from fairseq_localattn import errors
 from fairseq_localattn.errors import COMMAND_ERROR, SentenceError, UsageError
 

@@ -18,6 +18,10 @@ LOST = ("closed by peer", "reset by peer", "Broken pipe", "remote process exited
 LONGEST_CAUSE = 200  # characters
 
 
+class PeerLostError(UsageError):
+    """The end of a process because another one of its training has died."""
+
+
 def _lost_lines(error: Exception) -> list[str]:
     """Return the lines of an error that tell of a lost process."""
     return [line for line in str(error).splitlines() if any(sign in line for sign in LOST)]
@@ -34,7 +38,7 @@ def _cause(error: Exception) -> str:
 
 
 def _explain_loss(call_main: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``call_main(cfg, main, …)``: raise UsageError where another process of the training is lost."""
+    """Wrap fairseq's ``call_main(cfg, main, …)``: raise PeerLostError where another process of the training is lost."""
 
     @functools.wraps(call_main)
     def explained(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
@@ -47,7 +51,7 @@ def _explain_loss(call_main: Callable[..., Any]) -> Callable[..., Any]:
                 raise
             rank = cfg.distributed_training.distributed_rank
             which = "a process of this training" if rank is None or exited else f"process {rank} stops: another one"
-            raise UsageError(
+            raise PeerLostError(
                 f"fairseq_localattn: {which} has died ({_cause(error)}); start all of them again: the same command "
                 f"continues from the last checkpoint in {cfg.checkpoint.save_dir}"
             ) from error

@@ -21,7 +21,6 @@ from support.recipes import BASE
 SECONDS = 5.0  # for one file, on a busy machine
 
 _LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
-_LONG = "x" * 5000
 
 
 def with_data(data: str) -> str:
@@ -37,44 +36,22 @@ def prepared_by(script: str) -> str:
 # name → content, line of the error (0: none is named), part of the message
 RECIPES: dict[str, tuple[str | bytes, int, str]] = {
     "script above": (prepared_by("../x.sh"), 1, "prepare '../x.sh': a recipe runs scripts of data-prep/ alone"),
-    "script by an absolute path": (prepared_by("/bin/sh"), 1, "runs scripts of data-prep/ alone"),
-    "own script by an absolute path": (prepared_by(str(PREPARATIONS / "prepare_toy.sh")), 1, "data-prep/ alone"),
     "script above data-prep": (prepared_by("data-prep/../scripts/setup.sh"), 1, "data-prep/ alone; for own data give"),
-    "script of a home": (prepared_by("~/x.sh"), 1, "data-prep/ alone"),
     "script with a NUL": (prepared_by('"data-prep/x\\0.sh"'), 1, "data-prep/ alone"),
-    "script with a long name": (prepared_by("data-prep/" + _LONG), 1, "data-prep/ alone"),
     "data outside of the output": (with_data("name: ../../x, prepare: data-prep/prepare_toy.sh"), 1, "name '../../x'"),
-    "data with an absolute name": (with_data("name: /x, prepare: data-prep/prepare_toy.sh"), 1, "name '/x'"),
     "5,000 brackets": ("seeds: " + "[" * 5000 + "]" * 5000 + "\n", 0, "nested too deeply"),
-    "5,000 open brackets": ("seeds: " + "[" * 5000, 0, "nested too deeply"),
-    "5,000 braces": ("train: " + "{a: " * 5000 + "}" * 5000 + "\n", 0, "nested too deeply"),
     "5,000 indents": ("".join(" " * n + "a:\n" for n in range(1200)), 0, "nested too deeply"),
     "aliases of aliases": (_LAUGHS, 2, "*a0: no aliases in a recipe"),
-    "an alias of itself": ("seeds: &a [*a]\n", 1, "no aliases"),
-    "an alias as a merged key": ("train: &a {cpu: true}\ngenerate: {<<: *a}\n", 2, "no aliases"),
-    "an alias as a key": ("label: &a x\n*a : 3\n", 2, "no aliases"),
     "a key twice": ("gpus: 1\ngpus: 2\n", 2, "gpus was already given on line 1"),
-    "a key twice in a value": ("average:\n  last: 5\n  last: 6\n", 3, "last was already given on line 2"),
-    "a key twice in a flag": ("train:\n  a: {b: 1, b: 2}\n", 2, "b was already given on line 2"),
     "a tag of Python": ("label: !!python/object/apply:os.system [id]\n", 1, "no tags in a recipe"),
-    "a tag of Python's names": ("label: !!python/name:os.system\n", 1, "no tags"),
-    "a known tag with a wrong value": ("train: {lr: !!bool x}\n", 1, "no tags"),
-    "a tag without a name": ("label: ! x\n", 1, "no tags"),
     "a number of 5,000 digits": ("gpus: " + "9" * 5000 + "\n", 1, "digits"),
     "a key that is a list": ("train: {lr: {[a]: 1}}\n", 1, "unhashable"),
     "invalid UTF-8": (b"label: x\nname: \xff\n", 2, "invalid UTF-8"),
-    "UTF-16": ("label: x\n".encode("utf-16"), 1, "invalid UTF-8"),
     "a NUL": ("gpus: 1\nlabel: a\0b\n", 2, "the character U+0000 cannot stand in YAML"),
-    "an escape sequence": ("gpus: 1\nlabel: a\x1b[2Jb\n", 2, "the character U+001B cannot stand in YAML"),
     "a line break in a key": ('"a\\nb": 1\n', 1, "unknown key"),
-    "a line break in a file's name": ('extends: "a\\nb"\n', 1, "which is not there"),
     "a NUL in a file's name": ('extends: "a\\0b"\n', 1, "which is not there"),
-    "a long file's name": (f"extends: {_LONG}\n", 1, "which is not there"),
-    "a file's name that is a list": ("extends: [a]\n", 1, "which is not there"),
     "a device": ("extends: /dev/zero\n", 1, "which is not there"),
-    "a folder": ("extends: .\n", 1, "which is not there"),
     "two documents": ("gpus: 1\n---\ngpus: 2\n", 2, "not valid YAML: but found another document"),
-    "another version": ("%YAML 9.9\n---\ngpus: 1\n", 1, "not valid YAML: found incompatible YAML document"),
     "megabytes": (b"label: " + b"x" * nodes.MOST_BYTES, 0, "larger than 1,000,000 bytes"),
     "nothing": (b"", 0, "a recipe is a mapping"),
 }  # fmt: skip
@@ -143,14 +120,9 @@ _ROWS = "rows:\n  a: {label: x}\n"
 
 TABLES: dict[str, tuple[str, int, str]] = {
     "rows of another folder": ("rows:\n  a: {same_as: ../../x/b}\n", 2, "'../../x' is no name of a table"),
-    "baseline in another folder": (f"baseline: ../x/b\n{_ROWS}", 1, "'../x' is no name of a table"),
     "a row that is a path": ("rows:\n  ../a: {label: x}\n", 2, "the name of a row has lower-case letters"),
-    "a row with a line break": ('rows:\n  "a\\nb": {label: x}\n', 2, "the name of a row has lower-case letters"),
-    "a row twice": (_ROWS + "  a: {label: y}\n", 3, "a was already given on line 2"),
     "small scale from a device": (f"small: /dev/zero\n{_ROWS}", 1, "there is no such file"),
-    "small scale with a NUL": (f'small: "\\0"\n{_ROWS}', 1, "there is no such file"),
     "aliases": (_LAUGHS, 2, "no aliases"),
-    "5,000 brackets": ("rows: " + "[" * 5000 + "\n", 0, "nested too deeply"),
 }
 
 
@@ -193,10 +165,9 @@ def mutated(text: str, chance: random.Random) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
-def test_mutated_recipes_and_tables(seed: int, tmp_path: Path) -> None:
+def test_mutated_recipes_and_tables(tmp_path: Path) -> None:
     """Signs of YAML at random places: a recipe, or one line, and never anything else."""
-    chance = random.Random(seed)
+    chance = random.Random(1)
     shutil.copytree(PREPARATIONS.parent / "configs", tmp_path, dirs_exist_ok=True)
     folder = tmp_path / "man"
     table = (folder / "table3.yaml").read_text("utf-8")
@@ -211,7 +182,7 @@ def test_mutated_recipes_and_tables(seed: int, tmp_path: Path) -> None:
                 load(path)
                 read += 1
             except nodes.RecipeError as error:
-                assert len(str(error).splitlines()) == 1, (seed, trial)
+                assert len(str(error).splitlines()) == 1, trial
     assert read > 20, "what is mutated should be read at times"
 
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.data.prepared import Prepared
-from experiments.recipes.recipe import ROOT, Data, Recipe, RecipeError
-from experiments.runs.processes import Job
-from experiments.runs.progress import Progress
+from experiments.recipes.recipe import Data, Recipe, RecipeError
+from experiments.system.checkout import ROOT
+from experiments.system.processes import Job
+from experiments.system.progress import Progress
 
 EXPECTED_SECONDS = 45.0
 MINI_CORPUS = ROOT / "data-prep" / "mini_corpus.py"

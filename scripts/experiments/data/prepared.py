@@ -7,7 +7,6 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.measure.scoring import TestSet
 from experiments.recipes.recipe import Recipe
 
 PHRASE_TASK = "translation_with_phrases"  # fairseq's task whose source sentences come with phrases
@@ -36,23 +35,8 @@ class Prepared:
         """Return whether the preparation has nothing to do, with ``phrases`` also none of trees, which come last."""
         return self.bin.is_dir() and (not phrases or (self.folder / "phrases").is_dir())
 
-    def test_set(self, subset: str = "test") -> TestSet:
-        """Return what translations of a test set are scored against: {subset}.TARGET, or its .ref0, .ref1, …"""
-        raw = self._references("raw", subset)
-        # Pieces of raw text have no tokens.
-        tok = self._references("tok", subset) if (self.folder / "tok").is_dir() else []
-        first, others = (tok[0], tok[1:]) if tok else (None, [])
-        return TestSet(
-            raw[0],
-            self.target,
-            self.bpe,
-            lowercase=self.lowercase,
-            tokenised=first,
-            others=tuple(raw[1:]),
-            others_tokenised=tuple(others),
-        )
-
-    def _references(self, kind: str, subset: str) -> list[Path]:
+    def references(self, kind: str, subset: str) -> list[Path]:
+        """Return the references of a test set of a ``kind`` (raw, tok): {subset}.TARGET, or its .ref0, …"""
         one = self.folder / kind / f"{subset}.{self.target}"
         several = sorted(one.parent.glob(f"{one.name}.ref[0-9]"))
         return several or [one]

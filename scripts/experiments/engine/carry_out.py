@@ -9,50 +9,54 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from experiments.data.preparation import mini_corpus_argv, run_to_end
+from experiments.engine.ledger import Ledger
 from experiments.engine.plan import TREES_VARIABLE, Plan, preparation_of
 from experiments.recipes.nodes import RecipeError
 from experiments.report.estimates import hours
 from experiments.runs.launch import Launch
-from experiments.runs.processes import JobFailed, lock
-from experiments.runs.progress import Progress, clock, time_left
 from experiments.runs.run import Run
 from experiments.runs.schedule import run_all
+from experiments.system.processes import JobFailed, lock
+from experiments.system.progress import Progress, clock, time_left
 
 
-def carry_out(plan: Plan, lanes: Sequence[Launch], resume: bool, progress: Progress) -> int:
-    """Prepare, train, measure and score; return the exit status."""
-    prepare_all(plan, progress, len(lanes))
-    plan.make_runs()
-    adopted = plan.adopt()
+def carry_out(plan: Plan, lanes: Sequence[Launch], resume: bool, progress: Progress) -> tuple[int, Ledger]:
+    """Prepare, train, measure and score; return the exit status, and the ledger."""
+    failures = prepare_all(plan, progress, len(lanes))
+    plan = plan.with_runs(without=failures)
+    ledger = Ledger(plan, failures)
+    adopted = ledger.adopt()
     if not resume:
-        start_anew(plan.to_do(), progress)
-    to_do = plan.to_do()
-    progress.say(f"{len(to_do)} of {len(plan.runs)} runs to do; numbers go to {plan.results(plan.rows[0]).path}")
+        start_anew(ledger.to_do(), progress)
+    to_do = ledger.to_do()
+    progress.say(f"{len(to_do)} of {len(plan.runs)} runs to do; numbers go to {ledger.results(plan.rows[0]).path}")
     if adopted:
         progress.say(f"{adopted} runs are trainings of other rows too, whose numbers they take")
-    for note in [*plan.notes(), *idle_gpus(plan), *map(plan.announce, to_do)]:
+    for note in [*ledger.notes(), *idle_gpus(ledger), *map(plan.announce, to_do)]:
         progress.say(note)
-    run_all(
-        to_do,
-        len(lanes),
-        progress,
-        finished=lambda run: progress.say(plan.record(run)),
-        failed=plan.failed,
-        started=lambda run, lane: setattr(run, "launch", lanes[lane].on(run.launch.gpus)),
-    )
-    plan.record_all()
-    return report(plan, progress)
+
+    def started(run: Run, lane: int) -> None:
+        run.launch = lanes[lane].on(run.launch.gpus)
+        if run.launch.rendezvous and not run.launch.srun and not run.facts():
+            progress.say(f"on each other machine, in this folder: {shlex.join(run.train_argv())}")
+
+    def finished(run: Run) -> None:
+        progress.say(ledger.record(run))
+
+    run_all(to_do, len(lanes), progress, finished=finished, failed=ledger.failed, started=started)
+    ledger.record_all()
+    return report(ledger, progress), ledger
 
 
-def prepare_all(plan: Plan, progress: Progress, lanes: int) -> None:
-    """Prepare the corpora; rows whose corpus cannot be prepared have failed. ``lanes``: trainings side by side."""
+def prepare_all(plan: Plan, progress: Progress, lanes: int) -> dict[str, str]:
+    """Prepare the corpora; return why by row where that failed. ``lanes``: trainings side by side."""
+    failures: dict[str, str] = {}
     rows = [(row, plan.here(row)) for row in plan.rows]
-    plan.make_runs()
-    after = time_left([], [run.seconds_left() for run in plan.to_do()], lanes)
+    after = time_left([], [run.seconds_left() for run in Ledger(plan).to_do()], lanes)
     mini_trees = plan.choice.out / "mini" / "probing"
     for row, recipe in rows:
         if recipe.probing and plan.choice.scale != "smoke" and plan.trees(recipe) is None:
-            plan.failures[row.name] = (
+            failures[row.name] = (
                 f"no trees to probe with: set ${TREES_VARIABLE} to a folder with {{train,valid,test}}.mrg"
             )
     for corpus in plan.corpora:
@@ -61,16 +65,17 @@ def prepare_all(plan: Plan, progress: Progress, lanes: int) -> None:
         except (JobFailed, RecipeError) as error:
             for row, recipe in rows:
                 if preparation_of(recipe) == preparation_of(corpus.recipe):
-                    plan.failures[row.name] = str(error)
+                    failures[row.name] = str(error)
             progress.say(f"data {corpus.name}: {error}")
     if plan.choice.scale == "smoke" and any(recipe.probing for _, recipe in rows) and not mini_trees.is_dir():
         run_to_end(mini_corpus_argv("probing", mini_trees), mini_trees.with_suffix(".log"))
+    return failures
 
 
-def idle_gpus(plan: Plan) -> list[str]:
+def idle_gpus(ledger: Ledger) -> list[str]:
     """Return how GPUs that no batch fills could train several rows or seeds at a time, where there are such GPUs."""
-    launch = plan.choice.launch
-    few = [run for run in plan.to_do() if run.launch.gpus < launch.gpus]
+    plan, launch = ledger.plan, ledger.plan.choice.launch
+    few = [run for run in ledger.to_do() if run.launch.gpus < launch.gpus]
     if len(few) < 2 or launch.nodes > 1:
         return []
     used, there = max(run.launch.gpus for run in few), launch.gpus * plan.choice.jobs
@@ -94,30 +99,30 @@ def start_anew(runs: list[Run], progress: Progress) -> None:
             progress.say(f"{run.name}: begins anew; the old training is in {aside}")
 
 
-def report(plan: Plan, progress: Progress) -> int:
+def report(ledger: Ledger, progress: Progress) -> int:
     """Say how it ended; return the exit status."""
     progress.say(f"finished in {clock(progress.elapsed())}")
-    for run in plan.runs:
+    for run in ledger.plan.runs:
         for key in run.rows:
             label = f"{key.rpartition('/')[2]} (seed {run.seed})"
-            if label not in plan.failures:
-                print(f"{label}: {plan.headline(run, key)}")
-    for row, error in plan.failures.items():
+            if label not in ledger.failures:
+                print(f"{label}: {ledger.headline(run, key)}")
+    for row, error in ledger.failures.items():
         print(f"table: failed: {row}: {error}", file=sys.stderr)
-    return 1 if plan.failures else 0
+    return 1 if ledger.failures else 0
 
 
 def show_commands(plan: Plan, written: Iterable[Path]) -> None:
     """Print the commands that would be started, and the files to which the numbers would go."""
-    plan.make_runs()
-    plan.adopt(write=False)
+    ledger = Ledger(plan)
+    ledger.adopt(write=False)
     for corpus in plan.corpora:
         print(f"# data: {corpus.name}")
         for argv in corpus.commands():
             print(shlex.join(argv))
-    for note in idle_gpus(plan):
+    for note in idle_gpus(ledger):
         print(f"# {note}")
-    for run in (to_do := plan.to_do()):
+    for run in (to_do := ledger.to_do()):
         print(f"# {plan.announce(run)}")
         for step in run.steps():
             before = [f"{name}={shlex.quote(value)}" for name, value in run.environment(step).items()]

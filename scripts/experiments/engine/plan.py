@@ -1,59 +1,46 @@
-"""What is to be done for the rows of a table at one scale: corpora, runs, and lines of the results."""
+"""The rows of a table at one scale, with their corpora and their runs."""
 
 from __future__ import annotations
 
-import datetime
-import functools
-import hashlib
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from experiments.data.preparation import Corpus, local_folder, prepared
-from experiments.data.prepared import forget_fingerprints, trees_fingerprint
-from experiments.engine.rows import Choice, Row
-from experiments.measure.generated import ScoreError, pieces_of_text
-from experiments.measure.measures import OF_TRAINING, measure_of
-from experiments.recipes.recipe import ROOT, Recipe, RecipeError
+from experiments.data.prepared import forget_fingerprints
+from experiments.engine.choice import Choice, Row
+from experiments.measure.measures import measure_of
+from experiments.recipes.recipe import Recipe, RecipeError
 from experiments.recipes.scales import recipe_at
-from experiments.recipes.tables import papers, tables_of
 from experiments.report.estimates import estimate, hours
-from experiments.report.results import COLUMNS, Line, Results, in_words, number
-from experiments.runs.checkout import commit, same_package
-from experiments.runs.machines import Leader
-from experiments.runs.processes import described
 from experiments.runs.run import Run, settings_hash
+from experiments.system.checkout import ROOT
 
-SPEEDS = ("words_per_second", "steps_per_second", "train_minutes")
 KEPT = "counts"  # folder of the results with what BLEU counts in outputs
 TREES_VARIABLE = "PROBING_TREES"  # a folder with {train,valid,test}.mrg or .mrg.gz
 
 
-@dataclass
+@dataclass(frozen=True)
 class Plan:
-    """The rows of a table at one scale, what is to be done for them, and what went wrong."""
+    """The rows of a table at one scale, with their corpora and their runs. Nothing of it changes.
 
-    rows: list[Row]
+    A run's folder is named by what the prepared data hold, so a plan is made again when they are there.
+    """
+
+    rows: Sequence[Row]
     choice: Choice
-    corpora: list[Corpus] = field(default_factory=list)
-    runs: list[Run] = field(default_factory=list)
-    failures: dict[str, str] = field(default_factory=dict)
-    adopted: set[tuple[str, Path]] = field(default_factory=set)  # row, folder of its run
-
-    @property
-    def leader(self) -> Leader:
-        """The first of the machines that train together."""
-        return Leader(self.choice.launch, self.choice.out)
-
-    def results(self, row: Row) -> Results:
-        """Return the CSV file of a row's table."""
-        return Results(self.choice.results / row.table.paper / f"{row.table.name}.csv")
+    corpora: Sequence[Corpus] = ()
+    runs: Sequence[Run] = ()
 
     def row(self, key: str) -> Row | None:
         """Return the plan's row of this key; None for a baseline of another table."""
         return next((row for row in self.rows if row.key == key), None)
+
+    def rows_of(self, run: Run) -> list[Row]:
+        """Return the plan's rows that a run measures."""
+        return list(filter(None, map(self.row, run.rows)))
 
     def here(self, row: Row) -> Recipe:
         """Return a row's recipe as it runs on this machine."""
@@ -75,13 +62,6 @@ class Plan:
         unknown = run.launch.cpu != (run.recipe.hardware == "cpu") and self.choice.scale != "smoke"
         return 0.0 if unknown or run.recipe.lead else run.seconds_left()
 
-    def check_results(self) -> None:
-        """Raise RecipeError where the CSVs of the tables cannot be written, and ScoreError where one is damaged."""
-        tables = [self.results(row) for row in {row.table.path: row for row in self.rows}.values()]
-        self.check_outputs(*(results.path for results in tables), self.choice.results / KEPT / "any.npz")
-        for results in tables:
-            results.lines()
-
     def check_outputs(self, *paths: Path) -> None:
         """Raise RecipeError where --out or one of these files cannot be written."""
         from fairseq_localattn.files import OutputError, check_file, check_folder
@@ -97,22 +77,19 @@ class Plan:
 
     # --- runs
 
-    def make_runs(self) -> None:
-        """Make the runs; rows that are one training and one measure share theirs. The data must be there."""
+    def with_runs(self, without: Container[str] = ()) -> Plan:
+        """Return the plan with runs by the data as they are now, but ``without`` these rows.
+
+        Rows that are one training and one measure share theirs.
+        """
         forget_fingerprints()
         found: dict[tuple[Any, ...], Run] = {}
         for row in self.rows:
-            if row.name in self.failures:
-                continue
-            for seed in self._seeds(row):
+            for seed in row.seeds(self.choice.seeds) if row.name not in without else ():
                 run = self._run(row, seed)
                 measured = (run.folder, row.stated.metric, *row.stated.corpus.tests.items())
                 found.setdefault(measured, run).rows.append(row.key)
-        self.runs = list(found.values())
-
-    def _seeds(self, row: Row) -> tuple[int, ...]:
-        seeds = self.choice.seeds or row.stated.seeds
-        return seeds[:1] if row.stated.lead else seeds
+        return replace(self, runs=tuple(found.values()))
 
     def _run(self, row: Row, seed: int) -> Run:
         recipe, out = self.here(row), self.choice.out
@@ -127,7 +104,6 @@ class Plan:
             settings=settings,
             launch=self.choice.launch.fitted(row.stated),
             trees=self.trees(recipe),
-            leader=self.leader,
             narrow=self.choice.scale == "smoke",
             keep_checkpoints=self.choice.keep_checkpoints,
             kept=self.choice.results / KEPT,
@@ -162,236 +138,23 @@ class Plan:
         run.rows.append(baseline.key)
         return run
 
-    # --- what is there, what is to be done
-
-    def lines(self, row: Row, run: Run) -> list[Line]:
-        """Return the lines of the results that a row has with a run's seed and settings, scored as it would be now."""
-        scoring = self.scoring(row, run)
-        return [line for line in self.results(row).lines() if self.is_of(line, row, run) and line["scoring"] == scoring]
-
-    def is_of(self, line: Mapping[str, str], row: Row, run: Run) -> bool:
-        """Return whether a line of the results is of this row, seed and settings."""
-        of = (line["scale"], line["row"], line["seed"], line["settings"])
-        return of == (self.choice.scale, row.name, str(run.seed), run.settings)
-
-    def scoring(self, row: Row, run: Run) -> str:
-        """Return eight hex digits that change with how a row is scored, and against what; it is then scored again."""
-        baseline = self.baseline_run(row, run.seed)
-        data = row.stated.corpus
-        facts: list[Any] = [run.arch, baseline and baseline.folder.name, type(run.measure).__name__]
-        facts += [sorted(set(row.stated.paper) & set(OF_TRAINING))]
-        facts += [data.source, data.target, data.lowercase, data.bpe, dict(data.tests)]
-        facts += [dict(row.stated.beside)] if row.stated.beside else []
-        facts += [trees_fingerprint(run.trees)] if run.trees else []
-        facts += [row.stated.lead] if row.stated.lead else []
-        facts += ["text"] if pieces_of_text(data.bpe, data.target) else []
-        return hashlib.sha256(repr(facts).encode()).hexdigest()[:8]
-
-    def adopt(self, write: bool = True) -> int:
-        """Take over lines of other rows and tables that are of the same training and scoring; return for how many runs.
-
-        A training that several rows, tables or papers share is done once, also where its folder is gone. Without
-        ``write`` the rows' runs count as done, and their lines are left as they are.
-        """
-        known: dict[tuple[str, ...], list[Line]] = {}
-        for results in self._results_of_all_tables():
-            for line in results.lines():
-                known.setdefault(_identity(line), []).append({**line, "_from": f"{results.path}:{line['row']}"})
-        for run in self.runs:
-            for row in filter(None, map(self.row, run.rows)):
-                if self.lines(row, run):
-                    continue
-                identity = (self.choice.scale, run.arch, str(run.seed), run.settings, self.scoring(row, run))
-                same = known.get(identity, [])
-                lines = [line for line in same if line["_from"] == same[0]["_from"]]
-                if lines:
-                    own = {"row": row.name, "baseline": _baseline_name(row)}
-                    new = [{name: {**line, **own}[name] for name in COLUMNS} for line in lines]
-                    if write:
-                        self.results(row).put(new, instead=functools.partial(self.is_of, row=row, run=run))
-                    self.adopted.add((row.name, run.folder))
-        return len(self.adopted)
-
-    def _results_of_all_tables(self) -> Iterator[Results]:
-        """Yield the CSV file of each table of each paper; files of analyses and benchmarks lie beside them."""
-        configs = self.rows[0].table.path.parents[1]
-        for paper in papers(configs):
-            for name in tables_of(paper, configs):
-                yield Results(self.choice.results / paper / f"{name}.csv")
-
-    def to_do(self) -> list[Run]:
-        """Return the runs without lines, and where all rows are wanted the baselines of other tables, first."""
-        missing = [run for run in self.runs if not self._has_lines(run)]
-        further: dict[Path, Run] = {}
-        for _, other in self._absent_baselines(missing) if self.choice.with_baselines else []:
-            further.setdefault(other.folder, other)
-        return [*further.values(), *missing]
-
-    def _has_lines(self, run: Run) -> bool:
-        return all((row.name, run.folder) in self.adopted or self.lines(row, run) for row in self._rows_of(run))
-
-    def _rows_of(self, run: Run) -> list[Row]:
-        return list(filter(None, map(self.row, run.rows)))
-
-    def _absent_baselines(self, runs: list[Run]) -> Iterator[tuple[Row, Run]]:
-        """Yield (row, run of its baseline) where that is none of these runs, and neither finished nor counted."""
-        own = {run.folder for run in runs}
-        for run in runs:
-            for row in self._rows_of(run):
-                other = self.baseline_run(row, run.seed) if run.measure.compares else None
-                if other is not None and other.folder not in own and not self._comparable(other):
-                    yield row, other
-
-    def notes(self) -> list[str]:
-        """Return what a user may want to know before it begins."""
-        absent = [] if self.choice.with_baselines else self._absent_baselines(self.runs)
-        names = sorted({other.name for _, other in absent})
-        notes = [f"{name} is not trained: its difference is added when it is" for name in names]
-        kept = {line["commit"] for run in self.runs for row in self._rows_of(run) for line in self.lines(row, run)}
-        others = sorted(name for name in kept if not same_package(name))
-        if others:
-            notes.append(f"rows that are kept were measured with another fairseq_localattn, at {', '.join(others)}")
-        return notes
-
-    # --- what is finished
-
-    def record(self, run: Run) -> str:
-        """Score a finished run, and those that waited for it as their baseline. Return a line for reading."""
-        for row in self._rows_of(run):
-            self._append(row, run)
-        self._keep_counts(run)
-        for other in self.runs:
-            for row in self._rows_of(other) if other is not run and other.seed == run.seed and other.done() else []:
-                baseline = self.baseline_row(row)
-                if baseline is not None and baseline.key in run.rows:
-                    self._append(row, other, anew=True)
-        return f"{run.label}: {self.headline(run)}"
-
-    def record_all(self) -> None:
-        """Score what was trained and decoded before, with differences to baselines that are there by now."""
-        for run in filter(Run.done, self.runs):
-            scored = [self._append(row, run) for row in self._rows_of(run)]
-            if any(scored) or not run.measure.has_counts(run):
-                self._keep_counts(run)
-
-    def _keep_counts(self, run: Run) -> None:
-        try:
-            if self._has_lines(run):  # without, it has failed with a message of its own
-                run.measure.keep_counts(run)
-        except (ScoreError, OSError) as error:
-            self.failures[f"counts of {run.label}"] = described(error)
-
-    def _append(self, row: Row, run: Run, anew: bool = False) -> bool:
-        """Score a finished run for a row, where that is not done yet, or ``anew``; return whether it was scored."""
-        baseline = self.baseline_run(row, run.seed)
-        if baseline is not None and not (self._comparable(baseline) and run.measure.compares):
-            baseline = None
-        lines, code = self.lines(row, run), run.commit()
-        of_this_run = not code or any(line["commit"] == code for line in lines)
-        if not anew and lines and of_this_run and (baseline is None or any(line["difference"] for line in lines)):
-            return False
-        label = f"{row.name} (seed {run.seed})"
-        self.failures.pop(label, None)  # of an earlier try
-        try:
-            try:
-                new = self._new_lines(row, run, baseline)
-            except ScoreError as error:
-                if baseline is None or baseline.done():
-                    raise
-                self.failures[label] = f"{error}; the difference is missing: train {baseline.name} again"
-                new = self._new_lines(row, run, None)
-            self.results(row).put(new, instead=lambda line: self.is_of(line, row, run))
-        except (ScoreError, OSError) as error:
-            self.failures[label] = described(error)
-            return False
-        return True
-
-    def _comparable(self, baseline: Run) -> bool:
-        """Return whether a baseline is finished, or its counts of BLEU are kept and it is not to be trained again."""
-        again = any(run.folder == baseline.folder and not self._has_lines(run) for run in self.runs)
-        return baseline.done() or (baseline.measure.has_counts(baseline) and not again)
-
-    def _new_lines(self, row: Row, run: Run, baseline: Run | None) -> list[Line]:
-        """Return the lines of the results for a finished run, one a metric. Raises ScoreError."""
-        facts: dict[str, Any] = run.facts()
-        trained = ("updates", "parameters", "attention", *SPEEDS)
-        before = self._noted(row, run)
-        same: dict[str, Any] = {
-            "scale": self.choice.scale,
-            "row": row.name,
-            "architecture": run.arch,
-            "baseline": _baseline_name(row),
-            "seed": run.seed,
-            **{key: facts.get(key) for key in trained},
-            "averaged": " ".join(f"{which} {count}" for which, count in row.stated.average.items()),
-            # The machine of the training; without one, this machine.
-            **(facts.get("machine") or run.machine()),
-            "settings": run.settings,
-            "scoring": self.scoring(row, run),
-            "commit": run.commit() or commit(),
-            **{name: before[name] for name in ("note", *SPEEDS) if before},
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        }
-        lines = []
-        for m in run.measurements(baseline, row.stated.paper):
-            own: dict[str, Any] = {"metric": m.metric, "signature": m.signature, "p_value": number(m.p_value, 4)}
-            own |= {name: number(getattr(m, name)) for name in ("score", "low", "high", "difference")}
-            found = {**same, **own}
-            lines.append({name: "" if found.get(name) is None else str(found[name]) for name in COLUMNS})
-        return lines
-
-    def _noted(self, row: Row, run: Run) -> Line:
-        """Return an earlier line of the same training where somebody has noted something on it; else an empty one."""
-        began = run.commit().partition("..")[0]
-        lines = [line for line in self.results(row).lines() if line["note"] and self.is_of(line, row, run)]
-        return next((line for line in lines if line["commit"].partition("..")[0] == began), {})
-
-    def headline(self, run: Run, key: str | None = None) -> str:
-        """Return the number of a run that is compared, for its row ``key`` or its first, with gain and p if tested."""
-        rows = list(filter(None, map(self.row, run.rows if key is None else [key])))
-        if not rows:
-            return "trained and decoded, as a baseline"
-        found = {line["metric"]: line for line in self.lines(rows[0], run)}
-        metric = rows[0].stated.metric
-        shown = [found[metric]] if metric in found else list(found.values())[:3]
-        return ", ".join(map(in_words, shown)) or "not scored"
-
-    def failed(self, run: Run, error: Exception) -> None:
-        """Keep what went wrong for the end."""
-        for key in run.rows:
-            self.failures[f"{key.rpartition('/')[2]} (seed {run.seed})"] = described(error)
-
-
-def _identity(line: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(line[name] for name in ("scale", "architecture", "seed", "settings", "scoring"))
-
-
-def _baseline_name(row: Row) -> str:
-    """Return the name of a row's baseline, TABLE/ROW where it is of another table; empty without one."""
-    found = row.table.baseline(row.name)
-    if found is None:
-        return ""
-    return found[1] if found[0] is row.table else f"{found[0].name}/{found[1]}"
-
 
 def make_plan(rows: list[Row], choice: Choice) -> Plan:
     """Return the plan, with every flag of every row checked before anything starts. Raises RecipeError."""
-    plan = Plan(rows, choice)
     corpora: dict[str, Corpus] = {}
     for row in rows:
-        recipe = plan.here(row)
+        recipe = Plan(rows, choice).here(row)
         data, key = recipe.corpus, preparation_of(recipe)
         if key not in corpora:
             mini = choice.out / "mini" / data.name if choice.scale == "smoke" else None
             local = None if mini else local_folder(data, choice.local.get(data.name))
             corpora[key] = Corpus(recipe, prepared(recipe, choice.out), local, mini)
     # Trees are added to data that are there.
-    plan.corpora = sorted(corpora.values(), key=lambda corpus: "--trees" in corpus.recipe.corpus.options)
-    plan.make_runs()
+    in_order = sorted(corpora.values(), key=lambda corpus: "--trees" in corpus.recipe.corpus.options)
+    plan = Plan(rows, choice, in_order).with_runs()
     for run in plan.runs:
         for step in run.steps():
             run.argv(step)
-    plan.runs = []
     return plan
 
 

@@ -10,20 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from experiments.engine.carry_out import prepare_all, show_commands
+from experiments.engine.choice import Choice, Row, folders
 from experiments.engine.plan import Plan, make_plan
-from experiments.engine.rows import Choice, Row, folders
 from experiments.engine.table import as_status
 from experiments.recipes.nodes import Entry, RecipeError
-from experiments.recipes.recipe import ROOT, Recipe
+from experiments.recipes.recipe import Recipe
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import Table, find_table, load_table, tables_of
 from experiments.report.summary import as_markdown, collect
-from experiments.runs.environment import cores
 from experiments.runs.launch import Launch
-from experiments.runs.processes import JobFailed, lock, read_stamp, write_atomic, write_stamp
-from experiments.runs.progress import Progress, clock
 from experiments.runs.run import Run
 from experiments.runs.schedule import run_all
+from experiments.system.checkout import ROOT
+from experiments.system.environment import cores
+from experiments.system.processes import JobFailed, lock, read_stamp, write_atomic, write_stamp
+from experiments.system.progress import Progress, clock
 from fairseq_localattn.__main__ import SIZE
 
 SCORING_SECONDS = 8.0
@@ -153,13 +154,12 @@ def quickstart(args: argparse.Namespace) -> int:
     progress = Progress(args.started)
     recipe, lanes = rows[0].stated, choice.jobs
     with lock(out):
-        prepare_all(plan, progress, lanes)
-        if plan.failures:
-            raise JobFailed(next(iter(plan.failures.values())))
+        if failures := prepare_all(plan, progress, lanes):
+            raise JobFailed(next(iter(failures.values())))
+        plan = plan.with_runs()
         progress.say(f"data: ready in {plan.corpora[0].data.folder}")
         if note := gpu_note(recipe):
             progress.say(note)
-        plan.make_runs()
         system, baseline = plan.runs
         for run in plan.runs:
             progress.say(run.plan())

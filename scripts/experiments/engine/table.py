@@ -7,10 +7,9 @@ A table is a file, configs/<paper>/<table>.yaml. Its numbers go to results/<pape
 there. What is finished is skipped, and a training that was stopped continues. A row that fails does not stop the
 others; it is reported at the end, and the exit status is 1.
 
-full: the paper's data, models and batch, on any number of GPUs. On several machines with a common file system, start
-the same command on each, with --nodes, --node-rank and --rendezvous (scripts/slurm.sbatch does). small: real data and
-small models on two CPU cores. sample: larger models on more data, for an hour or more. smoke: a few updates of narrow
-models on mini corpora, on the CPU, apart from results.
+full: the paper's data, models and batch, on any number of GPUs, in a SLURM job (scripts/slurm.sbatch) also of several
+nodes. small: real data and small models on two CPU cores. sample: larger models on more data, for an hour or more.
+smoke: a few updates of narrow models on mini corpora, on the CPU, apart from results.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import platform
 import re
 import sys
 from collections.abc import Callable
@@ -25,19 +25,20 @@ from pathlib import Path
 from typing import NoReturn
 
 from experiments.engine.carry_out import carry_out, show_commands
-from experiments.engine.follow import follow
+from experiments.engine.choice import Choice, Row, folders
+from experiments.engine.ledger import Ledger
 from experiments.engine.plan import Plan, make_plan
-from experiments.engine.rows import Choice, Row, folders
 from experiments.measure.generated import ScoreError
 from experiments.recipes.nodes import RecipeError, nearest
-from experiments.recipes.recipe import ROOT, Recipe
+from experiments.recipes.recipe import Recipe
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import SCALES, Table, find_table
 from experiments.report.estimates import kind_of
-from experiments.runs.environment import cores
 from experiments.runs.launch import PRECISIONS, Launch, best_precision
-from experiments.runs.processes import Busy, JobFailed, described, stop_all, stop_on_signals
-from experiments.runs.progress import Progress
+from experiments.system.checkout import ROOT
+from experiments.system.environment import cores
+from experiments.system.processes import Busy, JobFailed, described, stop_all, stop_on_signals
+from experiments.system.progress import Progress
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -71,9 +72,9 @@ def make_parser(prog: str = "table", description: str | None = __doc__) -> OneLi
         "--max-tokens", type=int, metavar="N", help="most tokens that a GPU holds; the batch stays the paper's"
     )
     parser.add_argument("--precision", choices=("auto", *PRECISIONS), default="auto", help="default: by the GPU")
-    parser.add_argument("--nodes", type=int, default=1, help="machines of one training (default: 1)")
-    parser.add_argument("--node-rank", type=int, help="number of this machine, from 0 (default: $SLURM_NODEID, or 0)")
-    parser.add_argument("--rendezvous", default="", metavar="HOST:PORT", help="of machine 0, with --nodes")
+    parser.add_argument("--task", type=int, metavar="N", help="only training N of the rows and seeds, from 0")
+    parser.add_argument("--nodes", type=int, default=1, help="machines of one training, by srun in a SLURM job")
+    parser.add_argument("--rendezvous", default="", metavar="HOST:PORT", help="outside SLURM: of this machine")
     parser.add_argument("--local", action="append", default=[], metavar="[NAME=]DIR", help="folder with a corpus")
     parser.add_argument("--out", type=Path, help="data, models and logs (default: runs/<scale>)")
     parser.add_argument("--results", type=Path, help="folder of the CSVs (default: results; smoke: under --out)")
@@ -90,23 +91,17 @@ def make_parser(prog: str = "table", description: str | None = __doc__) -> OneLi
 
 
 def parse_args(argv: list[str] | None = None, parser: OneLineParser | None = None) -> argparse.Namespace:
-    """Return the arguments, with this machine's number among several."""
-    args = (parser or make_parser()).parse_args(argv)
-    if args.node_rank is None:
-        args.node_rank = int(os.environ.get("SLURM_NODEID", "0")) if args.nodes > 1 else 0
-    return args
+    """Return the arguments, of a table's command without another parser."""
+    return (parser or make_parser()).parse_args(argv)
 
 
 def launches(args: argparse.Namespace, recipes: list[Recipe]) -> list[Launch]:
     """Return one launch for each training that may run side by side. Raises RecipeError where the machine cannot."""
-    for name, least in (("gpus", 1), ("jobs", 1), ("threads", 1), ("nodes", 1), ("node_rank", 0), ("max_tokens", 1)):
+    for name in ("gpus", "jobs", "threads", "nodes", "max_tokens"):
         value = getattr(args, name)
-        if value is not None and value < least:
-            raise RecipeError(f"--{name.replace('_', '-')} {value}: at least {least}")
-    if args.node_rank >= args.nodes:
-        raise RecipeError(f"--nodes {args.nodes} needs a --node-rank below it, from 0, not {args.node_rank}")
-    if args.nodes > 1 and not re.fullmatch(r".+:\d+", args.rendezvous):
-        raise RecipeError("--nodes needs --rendezvous HOST:PORT, a free port of machine 0")
+        if value is not None and value < 1:
+            raise RecipeError(f"--{name.replace('_', '-')} {value}: at least 1")
+    rendezvous = meeting(args)
     if args.nodes > 1 and (args.jobs or 1) > 1:
         raise RecipeError(f"--jobs {args.jobs}: with --nodes trainings follow each other; leave it out")
     if args.gpu and args.scale == "smoke":
@@ -117,8 +112,8 @@ def launches(args: argparse.Namespace, recipes: list[Recipe]) -> list[Launch]:
         return Launch(
             gpus=gpus,
             nodes=args.nodes,
-            node_rank=args.node_rank,
-            rendezvous=args.rendezvous,
+            rendezvous=rendezvous,
+            srun=args.nodes > 1 and not args.rendezvous,
             precision=precision,
             cpu=on_cpu,
             devices=devices,
@@ -152,6 +147,22 @@ def launches(args: argparse.Namespace, recipes: list[Recipe]) -> list[Launch]:
     ]
     alone = jobs == 1 or gpus * jobs <= len(visible)
     return [launch(gpus, alone, precision, tuple(lane) or None) for lane in lanes]
+
+
+def meeting(args: argparse.Namespace) -> str:
+    """Return HOST:PORT where the machines of one training meet; empty for one machine. Raises RecipeError."""
+    if args.rendezvous and (args.nodes == 1 or not re.fullmatch(r".+:\d+", args.rendezvous)):
+        raise RecipeError(
+            f"--rendezvous {args.rendezvous}: goes with --nodes, as HOST:PORT, a free port of this machine"
+        )
+    if args.nodes == 1 or args.rendezvous:
+        return args.rendezvous
+    if int(os.environ.get("SLURM_JOB_NUM_NODES", "0")) < args.nodes:
+        raise RecipeError(
+            f"--nodes {args.nodes}: this is no SLURM job of so many nodes: submit scripts/slurm.sbatch, or give "
+            "--rendezvous HOST:PORT, and start the command that is then printed on the other machines"
+        )
+    return f"{platform.node()}:{20000 + int(os.environ['SLURM_JOB_ID']) % 20000}"  # two jobs may share a node
 
 
 def _cpu_jobs(args: argparse.Namespace, recipes: list[Recipe]) -> int:
@@ -211,6 +222,17 @@ def seeds_of(given: str | None) -> tuple[int, ...]:
     return seeds
 
 
+def trainings(rows: list[Row], seeds: tuple[int, ...], task: int | None) -> tuple[list[Row], tuple[int, ...]]:
+    """Return rows and seeds; with ``task`` the row and the seed of that number alone. Raises RecipeError."""
+    if task is None:
+        return rows, seeds
+    found = [(row, seed) for row in rows for seed in row.seeds(seeds)]
+    if not 0 <= task < len(found):
+        raise RecipeError(f"--task {task}: rows and seeds make {len(found)} trainings: 0 to {len(found) - 1}")
+    row, seed = found[task]
+    return [row], (seed,)
+
+
 def default_scale(table: Table) -> str:
     """Return full, or what a table has instead of it. Raises RecipeError for a table without a scale."""
     found = next((scale for scale in ("full", "small", "sample") if table.rows(scale)), None)
@@ -224,7 +246,7 @@ def plan_of(args: argparse.Namespace, rows: list[Row]) -> tuple[Plan, list[Launc
     """Return what is to be done for rows, and a launch for each training that may run side by side."""
     if args.local and args.scale == "smoke":
         raise RecipeError(f"--local {args.local[0]}: at the scale smoke corpora are made on the spot; leave it out")
-    seeds = seeds_of(args.seeds)
+    rows, seeds = trainings(rows, seeds_of(args.seeds), args.task)
     lanes = launches(args, [row.stated for row in rows])
     out = (args.out or ROOT / "runs" / args.scale).resolve()
     results = (args.results or (out / "results" if args.scale == "smoke" else ROOT / "results")).resolve()
@@ -235,7 +257,7 @@ def plan_of(args: argparse.Namespace, rows: list[Row]) -> tuple[Plan, list[Launc
         results=results,
         seeds=seeds,
         local=folders(args.local, rows),
-        with_baselines=not args.rows,
+        with_baselines=not args.rows and args.task is None,
         keep_checkpoints=args.keep_checkpoints,
         jobs=len(lanes),
         gpu=kind_of(seen_gpu()),
@@ -243,23 +265,17 @@ def plan_of(args: argparse.Namespace, rows: list[Row]) -> tuple[Plan, list[Launc
     return make_plan(rows, choice), lanes
 
 
-def run_table(args: argparse.Namespace) -> tuple[int, Plan]:
-    """Train, decode and score the rows of a table; return the exit status and the plan."""
+def run_table(args: argparse.Namespace) -> tuple[int, Ledger]:
+    """Train, decode and score the rows of a table; return the exit status and the ledger."""
     table = find_table(args.paper, args.table)
     args.scale = args.scale or default_scale(table)
     plan, lanes = plan_of(args, rows_of(table, args.scale, args.rows))
+    ledger = Ledger(plan)
     if args.dry_run:
-        show_commands(plan, [plan.results(row).path for row in plan.rows])
-        return 0, plan
-    plan.check_results()
-    progress = Progress()
-    if args.node_rank > 0:
-        return follow(plan, progress), plan
-    try:
-        plan.leader.begin()
-        return carry_out(plan, lanes, args.resume, progress), plan
-    finally:
-        plan.leader.end()
+        show_commands(plan, [ledger.results(row).path for row in plan.rows])
+        return 0, ledger
+    ledger.check_results()
+    return carry_out(plan, lanes, args.resume, Progress())
 
 
 def as_status(name: str, work: Callable[[], int]) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from experiments.engine.table import OneLineParser, as_status, make_parser, parse_args, plan_of, run_table
 from experiments.figures import scores, weights
-from experiments.figures.catalogue import Figure, find_figure
+from experiments.recipes.catalogue import Figure, find_figure
 from experiments.recipes.nodes import RecipeError
 
 
@@ -50,7 +50,6 @@ def of_weights(figure: Figure, args: argparse.Namespace) -> int:
     plan, _ = plan_of(args, weights.rows_of(figure, args.scale))
     picture = args.plot or figure.path(plan.choice.results, args.scale)
     if args.dry_run:
-        plan.make_runs()
         print("".join(f"# the weights of {run.model}\n" for run in plan.runs) + f"# drawn into {picture}")
         return 0
     check_picture(picture)
@@ -67,12 +66,12 @@ def of_scores(figure: Figure, args: argparse.Namespace) -> int:
         raise RecipeError(f"--sentence {args.sentence} changes nothing: {figure.paper} {figure.name} draws scores")
     if not args.dry_run:  # before hours of training
         check_picture(args.plot or Path("picture.png"), writable=args.plot is not None)
-    status, plan = run_table(args)
-    if status or args.dry_run or args.node_rank:
+    status, ledger = run_table(args)
+    if status or args.dry_run or args.task is not None:
         return status
-    picture = args.plot or figure.path(plan.choice.results, args.scale)
+    picture = args.plot or figure.path(ledger.plan.choice.results, args.scale)
     check_picture(picture)
-    save_figure(scores.draw(figure.key, scores.systems_of(plan)), picture)
+    save_figure(scores.draw(figure.key, scores.systems_of(ledger)), picture)
     print(f"drawn: {picture}")
     return 0
 

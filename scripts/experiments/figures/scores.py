@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.engine.plan import Plan
+from experiments.engine.ledger import Ledger
 from experiments.measure.bleu import FEWEST, LENGTHS, ORDERS, group_size
 from experiments.measure.generated import ScoreError
 from experiments.recipes.recipe import Recipe
@@ -38,15 +38,15 @@ class System:
         return [float(line[column]) for line in self.lines if line["metric"] == metric and line[column]]
 
 
-def systems_of(plan: Plan) -> list[System]:
+def systems_of(ledger: Ledger) -> list[System]:
     """Return the rows of a plan that have been measured, in order. Raises ScoreError where there are none."""
     found = []
-    for row in plan.rows:
-        runs = sorted((run for run in plan.runs if row.key in run.rows), key=lambda run: run.seed)
-        if lines := [line for run in runs for line in plan.lines(row, run)]:
+    for row in ledger.plan.rows:
+        runs = sorted((run for run in ledger.plan.runs if row.key in run.rows), key=lambda run: run.seed)
+        if lines := [line for run in runs for line in ledger.lines(row, run)]:
             found.append(System(row.name, row.stated, lines))
     if not found:
-        raise ScoreError(f"{plan.results(plan.rows[0]).path}: has no line of these rows at the scale")
+        raise ScoreError(f"{ledger.results(ledger.plan.rows[0]).path}: has no line of these rows at the scale")
     return found
 
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
-import io
 import tempfile
 from pathlib import Path
 
+from experiments.engine.choice import Row
 from experiments.engine.plan import Plan
-from experiments.engine.rows import Row
-from experiments.figures.catalogue import Figure
-from experiments.measure.csv_files import read_csv
+from experiments.measure.csv_files import csv_text, read_csv
 from experiments.measure.generated import read_lines
+from experiments.recipes.catalogue import Figure
 from experiments.recipes.nodes import RecipeError
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import find_table
-from experiments.runs.processes import write_atomic
 from experiments.runs.run import Run
+from experiments.system.processes import write_atomic
 
 SUBSET = "test"
 LENGTHS = range(8, 13)  # in words: short enough to be read in a picture
@@ -38,7 +36,6 @@ def rows_of(figure: Figure, scale: str) -> list[Row]:
 
 def runs_of(plan: Plan) -> list[Run]:
     """Return for each row its finished training with the first seed. Raises RecipeError for one that is not there."""
-    plan.make_runs()
     found = []
     for row in plan.rows:
         run = next(run for run in plan.runs if row.key in run.rows)
@@ -97,10 +94,6 @@ def draw(figure: Figure, plan: Plan, sentence: int | None, picture: Path) -> Pat
         for name, row, run in zip(names, plan.rows, runs, strict=True)
     }
     at = lines[0].index("checkpoint")
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([*COLUMNS, *lines[0]])
-    writer.writerows([*facts[cells[at]], *cells] for cells in lines[1:])
     beside = picture.with_suffix(".csv")
-    write_atomic(beside, stream.getvalue())
+    write_atomic(beside, csv_text([*COLUMNS, *lines[0]], [[*facts[cells[at]], *cells] for cells in lines[1:]]))
     return beside

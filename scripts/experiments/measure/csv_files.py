@@ -1,9 +1,12 @@
-"""CSV files that are read as a whole: one that was cut off, or is damaged, is refused with its line."""
+"""CSV files that are read as a whole, with their line numbers: one that was cut off, or is damaged, is refused."""
 
 from __future__ import annotations
 
 import csv
 import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.measure.generated import ScoreError
@@ -49,4 +52,58 @@ def read_csv(path: Path) -> list[tuple[int, list[str]]]:
         raise ScoreError(
             f"{path}:{reader.line_num}: the last line is cut, without its end: {MEND}, or end the line, if it is whole"
         )
+    return lines
+
+
+def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a CSV file's text."""
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows([header, *rows])
+    return stream.getvalue()
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a CSV file and its place, 'file:line'."""
+
+    where: str
+    values: Mapping[str, str]
+
+    def __getitem__(self, column: str) -> str:
+        return self.values.get(column, "")
+
+    def number(self, column: str) -> float:
+        """Return the number in a column. Raises ScoreError where there is none."""
+        try:
+            value = float(self[column])
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise ScoreError(f"{self.where}: {column} must be a number, not {self[column]!r}")
+        return value
+
+    def number_or_none(self, column: str) -> float | None:
+        """Return the number in a column, or None where the column is empty."""
+        return self.number(column) if self[column] else None
+
+
+def read_lines(path: Path, needed: Sequence[str], key: Sequence[str] = ()) -> list[Line]:
+    """Return the lines of a CSV file that has the columns ``needed``, and no ``key`` twice. Raises ScoreError."""
+    try:
+        (_, header), *found = read_csv(path)
+    except FileNotFoundError:
+        raise ScoreError(f"{path}: cannot be read: no such file") from None
+    if missing := [name for name in needed if name not in header]:
+        raise ScoreError(f"{path}:1: lacks the column(s) {', '.join(missing)}")
+    lines: list[Line] = []
+    seen: dict[tuple[str, ...], int] = {}
+    for number, cells in found:
+        where = f"{path}:{number}"
+        line = Line(where, dict(zip(header, cells, strict=True)))
+        values = tuple(line[name] for name in key)
+        if key and values in seen:
+            said = ", ".join(f"{name} {value}" for name, value in zip(key, values, strict=True))
+            raise ScoreError(f"{where}: {said}: is on line {seen[values]} already")
+        seen[values] = number
+        lines.append(line)
     return lines

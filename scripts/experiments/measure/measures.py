@@ -5,6 +5,7 @@ The measure of a recipe follows from its ``metric``, or else from fairseq's task
 
 from __future__ import annotations
 
+import abc
 import json
 import statistics
 from collections.abc import Callable, Mapping
@@ -15,17 +16,18 @@ from typing import Any, Protocol
 from experiments.data.prepared import PHRASE_TASK, Prepared, trees_fingerprint
 from experiments.measure import scoring
 from experiments.measure.counts import SUFFIX
-from experiments.measure.csv_files import read_csv
+from experiments.measure.csv_files import Line, read_lines
 from experiments.measure.generated import ScoreError
+from experiments.measure.metrics import METRICS
 from experiments.measure.predictions import accuracy, perplexity, read_perplexity
 from experiments.measure.rouge import METRICS as ROUGE
 from experiments.measure.rouge import SWAPPED
-from experiments.measure.scoring import Measurement
-from experiments.recipes.recipe import ROOT, SECTIONS, USER_DIR, Recipe, RecipeError
-from experiments.runs.checkpoints import last_validation
+from experiments.measure.scoring import Measurement, TestSet
+from experiments.recipes.recipe import SECTIONS, Recipe, RecipeError
+from experiments.system.checkout import ROOT, USER_DIR
+from experiments.system.logs import last_validation
 
 PROBE = ROOT / "scripts" / "probe.py"
-BLEU = ("tokenised_bleu", "compound_bleu", "sacrebleu", "multi_bleu", "bleu_by_length", "bleu_by_ngram")
 
 
 class Measured(Protocol):
@@ -55,8 +57,8 @@ class Measured(Protocol):
         """Return the flags that an encoder of its own takes, in probing from scratch."""
 
 
-class Translation:
-    """BLEU of fairseq-generate's output on each test set, and the mean where there are several; the base of measures.
+class Measure(abc.ABC):
+    """What is measured of a finished training, by one command a test set.
 
     Attributes:
         step: name of the run's step that measures.
@@ -64,16 +66,25 @@ class Translation:
         section: section of a recipe with the flags of the command; None where it takes none.
         data_keys: keys of the recipe's data that the measure needs.
         compares: whether there is a difference to a baseline.
-        counts: whether what BLEU counts is kept, so that others can be tested against it where the output is gone.
-        by_length: count BLEU by the number of source words as well.
-        by_ngram: count BLEU of the n-grams of each order alone as well.
     """
 
-    step, stamp = "generate", "generated"
-    section: str | None = "generate"
-    data_keys: tuple[str, ...] = ("source", "target")
-    compares = counts = True
-    by_length = by_ngram = False
+    step: str
+    stamp: str
+    section: str | None = None
+    data_keys: tuple[str, ...] = ()
+    compares = True
+
+    @abc.abstractmethod
+    def output(self, subset: str = "test") -> str:
+        """Return the name of the file that is kept of a test set."""
+
+    @abc.abstractmethod
+    def argv(self, run: Measured, folder: Path, subset: str) -> list[str]:
+        """Return the command after the interpreter. It writes into ``folder``, or a log that ``collect`` reads."""
+
+    @abc.abstractmethod
+    def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
+        """Return the scores of a measured run. Raises ScoreError."""
 
     def variant(self, run: Measured) -> str:
         """Return what tells this measure of a training from another of its kind, as part of a file's name."""
@@ -81,23 +92,7 @@ class Translation:
 
     def train_flags(self, run: Measured) -> list[str]:
         """Return the flags of the training that are not the recipe's."""
-        return ["--source-lang", run.data.source, "--target-lang", run.data.target]
-
-    def argv(self, run: Measured, folder: Path, subset: str) -> list[str]:
-        """Return the command after the interpreter. It writes into ``folder``, or a log that ``collect`` reads."""
-        with_phrases = run.recipe.flag("train", "task") == PHRASE_TASK
-        return [
-            "-m", "fairseq_cli.generate", str(run.data.bin),
-            "--user-dir", str(USER_DIR), "--path", str(run.model),
-            "--source-lang", run.data.source, "--target-lang", run.data.target, "--gen-subset", subset,
-            "--results-path", str(folder),
-            *run.flags("generate"),
-            *(["--task", PHRASE_TASK] if with_phrases else []),
-        ]  # fmt: skip
-
-    def output(self, subset: str = "test") -> str:
-        """Return the name of the file that is kept of a test set."""
-        return f"generate-{subset}.txt"
+        return ["--source-lang", run.data.source, "--target-lang", run.data.target] if self.data_keys else []
 
     def collect(self, folder: Path, log: Path, subset: str) -> Path:
         """Return the path in ``folder`` of the file that is kept. Raises ScoreError where there is none."""
@@ -105,8 +100,7 @@ class Translation:
 
     def counts_files(self, run: Measured) -> dict[str, Path]:
         """Return test set → path of the file with what BLEU counts in a run's output; none where it is not kept."""
-        subsets = run.recipe.corpus.tests.values() if self.counts else ()
-        return {} if run.kept is None else {s: run.kept / f"{run.folder.name}.{s}{SUFFIX}" for s in subsets}
+        return {}
 
     def has_counts(self, run: Measured) -> bool:
         """Return whether what BLEU counts in a run's output has been kept, for all test sets."""
@@ -117,17 +111,52 @@ class Translation:
         """Write what BLEU counts in the outputs of a run that are there. Raises ScoreError, OSError."""
         for subset, path in self.counts_files(run).items():
             if (output := run.folder / self.output(subset)).exists():
-                scoring.keep_counts(output, run.data.test_set(subset), path)
+                scoring.keep_counts(output, TestSet.of(run.data, subset), path)
+
+
+class Generated(Measure):
+    """Scores of fairseq-generate's output."""
+
+    step, stamp, section = "generate", "generated", "generate"
+    data_keys = ("source", "target")
+
+    def output(self, subset: str = "test") -> str:
+        return f"generate-{subset}.txt"
+
+    def argv(self, run: Measured, folder: Path, subset: str) -> list[str]:
+        with_phrases = run.recipe.flag("train", "task") == PHRASE_TASK
+        return [
+            "-m", "fairseq_cli.generate", str(run.data.bin),
+            "--user-dir", str(USER_DIR), "--path", str(run.model),
+            "--source-lang", run.data.source, "--target-lang", run.data.target, "--gen-subset", subset,
+            "--results-path", str(folder),
+            *run.flags("generate"),
+            *(["--task", PHRASE_TASK] if with_phrases else []),
+        ]  # fmt: skip
+
+
+class Translation(Generated):
+    """BLEU on each test set, and the mean where there are several. What it counts is kept.
+
+    Attributes:
+        by_length: count BLEU by the number of source words as well.
+        by_ngram: count BLEU of the n-grams of each order alone as well.
+    """
+
+    by_length = by_ngram = False
+
+    def counts_files(self, run: Measured) -> dict[str, Path]:
+        subsets = () if run.kept is None else run.recipe.corpus.tests.values()
+        return {subset: run.kept / f"{run.folder.name}.{subset}{SUFFIX}" for subset in subsets if run.kept}
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
-        """Return BLEU of each test set. Raises ScoreError."""
         tests = run.recipe.corpus.tests
         found: list[Measurement] = []
         for name, subset in tests.items():
             against = None if baseline is None else baseline.folder / self.output(subset)
             if baseline is not None and against is not None and not against.exists():
                 against = self.counts_files(baseline).get(subset, against)
-            test = run.data.test_set(subset)
+            test = TestSet.of(run.data, subset)
             output = run.folder / self.output(subset)
             of_set = scoring.translation(output, test, against, by_length=self.by_length, by_ngram=self.by_ngram)
             found += of_set if len(tests) == 1 else [replace(m, metric=f"{name}/{m.metric}") for m in of_set]
@@ -169,10 +198,8 @@ def _means(found: list[Measurement]) -> list[Measurement]:
     return means
 
 
-class Summarization(Translation):
-    """ROUGE-1, -2, -L, their mean, and ROUGE-L with its arguments swapped, of fairseq-generate's output."""
-
-    counts = False
+class Summarization(Generated):
+    """ROUGE-1, -2, -L, their mean, and ROUGE-L with its arguments swapped."""
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         reference = run.data.folder / "tok" / f"test.{run.data.target}"
@@ -191,15 +218,10 @@ class Lead(Summarization):
         return scoring.lead3(article, reference, sentences=run.recipe.lead)
 
 
-class Classification(Translation):
+class Classification(Measure):
     """Accuracy by analysis/accuracy.py with its 95 % interval, and McNemar's exact test against the baseline."""
 
-    counts = False
-    section = None
-    data_keys = ()
-
-    def train_flags(self, run: Measured) -> list[str]:
-        return []
+    step, stamp = "generate", "generated"
 
     def output(self, subset: str = "test") -> str:
         return f"predictions-{subset}.txt"
@@ -225,15 +247,10 @@ class Classification(Translation):
         ]
 
 
-class LanguageModelling(Translation):
+class LanguageModelling(Measure):
     """Perplexity by fairseq-eval-lm; a difference has no p."""
 
-    counts = False
-    section = "eval_lm"
-    data_keys = ()
-
-    def train_flags(self, run: Measured) -> list[str]:
-        return []
+    step, stamp, section = "generate", "generated", "eval_lm"
 
     def argv(self, run: Measured, folder: Path, subset: str) -> list[str]:
         where = ["--user-dir", str(USER_DIR), "--path", str(run.model), "--gen-subset", subset]
@@ -257,11 +274,12 @@ class LanguageModelling(Translation):
         return [Measurement("perplexity", found, f"tokens:{facts['tokens']}|loss:{facts['loss']:.4f}", difference)]
 
 
-class Locality(Translation):
+class Locality(Measure):
     """Share of the attention within w positions of the query, by analysis/locality."""
 
     step, stamp = "locate", "located"
-    compares = counts = False
+    data_keys = ("source", "target")
+    compares = False
     windows = (1, 2, 4)
 
     def output(self, subset: str = "test") -> str:
@@ -277,17 +295,18 @@ class Locality(Translation):
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         """Return ``wW_layerN``, percent of the attention within W positions in layer N: DMAN's where there is one."""
-        rows = _read_csv(run.folder / self.output(), "kind", "window", "layer", "share")
+        rows = _lines(run.folder / self.output(), "kind", "window", "layer", "share")
         kind = "dman" if any(row["kind"] == "dman" for row in rows) else "san"
         rows = [row for row in rows if row["kind"] == kind]
-        return [Measurement(f"w{row['window']}_layer{row['layer']}", float(row["share"])) for row in rows]
+        return [Measurement(f"w{row['window']}_layer{row['layer']}", row.number("share")) for row in rows]
 
 
-class Probing(Translation):
+class Probing(Measure):
     """Accuracies of classifiers on the encoder's states, by analysis/probing."""
 
     step, stamp = "probe", "probed"
-    compares = counts = False
+    data_keys = ("source", "target")
+    compares = False
 
     def variant(self, run: Measured) -> str:
         return f".{trees_fingerprint(run.trees)}" if run.trees else ""
@@ -312,41 +331,28 @@ class Probing(Translation):
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         """Return the accuracy of each task in percent, and ``probing_avg``, the mean."""
-        rows = _read_csv(self.work(run) / self.output(), "task", "accuracy", "low", "high", "total", "majority")
+        rows = _lines(self.work(run) / self.output(), "task", "accuracy", "low", "high", "total", "majority")
         found = [
             Measurement(
                 row["task"],
-                float(row["accuracy"]),
+                row.number("accuracy"),
                 f"examples:{row['total']}|majority:{row['majority']}|interval:wilson",
-                low=float(row["low"]),
-                high=float(row["high"]),
+                low=row.number("low"),
+                high=row.number("high"),
             )
             for row in rows
         ]
         return [*found, Measurement("probing_avg", statistics.mean(m.score for m in found))]
 
 
-def _read_csv(path: Path, *needed: str) -> list[dict[str, str]]:
-    """Return the rows of a CSV file with these columns, of which all but the first hold numbers. Raises ScoreError."""
-    try:
-        (_, header), *rows = read_csv(path)
-    except FileNotFoundError:
-        raise ScoreError(f"{path}: cannot be read: no such file") from None
-    if not rows:
+def _lines(path: Path, *needed: str) -> list[Line]:
+    """Return the lines of a CSV file with these columns. Raises ScoreError, also where there are none."""
+    lines = read_lines(path, needed)
+    if not lines:
         raise ScoreError(f"{path}: has no rows")
-    if missing := [name for name in needed if name not in header]:
-        raise ScoreError(f"{path}:1: lacks the column(s) {', '.join(missing)}")
-    found = [dict(zip(header, cells, strict=True)) for _, cells in rows]
-    for (number, _), row in zip(rows, found, strict=True):
-        for name in needed[1:]:
-            try:
-                float(row[name])
-            except ValueError:
-                raise ScoreError(f"{path}:{number}: {name} must be a number, not {row[name]!r}") from None
-    return found
+    return lines
 
 
-Measure = Translation
 BY_TASK: Mapping[str, Callable[[], Measure]] = {
     "translation": Translation,
     PHRASE_TASK: PhraseTranslation,
@@ -360,8 +366,6 @@ BY_METRIC: Mapping[str, Callable[[], Measure]] = {
     "locality": Locality,
     "probing": Probing,
 }
-OF_TRAINING = ("steps_per_second", "parameters")  # facts of the training, for any row
-METRICS = (*BLEU, *ROUGE, SWAPPED, "locality", "probing", "accuracy", "perplexity", *OF_TRAINING)
 
 
 def measure_of(recipe: Recipe) -> Measure:

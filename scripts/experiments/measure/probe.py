@@ -16,9 +16,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from experiments.system.checkout import ROOT
 from fairseq_localattn import files
 
-ROOT = Path(__file__).resolve().parents[3]
 SPLITS = ("train", "valid", "test")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from sacrebleu.metrics.chrf import CHRF
 
+from experiments.data.prepared import Prepared
 from experiments.measure import rouge
 from experiments.measure.bleu import (
     LENGTHS,
@@ -86,6 +87,22 @@ class TestSet:
     others_tokenised: tuple[Path, ...] = ()
     reference_length: str = "closest"
     source: Path | None = None
+
+    @classmethod
+    def of(cls, data: Prepared, subset: str = "test") -> TestSet:
+        """Return what translations of a prepared test set are scored against."""
+        raw = data.references("raw", subset)
+        # Pieces of raw text have no tokens.
+        tok = data.references("tok", subset) if (data.folder / "tok").is_dir() else []
+        return cls(
+            raw[0],
+            data.target,
+            data.bpe,
+            lowercase=data.lowercase,
+            tokenised=tok[0] if tok else None,
+            others=tuple(raw[1:]),
+            others_tokenised=tuple(tok[1:]),
+        )
 
     def raw(self) -> list[str]:
         """Return the raw reference, of several the first. Raises ScoreError where it is empty."""

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from experiments.recipes.nodes import RecipeError, nearest
-from experiments.recipes.recipe import SECTIONS, USER_DIR, Recipe
+from experiments.recipes.recipe import SECTIONS, Recipe
+from experiments.system.checkout import USER_DIR
 
 RESERVED = {
     "data", "arch", "user_dir", "seed", "save_dir", "path", "results_path", "log_file", "log_format",

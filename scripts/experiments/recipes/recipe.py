@@ -18,9 +18,8 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 import yaml
 
 from experiments.recipes.nodes import Entry, RecipeError, compose, entry_of, file_beside, mapping, nearest
+from experiments.system.checkout import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
-USER_DIR = ROOT / "fairseq_localattn"
 CONFIGS = ROOT / "configs"
 PREPARATIONS = ROOT / "data-prep"  # the only folder whose scripts a recipe may name
 FILE_NAME = re.compile(r"\w[\w.+-]*")  # of a corpus or a table: it is part of a path

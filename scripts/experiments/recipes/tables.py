@@ -46,6 +46,7 @@ from experiments.recipes.recipe import (
 SCALES = ("smoke", "small", "sample", "full")
 LAYERS = {"full": ("full",), "small": ("small",), "sample": ("small", "sample")}  # what holds at a scale, in order
 ROW_NAME = re.compile(r"[a-z0-9][a-z0-9_]*", re.ASCII)  # it stands in commands and in results
+PAPERS = {"mma": "MMA", "csan": "CSAN", "man": "MAN", "diffwin": "DiffWin", "mgsa": "MG-SA"}
 NOT_PAPERS = ("base", "scales")
 ROW_KEYS = (*KEYS, *LAYERS, "extends", "same_as", "baseline")
 TABLE_KEYS = (*KEYS, *LAYERS, "extends", "baseline", "rows", "quoted")

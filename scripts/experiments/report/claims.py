@@ -21,15 +21,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.measure.csv_files import Line
+from experiments.measure.generated import ScoreError
+from experiments.measure.metrics import FALLING
 from experiments.recipes.nodes import RecipeError, compose, entry_of
 from experiments.recipes.tables import find_table
-from experiments.report.csv_lines import Line, TableError, groups, markdown, p_value
-from experiments.report.papers import Row, current_lines, rows_of
+from experiments.report.papers import SCALES, Row, current_lines, rows_of
+from experiments.report.text import groups, markdown, p_value
 
-SCALES = ("full", "sample", "small")
 COMPARISON = re.compile(r"(?P<table>\w+) (?P<better>\w+) > (?P<worse>\w+)(: (?P<metric>\w+)( > (?P<less>\w+))?)?")
 SIGNIFICANT = 0.05
-FALLING = ("perplexity",)  # metrics that are better when they are lower
 Lines = Mapping[tuple[str, ...], list[Line]]  # by row, scale and metric
 HEADER = ("claim", "in the paper", "found", "measured: mean difference, that of each seed, p of each seed")
 VERDICTS = (
@@ -64,21 +65,21 @@ class Outcome:
 def claims_table(root: Path, paper: str) -> str:
     """Return the claims of a paper as Markdown, with the numbers at the largest scale that has both rows.
 
-    ``VERDICTS`` says what the column "found" means; it stands below the table. Raises TableError for a file that is
+    ``VERDICTS`` says what the column "found" means; it stands below the table. Raises ScoreError for a file that is
     not such a list.
     """
     path = root / "results" / "claims" / f"{paper}.yaml"
     try:
         claims = entry_of(path, compose(path), str(path)).value.get("claims")
     except RecipeError as error:
-        raise TableError(str(error)) from None
+        raise ScoreError(str(error)) from None
     if not isinstance(claims, list) or not claims:
-        raise TableError(f"{path}: needs a list 'claims'")
+        raise ScoreError(f"{path}: needs a list 'claims'")
     rows = []
     for number, claim in enumerate(claims, 1):
         where = f"{path}: claim {number}"
         if not isinstance(claim, dict) or not {"claim", "where"} < set(claim) <= {"claim", "where", "compare", "why"}:
-            raise TableError(f"{where}: needs claim, where, and compare or why, and nothing else")
+            raise ScoreError(f"{where}: needs claim, where, and compare or why, and nothing else")
         texts = claim.get("compare", [])
         outcomes = [_outcome(root, paper, text, where) for text in texts]
         measured = [outcome for outcome in outcomes if outcome]
@@ -100,17 +101,17 @@ def _verdict(measured: list[Outcome], wanted: int) -> str:
 
 
 def _outcome(root: Path, paper: str, text: str, where: str) -> Outcome | None:
-    """Return the outcome of a comparison, None where its rows have no seed in common. Raises TableError."""
+    """Return the outcome of a comparison, None where its rows have no seed in common. Raises ScoreError."""
     found = COMPARISON.fullmatch(text)
     if found is None:
-        raise TableError(f"{where}: {text!r} is not of the form 'TABLE ROW > ROW[: METRIC[ > METRIC]]'")
+        raise ScoreError(f"{where}: {text!r} is not of the form 'TABLE ROW > ROW[: METRIC[ > METRIC]]'")
     try:
         table = find_table(paper, found["table"], root / "configs")
     except RecipeError as error:
-        raise TableError(f"{where}: {error}") from None
+        raise ScoreError(f"{where}: {error}") from None
     rows = {row.name: row for row in rows_of(table)}
     if missing := {found["better"], found["worse"]} - set(rows):
-        raise TableError(f"{where}: {table.path} has no row {', '.join(sorted(missing))}")
+        raise ScoreError(f"{where}: {table.path} has no row {', '.join(sorted(missing))}")
     lines = groups(current_lines(root, table), "row", "scale", "metric")
     better, worse = rows[found["better"]], rows[found["worse"]]
     if found["less"] is None:
@@ -120,7 +121,7 @@ def _outcome(root: Path, paper: str, text: str, where: str) -> Outcome | None:
 
 def _measured_by_two(lines: Lines, better: Row, worse: Row, *, metrics: tuple[str, str]) -> Outcome | None:
     """Return by how much more a row is better in the first metric than in the second one."""
-    for scale in SCALES:
+    for scale in reversed(SCALES):
         by_metric = []
         for metric in metrics:
             ours, theirs = (_by_seed(lines.get((row.name, scale, metric), [])) for row in (better, worse))
@@ -134,7 +135,7 @@ def _measured_by_two(lines: Lines, better: Row, worse: Row, *, metrics: tuple[st
 
 
 def _measured(lines: Lines, better: Row, worse: Row, asked: str | None) -> Outcome | None:
-    for scale in SCALES:
+    for scale in reversed(SCALES):
         metric = asked or better.metric(scale)
         ours, theirs = (_by_seed(lines.get((row.name, scale, metric), [])) for row in (better, worse))
         if seeds := [seed for seed in ours if seed in theirs]:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.recipes.recipe import Recipe
-from experiments.recipes.tables import load_table, tables_of
-from experiments.report.csv_lines import NOTHING, markdown
+from experiments.recipes.tables import PAPERS, load_table, tables_of
+from experiments.report.text import NOTHING, markdown
 from experiments.runs.launch import Launch, paper_batch
 
 # TFLOP/s by NVIDIA's data sheets: fp32 where there are no tensor cores, else fp16 or bf16 without sparsity.
@@ -43,7 +43,6 @@ LOGITS = 16
 CONTEXT = 1e9  # bytes of CUDA itself, chosen
 CHECKPOINT = 12  # bytes a parameter: the weight and Adam's two moments in fp32
 SENTENCE = 32  # tokens of a sentence where a batch is counted in sentences, and none says where they are cut; chosen
-PAPERS = ("mma", "csan", "man", "diffwin", "mgsa")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.report.csv_lines import TableError, distinct, markdown, read_lines
+from experiments.measure.csv_files import read_lines
+from experiments.measure.generated import ScoreError
+from experiments.report.text import distinct, markdown
 
 WINDOW = "2"  # of the locality that is shown: w, in positions; the CSV has others
 STACK = "encoder"
@@ -17,7 +19,7 @@ def locality_table(root: Path, name: str) -> str:
     lines = read_lines(path, needed, needed[:-1])
     lines = [line for line in lines if line["stack"] == STACK and line["window"] == WINDOW]
     if not lines:
-        raise TableError(f"{path}: has no rows of the {STACK} with the window {WINDOW}")
+        raise ScoreError(f"{path}: has no rows of the {STACK} with the window {WINDOW}")
     layers = distinct(lines, "layer")
     of: dict[tuple[str, ...], dict[str, str]] = {}
     for line in lines:

@@ -21,17 +21,17 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.measure.generated import ScoreError
 from experiments.recipes.nodes import RecipeError, nearest
-from experiments.recipes.recipe import ROOT
 from experiments.recipes.tables import papers, tables_of
 from experiments.report.claims import claims_table
-from experiments.report.csv_lines import TableError
 from experiments.report.estimates import estimates_table
 from experiments.report.locality import locality_table
 from experiments.report.papers import all_tables, summary_table, table_of_paper
 from experiments.report.ranking import ranking_table
 from experiments.report.speed import attentions_table, speed_table
-from experiments.runs.processes import write_atomic
+from experiments.system.checkout import ROOT
+from experiments.system.processes import write_atomic
 
 MARKER = re.compile(r"<!-- (?P<end>end of )?table (?P<name>\S+) -->")
 NO_PAGES = ("quickstart",)  # its numbers stay with its runs
@@ -62,37 +62,37 @@ def pages(root: Path) -> list[Path]:
 
 
 def blocks_of(page: Path, lines: list[str]) -> list[Block]:
-    """Return the tables of a page. Raises TableError for a marker without its other half, or with a slip in it."""
+    """Return the tables of a page. Raises ScoreError for a marker without its other half, or with a slip in it."""
     blocks: list[Block] = []
     begun: tuple[str, int] | None = None
     for i, line in enumerate(lines):
         found = MARKER.fullmatch(line.rstrip())
         if found is None:
             if re.match(r"\s*<!--.*\btable\b", line):
-                raise TableError(
+                raise ScoreError(
                     f"{page}:{i + 1}: not a marker: write '<!-- table NAME -->', from the line's beginning"
                 )
             continue
         name = found["name"]
         if not found["end"]:
             if begun is not None:
-                raise TableError(f"{page}:{i + 1}: table {name} begins before '<!-- end of table {begun[0]} -->'")
+                raise ScoreError(f"{page}:{i + 1}: table {name} begins before '<!-- end of table {begun[0]} -->'")
             begun = (name, i)
         elif begun is None or begun[0] != name:
-            raise TableError(f"{page}:{i + 1}: table {name} ends here, but does not begin before")
+            raise ScoreError(f"{page}:{i + 1}: table {name} ends here, but does not begin before")
         else:
             blocks.append(Block(name, begun[1], i))
             begun = None
     if begun is not None:
-        raise TableError(f"{page}:{begun[1] + 1}: table {begun[0]} has no line '<!-- end of table {begun[0]} -->'")
+        raise ScoreError(f"{page}:{begun[1] + 1}: table {begun[0]} has no line '<!-- end of table {begun[0]} -->'")
     return blocks
 
 
 def table(root: Path, name: str, where: str) -> str:
-    """Return the text of a table. Raises TableError, at ``where``, for an unknown name."""
+    """Return the text of a table. Raises ScoreError, at ``where``, for an unknown name."""
     known = names(root)
     if name not in known:
-        raise TableError(f"{where}: there is no table {name!r}{nearest(name, known)}")
+        raise ScoreError(f"{where}: there is no table {name!r}{nearest(name, known)}")
     kind, _, rest = name.partition("/")
     if name in OF_ALL:
         return OF_ALL[name](root)
@@ -117,7 +117,7 @@ def _files(root: Path, kind: str) -> list[Path]:
 
 
 def needed(root: Path) -> dict[str, str]:
-    """Return the tables that must stand on some page, and where their rows are. TableError for results without rows.
+    """Return the tables that must stand on some page, and where their rows are. ScoreError for results without rows.
 
     They are those of the papers, and of the analyses that have been measured.
     """
@@ -127,7 +127,7 @@ def needed(root: Path) -> dict[str, str]:
         tables = tables_of(paper, configs)
         for path in sorted((root / "results" / paper).glob("*.csv")):
             if path.stem not in tables:
-                raise TableError(f"{path}: {configs / paper} has no table {path.stem}")
+                raise ScoreError(f"{path}: {configs / paper} has no table {path.stem}")
         if paper not in NO_PAGES:
             found |= {f"{paper}/{table}": str(configs / paper / f"{table}.yaml") for table in tables}
     for kind in ANALYSES:
@@ -164,7 +164,7 @@ def make(root: Path, check: bool) -> int:
             texts[page] = text
     for name, where in needed(root).items():
         if name not in shown and name.partition("/")[0] not in shown:
-            raise TableError(f"{where}: no page has it: put its two markers, table {name}, into results/*.md")
+            raise ScoreError(f"{where}: no page has it: put its two markers, table {name}, into results/*.md")
     if check:
         for place in differ:
             print(f"make_tables: {place} is not what the results say: python results/make_tables.py", file=sys.stderr)
@@ -184,6 +184,6 @@ def main(argv: list[str] | None = None, root: Path = ROOT) -> int:
     args = parser.parse_args(argv)
     try:
         return make(root, args.check)
-    except (TableError, RecipeError, OSError) as error:
+    except (ScoreError, RecipeError, OSError) as error:
         print(f"make_tables: error: {error}", file=sys.stderr)
         return 2

@@ -7,20 +7,23 @@ seed, settings and metric; metrics of several test sets are called 'MT03/multi_b
 from __future__ import annotations
 
 import functools
-import re
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.measure.bleu import FEWEST, group_size
+from experiments.measure.csv_files import Line, read_lines
+from experiments.measure.generated import ScoreError
+from experiments.measure.metrics import FAMILIES, OF_TRAINING, metric_name
 from experiments.recipes.recipe import Recipe
-from experiments.recipes.tables import Table, find_table, load_table, tables_of
-from experiments.report.csv_lines import (
+from experiments.recipes.tables import PAPERS, Table, find_table, load_table, tables_of
+from experiments.recipes.tables import SCALES as ALL_SCALES
+from experiments.report.pictures import pictures_of_table, pictures_without_table
+from experiments.report.results import KEY, NEEDED
+from experiments.report.text import (
     NOT_MEASURED,
     NOTHING,
-    Line,
-    TableError,
     decimals,
     groups,
     markdown,
@@ -29,40 +32,11 @@ from experiments.report.csv_lines import (
     millions,
     natural,
     p_value,
-    read_lines,
     seeds_of,
 )
-from experiments.report.pictures import pictures_of_table, pictures_without_table
-from experiments.report.results import KEY, NEEDED
 
-SCALES = ("small", "sample", "full")
-FAMILIES = ("bleu_by_length", "bleu_by_ngram", "locality", "probing")  # a row's `metric` that stands for several
-OF_THE_RUN = ("parameters", "steps_per_second")  # columns of every line; the papers report them like a metric
+SCALES = ALL_SCALES[1:]  # those with results
 SAME_AS_BASELINE = ("scale", "metric", "seed", "updates", "batch_tokens")  # columns in which a line has to be like it
-NAMES = {
-    "tokenised_bleu": "BLEU, tokenised",
-    "compound_bleu": "BLEU, compounds split",
-    "sacrebleu": "sacreBLEU",
-    "multi_bleu": "BLEU, several references",
-    "rouge1": "ROUGE-1",
-    "rouge2": "ROUGE-2",
-    "rougeL": "ROUGE-L",
-    "rouge_avg": "ROUGE, mean of the three",
-    "rougeL_swapped": "ROUGE-L, arguments swapped",
-    "accuracy": "accuracy (%)",
-    "perplexity": "perplexity (lower is better)",
-    "steps_per_second": "steps/s",
-    "bleu_50": "BLEU, more than 50 words",
-    "bleu_by_length": "BLEU by length of the source",
-    "bleu_by_ngram": "BLEU by order of n-grams",
-    "tag_accuracy": "tags right (%)",
-    "voice": "voice (%)",
-    "tense": "tense (%)",
-    "tss": "TSS (%)",
-    "spc": "SPC (%)",
-    "pos": "POS (%)",
-    "probing_avg": "mean of the five (%)",
-}
 HEADER = (
     "row",
     "metric",
@@ -71,7 +45,6 @@ HEADER = (
     *(c for s in SCALES for c in (f"{s} scale", f"gain, {s}", f"p, {s}")),
 )
 FIRST = 3  # cell of the first scale, after metric, paper and gain
-PAPERS = {"mma": "MMA", "csan": "CSAN", "man": "MAN", "diffwin": "DiffWin", "mgsa": "MG-SA"}
 # The rows of the table in README.md: PAPER/TABLE/ROW, at small scale, or with @SCALE.
 SUMMARY = (
     "mma/table2/mma", "csan/table1/1d", "csan/table1/2d", "man/table1/iwslt14_man", "man/table1/iwslt14_man_full",
@@ -126,7 +99,7 @@ def _row(table: Table, name: str) -> Row:
 
 
 def load_lines(root: Path, table: Table) -> list[Line]:
-    """Return the lines of results/<paper>/<table>.csv; none where nothing has been measured. Raises TableError.
+    """Return the lines of results/<paper>/<table>.csv; none where nothing has been measured. Raises ScoreError.
 
     A line without ``difference`` has that of the scores, where its baseline is a row of the same table with this seed,
     as many updates and batches of the same size.
@@ -137,9 +110,9 @@ def load_lines(root: Path, table: Table) -> list[Line]:
     lines = read_lines(path, NEEDED, KEY)
     for line in lines:
         if line["row"] not in table.sources:
-            raise TableError(f"{line.where}: {table.path} has no row {line['row']!r}")
+            raise ScoreError(f"{line.where}: {table.path} has no row {line['row']!r}")
         if line["scale"] not in SCALES:
-            raise TableError(f"{line.where}: there is no scale {line['scale']!r}")
+            raise ScoreError(f"{line.where}: there is no scale {line['scale']!r}")
     scored = groups(lines, "row", *SAME_AS_BASELINE)
     return [_with_difference(line, scored) for line in lines]
 
@@ -263,7 +236,7 @@ def _cells(row: Row, metric: str, lines: dict[str, list[Line]], digits: int) -> 
             ours = ", ".join(dict.fromkeys(millions(score) for score in scores))
         else:
             ours = f"{mean_and_sd(scores)} (n = {len(scores)})" if scores else ""
-        own = [line for line, _ in measured[scale]] if metric not in OF_THE_RUN else []
+        own = [line for line, _ in measured[scale]] if metric not in OF_TRAINING else []
         changes = [line.number("difference") for line in own if line["difference"]]
         found += [ours, mean_change(changes), ", ".join(filter(None, map(p_value, own)))]
     return [
@@ -284,24 +257,12 @@ def _fill_empty(row: Row, lines: dict[str, list[Line]], cells: list[str]) -> lis
 
 
 def _of_metric(lines: list[Line], metric: str) -> list[tuple[Line, float]]:
-    """Return the lines of a metric with their scores; for OF_THE_RUN a line a seed, where no line has that metric."""
+    """Return the lines of a metric with their scores; for OF_TRAINING a line a seed, where no line has that metric."""
     own = [(line, line.number("score")) for line in lines if line["metric"] == metric]
-    if own or metric not in OF_THE_RUN:
+    if own or metric not in OF_TRAINING:
         return own
     first = {line["seed"]: line for line in reversed(lines) if line[metric]}
     return [(line, line.number(metric)) for _, line in sorted(first.items(), key=lambda item: natural(item[0]))]
-
-
-def metric_name(metric: str) -> str:
-    """Return a metric as one reads it: 'MT03: BLEU, several references', 'attention within 2, layer 3 (%)'."""
-    if near := re.fullmatch(r"w(\d+)_layer(\d+)", metric):
-        return f"attention within {near[1]}, layer {near[2]} (%)"
-    test, _, name = metric.rpartition("/")
-    if order := re.fullmatch(r"bleu_ngram_(\d+)", name):
-        name = f"BLEU, {order[1]}-grams alone"
-    lengths = re.fullmatch(r"bleu_(\d+)_(\d+)", name)
-    said = f"BLEU, {int(lengths[1]) + 1} to {lengths[2]} words" if lengths else NAMES.get(name, name)
-    return f"{test}: {said}" if test else said
 
 
 def title(table: str) -> str:
@@ -359,6 +320,6 @@ def summary_table(root: Path) -> str:
             ]
         )
     if not cells:
-        raise TableError(f"{root / 'results'}: nothing of the summary has been measured")
+        raise ScoreError(f"{root / 'results'}: nothing of the summary has been measured")
     heading = ["system", "data", "metric", "Transformer", "system's", "gain", "p by seed", "seeds", "paper's gain"]
     return markdown(heading, cells)

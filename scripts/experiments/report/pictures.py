@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.figures.catalogue import FOLDER, Figure, figures_of
+from experiments.recipes.catalogue import FOLDER, Figure, figures_of
 
 
 def pictures(root: Path, figure: Figure) -> list[str]:

@@ -5,18 +5,10 @@ from __future__ import annotations
 import statistics
 from pathlib import Path
 
+from experiments.measure.csv_files import Line
 from experiments.recipes.tables import find_table
-from experiments.report.csv_lines import (
-    NOT_MEASURED,
-    Line,
-    groups,
-    markdown,
-    mean_and_sd,
-    mean_change,
-    millions,
-    p_value,
-)
 from experiments.report.papers import current_lines, rows_of
+from experiments.report.text import NOT_MEASURED, groups, markdown, mean_and_sd, mean_change, millions, p_value
 
 PAPER, TABLE, SCALE = "comparisons", "mechanisms", "small"
 HEADER = ("rank", "mechanism", "BLEU", "gain", "p by seed", "parameters")

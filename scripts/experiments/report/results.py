@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import fcntl
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.measure.csv_files import read_csv
+from experiments.measure.csv_files import csv_text, read_csv
 from experiments.measure.generated import ScoreError
-from experiments.runs.processes import write_atomic
+from experiments.system.processes import write_atomic
 
 # What results/README.md describes.
 COLUMNS = (
@@ -46,11 +44,8 @@ class Results:
     def put(self, new: Sequence[Mapping[str, Any]], instead: Callable[[Line], bool]) -> None:
         """Append lines in place of those of which ``instead`` is true. The file is replaced as a whole."""
         with self._alone():
-            stream = io.StringIO()
-            writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows([*(line for line in self.lines() if not instead(line)), *new])
-            write_atomic(self.path, stream.getvalue())
+            lines = [*(line for line in self.lines() if not instead(line)), *new]
+            write_atomic(self.path, csv_text(COLUMNS, [[line.get(name, "") for name in COLUMNS] for line in lines]))
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from experiments.measure.csv_files import Line, read_lines
 from experiments.recipes.tables import find_table
-from experiments.report.csv_lines import Line, markdown, read_lines
 from experiments.report.papers import rows_of
+from experiments.report.text import markdown
 
 HEADER = (
     "d=512, 6+6 layers",

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from experiments.measure.generated import read_lines
-from experiments.measure.scoring import Measurement, translation
-from experiments.runs.environment import hardware, versions
+from experiments.measure.scoring import Measurement, TestSet, translation
 from experiments.runs.run import Run
+from experiments.system.environment import hardware, versions
 
 
 def collect(system: Run, baseline: Run) -> dict[str, Any]:
     """Score two finished runs against each other; return all that the summary says. Raises ScoreError."""
-    test = system.data.test_set()
+    test = TestSet.of(system.data)
     bleu = next(each for each in translation(system.output, test, baseline.output) if each.metric == "sacrebleu")
     assert bleu.difference is not None
     other = replace(bleu, score=bleu.score - bleu.difference, p_value=None)
@@ -49,7 +49,7 @@ def _row(run: Run, bleu: Measurement) -> dict[str, Any]:
 def examples(runs: Sequence[Run], count: int = 5) -> list[dict[str, str]]:
     """Return ``count`` sentences spread evenly over the test set, or all: source, reference, each system's output."""
     data = runs[0].data
-    test = data.test_set()
+    test = TestSet.of(data)
     sources, references = read_lines(data.folder / "raw" / f"test.{data.source}"), test.raw()
     outputs = {run.arch: test.hypotheses(run.output) for run in runs}
     count = min(count, len(references))

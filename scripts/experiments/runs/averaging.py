@@ -22,20 +22,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.runs.checkpoints import whole
+from experiments.runs.checkpoints import BEST_BY, BY_EPOCHS, BY_UPDATES, LAST, whole
 
 if TYPE_CHECKING:
     import torch
 
-# fairseq's names. Groups: epoch, updates; epoch; metric, value (with one more digit where two are equal).
-BY_UPDATES = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")
-BY_EPOCHS = re.compile(r"checkpoint(\d+)\.pt")
-LAST = "checkpoint_last.pt"
-BEST = re.compile(r"checkpoint\.best_(.+)_(\d+\.?\d*)\.pt")
 KEPT_BY = {
     BY_UPDATES: ("by updates (checkpoint_EPOCH_UPDATES.pt)", "--keep-interval-updates says how many are kept"),
     BY_EPOCHS: ("by epochs (checkpointEPOCH.pt)", "--keep-last-epochs says how many are kept"),
-    BEST: (
+    BEST_BY: (
         "that were the best (checkpoint.best_METRIC_VALUE.pt)",
         "--keep-best-checkpoints keeps at most so many: fairseq keeps one only where it is as good as the worst kept "
         "before, so one alone where the first was the best. Take fewer, or --last or --last-epochs",
@@ -64,9 +59,9 @@ def select(
         epochs = sorted((int(match[1]), match.string) for match in _matches(folder, BY_EPOCHS))
         return _enough(folder, [name for _, name in epochs], BY_EPOCHS, last_epochs)
     updates = sorted((int(match[2]), match.string) for match in _matches(folder, BY_UPDATES))
-    newest = folder / LAST
+    newest = folder / LAST.name
     if newest.exists() and _updates(newest) > max((number for number, _ in updates), default=0):
-        updates.append((0, LAST))
+        updates.append((0, LAST.name))
     return _enough(folder, [name for _, name in updates], BY_UPDATES, last or 0)
 
 
@@ -78,16 +73,16 @@ def _updates(path: Path) -> int:
 
 
 def _best(folder: Path, count: int) -> list[Path]:
-    found = [(match[1], float(match[2]), match.string) for match in _matches(folder, BEST)]
+    found = [(match[1], float(match[2]), match.string) for match in _matches(folder, BEST_BY)]
     metrics = sorted({metric for metric, _, _ in found})
     if len(metrics) > 1:
         raise AverageError(f"{folder}: best checkpoints by {' and by '.join(metrics)}; name the files themselves")
     if not found:
-        return _enough(folder, [], BEST, count)
+        return _enough(folder, [], BEST_BY, count)
     cfg = _load(folder / found[0][2]).get("cfg") or {}
     more_is_better = bool(cfg.get("checkpoint", {}).get("maximize_best_checkpoint_metric", False))
     ranked = sorted(found, key=lambda entry: entry[1], reverse=not more_is_better)
-    return _enough(folder, [name for _, _, name in ranked], BEST, count)
+    return _enough(folder, [name for _, _, name in ranked], BEST_BY, count)
 
 
 def _matches(folder: Path, pattern: re.Pattern[str]) -> list[re.Match[str]]:

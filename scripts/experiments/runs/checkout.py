@@ -1,66 +1,8 @@
-"""The code that runs: the commit of this checkout, and a hash of the package."""
+"""The name by which benchmarks/gpu_day imports experiments.system.checkout."""
 
-from __future__ import annotations
+import sys
 
-import functools
-import hashlib
-import os
-import re
-import subprocess
-from pathlib import Path
-from typing import Any
+from experiments.system import checkout
+from experiments.system.checkout import *  # noqa: F403
 
-from experiments.recipes.recipe import ROOT, USER_DIR
-from experiments.runs.processes import read_stamp
-
-CODE = "started.json"  # a run's stamp with the code that has run
-UNKNOWN = {"commit": "unknown", "package": ""}  # where that stamp is damaged
-
-
-def _git(*args: str) -> str:
-    return subprocess.run(["git", "-C", str(ROOT), *args], capture_output=True, text=True, check=True).stdout.strip()
-
-
-def commit() -> str:
-    """Return the present commit, with '+dirty' where files other than results differ from it.
-
-    Outside git it is what $LOCALATTN_COMMIT says, or 'none'.
-    """
-    try:
-        changed = _git("status", "--porcelain", "--", ".", ":(exclude)results")
-        return _git("rev-parse", "--short=10", "HEAD") + ("+dirty" if changed else "")
-    except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("LOCALATTN_COMMIT", "none")
-
-
-def package() -> str:
-    """Return a hash of the package's present sources, also without git."""
-    digest = hashlib.sha256()
-    for path in sorted(USER_DIR.rglob("*.py")):
-        digest.update(str(path.relative_to(USER_DIR)).encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:10]
-
-
-def code_of(folder: Path) -> list[dict[str, str]]:
-    """Return commit and package of each part of the run in a folder, in order; neighbours differ."""
-    if not (folder / CODE).exists():
-        return []
-    parts: list[Any] = (read_stamp(folder / CODE, {"code": (list,)}) or {}).get("code", [])
-    known = [isinstance(part, dict) and {type(part.get(key)) for key in UNKNOWN} == {str} for part in parts]
-    return parts if parts and all(known) else [UNKNOWN]
-
-
-@functools.cache
-def same_package(commits: str) -> bool:
-    """Return whether the package at these commits ('a' or 'a..b', as results name them) is the present one.
-
-    False also where that cannot be told: a checkout with changes, or a commit that is not here.
-    """
-    for name in commits.split(".."):
-        if not re.fullmatch("[0-9a-f]{7,40}", name):
-            return False
-        try:
-            _git("diff", "--quiet", name, "--", str(USER_DIR))
-        except (OSError, subprocess.CalledProcessError):
-            return False
-    return True
+sys.modules[__name__] = checkout

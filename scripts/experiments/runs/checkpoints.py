@@ -1,19 +1,26 @@
-"""Checkpoints and logs of a training by fairseq."""
+"""Checkpoints of a training by fairseq, and what they and its logs say."""
 
 from __future__ import annotations
 
-import ast
 import errno
-import json
 import re
 import shlex
 import shutil
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from experiments.system.logs import train_log
+
 LAST = Path("checkpoints") / "checkpoint_last.pt"
 BEST = Path("checkpoints") / "checkpoint_best.pt"
+# fairseq's names. Groups: epoch, updates; epoch; metric, value (with one more digit where two are equal).
+BY_UPDATES = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")
+BY_EPOCHS = re.compile(r"checkpoint(\d+)\.pt")
+BEST_BY = re.compile(r"checkpoint\.best_(.+)_(\d+\.?\d*)\.pt")
+TIED = ("embed_tokens.weight", "output_projection.weight")
+BUFFERS = (".version", "._float_tensor")  # of fairseq's models; this package has none
 
 
 def mend_last_checkpoint(folder: Path) -> None:
@@ -27,7 +34,7 @@ def mend_last_checkpoint(folder: Path) -> None:
     for part in folder.glob("*.pt.tmp"):  # fairseq's, of a training that was killed
         part.unlink()
     remove_parts(folder)
-    last = folder / "checkpoint_last.pt"
+    last = folder / LAST.name
     if last.exists() and not whole(last):
         last.unlink()
     if last.exists():
@@ -60,79 +67,76 @@ def whole(path: Path) -> bool:
         raise
 
 
-def checkpoint_updates(folder: Path) -> int:
-    """Return the updates of a training's last checkpoint; 0 without one that can be read."""
+def _contents(folder: Path) -> dict[str, Any]:
+    """Return a training's last checkpoint as data, mapped into memory; empty without one that can be read."""
     if not (folder / LAST).exists():
-        return 0
+        return {}
     import torch
 
     import fairseq_localattn
 
     fairseq_localattn.register()  # names the classes that a checkpoint may hold
     try:
-        state = torch.load(folder / LAST, map_location="cpu", weights_only=True, mmap=True)
-        return int(state["optimizer_history"][-1]["num_updates"])
+        return dict(torch.load(folder / LAST, map_location="cpu", weights_only=True, mmap=True))
     except Exception:  # damaged: the training that continues from it will say so
-        return 0
+        return {}
+
+
+def checkpoint_updates(folder: Path) -> int:
+    """Return the updates of a training's last checkpoint; 0 without one that can be read."""
+    history = _contents(folder).get("optimizer_history")
+    return int(history[-1]["num_updates"]) if history else 0
+
+
+def parameters_of(model: Mapping[str, Any]) -> int | None:
+    """Return the parameters of a checkpoint's tensors as fairseq counts them: tied embeddings once; None without any.
+
+    A checkpoint from a GPU has a copy of a tied matrix under each of its names.
+    """
+    import torch
+
+    total = 0
+    tied: list[torch.Tensor] = []
+    for name, tensor in model.items():
+        if name.endswith(BUFFERS):
+            continue
+        if name.endswith(TIED):
+            if any(tensor.shape == other.shape and torch.equal(tensor, other) for other in tied):
+                continue
+            tied.append(tensor)
+        total += tensor.numel()
+    return total or None
+
+
+def attention_of(path: Path) -> str | None:
+    """Return the texts of a checkpoint's sites as the flags of a hybrid model; None where all sites are plain.
+
+    None also of a model that is none of this package.
+    """
+    from fairseq_localattn.analysis.describe import checkpoint_arguments, texts_of
+    from fairseq_localattn.errors import UsageError
+
+    try:
+        texts = texts_of(*checkpoint_arguments(str(path)))
+    except UsageError:
+        return None
+    flags = [word for site, text in texts.items() if text != "all: san" for word in (f"--localattn-{site}", text)]
+    return shlex.join(flags) or None
 
 
 def updates_of_names(folder: Path) -> int:
     """Return the updates of the newest checkpoint_EPOCH_UPDATES.pt, which may replace the last one; 0 without one."""
     others = sorted((folder / LAST).parent.glob("checkpoint_*_*.pt"), key=lambda path: path.stat().st_mtime)
-    numbers = [re.fullmatch(r"checkpoint_\d+_(\d+)", path.stem) for path in others]
-    return int(numbers[-1][1]) if numbers and numbers[-1] else 0
-
-
-def train_log(folder: Path, start: int = 0) -> dict[int, dict[str, str]]:
-    """Return the entries of fairseq's JSON log from byte ``start``, by updates; of repeated updates the last entry."""
-    found: dict[int, dict[str, str]] = {}
-    try:
-        data = (folder / "train.json.log").read_bytes()[start:]
-    except FileNotFoundError:
-        return found
-    for line in data.decode("utf-8", errors="replace").splitlines():
-        if not line.startswith("{") or '"wps"' not in line:
-            continue
-        try:
-            entry = json.loads(line)
-            found[int(entry["num_updates"])] = entry
-        except (json.JSONDecodeError, KeyError, ValueError):
-            continue
-    return dict(sorted(found.items()))
-
-
-def last_validation(folder: Path, name: str) -> str | None:
-    """Return what the last validation logged as ``name``, such as tag_accuracy; None where none did."""
-    try:
-        lines = (folder / "train.json.log").read_text(encoding="utf-8", errors="replace").splitlines()
-    except FileNotFoundError:
-        return None
-    for line in reversed(lines):
-        try:
-            entry = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if isinstance(entry, dict) and f"valid_{name}" in entry:
-            return str(entry[f"valid_{name}"])
-    return None
-
-
-# A site's name, and its text as Python writes it, in the line that speed/implementation.py logs.
-TEXT = re.compile(r"""; (encoder|decoder|cross) ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?=;)""")
-
-
-def _texts_as_flags(line: str) -> str:
-    """Return the texts that a line of the log has, such as ``--localattn-encoder '1-2: gauss'``."""
-    found = ((f"--localattn-{site}", ast.literal_eval(text)) for site, text in TEXT.findall(line))
-    return shlex.join(word for words in found for word in words)
+    numbers = [BY_UPDATES.fullmatch(path.name) for path in others]
+    return int(numbers[-1][2]) if numbers and numbers[-1] else 0
 
 
 def training_facts(folder: Path, alone: bool = True) -> dict[str, Any]:
-    """Return what checkpoint and logs say of a finished training.
+    """Return what the checkpoint and fairseq's JSON log say of a finished training.
 
     - ``updates``, ``parameters``.
-    - ``attention``: the texts of the sites whose attention is not plain, as the flags of a hybrid model; None where the
-      log has none.
+    - ``attention``: the texts of the sites whose attention is not plain, as the flags of a hybrid model; None where
+      all are plain.
     - ``words_per_second``: target tokens (subwords and ends of sentences) a second, fairseq's wps averaged over the
       logging intervals by time; ``steps_per_second``: updates a second, likewise, and None of a training that was not
       ``alone`` on its cores or GPUs.
@@ -151,16 +155,10 @@ def training_facts(folder: Path, alone: bool = True) -> dict[str, Any]:
             seconds += amount / speed
             timed += at - before
         before = at
-    parameters = attention = None
-    for line in (folder / "train.log").read_text(encoding="utf-8", errors="replace").splitlines():
-        if "num. shared model params:" in line:
-            parameters = int(line.split("num. shared model params:")[1].split("(")[0].replace(",", ""))
-        if " | attention: " in line:
-            attention = _texts_as_flags(line) or None
     return {
         "updates": checkpoint_updates(folder),
-        "parameters": parameters,
-        "attention": attention,
+        "parameters": parameters_of(_contents(folder).get("model", {})),
+        "attention": attention_of(folder / LAST),
         "words_per_second": round(words / seconds) if seconds else None,
         "steps_per_second": round(timed / seconds, 3) if seconds and alone else None,
         "train_minutes": round(seconds / 60, 2) if seconds else None,

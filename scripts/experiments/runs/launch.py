@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from experiments.recipes.nodes import RecipeError
-from experiments.recipes.recipe import ROOT, Recipe
+from experiments.recipes.recipe import Recipe
+from experiments.system.checkout import ROOT
 
 WORKER = ROOT / "scripts" / "train_worker.py"
 PRECISIONS = ("fp32", "fp16", "bf16")
@@ -24,8 +26,8 @@ class Launch:
     Args:
         gpus: processes on each machine.
         nodes: machines.
-        node_rank: number of this machine, from 0.
-        rendezvous: HOST:PORT of machine 0, where the machines meet.
+        rendezvous: HOST:PORT where the torchrun of each machine meets the others.
+        srun: start torchrun on all nodes of the SLURM job; else only on this machine.
         precision: of ``PRECISIONS``.
         cpu: train on the CPU.
         devices: GPUs of this machine that the training may use; None: those of the environment.
@@ -37,8 +39,8 @@ class Launch:
 
     gpus: int = 1
     nodes: int = 1
-    node_rank: int = 0
     rendezvous: str = ""
+    srun: bool = False
     precision: str = "fp32"
     cpu: bool = False
     devices: tuple[str, ...] | None = None
@@ -70,17 +72,18 @@ class Launch:
         least = min(FILLING[key], self.max_tokens or FILLING[key])
         return self.on(max(1, min(self.gpus, paper_batch(recipe) // (least * self.nodes))))
 
-    def command(self) -> list[str]:
-        """Return the command up to the arguments of fairseq-train."""
+    def command(self, errors: Path) -> list[str]:
+        """Return the command up to the arguments of fairseq-train; torchrun records errors in the folder ``errors``."""
         if self.world == 1:
             return [sys.executable, "-m", "fairseq_cli.train"]
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(self.gpus)]
+        torchrun += ["--log-dir", str(errors)]
         if self.nodes == 1:
             return [*torchrun, "--standalone", str(WORKER)]
-        # The static rendezvous: by the dynamic one torchrun may give rank 0, whose log is read, to another machine.
-        host, _, port = self.rendezvous.rpartition(":")
-        where = ["--nnodes", str(self.nodes), "--node-rank", str(self.node_rank)]
-        return [*torchrun, *where, "--master-addr", host, "--master-port", port, str(WORKER)]
+        nodes = str(self.nodes)
+        each = ["srun", "--nodes", nodes, "--ntasks", nodes, "--ntasks-per-node", "1", "--kill-on-bad-exit=1"]
+        meet = ["--nnodes", nodes, "--rdzv-backend", "c10d", "--rdzv-endpoint", self.rendezvous]
+        return [*(each if self.srun else []), *torchrun, *meet, str(WORKER)]
 
     def adapt(self, recipe: Recipe) -> Recipe:
         """Return the recipe with the flags of this machine: precision, device, optimizer, and the same effective batch.

@@ -16,28 +16,28 @@ from typing import IO, Any
 
 from experiments.data.prepared import Prepared
 from experiments.measure.generated import ScoreError
-from experiments.measure.measures import OF_TRAINING, Measure, Probing, measure_of
+from experiments.measure.measures import Measure, Probing, measure_of
+from experiments.measure.metrics import OF_TRAINING
 from experiments.measure.scoring import Measurement
 from experiments.recipes.flags import expand
-from experiments.recipes.recipe import ROOT, SECTIONS, USER_DIR, Recipe
+from experiments.recipes.recipe import SECTIONS, Recipe
 from experiments.recipes.scales import narrow_flags
-from experiments.runs.checkout import CODE, code_of, commit, package
 from experiments.runs.checkpoints import (
     BEST,
     LAST,
     checkpoint_updates,
     mend_last_checkpoint,
     remove_averaged,
-    train_log,
     training_facts,
     updates_of_names,
     whole,
 )
-from experiments.runs.environment import PACKAGE, hardware, versions
 from experiments.runs.launch import Launch
-from experiments.runs.machines import Leader
-from experiments.runs.processes import Job, JobFailed, lock, write_stamp
 from experiments.runs.steps import AVERAGE, TRAIN, Step
+from experiments.system.checkout import CODE, ROOT, USER_DIR, code_of, commit, package
+from experiments.system.environment import PACKAGE, hardware, versions
+from experiments.system.logs import train_log
+from experiments.system.processes import Job, JobFailed, lock, write_stamp
 
 # Flags that change neither the model nor its output. Where the best checkpoint or an average is measured,
 # save_interval_updates does: it decides which checkpoints there are.
@@ -47,6 +47,7 @@ NOT_DECODING = {"max_tokens", "batch_size", "num_workers"}
 AVERAGER = ROOT / "scripts" / "average.py"
 GENERATING = "generating"  # folder of unfinished output, which is moved when it is complete
 AVERAGED = "averaged.pt"
+ERRORS = "errors"  # folder in which the processes of a training under torchrun record theirs
 
 
 def settings_hash(recipe: Recipe, data: str) -> str:
@@ -87,7 +88,6 @@ class Run:
         settings: ``settings_hash`` of the recipe without the flags of this machine.
         launch: where the training runs.
         trees: folder with the trees of probing.
-        leader: announces the training to other machines.
         narrow: make the model narrow, for a smoke run.
         keep_checkpoints: keep the checkpoints that an average has been made of.
         kept: folder with what BLEU counts in the outputs of finished runs; None: it is not kept.
@@ -102,7 +102,6 @@ class Run:
     settings: str
     launch: Launch = Launch()
     trees: Path | None = None
-    leader: Leader | None = None
     narrow: bool = False
     keep_checkpoints: bool = False
     kept: Path | None = None
@@ -219,7 +218,7 @@ class Run:
     def train_argv(self) -> list[str]:
         """Return the command that trains."""
         return [
-            *self.launch.command(), str(self.data.bin),
+            *self.launch.command(self.folder / ERRORS), str(self.data.bin),
             "--user-dir", str(USER_DIR), "--arch", self.arch, "--seed", str(self.seed),
             *self.measure.train_flags(self),
             "--save-dir", str((self.folder / LAST).parent),
@@ -303,9 +302,8 @@ class Run:
             threads=self.threads,
             held=self._held,
             environment=self.environment(self._step),
+            errors=self.folder / ERRORS if self._step == TRAIN else None,
         )
-        if self._step == TRAIN and self.leader is not None:
-            self.leader.announce(self.folder)
 
     def _trained(self) -> dict[str, Any]:
         """Return the facts of the training that has ended."""
@@ -345,6 +343,7 @@ class Run:
         step, facts = self._step, {}
         if step == TRAIN:
             facts = self._trained()
+            shutil.rmtree(self.folder / ERRORS, ignore_errors=True)
         elif step == AVERAGE:
             facts = self._averaged()
         else:

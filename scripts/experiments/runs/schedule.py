@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from experiments.runs.processes import Busy, JobFailed, stop_all
-from experiments.runs.progress import Progress, time_left
 from experiments.runs.run import Run
+from experiments.system.processes import Busy, JobFailed, stop_all
+from experiments.system.progress import Progress, time_left
 
 POLL_SECONDS = 0.3
 

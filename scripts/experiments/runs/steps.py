@@ -7,7 +7,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from experiments.runs.processes import Types, read_stamp
+from experiments.system.processes import Types, read_stamp
 
 # What a stamp says at least, by its step; where it says less, or something else, the step is done again.
 TRAINED: dict[str, Types] = {

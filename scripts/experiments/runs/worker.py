@@ -14,9 +14,9 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from torch import distributed
-from torch.distributed.elastic.multiprocessing.errors import record  # torchrun then names the error
+from torch.distributed.elastic.multiprocessing.errors import get_error_handler
 
-from experiments.runs.processes import die_with_parent
+from experiments.system.processes import die_with_parent
 
 
 def worker_argv(argv: Sequence[str], environment: Mapping[str, str]) -> list[str]:
@@ -49,7 +49,16 @@ def main() -> int:
     die_with_parent()
     if os.getppid() == 1:  # torchrun was killed before that
         return 1
-    record(train)()
+    errors = get_error_handler()
+    errors.initialize()
+    try:
+        train()
+    except Exception as error:  # UsageError as well, which torch's own record() leaves out as a SystemExit
+        from fairseq_localattn.compat.peers import PeerLostError
+
+        if not isinstance(error, PeerLostError):  # what has happened is told by the process that was lost
+            errors.record_exception(error)
+        raise
     return 0
 
 

@@ -12,8 +12,8 @@ from experiments.data.prepared import Prepared, forget_fingerprints
 from experiments.recipes.recipe import RecipeError, load_recipe
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import find_table
-from experiments.runs.processes import JobFailed
-from experiments.runs.progress import Progress
+from experiments.system.processes import JobFailed
+from experiments.system.progress import Progress
 from support.recipes import BASE, write
 
 

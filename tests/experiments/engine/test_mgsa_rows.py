@@ -14,8 +14,8 @@ from experiments.recipes.flags import expand
 from experiments.recipes.recipe import CONFIGS
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import find_table
-from experiments.runs import checkpoints
 from experiments.runs.run import Run
+from experiments.system import logs
 from support.tables.bench import Bench
 
 TABLE_3 = find_table("mgsa", "table3")
@@ -98,6 +98,6 @@ def test_generation_is_given_the_task(tmp_path: Path) -> None:
 def test_the_last_validation(tmp_path: Path) -> None:
     entries = [{"valid_tag_accuracy": "41.5"}, {"wps": "3"}, {"valid_tag_accuracy": "52.25"}, {"valid_loss": "3"}]
     (tmp_path / "train.json.log").write_text("text\n" + "".join(json.dumps(entry) + "\n" for entry in entries) + "{cut")
-    assert checkpoints.last_validation(tmp_path, "tag_accuracy") == "52.25"
-    assert checkpoints.last_validation(tmp_path, "bleu") is None
-    assert checkpoints.last_validation(tmp_path / "nowhere", "tag_accuracy") is None
+    assert logs.last_validation(tmp_path, "tag_accuracy") == "52.25"
+    assert logs.last_validation(tmp_path, "bleu") is None
+    assert logs.last_validation(tmp_path / "nowhere", "tag_accuracy") is None

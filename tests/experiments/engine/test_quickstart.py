@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from experiments.engine import quickstart
+from experiments.engine.choice import Row
 from experiments.engine.plan import Plan
-from experiments.engine.rows import Row
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import find_table
 from experiments.runs import checkpoints
 from experiments.runs.run import Run
+from experiments.system import logs
 from support.paths import ROOT, SCRIPTS
 from support.recipes import write_table
 
@@ -325,7 +326,7 @@ def test_killed_quick_start_continues_and_reports(tmp_path: Path) -> None:
     text = quick.finish()
     name = "mma" if killed.name.startswith(ARCHITECTURES[0]) else "transformer"
     assert f"{name} (seed 1): continues from update {begun} of 120" in text
-    assert min(checkpoints.train_log(killed, size)) > begun
+    assert min(logs.train_log(killed, size)) > begun
     assert f"@ {begun} updates" in (killed / "train.log").read_text()
     check_summary(json.loads((quick.out / "summary.json").read_text()), quick)
     assert text.count("trained and decoded") == 2 and "Example 5" in text

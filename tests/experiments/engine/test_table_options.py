@@ -46,7 +46,6 @@ def test_threads_of_one_training_on_a_cpu(bench: Bench, capfd: pytest.CaptureFix
     def planned(*options: str) -> tuple[int, set[int], set[str]]:
         args = table.parse_args(["mma", "table2", "--scale", "small", *options])
         plan, lanes = table.plan_of(args, table.rows_of(find_table("mma", "table2"), "small", None))
-        plan.make_runs()
         return len(lanes), {run.threads for run in plan.runs}, {run.name for run in plan.runs}
 
     assert planned() == (4, {1}, (names := planned()[2]))
@@ -150,11 +149,11 @@ def test_a_dry_run_on_a_cpu_says_how_long_it_takes(bench: Bench, capsys: pytest.
     [(("comparisons", "mechanisms"), []), (("mma", "table2"), ["--scale", "small"])],
 )
 def test_several_machines_train_one_row_at_a_time(name: tuple[str, str], options: list[str], bench: Bench) -> None:
-    """They have one rendezvous, also where a recipe or the cores of a machine would allow trainings side by side."""
+    """They meet in one place, also where a recipe or the cores of a machine would allow trainings side by side."""
     bench.patch.setattr(table, "visible_gpus", lambda: (["0", "1"], [(8, 0)] * 2))
     bench.patch.setattr(table, "cores", lambda: 8)
     recipes = [recipe_at(find_table(*name), "mma", "small" if options else "full")]
-    several = ["--nodes", "2", "--node-rank", "0", "--rendezvous", "a:1"]
+    several = ["--nodes", "2", "--rendezvous", "a:1"]
     assert len(table.launches(table.parse_args([*name, *options]), recipes)) > 1
     (found,) = table.launches(table.parse_args([*name, *options, *several]), recipes)
     assert found.nodes == 2
@@ -230,8 +229,9 @@ def test_a_folder_that_cannot_be_written(bench: Bench, tmp_path: Path, capfd: py
         (["table1", "--threads", "0"], "--threads 0: at least 1"),
         (["table1", "--scale", "small", "--jobs", "1000"], "--jobs 1000: with 1 thread"),
         (["table1", "--max-tokens", "0"], "--max-tokens 0: at least 1"),
-        (["table1", "--nodes", "2"], "--nodes needs --rendezvous HOST:PORT"),
-        (["table1", "--nodes", "2", "--rendezvous", "a:1", "--node-rank", "2"], "a --node-rank below it"),
+        (["table1", "--nodes", "2"], "--nodes 2: this is no SLURM job of so many nodes: submit scripts/slurm.sbatch"),
+        (["table1", "--rendezvous", "a:1"], "--rendezvous a:1: goes with --nodes"),
+        (["table1", "--task", "2"], "--task 2: rows and seeds make 2 trainings: 0 to 1"),
         (["table1", "--local", "wmt=/none"], "these rows have no corpus wmt: there are toy"),
         (["table1", "--local", "/none/there"], "--local /none/there: toy takes no folder"),
     ],

@@ -13,8 +13,8 @@ import pytest
 
 from corpora.mini.corpus import known_corpora
 from experiments.engine import table
-from experiments.figures.catalogue import FIGURES
-from experiments.measure.measures import OF_TRAINING
+from experiments.measure.metrics import OF_TRAINING
+from experiments.recipes.catalogue import FIGURES
 from experiments.recipes.recipe import Recipe
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import SCALES, find_table, papers, tables_of

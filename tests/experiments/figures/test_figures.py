@@ -11,7 +11,7 @@ import pytest
 
 from experiments.engine import table
 from experiments.figures import command, scores, weights
-from experiments.figures.catalogue import FIGURES, find_figure
+from experiments.recipes.catalogue import FIGURES, find_figure
 from experiments.recipes.nodes import RecipeError
 from experiments.recipes.tables import find_table
 from experiments.report.papers import all_tables
@@ -130,9 +130,9 @@ def test_systems_are_the_rows_as_they_would_be_scored_now(bench: Bench) -> None:
     args = table.parse_args(
         ["mma", "ngrams", "--cpu", "--scale", "small", "--out", str(bench.out), "--results", str(bench.results)]
     )
-    status, plan = table.run_table(args)
+    status, ledger = table.run_table(args)
     assert status == 0
-    found = scores.systems_of(plan)
+    found = scores.systems_of(ledger)
     assert [each.name for each in found] == ["plain", "mma"]
     assert [len(each.values("bleu_ngram_1")) for each in found] == [2, 2]
     assert (
@@ -143,7 +143,7 @@ def test_systems_are_the_rows_as_they_would_be_scored_now(bench: Bench) -> None:
     path = bench.results / "mma" / "ngrams.csv"
     path.write_text(path.read_text().splitlines(keepends=True)[0])
     with pytest.raises(scores.ScoreError, match="ngrams.csv: has no line of these rows at the scale"):
-        scores.systems_of(plan)
+        scores.systems_of(ledger)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from experiments.measure.significance import mcnemar
 from experiments.recipes.flags import expand
 from experiments.recipes.recipe import Recipe, RecipeError, load_recipe
 from experiments.runs import run as run_module
-from experiments.runs.processes import JobFailed
+from experiments.system.processes import JobFailed
 from fairseq_localattn.analysis.accuracy import wilson_interval
 from support import cli
 from support.corpora import prep

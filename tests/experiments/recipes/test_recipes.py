@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from experiments.recipes.flags import expand
-from experiments.recipes.recipe import USER_DIR, Recipe, RecipeError, load_recipe
+from experiments.recipes.recipe import Recipe, RecipeError, load_recipe
 from experiments.runs.run import settings_hash
+from experiments.system.checkout import USER_DIR
 from support.recipes import ARCH, BASE, with_flag, write
 
 # The hash of BASE. With another one, finished runs and lines that people have would not be found again.

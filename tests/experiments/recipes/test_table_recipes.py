@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from experiments.measure.metrics import METRICS
 from experiments.recipes.recipe import Recipe, load_recipe
 from fairseq_localattn.models.architectures import baseline_of, localattn_architectures
 from support.tables.paper_numbers import NUMBERS, QUOTED
@@ -31,36 +31,6 @@ from support.tables.rows import (
     values,
 )
 
-# Rows of each table, counted in the specification and the papers.
-COUNTS = {
-    "man/table1": 7,  # small, base and big; and small as in the text
-    "man/table2": 5,
-    "man/table3": 5,
-    "man/table4": 8,  # with the sweep over b on the validation set
-    "man/table5": 2,
-    "diffwin/table1": 12,
-    "diffwin/table2": 13,
-    "diffwin/table3": 4,
-    "diffwin/table4": 5,
-    "diffwin/table5": 15,
-    "diffwin/table6": 5,
-    "csan/table1": 11,
-    "csan/table2": 12,
-    "csan/fig2": 13,
-    "csan/fig3": 3,
-    "mma/table1": 4,
-    "mma/table2": 2,
-    "mma/table3": 8,
-    "mma/table4": 5,
-    "mma/table5": 5,
-    "mma/fig2": 2,
-    "mgsa/table1": 4,
-    "mgsa/table2": 3,
-    "mgsa/table3": 6,
-    "mgsa/table4": 8,
-    "mgsa/table5": 8,
-    "mgsa/fig2": 4,
-}
 TRAINED = sorted(name for name in ROWS if row(name).architecture)
 MAN = "encoder 1-6 {}>san>ffn relu; decoder 1-6 san>ffn relu; cross 1-6 san relu"
 BOTH = "encoder 1-6 dman>san>ffn {0}; decoder 1-6 dman>san>ffn {0}; cross 1-6 san {0}"
@@ -149,15 +119,10 @@ TAGGED = (
 )
 
 
-def table_of(name: str) -> str:
-    return name.partition("_")[0]
-
-
 # --- which rows there are
 
 
 def test_every_table_has_its_rows() -> None:
-    assert Counter(table_of(name) for name in ROWS) == COUNTS
     assert set(ROWS) == NUMBERS.keys()
 
 
@@ -331,29 +296,27 @@ def test_the_data_of_a_row(name: str) -> None:
     assert bool(data.tests.keys() - {"test"}) == bool(re.match(others, name))
 
 
-# --- what the papers say of training, by hand
+# --- what rows have in common
 
 
-def test_settings_of_single_papers() -> None:
-    summaries = [row(name) for name in TRAINED if name.startswith("man/table2")]
-    for found in summaries:
-        cnndm = found.corpus.name == "cnndm"
-        flags = values(found, "train")
-        assert (flags["adam_eps"], flags["weight_decay"], flags["clip_norm"]) == (1e-6, 0.01, 0.1)
-        assert flags["max_source_positions"] == flags["max_target_positions"] == 512 and flags["truncate_source"]
-        assert values(found, "generate")["min_len"] == (50 if cnndm else 1)
-        assert values(found, "generate")["no_repeat_ngram_size"] == 3
-    epochs = {name: row(name).flag("train", "max_epoch") for name in ROWS if name.startswith("mma/")}
-    assert all(count == (20 if re.search("ja", name) else 45) for name, count in epochs.items())
-    averages = {name: row(name).average for name in ROWS if name.split("/")[0] in ("csan", "mgsa", "diffwin")}
-    classified = {name for name in averages if re.match(r"diffwin/table[56]", name)}
-    for name, average in averages.items():
-        assert average == ({} if name in classified else {"last": 20 if "_big_" in name else 5}), name
-    for name in [name for name in ROWS if name.startswith(("csan", "mgsa"))]:  # ten minutes, at 0.4 and 1.0 s an update
-        assert row(name).flag("train", "save_interval_updates") == (600 if "_big_" in name else 2000), name
-    for name in [name for name in ROWS if re.match("man/table1_wmt|diffwin/table1_en_de", name)]:  # News Commentary
-        year = "wmt17" if name.startswith("man") else "wmt16"
-        data = row(name).corpus
-        assert data.options[:2] == ("--data", year) == (data.smoke or ())[:2], name
+def test_metrics_beside_the_papers() -> None:
+    """Each is a metric that rows of its data have, beside a number that the paper has."""
+    for name in ROWS:
+        for metric, of_paper in row(name).beside.items():
+            assert metric in METRICS and of_paper in row(name).paper, name
+            assert (metric, of_paper) in {("compound_bleu", "tokenised_bleu"), ("rougeL_swapped", "rougeL")}
+    assert all(row(name).beside for name in ROWS if name.startswith("man/table2"))
+
+
+def test_figures_measure_models_of_the_tables() -> None:
+    """One training under two names has one hash of settings, so that it is trained once."""
+    pairs = {"fig2_transformer": "table1_transformer", "fig2_1d_window_11": "table1_1d", "fig2_2d_heads_3": "table1_2d"}
+    for figure, table in pairs.items():
+        one, other = row(f"csan/{figure}"), row(f"csan/{table}")
+        assert one.architecture == other.architecture
+        assert values(one, "train") == values(other, "train")
+
+
+def test_rows_with_tags_weigh_their_loss() -> None:
     tagged = {name for name in ROWS if row(name).flag("train", "tag_loss_weight") == 0.001}
     assert tagged == TAGGED == {name for name in ROWS if row(name).flag("train", "mgsa_tags")}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from experiments.measure.generated import ScoreError
 from experiments.report.claims import claims_table
-from experiments.report.csv_lines import TableError
 from support.paths import ROOT
 from support.tables.files import TWO_ROWS, csv_of, line, put, table_file
 
@@ -117,14 +117,14 @@ def test_a_claim_without_a_comparison_says_why(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_slips_are_errors_of_one_line(tmp_path: Path, text: str, message: str) -> None:
     measure(tmp_path, {1: (36.0, "0.0010")})
-    with pytest.raises(TableError) as raised:
+    with pytest.raises(ScoreError) as raised:
         row_of(tmp_path, text)
     assert message in str(raised.value) and "\n" not in str(raised.value)
 
 
 def test_a_file_without_claims(tmp_path: Path) -> None:
     put(tmp_path, "results/claims/man.yaml", "claims: 3")
-    with pytest.raises(TableError, match="needs a list 'claims'"):
+    with pytest.raises(ScoreError, match="needs a list 'claims'"):
         claims_table(tmp_path, "man")
 
 

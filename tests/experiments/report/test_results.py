@@ -13,8 +13,8 @@ import pytest
 
 from experiments.measure.bleu import Counter
 from experiments.measure.counts import IDENTITY
+from experiments.measure.csv_files import read_lines
 from experiments.measure.generated import ScoreError
-from experiments.report.csv_lines import TableError, read_lines
 from experiments.report.results import COLUMNS, KEY, NEEDED, Line, Results
 from support.paths import ROOT
 
@@ -132,7 +132,7 @@ def test_a_damaged_csv_is_refused(damage: Callable[[bytes], bytes], message: str
         with pytest.raises(ScoreError, match=rf"t\.csv{message}") as caught:
             read()
         assert "\n" not in str(caught.value)
-    with pytest.raises(TableError, match=r"t\.csv:") as refused:
+    with pytest.raises(ScoreError, match=r"t\.csv:") as refused:
         read_lines(results.path, COLUMNS, KEY)
     assert "\n" not in str(refused.value) and results.path.read_bytes() == damaged
     assert {path.name for path in tmp_path.iterdir()} == {"t.csv", ".lock"}

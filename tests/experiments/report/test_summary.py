@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from experiments.measure.scoring import Measurement
 from experiments.recipes.recipe import Recipe, load_recipe
 from experiments.report import summary
 from experiments.runs.checkpoints import training_facts
-from experiments.runs.processes import write_stamp
+from experiments.system.processes import write_stamp
 from support.engine.outputs import write_lines, write_output
 from support.engine.runs import fake_run, save_checkpoint
 from support.recipes import BASE, write
@@ -24,8 +25,7 @@ def loaded(tmp_path: Path) -> Recipe:
 def test_a_training_shorter_than_a_log_interval(loaded: Recipe, tmp_path: Path) -> None:
     """No speed is known: '-' for reading."""
     run = fake_run(loaded, tmp_path, "a")
-    save_checkpoint(run.folder, 3)
-    (run.folder / "train.log").write_text("x | num. shared model params: 1,234 (num. trained: 1,234)\n")
+    save_checkpoint(run.folder, 3, model={"encoder.version": torch.ones(1), "embed_tokens.weight": torch.ones(2, 617)})
     write_stamp(run.folder / "trained.json", training_facts(run.folder))
     row = summary._row(run, Measurement("sacrebleu", 30.0, "nrefs:1"))
     assert (row["updates"], row["words_per_second"], row["train_minutes"]) == (3, None, None)

@@ -8,9 +8,13 @@ import pytest
 
 from benchmarks.modules import ATTENTIONS, FAIRSEQ
 from benchmarks.systems import DEFAULT_SYSTEMS, SYSTEMS
+from experiments.measure.csv_files import Line
+from experiments.measure.generated import ScoreError
+from experiments.measure.metrics import OF_TRAINING, metric_name
 from experiments.recipes.tables import SCALES, find_table, tables_of
 from experiments.recipes.tables import papers as all_papers
-from experiments.report import csv_lines, pages, papers, results, speed
+from experiments.report import pages, papers, results, speed
+from experiments.report.text import p_value
 from support.tables.files import HEAD, TWO_ROWS, csv_of, line, put, table_file
 
 
@@ -299,7 +303,7 @@ def test_every_metric_of_the_rows_has_a_name() -> None:
     """All numbers that the repository's tables take from the papers are named as one reads them."""
     tables = [find_table(paper, name) for paper in all_papers() for name in tables_of(paper)]
     found = {
-        papers.metric_name(metric)
+        metric_name(metric)
         for each in tables
         for row in papers.rows_of(each)
         for metric in (*row.paper, *(row.metric(scale) for scale in row.recipes))
@@ -336,7 +340,7 @@ def test_summary_has_each_main_row_in_a_line(tmp_path: Path) -> None:
 
 
 def test_a_summary_of_nothing(tmp_path: Path) -> None:
-    with pytest.raises(csv_lines.TableError, match="results: nothing of the summary has been measured"):
+    with pytest.raises(ScoreError, match="results: nothing of the summary has been measured"):
         table(tmp_path, "summary")
 
 
@@ -348,7 +352,7 @@ def test_rows_of_the_summary_are_there() -> None:
 
 
 def test_columns_are_those_that_are_written() -> None:
-    assert set(results.KEY) < set(results.COLUMNS) and set(papers.OF_THE_RUN) < set(results.COLUMNS)
+    assert set(results.KEY) < set(results.COLUMNS) and set(OF_TRAINING) < set(results.COLUMNS)
     assert set(papers.SCALES) == set(SCALES) - {"smoke"}
 
 
@@ -374,4 +378,4 @@ def test_locality(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("value", "text"), [(0.0004, "<0.001"), (0.0005, "0.001"), (0.04996, "0.050"), (1, "1.000")])
 def test_p_values(value: float, text: str) -> None:
-    assert csv_lines.p_value(csv_lines.Line("here", {"p_value": str(value)})) == text
+    assert p_value(Line("here", {"p_value": str(value)})) == text

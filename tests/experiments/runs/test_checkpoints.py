@@ -10,10 +10,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import torch
 
 from experiments.runs import checkpoints
+from experiments.system import logs
 from support.engine.runs import save_checkpoint
-from support.models import build
+from support.models import TINY, build, build_classifier, build_lm, parse
 
 
 def test_a_damaged_last_checkpoint_counts_nothing(tmp_path: Path) -> None:
@@ -73,35 +75,38 @@ def test_facts_of_an_interrupted_training(tmp_path: Path) -> None:
     lines = [line(10, 50), line(20, 1), line(20, 100), line(30, 100)]  # 20 was done again after a kill
     save_checkpoint(tmp_path, 30)
     (tmp_path / "train.json.log").write_text("\n".join(lines))
-    (tmp_path / "train.log").write_text("x | num. shared model params: 1,234 (num. trained: 1,234)\n")
     facts = checkpoints.training_facts(tmp_path)
     speeds = {"words_per_second": 75, "steps_per_second": 0.75, "train_minutes": 0.67}
-    assert facts == {"updates": 30, "parameters": 1234, "attention": None, **speeds}
+    assert facts == {"updates": 30, "parameters": None, "attention": None, **speeds}
     assert checkpoints.training_facts(tmp_path, alone=False) == {**facts, "steps_per_second": None}
 
 
-def test_the_texts_of_a_model_are_facts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """As flags that are read again: from the line that a model logs when it is built; of several starts the last."""
-    save_checkpoint(tmp_path, 30)
-    (tmp_path / "train.json.log").touch()
+@pytest.mark.parametrize("arch", [*TINY, "transformer_lm_diffwin_tiny", "transformer_diffwin_classifier_tiny"])
+def test_parameters_are_those_that_fairseq_counts(arch: str) -> None:
+    model = (build_lm if "_lm_" in arch else build_classifier if "classifier" in arch else build)(arch)
+    tensors = {name: tensor.clone() for name, tensor in model.state_dict().items()}  # as from a GPU
+    assert checkpoints.parameters_of(tensors) == sum(parameter.numel() for parameter in model.parameters())
+
+
+def test_the_texts_of_a_model_are_facts(tmp_path: Path) -> None:
+    """As flags that are read again: from the arguments that the checkpoint has."""
     encoder, cross = '1: ngram(heads="word:1,2:3"); 2: local & alibi > ffn', "1: 2*aw + 2*mw; 2: gauss(cut=true)"
     flags = ["--localattn-encoder", encoder, "--localattn-cross", cross]
-    log = ["2026-11-23 | INFO | x | attention: 6 san; encoder 'all: mw'; implementation: auto; on a CPU: fp32 'x'; y"]
     csan = ["--localattn-encoder", "1: csan"]
+    rest = {"extra_state": {}, "optimizer_history": [{"best_loss": 1.0}]}
     for arch, given, wanted in (("transformer_hybrid_tiny", flags, flags), ("transformer_csan_tiny", [], csan)):
-        with caplog.at_level("INFO", logger="fairseq_localattn.speed.implementation"):
-            build(arch, given)
-        log.append(f"2026-11-23 01:09:40 | INFO | fairseq_localattn.speed.implementation | {caplog.messages[-1]}")
-        (tmp_path / "train.log").write_text("\n".join(log))
-        found = checkpoints.training_facts(tmp_path)["attention"]
-        assert shlex.split(found) == wanted
-    (tmp_path / "train.log").write_text("x | attention: 2 gauss, 7 san; implementation: auto; allocator: glibc\n")
-    assert checkpoints.training_facts(tmp_path)["attention"] is None, "before texts were logged, or all plain"
+        saved = {**rest, "cfg": {"model": parse(arch, given)}, "model": build(arch, given).state_dict()}
+        torch.save(saved, tmp_path / "a.pt")
+        assert shlex.split(checkpoints.attention_of(tmp_path / "a.pt") or "") == wanted
+    plain = "transformer_localattn_tiny"
+    torch.save({**rest, "cfg": {"model": parse(plain)}, "model": build(plain).state_dict()}, tmp_path / "a.pt")
+    assert checkpoints.attention_of(tmp_path / "a.pt") is None, "all plain"
+    assert checkpoints.attention_of(tmp_path / "none.pt") is None
 
 
 def test_the_last_validation(tmp_path: Path) -> None:
-    assert checkpoints.last_validation(tmp_path, "tag_accuracy") is None
+    assert logs.last_validation(tmp_path, "tag_accuracy") is None
     lines = ['{"valid_tag_accuracy": "50"}', '{"valid_tag_accuracy": "61.5"}', '{"valid_loss": "2"}', '{"valid_tag']
     (tmp_path / "train.json.log").write_text("\n".join(lines))
-    assert checkpoints.last_validation(tmp_path, "tag_accuracy") == "61.5"
-    assert checkpoints.last_validation(tmp_path, "accuracy") is None
+    assert logs.last_validation(tmp_path, "tag_accuracy") == "61.5"
+    assert logs.last_validation(tmp_path, "accuracy") is None

@@ -14,8 +14,9 @@ import pytest
 import torch
 
 from experiments.recipes import recipe
-from experiments.runs import environment, launch, worker
+from experiments.runs import launch, worker
 from experiments.runs.run import settings_hash
+from experiments.system import environment
 from support.paths import ROOT
 from support.recipes import BASE, write
 
@@ -115,16 +116,15 @@ def test_small_batches_are_not_rounded_down_to_eight_sentences(paper: recipe.Rec
 
 
 def test_commands() -> None:
-    assert launch.Launch().command()[1:] == ["-m", "fairseq_cli.train"]
-    several = launch.Launch(gpus=4).command()
-    assert several[1:6] == ["-m", "torch.distributed.run", "--nproc-per-node", "4", "--standalone"]
-    nodes = launch.Launch(gpus=8, nodes=2, node_rank=1, rendezvous="first:29500").command()
-    for option, value in (
-        ("--nproc-per-node", "8"), ("--nnodes", "2"), ("--node-rank", "1"),
-        ("--master-addr", "first"), ("--master-port", "29500"),
-    ):  # fmt: skip
-        assert nodes[nodes.index(option) + 1] == value
+    assert launch.Launch().command(Path("e"))[1:] == ["-m", "fairseq_cli.train"]
+    several = launch.Launch(gpus=4).command(Path("e"))
+    assert several[1:8] == "-m torch.distributed.run --nproc-per-node 4 --log-dir e --standalone".split()
+    nodes = launch.Launch(gpus=8, nodes=2, rendezvous="first:29500").command(Path("e"))
+    meet = "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint first:29500"
+    assert " ".join(nodes[1:-1]) == f"-m torch.distributed.run --nproc-per-node 8 --log-dir e {meet}"
     assert several[-1] == nodes[-1] == str(ROOT / "scripts" / "train_worker.py")
+    of_job = launch.Launch(gpus=8, nodes=2, rendezvous="first:29500", srun=True).command(Path("e"))
+    assert " ".join(of_job[: -len(nodes)]) == "srun --nodes 2 --ntasks 2 --ntasks-per-node 1 --kill-on-bad-exit=1"
 
 
 def test_gpus_of_a_lane() -> None:

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from experiments.recipes.recipe import Recipe, load_recipe
-from experiments.runs import checkout, processes, progress, run, schedule
+from experiments.runs import run, schedule
 from experiments.runs.checkpoints import LAST
+from experiments.system import checkout, processes, progress
 from support.engine.runs import FakeRun, fake_run, save_checkpoint
 from support.paths import SCRIPTS
 from support.recipes import BASE, with_flag, write
@@ -99,7 +100,7 @@ def test_a_run_that_cannot_start_gives_its_folder_back(loaded: Recipe, tmp_path:
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's signal at a parent's death is Linux's")
 def test_children_die_with_a_killed_runner(tmp_path: Path) -> None:
     code = (
-        "import time\nfrom pathlib import Path\nfrom experiments.runs.processes import Job\n"
+        "import time\nfrom pathlib import Path\nfrom experiments.system.processes import Job\n"
         f"job = Job(['sleep', '60'], Path({str(tmp_path / 'log')!r}), threads=1)\n"
         "print(job.process.pid, flush=True); time.sleep(60)"
     )

@@ -12,12 +12,10 @@ import pytest
 
 from experiments.recipes.recipe import Recipe, load_recipe
 from experiments.runs import schedule
-from experiments.runs.checkout import code_of
 from experiments.runs.checkpoints import LAST
-from experiments.runs.launch import Launch
-from experiments.runs.machines import Leader
-from experiments.runs.processes import described, read_stamp, write_stamp
-from experiments.runs.progress import Progress
+from experiments.system.checkout import code_of
+from experiments.system.processes import described, read_stamp, write_stamp
+from experiments.system.progress import Progress
 from support.engine.runs import FakeRun, fake_run, save_checkpoint
 from support.recipes import BASE, write
 
@@ -81,15 +79,6 @@ def test_a_damaged_stamp_of_the_code(content: bytes, loaded: Recipe, tmp_path: P
     assert one.commit() == "unknown" and "commit unknown" in one.plan()
     one._note_code()
     assert one.commit().startswith("unknown..") and len(code_of(one.folder)) == 2
-
-
-@pytest.mark.parametrize("content", [*DAMAGED, b'{"at": 3}', b'{"at": "x", "end": true}', b'{"at": 3, "train": 4}'])
-def test_a_damaged_announcement(content: bytes, tmp_path: Path) -> None:
-    leader = Leader(Launch(nodes=2, node_rank=0, rendezvous="localhost:1", cpu=True), tmp_path)
-    leader.announce(tmp_path / "run")
-    assert leader.said()["train"] == "run"
-    leader.path.write_bytes(content)
-    assert leader.said() == {}
 
 
 def test_what_is_there(tmp_path: Path) -> None:

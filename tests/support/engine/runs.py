@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -45,9 +46,9 @@ def fake_run(recipe: Recipe, folder: Path, name: str, kind: type[FakeRun] = Fake
     )
 
 
-def save_checkpoint(folder: Path, updates: int) -> Path:
+def save_checkpoint(folder: Path, updates: int, **more: Any) -> Path:
     """Write a checkpoint_last.pt with what the runs read of fairseq's."""
     path = folder / LAST
     path.parent.mkdir(parents=True, exist_ok=True)
-    torch.save({"optimizer_history": [{"num_updates": updates}]}, path)
+    torch.save({"optimizer_history": [{"num_updates": updates}], **more}, path)
     return path

@@ -95,7 +95,6 @@ folder = pathlib.Path(sys.argv[1])
 for name in {CHECKPOINTS}:
     zipfile.ZipFile(folder / 'checkpoints' / name, 'w').close()
 (folder / 'trainings').open('a').write('once\\n')
-print('num. shared model params: 7 (num. trained: 7)')
 """
 AVERAGE = "import sys, zipfile; zipfile.ZipFile(sys.argv[1], 'w').close()"
 GENERATE = """

@@ -24,9 +24,10 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import nn
 
 from experiments.recipes.flags import expand
-from experiments.recipes.recipe import USER_DIR, Recipe
+from experiments.recipes.recipe import Recipe
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import RowSource, find_table, tables_of
+from experiments.system.checkout import USER_DIR
 from fairseq_localattn.analysis.probing.models import architecture_options, new_encoder
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.mechanisms.block import BlockAttention

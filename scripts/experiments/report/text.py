@@ -1,73 +1,15 @@
-"""CSV files with their line numbers, numbers as text, and Markdown, for the tables of the pages."""
+"""Groups of lines, numbers as text, and Markdown, for the tables of the pages."""
 
 from __future__ import annotations
 
-import math
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
-from experiments.measure.csv_files import read_csv
-from experiments.measure.generated import ScoreError
+from experiments.measure.csv_files import Line
 
 NOTHING = "—"  # there is no such number
 NOT_MEASURED = "not measured"
-
-
-class TableError(ValueError):
-    """A table that cannot be made; the message names the file, and the line where there is one."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of a CSV file and its place, 'file:line'."""
-
-    where: str
-    values: Mapping[str, str]
-
-    def __getitem__(self, column: str) -> str:
-        return self.values.get(column, "")
-
-    def number(self, column: str) -> float:
-        """Return the number in a column. Raises TableError where there is none."""
-        try:
-            value = float(self[column])
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value):
-            raise TableError(f"{self.where}: {column} must be a number, not {self[column]!r}")
-        return value
-
-    def number_or_none(self, column: str) -> float | None:
-        """Return the number in a column, or None where the column is empty."""
-        return self.number(column) if self[column] else None
-
-
-def read_lines(path: Path, needed: Sequence[str], key: Sequence[str]) -> list[Line]:
-    """Return the lines of a CSV file that has the columns ``needed`` and no ``key`` twice. Raises TableError."""
-    try:
-        (_, header), *found = read_csv(path)
-    except FileNotFoundError:
-        raise TableError(f"{path}: cannot be read: no such file") from None
-    except ScoreError as error:
-        raise TableError(str(error)) from None
-    missing = [name for name in needed if name not in header]
-    if missing:
-        raise TableError(f"{path}:1: lacks the column(s) {', '.join(missing)}")
-    lines: list[Line] = []
-    seen: dict[tuple[str, ...], int] = {}
-    for number, cells in found:
-        where = f"{path}:{number}"
-        line = Line(where, dict(zip(header, cells, strict=True)))
-        values = tuple(line[name] for name in key)
-        if values in seen:
-            said = ", ".join(f"{name} {value}" for name, value in zip(key, values, strict=True))
-            raise TableError(f"{where}: {said}: is on line {seen[values]} already")
-        seen[values] = number
-        lines.append(line)
-    return lines
 
 
 def groups(lines: Iterable[Line], *columns: str) -> dict[tuple[str, ...], list[Line]]:

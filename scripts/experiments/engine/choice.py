@@ -26,6 +26,11 @@ class Row:
         """PAPER/TABLE/ROW."""
         return f"{self.table.paper}/{self.table.name}/{self.name}"
 
+    def seeds(self, asked: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the seeds of its trainings: those asked for, else the recipe's; one where nothing is trained."""
+        seeds = asked or self.stated.seeds
+        return seeds[:1] if self.stated.lead else seeds
+
 
 @dataclass(frozen=True)
 class Choice:

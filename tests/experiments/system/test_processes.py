@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import textwrap
 import time
@@ -9,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.runs.processes import Job, JobFailed, stop_all
+from experiments.runs.launch import Launch
+from experiments.system.processes import Job, JobFailed, first_error, stop_all
+from support.paths import ROOT
 
 PEERS = "fairseq_localattn: process 1 stops: another one has died (its own log says why); start all of them again"
 SPAWNED = "fairseq_localattn: a process of this training has died (process 1 terminated with signal SIGKILL)"
@@ -24,17 +28,6 @@ CRASH = """\
     RuntimeError: CUDA error: an illegal memory access
     CUDA kernel errors might be reported later
 """
-CHAINED = """\
-    Traceback (most recent call last):
-      File "train.py", line 3, in <module>
-    KeyError: 'a'
-
-    During handling of the above exception, another exception occurred:
-
-    Traceback (most recent call last):
-      File "train.py", line 5, in <module>
-    TypeError: no a
-"""
 TORCHRUN = """\
     Traceback (most recent call last):
       File "torchrun", line 8, in <module>
@@ -43,8 +36,7 @@ TORCHRUN = """\
     ============================================================
     train_worker.py FAILED
 """
-CRASH, CHAINED, TORCHRUN = map(textwrap.dedent, (CRASH, CHAINED, TORCHRUN))
-BY_RANK = "".join(f"[rank0]: {line}\n" for line in CRASH.splitlines())
+CRASH, TORCHRUN = map(textwrap.dedent, (CRASH, TORCHRUN))
 
 
 def failure(log: Path, *said: str) -> str:
@@ -60,25 +52,52 @@ def failure(log: Path, *said: str) -> str:
 @pytest.mark.parametrize(
     ("said", "line"),
     [
-        ((CRASH, PEERS, TORCHRUN), "RuntimeError: CUDA error: an illegal memory access"),
-        ((BY_RANK, PEERS, TORCHRUN), "RuntimeError: CUDA error: an illegal memory access"),
-        ((CHAINED, PEERS, CRASH), "TypeError: no a"),
-        ((OWN, PEERS, TORCHRUN), OWN),
-        ((PEERS, OWN, PEERS, TORCHRUN), OWN),
+        ((OWN, TORCHRUN), OWN),
         ((PEERS, TORCHRUN), PEERS),
         (("epoch 3", SPAWNED), SPAWNED),
-        ((OWN, TORCHRUN), OWN),
         (("usage: train", "train: error: no data"), "train: error: no data"),
     ],
 )
 def test_the_line_of_a_failed_child(said: tuple[str, ...], line: str, tmp_path: Path) -> None:
-    """The line of a process that ends because of another one is shown where nothing else is there."""
+    (tmp_path / "log").write_text(CRASH)  # of an earlier start
     assert failure(tmp_path / "log", *said) == f"{line} (log: {tmp_path / 'log'})"
 
 
-def test_only_its_own_part_of_the_log_counts(tmp_path: Path) -> None:
-    (tmp_path / "log").write_text(CRASH)
-    assert failure(tmp_path / "log", PEERS).startswith(PEERS)
+def test_the_first_error_that_processes_have_recorded(tmp_path: Path) -> None:
+    for rank, (at, line) in enumerate(((9, "TypeError: no a"), (7, f"UsageError: {OWN}"), (8, "KeyError: 1\nmore"))):
+        path = tmp_path / "none_x" / "attempt_0" / str(rank) / "error.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"message": {"message": line, "extraInfo": {"timestamp": str(at)}}}))
+    assert first_error(tmp_path) == OWN
+    path.with_name("error.json").write_text("{")  # cut off
+    (tmp_path / "none_x" / "attempt_0" / "1" / "error.json").unlink()
+    assert first_error(tmp_path) == "TypeError: no a"
+    assert first_error(tmp_path / "none") is None
+
+
+PROGRAM = """
+import os, sys, time
+def cli_main():
+    if os.environ["RANK"] == "1":
+        raise RuntimeError("CUDA error: an illegal memory access\\nmore of it")
+    from fairseq_localattn.compat.peers import PeerLostError
+    time.sleep(0.5)
+    raise PeerLostError("process 0 stops")
+"""
+
+
+@pytest.mark.slow
+def test_the_process_that_failed_first_is_told_by_torchruns_file(tmp_path: Path) -> None:
+    """Not the one that ends because of it, whose exception may be seen at the same second."""
+    (tmp_path / "fairseq_cli").mkdir()
+    (tmp_path / "fairseq_cli" / "__init__.py").touch()
+    (tmp_path / "fairseq_cli" / "train.py").write_text(PROGRAM)
+    errors, words = tmp_path / "errors", Launch(gpus=2).command(tmp_path / "errors")
+    environment = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT / 'scripts'}{os.pathsep}{ROOT}"}
+    job = Job(words, tmp_path / "log", threads=1, environment=environment, errors=errors)
+    job.process.wait()
+    with pytest.raises(JobFailed, match="^RuntimeError: CUDA error: an illegal memory access \\(log: "):
+        job.finished()
 
 
 def test_a_traceback_of_a_training_of_one_process_is_shown_with_its_end(tmp_path: Path) -> None:

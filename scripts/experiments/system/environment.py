@@ -1,0 +1,56 @@
+"""The machine and the software of a run."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+
+PACKAGE = "fairseq_localattn"
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python, torch, fairseq, this package and sacreBLEU."""
+    found = {"python": platform.python_version()}
+    for name, dists in (
+        ("torch", ("torch",)),
+        ("fairseq", ("fairseq-fixed", "fairseq")),
+        (PACKAGE, (PACKAGE,)),
+        ("sacrebleu", ("sacrebleu",)),
+    ):
+        found[name] = next((v for v in map(_version, dists) if v), "not installed")
+    return found
+
+
+def _version(dist: str) -> str | None:
+    try:
+        return importlib.metadata.version(dist)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def hardware(kind: str, threads: int) -> str:
+    """Return the machine in words: the GPU's name, or the CPU's with its cores and the threads of one run.
+
+    A CPU is named with its vector instructions: where they are others, rounding is, and a training ends elsewhere.
+    """
+    import torch
+
+    if kind == "gpu":
+        return torch.cuda.get_device_name(0)
+    vectors = torch.backends.cpu.get_cpu_capability()
+    return f"{_cpu_model()} ({vectors}), {cores()} cores, {threads} thread{'s' if threads > 1 else ''} a run"
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def cores() -> int:
+    """Return the number of CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

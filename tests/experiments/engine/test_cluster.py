@@ -1,0 +1,121 @@
+"""Tables on a cluster: a training on several nodes, and an array of trainings, with stubs of SLURM's commands."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from experiments.engine import table
+from experiments.recipes.scales import recipe_at
+from experiments.recipes.tables import find_table
+from support.paths import ROOT
+from support.tables.bench import Bench
+
+# Starts the command once a node, all of them here, and ends with the worst status.
+SRUN = """\
+#!/bin/bash
+[[ "$1 $2 $3 $4 $5 $6 $7" == "--nodes 2 --ntasks 2 --ntasks-per-node 1 --kill-on-bad-exit=1" ]] || exit 64
+shift 7
+"$@" & first=$!
+"$@" & second=$!
+wait $first; status=$?
+wait $second && exit $status
+"""
+
+
+def stub(folder: Path, name: str, text: str) -> Path:
+    """Write a program; return its path."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def test_where_the_nodes_of_a_job_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the node where the table runs, which has one of srun's tasks, at a port of this job."""
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
+    monkeypatch.setenv("SLURM_JOB_ID", "4000123")
+    recipes = [recipe_at(find_table("mma", "table2"), "mma", "small")]
+    args = functools.partial(table.parse_args, parser=None)
+    (found,) = table.launches(args(["mma", "table2", "--scale", "small", "--nodes", "2"]), recipes)
+    assert (found.rendezvous, found.srun) == (f"{platform.node()}:20123", True)
+    by_hand = args(["mma", "table2", "--scale", "small", "--nodes", "2", "--rendezvous", "a:1"])
+    assert [(each.rendezvous, each.srun) for each in table.launches(by_hand, recipes)] == [("a:1", False)]
+    with pytest.raises(table.RecipeError, match="--nodes 3: this is no SLURM job of so many nodes"):
+        table.launches(args(["mma", "table2", "--scale", "small", "--nodes", "3"]), recipes)
+
+
+@pytest.mark.slow
+def test_two_nodes_train_together(bench: Bench, toy_corpus: Path, tmp_path: Path) -> None:
+    """torchrun of both nodes meets by its own rendezvous; what the results need is there whoever has rank 0."""
+    bench.data(toy_corpus)
+    stub(tmp_path / "bin", "srun", SRUN)
+    bench.patch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    bench.patch.setenv("SLURM_JOB_NUM_NODES", "2")
+    bench.patch.setenv("SLURM_JOB_ID", str(os.getpid()))
+    assert bench.run("table1", "--rows", "mma", "--nodes", "2") == 0
+    assert "training on 2 devices" in (bench.folder("transformer_mma_tiny") / "train.log").read_text()
+    (line,) = bench.scores("table1").values()
+    assert (line["updates"], line["batch_tokens"], line["attention"] != "") == ("4", "1200", True)
+    assert int(line["parameters"]) > 10_000
+
+
+def test_outside_slurm_the_command_of_the_others_is_said(bench: Bench, capsys: pytest.CaptureFixture) -> None:
+    bench.fake()
+    bench.data()
+    assert bench.run("table1", "--rows", "mma", "--nodes", "2", "--rendezvous", "first:29500") == 0
+    _, said = capsys.readouterr().out.split("] on each other machine, in this folder: ")
+    assert f"' {bench.folder('transformer_mma_tiny')}\n" in said  # the end of the training's command
+
+
+def test_an_array_trains_each_once(bench: Bench, capsys: pytest.CaptureFixture) -> None:
+    """A task a row and seed; a last start of the whole table trains nothing, and adds the differences."""
+    bench.fake()
+    bench.data()
+    where = ("--scale", "small")
+    for task in (3, 0, 2, 1):
+        assert bench.run("table1", *where, "--task", task) == 0
+    assert bench.trainings() == 4
+    capsys.readouterr()
+    assert bench.run("table1", *where) == 0
+    assert bench.trainings() == 4 and "0 of 4 runs to do" in capsys.readouterr().out
+    found = [line for line in bench.lines("table1", "small") if line["metric"] == "sacrebleu"]
+    assert {(line["row"], line["seed"], bool(line["difference"])) for line in found} == {
+        *(("plain", seed, False) for seed in "12"),
+        *(("mma", seed, True) for seed in "12"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({}, ""),
+        ({"SLURM_JOB_NUM_NODES": "2"}, "--nodes 2 "),
+        ({"SLURM_ARRAY_TASK_ID": "3"}, "--task 3 "),
+    ],
+)
+def test_the_template(variables: dict[str, str], words: str, tmp_path: Path) -> None:
+    """sbatch hands it the arguments of the table; a job that is warned of its end goes back into the queue."""
+    python = stub(tmp_path / "venv" / "bin", "python", "#!/bin/bash\necho \"$@\"\ntrap 'echo saved; exit 130' TERM\n"
+                  "[[ $* != *slow* ]] || { kill -USR1 $PPID; sleep 30 & wait $!; }\n")  # fmt: skip
+    stub(tmp_path / "bin", "scontrol", '#!/bin/bash\necho "scontrol $*"\n')
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("SLURM_")},
+        "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "LOCALATTN_VENV": str(python.parents[1]),
+        "SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_SUBMIT_DIR": str(ROOT), **variables,
+    }  # fmt: skip
+
+    def submitted(command: str) -> str:
+        words = ["bash", str(ROOT / "scripts" / "slurm.sbatch"), *shlex.split(command)]
+        return subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert submitted("man table1 --rows a") == f"scripts/table.py man table1 --rows a {words}--resume\n"
+    assert submitted("man slow").splitlines()[1:] == ["saved", "scontrol requeue 7"]
