@@ -34,6 +34,9 @@ _current: ContextVar[_Pass | None] = ContextVar("forward_pass", default=None)
 @contextmanager
 def forward_pass(share: bool = True) -> Iterator[None]:
     """Let the layers that are called inside share results; without ``share``, let them share none."""
+    if torch.compiler.is_compiling():  # equal computations of one graph are joined by the compiler
+        yield
+        return
     token = _current.set(_Pass() if share else None)
     try:
         yield

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch._C import _disabled_torch_function_impl
 
@@ -16,9 +17,11 @@ from torch._C import _disabled_torch_function_impl
 def with_unread_padding(tokens: Tensor) -> Tensor:
     """Return tokens B×T of which fairseq's forward passes take the padding mask to hide something; unchanged on a CPU.
 
-    On a CPU reading costs nothing, and batches without padding are computed faster without the mask.
+    On a CPU reading costs nothing, and batches without padding are computed faster without the mask. torch.compile does
+    not follow these classes.
     """
-    return tokens if tokens.device.type == "cpu" else tokens.as_subclass(_Tokens)
+    unchanged = tokens.device.type == "cpu" or torch.compiler.is_compiling()
+    return tokens if unchanged else tokens.as_subclass(_Tokens)
 
 
 class _Tokens(Tensor):
