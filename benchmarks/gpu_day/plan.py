@@ -101,10 +101,10 @@ def steps(device: str, size: str, out: Path, work: Path) -> list[Step]:
         return benchmark(step, part, chosen.precisions[0], out / TABLES / f"{stage}_{tokens}", *more)
 
     def benchmark(step: Step, part: str, precision: str, where: Path, *more: str) -> Step:
-        argv = (str(ROOT / "benchmarks" / "run.py"), "--device", device, "--parts", part, "--precision", precision)
+        run = (str(ROOT / "benchmarks" / "run.py"), "--device", device, "--parts", part, "--precision", precision)
         lengths = chosen.lengths if part in ("module", "scaling", "long") else ()
         systems = chosen.systems if part != "optimizer" else ()
-        argv = (*argv, *chosen.tables, *systems, *lengths, *more, "--out", str(where))
+        argv = (*run, *chosen.tables, *systems, *lengths, *more, "--out", str(where))
         return replace(step, argv=argv, threads=cores() if size == "base" else 1)
 
     where = ("--out", str(work / "trainings"), "--results", str(out / "results"), "--seeds", "1")
