@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 Options = TypeVar("Options", bound="FairseqDataclass")
 # The lowest and the highest number of an option by the last word of its name; more is certainly a typing error.
-RANGES = {"dim": (1, 1_000_000), "heads": (1, 10_000), "positions": (1, 1_000_000), "layers": (0, 1_000)}
+RANGES = {
+    "dim": (1, 1_000_000),
+    "graphs": (0, 1_000),
+    "heads": (1, 10_000),
+    "layers": (0, 1_000),
+    "positions": (1, 1_000_000),
+}
 RESERVED = ("encoder", "decoder", "quant_noise", "adaptive", "base_")
 
 
@@ -61,8 +67,8 @@ def fill_defaults(args: Any, options: type[FairseqDataclass], **defaults: Any) -
 def check_ranges(args: Any, options: type[FairseqDataclass]) -> None:
     """Raise UsageError for fairseq's sizes beyond :data:`RANGES`, rates outside of [0, 1), a variant's beyond 31 bits.
 
-    What an option is, the last word of its name says: ``…_dim``, ``…_heads``, ``…_positions``, ``…_layers`` or
-    ``…dropout``. fairseq would build a model with such values, or end in a traceback.
+    What an option is, the last word of its name says: ``…_dim``, ``…_heads``, ``…_layers`` and so on,
+    or ``…dropout``. fairseq would build a model with such values, or end in a traceback.
     """
     own = set(option_names(options))
     for name, value in vars(args).items():

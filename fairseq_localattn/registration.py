@@ -33,6 +33,7 @@ def register() -> None:
         import_module(f"{__package__}.compat.repairs").apply()
         for name in ("criterions", "optim", "tasks", "variants"):
             import_module(f"{__package__}.{name}")
+        import_module(f"{__package__}.speed.graphs.training").apply()
 
 
 def register_with_fairseq() -> None:

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from ..kernels.blind import blind_queries, clear
-from ..kernels.flex import BLOCK, PositionTerms, Window, flex_attention, is_future, key_mask, reason_against_flex
-from ..kernels.masks import Frame
+from ..kernels.flex import BLOCK, PositionTerms, Window, flex_attention, key_mask, reason_against_flex
+from ..kernels.masks import Frame, is_future
 from .call import Call
 from .trial import Trial, faster
 

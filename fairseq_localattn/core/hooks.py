@@ -17,6 +17,11 @@ def has_hooks(module: nn.Module) -> bool:
     return bool(own) or any(_GLOBAL)
 
 
+def hooks_of(module: nn.Module) -> list[object]:
+    """Return all that is called when a module is, its own first."""
+    return [hook for hooks in (*(getattr(module, name) for name in _OF_A_MODULE), *_GLOBAL) for hook in hooks.values()]
+
+
 def is_plain(module: nn.Module) -> TypeGuard[nn.Linear]:
     """Return whether a module is a linear layer that computes ``x Wᵀ + b`` of its parameters, and nothing else.
 

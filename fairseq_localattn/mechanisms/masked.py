@@ -26,6 +26,7 @@ from ..core.hooks import is_plain
 from ..kernels.distances import all_distances, by_position
 from ..kernels.flex import PositionTerms, by_distance
 from ..kernels.masks import Frame, at_least_fp32
+from ..kernels.passes import shared
 from .relative import MAX_DISTANCES
 
 # Dynamic masks are clamped to at least 1e-10, so that no key is hidden completely; the clamped part has no gradient.
@@ -174,6 +175,10 @@ class StaticMaskAttention(BandedAttention):
 
     def _widths(self, frame: Frame, device: torch.device) -> Tensor:
         """Return √L / 2 for a query at each key position: B×S, or 1×S without padding."""
+        key = "√L/2", frame.key_length, frame.key_padding_mask, self.causal, device
+        return shared(lambda: self._half_roots(frame, device), *key)
+
+    def _half_roots(self, frame: Frame, device: torch.device) -> Tensor:
         if frame.key_padding_mask is None:
             real = torch.ones(1, frame.key_length, dtype=torch.long, device=device)
         else:

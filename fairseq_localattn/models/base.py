@@ -45,6 +45,8 @@ class LocalModel(FromPretrained):
     beyond_text: ClassVar[tuple[str, ...]] = ()
     #: Whether the label-smoothed loss may overwrite the logits; set by ``configure_runtime``.
     loss_in_place: bool = False
+    #: The number of shapes of batches whose training steps a GPU records; set by ``configure_runtime``.
+    most_graphs: int = 0
     #: Whether a machine without a GPU decodes with parameters of bfloat16; set by ``configure_runtime``.
     decodes_in_bf16: bool = False
 

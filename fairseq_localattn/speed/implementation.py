@@ -64,14 +64,22 @@ class ImplementationOptions(FairseqDataclass):
             "in fp32 in the place of the logits; else as in fairseq"
         },
     )
+    localattn_graphs: int = field(
+        default=16,
+        metadata={
+            "help": "record training steps as CUDA graphs of at most this number of shapes, to which batches are cut "
+            "and padded; 0: without graphs, with the batches of fairseq"
+        },
+    )
 
 
 def configure_runtime(model: nn.Module, args: Any) -> None:
     """Configure a model by its flags in ``args``, and log what is in force.
 
     Replaces layers of fairseq by faster ones, sets the implementation of every :class:`LocalAttention` and the
-    attribute ``loss_in_place`` of the model, and makes three settings of the process: the precision of CPU matrix
-    products; without a GPU, the allocator; and unless ``sdpa`` is asked for, no kernels of cuDNN for attention.
+    attributes ``loss_in_place`` and ``most_graphs`` of the model, and makes three settings of the process: the
+    precision of CPU matrix products; without a GPU, the allocator; and unless ``sdpa`` is asked for, no kernels of
+    cuDNN for attention.
     """
     fill_defaults(args, ImplementationOptions)  # missing in checkpoints of older versions
     make_efficient(model)
@@ -81,6 +89,7 @@ def configure_runtime(model: nn.Module, args: Any) -> None:
     if str(args.localattn_attention) != "sdpa":
         turn_off_cudnn()
     in_place = str(args.localattn_loss) == "auto" and _softmax_is_fairseqs(model)
+    model.most_graphs = int(args.localattn_graphs)  # type: ignore[assignment]  # read by graphs/training.py
     model.loss_in_place = in_place  # type: ignore[assignment]  # read by criterions/label_smoothed.py
     kinds = Counter(attention.kind for attention in attentions)
     found = ", ".join(f"{count} {kind}" for kind, count in kinds.items())

@@ -246,6 +246,7 @@ def test_names_of_sizes() -> None:
         ("transformer_csan_tiny", "--decoder-ffn-embed-dim 0", "--decoder-ffn-embed-dim 0: give 1 or more"),
         ("transformer_csan_tiny", "--max-source-positions 0", "--max-source-positions 0: give 1 or more"),
         ("transformer_csan_tiny", "--decoder-layers -1", "--decoder-layers -1: give 0 or more"),
+        ("transformer_csan_tiny", "--localattn-graphs -1", "--localattn-graphs -1: give 0 or more"),
         ("transformer_csan_tiny", "--dropout nan", "--dropout nan: give a rate from 0 to less than 1"),
         ("transformer_csan_tiny", "--attention-dropout 1.5", "--attention-dropout 1.5: give a rate"),
         ("transformer_lm_diffwin_tiny", "--activation-dropout -0.1", "--activation-dropout -0.1: give a rate"),

@@ -1,0 +1,1 @@
+"""Training steps recorded as CUDA graphs: batches of few shapes, their memory, the recording, and fairseq's trainer."""

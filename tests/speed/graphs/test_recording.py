@@ -1,0 +1,166 @@
+"""What is recorded reads nothing on the host; gradients are scaled, added up and left alone as in fairseq."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from benchmarks.batches import for_model
+from benchmarks.launches import META, Launches, batches_of_count, counted, settings_of_count
+from benchmarks.steps import TrainingStep
+from benchmarks.systems import SYSTEMS, make_task
+from fairseq_localattn.errors import UsageError
+from fairseq_localattn.speed.graphs import recording
+from fairseq_localattn.speed.graphs.batch import FixedBatch
+from fairseq_localattn.speed.graphs.ladder import Shape
+from fairseq_localattn.speed.graphs.recording import CudaGraphs, Gradients, RecordedLoss, WaitsError
+from support.speed.recorded import PADDINGS, SYSTEMS_RECORDED, Again
+
+SETTINGS = replace(settings_of_count(), size="tiny")
+OUTSIDE = 14  # the most operations of a step that are not recorded: batch in, loss out, gradients set to 0
+
+
+class Counts(Again):
+    """Counts what is recorded, and replays nothing."""
+
+    def __init__(self) -> None:
+        self.found: list[Launches] = []
+
+    def record(self, function: Callable[[], None]) -> Callable[[], None]:
+        with counted() as found:
+            function()
+        self.found.append(found)
+        return lambda: None
+
+
+QUICK = ("mma", "diffwin", "mgsa_syntactic")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in SYSTEMS_RECORDED],
+)
+def test_nothing_is_read_or_copied_from_the_host(name: str) -> None:
+    with META:
+        step = TrainingStep(SYSTEMS[name], SETTINGS, make_task(SETTINGS.words))
+    model, recorder = step.built.model.train(), Counts()
+    sample = for_model(batches_of_count(SETTINGS)[0], SYSTEMS[name].trees, META)
+    batch = FixedBatch(sample, Shape(144, 32), PADDINGS)
+    loss = RecordedLoss(step.built.criterion, model, batch, Gradients(list(model.parameters())))
+    with counted():
+        loss.record(recorder)  # the first pass makes tables of positions
+    forward, backward = recorder.found
+    assert forward.total > 80 and backward.total > 100 and not forward.syncs + backward.syncs
+    with counted() as found:
+        loss(sample)[0].backward()
+    more = 8 if SYSTEMS[name].trees else 0  # phrases and tags, and four more numbers to log
+    assert found.total <= OUTSIDE + more and not found.syncs, found.operations
+
+
+# --- gradients
+
+
+class Linear(nn.Module):
+    """A model with a parameter that is not used; the loss is the sum over words that are not padding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.unused = nn.Parameter(torch.ones(9)), nn.Parameter(torch.ones(2))
+
+    def forward(self, target: Tensor) -> Tensor:
+        return (self.weight.cumsum(0)[target] * target.ne(1)).sum()
+
+
+def criterion(model: Linear, sample: dict[str, Any]) -> tuple[Tensor, int, dict[str, Any]]:
+    loss = model(sample["target"])
+    return loss, 0, {"loss": loss.data, "ntokens": sample["ntokens"]}
+
+
+def batch_of(*words: int) -> dict[str, Any]:
+    return {"target": torch.tensor([words]), "net_input": {}, "ntokens": len(words)}
+
+
+@pytest.fixture
+def model() -> Linear:
+    return Linear()
+
+
+@pytest.fixture
+def recorded(model: Linear) -> RecordedLoss:
+    batch = FixedBatch(batch_of(3), Shape(2, 4), PADDINGS)
+    loss = RecordedLoss(criterion, model, batch, Gradients(list(model.parameters())))
+    loss.record(Again())
+    assert model.weight.grad is None
+    return loss
+
+
+def gradient_of(model: Linear, *scaled: tuple[float, dict[str, Any]]) -> Tensor:
+    """Return the gradient of losses times factors, without recording."""
+    total = sum(scale * criterion(model, sample)[0] for scale, sample in scaled)
+    return torch.autograd.grad(total, [model.weight])[0]  # type: ignore[arg-type]
+
+
+def test_losses_are_scaled_and_gradients_added_up(model: Linear, recorded: RecordedLoss) -> None:
+    """As in updates of several batches, with the scale of fp16 and with a batch that is ignored."""
+    one, two, three = batch_of(3, 4), batch_of(8, 8), batch_of(2, 2, 5, 7)
+    for _ in range(2):
+        loss, logged = recorded(one)
+        (4 * loss).backward()
+        (recorded(two)[0] * 0.5).backward()
+        assert logged["loss"] == loss == criterion(model, one)[0]  # not that of the second
+        ignored = recorded(three)[0]
+        ignored *= 0  # as fairseq does
+        ignored.backward()
+        assert torch.equal(model.weight.grad, gradient_of(model, (4, one), (0.5, two)))  # type: ignore[arg-type]
+        assert model.unused.grad is None
+        model.zero_grad()  # to None, as fairseq's optimizers
+
+
+def test_batches_with_and_without_graphs_add_up(model: Linear, recorded: RecordedLoss) -> None:
+    one, two = batch_of(3, 4), batch_of(8)
+    expected = gradient_of(model, (2, one), (1, two))
+    for plain_first in (True, False):
+        for plain in (plain_first, not plain_first, True):
+            loss = criterion(model, one)[0] if plain else recorded(two)[0]
+            loss.backward()
+        assert torch.equal(model.weight.grad, expected)  # type: ignore[arg-type]
+        model.zero_grad()
+
+
+# --- CUDA, as far as it goes without
+
+
+def test_a_step_that_waits_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    modes: list[object] = []
+    monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
+    with pytest.raises(WaitsError, match="synchronizing"), recording._waiting_forbidden():
+        raise RuntimeError("called a synchronizing CUDA operation")
+    with pytest.raises(RuntimeError, match="other"), recording._waiting_forbidden():
+        raise RuntimeError("other")
+    assert modes == ["error", 0, "error", 0]
+
+
+def test_what_cuda_refuses_to_record_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Graph:
+        def __init__(self, *args: object, **kwargs: object) -> None:
+            self.kwargs = kwargs
+
+        def __enter__(self) -> None:
+            assert self.kwargs == {"pool": "pool", "capture_error_mode": "thread_local"}
+
+        def __exit__(self, *error: object) -> None:
+            raise RuntimeError("capture ended")  # as torch's does, which hides the reason
+
+    def refused() -> None:
+        raise RuntimeError("the\nreason")
+
+    for name, stand_in in (("graph", Graph), ("CUDAGraph", object), ("graph_pool_handle", lambda: "pool")):
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    with pytest.raises(UsageError, match=r"^--localattn-graphs: the GPU recorded no graph: the reason; --localattn-gr"):
+        CudaGraphs().record(refused)

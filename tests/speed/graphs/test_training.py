@@ -1,0 +1,159 @@
+"""Trainings with recorded steps, rehearsed on a CPU: all but the recording itself is as on a GPU."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from fairseq_localattn.criterions.phrase_tags import NAME as TAGGING
+from fairseq_localattn.speed.graphs import training
+from fairseq_localattn.speed.graphs.recording import WaitsError
+from fairseq_localattn.speed.graphs.training import RecordedCriterion, reason_against
+from support.cli import fairseq, make_data, train_flags
+from support.models import build
+from support.speed.recorded import Again
+
+TREES = {"arch": "transformer_mgsa_tiny", "task": "translation_with_phrases", "criterion": TAGGING, "mgsa_tags": True}
+OTHERS = {"arch": "transformer_csan_tiny", "criterion": "cross_entropy", "sentence_avg": True, "update_freq": 2}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_data(tmp_path_factory.mktemp("data"), train=120)
+
+
+@pytest.fixture(autouse=True)
+def on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(training.RECORDERS, "cpu", Again)
+
+
+def padded(self: RecordedCriterion, shape: Any, sample: dict[str, Any]) -> Any:
+    """Compute the loss of a padded batch as fairseq does, with the numbers of the batch."""
+    assert shape.model.training
+    shape.batch.copy_(sample)
+    loss, _, logged = self.criterion(shape.model, shape.batch.sample)
+    size = len(sample["id"]) if self.criterion.sentence_avg else sample["ntokens"]
+    counts = {"ntokens": sample["ntokens"], "nsentences": len(sample["id"]), "sample_size": size}
+    return loss, size, {**logged, **counts}
+
+
+def train(data: Path, folder: Path, arch: str = "transformer_man_tiny", updates: int = 0, **more: Any) -> str:
+    """Train two epochs, or to a number of updates, and return the log."""
+    more = {"optimizer": "localattn_adam", "max_epoch": 2, "log_interval": 1, "max_tokens": 200, **more}
+    flags = train_flags(data, arch, folder, updates, **more)
+    if more.get("criterion") == "cross_entropy":
+        del flags[(at := flags.index("--label-smoothing")) : at + 2]
+    return fairseq("train", *flags).stdout
+
+
+def outcome(folder: Path) -> tuple[Any, Any]:
+    """Return the weights and the optimizer's state after a training."""
+    state = torch.load(folder / "checkpoint_last.pt", weights_only=False)
+    return state["model"], state["last_optimizer_state"]
+
+
+def losses(log: str) -> list[tuple[str, str]]:
+    """Return what is logged of each update and validation, without times."""
+    rows = [json.loads(line) for line in log.splitlines() if line.startswith('{"')]
+    kept = ("loss", "nll_loss", "wpb", "bsz", "gnorm", "tag_loss", "tag_accuracy", "num_updates")
+    return [(key, row[key]) for row in rows for key in row if key.removeprefix("valid_") in kept]
+
+
+def equal(one: Path, other: Path) -> bool:
+    torch.testing.assert_close(outcome(one), outcome(other), rtol=0, atol=0)
+    return True
+
+
+@pytest.mark.parametrize("flags", [{}, TREES, OTHERS], ids=["plain", "trees", "several batches an update"])
+def test_two_epochs_equal_those_without_recording(
+    flags: dict[str, Any], data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = train(data, tmp_path / "recorded", **flags)
+    (line,) = [line for line in log.splitlines() if line.startswith("graphs:")]
+    assert re.fullmatch(
+        r"graphs: \d shapes, from \d+ sentences of \d tokens to 24 of 8, 1\.\d\d padded .*, recorded .* s", line
+    )
+    monkeypatch.setattr(RecordedCriterion, "_replay", padded)
+    expected = train(data, tmp_path / "plain", **flags)
+    assert losses(log) == losses(expected) and len(losses(log)) > 30
+    assert equal(tmp_path / "recorded", tmp_path / "plain")
+
+
+def test_a_training_goes_on_in_the_middle_of_an_epoch(data: Path, tmp_path: Path) -> None:
+    train(data, tmp_path / "whole")
+    train(data, tmp_path / "parts", updates=2)
+    train(data, tmp_path / "parts")
+    assert equal(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_without_graphs_nothing_changes(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = train(data, tmp_path / "off", localattn_graphs=0)
+    monkeypatch.delitem(training.RECORDERS, "cpu")
+    assert losses(train(data, tmp_path / "cpu")) == losses(log)
+    assert equal(tmp_path / "off", tmp_path / "cpu") and "graphs:" not in log
+
+
+def test_a_step_that_waits_is_computed_without_graphs(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Waiting(Again):
+        def warm_up(self, function: Any) -> None:
+            function()
+            raise WaitsError("called a synchronizing operation")
+
+    log = train(data, tmp_path / "recorded")
+    monkeypatch.setitem(training.RECORDERS, "cpu", Waiting)
+    waiting = train(data, tmp_path / "waiting")
+    assert "graphs: none: a step waits for the device: called a synchronizing operation" in waiting
+    of_batches = [[value for key, value in losses(each) if key in ("wpb", "bsz")] for each in (log, waiting)]
+    assert of_batches[0] == of_batches[1]  # the same batches, whose losses differ by their dropout
+
+
+# --- which trainings
+
+
+def trainer(model: Any, criterion: Any = None, **more: Any) -> Any:
+    """Return a stand-in for fairseq's trainer; ``more`` are options of fairseq, or attributes of the trainer."""
+    options = {"amp": False, "ddp_backend": "pytorch_ddp", "use_bmuf": False, "heartbeat_timeout": -1, **more}
+    group = SimpleNamespace(**options)
+    made = {"data_parallel_world_size": 1, "is_fsdp": False, "quantizer": None, **more}
+    cfg = SimpleNamespace(common=group, distributed_training=group, optimization=group)
+    criterion = criterion or training.CRITERION_REGISTRY["cross_entropy"](
+        SimpleNamespace(target_dictionary=None), False
+    )
+    return SimpleNamespace(cfg=cfg, get_model=lambda: model, get_criterion=lambda: criterion, **made)
+
+
+def hooked(model: nn.Module) -> nn.Module:
+    model.decoder.layers[0].fc1.register_forward_hook(lambda *_: None)  # type: ignore[union-attr, index]
+    return model
+
+
+def model_with(*flags: str) -> nn.Module:
+    return build("transformer_csan_tiny", list(flags))
+
+
+@pytest.mark.parametrize(("made", "more", "reason"), [
+    (model_with, {}, None),
+    (model_with, {"data_parallel_world_size": 2, "ddp_backend": "legacy_ddp"}, None),
+    (model_with, {"data_parallel_world_size": 2}, r"--ddp-backend pytorch_ddp \(legacy_ddp has them\)"),
+    (model_with, {"amp": True}, "--amp"),
+    (model_with, {"criterion": nn.Module()}, "the criterion Module"),
+    (lambda: hooked(model_with()), {}, "another change of a module's forward pass"),
+    (lambda: model_with("--checkpoint-activations"), {}, "--checkpoint-activations"),
+    (lambda: model_with("--quant-noise-pq", "0.1"), {}, "another change of a module's forward pass"),
+    (lambda: model_with("--decoder-layerdrop", "0.1"), {}, "LayerDrop"),
+])  # fmt: skip
+def test_steps_that_cannot_be_recorded_have_a_reason(made: Any, more: dict[str, Any], reason: str | None) -> None:
+    found = reason_against(trainer(made(), **more))
+    if reason is None:
+        assert found is None
+    else:
+        assert found is not None and re.search(reason, found)
