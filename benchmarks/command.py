@@ -27,10 +27,9 @@ from .modules import ATTENTIONS, run_modules, run_scaling
 from .report import LEGEND, Row, Run, as_text, commit_of, draw_scaling, require_matplotlib, write_csv
 from .settings import PARTS, PRECISIONS, SIZES, Settings, device_of, names_of, numbers_of
 from .start import STARTS, run_start
-from .steps import run_long, run_optimizer, run_steps
+from .steps import run_long, run_optimizer, run_steps, run_training
 from .systems import DEFAULT_SYSTEMS, FUSED, PLAIN_FUSED, SYSTEMS, parse, systems_of
 from .timing import PartProgress
-from .training import run_training
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN: dict[str, Callable[[Settings, PartProgress], list[Row]]] = {

@@ -15,7 +15,7 @@ from fairseq_localattn.files import replaced
 
 from .course import Course
 from .goals import goal_of
-from .plan import TABLE, TABLES, report_of
+from .plan import SAME, TABLE, TABLES, report_of
 
 Rows = list[dict[str, str]]
 ARCHIVE, PAGE = "gpu_day.tar.gz", "gpu_day.md"
@@ -169,10 +169,13 @@ def _shown(number: str) -> str:
 
 
 def trainings(out: Path) -> str:
-    """Return the section about the trainings."""
-    paper, name = TABLE
-    rows = read_csv(out / "results" / paper / f"{name}.csv")
-    return table("Trainings", TRAINED, [[row[column] for column in TRAINED] for row in rows])
+    """Return the sections about the trainings."""
+    tables = {paper_and_name[1]: out / "results" / Path(*paper_and_name) for paper_and_name in (SAME, TABLE)}
+    return "\n\n".join(
+        table(f"Trainings, {name}", TRAINED, [[row[column] for column in TRAINED] for row in rows])
+        for name, path in tables.items()
+        if (rows := read_csv(path.with_suffix(".csv")))
+    )
 
 
 def draw_goals(steps: Mapping[str, Rows], title: str, path: Path) -> list[Path]:

@@ -14,6 +14,7 @@ from .machine import CourseError
 TABLES = Path("results") / "benchmarks"  # in OUT
 STAGES = ("launches", "optimizer", "graphs", "contract", "tables", "trainings")
 TABLE = ("comparisons", "mechanisms")
+SAME = ("comparisons", "graphs")  # a table whose scores should be equal
 ROWS = ("transformer", "mma", "csan_1d", "csan_2d", "man_full", "diffwin", "mgsa_ngram")
 MOST_WORKERS = 15  # of the contract suite: its models are tiny, and each process has a context on the GPU
 
@@ -45,6 +46,7 @@ class Size:
 
     precisions: tuple[str, ...]
     trainings: tuple[str, ...]
+    same: tuple[str, ...]
     contract: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
     systems: tuple[str, ...] = ()
@@ -57,6 +59,7 @@ SIZES = {
     "base": Size(
         precisions=("bf16", "fp32"),
         trainings=("--scale", "full", "--rows", ",".join(ROWS), "--jobs", str(len(ROWS))),
+        same=("--scale", "full", "--jobs", "2"),
     ),
     # Each command of the course, in little time: to see that it works.
     "tiny": Size(
@@ -65,9 +68,9 @@ SIZES = {
         systems=("--systems", "mma,csan_1d"),
         lengths=("--lengths", "16,64"),
         tokens=(200, 300),
-        graphs=(),
         precisions=("fp32",),
         trainings=("--smoke", "--rows", "mma"),
+        same=("--smoke",),
     ),
 }
 
@@ -108,8 +111,9 @@ def steps(device: str, size: str, out: Path, work: Path) -> list[Step]:
         return replace(step, argv=argv, threads=cores() if size == "base" else 1)
 
     where = ("--out", str(work / "trainings"), "--results", str(out / "results"), "--seeds", "1")
-    train = (str(ROOT / "scripts" / "table.py"), *TABLE, *chosen.trainings, *where)
-    trainings = Step("trainings", "trainings", train, 12, continues=True)
+    script = str(ROOT / "scripts" / "table.py")
+    trainings = Step("trainings", "trainings", (script, *TABLE, *chosen.trainings, *where), 12, continues=True)
+    same_score = Step("graphs_scores", "graphs", (script, *SAME, *chosen.same, *where), 8, continues=True)
     first, *others = chosen.precisions
     return [
         table("launches", first, 2),
@@ -120,6 +124,7 @@ def steps(device: str, size: str, out: Path, work: Path) -> list[Step]:
         table("step", first, 3),
         table("module", first, 3),
         trainings,
+        same_score,
         table("generation", first, 3),
         table("scaling", first, 2),
         table("long", first, 2),
