@@ -113,7 +113,7 @@ def steps(device: str, size: str, out: Path, work: Path) -> list[Step]:
     where = ("--out", str(work / "trainings"), "--results", str(out / "results"), "--seeds", "1")
     script = str(ROOT / "scripts" / "table.py")
     trainings = Step("trainings", "trainings", (script, *TABLE, *chosen.trainings, *where), 12, continues=True)
-    same_score = Step("graphs_scores", "graphs", (script, *SAME, *chosen.same, *where), 8, continues=True)
+    same_score = Step("graphs_scores", "trainings", (script, *SAME, *chosen.same, *where), 8, continues=True)
     first, *others = chosen.precisions
     return [
         table("launches", first, 2),
