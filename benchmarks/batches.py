@@ -102,7 +102,9 @@ class Batches:
         """Return a batch of random pairs with these lengths, B×2."""
         generator = random.Random(seed)
         random_words = torch.Generator().manual_seed(seed)
-        source, target = ([self._sentence(n, random_words) for n in column] for column in lengths.T.tolist())
+        source, target = (
+            [random_sentence(self.words, n, random_words) for n in column] for column in lengths.T.tolist()
+        )
         pairs = LanguagePairDataset(
             source,
             lengths[:, 0],
@@ -113,22 +115,25 @@ class Batches:
             left_pad_source=True,
             shuffle=False,
         )
-        phrases = [self._phrases(n - 1, generator) for n in lengths[:, 0].tolist()]
+        phrases = [random_phrases(self.tags, n - 1, generator) for n in lengths[:, 0].tolist()]
         data = PhrasePairDataset(pairs, phrases, self.tags)
         return data.collater([data[at] for at in range(len(lengths))])
 
-    def _sentence(self, length: int, generator: torch.Generator) -> Tensor:
-        words = torch.randint(self.words.nspecial, len(self.words), (length - 1,), generator=generator)
-        return torch.cat([words, torch.tensor([self.words.eos()])])
 
-    def _phrases(self, words: int, generator: random.Random) -> Levels:
-        """Return random partitions of a sentence on :data:`LEVELS` nested levels, the coarsest first."""
-        levels, parts = [], [1] * words
-        for _ in range(LEVELS):
-            parts = _group(parts, generator)
-            tags = [generator.randrange(self.tags.nspecial, len(self.tags)) for _ in parts]
-            levels.append((torch.tensor(parts), torch.tensor(tags)))
-        return levels[::-1]
+def random_sentence(words: Dictionary, length: int, generator: torch.Generator) -> Tensor:
+    """Return a sentence of so many tokens, </s> included."""
+    numbers = torch.randint(words.nspecial, len(words), (length - 1,), generator=generator)
+    return torch.cat([numbers, torch.tensor([words.eos()])])
+
+
+def random_phrases(tags: Dictionary, words: int, generator: random.Random) -> Levels:
+    """Return random partitions of a sentence on :data:`LEVELS` nested levels, the coarsest first."""
+    levels, parts = [], [1] * words
+    for _ in range(LEVELS):
+        parts = _group(parts, generator)
+        drawn = [generator.randrange(tags.nspecial, len(tags)) for _ in parts]
+        levels.append((torch.tensor(parts), torch.tensor(drawn)))
+    return levels[::-1]
 
 
 def _group(parts: list[int], generator: random.Random) -> list[int]:

@@ -27,7 +27,7 @@ from .modules import ATTENTIONS, run_modules, run_scaling
 from .report import LEGEND, Row, Run, as_text, commit_of, draw_scaling, require_matplotlib, write_csv
 from .settings import PARTS, PRECISIONS, SIZES, Settings, device_of, names_of, numbers_of
 from .start import STARTS, run_start
-from .steps import run_long, run_optimizer, run_steps
+from .steps import run_long, run_optimizer, run_steps, run_training
 from .systems import DEFAULT_SYSTEMS, FUSED, PLAIN_FUSED, SYSTEMS, parse, systems_of
 from .timing import PartProgress
 
@@ -41,9 +41,22 @@ RUN: dict[str, Callable[[Settings, PartProgress], list[Row]]] = {
     "start": run_start,
     "optimizer": run_optimizer,
     "launches": run_launches,
+    "training": run_training,
 }
 LEAST_ROUNDS = 3
-MEASURED = ("systems", "size", "lengths", "tokens", "pairs", "words", "dropout", "flags", "optimizer", "largest_scores")
+MEASURED = (
+    "systems",
+    "size",
+    "lengths",
+    "tokens",
+    "pairs",
+    "words",
+    "dropout",
+    "flags",
+    "optimizer",
+    "graphs",
+    "largest_scores",
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -80,6 +93,8 @@ def make_parser() -> Parser:
     add("--flags", default="", help="further flags of fairseq-train for this package's models, in one word")
     add("--optimizer", choices=("adam", FUSED), default="adam", help="of this package's models; part launches: "
         f"{FUSED} (default: %(default)s)")  # fmt: skip
+    add("--graphs", default="", help="in the part training: values of --localattn-graphs, comma-separated, each timed "
+        "(default: the package's)")  # fmt: skip
     add("--largest-scores", type=float, default=0.25, metavar="GIB", help="attentions that make heads×T×T fp32 numbers "
         "are left out where these are more GiB, and FLOPs are not counted there (default: %(default)s)")  # fmt: skip
     add("--threads", type=int, help="of the CPU (default: torch's choice)")
@@ -114,6 +129,7 @@ def settings_of(args: argparse.Namespace, parts: Sequence[str]) -> Settings:
         dropout=args.dropout,
         flags=flags,
         optimizer=args.optimizer,
+        graphs=numbers_of(args.graphs, "--graphs", least=0) if args.graphs else (),
         rounds=args.rounds,
         warm_up=args.warm_up,
         largest_scores=int(args.largest_scores * 2**30),

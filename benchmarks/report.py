@@ -39,6 +39,7 @@ COLUMNS = {
     "scaling": ("system", "tokens", "sentences", *_SPEED, "us_per_token", "peak_mib", "kib_per_token", "note"),
     "start": ("system", *_SPEED, "beyond_ms"),
     "optimizer": ("system", "architecture", "parameters", "tensors", *_SPEED),
+    "training": ("system", "architecture", "target_tokens", *_SPEED, "target_tokens_per_s", "loss"),
     "launches": (
         "system", "architecture", "forward", "backward", "optimizer", "operations", "share", "syncs", "predicted_ms",
         "predicted_ratio", "note",
@@ -60,6 +61,8 @@ NOTES = {
     "start": "whole processes: fairseq-train to the error of a missing data folder, without and with --user-dir; "
     "`python -m fairseq_localattn --path`; import torch. beyond: median of the differences to the first in each round",
     "optimizer": "norm, optimizer and clearing of gradients alone, of fairseq's own model",
+    "training": "updates by fairseq's trainer, with metrics; time: of an update, ratio: of the times a target word; "
+    "loss: of the last round, in bits a word",
     "launches": "operations that start a kernel on a GPU, counted on the device meta in bf16, with localattn_adam; "
     "optimizer: with norm and clearing of gradients. share: of those of the first row of its kind. syncs: waits of the "
     "host for the GPU, with their places. predicted: by a fit to steps on an H200, not measured",

@@ -11,7 +11,7 @@ from torch import nn
 
 from fairseq_localattn.errors import UsageError
 
-PARTS = ("module", "step", "long", "generation", "scaling", "start", "optimizer", "launches")
+PARTS = ("module", "step", "long", "generation", "scaling", "start", "optimizer", "launches", "training")
 PRECISIONS = ("fp32", "bf16")
 SEED = 1
 
@@ -40,6 +40,7 @@ class Settings:
         systems, lengths: None for the part's defaults.
         flags: more flags of fairseq-train for this package's models.
         optimizer: of fairseq-train, for this package's models.
+        graphs: numbers of shapes whose steps are recorded, each a training of its own; empty: the package's default.
         largest_scores: bytes; attentions that make larger tensors H×T×T are left out.
     """
 
@@ -54,6 +55,7 @@ class Settings:
     dropout: float = 0.1
     flags: tuple[str, ...] = ()
     optimizer: str = "adam"
+    graphs: tuple[int, ...] = ()
     rounds: int = 7
     warm_up: int = 2
     largest_scores: int = 1 << 30
@@ -98,14 +100,14 @@ def names_of(text: str, option: str, known: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def numbers_of(text: str, option: str) -> tuple[int, ...]:
-    """Parse a comma-separated list of whole numbers from 4; return them in ascending order. Raises UsageError."""
+def numbers_of(text: str, option: str, least: int = 4) -> tuple[int, ...]:
+    """Parse a comma-separated list of whole numbers; return them in ascending order. Raises UsageError."""
     try:
         numbers = tuple(sorted({int(part) for part in text.split(",")}))
     except ValueError:
         numbers = ()
-    if not numbers or numbers[0] < 4:
-        raise UsageError(f"{option} {text}: give numbers of tokens from 4, separated by commas, as in 64,512")
+    if not numbers or numbers[0] < least:
+        raise UsageError(f"{option} {text}: give whole numbers from {least}, separated by commas, as in 64,512")
     return numbers
 
 

@@ -97,6 +97,7 @@ _USUAL = tuple(name for name, system in SYSTEMS.items() if system.architecture !
 DEFAULT_SYSTEMS = {
     "step": _USUAL,
     "generation": _USUAL,
+    "training": ("mma", "csan_2d", "man", "diffwin", "mgsa_ngram"),
     "long": ("mma", "hybrid_alibi", *EVERYWHERE),
 }
 

@@ -15,7 +15,7 @@ from fairseq_localattn.files import replaced
 
 from .course import Course
 from .goals import goal_of
-from .plan import TABLE, report_of
+from .plan import SAME, TABLE, TABLES, report_of
 
 Rows = list[dict[str, str]]
 ARCHIVE, PAGE = "gpu_day.tar.gz", "gpu_day.md"
@@ -38,7 +38,14 @@ def write(course: Course, device: str, machine: str) -> list[Path]:
     out = course.out
     steps = {precision: read(out, "step", device, precision) for precision in PRECISIONS}
     picture = draw_goals(steps, machine, out / f"goals_{device}.png")
-    parts = [f"# A day on one GPU\n\n{machine}", states(course), contract(out, device), goals(steps)]
+    parts = [
+        f"# A day on one GPU\n\n{machine}",
+        states(course),
+        launches(out),
+        *fused(out),
+        ratios(out, "optimizer", device),
+    ]
+    parts += [contract(out, device), goals(steps)]
     parts += [ratios(out, part, device) for part in ("module", "scaling", "generation", "long")]
     parts += [trainings(out)]
     write_atomic(out / PAGE, "\n\n".join(part for part in parts if part) + "\n")
@@ -48,9 +55,41 @@ def write(course: Course, device: str, machine: str) -> list[Path]:
     return [out / PAGE, *picture, out / ARCHIVE]
 
 
+def launches(out: Path) -> str:
+    """Return the section about counted operations."""
+    columns = ("system", "architecture", "operations", "share", "syncs")
+    rows = read_csv(out / TABLES / "launches_meta_bf16.csv")
+    return table("Operations, as counted", columns, [[_brief(row[name]) for name in columns] for row in rows])
+
+
+def _brief(text: str) -> str:
+    return f"{float(text):.3f}" if "." in text else text
+
+
+def fused(out: Path) -> list[str]:
+    """Return the sections of the tables by this package's optimizer."""
+    sections = []
+    for path in sorted((out / TABLES).glob("*_*/*.csv")):
+        part, _, precision = path.stem.split("_")
+        columns = ["system", "ratio", "ms", *(["loss"] if part == "training" else [])]
+        rows = [
+            [
+                row["system"],
+                "{:.2f} ({:.2f} to {:.2f})".format(
+                    *(float(row[f"ratio_{x}"]) for x in ("median", "lowest", "highest"))
+                ),
+                f"{float(row['time_ms']):.1f}",
+                *([f"{float(row['loss']):.2f}"] if part == "training" else []),
+            ]
+            for row in read_csv(path)
+        ]
+        sections.append(table(f"{path.parent.name}, {part}, {precision}: times fairseq's speed", columns, rows))
+    return sections
+
+
 def read(out: Path, part: str, device: str, precision: str) -> Rows:
     """Return the rows of a table of the benchmarks; none where it has not been measured."""
-    return read_csv(out / "results" / "benchmarks" / f"{part}_{device}_{precision}.csv")
+    return read_csv(out / TABLES / f"{part}_{device}_{precision}.csv")
 
 
 def read_csv(path: Path) -> Rows:
@@ -116,7 +155,7 @@ def ratios(out: Path, part: str, device: str) -> str:
     sections = []
     for precision in PRECISIONS:
         rows = read(out, part, device, precision)
-        by_length = part != "generation"
+        by_length = part not in ("generation", "optimizer")
         lengths = list(dict.fromkeys(row["tokens"] for row in rows)) if by_length else ["speed"]
         found = {(row["system"], row["tokens"] if by_length else "speed"): row["ratio_median"] for row in rows}
         systems = dict.fromkeys(row["system"] for row in rows)
@@ -130,10 +169,13 @@ def _shown(number: str) -> str:
 
 
 def trainings(out: Path) -> str:
-    """Return the section about the trainings."""
-    paper, name = TABLE
-    rows = read_csv(out / "results" / paper / f"{name}.csv")
-    return table("Trainings", TRAINED, [[row[column] for column in TRAINED] for row in rows])
+    """Return the sections about the trainings."""
+    tables = {paper_and_name[1]: out / "results" / Path(*paper_and_name) for paper_and_name in (SAME, TABLE)}
+    return "\n\n".join(
+        table(f"Trainings, {name}", TRAINED, [[row[column] for column in TRAINED] for row in rows])
+        for name, path in tables.items()
+        if (rows := read_csv(path.with_suffix(".csv")))
+    )
 
 
 def draw_goals(steps: Mapping[str, Rows], title: str, path: Path) -> list[Path]:

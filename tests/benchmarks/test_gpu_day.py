@@ -123,15 +123,19 @@ def test_the_commands_of_all_steps_are_understood(size: str, tmp_path: Path) -> 
     parts = []
     for each in steps:
         assert each.continues or 60 * each.minutes < course.LONGEST
-        if each.stage == "tables":
+        if each.argv[0].endswith("run.py"):
             args = tables.make_parser().parse_args(each.argv[1:])
-            assert args.out == tmp_path / "results" / "benchmarks"
-            parts.append((args.parts, args.precision))
-        elif each.stage == "trainings":
+            where = tmp_path / "results" / "benchmarks"
+            assert args.out == where / (f"{each.stage}_{args.tokens}" if args.optimizer != "adam" else "")
+            parts.append((args.parts, args.precision, args.tokens))
+        elif each.argv[0].endswith("table.py"):
             parsed = table.parse_args(list(each.argv[1:]))
             found = find_table(parsed.paper, parsed.table)
-            assert set(parsed.rows.split(",")) <= set(found.rows("full"))
-    assert {part for part, _ in parts} == set(tables.PARTS) - {"start"}  # has nothing to do with a GPU
+            assert set((parsed.rows or "mma").split(",")) <= set(found.rows("full"))
+    assert {part for part, *_ in parts} == set(tables.PARTS) - {"start"}  # has nothing to do with a GPU
+    assert [each.stage for each in steps][:2] == ["launches", "optimizer"]
+    if size == "base":
+        assert {("step", "bf16", 4096), ("step", "bf16", 32_768), ("training", "bf16", 32_768)} <= set(parts)
     names = {each.name for each in steps}
     assert {"contract_fp32", "contract_bf16", "contract_fp16"} <= names
 
@@ -154,7 +158,10 @@ def test_a_transformer_and_six_systems_go_side_by_side() -> None:
         ("", "give the folder of the results"),
         ("OUT --device cpu", "only with --size tiny"),
         ("OUT --device cpu --size tiny --minutes 0", "--minutes 0: more than 0"),
-        ("OUT --device cpu --size tiny --stages nope", "nope: choose from contract, tables, trainings, contract_fp32"),
+        (
+            "OUT --device cpu --size tiny --stages nope",
+            "nope: choose from launches, optimizer, graphs, contract, tables, trainings, launches_fp32",
+        ),
         ("OUT --device cpu --size tiny --stages ,", "no name: choose from"),
         ("OUT --device cpu --size tiny --from .", "--from .: is no folder of --pack"),
         ("OUT --size big", "invalid choice: 'big'"),
@@ -330,8 +337,11 @@ def test_the_page_shows_goal_and_measured(tmp_path: Path) -> None:
          "peak_mib": 900, "device": "cuda", "size": "base", "tokens": 30}
         for name, found in (("transformer", 1), ("mma", 1.2), ("csan_2d", 1.04), ("rope", 0.98))
     ]  # fmt: skip
-    for part in ("step", "module", "generation"):
-        write_rows(out / "results" / "benchmarks" / f"{part}_cuda_bf16.csv", rows)
+    folder = out / "results" / "benchmarks"
+    for part in ("step", "module", "generation", "graphs_4096/training"):
+        write_rows(folder / f"{part}_cuda_bf16.csv", [{**row, "time_ms": 20, "loss": 4.5} for row in rows])
+    counted = {"system": "mma", "architecture": "transformer_mma", "operations": 900, "share": 0.235, "syncs": 0}
+    write_rows(folder / "launches_meta_bf16.csv", [counted])
     report = plan.report_of(out, "cuda", "fp32")
     report.parent.mkdir()
     report.write_text('<testsuites><testsuite tests="9" failures="2" errors="1" skipped="1"/></testsuites>')
@@ -343,6 +353,9 @@ def test_the_page_shows_goal_and_measured(tmp_path: Path) -> None:
         "| rope |  | 0.980 | 0.980 (0.90 to 1.30) | 900 |",
         "| fp32 | 5 | 3 | 1 |",
         "## module, bf16: times fairseq's speed",
+        "## graphs_4096, training, bf16: times fairseq's speed",
+        "| mma | 1.20 (0.90 to 1.30) | 20.0 | 4.50 |",
+        "| mma | transformer_mma | 900 | 0.235 | 0 |",
         "| one | not begun |",
     ):
         assert line in text
@@ -369,7 +382,7 @@ def test_the_whole_course_at_tiny_size(tmp_path: Path) -> None:
     assert "step_fp32: starts" not in said and "trainings: done" in said
     out = tmp_path / "out"
     stamps = {path.stem: json.loads(path.read_text()) for path in (out / "steps").glob("*.json")}
-    assert len(stamps) == 9 and all("seconds" in stamp for stamp in stamps.values())
+    assert len(stamps) == 16 and all("seconds" in stamp for stamp in stamps.values())
     text = (out / page.PAGE).read_text()
     assert all(f"| {precision} | 1 | 0 | 0 |" in text for precision in ("fp32", "bf16", "fp16"))
     assert "## Training step" in text and "| mma | sacrebleu | " in text
