@@ -116,7 +116,7 @@ def show(chosen: Sequence[Step], out: Path) -> int:
 
 def name_commit(packed: Path) -> None:
     """Let results outside of git name the commit of the packed folder, if the package is still that one."""
-    from experiments.runs.checkout import package
+    from experiments.system.checkout import package
 
     commit, of_package = (packed / COMMIT).read_text(encoding="utf-8").split()
     if of_package == package():
@@ -125,8 +125,8 @@ def name_commit(packed: Path) -> None:
 
 def day(chosen: Sequence[Step], out: Path, device: str, *, machine: str, deadline: float | None) -> int:
     """Carry out the steps, and write the page; return the exit status."""
-    from experiments.runs.processes import lock
-    from experiments.runs.progress import Progress
+    from experiments.system.processes import lock
+    from experiments.system.progress import Progress
 
     from .course import Course
     from .page import write

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from experiments.runs.processes import Job, JobFailed, read_stamp, write_stamp
-from experiments.runs.progress import Progress, clock
+from experiments.system.processes import Job, JobFailed, read_stamp, write_stamp
+from experiments.system.progress import Progress, clock
 
 from .plan import Step
 

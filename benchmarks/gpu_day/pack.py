@@ -12,8 +12,8 @@ from experiments.data.preparation import Corpus, local_folder, prepared
 from experiments.recipes.recipe import ROOT, Recipe
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import find_table
-from experiments.runs.checkout import commit, package
-from experiments.runs.progress import Progress
+from experiments.system.checkout import commit, package
+from experiments.system.progress import Progress
 
 from .machine import BUILDERS, COMMIT, DATA, PACKED, SOURCES, WHEELS, CourseError, run
 from .plan import ROWS, TABLE

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.settings import PRECISIONS
-from experiments.runs.processes import write_atomic
+from experiments.system.processes import write_atomic
 from fairseq_localattn.analysis.command import new_figure
 from fairseq_localattn.files import replaced
 

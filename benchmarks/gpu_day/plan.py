@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiments.recipes.recipe import ROOT
-from experiments.runs.environment import cores
+from experiments.system.environment import cores
 
 from .machine import CourseError
 

@@ -23,9 +23,9 @@ from benchmarks.systems import SYSTEMS
 from experiments.data.preparation import Corpus
 from experiments.engine import table
 from experiments.recipes.tables import find_table
-from experiments.runs import checkout
-from experiments.runs.processes import lock
-from experiments.runs.progress import Progress
+from experiments.system import checkout
+from experiments.system.processes import lock
+from experiments.system.progress import Progress
 from support.cli import REPOSITORY, environment
 
 
