@@ -9,7 +9,7 @@ import torch
 
 from support import device
 from support.paths import DATA_PREP, SCRIPTS
-from support.triton import ask_for_the_interpreter
+from support.kernels import ask_for_the_interpreter
 
 torch.set_num_threads(1)
 ask_for_the_interpreter()

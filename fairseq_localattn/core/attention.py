@@ -145,7 +145,7 @@ class LocalAttention(ProjectedHeads, CachedKeys, FlexibleAttention):
             nn.init.zeros_(self.out_proj.bias)
 
     def set_implementation(self, implementation: str) -> None:
-        """Choose how attention is computed: ``auto``, ``products``, ``sdpa`` or ``flex`` (see :mod:`kernels.dense`).
+        """Choose how attention is computed: ``auto``, ``products``, ``sdpa``, ``flex`` or ``triton``.
 
         Raises ValueError for another name.
         """

@@ -142,6 +142,11 @@ class JointAttention(ComposedAttention):
         own = self.call_of(self._scoring, call)
         return self.parts[self._scoring].attend(own, need_weights)  # type: ignore[operator]
 
+    def attend_by_kernel(self, call: Call) -> Tensor | None:
+        if self._scoring is None:
+            return None
+        return self.parts[self._scoring].attend_by_kernel(self.call_of(self._scoring, call))  # type: ignore[operator]
+
     def _attend_band(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None] | None:
         """Attend inside of the window that the mechanisms share, with the others as terms of positions.
 

@@ -1,14 +1,17 @@
-"""Attention that FlexAttention may compute: where it can, and whether it is faster.
+"""Attention that FlexAttention or a kernel of its own may compute: where it can, and whether it is faster.
 
 A mechanism that is a mask or a bias of positions says so by the step ``position_terms``, which composed attention in a
-band reads as well. FlexAttention has no dropout on the weights, does not return them, and needs all queries at once: in
-such calls, in incremental decoding, and for mechanisms that say nothing, :class:`LocalAttention`'s other steps run.
+band reads as well. FlexAttention has no dropout on the weights. A mechanism with a kernel of its own launches it in
+``attend_by_kernel``. Neither returns weights, and both need all queries at once: in such calls, in incremental
+decoding, and for mechanisms that say nothing, :class:`LocalAttention`'s other steps run.
 """
 
 from __future__ import annotations
 
 import logging
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import ClassVar
 
@@ -18,20 +21,21 @@ from torch import Tensor, nn
 from ..kernels.blind import blind_queries, clear
 from ..kernels.flex import BLOCK, PositionTerms, Window, flex_attention, is_future, key_mask, reason_against_flex
 from ..kernels.masks import Frame
+from ..kernels.triton.operators import reason_against_triton
 from .call import Call
-from .trial import Trial, faster
+from .trial import Attend, Trial, faster
 
 logger = logging.getLogger(__name__)
 # The steps that change scores, weights or attended values.
 SCORING = ("prepare", "score_bias", "hidden_keys", "reweight", "add_values")
-# Where ``auto`` compares FlexAttention with the other implementations, in training.
+# Where ``auto`` compares FlexAttention and kernels with the other implementations, in training.
 TRIED_ON = ("cuda",)
-# Shorter texts are one block of keys, of which nothing can be left out.
+# FlexAttention: shorter texts are one block of keys, of which nothing can be left out.
 TRIED_FROM = BLOCK
 
 
 class FlexibleAttention(nn.Module):
-    """The part of an attention that chooses between FlexAttention and the step ``attend``."""
+    """The part of an attention that chooses between FlexAttention, a kernel of its own and the step ``attend``."""
 
     implementation: str
     self_attention: bool
@@ -86,11 +90,11 @@ class FlexibleAttention(nn.Module):
         return blind_queries(frame, windows or (), hidden, dtype=call.q.dtype, device=device)
 
     def attend_heads(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        """Compute :meth:`attend_and_clear`, by FlexAttention where it is chosen and possible."""
-        if not need_weights and self._chooses_flex(call):
-            attended = self._by_flex(call)
-            if attended is not None:
-                return attended, None
+        """Compute :meth:`attend_and_clear`, by FlexAttention or a kernel where one is chosen and possible."""
+        chosen = None if need_weights else self._chosen(call)
+        attended = None if chosen is None else chosen(call)
+        if attended is not None:
+            return attended, None
         return self.attend_and_clear(call, need_weights)
 
     def attend_and_clear(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
@@ -101,33 +105,59 @@ class FlexibleAttention(nn.Module):
             return attended, weights
         return clear(attended, blind), None if weights is None else clear(weights, blind)
 
-    def _chooses_flex(self, call: Call) -> bool:
-        """Return whether FlexAttention is forced and possible, or was faster in a trial, which waits for the GPU."""
-        frame, q = call.frame, call.q
-        forced = self.implementation == "flex"
-        if not forced and (self.implementation != "auto" or q.device.type not in TRIED_ON):
-            return False
+    def _chosen(self, call: Call) -> Attend | None:
+        """Return the way that is forced and possible, or was faster in a trial, which waits for the GPU; else None."""
+        frame, q, asked = call.frame, call.q, self.implementation
+        if asked not in ("flex", "triton") and (asked != "auto" or q.device.type not in (*TRIED_ON, "meta")):
+            return None
         full = not self.self_attention or frame.query_length == frame.key_length
         if not full or frame.query_length == 1:
-            return False
-        reason = reason_against_flex(q, call.k, self.dropout_rate)
-        if forced:
-            if reason is not None:
-                _log_once(f"--localattn-attention flex: {reason}, so sdpa computes such calls")
-            return reason is None
-        if reason is not None or frame.key_length < TRIED_FROM or not (torch.is_grad_enabled() and q.requires_grad):
-            return False
+            return None
+        ways: dict[str, Attend] = {}
+        for name, way, reason in (
+            ("flex", self._by_flex, reason_against_flex(q, call.k, self.dropout_rate)),
+            ("triton", self.attend_by_kernel, reason_against_triton(q)),
+        ):
+            if reason is None:
+                ways[name] = way
+            elif name == asked:
+                _log_once(f"--localattn-attention {name}: {reason}, so sdpa computes such calls")
+        if not self.has("attend_by_kernel"):
+            ways.pop("triton", None)
+        if asked != "auto":
+            return ways.get(asked)
+        if q.device.type == "meta":  # where nothing can be timed
+            return ways.get("triton")
+        if frame.key_length < TRIED_FROM:
+            ways.pop("flex", None)
+        if not ways or not (torch.is_grad_enabled() and q.requires_grad):
+            return None
+        return ways.get(faster(self._trial(call, ways), call))
+
+    def _trial(self, call: Call, ways: dict[str, Attend]) -> Trial:
+        frame, q = call.frame, call.q
         if self._description is None:
             self._description = f"causal={self.causal}, {self!r}"
         lengths = (frame.query_length - 1).bit_length(), (frame.key_length - 1).bit_length()
-        masks = frame.key_padding_mask is None, frame.attn_mask is None
-        trial = Trial(
-            key=(self._description, *lengths, *masks, q.dtype, q.device, torch.is_autocast_enabled(q.device.type)),
+        masks = frame.key_padding_mask is None, frame.attn_mask is None, self.dropout_rate > 0
+        autocast = torch.is_autocast_enabled(q.device.type)
+        return Trial(
+            key=(self._description, *ways, *lengths, *masks, q.dtype, q.device, autocast),
             name=f"{self.kind}, {q.size(1)} heads, up to 2^{lengths[0]} queries and 2^{lengths[1]} keys",
-            attend={"sdpa": self._by_steps, "flex": self._by_flex},
+            attend={"sdpa": self._by_steps, **ways},
             parameters=[p for p in self.parameters() if p.requires_grad],
+            without_dropout=self._without_dropout,
         )
-        return faster(trial, call) == "flex"
+
+    @contextmanager
+    def _without_dropout(self) -> Iterator[None]:
+        modes = [(module, module.training) for module in self.modules()]
+        self.eval()
+        try:
+            yield
+        finally:
+            for module, training in modes:
+                module.training = training
 
     def _by_steps(self, call: Call) -> Tensor:
         return self.attend_and_clear(call, need_weights=False)[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -30,12 +31,14 @@ class Trial:
         name: for the log.
         attend: the implementations by name; the first is taken where the others fail or compute something else.
         parameters: that need a gradient.
+        without_dropout: turns dropout off while results are compared.
     """
 
     key: Hashable
     name: str
     attend: Mapping[str, Attend]
     parameters: Sequence[Tensor]
+    without_dropout: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
 def milliseconds(call: Callable[[], object]) -> float:
@@ -60,18 +63,27 @@ def faster(trial: Trial, call: Call) -> str:
     """Return the name of the fastest implementation, forward and backward, that computes what the first computes.
 
     The first call with a key runs all of them and logs their times; later ones return its choice. Gradients of the
-    model are left alone.
+    model and the state of random numbers are left alone. While a CUDA graph is captured, nothing is timed.
     """
-    if trial.key in _chosen:
-        return _chosen[trial.key]
     default = next(iter(trial.attend))
+    if trial.key not in _chosen:
+        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+            return default
+        with torch.random.fork_rng([call.q.device] if call.q.device.type == "cuda" else []):
+            _chosen[trial.key] = _fastest(trial, call, default)
+    return _chosen[trial.key]
+
+
+def _fastest(trial: Trial, call: Call, default: str) -> str:
+    """Run and time all implementations, and log it."""
     runs: dict[str, Callable[[], object]] = {}
     shown: list[str] = []
     wanted: list[Tensor | None] = []
     for name in trial.attend:
         run = partial(_forward_and_backward, trial, name, call)
         try:
-            found = run()
+            with trial.without_dropout():
+                found = run()
             if not found:  # it is not defined for this mechanism
                 continue
             wanted = wanted or found
@@ -84,14 +96,14 @@ def faster(trial: Trial, call: Call) -> str:
             runs[name] = run
         else:
             shown.append(f"{name} not taken: {reason}")
-    _chosen[trial.key] = default
+    chosen = default
     if len(runs) > 1:
         times = {name: milliseconds(run) for name, run in runs.items()}
-        _chosen[trial.key] = min(times, key=times.__getitem__)
+        chosen = min(times, key=times.__getitem__)
         shown = [*(f"{name} {time:.2f} ms" for name, time in times.items()), *shown]
     if shown:
-        logger.info(f"attention of {trial.name}: {_chosen[trial.key]} ({', '.join(shown)})")
-    return _chosen[trial.key]
+        logger.info(f"attention of {trial.name}: {chosen} ({', '.join(shown)})")
+    return chosen
 
 
 def _forward_and_backward(trial: Trial, name: str, call: Call) -> list[Tensor | None]:

@@ -26,7 +26,8 @@ from .masks import at_least_fp32, join_masks, lowest_score, normalise
 PRODUCTS_UP_TO = 160
 # The least length at which leaving out what a causal mask hides, in blocks of 512 keys, makes the fused kernel faster.
 SKIPPED_FROM = 640
-IMPLEMENTATIONS = ("auto", "products", "sdpa", "flex")  # flex: kernels/flex.py; sdpa where that cannot
+# flex: kernels/flex.py, triton: kernels/triton/; sdpa where these cannot.
+IMPLEMENTATIONS = ("auto", "products", "sdpa", "flex", "triton")
 
 
 def use_products(

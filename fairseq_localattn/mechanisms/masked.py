@@ -24,8 +24,11 @@ from ..core.banded import BandedAttention
 from ..core.call import Call
 from ..core.hooks import is_plain
 from ..kernels.distances import all_distances, by_position
-from ..kernels.flex import PositionTerms, by_distance
+from ..kernels.flex import PositionTerms, by_distance, is_future
 from ..kernels.masks import Frame, at_least_fp32
+from ..kernels.triton.dman import dynamic_mask_attention
+from ..kernels.triton.operators import DTYPES
+from ..kernels.triton.row_dot import row_dot
 from .relative import MAX_DISTANCES
 
 # Dynamic masks are clamped to at least 1e-10, so that no key is hidden completely; the clamped part has no gradient.
@@ -126,6 +129,26 @@ class DynamicMaskAttention(LocalAttention):
         """Return P of all distances, T+S-1."""
         distance = -all_distances(frame.query_length, frame.key_length, frame.offset, self.distance_mask.device)
         return self.distance_mask[distance.clamp(-self.ahead, self.max_distance) + self.ahead].to(dtype)
+
+    def attend_by_kernel(self, call: Call) -> Tensor | None:
+        """Attend by kernels that compute M where they use it; with an ``attn_mask`` only if it hides the future."""
+        frame, weight = call.frame, self.query_mask.weight
+        if frame.attn_mask is not None and not is_future(frame.attn_mask):
+            return None
+        plain = is_plain(self.query_mask) and weight.dtype in DTYPES and call.query.dtype in DTYPES
+        by_query = row_dot(call.query, weight.flatten()) if plain else self._queries(call.query)
+        return dynamic_mask_attention(
+            call.q,
+            call.k,
+            call.v,
+            (by_query, self.distance_mask, self.head_mask),
+            padding=frame.key_padding_mask,
+            scaling=self.scaling,
+            lowest_z=_LOWEST_Z,
+            dropout=self.dropout_rate,
+            ahead=self.ahead,
+            causal=frame.attn_mask is not None,
+        )
 
     def position_terms(self, call: Call) -> PositionTerms:
         """Return ``log M`` as a function of positions."""

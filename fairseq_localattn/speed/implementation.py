@@ -34,10 +34,10 @@ class ImplementationOptions(FairseqDataclass):
         metadata={
             "help": "how attention is computed: products (matrix products with a backward pass of their own; sdpa in "
             "half precision on a GPU, and in fp16 in inference), sdpa (torch's scaled_dot_product_attention), flex "
-            "(torch's FlexAttention, for masks and biases of positions without dropout on the weights; else sdpa), or "
-            "auto: on a CPU products up to "
+            "(torch's FlexAttention, for masks and biases of positions without dropout on the weights; else sdpa), triton "
+            "(kernels of their own for learned masks, on a GPU; else sdpa), or auto: on a CPU products up to "
             f"{PRODUCTS_UP_TO} keys, inside of bands, with dropout and with learned masks; else sdpa; in training on a "
-            f"GPU the faster of sdpa and, from {TRIED_FROM} keys, flex. All but sdpa turn off cuDNN's kernels of "
+            f"GPU the fastest of sdpa, triton and, from {TRIED_FROM} keys, flex. All but sdpa turn off cuDNN's kernels of "
             "attention for the whole process"
         },
     )
@@ -89,6 +89,7 @@ def configure_runtime(model: nn.Module, args: Any) -> None:
     chosen = str(args.localattn_attention)
     chosen += " (on a GPU sdpa in half precision)" if chosen == "products" else ""
     chosen += " (for masks and biases of positions; else sdpa)" if chosen == "flex" else ""
+    chosen += " (for learned masks on a GPU; else sdpa)" if chosen == "triton" else ""
     backend = str(args.localattn_compile)
     if backend != "none":
         if getattr(args, "checkpoint_activations", False):

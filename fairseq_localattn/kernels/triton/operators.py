@@ -74,7 +74,7 @@ def draw_seed(device: torch.device) -> Tensor:
 
 def block_size(length: int, head_dim: int, itemsize: int) -> int:
     """Return how many queries, and keys, a program computes at once: a power of two of at least 16."""
-    most = 64 if head_dim * itemsize <= 256 else 32
+    most = 64 if head_dim * itemsize <= 128 else 32
     return min(most, max(16, power_of_two(length)))
 
 
@@ -83,9 +83,12 @@ def power_of_two(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
-def warps(block: int) -> int:
-    """Return the number of warps of a program for its block size."""
-    return {16: 1, 32: 2}.get(block, 4)
+def warps(block: int, row: int = 128) -> int:
+    """Return the number of warps of a program whose blocks have rows of so many bytes.
+
+    With fewer, kernels compiled for sm_90 need more registers than there are.
+    """
+    return block // 8 * (1 if row <= 128 else 2)
 
 
 def in_rows(like: Tensor) -> Tensor:

@@ -5,11 +5,14 @@ Imports Triton. ``t`` and ``s`` are positions of a block of queries and of a blo
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 
 # The score of a hidden key: finite, so that no difference of two is NaN.
 LOWEST = tl.constexpr(-1e30)
+# Of products of fp32: three products of ten bits on NVIDIA's tensor cores, about as exact as one of fp32.
+PRECISION = tl.constexpr("ieee" if torch.version.hip else "tf32x3")
 # Rounds of Philox: seven pass the tests of randomness; ten, Triton's default, take longer.
 ROUNDS = tl.constexpr(7)
 

@@ -57,7 +57,7 @@ FAIRSEQ: dict[str, list[Any]] = {
     "cross-self-attention": [True],
     "no-cross-attention": [True],
     "quant-noise-pq": [0.0, 0.1, "nan", -1.0],
-    "localattn-attention": ["auto", "products", "sdpa", "flex", "none"],
+    "localattn-attention": ["auto", "products", "sdpa", "flex", "triton", "none"],
 }
 
 
