@@ -17,9 +17,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .tiles import LOWEST, dropout_factors, keys_seen, load_rows, log_of_sum, next_maximum, store_rows
+from .tiles import LOWEST, PRECISION, dropout_factors, keys_seen, load_rows, log_of_sum, next_maximum, store_rows
 
-PRECISION = tl.constexpr("tf32x3")
 _SIZES = ["B", "H", "T", "S"]  # no kernel is compiled anew for one of them
 
 
@@ -105,7 +104,7 @@ def forward(
     r_queries = load_rows(r_q + to_q, t, q_t, T, D, BLOCK_D)
     l_highest, l_total = tl.full((BLOCK_T,), LOWEST, tl.float32), tl.zeros((BLOCK_T,), tl.float32)
     r_highest, r_total = tl.full((BLOCK_T,), LOWEST, tl.float32), tl.zeros((BLOCK_T,), tl.float32)
-    for first in range(start, end, step):
+    for first in tl.range(start, end, step, num_stages=1):
         s = _keys_of(first, S, SEGMENT, BLOCK)
         seen = keys_seen(padding, t, s, T, S, CAUSAL)
         x = tl.where(seen, _scores(l_queries, load_rows(l_k + to_k, s, k_s, S, D, BLOCK_D), scaling), LOWEST)
@@ -122,7 +121,7 @@ def forward(
     l_sum, r_sum = tl.zeros((BLOCK_T,), tl.float32), tl.zeros((BLOCK_T,), tl.float32)
     highest, total = tl.full((BLOCK_T,), LOWEST, tl.float32), tl.zeros((BLOCK_T,), tl.float32)
     attended = tl.zeros((BLOCK_T, BLOCK_D), tl.float32)
-    for first in range(start, end, step):
+    for first in tl.range(start, end, step, num_stages=1):
         s = _keys_of(first, S, SEGMENT, BLOCK)
         seen = keys_seen(padding, t, s, T, S, CAUSAL)
         left = _shares(l_queries, load_rows(l_k + to_k, s, k_s, S, D, BLOCK_D), l_lse, seen, scaling)
@@ -248,7 +247,7 @@ def backward(
     # Σ g·m, and the totals of g·(1 - before(r)) and g·(1 - before(l)).
     nothing = tl.zeros((BLOCK_T,), tl.float32)
     by_window, l_rest, r_rest, l_sum, r_sum = nothing, nothing, nothing, nothing, nothing
-    for first in range(start, end, step):
+    for first in tl.range(start, end, step, num_stages=1):
         s = _keys_of(first, S, SEGMENT, BLOCK)
         seen = keys_seen(padding, t, s, T, S, CAUSAL)
         keys = load_rows(k + to_k, s, k_s, S, D, BLOCK_D)
@@ -278,7 +277,7 @@ def backward(
     to_row = (b * H + h) * D
     d_keys += to_row
     one = B.to(tl.int64) * S * H * D
-    for first in range(start, end, step):
+    for first in tl.range(start, end, step, num_stages=1):
         s = _keys_of(first, S, SEGMENT, BLOCK)
         seen = keys_seen(padding, t, s, T, S, CAUSAL)
         keys = load_rows(k + to_k, s, k_s, S, D, BLOCK_D)

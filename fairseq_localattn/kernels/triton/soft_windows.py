@@ -1,9 +1,9 @@
 """Attention with the differentiable windows of DiffWin, AW and MW, as kernels of Triton.
 
 The kernels read the keys block by block and carry cumulative sums from block to block: no tensor is T×S. A pass forward
-launches one kernel, and one that draws the seed of dropout. A pass backward launches one kernel for up to 32 queries;
-for more also one that sets the gradients of keys and values to 0, to which blocks of queries add, and, in half
-precision, one that rounds them. Such sums have no fixed order.
+launches one kernel, and one that draws the seed of dropout. A pass backward launches one for a block of queries. With
+more blocks, each adds to the gradients of keys and values, which one more kernel sets to 0 before, and in half precision
+one rounds after: their sums have no fixed order.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 from .operators import draw_seed, in_rows, operator, power_of_two, with_adjacent_channels
 
 BLOCK = 32  # keys that a program computes at once; a segment is not longer
+MOST_BYTES = 256  # of a head's channels: more do not fit into the memory of a GPU's processor
 
 
 def window_attention(
@@ -69,19 +70,23 @@ class _Window(torch.autograd.Function):
         padding, seed, out, lse, *tensors = ctx.saved_tensors
         inputs = tensors[: ctx.count], tensors[ctx.count :], padding, seed, out, lse
         found = _backward(with_adjacent_channels(gradient), *inputs, *ctx.options)
-        return None, None, None, *(x for joined in found for x in joined.permute(0, 2, 3, 1, 4).unbind(0))
+        return None, None, None, *(x for y in found for x in y.to(out.dtype).permute(0, 2, 3, 1, 4).unbind(0))
 
 
-def _arguments(queries: Sequence[Tensor], keys: Sequence[Tensor]) -> tuple[list[Any], list[int], dict[str, int]]:
-    """Return tensors and strides as the kernels take them, and the compiled sizes."""
-    (q, *more), (*ks, v) = queries, keys
-    local = [None] * (4 - len(queries))
-    channels = q.size(-1)
-    # What fits into the registers of four warps, found by compiling for NVIDIA's GPUs.
-    most = 32 if channels * q.element_size() <= 128 else 16
-    sizes = min(most, max(16, power_of_two(q.size(2)))), BLOCK, max(16, power_of_two(channels))
-    compiled = dict(zip(("BLOCK_T", "BLOCK", "BLOCK_D"), sizes, strict=True))
-    return [q, *more, *local, *ks, *local, v], [*q.stride()[:3], *v.stride()[:3]], compiled
+def _blocks(q: Tensor) -> tuple[int, int]:
+    """Return how many queries a program computes at once, and how many blocks of them there are.
+
+    What four warps (forward) and eight (backward) keep in registers, found by compiling for NVIDIA's GPUs.
+    """
+    most = 32 if q.size(-1) * q.element_size() <= MOST_BYTES // 2 else 16
+    block = min(most, max(16, power_of_two(q.size(2))))
+    return block, -(-q.size(2) // block)
+
+
+def _arguments(queries: Sequence[Tensor], keys: Sequence[Tensor]) -> tuple[list[Any], list[int]]:
+    """Return the tensors and the strides as the kernels take them."""
+    absent = [None] * (4 - len(queries))
+    return [*queries, *absent, *keys[:-1], *absent, keys[-1]], [*queries[0].stride()[:3], *keys[0].stride()[:3]]
 
 
 def _run_forward(queries: Sequence[Tensor], keys: Sequence[Tensor], *rest: Any) -> tuple[Tensor, Tensor]:
@@ -90,11 +95,12 @@ def _run_forward(queries: Sequence[Tensor], keys: Sequence[Tensor], *rest: Any) 
     padding, seed, scaling, rate, segment, causal = rest
     out, lse = _make_forward(queries)
     batch, heads, length, channels = out.shape
-    tensors, strides, compiled = _arguments(queries, keys)
-    forward[batch * heads, -(-length // compiled["BLOCK_T"])](
+    tensors, strides = _arguments(queries, keys)
+    block, blocks = _blocks(queries[0])
+    forward[batch * heads, blocks](
         *tensors, padding, seed, out, lse, *strides, *out.stride()[:3],
-        batch, heads, length, keys[0].size(2), channels, scaling, rate,
-        CAUSAL=causal, SEGMENT=segment, num_warps=4, **compiled,
+        batch, heads, length, keys[0].size(2), channels, scaling, rate, CAUSAL=causal, SEGMENT=segment,
+        BLOCK_T=block, BLOCK=BLOCK, BLOCK_D=max(16, power_of_two(channels)), num_warps=4,
     )  # fmt: skip
     return out, lse
 
@@ -112,26 +118,30 @@ def _run_backward(
     padding, seed, out, lse, scaling, rate, segment, causal = rest
     by_queries, by_keys = _make_backward(gradient, queries, keys)
     batch, heads, length, channels = out.shape
-    tensors, strides, compiled = _arguments(queries, keys)
-    blocks = -(-length // compiled["BLOCK_T"])
-    sums = by_keys if blocks == 1 else torch.zeros_like(by_keys, dtype=torch.float32)
+    tensors, strides = _arguments(queries, keys)
+    block, blocks = _blocks(queries[0])
+    if blocks > 1:
+        by_keys.zero_()
     backward[batch * heads, blocks](
-        *tensors, padding, seed, out, lse, gradient, by_queries, sums,
+        *tensors, padding, seed, out, lse, gradient, by_queries, by_keys,
         *strides, *out.stride()[:3], *gradient.stride()[:3],
         batch, heads, length, keys[0].size(2), channels, scaling, rate,
-        CAUSAL=causal, SEGMENT=segment, ALONE=blocks == 1, num_warps=4, **compiled,
+        CAUSAL=causal, SEGMENT=segment, ALONE=blocks == 1,
+        BLOCK_T=block, BLOCK=BLOCK, BLOCK_D=max(16, power_of_two(channels)), num_warps=8,
     )  # fmt: skip
-    return by_queries, sums.to(by_keys.dtype)
+    return by_queries, by_keys
 
 
 def _make_backward(
     gradient: Tensor, queries: Sequence[Tensor], keys: Sequence[Tensor], *_: Any
 ) -> tuple[Tensor, Tensor]:
-    def joined(tensors: Sequence[Tensor]) -> Tensor:
+    """Return n×T×B×H×D for the queries and n×S×B×H×D for the keys, which are fp32 where blocks of queries add to them."""
+    found = []
+    for tensors in (queries, keys):
         batch, heads, length, channels = tensors[0].shape
-        return tensors[0].new_empty(len(tensors), length, batch, heads, channels)
-
-    return joined(queries), joined(keys)
+        found.append(tensors[0].new_empty(len(tensors), length, batch, heads, channels))
+    by_queries, by_keys = found
+    return by_queries, by_keys if _blocks(queries[0])[1] == 1 else torch.empty_like(by_keys, dtype=torch.float32)
 
 
 _INPUTS = "Tensor[] queries, Tensor[] keys, Tensor? padding, Tensor? seed"
