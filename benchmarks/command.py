@@ -8,6 +8,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,12 +22,13 @@ from fairseq_localattn.speed.memory import keep_freed_memory
 
 from .batches import LONGEST
 from .generation import run_generation
+from .launches import run_launches, settings_of_count
 from .modules import ATTENTIONS, run_modules, run_scaling
 from .report import LEGEND, Row, Run, as_text, commit_of, draw_scaling, require_matplotlib, write_csv
 from .settings import PARTS, PRECISIONS, SIZES, Settings, device_of, names_of, numbers_of
 from .start import STARTS, run_start
-from .steps import run_long, run_steps
-from .systems import DEFAULT_SYSTEMS, SYSTEMS, parse, systems_of
+from .steps import run_long, run_optimizer, run_steps
+from .systems import DEFAULT_SYSTEMS, FUSED, PLAIN_FUSED, SYSTEMS, parse, systems_of
 from .timing import PartProgress
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,9 +39,11 @@ RUN: dict[str, Callable[[Settings, PartProgress], list[Row]]] = {
     "generation": run_generation,
     "scaling": run_scaling,
     "start": run_start,
+    "optimizer": run_optimizer,
+    "launches": run_launches,
 }
 LEAST_ROUNDS = 3
-MEASURED = ("systems", "size", "lengths", "tokens", "pairs", "words", "dropout", "flags", "largest_scores")
+MEASURED = ("systems", "size", "lengths", "tokens", "pairs", "words", "dropout", "flags", "optimizer", "largest_scores")
 
 
 class Parser(argparse.ArgumentParser):
@@ -74,6 +78,8 @@ def make_parser() -> Parser:
     add("--dropout", type=float, default=0.1, help="fairseq's --dropout (default: %(default)s)")
     add("--lengths", help="tokens of a sentence in module, scaling and long, comma-separated; default: the part's own")
     add("--flags", default="", help="further flags of fairseq-train for this package's models, in one word")
+    add("--optimizer", choices=("adam", FUSED), default="adam", help="of this package's models; part launches: "
+        f"{FUSED} (default: %(default)s)")  # fmt: skip
     add("--largest-scores", type=float, default=0.25, metavar="GIB", help="attentions that make heads×T×T fp32 numbers "
         "are left out where these are more GiB, and FLOPs are not counted there (default: %(default)s)")  # fmt: skip
     add("--threads", type=int, help="of the CPU (default: torch's choice)")
@@ -107,6 +113,7 @@ def settings_of(args: argparse.Namespace, parts: Sequence[str]) -> Settings:
         words=args.words,
         dropout=args.dropout,
         flags=flags,
+        optimizer=args.optimizer,
         rounds=args.rounds,
         warm_up=args.warm_up,
         largest_scores=int(args.largest_scores * 2**30),
@@ -124,6 +131,10 @@ def known_systems(part: str) -> tuple[str, ...]:
     """Return the names of a part's systems, without the baseline."""
     if part == "start":
         return tuple(STARTS)[1:]
+    if part == "optimizer":
+        return (PLAIN_FUSED,)
+    if part == "launches":
+        return tuple(SYSTEMS)[1:] + tuple(ATTENTIONS)[1:]
     return tuple(SYSTEMS if part in DEFAULT_SYSTEMS else ATTENTIONS)[1:]
 
 
@@ -160,6 +171,8 @@ def run(args: argparse.Namespace) -> None:
 
 def outputs(part: str, settings: Settings, out: Path) -> list[Path]:
     """Return the files of a part: its table, and of scaling the plot."""
+    if part == "launches":
+        settings = settings_of_count(settings)
     device = settings.device.type
     precision = "" if settings.precision == "fp32" else f"_{settings.precision}"
     plots = [out / f"scaling_{device}{precision}.png"] if part == "scaling" else []
@@ -168,7 +181,8 @@ def outputs(part: str, settings: Settings, out: Path) -> list[Path]:
 
 def measure_part(part: str, facts: Run, out: Path, progress: Progress) -> None:
     """Run a part, print its table and write its files."""
-    settings = facts.settings
+    settings = facts.settings if part != "launches" else settings_of_count(facts.settings)
+    facts = replace(facts, settings=settings)
     rows = RUN[part](settings, PartProgress(part, progress))
     progress.close()
     written = outputs(part, settings, out)

@@ -124,13 +124,22 @@ class AttentionCall:
         self.inputs = item
 
     def run(self) -> None:
+        self.backward(self.forward())
+
+    def forward(self) -> Tensor:
+        """Return the output T×B×C."""
         inputs = self.inputs
         assert inputs is not None
         self._clear()  # repeated runs must not sum up their gradients
         x = inputs.x
         with self.settings.autocast():
             out, _ = self.attention(x, x, x, key_padding_mask=inputs.padding, need_weights=False)
-        out.backward(inputs.gradient.to(out.dtype))
+        return out
+
+    def backward(self, out: Tensor) -> None:
+        """Compute the gradients from those of the output."""
+        assert self.inputs is not None
+        out.backward(self.inputs.gradient.to(out.dtype))
 
     def finish(self) -> None:
         self._clear()

@@ -38,6 +38,11 @@ COLUMNS = {
     "generation": ("system", "architecture", "sentences", "beam", "tokens", *_SPEED, "tokens_per_s"),
     "scaling": ("system", "tokens", "sentences", *_SPEED, "us_per_token", "peak_mib", "kib_per_token", "note"),
     "start": ("system", *_SPEED, "beyond_ms"),
+    "optimizer": ("system", "architecture", "parameters", "tensors", *_SPEED),
+    "launches": (
+        "system", "architecture", "forward", "backward", "optimizer", "operations", "share", "syncs", "predicted_ms",
+        "predicted_ratio", "note",
+    ),
 }  # fmt: skip
 _MACHINE = (
     "device", "precision", "size", "options", "allocator", "commit", "date", "hardware", "python", "torch", "fairseq",
@@ -47,13 +52,17 @@ _MACHINE = (
 NOTES = {
     "module": "forward and backward of one attention, input gradient too, half of the sentences with padding; tokens: "
     "of a sentence",
-    "step": "forward, backward, Adam; sentences and target tokens: of the mean batch; target padding: share of the "
-    "targets' positions; peak: of the largest batch",
-    "long": "forward, backward, Adam; tokens: of either side of a pair",
+    "step": "forward, backward, norm, optimizer, clearing of gradients; sentences and target tokens: of the mean "
+    "batch; target padding: share of the targets' positions; peak: of the largest batch",
+    "long": "forward, backward, norm, optimizer, clearing of gradients; tokens: of either side of a pair",
     "generation": "beam search; tokens: written in a batch, </s> included",
     "scaling": "one attention, forward and backward; tokens: of a sentence; per token: of all sentences",
     "start": "whole processes: fairseq-train to the error of a missing data folder, without and with --user-dir; "
     "`python -m fairseq_localattn --path`; import torch. beyond: median of the differences to the first in each round",
+    "optimizer": "norm, optimizer and clearing of gradients alone, of fairseq's own model",
+    "launches": "operations that start a kernel on a GPU, counted on the device meta in bf16, with localattn_adam; "
+    "optimizer: with norm and clearing of gradients. share: of those of the first row of its kind. syncs: waits of the "
+    "host for the GPU, with their places. predicted: by a fit to steps on an H200, not measured",
 }
 LEGEND = (
     "time: median of the rounds. ratio: time of fairseq's own / time of the system in the same round (median, lowest, "

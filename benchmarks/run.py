@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Compare the speed and memory of this package's models with fairseq's own Transformer, interleaved in one process.
 
-    python benchmarks/run.py [--parts module,step,long,generation,scaling,start] [--device cpu|cuda]
+    python benchmarks/run.py [--parts module,step,long,generation,scaling,start,optimizer,launches] [--device cpu|cuda]
                              [--precision fp32|bf16] [--threads N] [--systems a,b] [--out DIR]
 
     module       one attention at several lengths, against fairseq's MultiheadAttention
@@ -10,6 +10,8 @@
     generation   beam search, against fairseq's `transformer`
     scaling      one attention, time and memory for lengths up to 8192, with a plot
     start        whole processes, with and without --user-dir, to the error of a missing data folder
+    optimizer    norm, optimizer and clearing of gradients: this package's Adam, against fairseq's
+    launches     operations of a step that start a kernel on a GPU, counted without one
 
 Each part ends by printing its table and replacing the file {part}_{device}_{precision}.csv.
 """

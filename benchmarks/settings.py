@@ -11,7 +11,7 @@ from torch import nn
 
 from fairseq_localattn.errors import UsageError
 
-PARTS = ("module", "step", "long", "generation", "scaling", "start")
+PARTS = ("module", "step", "long", "generation", "scaling", "start", "optimizer", "launches")
 PRECISIONS = ("fp32", "bf16")
 SEED = 1
 
@@ -39,6 +39,7 @@ class Settings:
     Args:
         systems, lengths: None for the part's defaults.
         flags: more flags of fairseq-train for this package's models.
+        optimizer: of fairseq-train, for this package's models.
         largest_scores: bytes; attentions that make larger tensors H×T×T are left out.
     """
 
@@ -52,6 +53,7 @@ class Settings:
     words: int = 10152
     dropout: float = 0.1
     flags: tuple[str, ...] = ()
+    optimizer: str = "adam"
     rounds: int = 7
     warm_up: int = 2
     largest_scores: int = 1 << 30
@@ -64,7 +66,7 @@ class Settings:
     @property
     def half_parameters(self) -> bool:
         """Whether parameters are in bf16, as with fairseq's --bf16 on a GPU; on a CPU steps use autocast instead."""
-        return self.precision == "bf16" and self.device.type == "cuda"
+        return self.precision == "bf16" and self.device.type != "cpu"
 
     def place(self, module: nn.Module) -> nn.Module:
         """Move a module to the device and convert it to the precision of the run."""
@@ -116,6 +118,6 @@ def device_of(name: str | None, precision: str) -> torch.device:
     if name == "cuda" and not there:
         raise UsageError(f"--device cuda: torch {torch.__version__} sees no GPU: give --device cpu")
     device = torch.device(name or ("cuda" if there else "cpu"))
-    if device.type == "cuda" and precision == "bf16" and not torch.cuda.is_bf16_supported():
+    if device.type == "cuda" and precision == "bf16" and not torch.cuda.is_bf16_supported(including_emulation=False):
         raise UsageError(f"--precision bf16: {torch.cuda.get_device_name(device)} has no bf16: give fp32")
     return device

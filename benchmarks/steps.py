@@ -1,4 +1,4 @@
-"""Parts ``step`` and ``long``: training steps as in fairseq's trainer."""
+"""Parts ``step``, ``long`` and ``optimizer``: training steps, and their last part, as in fairseq's trainer."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from functools import partial
 
 import torch
 from fairseq import optim
-from fairseq.optim.fp16_optimizer import FP16Optimizer
 from fairseq.tasks.translation import TranslationTask
+from torch import Tensor
 
 from .batches import Batches, Sample, for_model, some_rows
 from .counters import count_flops, extrapolate_flops, peak_bytes
 from .report import MIB, Row, flop_columns, speed_columns
 from .settings import Settings
-from .systems import PLAIN, Built, System, build, make_task, systems_of
+from .systems import PLAIN, PLAIN_FUSED, SYSTEMS, Built, System, build, make_task, systems_of
 from .timing import PartProgress, interleave
 
 LONG_LENGTHS = (1024, 2048)  # tokens of both sides of a pair in the part long
@@ -24,9 +24,9 @@ FLOP_SENTENCES = 8  # sentences of a batch whose FLOPs are counted: see counters
 
 
 class TrainingStep:
-    """One update: forward pass, backward pass, division of gradients by the number of words, fairseq's Adam.
+    """One update: forward pass, backward pass, division by the number of words, norm, optimizer, gradients cleared.
 
-    The norm of the gradients, which fairseq's trainer logs, and the transfer of the batch are not included.
+    The transfer of the batch and the metrics are not included.
     """
 
     def __init__(self, system: System, settings: Settings, task: TranslationTask) -> None:
@@ -34,7 +34,7 @@ class TrainingStep:
         self.built = build(system, self.settings, task)
         parameters = [each for each in self.built.model.parameters() if each.requires_grad]
         if self.settings.half_parameters:
-            self.optimizer = FP16Optimizer.build_optimizer(self.built.cfg, parameters)
+            self.optimizer = optim.FP16Optimizer.build_optimizer(self.built.cfg, parameters)
         else:
             self.optimizer = optim.build_optimizer(self.built.cfg.optimizer, parameters)
         self.sample: Sample = {}
@@ -45,19 +45,42 @@ class TrainingStep:
         self.built.model.train()
 
     def run(self) -> None:
-        with self.settings.autocast():
-            loss, words, _ = self.built.criterion(self.built.model, self.sample)
+        loss, words = self.forward()
         self.optimizer.backward(loss)
         self.settings.synchronize()
         started = time.perf_counter()
-        self.optimizer.multiply_grads(1 / words)
-        self.optimizer.step()
+        self.update(words)
         self.settings.synchronize()
         self.update_seconds.append(time.perf_counter() - started)
 
+    def forward(self) -> tuple[Tensor, int]:
+        """Return the summed loss and the number of words that it is divided by."""
+        with self.settings.autocast():
+            loss, words, _ = self.built.criterion(self.built.model, self.sample)
+        return loss, words
+
+    def update(self, words: int) -> None:
+        """Divide the gradients by the number of words, compute their norm for the log, update, and clear them.
+
+        fairseq sets gradients to None, but those of its fp32 copies of parameters in half precision to 0, one by one.
+        """
+        self.optimizer.multiply_grads(1 / words)
+        self.optimizer.clip_grad_norm(0.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
     def finish(self) -> None:
-        self.optimizer.zero_grad()  # sets the gradients to None in fairseq
         self.sample = {}
+
+
+class Update(TrainingStep):
+    """The optimizer's part of a step alone; the gradients are 1."""
+
+    def prepare(self, item: object) -> None:
+        self.optimizer.backward(sum(each.sum() for each in self.built.model.parameters()))
+
+    def run(self) -> None:
+        self.update(1)
 
 
 def flops_of(built: Built, system: System, samples: list[Sample]) -> int:
@@ -152,6 +175,26 @@ def run_long(settings: Settings, progress: PartProgress) -> list[Row]:
             row |= {"sentences": sentences, **speed_columns(seconds[PLAIN], seconds[name])}
             rows.append(row | {"peak_mib": _peak(step, samples[-1]) / MIB})
     return rows
+
+
+def run_optimizer(settings: Settings, progress: PartProgress) -> list[Row]:
+    """Return the rows of the part ``optimizer``: fairseq's Transformer with its own Adam, and with this package's."""
+    task, names = make_task(settings.words), (PLAIN, PLAIN_FUSED)
+    steps = {name: Update(SYSTEMS[name], settings, task) for name in names}
+    rounds = range(settings.warm_up + settings.rounds)
+    progress.expect(len(rounds) * len(names))
+    on_progress = progress.rounds(settings.rounds)
+    seconds = interleave(steps, rounds, settings.warm_up, synchronize=settings.synchronize, on_progress=on_progress)
+    return [
+        {
+            "system": name,
+            "architecture": step.system.architecture_of(settings),
+            "parameters": step.built.parameters,
+            "tensors": len(list(step.built.model.parameters())),
+            **speed_columns(seconds[PLAIN], seconds[name]),
+        }
+        for name, step in steps.items()
+    ]
 
 
 def _built(

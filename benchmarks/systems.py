@@ -16,12 +16,14 @@ from torch import nn
 import fairseq_localattn  # noqa: F401  registers the architectures
 from fairseq_localattn.criterions.phrase_tags import NAME as TAGGING
 from fairseq_localattn.errors import UsageError
+from fairseq_localattn.optim.adam import NAME as FUSED
 
 from .batches import LEVELS
 from .settings import SEED, Settings
 
 PLAIN = "transformer"  # the baseline: fairseq's own, of the same size
 PLAIN_FP32 = "transformer_fp32"  # the same in fp32, beside runs in bf16
+PLAIN_FUSED = "transformer_localattn_adam"  # the same with this package's optimizer, where the systems have it
 _TAGS = 28  # types of constituents, about as many as in the Penn Treebank
 
 
@@ -35,6 +37,7 @@ class System:
         flags: of fairseq-train.
         trees: the model takes phrases of trees, with tags.
         fp32: computed in fp32, whatever the precision of the run is.
+        optimizer: of fairseq-train, whatever that of the run is.
     """
 
     name: str
@@ -42,6 +45,7 @@ class System:
     flags: tuple[str, ...] = ()
     trees: bool = False
     fp32: bool = False
+    optimizer: str | None = None
 
     def settings_of(self, settings: Settings) -> Settings:
         """Return the settings of a run with the precision of this system."""
@@ -65,8 +69,9 @@ EVERYWHERE = {"csan_1d_everywhere": "csan(window=11, head_span=1)", "sman_everyw
 SYSTEMS = {
     system.name: system
     for system in (
-        System(PLAIN, PLAIN),
-        System(PLAIN_FP32, PLAIN, fp32=True),
+        System(PLAIN, PLAIN, optimizer="adam"),
+        System(PLAIN_FP32, PLAIN, fp32=True, optimizer="adam"),
+        System(PLAIN_FUSED, PLAIN, optimizer=FUSED),
         System("mma", "transformer_mma"),
         System("csan_1d", "transformer_csan_1d"),
         System("csan_2d", "transformer_csan"),
@@ -97,9 +102,16 @@ DEFAULT_SYSTEMS = {
 
 
 def systems_of(settings: Settings, part: str) -> list[System]:
-    """Return the baseline, in a run in bf16 the baseline in fp32, and the selected systems of a part."""
+    """Return the baseline, with it those of other precision or optimizer, and the selected systems of a part.
+
+    In a run in bf16 there is one in fp32, and where this package's models have its optimizer, one with that.
+    """
     asked = DEFAULT_SYSTEMS[part] if settings.systems is None else settings.chosen(tuple(SYSTEMS)[1:])
-    plain = (PLAIN,) if settings.precision == "fp32" else (PLAIN, PLAIN_FP32)
+    plain = [PLAIN]
+    if settings.precision != "fp32":
+        plain.append(PLAIN_FP32)
+    if settings.optimizer == FUSED and part != "generation":
+        plain.append(PLAIN_FUSED)
     return [SYSTEMS[name] for name in dict.fromkeys((*plain, *asked))]
 
 
@@ -150,7 +162,16 @@ def parse(system: System, settings: Settings) -> Any:
     words = ["data", "--arch", system.architecture_of(settings), "--share-all-embeddings"]
     words += ["--task", "translation_with_phrases" if system.trees else "translation"]
     words += ["--criterion", TAGGING if system.trees else "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
-    words += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--lr", "1e-4", "--dropout", str(settings.dropout)]
+    words += [
+        "--optimizer",
+        system.optimizer or settings.optimizer,
+        "--adam-betas",
+        "(0.9, 0.98)",
+        "--lr",
+        "1e-4",
+        "--dropout",
+        str(settings.dropout),
+    ]
     words += ["--bf16"] if settings.half_parameters else []
     words += [*system.flags, *(settings.flags if system.architecture != PLAIN else ())]
     try:

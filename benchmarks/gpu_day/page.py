@@ -8,13 +8,13 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.goals import goal_of
 from benchmarks.settings import PRECISIONS
 from experiments.runs.processes import write_atomic
 from fairseq_localattn.analysis.command import new_figure
 from fairseq_localattn.files import replaced
 
 from .course import Course
+from .goals import goal_of
 from .plan import TABLE, report_of
 
 Rows = list[dict[str, str]]

@@ -12,9 +12,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from fairseq import checkpoint_utils
 from fairseq.data import encoders
 from fairseq.data.iterators import EpochBatchIterator
+from fairseq.optim import FairseqOptimizer
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.translation import TranslationTask
@@ -161,6 +163,32 @@ def _of_the_training(load: Callable[..., Any]) -> Callable[..., Any]:
     return load_checkpoint
 
 
+def _of_its_parameters(load: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the method of an optimizer that takes a state: raise ValueError for one of other parameters.
+
+    torch compares no shapes, and the first update would fail.
+    """
+
+    @functools.wraps(load)
+    def load_state_dict(self: Any, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
+        numbers = [number for group in state_dict["param_groups"] for number in group["params"]]
+        parameters = [each for group in self.param_groups for each in group["params"]]
+        if len(numbers) != len(parameters):
+            raise ValueError(
+                f"the optimizer's state is of {len(numbers)} tensors, and this training has {len(parameters)}: give "
+                "the precision of its training"
+            )
+        for place, (number, parameter) in enumerate(zip(numbers, parameters, strict=True)):
+            for name, found in state_dict["state"].get(number, {}).items():
+                whole = torch.is_tensor(found) and found.dim() and not name.endswith(("_row", "_col"))
+                if whole and found.shape != parameter.shape:
+                    sizes = _shape(", ".join(map(str, found.shape))), _shape(", ".join(map(str, parameter.shape)))
+                    raise ValueError(f"the optimizer's {name} {place} is {sizes[0]}, the model's tensor {sizes[1]}")
+        return load(self, state_dict, *args, **kwargs)
+
+    return load_state_dict
+
+
 def _of_the_command(load: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``load_checkpoint(cfg, …)``, which chooses the file that a training begins with."""
 
@@ -197,6 +225,7 @@ def apply() -> None:
     EpochBatchIterator.load_state_dict = explained(
         EpochBatchIterator.load_state_dict, "cannot continue in the epoch of the checkpoint"
     )
+    FairseqOptimizer.load_state_dict = _of_its_parameters(FairseqOptimizer.load_state_dict)
     for name in ("build_bpe", "build_tokenizer"):
         setattr(encoders, name, explained(getattr(encoders, name), "cannot make the tokeniser or bpe of the options"))
     FairseqTask.build_criterion = explained(

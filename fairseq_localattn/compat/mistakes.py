@@ -189,6 +189,8 @@ def check_training(cfg: Any) -> None:
             f"--fp16 needs a GPU, and {'--cpu is given' if common.cpu else 'torch finds none'}: leave "
             "it out, or give --bf16"
         )
+    if common.bf16 and not cpu and not torch.cuda.is_bf16_supported(including_emulation=False):
+        raise UsageError(f"--bf16: {torch.cuda.get_device_name()} has no bf16: give --fp16, or leave it out for fp32")
     if common.tpu and find_spec("torch_xla") is None:
         raise UsageError("--tpu needs torch_xla, which is not installed: leave it out")
     if cfg.dataset.num_workers < 0:

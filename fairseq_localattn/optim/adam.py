@@ -17,6 +17,8 @@ from fairseq.optim import adam as theirs
 from fairseq.optim import fp16_optimizer
 from torch import Tensor
 
+from ..errors import UsageError
+
 NAME = "localattn_adam"
 
 
@@ -130,8 +132,9 @@ def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float, aggregate: Cal
     gradients = [each.grad for each in parameters if each.grad is not None]
     if not gradients:
         return parameters[0].new_zeros(()) if parameters else torch.tensor(0.0)
-    norms = torch._foreach_norm(gradients, 2, dtype=torch.float32)
-    norm = torch.linalg.vector_norm(torch.stack([each.to(norms[0].device) for each in norms]))
+    norm, *others = torch._foreach_norm(gradients, 2, dtype=torch.float32)
+    if others:
+        norm = torch.linalg.vector_norm(torch.stack([norm, *(each.to(norm.device) for each in others)]))
     norm = norm if aggregate is None else aggregate(norm)
     if max_norm > 0:
         torch._foreach_mul_(gradients, (max_norm / (norm + 1e-6)).clamp_(max=1))
@@ -147,6 +150,8 @@ class FairseqAdam(theirs.FairseqAdam):
 
     def __init__(self, cfg: theirs.FairseqAdamConfig, params: Iterable[Any]) -> None:
         optim.FairseqOptimizer.__init__(self, cfg)
+        if cfg.fp16_adam_stats:
+            raise UsageError(f"--fp16-adam-stats: --optimizer {NAME} has its states in fp32: leave it out")
         self._optimizer = Adam(params, **self.optimizer_config)
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Callable[..., Any] | None = None) -> Tensor:

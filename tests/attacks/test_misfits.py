@@ -6,6 +6,7 @@ A case that is found later is one more line of :data:`INPUTS`, :data:`MISFITS` o
 from __future__ import annotations
 
 import importlib
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,40 @@ def test_a_part_is_missing(part: str, workshop: Workshop, tmp_path: Path) -> Non
     if continues:
         words = train_flags(data, "transformer_csan_tiny", tmp_path / "run", 3, restore_file=path, no_save=True)
         assert_one_line(fairseq("train", *words, check=False), str(path), continues)
+
+
+def without_the_last(state: dict[str, Any]) -> None:
+    state["param_groups"][0]["params"].pop()
+
+
+def of_another_shape(state: dict[str, Any]) -> None:
+    state["state"][1]["exp_avg_sq"] = torch.zeros(3, 5)
+
+
+STATES = {
+    "other tensors": (
+        without_the_last,
+        r"the optimizer's state is of \d+ tensors, and this training has \d+: give",
+    ),
+    "another shape": (of_another_shape, r"the optimizer's exp_avg_sq 1 is 3×5, the model's tensor \d+"),
+}
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "localattn_adam"])
+@pytest.mark.parametrize("kind", STATES)
+def test_a_state_of_the_optimizer_that_does_not_fit(
+    kind: str, optimizer: str, workshop: Workshop, tmp_path: Path
+) -> None:
+    change, says = STATES[kind]
+    checkpoint = torch.load(workshop.model("csan"), weights_only=True)
+    change(checkpoint["last_optimizer_state"])
+    path = tmp_path / "checkpoint.pt"
+    torch.save(checkpoint, path)
+    flags = {"restore_file": path, "no_save": True, "optimizer": optimizer}
+    words = train_flags(workshop.folder / "bin", "transformer_csan_tiny", tmp_path / "run", 3, **flags)
+    done = fairseq("train", *words, check=False)
+    assert_one_line(done, str(path), "--reset-optimizer")
+    assert re.search(says, done.stderr)
 
 
 # ------------------------------------------------------------------ processes that load data

@@ -272,6 +272,7 @@ PART_SYSTEMS = {
     "long": (["transformer", "csan_1d_everywhere"], "csan_1d_everywhere"),
     "generation": (["transformer", "man"], "man"),
     "scaling": (["fairseq", "dman"], "dman"),
+    "optimizer": (["transformer", "transformer_localattn_adam"], "transformer_localattn_adam"),
 }
 
 

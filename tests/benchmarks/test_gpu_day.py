@@ -15,9 +15,9 @@ import pytest
 import torch
 
 from benchmarks import command as tables
-from benchmarks.goals import goal_of
 from benchmarks.gpu_day import command, course, machine, pack, page, plan
 from benchmarks.gpu_day.course import Course
+from benchmarks.gpu_day.goals import goal_of
 from benchmarks.gpu_day.plan import Step
 from benchmarks.systems import SYSTEMS
 from experiments.data.preparation import Corpus

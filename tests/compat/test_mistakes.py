@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+import torch
+from omegaconf import OmegaConf
 from torch.multiprocessing.spawn import ProcessRaisedException
 
-from fairseq_localattn.compat.mistakes import Told, line_of
+from fairseq_localattn.compat.mistakes import Told, check_training, line_of
 from fairseq_localattn.errors import UsageError
 from support.cli import fairseq, make_data
 
@@ -33,6 +36,7 @@ MISTAKES = {
             "--optimizer nag --fp16-adam-stats",
             "there is no flag --fp16-adam-stats here: it belongs to --optimizer adam",
         ),
+        ("--optimizer localattn_adam --fp16-adam-stats", "--optimizer localattn_adam has its states in fp32: leave it"),
         (
             "--share-all-embeddings --decoder-embed-dim 32",
             "--share-all-embeddings requires --encoder-embed-dim to match",
@@ -69,6 +73,17 @@ def test_a_mistake_is_one_line(command: str, words: str, line: str, data: Path) 
     assert done.returncode == 1 and "Traceback" not in done.stderr + done.stdout
     (found,) = done.stderr.splitlines()
     assert found.startswith("fairseq_localattn: ") and line in found
+
+
+def test_a_gpu_without_bf16_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Tesla V100")
+    named = {"optimizer": {"_name": "adam"}, "lr_scheduler": {"_name": "fixed"}, "dataset": {"num_workers": 1}}
+    common = {"cpu": False, "bf16": True, "fp16": False, "tpu": False}
+    for supported in (True, False):
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation, found=supported: found)
+        with nullcontext() if supported else pytest.raises(UsageError, match="--bf16: Tesla V100 has no bf16: give"):
+            check_training(OmegaConf.create({**named, "common": common}))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import re
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_localattn.optim.adam import NAME, Adam
-from support.cli import fairseq, make_data, train_flags
+from support import forked
+from support.cli import USER_DIR, fairseq, make_data, train_flags
 
 CLIP = 0.5
 PRECISIONS = {
@@ -25,7 +28,16 @@ PRECISIONS = {
     "fp16": {"fp16": True, "fp16_no_flatten_grads": True},
     "memory-efficient bf16": {"bf16": True, "memory_efficient_bf16": True},
     "memory-efficient fp16": {"fp16": True, "memory_efficient_fp16": True},
+    "fp16 in one tensor": {"fp16": True},
+    "amp": {"amp": True},
 }
+
+
+@pytest.fixture(autouse=True)
+def fairseqs_calls_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ``--fp16`` and ``--amp`` do on a CPU what they do on a GPU."""
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)  # the index of a CPU
+    monkeypatch.setattr(torch.cuda.amp, "GradScaler", partial(torch.amp.GradScaler, "cpu"))
 
 
 def configuration(name: str, precision: dict[str, bool]) -> DictConfig:
@@ -47,14 +59,22 @@ def build(name: str, precision: dict[str, bool], parameters: list[nn.Parameter])
     cfg = configuration(name, precision)
     if any(key.startswith("memory_efficient") for key in precision):
         return optim.MemoryEfficientFP16Optimizer.build_optimizer(cfg, parameters)
+    if "amp" in precision:
+        return optim.AMPOptimizer.build_optimizer(cfg, parameters)
     if precision:
         return optim.FP16Optimizer.build_optimizer(cfg, parameters)
     return optim.build_optimizer(cfg.optimizer, parameters)
 
 
+def masters_of(optimizer: Any) -> list[Tensor]:
+    """Return the parameters in fp32 of an optimizer of parameters in half precision."""
+    found = getattr(optimizer, "fp32_params", [])
+    return list(found.values() if isinstance(found, dict) else found)
+
+
 def parameters_of(precision: dict[str, bool]) -> list[nn.Parameter]:
     generator = torch.Generator().manual_seed(1)
-    dtype = torch.bfloat16 if "bf16" in precision else torch.float16 if precision else torch.float32
+    dtype = torch.bfloat16 if "bf16" in precision else torch.float16 if "fp16" in precision else torch.float32
     shapes = [(3, 5), (7,), (2, 3, 4), (1,), (6, 2)]
     return [nn.Parameter(torch.randn(shape, generator=generator).to(dtype)) for shape in shapes]
 
@@ -78,7 +98,7 @@ def test_it_equals_fairseqs_adam_after_100_updates(precision: dict[str, bool]) -
     one, other = build(NAME, precision, ours), build("adam", precision, theirs)
     for number in range(100):
         torch.testing.assert_close(update(one, ours, number), update(other, theirs, number), rtol=1e-4, atol=1e-6)
-    masters = [list(getattr(each, "fp32_params", p)) for each, p in ((one, ours), (other, theirs))]
+    masters = [masters_of(each) or list(p) for each, p in ((one, ours), (other, theirs))]
     # Without masters in fp32 each update rounds, and fairseq also rounds the gradients that it scales.
     rounding = 4 * torch.finfo(masters[0][0].dtype).eps
     torch.testing.assert_close(*masters, rtol=0, atol=max(1e-5, rounding))
@@ -99,7 +119,7 @@ def test_one_continues_the_state_of_the_other(names: tuple[str, str], precision:
     other = build(names[1], precision, moved)
     assert type(other).__name__ == type(one).__name__  # which fairseq compares when it resumes
     other.load_state_dict(copy.deepcopy(one.state_dict()))
-    for mine, master in zip(getattr(one, "fp32_params", []), getattr(other, "fp32_params", []), strict=True):
+    for mine, master in zip(masters_of(one), masters_of(other), strict=True):
         master.data.copy_(mine)  # as where training is not interrupted; fairseq rounds them in a checkpoint
     for number in range(3, 6):
         update(one, kept, number)
@@ -134,7 +154,8 @@ def test_an_update_takes_few_operations(precision: dict[str, bool]) -> None:
             optimizer.clip_grad_norm(0.0)
             optimizer.step()
             optimizer.zero_grad()
-    assert len(counted.names) <= 12, counted.names
+    most = 27 if "amp" in precision else 12  # torch's scaler of losses takes 20
+    assert len(counted.names) <= most, counted.names
 
 
 def test_gradients_of_another_layout() -> None:
@@ -164,3 +185,25 @@ def test_trainings_exchange_optimizers(precision: dict[str, bool], tmp_path: Pat
             done = fairseq("train", *train_flags(data, "transformer_mma_tiny", folder, updates, **flags))
         losses[first, second] = float(re.findall(r'"valid_loss": "([\d.]+)"', done.stdout)[-1])
     assert max(losses.values()) - min(losses.values()) < 0.005, losses
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", [{}, {"bf16": True}], ids=str)
+def test_a_training_of_two_processes(precision: dict[str, bool], tmp_path: Path) -> None:
+    """Both optimizers sum gradients over the processes, and clip them by the norm of the sum."""
+    data = make_data(tmp_path / "data", train=60)
+    found = {}
+    for optimizer in (NAME, "adam"):
+        folder = tmp_path / optimizer
+        flags = {
+            "optimizer": optimizer, "clip_norm": 0.5, "dropout": 0, "num_workers": 0, "user_dir": USER_DIR,
+            "distributed_world_size": 2, "distributed_no_spawn": True, "distributed_backend": "gloo",
+            "ddp_backend": "legacy_ddp", "distributed_init_method": f"file://{folder}.store", **precision,
+        }  # fmt: skip
+        with ExitStack() as stack:
+            words = [train_flags(data, "transformer_mma_tiny", folder, 6, distributed_rank=r, **flags) for r in (0, 1)]
+            both = [stack.enter_context(forked.started("fairseq-train", *each, cwd=tmp_path)) for each in words]
+            assert [each.wait().returncode for each in both] == [0, 0]
+        found[optimizer] = torch.load(folder / "checkpoint_last.pt", weights_only=True)["last_optimizer_state"]
+    assert found[NAME]["state"][0]["step"] == 6
+    torch.testing.assert_close(found[NAME], found["adam"], rtol=1e-3, atol=1e-6)

@@ -11,6 +11,7 @@ from experiments.recipes.recipe import ROOT, Recipe
 
 WORKER = ROOT / "scripts" / "train_worker.py"
 PRECISIONS = ("fp32", "fp16", "bf16")
+FUSED = "localattn_adam"  # computes on GPUs what fairseq's adam does; either continues the checkpoints of the other
 # Least tokens (with batch_size: sentences) of a step for which a further GPU is taken by default: with fewer its time
 # goes into starting kernels and exchanging gradients. The papers' smallest recipe of one GPU has as many.
 FILLING = {"max_tokens": 4096, "batch_size": 32}
@@ -82,7 +83,7 @@ class Launch:
         return [*torchrun, *where, "--master-addr", host, "--master-port", port, str(WORKER)]
 
     def adapt(self, recipe: Recipe) -> Recipe:
-        """Return the recipe with the flags of this machine: precision, device, and the same effective batch.
+        """Return the recipe with the flags of this machine: precision, device, optimizer, and the same effective batch.
 
         gpus × max_tokens × update_freq is that of the recipe, rounded down to whole tokens a process. Raises
         RecipeError where the batch is smaller than the number of processes.
@@ -90,8 +91,9 @@ class Launch:
         flags: dict[str, object] = {"distributed_world_size": 1} if self.world == 1 else {}
         if self.cpu:
             flags["cpu"] = True
-        elif self.precision != "fp32":
-            flags[self.precision] = True
+        else:
+            flags |= {self.precision: True} if self.precision != "fp32" else {}
+            flags |= {"optimizer": FUSED} if recipe.flag("train", "optimizer") == "adam" else {}
         batch = batch_of(recipe, self)
         flags |= {"update_freq": [batch.update_freq], batch.key: batch.size}
         if batch.size < recipe.flag("train", batch.key):

@@ -15,6 +15,7 @@ import torch
 
 from experiments.recipes import recipe
 from experiments.runs import environment, launch, worker
+from experiments.runs.run import settings_hash
 from support.paths import ROOT
 from support.recipes import BASE, write
 
@@ -93,6 +94,18 @@ def test_flags_of_the_machine(paper: recipe.Recipe) -> None:
     assert one.flag("train", "distributed_world_size") == 1 and one.flag("train", "cpu") is True
     assert one.flag("generate", "cpu") is True and adapted.flag("generate", "cpu") is None
     assert not {"fp16", "bf16"} & set(one.train)
+
+
+@pytest.mark.parametrize(
+    ("stated", "cpu", "expected"),
+    [("adam", False, "localattn_adam"), ("adam", True, "adam"), ("nag", False, "nag"), ("nag", True, "nag")],
+)
+def test_the_optimizer_of_the_machine(stated: str, cpu: bool, expected: str, paper: recipe.Recipe) -> None:
+    """Recorded lines stay valid: their settings are those of the recipe as it is stated."""
+    recipe_of = paper.with_flags("train", {"optimizer": stated}, "here")
+    before = settings_hash(recipe_of, "data")
+    assert launch.Launch(cpu=cpu).adapt(recipe_of).flag("train", "optimizer") == expected
+    assert settings_hash(recipe_of, "data") == before
 
 
 def test_small_batches_are_not_rounded_down_to_eight_sentences(paper: recipe.Recipe) -> None:

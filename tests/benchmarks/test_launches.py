@@ -1,0 +1,153 @@
+"""Operations that start a kernel on a GPU, and waits for it: how they are counted, and how many there may be."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from benchmarks import command
+from benchmarks.launches import META, count_attention, count_step, counted, settings_of_count
+from benchmarks.systems import PLAIN, SYSTEMS
+
+SETTINGS = settings_of_count()
+# The most operations of a step, as a share of those of fairseq's own model with its own Adam.
+STEPS = {
+    "transformer_localattn_adam": 0.28,
+    "mma": 0.32,
+    "csan_1d": 0.29,
+    "csan_2d": 0.31,
+    "rope": 0.34,
+    "alibi": 0.31,
+    "t5bias": 0.39,
+    "man": 0.54,
+    "diffwin": 0.48,
+    "relpos": 0.46,
+    "mgsa_ngram": 0.45,
+    "mgsa_syntactic": 0.78,
+}
+# The most operations of one attention, forward and backward.
+ATTENTIONS = {
+    "san": 33,
+    "dman": 77,
+    "diffwin_aw": 119,
+    "diffwin_mw": 102,
+    "relpos": 92,
+    "t5bias": 71,
+    "alibi": 46,
+    "mgsa_ngram": 439,
+}
+UPDATE = 12  # the most operations of norm, optimizer and zeroing
+SYNCS = 7  # the most waits of a step
+
+
+@pytest.fixture(scope="module")
+def fairseqs() -> int:
+    return sum(part.total for part in count_step(SYSTEMS[PLAIN], SETTINGS).values())
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_step_takes_few_operations(name: str, fairseqs: int) -> None:
+    parts = count_step(SYSTEMS[name], SETTINGS)
+    assert parts["optimizer"].total <= UPDATE, parts["optimizer"].operations
+    assert sum(part.total for part in parts.values()) <= STEPS[name] * fairseqs
+    syncs = sum((part.syncs for part in parts.values()), Counter())
+    assert syncs.total() <= SYNCS, syncs
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_an_attention_takes_few_operations(name: str) -> None:
+    parts = count_attention(name, SETTINGS)
+    assert sum(part.total for part in parts.values()) <= ATTENTIONS[name], parts["forward"].operations
+    assert not any(part.syncs for part in parts.values())
+
+
+def test_the_table(tmp_path: Path) -> None:
+    flags = ["--parts", "launches", "--device", "cpu", "--size", "tiny", "--systems", "mma,alibi"]
+    assert command.main([*flags, "--out", str(tmp_path)]) == 0
+    with open(tmp_path / "launches_meta_bf16.csv", encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["system"] for row in rows] == [PLAIN, "mma", "alibi", "fairseq", "mma", "alibi"]
+    assert [float(row["share"]) < 1 for row in rows[:3]] == [False, True, True]
+    for row in rows[:3]:
+        parts = sum(int(row[part]) for part in ("forward", "backward", "optimizer"))
+        assert parts == int(row["operations"])
+        assert (float(row["share"]) < 1) is (float(row["predicted_ratio"]) > 1)
+
+
+@torch.library.custom_op("localattn_tests::twice", mutates_args=())
+def twice(x: Tensor) -> Tensor:
+    return (x + x).clone()
+
+
+@twice.register_fake
+def _(x: Tensor) -> Tensor:
+    return (x + x).clone()
+
+
+X = torch.ones(4, 6, device=META)
+Q = torch.ones(2, 3, 5, 8, device=META, requires_grad=True)
+
+
+@pytest.mark.parametrize(
+    ("call", "operations"),
+    [
+        (lambda: X.t().unsqueeze(0)[0].detach(), {}),
+        (lambda: torch.empty_like(X).zero_(), {"zero_": 1}),
+        (lambda: torch.ones(3) + 1, {}),
+        (lambda: torch.arange(3, device=META), {"arange": 1}),
+        (lambda: twice(X), {"twice": 1}),
+        (lambda: nn.Dropout(0.1)(X), {"native_dropout": 1}),
+        (lambda: F.layer_norm(X, (6,)), {"native_layer_norm": 1}),
+        (
+            lambda: F.scaled_dot_product_attention(Q, Q, Q).sum().backward(),
+            {
+                "_scaled_dot_product_efficient_attention": 1,
+                "_scaled_dot_product_efficient_attention_backward": 1,
+                "sum": 1,
+                "ones_like": 1,
+                "add": 2,
+                "copy_": 1,
+            },
+        ),
+    ],
+    ids="views allocation cpu factory custom dropout norm attention".split(),
+)
+def test_what_starts_a_kernel(call: Callable[[], object], operations: dict[str, int]) -> None:
+    with counted() as found:
+        call()
+    assert (found.operations, found.syncs) == (operations, {})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: X.any().item(),
+        lambda: bool(X.any()),
+        lambda: X.sum().tolist(),
+        lambda: X.cpu().numpy(),
+        lambda: torch.equal(X, X),
+        lambda: torch.ones(3).to(META),
+        lambda: torch.tensor([1, 2], device=META),
+        lambda: X[torch.tensor([1, 2])],
+    ],
+    ids="item bool list cpu equal to tensor index".split(),
+)
+def test_what_waits(call: Callable[[], object]) -> None:
+    """Each wait is named by its line, here that of the lambda."""
+    with counted() as found:
+        call()
+    assert found.syncs.total() == 1
+    assert next(iter(found.syncs)).startswith("tests/benchmarks/test_launches.py:")
+
+
+def test_a_copy_that_does_not_wait() -> None:
+    with counted() as found:
+        torch.ones(3).to(META, non_blocking=True)
+    assert (found.operations, found.syncs) == ({"_to_copy": 1}, {})
