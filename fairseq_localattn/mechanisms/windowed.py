@@ -27,7 +27,7 @@ from ..kernels.dense import paired_scores, scaled_scores
 from ..kernels.flex import is_future
 from ..kernels.kept import may_keep
 from ..kernels.masks import Frame, hidden_and_bias, join_masks, normalise
-from ..kernels.triton.soft_windows import BLOCK, MOST_BYTES, window_attention
+from ..kernels.triton import soft_windows
 
 LEAST_SUM = 1e-20  # by which renormalised weights are divided at least: gradients of less would overflow
 
@@ -221,12 +221,12 @@ class WindowAttention(LocalAttention):
     def attend_by_kernel(self, call: Call) -> Tensor | None:
         """Attend by kernels that keep no tensor T×S; with an ``attn_mask`` only if it hides the future."""
         frame, mask = call.frame, call.frame.attn_mask
-        longest = BLOCK if mask is None else 1  # a segment
-        if self.segment_size > longest or self.head_dim * call.q.element_size() > MOST_BYTES:
+        longest = soft_windows.BLOCK if mask is None else 1  # a segment
+        if self.segment_size > longest or self.head_dim * call.q.element_size() > soft_windows.MOST_BYTES:
             return None
         if mask is not None and not is_future(mask):
             return None
-        return window_attention(
+        return soft_windows.window_attention(
             [call.q, *(call.extra[name] for name in self.extra_queries)],
             [call.k, *(call.extra[name] for name in self.extra_keys), call.v],
             padding=frame.key_padding_mask,
