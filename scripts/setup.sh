@@ -119,7 +119,7 @@ torch_by_uv() {
 }
 
 install_torch() {
-    local wanted have
+    local wanted have triton
     wanted=$(sed -n 's/^torch==//p' constraints.txt)
     if have=$(torch_version "$PY"); then
         say "torch $have is there: kept"
@@ -138,8 +138,10 @@ install_torch() {
         }
     fi
     have=$(torch_version "$PY") || die "the torch in $VENV cannot be imported, or is out of setup.py's range"
-    # From here on no other torch may come in by way of a dependency.
-    sed "s/^torch==.*/torch==$have/" constraints.txt >"$CONSTRAINTS.new"
+    # From here on no other torch may come in by way of a dependency, and no other Triton than that of a torch with CUDA.
+    triton=$("$PY" -c 'import importlib.metadata; print(importlib.metadata.version("triton"))' 2>>"$LOG") ||
+        triton=$(sed -n 's/^triton==//p' constraints.txt)
+    sed -e "s/^torch==.*/torch==$have/" -e "s/^triton==.*/triton==$triton/" constraints.txt >"$CONSTRAINTS.new"
     mv "$CONSTRAINTS.new" "$CONSTRAINTS"
 }
 
@@ -184,7 +186,7 @@ else
 fi
 rm -f "$STAMP"
 drop_half_installed
-cp constraints.txt "$CONSTRAINTS"
+grep -v '^triton==' constraints.txt >"$CONSTRAINTS" # a torch with CUDA brings the version it was built with
 install_torch
 step "installing what builds need (setuptools, wheel, cython, numpy)" pip_install "setuptools<82" wheel cython numpy
 # Without build isolation: fairseq's set-up imports torch, and isolation would download a second one, with CUDA.

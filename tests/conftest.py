@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from support import device
-from support.paths import DATA_PREP, SCRIPTS
 from support.kernels import ask_for_the_interpreter
+from support.paths import DATA_PREP, SCRIPTS
 
 torch.set_num_threads(1)
 ask_for_the_interpreter()

@@ -13,6 +13,7 @@ order in which they run. Most get a :class:`Call`, which holds positions, masks,
 ``hidden_keys``       a hard window: 1×T×S or H×T×S, or B×(H or 1)×T×S if it differs between sentences; True = hidden
 ``reweight``          a function of the weights B×H×T×S after the softmax
 ``add_values``        a term added to the attended values, computed from the weights
+``attend_by_kernel``  what ``attend`` returns without weights, by a kernel for GPUs, where that is chosen
 ``windows``           the hard window as spans of keys, from which queries that see no key are found
 ``position_terms``    the steps above as functions of positions, for FlexAttention and for bands over long texts
 ``activate``          a function of the concatenated heads before the output projection

@@ -110,6 +110,8 @@ class FlexibleAttention(nn.Module):
         frame, q, asked = call.frame, call.q, self.implementation
         if asked not in ("flex", "triton") and (asked != "auto" or q.device.type not in (*TRIED_ON, "meta")):
             return None
+        if asked == "auto" and not (torch.is_grad_enabled() and q.requires_grad):
+            return None
         full = not self.self_attention or frame.query_length == frame.key_length
         if not full or frame.query_length == 1:
             return None
@@ -130,9 +132,7 @@ class FlexibleAttention(nn.Module):
             return ways.get("triton")
         if frame.key_length < TRIED_FROM:
             ways.pop("flex", None)
-        if not ways or not (torch.is_grad_enabled() and q.requires_grad):
-            return None
-        return ways.get(faster(self._trial(call, ways), call))
+        return ways.get(faster(self._trial(call, ways), call)) if ways else None
 
     def _trial(self, call: Call, ways: dict[str, Attend]) -> Trial:
         frame, q = call.frame, call.q

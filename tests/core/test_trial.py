@@ -14,6 +14,8 @@ from fairseq_localattn.core import flexible, trial
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.core.call import Call
 from fairseq_localattn.grammar.build import attention
+from fairseq_localattn.kernels.masks import Frame
+from fairseq_localattn.mechanisms.masked import DynamicMaskAttention
 
 DIM, HEADS = 16, 4
 
@@ -47,8 +49,20 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     monkeypatch.setattr(flexible, "TRIED_FROM", 8)
     monkeypatch.setattr(trial, "_chosen", {})
     monkeypatch.setattr(flexible, "reason_against_flex", lambda q, k, dropout: "dropout" if dropout else None)
+    monkeypatch.setattr(flexible, "reason_against_triton", lambda q: None if kernel else "no kernel")
 
-    def start(*times: float, factor: float | None = 1.0, error: Exception | None = None) -> None:
+    kernel: list[str] = []
+
+    def start(
+        *times: float, factor: float | None = 1.0, error: Exception | None = None, other_kernel: float | None = None
+    ) -> None:
+        def by_kernel(self: LocalAttention, call: Call) -> Tensor:
+            return self.attend(call, need_weights=False)[0] * (other_kernel or 1.0)
+
+        if other_kernel is not None:
+            kernel.append("dman")
+            monkeypatch.setattr(DynamicMaskAttention, "attend_by_kernel", by_kernel)
+
         def by_flex(self: LocalAttention, call: Call) -> Tensor | None:
             if error is not None:
                 raise error
@@ -63,6 +77,12 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 def run(module: LocalAttention, length: int) -> None:
     x = torch.randn(length, 2, DIM, requires_grad=True)
     module(x, x, x, key_padding_mask=padding(length), need_weights=False)[0].sum().backward()
+
+
+def inputs_of(module: LocalAttention, length: int) -> Call:
+    x = torch.randn(length, 2, DIM, requires_grad=True)
+    q, k, v, extra = module.project(x, x, x)
+    return Call(Frame(length, length, key_padding_mask=padding(length)), x, q=q, k=k, v=v, extra=extra)
 
 
 @pytest.mark.parametrize(("times", "chosen"), [((2.0, 1.0), "flex"), ((1.0, 2.0), "sdpa")])
@@ -130,3 +150,28 @@ def test_auto_does_not_take_what_fails_or_computes_something_else(
     with caplog.at_level(logging.INFO):
         run(make("dman").train(), 9)
     assert list(trial._chosen.values()) == ["sdpa"] and message in caplog.text
+
+
+@pytest.mark.parametrize(("factor", "chosen"), [(1.0, "triton"), (1.5, "sdpa")])
+def test_a_kernel_is_tried_with_dropout_and_compared_without(
+    factor: float, chosen: str, tried: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also for short texts, which FlexAttention is not tried on; the state of random numbers stays as it was."""
+    tried(*(2.0, 1.0)[: 2 if factor == 1 else 0], other_kernel=factor)
+    module = make("dman", dropout=0.3).train()
+    call = inputs_of(module, 6)
+    before = torch.get_rng_state()
+    with caplog.at_level(logging.INFO):
+        assert (module._chosen(call) is None) == (chosen == "sdpa")
+    assert torch.equal(torch.get_rng_state(), before)
+    assert list(trial._chosen.values()) == [chosen] and module.training
+    said = (
+        "triton (sdpa 2.00 ms, triton 1.00 ms" if chosen == "triton" else "triton not taken: its result differs by 50"
+    )
+    assert said in caplog.text
+
+
+def test_a_kernel_is_not_tried_for_other_mechanisms(tried: Any) -> None:
+    tried(other_kernel=1.0)
+    run(make("local(window=2)", dropout=0.1).train(), 7)
+    assert not trial._chosen

@@ -32,12 +32,19 @@ def test_the_log_says_where_products_are_not_used(caplog: pytest.LogCaptureFixtu
     assert "implementation: products (on a GPU sdpa in half precision);" in caplog.text
 
 
-def test_the_log_says_what_flex_computes(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("flex", "flex (for masks and biases of positions; else sdpa);"),
+        ("triton", "triton (for learned masks on a GPU;"),
+    ],
+)
+def test_the_log_says_what_an_implementation_computes(name: str, said: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         model = build("transformer_hybrid_tiny", ["--localattn-encoder", "all: local & alibi + dman > ffn",
-                                                  "--localattn-attention", "flex"])  # fmt: skip
-    assert "implementation: flex (for masks and biases of positions; else sdpa);" in caplog.text
-    assert {m.implementation for m in model.modules() if isinstance(m, LocalAttention)} == {"flex"}
+                                                  "--localattn-attention", name])  # fmt: skip
+    assert f"implementation: {said}" in caplog.text
+    assert {m.implementation for m in model.modules() if isinstance(m, LocalAttention)} == {name}
 
 
 def test_cudnn_computes_attention_only_where_sdpa_is_asked_for() -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 LIBRARY = torch.library.Library("localattn", "DEF")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-MOST_CHANNELS = 256  # of a head: more do not fit into the memory of a GPU's processor
+MOST_BYTES = 512  # of a head's channels: 128 in fp32. Blocks of more do not fit into the memory of a GPU's processor
 
 
 def operator(schema: str, run: Callable[..., Any], make: Callable[..., Any]) -> Callable[..., Any]:
@@ -26,12 +26,17 @@ def operator(schema: str, run: Callable[..., Any], make: Callable[..., Any]) -> 
 
     Args:
         schema: name, arguments and results, as torch writes them: ``dman(Tensor q, float scaling) -> Tensor``.
-        run: computes it by kernels. Results are new tensors, and arguments are not changed.
+        run: computes it by kernels on the device of its first tensor. Results are new tensors; no argument is changed.
         make: returns results of the same shapes, types and strides from tensors without values.
     """
     name = schema.partition("(")[0]
+
+    def run_there(x: Tensor, *args: Any) -> Any:
+        with torch.cuda.device(x.device):  # Triton launches on the current GPU
+            return run(x, *args)
+
     LIBRARY.define(schema)
-    for key, function in {"CPU": run, "CUDA": run, "Meta": make}.items():
+    for key, function in {"CPU": run, "CUDA": run_there, "Meta": make}.items():
         LIBRARY.impl(name, function, key)
     found: Callable[..., Any] = getattr(torch.ops.localattn, name).default
     return found
@@ -41,17 +46,23 @@ def reason_against_triton(q: Tensor) -> str | None:
     """Return why no kernel of Triton computes attention of queries …×D, or None where one can."""
     if q.device.type not in ("cuda", "meta") and not (q.device.type == "cpu" and interpreted()):
         return f"it does not run on the device {q.device.type}"
-    if q.device.type != "meta" and importlib.util.find_spec("triton") is None:
+    if q.device.type != "meta" and not is_installed():
         return "Triton is not installed"
     if q.dtype not in DTYPES:
         return f"it does not compute in {str(q.dtype).removeprefix('torch.')}"
-    if q.size(-1) > MOST_CHANNELS:
-        return f"it has no heads of more than {MOST_CHANNELS} channels"
+    if q.size(-1) * q.element_size() > MOST_BYTES:
+        return f"it has no heads of more than {MOST_BYTES // q.element_size()} channels in this precision"
     if q.device.type == "cuda" and not _is_recent(q.device.index):
         return "the GPU is older than Triton supports"
     if torch.are_deterministic_algorithms_enabled():
         return "its sums have no fixed order, and deterministic algorithms are asked for"
     return None
+
+
+@cache
+def is_installed() -> bool:
+    """Return whether Triton is installed."""
+    return importlib.util.find_spec("triton") is not None
 
 
 def interpreted() -> bool:
@@ -73,8 +84,12 @@ def draw_seed(device: torch.device) -> Tensor:
 
 
 def block_size(length: int, head_dim: int, itemsize: int) -> int:
-    """Return how many queries, and keys, a program computes at once: a power of two of at least 16."""
-    most = 64 if head_dim * itemsize <= 128 else 32
+    """Return how many queries, and keys, a program computes at once: a power of two of at least 16.
+
+    Such that what it holds fits into the memory of a GPU's processor.
+    """
+    row = head_dim * itemsize
+    most = 64 if row <= 128 else 32 if row <= 256 else 16
     return min(most, max(16, power_of_two(length)))
 
 

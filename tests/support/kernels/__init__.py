@@ -95,7 +95,7 @@ def compile_launches(launches: list[dict[str, Any]]) -> list[dict[str, int]]:
     """
     given = json.dumps(launches)
     settings = {"TRITON_INTERPRET": "0", "TRITON_DEFAULT_FP_FUSION": "1", "PYTHONPATH": f"{ROOT}{os.pathsep}{TESTS}"}
-    command = [sys.executable, "-m", "support.compile_kernels"]
+    command = [sys.executable, "-m", "support.kernels.compiling"]
     done = subprocess.run(command, input=given, capture_output=True, text=True, env=os.environ | settings)
     assert done.returncode == 0, done.stderr[-4000:]
     found: list[dict[str, int]] = json.loads(done.stdout.splitlines()[-1])

@@ -1,4 +1,7 @@
-"""Compile Triton's kernels without a GPU: reads launches as JSON (support/kernels.py), prints memory and stack of each."""
+"""Compile Triton's kernels without a GPU.
+
+Reads launches as JSON (support/kernels/__init__.py), and prints the memory and the stack of each.
+"""
 
 from __future__ import annotations
 
