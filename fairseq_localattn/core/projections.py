@@ -54,7 +54,8 @@ class ProjectedHeads(nn.Module):
         if len(names) > 1 and all(map(is_plain, projections)) and len({p.bias is None for p in projections}) == 1:
             if self.training:
                 if x.device.type != "cpu":
-                    parts = project_at_once(x, projections, self.num_heads)
+                    if len(names) > 2:  # two are no fewer operations at once
+                        parts = project_at_once(x, projections, self.num_heads)
                 elif not (x.size(0) == 1 and torch.is_grad_enabled()):
                     parts = project_jointly(x, projections, self.num_heads)
             elif state is not None and not torch.is_grad_enabled():

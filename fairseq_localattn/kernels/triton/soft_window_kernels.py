@@ -48,20 +48,22 @@ def _keys_of(first, S, SEGMENT: tl.constexpr, BLOCK: tl.constexpr):
 @triton.jit
 def _upto(x, carried, SEGMENT: tl.constexpr, BLOCK: tl.constexpr):
     """Return ``carried`` and the sums of a tile up to the end of each key's segment."""
-    sums = tl.cumsum(x, 1)
-    if SEGMENT > 1:
-        last = tl.minimum(tl.arange(0, BLOCK) // SEGMENT * SEGMENT + SEGMENT - 1, BLOCK - 1)
-        sums = tl.gather(sums, tl.broadcast_to(last[None, :], x.shape), 1)
+    if SEGMENT == 1:
+        sums = tl.cumsum(x, 1)
+    else:  # Triton 3.2 cannot read sums at the ends of segments, and fails where ones are factors in TF32
+        segment = tl.arange(0, BLOCK) // SEGMENT
+        sums = tl.dot(x, (segment[:, None] <= segment[None, :]).to(tl.float32), input_precision="ieee")
     return carried[:, None] + sums
 
 
 @triton.jit
 def _before(x, carried, SEGMENT: tl.constexpr, BLOCK: tl.constexpr):
     """Return ``carried`` and the sums of a tile before each key's segment."""
-    sums = tl.cumsum(x, 1) - x
-    if SEGMENT > 1:
-        first = tl.arange(0, BLOCK) // SEGMENT * SEGMENT
-        sums = tl.gather(sums, tl.broadcast_to(first[None, :], x.shape), 1)
+    if SEGMENT == 1:
+        sums = tl.cumsum(x, 1) - x
+    else:
+        segment = tl.arange(0, BLOCK) // SEGMENT
+        sums = tl.dot(x, (segment[:, None] < segment[None, :]).to(tl.float32), input_precision="ieee")
     return carried[:, None] + sums
 
 

@@ -16,7 +16,15 @@ from fairseq_localattn.grammar.build import attention
 from fairseq_localattn.kernels.triton import soft_windows
 from fairseq_localattn.kernels.triton.soft_windows import window_attention
 from fairseq_localattn.mechanisms.windowed import Segments, segment_window, soft_window
-from support.kernels import DEVICE, SHARED_MEMORY, compile_launches, needs_gpu, needs_interpreter, needs_triton, recorded
+from support.kernels import (
+    DEVICE,
+    SHARED_MEMORY,
+    compile_launches,
+    needs_gpu,
+    needs_interpreter,
+    needs_triton,
+    recorded,
+)
 from support.mechanisms import references
 from support.mechanisms.inputs import LargestTensor
 
@@ -158,8 +166,8 @@ def test_dropout_is_the_same_in_both_passes(kind: str, segment: int, queries: in
 
 def make(text: str, site: str, channels: int = 24, **options: Any) -> LocalAttention:
     torch.manual_seed(3)
-    cross = site == "cross"
-    module = attention(text, channels, 2, site=site, self_attention=not cross, encoder_decoder_attention=cross, **options)
+    options |= {"self_attention": site != "cross", "encoder_decoder_attention": site == "cross"}
+    module = attention(text, channels, 2, site=site, **options)
     module.set_implementation("triton")
     return module.train()
 
@@ -268,4 +276,4 @@ def test_kernels_compile_for_a_gpu(
         train(module, inputs(module, length, length, DEVICE, dtype))
     assert [each["kernel"] for each in launches] == ["forward", "backward"]
     for launch, found in zip(launches, compile_launches(launches), strict=True):
-        assert found["shared"] <= SHARED_MEMORY and found["stack"] <= 300, (launch, found)
+        assert found["shared"] <= SHARED_MEMORY and found["stack"] <= 400, (launch, found)
