@@ -61,7 +61,8 @@ class _Window(torch.autograd.Function):
         seed = draw_seed(tensors[0].device) if options[1] else None
         ctx.options, ctx.count = options, count
         *inputs, values = tensors
-        out, lse = _forward(values, inputs[:count], inputs[count:], padding, seed, *options)
+        given = values, inputs[:count], inputs[count:], padding, seed
+        out, lse = _forward(*given, *options)
         ctx.save_for_backward(padding, seed, out, lse, *tensors)
         return out
 
