@@ -23,6 +23,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from fairseq_localattn.kernels.passes import forward_pass
+
 from .batches import Batches, Sample
 from .modules import ATTENTIONS, AttentionCall, make_inputs
 from .report import Row
@@ -167,8 +169,8 @@ def _attention(
         if attn_mask.dtype == torch.bool:
             attn_mask = torch.where(attn_mask, 0.0, torch.full((), float("-inf"), dtype=q.dtype, device=q.device))
         length = k.size(-2)
-        if attn_mask.size(-1) % 16:  # rows of a mask must be aligned
-            attn_mask = F.pad(attn_mask.expand(*attn_mask.shape[:-1], length), (0, -length % 16))[..., :length]
+        if any(stride % 8 for stride in attn_mask.stride()[:-1]):  # rows of a mask must be aligned
+            attn_mask = F.pad(attn_mask, (0, 8 - attn_mask.size(-1) % 8))[..., :length]
         attn_mask = attn_mask.expand(*q.shape[:-1], length)
     kernel = torch.ops.aten._scaled_dot_product_efficient_attention
     return kernel(q, k, v, attn_mask, True, dropout_p, is_causal, scale=scale)[0]
@@ -214,13 +216,14 @@ def count_attention(name: str, settings: Settings) -> dict[str, Launches]:
     """Count forward and backward pass of one attention of modules.py: in a later layer, after what is made once."""
     call = AttentionCall(name, settings)
     call.prepare(make_inputs(LENGTH, SENTENCES, settings, 1))
-    with counted():
-        call.run()
     found = {}
-    with counted() as found["forward"]:
-        out = call.forward()
-    with counted() as found["backward"]:
-        call.backward(out)
+    with forward_pass():
+        with counted():
+            call.run()
+        with counted() as found["forward"]:
+            out = call.forward()
+        with counted() as found["backward"]:
+            call.backward(out)
     return found
 
 

@@ -54,8 +54,7 @@ from ..kernels.dense import (
     weights_of,
 )
 from ..kernels.dropout import dropout
-from ..kernels.flex import is_future
-from ..kernels.masks import Frame, hidden_and_bias
+from ..kernels.masks import Frame, hidden_and_bias, is_future
 from .call import Call
 from .decoding import CachedKeys, GrowableCache, IncrementalState, beam_copies, cached, cached_length
 from .flexible import SCORING, FlexibleAttention
@@ -319,7 +318,8 @@ class LocalAttention(ProjectedHeads, CachedKeys, FlexibleAttention):
         frame = Frame(length, k.size(2), offset, key_padding_mask=key_padding_mask, attn_mask=attn_mask)
         need = need_weights or need_head_weights
         attended, weights = self._attend_beams(Call(frame, query, q=q, k=k, v=v, extra=extra), need)
-        output = self.out_proj(self.activate(attended.permute(2, 0, 1, 3).reshape(length, batch, self.embed_dim)))
+        heads = attended.permute(2, 0, 1, 3).reshape(length, batch, self.embed_dim)
+        output = self.out_proj(self.activate(heads).contiguous())  # else bias and product were two operations
         if not need or weights is None:
             return output, None
         return output, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)

@@ -12,8 +12,10 @@ Shapes: B sentences, H heads, T queries, S keys, D channels per head; n blocks o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +25,7 @@ from ..kernels.banded_blocks import BlockLayout, banded_products
 from ..kernels.dense import fused_attention, scaled_scores, use_products
 from ..kernels.flex import PositionTerms, Score, Span, Window
 from ..kernels.masks import Frame, at_least_fp32, join_masks, lowest_score, normalise
+from ..kernels.passes import is_shared, shared
 from ..kernels.windows import local_window
 from .attention import LocalAttention
 from .call import Call
@@ -36,9 +39,8 @@ ONE_BLOCK_SCORES = 192
 BANDED_FROM = 512
 
 
-@dataclass(frozen=True)
-class _Band:
-    """The blocks of one call.
+class _Band(NamedTuple):
+    """The blocks of one call; the layers of a forward pass share those that are equal.
 
     Args:
         key_index: n×r, positions of the keys of each stretch; some lie outside of 0…S-1.
@@ -66,6 +68,12 @@ class _Options:
         if self.need_weights or (band.bias is not None and band.bias.requires_grad):
             return False
         return use_products(q, k, dropout=self.dropout, implementation=self.implementation, banded=True)
+
+
+def _band(make: Callable[..., _Band], frame: Frame, *numbers: int, **more: Any) -> _Band:
+    """Return ``make(frame, *numbers, **more)``, once in a forward pass."""
+    lengths, masks = (frame.query_length, frame.key_length, frame.offset), (frame.key_padding_mask, frame.attn_mask)
+    return shared(lambda: make(frame, *numbers, **more), make, *numbers, *lengths, *masks, *more.values())
 
 
 class BandedAttention(LocalAttention, ABC):
@@ -157,7 +165,7 @@ def banded_attention(
         q = F.pad(q, (0, 0, lead, k.size(2) - lead - length))
     blocks = -(-k.size(2) // block)
     room = blocks * block - k.size(2)
-    band = _make_band(frame, half_width, block, device=q.device, width_of_query=width_of_query)
+    band = _band(_make_band, frame, half_width, block, device=q.device, width_of_query=width_of_query)
     bias = _bias_of(scores, band, batch=q.size(0), heads=q.size(1), length=frame.key_length)
     if columns is None and options.use_products(q, k, band):
         layout = BlockLayout(
@@ -190,19 +198,8 @@ def _one_block(
     In an incremental step these are the last ``half_width + 1`` keys.
     """
     frame, q, k, v = call.frame, call.q, call.k, call.v
-    first = max(0, frame.offset - half_width)
-    last = min(k.size(2), frame.offset + q.size(2) + half_width)
-    key_index = torch.arange(first, last, device=q.device)
-    end = frame.offset + q.size(2)
-    query_index = torch.arange(frame.offset, end, device=q.device)
-    reach = half_width if width_of_query is None else width_of_query[:, frame.offset : end, None]
-    hidden = local_window((key_index[None, :] - query_index[:, None])[None], reach)
-    if frame.key_padding_mask is not None:
-        hidden = hidden | frame.key_padding_mask[:, None, first:last]
-    bias = None
-    if frame.attn_mask is not None:
-        hidden, bias = _with_attn_mask(hidden, frame.attn_mask[:, first:last])
-    band = _Band(key_index[None], hidden[:, None], None if bias is None else bias[None])
+    first, last = _reach(frame, half_width)
+    band = _band(_make_one_block, frame, half_width, device=q.device, width_of_query=width_of_query)
     if options.head_span > 1 and q.size(2) == k.size(2) and options.use_products(q, k, band):
         layout = BlockLayout(q.size(0), q.size(1), blocks=1, block=q.size(2), half_width=0, head_span=options.head_span)
         mask, rate = _added_mask(band, at_least_fp32(q.dtype)), options.dropout
@@ -210,9 +207,31 @@ def _one_block(
     k_near, v_near = k[:, :, None, first:last], v[:, :, None, first:last]
     if columns is not None:
         k_near, v_near = _with_columns(k_near, k, columns), _with_columns(v_near, v, columns)
+        query_index = torch.arange(frame.offset, frame.offset + q.size(2), device=q.device)
         band = _widened(band, frame, columns, half_width=half_width, query_index=query_index[None])
     attended, weights = _attend_stretches(q[:, :, None], k_near, v_near, band, options=options)
     return attended[:, :, 0], None if weights is None else _by_key_position(weights, band.key_index, frame.key_length)
+
+
+def _reach(frame: Frame, half_width: int) -> tuple[int, int]:
+    """Return the first key that any query can reach, and the one behind the last."""
+    return max(0, frame.offset - half_width), min(frame.key_length, frame.offset + frame.query_length + half_width)
+
+
+def _make_one_block(frame: Frame, half_width: int, *, device: torch.device, width_of_query: Tensor | None) -> _Band:
+    """Compute positions and masks of one block of all queries, over the keys that any of them can reach."""
+    first, last = _reach(frame, half_width)
+    end = frame.offset + frame.query_length
+    key_index = torch.arange(first, last, device=device)
+    query_index = torch.arange(frame.offset, end, device=device)
+    reach = half_width if width_of_query is None else width_of_query[:, frame.offset : end, None]
+    hidden = local_window((key_index[None, :] - query_index[:, None])[None], reach)
+    if frame.key_padding_mask is not None:
+        hidden = hidden | frame.key_padding_mask[:, None, first:last]
+    bias = None
+    if frame.attn_mask is not None:
+        hidden, bias = _with_attn_mask(hidden, frame.attn_mask[:, first:last])
+    return _Band(key_index[None], hidden[:, None], None if bias is None else bias[None])
 
 
 def _make_band(
@@ -303,10 +322,16 @@ def _widened(band: _Band, frame: Frame, columns: Tensor, *, half_width: int, que
 
 def _added_mask(band: _Band, dtype: torch.dtype) -> Tensor:
     """Return the term added to the scores of a band, (B or 1)×n×s×r; hidden keys have the lowest score."""
+    if is_shared(band.hidden) and is_shared(band.bias):
+        return shared(partial(_to_add, *band[1:], dtype), "band to add", *band[1:], dtype)
+    return _to_add(*band[1:], dtype)
+
+
+def _to_add(hidden: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
     lowest = lowest_score(dtype)
-    if band.bias is None:
-        return torch.zeros(band.hidden.shape, dtype=dtype, device=band.hidden.device).masked_fill_(band.hidden, lowest)
-    return band.bias.to(dtype).clamp(min=lowest).masked_fill(band.hidden, lowest)
+    if bias is None:
+        return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, lowest)
+    return bias.to(dtype).clamp(min=lowest).masked_fill(hidden, lowest)
 
 
 def _attend_stretches(

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from ..kernels.blind import blind_queries, clear
-from ..kernels.flex import BLOCK, PositionTerms, Window, flex_attention, is_future, key_mask, reason_against_flex
-from ..kernels.masks import Frame
+from ..kernels.flex import BLOCK, PositionTerms, Window, flex_attention, key_mask, reason_against_flex
+from ..kernels.masks import Frame, is_future
 from ..kernels.triton.operators import reason_against_triton
 from .call import Call
 from .trial import Attend, Trial, faster

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from ..kernels.masks import at_least_fp32
+from ..kernels.passes import forward_pass
 from .call import Call
 
 # Bytes that the tensors B×H×T×S of one attention may take by estimate. Above it, a block takes a quarter of it.
@@ -56,9 +57,10 @@ def attend_in_blocks(
         )
         parts = {name: blocks[number] for name, blocks in extra.items()}
         block = replace(call, frame=frame, query=queries[number], q=q).with_extra(parts)
-        if torch.is_grad_enabled():
-            # By its arguments the function finds the device whose random state it restores.
-            found.append(checkpoint(lambda q, block: attend(replace(block, q=q)), q, block, use_reentrant=False))
-        else:
-            found.append(attend(block))
+        with forward_pass(share=False):  # what a block makes is released before the next one
+            if torch.is_grad_enabled():
+                # By its arguments the function finds the device whose random state it restores.
+                found.append(checkpoint(lambda q, block: attend(replace(block, q=q)), q, block, use_reentrant=False))
+            else:
+                found.append(attend(block))
     return torch.cat(found, dim=2)

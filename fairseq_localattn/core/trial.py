@@ -11,6 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from ..kernels.passes import is_capturing
 from .call import Call
 
 logger = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ def faster(trial: Trial, call: Call) -> str:
     """
     default = next(iter(trial.attend))
     if trial.key not in _chosen:
-        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+        if is_capturing():
             return default
         with torch.random.fork_rng([call.q.device] if call.q.device.type == "cuda" else []):
             _chosen[trial.key] = _fastest(trial, call, default)

@@ -19,8 +19,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .flex import Window, is_future, spans_of
-from .masks import Frame, hides
+from .flex import Window, spans_of
+from .masks import Frame, hides, is_future
+from .passes import is_shared, shared
 
 
 def blind_queries(
@@ -33,7 +34,8 @@ def blind_queries(
 ) -> Tensor | None:
     """Return which queries see no key, broadcastable to B×H×T, True = none; None if each is known to see one.
 
-    Nothing is read from a GPU: there the result is None only without padding, ``attn_mask`` and ``hidden``.
+    Nothing is read from a GPU: there the result is None only without padding, ``attn_mask`` and ``hidden``. The layers
+    of a forward pass share it.
 
     Args:
         frame: positions, padding and ``attn_mask``.
@@ -50,16 +52,30 @@ def blind_queries(
         return None
     if on_cpu and hidden is None and (mask is None or causal):
         return _hidden_by_padding(windows, frame, causal)
+
+    def find() -> Tensor | None:
+        blind = _find(frame, windows, hidden, dtype=dtype, device=device)
+        return None if on_cpu and not bool(blind.any()) else blind
+
+    if not is_shared(hidden):
+        return find()
+    lengths, names = (frame.query_length, frame.key_length, frame.offset), tuple(window.name for window in windows)
+    return shared(find, "blind", padding, mask, hidden, lengths, names, dtype)
+
+
+def _find(
+    frame: Frame, windows: tuple[Window, ...], hidden: Tensor | None, *, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """Return :func:`blind_queries` from ends of spans or from a mask of T×S, without looking whether there are some."""
+    padding, mask = frame.key_padding_mask, frame.attn_mask
     closed = None if mask is None else hides(mask, dtype)
     if windows:
         rows = [each for each in (None if padding is None else padding[:, None], closed) if each is not None]
-        blind = _none_open(reduce(torch.logical_or, rows), *_ends(windows, frame, device, causal=False))
-    elif hidden is None and closed is None:
-        blind = padding.all(1)[:, None, None]  # type: ignore[union-attr]
-    else:
-        both = [each for each in (hidden, closed) if each is not None]
-        blind = _none_seen(reduce(torch.logical_or, both), padding)
-    return None if on_cpu and not bool(blind.any()) else blind
+        return _none_open(reduce(torch.logical_or, rows), *_ends(windows, frame, device, causal=False))
+    if hidden is None and closed is None:
+        return padding.all(1)[:, None, None]  # type: ignore[union-attr]
+    both = [each for each in (hidden, closed) if each is not None]
+    return _none_seen(reduce(torch.logical_or, both), padding)
 
 
 def _none_seen(hidden: Tensor, padding: Tensor | None) -> Tensor:
@@ -142,7 +158,11 @@ def _hidden_by_padding(windows: tuple[Window, ...], frame: Frame, causal: bool) 
 def clear(x: Tensor, blind: Tensor) -> Tensor:
     """Return x, B×H×T×E and finite, with 0 for the queries in ``blind``, which then have no gradient."""
     if x.device.type != "cpu":
-        return x * (~blind).to(x.dtype)[..., None]
+
+        def sees() -> Tensor:
+            return (~blind).to(x.dtype)[..., None]
+
+        return x * (shared(sees, "sees", blind, x.dtype) if is_shared(blind) else sees())
     rows = blind.expand(x.shape[:3]).permute(2, 0, 1).flatten().nonzero()[:, 0]
     return _Clear.apply(x, rows)
 

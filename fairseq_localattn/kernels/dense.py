@@ -10,6 +10,7 @@ Shapes: B sentences, H heads, T queries, S keys, D channels per head; G = B·H.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,7 +21,8 @@ from torch.autograd.function import once_differentiable
 
 from .dropout import dropout as drop
 from .dropout import dropout_factors
-from .masks import at_least_fp32, join_masks, lowest_score, normalise
+from .masks import ALIGNED, aligned, at_least_fp32, join_masks, lowest_score, normalise
+from .passes import is_shared, shared
 
 # Where the fused kernel becomes faster, measured on two cores with d=512 and 8 heads (docs/performance.md).
 PRODUCTS_UP_TO = 160
@@ -154,9 +156,18 @@ def fused_attention(
     if q.size(1) == 0:  # no heads, for which some of torch's kernels divide by zero
         return q
     mask = join_masks(hidden, bias, q.dtype)
+    if mask is not None and mask.device.type != "cpu" and is_shared(mask):
+        mask = shared(partial(_aligned, mask), "aligned", mask)
     if mask is not None and mask.dim() == 3:
         mask = mask[None]  # torch's fused kernels take masks of 2 or 4 dimensions
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scaling)
+
+
+def _aligned(mask: Tensor) -> Tensor:
+    """Return a mask whose rows start at multiples of eight numbers; torch would copy it in each layer on a GPU."""
+    if not any(step % ALIGNED for step in mask.stride()[:-1]):
+        return mask
+    return aligned(mask.shape, like=mask).copy_(mask)
 
 
 def can_skip_future(q: Tensor, k: Tensor, *, dropout: float, implementation: str) -> bool:

@@ -14,6 +14,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from .dropout import dropout_factors
+from .masks import at_least_fp32
+from .passes import shared
 
 
 def all_distances(
@@ -70,12 +75,6 @@ class ClippedDistances:
         """The number of distances below :attr:`first`."""
         return self.first + self.offset + self.queries - 1
 
-    def view(self, columns: Tensor) -> Tensor:
-        """Return ``columns``, contiguous …×T×(T+S-1) by query and distance, by query and key: a view …×T×S."""
-        steps = (*columns.stride()[:-2], self.width - 1, 1)
-        start = columns.storage_offset() + self.queries - 1
-        return columns.as_strided((*columns.shape[:-1], self.keys), steps, start)
-
 
 def spread(x: Tensor, distances: ClippedDistances) -> Tensor:
     """Read x, …×T×n by query and clipped distance (``first`` to ``last``), for each key: …×T×S."""
@@ -94,7 +93,7 @@ class _Spread(torch.autograd.Function):
         after = distances.width - distances.before - distances.count
         rows = x.shape[:-1]
         columns = torch.cat([x[..., :1].expand(*rows, distances.before), x, x[..., -1:].expand(*rows, after)], dim=-1)
-        return distances.view(columns.contiguous())
+        return _skewed(columns.contiguous(), distances.keys)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
@@ -107,7 +106,7 @@ class _Collect(torch.autograd.Function):
         ctx.distances = distances
         first, end = distances.before, distances.before + distances.count
         columns = x.new_zeros(*x.shape[:-1], distances.width)
-        distances.view(columns).copy_(x)
+        _skewed(columns, distances.keys).copy_(x)
         if first:
             columns[..., first] += columns[..., :first].sum(-1)
         if end < distances.width:
@@ -117,3 +116,186 @@ class _Collect(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return spread(gradient, ctx.distances), None
+
+
+# ---------------------------------------------------------------------- in few operations, for a GPU
+
+
+def bias_by_distance(table: Tensor, entries: Tensor, *, queries: int, keys: int) -> Tensor:
+    """Return the bias of each head, H×T×S, whose entry of each distance is a row of ``table``, n×H.
+
+    ``entries``: the row of all distances, T+S-1. Its tensors by position are made once in a forward pass.
+    """
+    return _BiasByDistance.apply(table, *_rows_of(entries, table.size(0), queries=queries, keys=keys))
+
+
+def _rows_of(entries: Tensor, rows: int, *, queries: int, keys: int) -> tuple[Tensor, Tensor]:
+    """Return the entry of each pair, T×S, and which distances have an entry, n×(T+S-1) of 0 and 1 in fp32."""
+
+    def make() -> tuple[Tensor, Tensor]:
+        of_row = torch.arange(rows, device=entries.device)[:, None] == entries
+        return by_position(entries, keys), of_row.float()
+
+    return shared(make, "rows of distances", entries, rows, queries, keys)
+
+
+class _BiasByDistance(torch.autograd.Function):
+    """Reads a number for each pair at once; the gradient is summed by distance first, without an index."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, of_pair: Tensor, of_row: Tensor) -> Tensor:
+        ctx.save_for_backward(of_row)
+        ctx.dtype = table.dtype
+        return table.T.index_select(1, of_pair.flatten()).unflatten(1, of_pair.shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        (of_row,) = ctx.saved_tensors
+        columns = gradient.new_zeros(*gradient.shape[:-1], of_row.size(1))
+        _skewed(columns, gradient.size(-1)).copy_(gradient)
+        by_distance = columns.sum(1, dtype=at_least_fp32(gradient.dtype))  # H×(T+S-1)
+        with torch.autocast(gradient.device.type, enabled=False):
+            return torch.mm(of_row.to(by_distance.dtype), by_distance.T).to(ctx.dtype), None, None
+
+
+def relative_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    tables: tuple[Tensor, Tensor | None],
+    limit: int,
+    mask: Tensor | None,
+    scaling: float,
+    dropout: float,
+) -> Tensor:
+    """Compute attention with vectors of clipped distances (Shaw et al. 2018), B×H×T×D. Differentiable once.
+
+    Both terms of distances are products with a vector for each of the 2T-1 distances, of which a skewed view is that
+    of each pair. Scores are rounded to the dtype of q as those of the keys are; the softmax is in at least fp32.
+
+    Args:
+        q, k, v: B×H×T×D.
+        tables: of the keys and of the values (or None), 1×(2·limit+1)×D.
+        limit: the greatest distance that is told apart from those beyond it.
+        mask: added to the scores, broadcastable to B×H×T×T; None for nothing.
+        scaling: factor of the scores.
+        dropout: rate on the weights.
+    """
+    length = q.size(2)
+
+    def place() -> Tensor:
+        return all_distances(length, length, 0, device=q.device).clamp_(-limit, limit) + limit
+
+    entries = shared(place, "clipped", length, limit, q.device)
+    _, of_row = _rows_of(entries, 2 * limit + 1, queries=length, keys=length)
+    with torch.autocast(q.device.type, enabled=False):
+        keys, values = (None if each is None else each.to(q.dtype) for each in tables)
+        return _Relative.apply(q, k.to(q.dtype), v.to(q.dtype), keys, values, entries, of_row, mask, scaling, dropout)
+
+
+class _Relative(torch.autograd.Function):
+    """Tensors by query, sentence and head lie in this order in memory, as projections do, so that none is copied."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        keys: Tensor,
+        values: Tensor | None,
+        entries: Tensor,
+        of_row: Tensor,
+        mask: Tensor | None,
+        scaling: float,
+        dropout: float,
+    ) -> Tensor:
+        length = q.size(2)
+        by_key = keys[0].index_select(0, entries)  # (2T-1)×D
+        by_value = None if values is None else values[0].index_select(0, entries)
+        scores = torch.baddbmm(q.new_empty(()), _flat(q), _flat(k).transpose(1, 2), beta=0, alpha=scaling)
+        scores = scores.unflatten(0, q.shape[:2])
+        of_distance = _skewed(_by_head(torch.mm(_rows(q), by_key.T), q), length)
+        weights = torch.add(
+            scores, of_distance, alpha=scaling, out=torch.empty_like(scores, dtype=at_least_fp32(q.dtype))
+        )
+        if mask is not None:
+            weights += mask
+        weights = torch.softmax(weights, -1)
+        factors = dropout_factors(weights, dropout) if dropout else None
+        kept = (weights if factors is None else weights * factors).to(q.dtype)
+        columns = None if by_value is None else _columns(kept)
+        out = _new(q)
+        torch.bmm(_flat(kept), _flat(v), out=_flat(out))
+        if by_value is not None:
+            assert columns is not None
+            _rows(out).addmm_(_rows(columns), by_value)
+            kept = _skewed(columns, length)
+        ctx.save_for_backward(q, k, v, by_key, by_value, of_row, weights, factors, kept, columns)
+        ctx.scaling = scaling
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, by_key, by_value, of_row, weights, factors, kept, columns = ctx.saved_tensors
+        scaling, nothing, of_row = ctx.scaling, q.new_empty(()), of_row.to(q.dtype)
+        with torch.autocast(q.device.type, enabled=False):
+            by_q, by_k, by_v, by_values = _new(q), _new(k), _new(v), None
+            torch.bmm(_flat(kept).transpose(1, 2), _flat(gradient), out=_flat(by_v))
+            by_weights = torch.bmm(_flat(gradient), _flat(v).transpose(1, 2)).unflatten(0, q.shape[:2])
+            if by_value is None:
+                by_weights = by_weights.to(weights.dtype)
+            else:
+                by_values = torch.mm(of_row, torch.mm(_rows(columns).T, _rows(gradient)))[None]
+                of_distance = _skewed(_by_head(torch.mm(_rows(gradient), by_value.T), q), q.size(2))
+                by_weights = torch.add(by_weights, of_distance, out=torch.empty_like(weights))
+            if factors is not None:
+                by_weights *= factors
+            by_scores = torch._softmax_backward_data(by_weights, weights, -1, weights.dtype).to(q.dtype)
+            torch.baddbmm(nothing, _flat(by_scores), _flat(k), beta=0, alpha=scaling, out=_flat(by_q))
+            torch.baddbmm(nothing, _flat(by_scores).transpose(1, 2), _flat(q), beta=0, alpha=scaling, out=_flat(by_k))
+            columns = _rows(_columns(by_scores))
+            _rows(by_q).addmm_(columns, by_key, alpha=scaling)
+            by_entry = torch.addmm(nothing, columns.T, _rows(q), beta=0, alpha=scaling)
+            return by_q, by_k, by_v, torch.mm(of_row, by_entry)[None], by_values, *[None] * 5
+
+
+def _flat(x: Tensor) -> Tensor:
+    """Return x, B×H×T×E, as (B·H)×T×E; a view, since sentences and heads lie at equal steps."""
+    return x.flatten(0, 1)
+
+
+def _rows(x: Tensor) -> Tensor:
+    """Return x, B×H×T×E, as (T·B·H)×E."""
+    return x.permute(2, 0, 1, 3).reshape(-1, x.size(3))
+
+
+def _by_head(rows: Tensor, like: Tensor) -> Tensor:
+    """Return rows (T·B·H)×E as a view B×H×T×E, given ``like``, B×H×T×D."""
+    return rows.view(like.size(2), *like.shape[:2], -1).permute(1, 2, 0, 3)
+
+
+def _new(like: Tensor) -> Tensor:
+    """Return an uninitialised tensor B×H×T×D in the memory layout of the projections."""
+    return like.new_empty(like.size(2), *like.shape[:2], like.size(3)).permute(1, 2, 0, 3)
+
+
+def _columns(x: Tensor) -> Tensor:
+    """Return x, B×H×T×S, by query and distance, B×H×T×(T+S-1), with 0 elsewhere, in the layout of :func:`_new`."""
+    batch, heads, length, keys = x.shape
+    columns = x.new_zeros(length, batch, heads, length + keys - 1).permute(1, 2, 0, 3)
+    _skewed(columns, keys).copy_(x)
+    return columns
+
+
+def _skewed(columns: Tensor, keys: int) -> Tensor:
+    """Return columns, …×T×(T+S-1) by query and distance, by query and key: a view …×T×S.
+
+    The distances of a query are next to each other in memory; the other dimensions have any order.
+    """
+    steps = (*columns.stride()[:-2], columns.stride(-2) - 1, 1)
+    start = columns.storage_offset() + columns.size(-2) - 1
+    return columns.as_strided((*columns.shape[:-1], keys), steps, start)

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import product
+from itertools import groupby, product
 from types import FunctionType
 from typing import Any
 
@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from .kept import may_keep
-from .masks import Frame, lowest_score
+from .masks import Frame
 
 BLOCK = 128  # queries and keys of a block of the mask; FlexAttention's own
 # What compiles the kernel on a device: Triton on a GPU. On a CPU torch's reference runs, which computes T×S scores: its
@@ -90,8 +90,10 @@ def distance_window(low: Sequence[int | None], high: Sequence[int | None]) -> Wi
         query = torch.arange(frame.offset, frame.offset + frame.query_length, device=device)
 
         def ends(bounds: Sequence[int | None], farthest: int) -> Tensor:
-            numbers = torch.tensor([farthest if bound is None else bound for bound in bounds])
-            return query + numbers.to(device, non_blocking=True)[:, None]  # blocking would wait for the GPU
+            runs = groupby(farthest if bound is None else bound for bound in bounds)
+            # Made on the device: a copy from the host would wait, and cannot be in a CUDA graph.
+            numbers = [torch.full((len(list(run)),), number, device=device) for number, run in runs]
+            return query + torch.cat(numbers)[:, None]
 
         reach = frame.query_length + frame.offset + frame.key_length
         return [(ends(low, -reach), ends(high, reach))]
@@ -250,38 +252,6 @@ def _seen(spans: Sequence[tuple[Tensor, ...]], real: Tensor | None) -> Callable[
         return in_spans(b, h, i, j) & real[b, j]  # type: ignore[index]
 
     return in_spans if real is None else in_spans_and_real
-
-
-# ---------------------------------------------------------------------- causal masks
-
-
-def is_future(mask: Tensor) -> bool:
-    """Return whether a mask T×S, boolean or added to the scores, hides the keys after each query and nothing else.
-
-    Reading it waits for a GPU. fairseq cuts its mask from one tensor, which is read once and each time that it grows.
-    As in :func:`key_mask`, a change through ``.data`` is not noticed.
-    """
-    whole = mask._base
-    if whole is None or whole.dim() != 2 or whole.stride() != mask.stride() or mask.storage_offset():
-        whole = mask
-    if whole.is_inference():
-        return _is_future(mask)
-    if _futures.get(whole, (None, False))[0] != whole._version:
-        _futures[whole] = whole._version, _is_future(whole)
-    return _futures[whole][1] if whole is mask or _futures[whole][1] else _is_future(mask)
-
-
-_futures: WeakIdKeyDictionary = WeakIdKeyDictionary()
-
-
-def _is_future(mask: Tensor) -> bool:
-    if mask.requires_grad:
-        return False
-    future = torch.ones_like(mask, dtype=torch.bool).triu(1)
-    if mask.dtype == torch.bool:
-        return torch.equal(mask, future)
-    lowest = lowest_score(mask.dtype) if mask.is_floating_point() else -float("inf")
-    return bool((torch.where(future, mask <= lowest, mask == 0)).all())
 
 
 # ---------------------------------------------------------------------- the kernel

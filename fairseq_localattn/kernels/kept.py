@@ -9,6 +9,8 @@ from typing import Generic, ParamSpec
 import torch
 from torch import Tensor
 
+from .passes import is_capturing, shared
+
 Parameters = ParamSpec("Parameters")
 
 
@@ -23,12 +25,14 @@ def may_keep() -> bool:
         or torch._C._len_torch_dispatch_stack()
         or torch._C._functorch.peek_interpreter_stack()
         or torch.jit.is_tracing()
-        or (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
+        or is_capturing()
     )
 
 
 class Kept(Generic[Parameters]):
     """A function that returns a tensor, with its results for the last arguments. Nothing may overwrite them.
+
+    The layers of a forward pass share results also where they cannot be kept.
 
     Args:
         function: is also called by ``__wrapped__``, without keeping the result.
@@ -44,7 +48,11 @@ class Kept(Generic[Parameters]):
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Tensor:
         call: Callable[Parameters, Tensor] = self.cached if may_keep() else self.__wrapped__
-        return call(*args, **kwargs)
+        return shared(lambda: call(*args, **kwargs), self, *args, *kwargs.items())
+
+    def in_pass(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Tensor:
+        """Call the function once in a forward pass, and keep nothing beyond it: for large results."""
+        return shared(lambda: self.__wrapped__(*args, **kwargs), self, *args, *kwargs.items())
 
 
 def kept(number: int) -> Callable[[Callable[Parameters, Tensor]], Kept[Parameters]]:

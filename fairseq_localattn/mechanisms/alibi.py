@@ -47,7 +47,7 @@ class LinearBiasAttention(DistanceBiasAttention):
         """Return the bias of each head, H×T×S, in at least fp32: it reaches -m·S."""
         frame, dtype = call.frame, at_least_fp32(call.q.dtype)
         shape = self.num_heads, frame.query_length, frame.key_length
-        bias = linear_bias if math.prod(shape) <= CACHED_UP_TO else linear_bias.__wrapped__
+        bias = linear_bias if math.prod(shape) <= CACHED_UP_TO else linear_bias.in_pass
         return bias(*shape, offset=frame.offset, dtype=dtype, device=call.q.device)
 
     def position_terms(self, call: Call) -> PositionTerms:

@@ -29,7 +29,8 @@ from ..core.attention import LocalAttention
 from ..core.call import Call
 from ..core.hooks import is_plain
 from ..kernels.flex import PositionTerms, Score
-from ..kernels.masks import at_least_fp32, lowest_score
+from ..kernels.masks import Frame, at_least_fp32, lowest_score
+from ..kernels.passes import shared
 
 CENTERS = ("predicted", "self")
 WIDTHS = ("head", "keys", "query")  # or a number
@@ -189,9 +190,13 @@ class GaussianAttention(LocalAttention):
         In at least fp32.
         """
         frame, dtype = call.frame, at_least_fp32(call.q.dtype)
+        key = frame.key_padding_mask, frame.query_length, frame.key_length, frame.offset, self.causal, dtype
+        return shared(lambda: self._counted(frame, dtype, call.q.device), "extent", call.q.device, *key)
+
+    def _counted(self, frame: Frame, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
         padding = frame.key_padding_mask
         if padding is None:
-            padding = torch.zeros(1, frame.key_length, dtype=torch.bool, device=call.q.device)
+            padding = torch.zeros(1, frame.key_length, dtype=torch.bool, device=device)
         seen = (~padding).cumsum(1)
         first = (seen == 0).sum(1)
         count = seen[:, frame.offset : frame.offset + frame.query_length] if self.causal else seen[:, -1:]

@@ -24,8 +24,9 @@ from ..core.banded import BandedAttention
 from ..core.call import Call
 from ..core.hooks import is_plain
 from ..kernels.distances import all_distances, by_position
-from ..kernels.flex import PositionTerms, by_distance, is_future
-from ..kernels.masks import Frame, at_least_fp32
+from ..kernels.flex import PositionTerms, by_distance
+from ..kernels.masks import Frame, at_least_fp32, is_future
+from ..kernels.passes import shared
 from ..kernels.triton.dman import dynamic_mask_attention
 from ..kernels.triton.operators import DTYPES
 from ..kernels.triton.row_dot import row_dot
@@ -132,11 +133,13 @@ class DynamicMaskAttention(LocalAttention):
 
     def attend_by_kernel(self, call: Call) -> Tensor | None:
         """Attend by kernels that compute M where they use it; with an ``attn_mask`` only if it hides the future."""
-        frame, weight = call.frame, self.query_mask.weight
+        frame, project = call.frame, self.query_mask
         if frame.attn_mask is not None and not is_future(frame.attn_mask):
             return None
-        plain = is_plain(self.query_mask) and weight.dtype in DTYPES and call.query.dtype in DTYPES
-        by_query = row_dot(call.query, weight.flatten()) if plain else self._queries(call.query)
+        if is_plain(project) and project.weight.dtype in DTYPES and call.query.dtype in DTYPES:
+            by_query = row_dot(call.query, project.weight.flatten())
+        else:
+            by_query = self._queries(call.query).float()
         return dynamic_mask_attention(
             call.q,
             call.k,
@@ -197,6 +200,10 @@ class StaticMaskAttention(BandedAttention):
 
     def _widths(self, frame: Frame, device: torch.device) -> Tensor:
         """Return √L / 2 for a query at each key position: B×S, or 1×S without padding."""
+        key = "√L/2", frame.key_length, frame.key_padding_mask, self.causal, device
+        return shared(lambda: self._half_roots(frame, device), *key)
+
+    def _half_roots(self, frame: Frame, device: torch.device) -> Tensor:
         if frame.key_padding_mask is None:
             real = torch.ones(1, frame.key_length, dtype=torch.long, device=device)
         else:

@@ -84,7 +84,7 @@ class MixedAttention(LocalAttention):
         if set(kinds) == {"global"}:
             return None
         lengths = frame.query_length, frame.key_length
-        windows = head_windows if math.prod(lengths) <= CACHED_UP_TO else head_windows.__wrapped__
+        windows = head_windows if math.prod(lengths) <= CACHED_UP_TO else head_windows.in_pass
         return windows(kinds, self.window, *lengths, offset=frame.offset, device=device)
 
     def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:

@@ -14,11 +14,23 @@ from torch import Tensor, nn
 
 from ..core.attention import LocalAttention
 from ..core.call import Call
+from ..core.query_blocks import queries_at_once
 from ..kernels.dense import use_products
-from ..kernels.distances import ClippedDistances, all_distances, by_position, collect, spread
-from ..kernels.flex import PositionTerms, by_distance, is_future
-from ..kernels.masks import Frame, at_least_fp32
+from ..kernels.distances import (
+    ClippedDistances,
+    all_distances,
+    bias_by_distance,
+    by_position,
+    collect,
+    relative_attention,
+    spread,
+)
+from ..kernels.flex import PositionTerms, by_distance
+from ..kernels.kept import kept
+from ..kernels.masks import Frame, at_least_fp32, hidden_and_bias, is_future, join_masks
 
+# Devices on which operations cost what they compute; on the others each costs the same, and few are taken.
+CHEAP_ON = ("cpu",)
 MAX_DISTANCES = 1_000_000  # entries of a table of parameters in every layer; more is certainly a typing error
 
 
@@ -75,6 +87,29 @@ class RelativeAttention(LocalAttention):
     def distances(self, frame: Frame) -> ClippedDistances:
         """Return the clipped distances of a call."""
         return ClippedDistances(frame.query_length, frame.key_length, frame.offset, self.max_distance)
+
+    def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        """Compute the steps, or in training on a GPU what they compute by fewer operations."""
+        frame, q = call.frame, call.q
+        full = self.self_attention and frame.query_length == frame.key_length
+        plain = full and not (need_weights or self.own_tables) and q.dtype != torch.float16
+        few = plain and q.device.type not in CHEAP_ON
+        if not few or queries_at_once(call, self.own_scores + 2) < frame.query_length:
+            return super().attend(call, need_weights)
+        hidden, bias = hidden_and_bias(frame, None, None, q.dtype)
+        if bias is not None and bias.requires_grad:  # an attn_mask
+            return super().attend(call, need_weights)
+        attended = relative_attention(
+            q,
+            call.k,
+            call.v,
+            tables=(self.key_positions, self.value_positions),
+            limit=self.max_distance,
+            mask=join_masks(hidden, bias, q.dtype),
+            scaling=self.scaling,
+            dropout=self.dropout_rate,
+        )
+        return attended, None
 
     def score_bias(self, call: Call) -> Tensor:
         """Return ``s · q_i·aK_r``, B×H×T×S, in at least fp32."""
@@ -153,6 +188,14 @@ def bucket_of(distance: Tensor, buckets: int, max_distance: int, bidirectional: 
     return side + torch.where(apart < exact, apart, beyond.clamp(max=buckets - 1))
 
 
+@kept(8)
+def buckets_of(
+    lengths: tuple[int, int, int], buckets: int, max_distance: int, *, bidirectional: bool, device: torch.device
+) -> Tensor:
+    """Return :func:`bucket_of` all distances of T queries and S keys at an offset, ``lengths``: T+S-1."""
+    return bucket_of(all_distances(*lengths, device=device), buckets, max_distance, bidirectional=bidirectional)
+
+
 class DistanceBiasAttention(LocalAttention, ABC):
     """Attention with a bias for each head and distance, given by ``entries``."""
 
@@ -171,7 +214,7 @@ class DistanceBiasAttention(LocalAttention, ABC):
         """
         frame, q, k = call.frame, call.q, call.k
         mask = frame.attn_mask
-        by_view = not need_weights and q.device.type == "cpu" and q.size(2) > 1 and frame.key_padding_mask is None
+        by_view = not need_weights and q.device.type in CHEAP_ON and q.size(2) > 1 and frame.key_padding_mask is None
         if by_view and (mask is None or is_future(mask)):
             entries = self.entries(call)
             if not use_products(q, k, entries, dropout=self.dropout_rate, implementation=self.implementation):
@@ -221,11 +264,24 @@ class BucketedAttention(DistanceBiasAttention):
         nn.init.normal_(self.position_bias, std=embed_dim**-0.5)
 
     def entries(self, call: Call) -> Tensor:
-        frame = call.frame
-        distance = all_distances(frame.query_length, frame.key_length, frame.offset, device=call.q.device)
-        bucket = bucket_of(distance, self.buckets, self.max_distance, bidirectional=not self.causal)
         table = self.position_bias.to(at_least_fp32(self.position_bias.dtype))
-        return table[bucket].T.contiguous()  # which by_position copies row by row
+        return table[self._buckets(call)].T.contiguous()  # which by_position copies row by row
+
+    def score_bias(self, call: Call) -> Tensor:
+        """Return the bias of each head, H×T×S: in at least fp32, or on a GPU in the dtype of the table.
+
+        The numbers are those of the table in either case.
+        """
+        if call.q.device.type in CHEAP_ON:
+            return super().score_bias(call)
+        lengths = {"queries": call.frame.query_length, "keys": call.frame.key_length}
+        return bias_by_distance(self.position_bias, self._buckets(call), **lengths)
+
+    def _buckets(self, call: Call) -> Tensor:
+        """Return the bucket of all distances, T+S-1."""
+        frame, device = call.frame, call.q.device
+        lengths = frame.query_length, frame.key_length, frame.offset
+        return buckets_of(lengths, self.buckets, self.max_distance, bidirectional=not self.causal, device=device)
 
     def position_terms(self, call: Call) -> PositionTerms:
         """Return the bias as a function of positions."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch import Tensor
 from ..core.attention import LocalAttention
 from ..kernels.kept import kept
 from ..kernels.masks import at_least_fp32
+from ..kernels.passes import shared
 
 
 class RotaryAttention(LocalAttention):
@@ -61,5 +63,19 @@ def rotations(
 
 def rotate(x: Tensor, turns: Tensor) -> Tensor:
     """Multiply the pairs of channels of x, B×H×T×D, as complex numbers by ``turns``, T×(D/2); in their precision."""
-    pairs = torch.view_as_complex(x.to(turns.dtype.to_real()).unflatten(-1, (-1, 2)))
-    return torch.view_as_real(pairs * turns).flatten(-2).to(x.dtype)
+    return _Rotate.apply(x, turns, shared(lambda: turns.conj().resolve_conj(), "turned back", turns))
+
+
+class _Rotate(torch.autograd.Function):
+    """:func:`rotate`, whose gradient is rotated ``back``: without the copies of a gradient of complex numbers."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, turns: Tensor, back: Tensor) -> Tensor:
+        ctx.save_for_backward(turns, back)
+        pairs = torch.view_as_complex(x.to(turns.dtype.to_real()).unflatten(-1, (-1, 2)))
+        return torch.view_as_real(pairs * turns).flatten(-2).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        turns, back = ctx.saved_tensors
+        return _Rotate.apply(gradient, back, turns), None, None

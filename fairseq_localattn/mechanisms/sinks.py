@@ -13,6 +13,7 @@ from ..core.attention import LocalAttention
 from ..core.call import Call
 from ..kernels.flex import PositionTerms, Span, Window
 from ..kernels.masks import Frame
+from ..kernels.passes import shared
 from ..kernels.windows import local_window, relative_positions
 
 
@@ -56,6 +57,11 @@ class SinkAttention(LocalAttention):
 
     def hidden_keys(self, frame: Frame, device: torch.device) -> Tensor:
         """Return the window and the sinks, 1×T×S, or B×1×T×S with padding; True = hidden."""
+        lengths, padding = (frame.query_length, frame.key_length, frame.offset), frame.key_padding_mask
+        key = "sinks", self.half_width, self.sinks, lengths, device, padding
+        return shared(lambda: self._hidden(frame, device), *key)
+
+    def _hidden(self, frame: Frame, device: torch.device) -> Tensor:
         relative = relative_positions(frame.query_length, frame.key_length, frame.offset, device)
         hidden = local_window(relative, self.half_width)[None]
         behind = torch.arange(frame.key_length, device=device) >= self._first(frame, device) + self.sinks  # (B or 1)×S

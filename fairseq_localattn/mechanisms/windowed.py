@@ -24,9 +24,8 @@ from torch.autograd.function import once_differentiable
 from ..core.attention import LocalAttention
 from ..core.call import Call
 from ..kernels.dense import paired_scores, scaled_scores
-from ..kernels.flex import is_future
 from ..kernels.kept import may_keep
-from ..kernels.masks import Frame, hidden_and_bias, join_masks, normalise
+from ..kernels.masks import Frame, hidden_and_bias, is_future, join_masks, normalise
 from ..kernels.triton import soft_windows
 
 LEAST_SUM = 1e-20  # by which renormalised weights are divided at least: gradients of less would overflow

@@ -25,6 +25,8 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, Trans
 from torch import Tensor, nn
 
 from ..core.attention import LocalAttention
+from ..kernels.masks import future_mask
+from ..kernels.passes import forward_pass
 from ..options import fill_defaults
 from ..speed.implementation import configure_runtime
 from ..speed.layers import FusedResidual, MayAutocast
@@ -32,6 +34,7 @@ from .base import LocalModel
 from .builder import AttentionBuilder
 from .placement import count_kept_layers, kept_layers
 from .struct_config import as_namespace
+from .unread import with_unread_padding
 
 # Key in the encoder's output after a reordering: for each row, the row of the original batch that it is a copy of.
 ORIGINAL_ROWS = "sentences"
@@ -99,6 +102,11 @@ class LocalEncoder(MayAutocast, TransformerEncoderBase):
         """Return the next layer; called by fairseq's constructor."""
         return wrap_layer(self.layer_class(cfg, self.builder, next(self.layer_numbers), self.return_fc), cfg)
 
+    def forward_scriptable(self, src_tokens: Tensor, *args: Any, **kwargs: Any) -> dict[str, list[Tensor]]:
+        """Compute fairseq's forward pass, without waiting for a GPU; called by ``forward``."""
+        with forward_pass():
+            return super().forward_scriptable(with_unread_padding(src_tokens), *args, **kwargs)
+
     def reorder_encoder_out(self, encoder_out: dict[str, list[Tensor]], new_order: Tensor) -> dict[str, list[Tensor]]:
         """Return the encoder's output with its rows in ``new_order``, as fairseq does, but on a CPU mostly uncopied.
 
@@ -136,6 +144,20 @@ class LocalDecoder(MayAutocast, TransformerDecoderBase):
     def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
         """Return the next layer; called by fairseq's constructor."""
         return wrap_layer(self.layer_class(cfg, self.builder, next(self.layer_numbers), no_encoder_attn), cfg)
+
+    def extract_features(self, prev_output_tokens: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, dict[str, Any]]:
+        """Compute fairseq's forward pass, without waiting for a GPU; called by ``forward``."""
+        with forward_pass():
+            return super().extract_features(with_unread_padding(prev_output_tokens), *args, **kwargs)
+
+    def buffered_future_mask(self, tensor: Tensor) -> Tensor:
+        """Return the mask that hides the future, T×T, for x, T×B×C; elsewhere than on a CPU it is made on the device.
+
+        fairseq copies a larger one to the device when a batch is longer than all before it.
+        """
+        if tensor.device.type == "cpu":
+            return super().buffered_future_mask(tensor)
+        return future_mask(tensor.size(0), tensor.dtype, tensor.device)
 
 
 class LocalTransformerModel(LocalModel, TransformerModel):

@@ -13,38 +13,43 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks import command
-from benchmarks.launches import META, count_attention, count_step, counted, settings_of_count
+from benchmarks.launches import META, Launches, count_attention, count_step, counted, settings_of_count
 from benchmarks.systems import PLAIN, SYSTEMS
 
 SETTINGS = settings_of_count()
 # The most operations of a step, as a share of those of fairseq's own model with its own Adam.
 STEPS = {
     "transformer_localattn_adam": 0.28,
-    "mma": 0.32,
-    "csan_1d": 0.29,
-    "csan_2d": 0.31,
-    "rope": 0.34,
-    "alibi": 0.31,
-    "t5bias": 0.39,
-    "man": 0.54,
-    "diffwin": 0.22,
-    "relpos": 0.46,
-    "mgsa_ngram": 0.45,
-    "mgsa_syntactic": 0.78,
+    "mma": 0.25,
+    "csan_1d": 0.25,
+    "csan_2d": 0.27,
+    "rope": 0.28,
+    "alibi": 0.25,
+    "t5bias": 0.28,
+    "man": 0.29,
+    "diffwin": 0.21,
+    "relpos": 0.32,
+    "mgsa_ngram": 0.35,
+    "mgsa_syntactic": 0.75,
 }
 # The most operations of one attention, forward and backward.
 ATTENTIONS = {
-    "san": 33,
-    "dman": 77,
+    "san": 18,
+    "mma": 18,
+    "csan_1d": 28,
+    "csan_2d": 52,
+    "rope": 38,
+    "sinks": 26,
+    "dman": 18,
     "diffwin_aw": 15,
     "diffwin_mw": 15,
-    "relpos": 92,
-    "t5bias": 71,
-    "alibi": 46,
+    "relpos": 48,
+    "t5bias": 34,
+    "alibi": 26,
     "mgsa_ngram": 439,
 }
 UPDATE = 12  # the most operations of norm, optimizer and zeroing
-SYNCS = 7  # the most waits of a step
+OTHERS = [name for name in SYSTEMS if name not in STEPS and not name.startswith(PLAIN)]
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +62,18 @@ def test_a_step_takes_few_operations(name: str, fairseqs: int) -> None:
     parts = count_step(SYSTEMS[name], SETTINGS)
     assert parts["optimizer"].total <= UPDATE, parts["optimizer"].operations
     assert sum(part.total for part in parts.values()) <= STEPS[name] * fairseqs
-    syncs = sum((part.syncs for part in parts.values()), Counter())
-    assert syncs.total() <= SYNCS, syncs
+    if not name.startswith(PLAIN):  # fairseq's own layers ask whether there is padding
+        assert not waits(parts)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_nothing_waits(name: str) -> None:
+    assert not waits(count_step(SYSTEMS[name], SETTINGS))
+
+
+def waits(parts: dict[str, Launches]) -> Counter[str]:
+    """Return the waits of a step, by place."""
+    return sum((part.syncs for part in parts.values()), Counter())
 
 
 @pytest.mark.parametrize("name", ATTENTIONS)

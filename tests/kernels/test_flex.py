@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fairseq_localattn.kernels import flex
 from fairseq_localattn.kernels.dense import attention_by_products
-from fairseq_localattn.kernels.flex import Window, by_distance, distance_window, is_future, key_mask
+from fairseq_localattn.kernels.flex import Window, by_distance, distance_window, key_mask
 from fairseq_localattn.kernels.masks import Frame
 from support.mechanisms.inputs import LargestTensor
 
@@ -141,26 +141,6 @@ def test_a_mask_made_in_inference_serves_training() -> None:
         frame = frame_of(21, True)
         made = mask_of(frame_of(23, False)), mask_of(frame)
     assert not any(mask.blocks.kv_indices.is_inference() for mask in made)
-
-
-def test_is_future(monkeypatch: pytest.MonkeyPatch) -> None:
-    reads: list[int] = []
-
-    def read(mask: Tensor) -> bool:
-        reads.append(mask.size(0))
-        return compute(mask)
-
-    compute = flex._is_future
-    monkeypatch.setattr(flex, "_is_future", read)
-    whole = torch.full((9, 9), -torch.inf).triu(1)
-    for length in (9, 4, 7, 4):
-        assert is_future(whole[:length, :length])
-    assert reads == [9], "parts of one tensor are read once"
-    assert is_future(torch.full((5, 5), -1e9, dtype=torch.double).triu(1)) is False  # it adds, as ALiBi in fairseq
-    assert is_future(torch.full((5, 5), torch.finfo(torch.half).min, dtype=torch.half).triu(1))
-    assert is_future(torch.ones(5, 5, dtype=torch.bool).triu(1)) and not is_future(torch.ones(5, 5).triu(1).int())
-    assert not is_future(whole[1:, 1:].T) and is_future(whole[2:6, 2:6])
-    assert not is_future(torch.full((5, 5), -torch.inf).triu(1).requires_grad_())
 
 
 # ---------------------------------------------------------------------- compiled

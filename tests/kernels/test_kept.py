@@ -14,8 +14,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from fairseq_localattn.grammar.torch_module import attention
-from fairseq_localattn.kernels.flex import is_future
 from fairseq_localattn.kernels.kept import Kept, may_keep
+from fairseq_localattn.kernels.masks import is_future
 from fairseq_localattn.mechanisms import alibi, mixed, rotary
 
 LENGTHS = count(11)  # each case has a length of its own, of which nothing is kept

@@ -19,6 +19,7 @@ from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.core.call import Call
 from fairseq_localattn.grammar.torch_module import attention
 from fairseq_localattn.kernels.masks import Frame, join_masks
+from fairseq_localattn.mechanisms import relative
 from fairseq_localattn.mechanisms.alibi import LinearBiasAttention, slopes_of
 from fairseq_localattn.mechanisms.mixed import MixedAttention
 from fairseq_localattn.mechanisms.relative import BucketedAttention, RelativeAttention, bucket_of
@@ -46,28 +47,37 @@ def output(module: LocalAttention, x: Tensor, **kwargs: Any) -> Tensor:
 # ---------------------------------------------------------------------------------------------- equations
 
 
+ways = pytest.mark.parametrize("cheap", [("cpu",), ()], ids=["steps", "few"])  # the second is that of a GPU
+
+
+@ways
 @cases
 @given(LENGTHS, st.booleans(), st.booleans(), st.sampled_from([0, 1, 2, 16]), st.booleans(), st.booleans())
-def test_shaw(lengths: list[int], left: bool, causal: bool, distance: int, own: bool, values: bool) -> None:
+def test_shaw(
+    cheap: tuple[str, ...], lengths: list[int], left: bool, causal: bool, distance: int, own: bool, values: bool
+) -> None:
     module = RelativeAttention(DIM, HEADS, max_distance=distance, own_tables=own, values=values, self_attention=True)
 
     def reference(q: Tensor, k: Tensor, v: Tensor, exists: Tensor) -> Tensor:
         keys, values = module.key_positions, module.value_positions
         return references.shaw(q, k, v, exists, keys=keys, values=values, distance=distance, causal=causal)
 
-    check(module, reference, *random_case(lengths, left), causal)
+    with patch.object(relative, "CHEAP_ON", cheap):
+        check(module, reference, *random_case(lengths, left), causal)
 
 
+@ways
 @cases
 @given(LENGTHS, st.booleans(), st.booleans(), st.sampled_from([(32, 128), (8, 5), (4, 3)]))
-def test_t5(lengths: list[int], left: bool, causal: bool, size: tuple[int, int]) -> None:
+def test_t5(cheap: tuple[str, ...], lengths: list[int], left: bool, causal: bool, size: tuple[int, int]) -> None:
     buckets, farthest = size
     module = BucketedAttention(DIM, HEADS, buckets=buckets, max_distance=farthest, causal=causal, self_attention=True)
 
     def bias(h: int, i: int, j: int) -> Tensor:
         return module.position_bias[references.t5_bucket(j - i, buckets, farthest, not causal), h]
 
-    check(module, partial(references.biased, bias=bias, causal=causal), *random_case(lengths, left), causal)
+    with patch.object(relative, "CHEAP_ON", cheap):
+        check(module, partial(references.biased, bias=bias, causal=causal), *random_case(lengths, left), causal)
 
 
 @cases
@@ -299,10 +309,12 @@ def test_implementations_agree(name: str, length: int) -> None:
             torch.testing.assert_close(got, wanted)
 
 
+@ways
 @pytest.mark.parametrize("name", MAKES)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision(name: str, dtype: torch.dtype) -> None:
+def test_half_precision(name: str, dtype: torch.dtype, cheap: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """Far distances and a sentence that is all padding: finite, and near fp32 with the same weights."""
+    monkeypatch.setattr(relative, "CHEAP_ON", cheap)
     torch.manual_seed(1)
     module = MAKES[name](64, 4, self_attention=True).to(dtype)
     x = torch.randn(300, 3, 64).to(dtype)

@@ -14,7 +14,7 @@ pytestmark = [needs_interpreter, pytest.mark.slow]
 
 
 def train(text: str, site: str, length: int, dtype: torch.dtype, dropout: float = 0.1) -> None:
-    """Call an attention of base size and its backward pass on the device meta's stand-in, a CPU without arithmetic."""
+    """Call an attention with two heads of 64 channels, and its backward pass."""
     module = attention(text, 128, 2, site=site, self_attention=True, dropout=dropout).to(dtype).train()
     module.set_implementation("triton")
     x = torch.zeros(length, 2, 128, dtype=dtype, requires_grad=True)
@@ -37,5 +37,4 @@ def test_kernels_compile_for_a_gpu(case: str) -> None:
         CASES[case]()
     assert launches
     for launch, found in zip(launches, compile_launches(launches), strict=True):
-        assert found["shared"] <= SHARED_MEMORY and found["stack"] <= 300, (launch, found)
-        print(launch["kernel"], launch["constants"], launch["warps"], found)
+        assert found["shared"] <= SHARED_MEMORY and found["stack"] <= 100, (launch, found)

@@ -97,6 +97,18 @@ def test_kernels_compute_what_the_steps_compute(text: str, site: str) -> None:
         assert not output("triton", **options)[1]
 
 
+@needs_interpreter
+def test_a_layer_with_a_hook_is_called() -> None:
+    module = attention("dman", DIM, HEADS, site="encoder", self_attention=True).eval()
+    x = torch.randn(6, 2, DIM)
+    found: dict[str, torch.Tensor] = {}
+    module.get_submodule("query_mask").register_forward_hook(lambda layer, inputs, output: output * 2)
+    for name in ("sdpa", "triton"):
+        module.set_implementation(name)
+        found[name] = module(x, x, x, need_weights=False)[0]
+    torch.testing.assert_close(found["triton"], found["sdpa"], rtol=1e-4, atol=1e-5)
+
+
 @needs_triton
 def test_the_log_says_where_they_do_not_run(caplog: pytest.LogCaptureFixture) -> None:
     flexible._log_once.cache_clear()

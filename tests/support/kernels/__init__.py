@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -93,10 +94,11 @@ def compile_launches(launches: list[dict[str, Any]]) -> list[dict[str, int]]:
 
     In another process, in which Triton does not interpret. A stack of many bytes means that registers are spilt.
     """
-    given = json.dumps(launches)
     settings = {"TRITON_INTERPRET": "0", "TRITON_DEFAULT_FP_FUSION": "1", "PYTHONPATH": f"{ROOT}{os.pathsep}{TESTS}"}
-    command = [sys.executable, "-m", "support.kernels.compiling"]
-    done = subprocess.run(command, input=given, capture_output=True, text=True, env=os.environ | settings)
+    command, given = [sys.executable, "-m", "support.kernels.compiling"], json.dumps(launches)
+    with tempfile.TemporaryDirectory() as cache:
+        environment = os.environ | settings | {"TRITON_CACHE_DIR": cache}
+        done = subprocess.run(command, input=given, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-4000:]
     found: list[dict[str, int]] = json.loads(done.stdout.splitlines()[-1])
     return found
