@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..kernels.projections import join_for_decoding, project_jointly
+from ..kernels.projections import join_for_decoding, project_at_once, project_jointly
 from .decoding import IncrementalState
 from .hooks import is_plain
 
@@ -45,15 +45,18 @@ class ProjectedHeads(nn.Module):
     def project_heads(self, x: Tensor, names: Sequence[str], state: IncrementalState | None = None) -> list[Tensor]:
         """Apply the named linear layers to x, T×B×C. Returns a list of B×H×T×D, views of one product where that pays.
 
-        Joining copies the weights: it pays in training on a CPU, and in decoding, where ``state`` keeps them joined
-        from step to step. Layers that do more than a product, such as those with hooks, are always called.
+        Joining copies the weights: it pays in training, and in decoding, where ``state`` keeps them joined from step to
+        step. Layers that do more than a product, such as those with hooks, are always called.
         """
         projections: list[nn.Linear] = [getattr(self, name) for name in names]
         x = x.contiguous()  # the first layer's input is transposed, and would be multiplied sentence by sentence
         parts: Sequence[Tensor] | None = None
         if len(names) > 1 and all(map(is_plain, projections)) and len({p.bias is None for p in projections}) == 1:
             if self.training:
-                if x.device.type == "cpu" and not (x.size(0) == 1 and torch.is_grad_enabled()):
+                if x.device.type != "cpu":
+                    if len(names) > 2:  # two are no fewer operations at once
+                        parts = project_at_once(x, projections, self.num_heads)
+                elif not (x.size(0) == 1 and torch.is_grad_enabled()):
                     parts = project_jointly(x, projections, self.num_heads)
             elif state is not None and not torch.is_grad_enabled():
                 joined = self._joined(tuple(names), projections, state)

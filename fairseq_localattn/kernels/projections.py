@@ -35,12 +35,27 @@ def project_jointly(x: Tensor, projections: Sequence[nn.Linear], heads: int) -> 
     gradients would be copied twice: once to join them, and once to separate the parameters' gradients. In this case the
     result is differentiable once.
     """
-    bias = projections[0].bias is not None
     if x.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu"):
-        weights, biases = [p.weight for p in projections], [p.bias for p in projections] if bias else []
-        return _Jointly.apply(x, heads, len(projections), *weights, *biases)
+        return _Jointly.apply(x, heads, len(projections), *_parameters(projections))
     joined = F.linear(x, *join(projections, heads)).unflatten(-1, (heads, len(projections), -1))
     return joined.unbind(3)
+
+
+def project_at_once(x: Tensor, projections: Sequence[nn.Linear], heads: int) -> Sequence[Tensor]:
+    """Compute :func:`project_jointly` with few operations in both passes, for training on a GPU.
+
+    There, copies of weights and of gradients take less time than the launches of a product for each projection.
+    Differentiable once, but not under autocast.
+    """
+    device = x.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):  # not for the device meta
+        return F.linear(x, *join(projections, heads)).unflatten(-1, (heads, len(projections), -1)).unbind(3)
+    return _AtOnce.apply(x, heads, len(projections), *_parameters(projections))
+
+
+def _parameters(projections: Sequence[nn.Linear]) -> list[Tensor]:
+    """Return the weights, and then the biases if there are some."""
+    return [p.weight for p in projections] + [p.bias for p in projections if p.bias is not None]
 
 
 class _Jointly(torch.autograd.Function):
@@ -70,6 +85,30 @@ class _Jointly(torch.autograd.Function):
             if len(wanted) > len(weights):
                 by_biases.append(gradient.sum(0) if wanted[len(weights) + at] else None)
         return (None if by_x is None else by_x.view(x.shape)), None, None, *by_weights, *by_biases
+
+
+class _AtOnce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, heads: int, count: int, *parameters: Tensor) -> tuple[Tensor, ...]:
+        weight, bias = join_parameters(parameters[:count], parameters[count:], heads)
+        ctx.save_for_backward(x, weight)
+        ctx.heads, ctx.count = heads, count
+        return F.linear(x, weight, bias).unflatten(-1, (heads, count, -1)).unbind(3)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        rows = torch.stack(gradients, dim=3).view(-1, weight.size(0))
+        by_x = torch.mm(rows, weight).view(x.shape) if ctx.needs_input_grad[0] else None
+        joined = [torch.mm(rows.T, x.reshape(-1, x.size(-1)))]
+        if len(ctx.needs_input_grad) > 3 + ctx.count:
+            joined.append(rows.sum(0))
+        # One copy takes the projections apart, so that none is needed to accumulate the gradient of each.
+        apart = [y.unflatten(0, (ctx.heads, ctx.count, -1)).transpose(0, 1).flatten(1, 2) for y in joined]
+        by_parameters = [parameter for y in apart for parameter in y.unbind(0)]
+        wanted = zip(by_parameters, ctx.needs_input_grad[3:], strict=True)
+        return by_x, None, None, *(y if need else None for y, need in wanted)
 
 
 def to_column_major(x: Tensor) -> Tensor:

@@ -25,7 +25,8 @@ from ..core.attention import LocalAttention
 from ..core.call import Call
 from ..kernels.dense import paired_scores, scaled_scores
 from ..kernels.kept import may_keep
-from ..kernels.masks import Frame, hidden_and_bias, join_masks, normalise
+from ..kernels.masks import Frame, hidden_and_bias, is_future, join_masks, normalise
+from ..kernels.triton import soft_windows
 
 LEAST_SUM = 1e-20  # by which renormalised weights are divided at least: gradients of less would overflow
 
@@ -216,6 +217,24 @@ class WindowAttention(LocalAttention):
             return soft_window(pointers)
         return segment_window(pointers, self._segments(frame, scores.device))
 
+    def attend_by_kernel(self, call: Call) -> Tensor | None:
+        """Attend by kernels that keep no tensor T×S; with an ``attn_mask`` only if it hides the future."""
+        frame, mask = call.frame, call.frame.attn_mask
+        longest = soft_windows.BLOCK if mask is None else 1  # a segment
+        if self.segment_size > longest or self.head_dim * call.q.element_size() > soft_windows.MOST_BYTES:
+            return None
+        if mask is not None and not is_future(mask):
+            return None
+        return soft_windows.window_attention(
+            [call.q, *(call.extra[name] for name in self.extra_queries)],
+            [call.k, *(call.extra[name] for name in self.extra_keys), call.v],
+            padding=frame.key_padding_mask,
+            scaling=self.scaling,
+            dropout=self.dropout_rate,
+            segment=self.segment_size,
+            causal=mask is not None,
+        )
+
     def _segments(self, frame: Frame, device: torch.device) -> Segments:
         """Return the segments of a call; cached for the next decoding step, which has the same encoder keys."""
         padding = frame.key_padding_mask
@@ -250,6 +269,10 @@ class MultiplicativeWindowAttention(WindowAttention):
     def __init__(self, embed_dim: int, num_heads: int, *, renormalise: bool = False, **kwargs: object) -> None:
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
         self.renormalise = renormalise
+
+    def attend_by_kernel(self, call: Call) -> Tensor | None:
+        """Return None with ``renormalise``: the kernels' windows are not exact enough to be divided by their sum."""
+        return None if self.renormalise else super().attend_by_kernel(call)
 
     def reweight(self, weights: Tensor, call: Call) -> Tensor:
         """Multiply the weights by the soft mask (Eq. 12, 13)."""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from fairseq_localattn.kernels.projections import project_jointly
+from fairseq_localattn.kernels.projections import project_at_once, project_jointly
 
 
+@pytest.mark.parametrize("project", [project_jointly, project_at_once])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("frozen", [None, "weight", "bias", "input"])
-def test_joint_projections_have_the_gradients_of_single_ones(bias: bool, frozen: str | None) -> None:
+def test_joint_projections_have_the_gradients_of_single_ones(
+    project: Callable[..., Sequence[Tensor]], bias: bool, frozen: str | None
+) -> None:
     projections = [nn.Linear(6, 8, bias=bias).double() for _ in range(3)]
     x = torch.randn(4, 3, 6, dtype=torch.double, requires_grad=frozen != "input")
     if frozen in ("weight", "bias") and (bias or frozen == "weight"):
@@ -21,11 +26,11 @@ def test_joint_projections_have_the_gradients_of_single_ones(bias: bool, frozen:
     factors = [torch.randn_like(y) for y in wanted]
     inputs = [*parameters, x] if x.requires_grad else parameters
     expected = torch.autograd.grad(wanted, inputs, factors)
-    got = project_jointly(x, projections, 2)
+    got = project(x, projections, 2)
     for one, other in zip(got, wanted, strict=True):
         torch.testing.assert_close(one, other)
     for one, other in zip(torch.autograd.grad(got, inputs, factors), expected, strict=True):
         torch.testing.assert_close(one, other)
     # An unused output has a gradient of 0.
-    (by_unused,) = torch.autograd.grad(project_jointly(x, projections, 2)[0].sum(), [projections[2].weight])
+    (by_unused,) = torch.autograd.grad(project(x, projections, 2)[0].sum(), [projections[2].weight])
     assert (by_unused == 0).all()
