@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from support.corpora.prep import assert_refused, call, contents, files_of, prepare, start_and_kill
+from corpora.preparations.main import PREPARATIONS
+from support.corpora.prep import assert_refused, contents, files_of, prepare, prepare_by, start_and_kill
 from support.corpora.preparations import CASES, Case, Prepared, damage, unpacked
 from support.paths import DATA_PREP
 
@@ -35,8 +36,9 @@ def library(request) -> None:
         pytest.importorskip(library)
 
 
-def test_every_preparation_has_a_case():
+def test_every_preparation_has_a_case_and_a_door():
     assert sorted(CASES) == EXECUTABLE
+    assert sorted(PREPARATIONS) == sorted(["parse_text", *(f"prepare_{name}" for name in EXECUTABLE)])
 
 
 @pytest.mark.slow
@@ -74,11 +76,9 @@ def test_second_run_changes_nothing_and_other_options_are_refused(
 def test_wrong_command_lines(case: Case, tmp_path):
     out = tmp_path / "out"
     assert_refused(prepare(case.name, out, "--sed", "1"), "unknown option --sed (see --help)")
-    assert_refused(call("bash", DATA_PREP / f"prepare_{case.name}.sh"), "no output folder given")
+    assert_refused(prepare_by(case.name), "no output folder given")
     assert_refused(prepare(case.name, out, "--workers", "many"), "--workers needs a number from 1, got 'many'")
-    assert call("bash", DATA_PREP / f"prepare_{case.name}.sh", "--help").stdout.startswith(
-        f"usage: prepare_{case.name}.sh OUT"
-    )
+    assert prepare_by(case.name, "--help").stdout.startswith(f"usage: prepare_{case.name}.sh OUT")
     if case.missing:
         done = prepare(case.name, out, *case.arguments(tmp_path / "none", case.local), case.missing, "/nowhere")
         assert_refused(done, "/nowhere")

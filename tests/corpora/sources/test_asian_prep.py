@@ -15,7 +15,7 @@ from corpora.errors import DataError
 from corpora.sources import aspec
 from corpora.tokens import segment
 from corpora.tokens.moses_tokenize import Tokenizer
-from support.corpora.prep import assert_refused, assert_translation_data, lines_of, prepare, run, start_and_kill
+from support.corpora.prep import assert_refused, assert_translation_data, attempt, lines_of, prepare, start_and_kill
 from support.corpora.preparations import CASES
 from support.paths import SHARED
 
@@ -121,8 +121,8 @@ def test_bad_aspec_names_file_and_line(aspec_corpus, tmp_path, name, damage, par
     path = tmp_path / Path(name).name
     shutil.copyfile(aspec_corpus / name, path)
     damage(path)
-    targets, scored = (tmp_path / "x.ja", tmp_path / "x.en"), ["--scored"] if name.startswith("train") else []
-    assert_refused(run(aspec.main, *targets, path, *scored), *parts)
+    targets = (tmp_path / "x.ja", tmp_path / "x.en")
+    assert_refused(attempt(aspec.prepare, [path], targets, 0, scored=name.startswith("train")), *parts)
     assert not targets[0].exists()
 
 

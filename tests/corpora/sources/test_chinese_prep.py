@@ -14,7 +14,7 @@ import pytest
 from corpora.sources import nist, sgm
 from corpora.tokens import segment
 from corpora.tokens.moses_tokenize import Tokenizer
-from support.corpora.prep import assert_refused, assert_translation_data, lines_of, prepare, run
+from support.corpora.prep import assert_refused, assert_translation_data, attempt, lines_of, prepare
 from support.corpora.preparations import CASES
 
 NIST_SETS = {"valid": "02", "test": "03", "test1": "04", "test2": "05", "test3": "06"}
@@ -95,9 +95,9 @@ def test_nist_with_trees(preparation, tmp_path):
     assert {"NP", "PU", "NN"} <= {line.split()[0] for line in lines_of(out / "bin/dict.zh.phrases.txt")}
 
 
-def read_nist(folder: Path, raw: Path, *options: object) -> subprocess.CompletedProcess[str]:
+def read_nist(folder: Path, raw: Path, encoding: str = "utf-8") -> subprocess.CompletedProcess[str]:
     raw.mkdir(exist_ok=True)
-    return run(nist.main, *options, folder, raw)
+    return attempt(nist.prepare, folder, raw, encoding)
 
 
 def replace(path: Path, pattern: str, by: str, count: int = 1) -> None:
@@ -170,20 +170,18 @@ def test_plain_nist_in_another_encoding(plain_nist, nist_corpus, tmp_path):
     done = read_nist(nist_corpus, raw)
     for part in ("test: MT03, 60 segments, 4 references (published: 919)", "train: 1,600 pairs (published: 1,250,000)"):
         assert part in done.stdout
-    done = read_nist(plain_nist, tmp_path / "raw", "--encoding", "gb18030")
+    done = read_nist(plain_nist, tmp_path / "raw", "gb18030")
     assert done.returncode == 0, done.stderr
     for split in NIST_SETS:
         for end in ("zh", "en", *(f"en.ref{number}" for number in range(4))):
             assert lines_of(tmp_path / f"raw/{split}.{end}") == lines_of(raw / f"{split}.{end}")
     assert len(lines_of(tmp_path / "raw/train.zh")) == 900 and "1 more pairs have an empty side" in done.stdout
     (plain_nist / "mt04.en.ref3").unlink()
-    assert_refused(
-        read_nist(plain_nist, tmp_path / "raw", "--encoding", "gb18030"), "mt04.zh: has 3 references, 4 wanted"
-    )
+    assert_refused(read_nist(plain_nist, tmp_path / "raw", "gb18030"), "mt04.zh: has 3 references, 4 wanted")
     shutil.copy(plain_nist / "mt03.en.ref0", plain_nist / "mt04.en.ref3")
-    done = read_nist(plain_nist, tmp_path / "raw", "--encoding", "gb18030")
+    done = read_nist(plain_nist, tmp_path / "raw", "gb18030")
     assert_refused(done, "mt04.en.ref3:51: misaligned: 60 lines here, 50 in")
-    assert_refused(read_nist(plain_nist, tmp_path / "raw", "--encoding", "gb-18"), "--encoding gb-18")
+    assert_refused(read_nist(plain_nist, tmp_path / "raw", "gb-18"), "--encoding gb-18")
 
 
 def test_sets_as_nist_writes_them(tmp_path):

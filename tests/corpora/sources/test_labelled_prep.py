@@ -16,15 +16,13 @@ import pytest
 from corpora.sources import imdb, labelled, sva
 from corpora.tokens import moses_tokenize
 from support.corpora.prep import (
-    DATA_PREP,
     SPLITS,
     assert_classification_task,
     assert_refused,
-    call,
+    attempt,
     files_of,
     lines_of,
     prepare,
-    run,
     start_and_kill,
 )
 
@@ -39,7 +37,7 @@ from support.corpora.prep import (
     ],
 )
 def test_bad_options(tmp_path, corpus, options, message):
-    assert_refused(call("bash", DATA_PREP / f"prepare_{corpus}.sh", tmp_path / "out", *options), message)
+    assert_refused(prepare(corpus, tmp_path / "out", *options), message)
     assert not (tmp_path / "out").exists()
 
 
@@ -136,8 +134,7 @@ def test_bad_reviews_name_the_file(reviews, tmp_path, damage, message):
     folder = tmp_path / "aclImdb"
     shutil.copytree(reviews, folder)
     damage(folder)
-    valid = "12" if "--valid" in message else "3"
-    assert_refused(run(labelled.main, "imdb", tmp_path, tmp_path, "--valid", valid), message)
+    assert_refused(attempt(labelled.prepare_imdb, tmp_path, tmp_path, 12 if "--valid" in message else 3), message)
 
 
 def test_imdb_official_numbers():
@@ -249,26 +246,27 @@ def test_bad_rows_name_file_and_line(tmp_path, change, message):
     rows = [agreement(number) for number in range(200)]
     rows[150] |= change
     write_table(tmp_path / "table.tsv", rows)
-    assert_refused(run(labelled.main, "sva", tmp_path / "table.tsv", tmp_path), message)
+    assert_refused(attempt(labelled.prepare_sva, tmp_path / "table.tsv", tmp_path, 1), message)
 
 
 def test_bad_tables(tmp_path):
     table = tmp_path / "agr_50_mostcommon_10K.tsv"
-    assert_refused(run(labelled.main, "sva", table, tmp_path), f"{table}: cannot be read: No such file")
+    assert_refused(attempt(labelled.prepare_sva, table, tmp_path, 1), f"{table}: cannot be read: No such file")
     write_table(table, [agreement(number) for number in range(99)])
-    assert_refused(run(labelled.main, "sva", table, tmp_path), f"{table}: 99 rows; at least 100")
+    assert_refused(attempt(labelled.prepare_sva, table, tmp_path, 1), f"{table}: 99 rows; at least 100")
     assert_refused(prepare("sva", tmp_path / "out", "--local", tmp_path), f"{table}: 99 rows")
     write_table(table, [agreement(number) for number in range(200)])
     whole = table.read_bytes()
     table.write_bytes(whole.replace(b"verb_pos", b"verbpos"))
     assert_refused(
-        run(labelled.main, "sva", table, tmp_path), "10K.tsv:1: no column verb_pos in the header; it has sentence,"
+        attempt(labelled.prepare_sva, table, tmp_path, 1),
+        "10K.tsv:1: no column verb_pos in the header; it has sentence,",
     )
     table.write_bytes(whole[:-20])
     assert_refused(
-        run(labelled.main, "sva", table, tmp_path), "10K.tsv:201: no newline at the end: the file was cut off"
+        attempt(labelled.prepare_sva, table, tmp_path, 1), "10K.tsv:201: no newline at the end: the file was cut off"
     )
     lines = whole.split(b"\n")
     lines[100] = b"\t".join(lines[100].split(b"\t")[:-1])
     table.write_bytes(b"\n".join(lines))
-    assert_refused(run(labelled.main, "sva", table, tmp_path), f"{table}:101: 17 columns, the header has 18")
+    assert_refused(attempt(labelled.prepare_sva, table, tmp_path, 1), f"{table}:101: 17 columns, the header has 18")

@@ -14,9 +14,9 @@ from support.corpora.prep import (
     SPLITS,
     assert_classification_task,
     assert_refused,
+    attempt,
     lines_of,
     prepare,
-    run,
     start_and_kill,
 )
 from support.paths import SHARED
@@ -129,13 +129,13 @@ def test_sst_phrases_keep_the_dictionary_of_the_sentences(trees, sst_data, tmp_p
 @pytest.mark.parametrize(
     ("options", "counts", "classes"),
     [
-        ([], (8544, 1101, 2210), [1092, 2218, 1624, 2322, 1288]),
-        (["--classes", 2], (6920, 872, 1821), [3310, 3610]),
-        (["--phrases"], (159274, 1101, 2210), [7233, 27711, 81658, 33361, 9311]),
+        ({}, (8544, 1101, 2210), [1092, 2218, 1624, 2322, 1288]),
+        ({"classes": 2}, (6920, 872, 1821), [3310, 3610]),
+        ({"phrases": True}, (159274, 1101, 2210), [7233, 27711, 81658, 33361, 9311]),
     ],
 )
 def test_sst_release_has_its_numbers(tmp_path, options, counts, classes):
-    done = run(labelled.main, "sst", SST, tmp_path, "--exact", *options)
+    done = attempt(labelled.prepare_sst, SST, tmp_path, exact=True, **options)
     assert done.returncode == 0, done.stderr
     for split, count in zip(SPLITS, counts, strict=True):
         assert len(lines_of(tmp_path / f"{split}.text")) == len(lines_of(tmp_path / f"{split}.label")) == count
@@ -178,7 +178,7 @@ def test_bad_trees_name_file_and_line(trees, tmp_path, tree, message):
     for name in ("train", "dev", "test"):
         (tmp_path / f"{name}.txt").write_bytes((trees / f"{name}.txt").read_bytes())
     (tmp_path / "train.txt").write_text("\n".join([*TREES[:2], tree, *TREES]) + "\n", "utf-8")
-    assert_refused(run(labelled.main, "sst", tmp_path, tmp_path), message)
+    assert_refused(attempt(labelled.prepare_sst, tmp_path, tmp_path), message)
 
 
 def test_bad_tree_folders(trees, tmp_path):
@@ -191,6 +191,6 @@ def test_bad_tree_folders(trees, tmp_path):
     (folder / "train.txt.gz").write_bytes(packed)
     assert_refused(prepare("sst", out, "--local", folder), "dev.txt: cannot be read: No such file")
     assert not (out / "raw").exists()
-    assert_refused(run(labelled.main, "sst", trees, tmp_path, "--exact"), "train: 11 texts (official: 8,544)")
-    done = run(labelled.main, "sst", trees, tmp_path)
+    assert_refused(attempt(labelled.prepare_sst, trees, tmp_path, exact=True), "train: 11 texts (official: 8,544)")
+    done = attempt(labelled.prepare_sst, trees, tmp_path)
     assert done.returncode == 0 and "train: 11 texts (official: 8,544); class 0: 2, class 1: 2" in done.stdout

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.corpora.prep import SPLITS, assert_refused, lines_of, prepare, run, start_and_kill
+from support.corpora.prep import SPLITS, assert_refused, attempt, lines_of, prepare, start_and_kill
 from support.corpora.preparations import SMALL
 from support.corpora.summary_prep import LANGS, tables, write_lines
 
@@ -73,7 +73,7 @@ def test_cnndm_counts_stand_beside_the_paper_s(stories, tmp_path):
     part.mkdir()
     for archive in ("cnn", "dailymail"):
         shutil.unpack_archive(stories / f"{archive}_stories.tgz", tmp_path / "unpacked", "gztar")
-    done = run(summaries.main, "cnndm", stories, part, "--stories", tmp_path / "unpacked")
+    done = attempt(summaries.prepare_cnndm, stories, [tmp_path / "unpacked"], part)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(
         "train: 300 pairs (official: 287,113; paper: 287,226); 1 left out, without text or summary;"
@@ -213,7 +213,7 @@ def test_bad_tables_name_file_and_line(tmp_path, damage, message):
     else:
         write_lines(target, damage(lines_of(target)))
     (tmp_path / "part").mkdir()
-    assert_refused(run(summaries.main, "cnndm", tmp_path / "in", tmp_path / "part"), message)
+    assert_refused(attempt(summaries.prepare_cnndm, tmp_path / "in", [], tmp_path / "part"), message)
 
 
 def test_official_number_of_lines_may_end_without_newline(tmp_path):

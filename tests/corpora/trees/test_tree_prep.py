@@ -10,7 +10,7 @@ import pytest
 
 from fairseq_localattn.phrases.store import unpack
 from fairseq_localattn.phrases.trees import partition, read_tree
-from support.corpora.prep import DATA_PREP, SPLITS, assert_refused, call, files_of, lines_of, prepare
+from support.corpora.prep import SPLITS, assert_refused, files_of, lines_of, prepare
 from support.corpora.preparations import CASES, MULTI30K_SIZES, TOY
 
 
@@ -98,5 +98,5 @@ def test_multi30k_with_given_trees(preparation, tmp_path):
 )
 def test_options_of_trees_that_do_not_go_together(corpus_name, options, message, tmp_path):
     out = tmp_path / "out"
-    assert_refused(call("bash", DATA_PREP / f"prepare_{corpus_name}.sh", out, *options), message)
+    assert_refused(prepare(corpus_name, out, *options), message)
     assert not out.exists()
