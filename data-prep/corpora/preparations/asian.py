@@ -16,7 +16,7 @@ from pathlib import Path
 from corpora.errors import UsageError
 from corpora.preparations import texts, trees
 from corpora.preparations.fetch import Found, obtain_members
-from corpora.preparations.options import Given, Options, count, decimal
+from corpora.preparations.options import Given, Options, count
 from corpora.preparations.steps import Preparation, Step
 from corpora.preparations.texts import SPLITS, Pair, Sources
 from corpora.sources import aspec as aspec_source
@@ -69,21 +69,16 @@ SECTIONS = (0, 1_000_000, 2_000_000, 3_008_500)
 
 
 def aspec(words: Sequence[object]) -> Preparation:
-    """WAT17 English-Japanese (ASPEC), or other parallel text of these languages. There is no download: its licence asks
-    for an application to https://jipsti.jst.go.jp/aspec/. Splits: train, valid = dev (1,790 pairs), test (1,812).
-    OUT/bin is for fairseq in both directions. With --pieces there is no OUT/tok. --bpe needs pip install -e
-    '.[ja]'."""
+    """WAT17 English-Japanese, which takes an application to https://jipsti.jst.go.jp/aspec/, or other text of these
+    languages. valid = dev (1,790 pairs), test 1,812. With --pieces there is no OUT/tok; --bpe needs the extra ja."""
     options = Options("prepare_aspec", aspec.__doc__)
     options.local("ASPEC", "ASPEC-JE: train/train-{1,2,3}.txt, dev/dev.txt, test/test.txt, plain or .gz")
     options.number("sections", 2, "training files, the best aligned first: 1, 2 (2,000,000 pairs) or 3")
     options.add("pairs", "DIR", "not ASPEC: {train,dev or valid,test}.{en,ja}, plain or .gz", check=Path)
-    lengths = "with --pairs: of the lengths of the two sides, by blocks of lines; -1: not checked"
-    options.add("min-correlation", "X", lengths, "0.3", decimal(-1))
+    options.min_correlation()
     options.flag("join-ja", "with --pairs: the Japanese is in words there; join them to raw text")
-    each = "SentencePiece: N pieces for each language, from raw text (16000, as Cui et al. 2019)"
-    options.number("pieces", None, each)
-    instead = "instead: words by Moses and MeCab, then BPE with N merges (Yang et al. 2019: 32000)"
-    options.number("bpe", None, instead)
+    options.number("pieces", None, "SentencePiece: N pieces for each language, from raw text (16000, Cui et al. 2019)")
+    options.number("bpe", None, "instead: words by Moses and MeCab, then N merges (Yang et al. 2019: 32000)")
     options.flag("joined-dictionary", "with --bpe: one dictionary for both languages; else there are two")
     given = options.read(words)
     if given.pieces and given.bpe:
@@ -146,18 +141,16 @@ NIST = Pair("zh", "en", (*SPLITS, "test1", "test2", "test3"))
 
 
 def nist(words: Sequence[object]) -> Preparation:
-    """DIR has test sets with four references each, as mt02.zh with mt02.en.ref0 to mt02.en.ref3, or as NIST's .sgm or
-    .xml below DIR (mt02_chinese_evlset_v0.sgm, …-ref.sgm: LDC2010T10, T11, T12, T14, T17); and training text, as
-    train.zh and train.en or as train/*.zh and train/*.en (.gz, .sgm and .xml too). The 1.25M pairs of the literature
-    are LDC2002E18, LDC2003E07, LDC2003E14, the Hansards of LDC2004T07, LDC2004T08 and LDC2005T06. Splits: valid MT02,
-    test MT03, test1 MT04, test2 MT05, test3 MT06; references are OUT/raw/test.en.ref0 to .ref3, and in OUT/tok, and
-    OUT/raw/test.en is the first one. Case is kept, as in Hao et al. 2019. Words are found by jieba (pip install -e
-    '.[zh]'): trees are over words."""
+    """Test sets have four references each: mt02.zh and mt02.en.ref0 to .ref3, or NIST's .sgm or .xml below DIR
+    (mt02_chinese_evlset_v0.sgm, …-ref.sgm: LDC2010T10, T11, T12, T14, T17). Training text: train.zh and train.en, or
+    train/*.zh and train/*.en (.gz, .sgm, .xml too); the 1.25M pairs of the literature are LDC2002E18, LDC2003E07,
+    LDC2003E14, the Hansards of LDC2004T07, LDC2004T08 and LDC2005T06. Splits: valid MT02, test MT03, test1 to test3
+    MT04 to MT06; references are OUT/raw/test.en.ref0 to .ref3, and in OUT/tok; OUT/raw/test.en is the first one. Case
+    is kept, as in Hao et al. 2019. Words are found by jieba (the extra zh): trees are over words."""
     options = Options("prepare_nist", nist.__doc__)
     options.local("NIST", "the licensed text: see below; there is no download")
     options.add("encoding", "NAME", "of its files; older LDC corpora: gb18030, big5", "utf-8")
-    lengths = "of the lengths of the two sides of the training text, by blocks of lines; -1: not checked"
-    options.add("min-correlation", "X", lengths, "0.3", decimal(-1))
+    options.min_correlation()
     _add_words(options)
     options.trees("zh")
     given = options.read(words)
@@ -171,8 +164,8 @@ def nist(words: Sequence[object]) -> Preparation:
         nist_source.prepare(given.local, part, given.encoding, float(given.min_correlation))
 
     steps = [*_in_words(given, NIST, read, segmented=given.segmented), *trees.steps(given, NIST)]
-    kinds = f"segmented={int(given.segmented)} bpe={given.bpe} joined={int(given.joined_dictionary)}"
-    note = f"nist encoding={given.encoding} {kinds} local={given.local.resolve()}"
+    joined = f"joined={int(given.joined_dictionary)}"
+    note = f"nist {given.settings('encoding', 'segmented', 'bpe')} {joined} local={given.origin()}"
     return Preparation(given, note, steps, trees=trees.origin(given))
 
 
@@ -188,10 +181,8 @@ WMT17_PAIRS = 20_620_000
 
 
 def wmt17_zh_en(words: Sequence[object]) -> Preparation:
-    """Training text: News Commentary v12, the UN Parallel Corpus v1.0, and of CWMT casia2015, casict2011, casict2015,
-    datum2015, datum2017 and neu2017: about 25 million pairs. valid = newsdev2017 (2,002), test = newstest2017 (2,001).
-    OUT/bin is for fairseq in both directions. It takes up to 40 GB of disk. Chinese words are found by jieba: pip
-    install -e '.[zh]'. $WMT17_ZH_EN_URL: a folder to download from instead."""
+    """News Commentary v12, the UN Parallel Corpus v1.0, and of CWMT six corpora: about 25 million pairs. valid =
+    newsdev2017 (2,002), test = newstest2017 (2,001). 40 GB of disk. Words are found by jieba (the extra zh)."""
     options = Options("prepare_wmt17_zh_en", wmt17_zh_en.__doc__)
     options.corpus("WMT17_ZH_EN", "the archives, or what they unpack to")
     options.add("max-words", "N", "training pairs with a longer side are left out; 0: none are", 50, count)
@@ -203,9 +194,9 @@ def wmt17_zh_en(words: Sequence[object]) -> Preparation:
     steps = _in_words(
         given, ZH_EN, partial(_read_wmt17, given), most=most, published=WMT17_PAIRS, segmented=given.segmented
     )
-    kinds = f"bpe={given.bpe} joined={int(given.joined_dictionary)} segmented={int(given.segmented)}"
-    checked = f"checksums={int(not given.no_checksums)} local={given.origin()}"
-    return Preparation(given, f"wmt17-zh-en max-words={given.max_words} {kinds} {checked}", steps)
+    joined = f"joined={int(given.joined_dictionary)} {given.settings('segmented')}"
+    note = f"wmt17-zh-en {given.settings('max-words', 'bpe')} {joined} {given.checked()}"
+    return Preparation(given, note, steps)
 
 
 def _read_wmt17(given: Given, part: Path) -> None:

@@ -56,18 +56,13 @@ TEST_SETS = {
 
 
 def iwslt14(words: Sequence[object]) -> Preparation:
-    """Train 160,239 pairs, valid (every 23rd pair) 7,283, test 6,750. OUT/raw is cased text, OUT/tok lower-cased Moses
-    tokens. OUT/bin is for fairseq in both directions."""
+    """Train 160,239 pairs, valid (every 23rd pair) 7,283, test 6,750. OUT/raw is cased, OUT/tok lower-cased. Test sets:
+    fairseq's are dev2010, TEDX.dev2012 and tst2010 to tst2012; mma's, as Cui et al. 2019 write, dev2010 and tst2010 to
+    tst2013. The last is not in de-en.tgz: put IWSLT15's IWSLT15.TED.tst2013.de-en.{de,en}.xml into DIR."""
     options = Options("prepare_iwslt14", iwslt14.__doc__)
-    files = "train.tags.de-en.{de,en}, IWSLT14.TED….xml, there or in DIR/de-en"
-    options.corpus("IWSLT14", f"folder with de-en.tgz, or with its files: {files}")
-    instead = "DIR has {train,valid,test}.{de,en} instead, plain or .gz: Moses tokens, lower-cased"
-    options.flag("tokenised", f"{instead}. Then all but BPE is done")
-    sets = (
-        "fairseq: dev2010, TEDX.dev2012, tst2010 to tst2012; mma: dev2010, tst2010 to tst2013, as Cui et al. 2019 write"
-    )
-    where = "tst2013 is not in de-en.tgz: put IWSLT15's IWSLT15.TED.tst2013.de-en.{de,en}.xml into DIR"
-    options.add("test", "SETS", f"{sets}. {where}", "fairseq", one_of(*TEST_SETS))
+    options.corpus("IWSLT14", "folder with de-en.tgz, or with its files, there or in DIR/de-en")
+    options.flag("tokenised", "DIR has {train,valid,test}.{de,en}: lower-cased Moses tokens; all but BPE is done")
+    options.add("test", "SETS", "fairseq or mma: see below", "fairseq", one_of(*TEST_SETS))
     options.number("bpe", 10000, "joint BPE merges")
     options.min_correlation()
     given = options.read(words)
@@ -91,8 +86,7 @@ def iwslt14(words: Sequence[object]) -> Preparation:
     first = cleaned(
         given, partial(_read_iwslt14, given), partial(_tokenise_iwslt14, given), take, verb="clean and divide"
     )
-    checksums = f"checksums={int(not given.no_checksums)} local={given.origin()}"
-    return Preparation(given, f"iwslt14 test={given.test} bpe={given.bpe} {checksums}", [*first, *last])
+    return Preparation(given, f"iwslt14 {given.settings('test', 'bpe')} {given.checked()}", [*first, *last])
 
 
 def _read_iwslt14(given: Given, part: Path) -> None:
@@ -172,18 +166,16 @@ NEWS = {
 # script cleans after BPE, by 1 to 250 subwords and a ratio of 1.5, which leaves 4.0 of the papers' 4.5 million pairs.
 def wmt14_en_de(words: Sequence[object]) -> Preparation:
     """Archives: training-parallel-{europarl-v7,commoncrawl,nc-v9}.tgz (nc-v11, nc-v12), dev.tgz (of WMT17),
-    test-full.tgz, 1.7 GB; it takes about 8 GB of disk. Train about 4.5 million pairs, cased, Moses tokens with split
-    dashes; valid newstest2013 (3,000 pairs), test newstest2014 (3,003). OUT/bin is for fairseq in both directions."""
+    test-full.tgz, 1.7 GB; 8 GB of disk. Train about 4.5 million pairs, cased, Moses tokens with split dashes; valid
+    newstest2013 (3,000 pairs), test newstest2014 (3,003). google: WMT16 as Google has prepared it, in 32,000 merges and
+    32,768 words, of which fairseq's recipe and Nguyen et al. 2020 speak; no text is cleaned, and OUT/raw has no
+    training text."""
     options = Options("prepare_wmt14_en_de", wmt14_en_de.__doc__)
     options.corpus("WMT14_EN_DE", "folder with the archives named below, or with their files, plain or .gz", "WMT14")
-    years = "wmt14, wmt16 or wmt17: News Commentary v9, v11 or v12, with Europarl v7 and Common Crawl"
-    merges = "in 32,000 merges and 32,768 words, of which fairseq's recipe and Nguyen et al. 2020 speak"
-    google = f"google: WMT16 as Google has prepared it, {merges}: --local's wmt16_en_de.tar.gz, or its files"
-    untouched = "No text is cleaned then, OUT/raw has no training text"
-    options.add("data", "NAME", f"{years}; {google}. {untouched}", "wmt14", one_of(*NEWS, "google"))
+    kinds = "wmt14, wmt16 or wmt17: News Commentary v9, v11 or v12; google: --local's wmt16_en_de.tar.gz, or its files"
+    options.add("data", "NAME", kinds, "wmt14", one_of(*NEWS, "google"))
     options.number("max", 80, "no sentence with more tokens")
-    sides = "no pair with a side X times as long as the other, as in Moses' clean-corpus-n.perl"
-    options.add("ratio", "X", sides, "9", decimal(1))
+    options.add("ratio", "X", "no pair with a side X times as long as the other", "9", decimal(1))
     options.number("bpe", 32764, "joint BPE merges")
     options.flag("separate-dictionaries", "one for each language; else one for both")
     options.min_correlation()
@@ -202,9 +194,8 @@ def wmt14_en_de(words: Sequence[object]) -> Preparation:
             given.tree_files = beside
     trees.check(given, "en", "de")
     given.need_local("the archives")
-    sizes = f"data={given.data} max={given.max} ratio={given.ratio} bpe={given.bpe}"
-    checked = f"checksums={int(not given.no_checksums)} local={given.origin()}"
-    note = f"wmt14_en_de {sizes} separate={int(given.separate_dictionaries)} {checked}"
+    separate = f"separate={int(given.separate_dictionaries)}"
+    note = f"wmt14_en_de {given.settings('data', 'max', 'ratio', 'bpe')} {separate} {given.checked()}"
     dictionaries: tuple[object, ...] = () if given.separate_dictionaries else ("--joined-dictionary",)
     if given.data == "google":
         dictionaries = ("--joined-dictionary", "--nwordssrc", 32768, "--nwordstgt", 32768)
@@ -260,10 +251,8 @@ EN_FR = Pair("en", "fr")
 
 def wmt14_en_fr(words: Sequence[object]) -> Preparation:
     """Archives: training-parallel-{europarl-v7,commoncrawl,un,nc-v9}.tgz, training-giga-fren.tar, test-full.tgz, and
-    dev.tgz (of WMT17) for newstest2013: 6.7 GB. It takes about 100 GB of disk, and for learning the codes 1 GB of
-    memory a million distinct words. Train about 36 million pairs of 40.8, cased, Moses tokens with split dashes; test
-    newstest2014 (3,003). Cleaned after BPE, the validation text of --valid split as well. OUT/bin is for fairseq in
-    both directions."""
+    dev.tgz (of WMT17) for newstest2013: 6.7 GB; 100 GB of disk, and 1 GB of memory a million distinct words. Train
+    about 36 million pairs of 40.8; test newstest2014 (3,003). Cleaned after BPE, a split's validation text as well."""
     options = Options("prepare_wmt14_en_fr", wmt14_en_fr.__doc__)
     options.corpus("WMT14_EN_FR", "folder with the archives named below, or with their files, plain or .gz", "WMT14")
     kinds = "split: every N-th pair of the training text; or newstest2013 (3,000 pairs)"
@@ -288,9 +277,8 @@ def wmt14_en_fr(words: Sequence[object]) -> Preparation:
              partial(_clean_en_fr, given, out / "subwords")),
         texts.binarise(given, EN_FR),
     ]  # fmt: skip
-    numbers = f"every={given.every} max={given.max} ratio={given.ratio} bpe={given.bpe}"
-    checked = f"checksums={int(not given.no_checksums)} local={given.origin()}"
-    return Preparation(given, f"wmt14_en_fr valid={given.valid} {numbers} {checked}", steps)
+    settings = given.settings("valid", "every", "max", "ratio", "bpe")
+    return Preparation(given, f"wmt14_en_fr {settings} {given.checked()}", steps)
 
 
 def _read_wmt14_en_fr(given: Given, part: Path) -> None:

@@ -23,6 +23,8 @@ from corpora.text import streams
 from corpora.text.lines import find_file
 from corpora.tokens import dictionary, moses_tokenize
 
+MOST_WORDS = "size of the dictionary: the N most frequent words, without fairseq's own symbols; 0: all"
+
 
 def _note(given: Given) -> str:
     return f"{' checksums=0' if given.no_checksums else ''} local={given.origin()}"
@@ -60,14 +62,10 @@ SST = "https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip"
 
 
 def sst(words: Sequence[object]) -> Preparation:
-    """Sentences: train 8,544, valid = dev 1,101, test 2,210; with two classes 6,920, 872, 1,821. The dictionary is
-    that of the training sentences, with --phrases too. OUT/bin is for fairseq's task sentence_prediction; class k is
-    label k."""
+    """Train 8,544 sentences, valid = dev 1,101, test 2,210; with two classes 6,920, 872, 1,821; class k is label k."""
     options = Options("prepare_sst", sst.__doc__)
     options.corpus("SST", "folder with the trees, {train,dev,test}.txt, plain or .gz")
-    options.add(
-        "classes", "N", "5 (as labelled), or 2: negative and positive, neutral texts left out", "5", one_of("5", "2")
-    )
+    options.add("classes", "N", "as labelled, or 2: negative and positive, no neutral texts", "5", one_of("5", "2"))
     options.flag("phrases", "train on every distinct phrase of the training trees, not on the sentences alone")
     options.number("min-count", 2, "words that are rarer in the training sentences become <unk>")
     given = options.read(words)
@@ -83,21 +81,17 @@ def sst(words: Sequence[object]) -> Preparation:
         Step("raw", "read and check the trees", read, reads=True),
         *_labelled(given, raw, raw / ("sentences.text" if given.phrases else "train.text")),
     ]
-    phrases = f"phrases={int(given.phrases)} min-count={given.min_count}"
-    return Preparation(given, f"sst classes={given.classes} {phrases}{_note(given)}", steps)
+    return Preparation(given, f"sst {given.settings('classes', 'phrases', 'min-count')}{_note(given)}", steps)
 
 
 IMDB = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz"
 
 
 def imdb(words: Sequence[object]) -> Preparation:
-    """Reviews: train 23,000 (with --valid 1000), valid 2,000, test 25,000; label 0 negative, 1 positive. <br />
-    becomes a space; Moses tokens. Reviews have up to 2,500 words or so: train with --shorten-method truncate
-    --max-positions N. OUT/bin is for fairseq's task sentence_prediction."""
+    """Label 0 negative, 1 positive. Reviews have up to 2,500 words or so: train with --shorten-method truncate."""
     options = Options("prepare_imdb", imdb.__doc__)
     options.corpus("IMDB", "folder aclImdb with {train,test}/{pos,neg}/ID_RATING.txt, or the folder it is in")
-    last = "the last N training reviews in the order of their file names"
-    options.number("valid", 1000, f"validation reviews of each class: {last}")
+    options.number("valid", 1000, "validation reviews of each class: the last N training reviews by their file names")
     options.number("min-count", 5, "words that are rarer in the training text become <unk>")
     given = options.read(words)
     given.need_local("aclImdb")
@@ -128,13 +122,10 @@ SVA_TABLE = "agr_50_mostcommon_10K.tsv"
 
 
 def sva(words: Sequence[object]) -> Preparation:
-    """Subject-verb agreement of Linzen et al. (2016). The text ends before the verb; label 0: the verb is singular
-    (VBZ), 1: plural (VBP). The table has 10,000 words, and parts of speech for others. OUT/bin is for fairseq's task
-    sentence_prediction."""
+    """The text ends before the verb; label 0: the verb is singular (VBZ), 1: plural (VBP). Rare words are tags."""
     options = Options("prepare_sva", sva.__doc__)
     options.corpus("SVA", f"folder with {SVA_TABLE}, plain or .gz")
-    proportions = "train (9 %%), valid (1 %%) and test (90 %%), the paper's proportions"
-    options.number("seed", 1, f"seed of the division into {proportions}")
+    options.number("seed", 1, "seed of the division into train (9 %%), valid (1 %%) and test (90 %%), as in the paper")
     options.number("min-count", 1, "words that are rarer in the training text become <unk>")
     given = options.read(words)
     given.need_local(SVA_TABLE)
@@ -168,14 +159,10 @@ ONE_BILLION_COUNTS = (30_301_028, 768_646_526)
 
 
 def one_billion(words: Sequence[object]) -> Preparation:
-    """Train: all 99 files of training-monolingual.tokenized.shuffled, 30,301,028 sentences. Of
-    heldout-monolingual.tokenized.shuffled, valid = news.en.heldout-00001-of-00050, test =
-    news.en.heldout-00000-of-00050. Files are plain or .gz. It takes up to 12 GB of disk: archive 1.8, text 4.2 (twice
-    while it is being read), data 1.6. OUT/bin is for fairseq's task language_modeling."""
+    """Train: all 99 files; valid and test: the files 00001 and 00000 of 00050 that are held out. 12 GB of disk."""
     options = Options("prepare_1bw", one_billion.__doc__)
     options.corpus("ONE_BILLION", f"folder {RELEASE}, or the folder it is in")
-    most = "the N most frequent words, fairseq's own symbols not counted; 0: all"
-    options.add("words", "N", f"size of the dictionary: {most}", 32000, count)
+    options.add("words", "N", MOST_WORDS, 32000, count)
     given = options.read(words)
     given.need_local(RELEASE)
     steps = [
@@ -205,15 +192,13 @@ def _read_one_billion(given: Given, part: Path) -> None:
 def lm(words: Sequence[object]) -> Preparation:
     """OUT/bin is for fairseq's task language_modeling."""
     options = Options("prepare_lm", lm.__doc__)
-    layouts = "WikiText's wiki.{train,valid,test}.tokens, or the Penn Treebank's ptb.{train,valid,test}.txt"
-    tokenised = "{train,valid,test}.LANG: tokenised text, one sentence a line"
-    options.add("local", "DIR", f"folder with {tokenised}; or with {layouts}; plain or .gz", check=Path)
+    names = "{train,valid,test}.LANG, wiki.{train,valid,test}.tokens or ptb.{train,valid,test}.txt"
+    options.add("local", "DIR", f"folder with {names}: tokenised text, a sentence a line, plain or .gz", check=Path)
     blank = "refuse, keep (each is one </s>, as published perplexities of WikiText count it) or drop"
     options.add("blank-lines", "X", blank, "refuse", one_of(*streams.BLANK_LINES))
     options.flag("no-headings", 'leave out headings as WikiText has them, "= Title ="')
     options.add("lang", "LANG", "ending of the files", "en", _ending)
-    most = "the N most frequent words, fairseq's own symbols not counted; 0: all"
-    options.add("words", "N", f"size of the dictionary: {most}", 0, count)
+    options.add("words", "N", MOST_WORDS, 0, count)
     options.number("min-count", 1, "words rarer than this become <unk>")
     given = options.read(words)
     if not given.local:

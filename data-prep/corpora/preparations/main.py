@@ -10,9 +10,10 @@ from __future__ import annotations
 import importlib
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from corpora.errors import UsageError, as_status
+from corpora.preparations.steps import Preparation
 
 # Name of the door → module and function; a module is imported when it is asked for.
 PREPARATIONS = {
@@ -27,12 +28,18 @@ PREPARATIONS = {
 }  # fmt: skip
 
 
-def main(name: str, words: Sequence[object]) -> int:
-    """Run the preparation behind a door with the words of its command line; return the exit status."""
+def planned(name: str, words: Sequence[object]) -> Preparation:
+    """Return the preparation behind a door for the words of its command line; raises UsageError."""
     module, function = PREPARATIONS[name].split(".")
+    make: Callable[[Sequence[object]], Preparation]
+    make = getattr(importlib.import_module(f"corpora.preparations.{module}"), function)
+    return make(words)
+
+
+def main(name: str, words: Sequence[object]) -> int:
+    """Run the preparation behind a door; return the exit status."""
     try:
-        make = getattr(importlib.import_module(f"corpora.preparations.{module}"), function)
-        return as_status(lambda: make(words).run())()
+        return as_status(lambda: planned(name, words).run())()
     except (UsageError, ModuleNotFoundError) as error:
         advice = " is missing: run scripts/setup.sh first"
         text = f"{error.name}{advice}" if isinstance(error, ModuleNotFoundError) else error

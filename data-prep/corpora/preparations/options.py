@@ -43,6 +43,15 @@ class Given(argparse.Namespace):
         """Return where the text comes from, for the options of OUT."""
         return str(self.local.resolve()) if self.local else "download"
 
+    def checked(self) -> str:
+        """Return whether checksums are compared, and where the text comes from, for the options of OUT."""
+        return f"checksums={int(not self.no_checksums)} local={self.origin()}"
+
+    def settings(self, *names: str) -> str:
+        """Return the values of options, for the options of OUT."""
+        values = {name: getattr(self, name.replace("-", "_")) for name in names}
+        return " ".join(f"{name}={int(x) if isinstance(x, bool) else x}" for name, x in values.items())
+
 
 def number(text: str) -> int:
     """Return a number from 1."""

@@ -21,26 +21,22 @@ from corpora.tokens import moses_tokenize
 
 
 def parallel(words: Sequence[object]) -> Preparation:
-    """OUT/bin is for fairseq in both directions. OUT/bpe has the subwords' model: codes or sentencepiece.model, with
-    --separate LANG.codes or LANG.model. --source, --target and --train are needed."""
+    """OUT/bpe has the subwords' model: codes or sentencepiece.model, with --separate LANG.codes or LANG.model. Needed
+    are the first three options."""
     options = Options("prepare_parallel", parallel.__doc__)
-    for side in ("source", "target"):
-        options.add(side, "LANG", "the ending of the files, code of a language such as de", "")
-    text = "the text: PREFIX.LANG, a sentence a line, plain or .gz; pairs with an empty side are left out"
-    options.add("train", "PREFIX", text, "")
-    for split, name in (("valid", "validation"), ("test", "test")):
-        complete = f"{name} text, complete as it is; without: pairs of the training text"
-        options.add(split, "PREFIX", complete, "")
-    about = "about so many for each of them, at most a tenth, taken at even distances"
-    options.number("held-out", 1000, about)
+    options.add("source", "LANG", "the ending of the files, code of a language such as de", "")
+    options.add("target", "LANG", "likewise", "")
+    options.add("train", "PREFIX", "PREFIX.LANG, a sentence a line, plain or .gz; empty sides are left out", "")
+    options.add("valid", "PREFIX", "validation text, complete as it is; without: pairs of the training text", "")
+    options.add("test", "PREFIX", "test text, likewise", "")
+    options.number("held-out", 1000, "about so many for each of them, at most a tenth, taken at even distances")
     kinds = "moses, as fairseq-interactive --tokenizer moses does; or none (moses; with --pieces none)"
     options.add("tokenizer", "NAME", kinds, None, one_of("moses", "none"))
     options.number("bpe", None, "BPE (subword-nmt) with N merges (10000)")
     options.number("pieces", None, "instead: SentencePiece with N pieces")
     options.flag("separate", "subwords and a dictionary for each language; else both languages share them")
     options.number("max", 250, "no training sentence with more tokens")
-    sides = "no training pair with a side X times as long as the other, in tokens (default: any)"
-    options.add("ratio", "X", sides, None, decimal(1))
+    options.add("ratio", "X", "no training pair with a side X times as long, in tokens (any)", None, decimal(1))
     options.min_correlation()
     options.trees("LANG")
     given = options.read(words)

@@ -48,8 +48,7 @@ def probing(words: Sequence[object]) -> Preparation:
     _add_files(options, "constituency trees, a line each or indented over several, plain or .gz")
     options.add("lang", "LANG", "language of the trees", "en")
     options.add("codes", "FILE", "BPE codes of the encoder that is to be probed, with --dict", check=Path)
-    learned = "its dictionary; without both: BPE learned from the training sentences"
-    options.add("dict", "FILE", learned, check=Path)
+    options.add("dict", "FILE", "its dictionary; without both: BPE of the training sentences", check=Path)
     options.number("bpe", 4000, "merges to learn")
     options.flag("escape", "Moses' entities (&apos;s) in the text, for an encoder that was trained on such")
     options.flag("lowercase", "lower-case the text, for an encoder that was trained on such")
@@ -69,9 +68,9 @@ def probing(words: Sequence[object]) -> Preparation:
             raise UsageError(
                 f"{given.dict} has Moses' entities: {entity[0]}; give --escape, so that the text has them too"
             )
-    given_files = [f"{name}={file.resolve() if (file := getattr(given, name)) else ''}" for name in ("codes", "dict")]
-    note = f"probing {given.lang} {' '.join(given_files)} bpe={given.bpe} levels={given.levels}"
-    note += f" escape={int(given.escape)} lowercase={int(given.lowercase)}{' skip-failed' if given.skip_failed else ''}"
+    own = " ".join(f"{name}={file.resolve() if (file := getattr(given, name)) else ''}" for name in ("codes", "dict"))
+    skip = " skip-failed" if given.skip_failed else ""
+    note = f"probing {given.lang} {own} {given.settings('bpe', 'levels', 'escape', 'lowercase')}{skip}"
     steps = [
         Step("raw", "read the trees, write text and labels", partial(_label, given, files)),
         Step("bpe", "split words into subwords", partial(_split_words, given)),

@@ -16,7 +16,6 @@ from corpora.preparations.texts import SPLITS, Pair
 from corpora.text import bitext
 from corpora.text.lines import find_file, read_lines, write_lines
 from corpora.toy import grammar
-from corpora.trees.leaves import check_leaves
 
 DE_EN = Pair("de", "en")
 
@@ -34,30 +33,21 @@ def toy(words: Sequence[object]) -> Preparation:
     given = options.read(words)
     given.parser = given.tree_files = None
     trees.check(given, "en")
-    sizes = {split: getattr(given, split) for split in SPLITS}
+
+    def generate(part: Path) -> None:
+        grammar.write(part, given.seed, {split: getattr(given, split) for split in SPLITS})
+
     # The grammar is part of the options, so that data of an older grammar are refused.
     sources = b"".join(path.read_bytes() for path in sorted((PREP_DIR / "corpora/toy").glob("*.py")))
-    numbers = " ".join(f"{name}={getattr(given, name)}" for name in ("seed", *SPLITS, "bpe"))
     steps = [
-        Step("raw", f"generate {given.train} + {given.valid} + {given.test} pairs", partial(_generate, given, sizes)),
-        Step("tok", "tokenise", partial(_tokenise_toy, given)),
+        Step("raw", f"generate {given.train} + {given.valid} + {given.test} pairs", generate),
+        Step("tok", "tokenise", partial(texts.tokenise, given, DE_EN, given.out / "raw")),
         texts.bpe(given, DE_EN),
         texts.binarise(given, DE_EN),
         *([trees.phrases(given, given.out / "raw")] if given.trees else []),
     ]
-    return Preparation(given, f"toy {numbers} grammar={hashlib.sha256(sources).hexdigest()[:12]}", steps)
-
-
-def _generate(given: Given, sizes: dict[str, int], part: Path) -> None:
-    grammar.write(part, given.seed, sizes)
-    for split in SPLITS:
-        bitext.check(*DE_EN.files(part / split), bitext.Rules(strict=True))
-
-
-def _tokenise_toy(given: Given, part: Path) -> None:
-    texts.tokenise(given, DE_EN, given.out / "raw", part)
-    for split in SPLITS:
-        check_leaves(part / f"{split}.en", given.out / f"raw/{split}.en.tree")
+    digest = f"grammar={hashlib.sha256(sources).hexdigest()[:12]}"
+    return Preparation(given, f"toy {given.settings('seed', *SPLITS, 'bpe')} {digest}", steps)
 
 
 # Multi30k
@@ -80,9 +70,9 @@ def multi30k(words: Sequence[object]) -> Preparation:
         given.tree_files = Path(found)
     trees.check(given, "de", "en")
     given.need_local("{train,val,test_2016_flickr}.{de,en}")
-    note = f"multi30k lowercase={int(given.lowercase)} bpe={given.bpe} checksums={int(not given.no_checksums)}"
-    if given.no_checksums:  # checked text is equal wherever it comes from; of unchecked text the folder is noted
-        note += f" local={given.origin()}"
+    # Checked text is equal wherever it comes from; of unchecked text the folder is noted.
+    checked = given.checked() if given.no_checksums else "checksums=1"
+    note = f"multi30k {given.settings('lowercase', 'bpe')} {checked}"
     cased = given.out / "raw/cased" if given.lowercase else None
     tokenise = partial(texts.tokenise, given, DE_EN, cased or given.out / "raw", lowercase=given.lowercase)
     steps = [

@@ -80,10 +80,8 @@ LISTS = "https://raw.githubusercontent.com/abisee/cnn-dailymail/master/url_lists
 
 
 def cnndm(words: Sequence[object]) -> Preparation:
-    """CNN/DailyMail, not anonymised (See et al. 2017). Pairs: train 287,113 (287,227 without the 114 stories that have
-    no text), valid 13,368, test 11,490. Texts are not cut: train with --truncate-source --max-source-positions 512.
-    OUT/bin is for fairseq's task translation, article to summary. OUT/raw/test.article.sentences: what LEAD-3 is taken
-    from. OUT/tok/test.summary: the references for ROUGE. It takes about 6 GB of disk (an estimate)."""
+    """Not anonymised (See et al. 2017). Texts are not cut: train with --truncate-source --max-source-positions 512.
+    OUT/raw/test.article.sentences: what LEAD-3 is taken from. OUT/tok/test.summary: the references for ROUGE."""
     options = Options("prepare_cnndm", cnndm.__doc__)
     stories = "folder with {cnn,dailymail}_stories.tgz or {cnn,dailymail}/stories, and all_{train,val,test}.txt"
     options.corpus("CNNDM", f"{stories}; or with {{train,val,test}}.{{source,target}}, one text a line")
@@ -107,8 +105,7 @@ def cnndm(words: Sequence[object]) -> Preparation:
         Step("raw", "read and check the stories", read, reads=True),  # 312,085 files are unpacked
         *_finish(given, given.summary_words),
     ]
-    checked = f"checksums={int(not given.no_checksums)} local={given.origin()}"
-    return Preparation(given, f"cnndm vocab={vocabulary} summary-words={given.summary_words} {checked}", steps)
+    return Preparation(given, f"cnndm vocab={vocabulary} summary-words={given.summary_words} {given.checked()}", steps)
 
 
 GIGAWORD_REVISION = "e45e01b2da13842bb3df1b12dc046910147b3d82"
@@ -116,14 +113,11 @@ GIGAWORD = f"https://huggingface.co/datasets/Harvard/gigaword/resolve/{GIGAWORD_
 
 
 def gigaword(words: Sequence[object]) -> Preparation:
-    """Gigaword's headlines (Rush et al. 2015). Pairs: train 3,803,957, valid 189,651, test 1,951, as they come: digits
-    are #, rare words <unk>, in the test set UNK. OUT/bin is for fairseq's task translation, article to summary.
-    OUT/tok/test.summary: the references for ROUGE. It takes about 4 GB of disk (an estimate)."""
+    """Rush et al. (2015), as it comes: digits are #, rare words <unk>, in the test set UNK. OUT/tok/test.summary: the
+    references for ROUGE. DIR has sent-summary's train/{train.article,train.title,valid.article.filter,
+    valid.title.filter}.txt and Giga/{input,task1_ref0}.txt, UniLM's org_data, or ggw_data.zip; plain or .gz."""
     options = Options("prepare_gigaword", gigaword.__doc__)
-    train = "train/{train.article,train.title,valid.article.filter,valid.title.filter}.txt"
-    sumdata = f"sumdata of sent-summary ({train}, Giga/{{input,task1_ref0}}.txt)"
-    where = "or org_data of UniLM, or the folder it is in, or with ggw_data.zip; files are plain or .gz"
-    options.corpus("GIGAWORD", f"folder {sumdata}, {where}")
+    options.corpus("GIGAWORD", "folder sumdata of sent-summary, or org_data of UniLM, or the folder it is in")
     _add_vocabulary(options)
     given = options.read(words)
     vocabulary = _check_vocabulary(given)
@@ -136,5 +130,4 @@ def gigaword(words: Sequence[object]) -> Preparation:
         summaries.prepare_gigaword(folder, part, judge=not (given.no_checksums or verified))
 
     steps = [Step("raw", "read and check the texts", read, reads=True), *_finish(given)]
-    checked = f"checksums={int(not given.no_checksums)} local={given.origin()}"
-    return Preparation(given, f"gigaword vocab={vocabulary} {checked}", steps)
+    return Preparation(given, f"gigaword vocab={vocabulary} {given.checked()}", steps)

@@ -107,11 +107,6 @@ def read_pair(first: Path, second: Path, rules: Rules) -> Iterator[tuple[Line, L
     return check_lengths(first, second, together, minimum, small=rules.strict)
 
 
-def check(first: Path, second: Path, rules: Rules) -> int:
-    """Return the number of pairs of two files; raises DataError."""
-    return sum(1 for _ in read_pair(first, second, rules))
-
-
 def join(sources: Sequence[tuple[Path, Path]], targets: tuple[Path, Path], rules: Rules) -> list[int]:
     """Write the pairs of all sources to the two targets, and return the number of each; raises DataError."""
     counts = []

@@ -115,13 +115,10 @@ SRC, REF = "mt03_chinese_evlset_v0-src.sgm", "mt03_chinese_evlset_v0-ref.sgm"
     [
         (REF, lambda p: replace(p, r'<doc docid="MINI00010" sysid="E04">.*?</doc>\n', ""),
          [f"{REF}:", "document MINI00010 has 3 references, 4 wanted"]),
-        (REF, lambda p: replace(p, r'docid="MINI00050"', 'docid="OTHER"', 4), [f"{REF}: document MINI00050 has 0 ref"]),
         (REF, lambda p: replace(p, r'<seg id="4">[^\n]*\n', ""), [f"{REF}:2: misaligned: ", "has no segment 4"]),
         (REF, lambda p: replace(p, r'id="4"', 'id="3"'), [f"{REF}:7: segment 3 of document MINI00000 is there twice"]),
         (SRC, lambda p: replace(p, r'(<seg id="2">).*?(</seg>)', r"\1  \2"), [f"{SRC}:5: segment 2", "is empty"]),
-        (SRC, lambda p: replace(p, r'<seg id="10">[^\n]*\n', ""), [f"{REF}:13: misaligned: segment 10", "is not in"]),
         (SRC, lambda p: p.write_bytes(p.read_bytes()[:-400]), [f"{SRC}:", "the file was cut off"]),
-        (REF, lambda p: replace(p, "</refset>", ""), [f"{REF}:1: <refset> is not closed: the file was cut off"]),
         (SRC, lambda p: p.write_bytes(p.read_text("utf-8").encode("gb18030")), [f"{SRC}:4: invalid UTF-8", "gb18030"]),
         (SRC, lambda p: p.unlink(), ["the source of MT03 should be below"]),
         (SRC, lambda p: shutil.copy(p, p.with_name("mt03.sgm")), ["which has the source of MT03?"]),
@@ -129,11 +126,10 @@ SRC, REF = "mt03_chinese_evlset_v0-src.sgm", "mt03_chinese_evlset_v0-ref.sgm"
          ["news.en:900: misaligned: 900 lines here, 899 in"]),
         ("train/news.zh", lambda p: p.write_text("".join(sorted(p.read_text("utf-8").splitlines(True))), "utf-8"),
          ["news.en:1: misaligned", "do not go together"]),
-        ("train/news.en", lambda p: p.write_bytes(p.read_bytes()[:-9]), ["news.en:900:", "cut off"]),
         ("train/news.en", lambda p: p.unlink(), ["news.zh: its English side is missing"]),
     ],
-    ids=["three", "no document", "segment", "twice", "empty", "too many", "cut off", "open", "encoding", "no source",
-         "two sources", "short", "shuffled", "no newline", "one side"],
+    ids=["three", "segment", "twice", "empty", "cut off", "encoding", "no source", "two sources", "short", "shuffled",
+         "one side"],
 )  # fmt: skip
 def test_bad_nist_names_file_and_line(nist_corpus, tmp_path, name, damage, parts):
     corpus = tmp_path / "nist"

@@ -28,7 +28,7 @@ from support.corpora.prep import (
     command,
     lines_of,
     prepare,
-    start_and_kill,
+    prepare_until,
 )
 from support.corpora.preparations import LM_NUMBERS, lm_sentence
 
@@ -48,20 +48,6 @@ def test_lm_serves_the_task(preparation):
     # six words, and as many made-up ones as fill up to 16 with fairseq's four symbols
     assert words == ["a", "é", "b", "c", "d", "e"] + [f"madeupword{number:04d}" for number in range(6)]
     assert (done.out / "raw/train.en").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ([], "no corpus given: --local DIR"),
-        (["--local", ".", "--words", "many"], "--words needs a number from 0"),
-        (["--local", ".", "--lang", "../en"], "--lang needs the ending"),
-        (["--local", ".", "--blank-lines", "skip"], "--blank-lines is refuse, keep or drop, got 'skip'"),
-    ],
-)
-def test_bad_options(tmp_path, options, message):
-    assert_refused(prepare("lm", tmp_path / "out", *options), message)
-    assert not (tmp_path / "out").exists()
 
 
 # The layouts of WikiText and of the Penn Treebank
@@ -86,7 +72,7 @@ def test_layouts_with_blank_lines_and_headings(tmp_path, name):
     }
     for number, (options, expected) in enumerate(made.items()):
         out = tmp_path / str(number)
-        start_and_kill("lm", out, out / "raw", "--local", tmp_path, "--blank-lines", *options)
+        prepare_until("raw", "lm", out, "--local", tmp_path, "--blank-lines", *options)
         assert [lines_of(out / f"raw/{split}.en") for split in SPLITS] == [expected] * 3
     done = prepare("lm", out, "--local", tmp_path, "--blank-lines", "keep")
     assert_refused(done, "was prepared with 'lm lang=en words=0 min-count=1 blank-lines=drop no-headings local=")
@@ -121,7 +107,7 @@ def test_1bw_by_download(preparation, tmp_path):
     assert_refused(prepare("1bw", out, ONE_BILLION_URL=archive.as_uri()), "expected 1792209805 bytes, found")
     part.parent.mkdir(exist_ok=True)
     part.write_bytes(archive.read_bytes()[:300])
-    start_and_kill("1bw", out, out / "dict", "--no-checksums", ONE_BILLION_URL=archive.as_uri())
+    prepare_until("dict", "1bw", out, "--no-checksums", ONE_BILLION_URL=archive.as_uri())
     assert len(lines_of(out / "raw/train.en")) == 396
     assert (out / f"download/{BILLION}.tar.gz").read_bytes() == archive.read_bytes()
     assert not (out / "download/corpus").exists()

@@ -9,7 +9,14 @@ import pytest
 
 from corpora.preparations import fetch, summaries
 from corpora.toy import grammar
-from support.corpora.prep import assert_refused, assert_translation_data, given_for, lines_of, prepare, start_and_kill
+from support.corpora.prep import (
+    assert_refused,
+    assert_translation_data,
+    given_for,
+    lines_of,
+    prepare,
+    prepare_until,
+)
 from support.corpora.preparations import CASES, Prepared
 
 GIVEN = ("--source", "de", "--target", "en")
@@ -114,30 +121,8 @@ def test_windows_line_ends_do_not_reach_the_tokens(own_text: Path, tmp_path: Pat
     for lang in ("de", "en"):
         (tmp_path / f"text.{lang}").write_bytes((own_text / f"corpus.{lang}").read_bytes().replace(b"\n", b"\r\n"))
     out = tmp_path / "out"
-    start_and_kill("parallel", out, out / "tok", *GIVEN, "--train", tmp_path / "text", "--tokenizer", "none")
+    prepare_until("tok", "parallel", out, *GIVEN, "--train", tmp_path / "text", "--tokenizer", "none")
     assert b"\r" not in (out / "tok/train.de").read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ((), "--source needs the ending of its files, such as de, got ''"),
-        (("--source", "de", "--target", "de"), "--source and --target are both 'de'"),
-        (GIVEN, "--train PREFIX is missing: PREFIX.de and PREFIX.en are the training text"),
-        ((*GIVEN, "--train", "corpus", "--bpe", 80, "--pieces", 80), "--bpe or --pieces, please, not both"),
-        ((*GIVEN, "--train", "corpus", "--tokenizer", "spacy"), "--tokenizer is moses or none, got 'spacy'"),
-        ((*GIVEN, "--train", "corpus", "--ratio", "0.5"), "--ratio needs a number from 1, got '0.5'"),
-        ((*GIVEN, "--train", "corpus", "--trees", "fr"), "--trees fr: no such language here, there is: de en"),
-        (
-            (*GIVEN, "--train", "corpus", "--test", "nowhere"),
-            "no file nowhere.de, nor one with .gz: --test is what both",
-        ),
-    ],
-)
-def test_wrong_options(own_text: Path, tmp_path: Path, options: tuple[object, ...], message: str):
-    words = [own_text / "corpus" if word == "corpus" else word for word in options]
-    assert_refused(prepare("parallel", tmp_path / "out", *words), message)
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_comma_in_the_output_folder_is_refused(own_text: Path, tmp_path: Path):

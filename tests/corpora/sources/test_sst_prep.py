@@ -17,7 +17,7 @@ from support.corpora.prep import (
     attempt,
     lines_of,
     prepare,
-    start_and_kill,
+    prepare_until,
 )
 from support.paths import SHARED
 
@@ -119,7 +119,7 @@ def test_sst_phrases_are_distinct_and_only_in_training(trees):
 @pytest.mark.slow
 def test_sst_phrases_keep_the_dictionary_of_the_sentences(trees, sst_data, tmp_path):
     """Counted over phrases, the word of a single leaf would be frequent."""
-    start_and_kill("sst", tmp_path / "out", tmp_path / "out/bin.part", "--local", trees, "--phrases")
+    prepare_until("dict", "sst", tmp_path / "out", "--local", trees, "--phrases")
     assert (tmp_path / "out/dict/dict.txt").read_bytes() == (sst_data / "dict/dict.txt").read_bytes()
     assert len(lines_of(tmp_path / "out/raw/train.text")) == 23
     assert len(lines_of(tmp_path / "out/raw/train.label")) == 23
@@ -161,14 +161,9 @@ def test_separators_of_lines_in_a_tree_are_spaces(trees, tmp_path, separator):
     [
         ("(3 (2 It) (2 works)", "train.txt:3: unbalanced brackets: 1 not closed"),
         ("(3 (2 It) (2 works)))", "train.txt:3: unbalanced brackets: more follows"),
-        ("(3 (2 It) (2 works)) (2 .)", "train.txt:3: unbalanced brackets: more follows"),
         ("(3 (5 It) (2 works))", "train.txt:3: a label from 0 to 4 must follow each bracket, found 5"),
-        ("((2 It) (2 works))", "train.txt:3: a label from 0 to 4 must follow each bracket, found ("),
         ("(3 (2 It) (2 works) (2 .))", "train.txt:3: a node has two subtrees or one word, found 3 subtrees"),
-        ("(3 (2 It))", "train.txt:3: a node has two subtrees or one word, found 1 subtrees"),
-        ("(3 (2 It) works)", "train.txt:3: a node has two subtrees or one word, found 1 subtrees and 1 words"),
         ("(3 (2 It) (2 works well))", "train.txt:3: a leaf has one word, found 2: (2 works well)"),
-        ("(3 (2 It) (2))", "train.txt:3: a leaf has one word, found 0: (2)"),
         ("It works", "train.txt:3: a tree begins with a bracket, found It"),
         ("(3 (2 It) (2 <pad>))", "train.txt:3: the word <pad> is a symbol of fairseq's"),
         ("", "train.txt:3: empty line"),

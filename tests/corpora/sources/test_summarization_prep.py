@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.corpora.prep import SPLITS, assert_refused, attempt, lines_of, prepare, start_and_kill
+from support.corpora.prep import SPLITS, assert_refused, attempt, lines_of, prepare, prepare_until
 from support.corpora.preparations import SMALL
 from support.corpora.summary_prep import LANGS, tables, write_lines
 
@@ -186,7 +186,7 @@ def test_bart_s_form_is_read_as_well(tmp_path):
     vocabulary = tmp_path / "in/vocab.txt"
     write_lines(vocabulary, wordpiece.learn(140, [tmp_path / "in/train.source", tmp_path / "in/train.target"]))
     out = tmp_path / "out"
-    start_and_kill("cnndm", out, out / "bin.part", "--local", tmp_path / "in", "--vocab", vocabulary)
+    prepare_until("bpe", "cnndm", out, "--local", tmp_path / "in", "--vocab", vocabulary)
     for split, name in cnndm.FILES.items():
         assert (lines_of(out / f"raw/{split}.article"), lines_of(out / f"raw/{split}.summary")) == texts[name]
     assert lines_of(out / "raw/test.article.sentences")[7] == "The city of place7 has a new bridge . It cost 7 coins ."
@@ -299,21 +299,3 @@ def test_gigaword_as_unilm_gives_it(gigaword_data, tmp_path):
         for lang in LANGS:
             assert lines_of(tmp_path / f"out/raw/{split}.{lang}") == lines_of(raw / f"{split}.{lang}")
     assert not (tmp_path / "out/download/unpacked").exists()
-
-
-# Options
-
-
-@pytest.mark.parametrize(
-    ("corpus", "options", "message"),
-    [
-        ("cnndm", ["--vocab", "x", "--train-vocab", "9"], "--vocab FILE or --train-vocab N, not both"),
-        ("cnndm", ["--vocab", "/nowhere/vocab.txt"], "no file /nowhere/vocab.txt"),
-        ("cnndm", ["--summary-words", "-1"], "--summary-words needs a number from 0"),
-        ("gigaword", ["--train-vocab", "0"], "--train-vocab needs a number from 1"),
-        ("gigaword", ["--summary-words", "9"], "unknown option --summary-words"),
-    ],
-)
-def test_bad_options(tmp_path, corpus, options, message):
-    assert_refused(prepare(corpus, tmp_path / "out", *options), message)
-    assert not (tmp_path / "out").exists()

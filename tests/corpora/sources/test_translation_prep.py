@@ -14,7 +14,15 @@ import pytest
 from corpora.errors import UsageError
 from corpora.mini import translation as mini_translation
 from corpora.preparations import fetch
-from support.corpora.prep import DATA_PREP, SPLITS, assert_refused, given_for, lines_of, prepare, start_and_kill
+from support.corpora.prep import (
+    DATA_PREP,
+    SPLITS,
+    assert_refused,
+    given_for,
+    lines_of,
+    prepare,
+    prepare_until,
+)
 from support.corpora.preparations import CASES, unpacked
 from support.corpora.translation_references import (
     assert_binarised,
@@ -147,7 +155,7 @@ def test_other_years_have_another_news_commentary(sources, tmp_path, year, versi
     (folder / "training-parallel-nc-v9.tgz").unlink()
     news = {f"{prefix}.de-en.{lang}": f"News {version} in {lang}\n".encode() for lang in ("en", "de")}
     mini_translation.archive(folder / f"training-parallel-nc-{version}.tgz", news)
-    start_and_kill("wmt14_en_de", out, out / "text", *options_of("wmt14_en_de", folder), "--data", year)
+    prepare_until("text", "wmt14_en_de", out, *options_of("wmt14_en_de", folder), "--data", year)
     assert lines_of(out / "text/train.de")[1200:] == [f"News {version} in de"]
 
 
@@ -155,7 +163,7 @@ def test_other_years_have_another_news_commentary(sources, tmp_path, year, versi
 def test_wmt14_en_fr_with_newstest2013(tmp_path):
     source, out = tmp_path / "source", tmp_path / "out"
     CASES["wmt14_en_fr"].make(source)
-    start_and_kill("wmt14_en_fr", out, out / "text", *options_of("wmt14_en_fr", source), "--valid", "newstest2013")
+    prepare_until("text", "wmt14_en_fr", out, *options_of("wmt14_en_fr", source), "--valid", "newstest2013")
     for lang in ("en", "fr"):
         assert_texts(out, "text", lang, wmt_text(source, lang, "fr"))
 
@@ -195,7 +203,7 @@ def test_iwslt14_from_unpacked_files_with_the_test_sets_of_mma(sources, tmp_path
         plain = folder / f"train.tags.de-en.{lang}"
         plain.with_name(plain.name + ".gz").write_bytes(gzip.compress(plain.read_bytes()))
         plain.unlink()
-    start_and_kill("iwslt14", out, out / "text", *options)
+    prepare_until("text", "iwslt14", out, *options)
     texts = iwslt_text(sources["iwslt14"], "en")
     assert lines_of(out / "text/test.en") == texts["test"][:20] + texts["test"][40:] + texts["test"][:7]
     assert lines_of(out / "text/train.en") == texts["train"]
@@ -242,28 +250,6 @@ def test_local_archives_are_checked(sources, tmp_path):
     assert not (out / "text").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("iwslt14", ["--test", "all"], "--test is fairseq or mma, got 'all'"),
-        ("iwslt14", ["--tokenised"], "--tokenised needs --local DIR"),
-        ("iwslt14", ["--tokenised", "--test", "mma"], "cannot choose the test set of tokenised text"),
-        ("wmt14_en_de", ["--data", "wmt15"], "--data is wmt14, wmt16, wmt17 or google, got 'wmt15'"),
-        ("wmt14_en_de", ["--data", "google"], "--data google needs --local DIR with wmt16_en_de.tar.gz"),
-        ("wmt14_en_de", ["--data", "google", "--local", ".", "--separate-dictionaries"], "and one dictionary"),
-        ("wmt14_en_de", ["--trees", "fr"], "--trees fr: no such language here"),
-        ("wmt14_en_fr", ["--valid", "newstest2012"], "--valid is split or newstest2013"),
-        ("wmt14_en_fr", ["--every", "0"], "--every needs a number from 1"),
-        ("wmt14_en_fr", ["--ratio", "1,5"], "--ratio needs a number from 1, got '1,5'"),
-        ("wmt14_en_de", ["--ratio", "0.5"], "--ratio needs a number from 1, got '0.5'"),
-        ("iwslt14", ["--min-correlation", "none"], "--min-correlation needs a number from -1, got 'none'"),
-    ],
-)
-def test_bad_options(tmp_path, name, options, message):
-    assert_refused(prepare(name, tmp_path / "out", *options), message)
-    assert not (tmp_path / "out/options.txt").exists()
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not IWSLT14.is_dir(), reason="no ../shared/data/iwslt14 here")
 def test_iwslt14_that_is_tokenised(tmp_path):
@@ -295,7 +281,7 @@ def test_google_prepared_wmt16_is_taken_as_it_is(sources, tmp_path):
     options = ["--local", local, "--data", "google"]
     refused = prepare("wmt14_en_de", tmp_path / "checked", *options)
     assert_refused(refused, "wmt16_en_de.tar.gz is not the official file", "expected checksum md5:874ab6bb")
-    start_and_kill("wmt14_en_de", out, out / "tok.part", *options, "--no-checksums")
+    prepare_until("bpe", "wmt14_en_de", out, *options, "--no-checksums")
     done = prepare("wmt14_en_de", out, *options, "--no-checksums")
     assert done.returncode == 0 and done.stdout.endswith(f"ready: {out}/bin\n"), done.stderr
     assert "test: 60 pairs (published: 3,003)" in done.stdout and not (out / "download/unpacked").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import dataclasses
 import functools
 import io
 import os
@@ -112,6 +113,16 @@ def prepare_by(corpus: str, *words: object, **environment: str) -> subprocess.Co
     """Run a preparation in this process by the words of its command line alone."""
     with mock.patch.dict(os.environ, clean_environment(**{"PYTHON": warm_python(), **environment}), clear=True):
         return _captured(lambda: preparations.main(door(corpus), words))
+
+
+def prepare_until(last: str, corpus: str, out: Path, *options: object, **environment: str) -> str:
+    """Do the steps of a preparation up to `last` in this process; return what it says."""
+    printed, given = io.StringIO(), clean_environment(**{"PYTHON": warm_python(), **environment})
+    with mock.patch.dict(os.environ, given, clear=True), contextlib.redirect_stdout(printed):
+        plan = preparations.planned(door(corpus), [out, "--workers", "1", *options])
+        names = [step.name for step in plan.steps]
+        dataclasses.replace(plan, steps=plan.steps[: names.index(last) + 1]).run()
+    return printed.getvalue()
 
 
 def kill_when(words: list[str], there: Callable[[], bool], **environment: str) -> str:
