@@ -94,10 +94,9 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         message = message.removeprefix("argument ").replace(": expected one argument", " needs a value")
         if unknown := re.match(r"unrecognized arguments: (\S+)", message):
-            word = unknown[1]
-            raise UsageError(
-                f"unknown option {word} (see --help)" if word[0] == "-" else f"one output folder, please: {word}?"
-            )
+            if unknown[1].startswith("-"):
+                raise UsageError(f"unknown option {unknown[1]} (see --help)")
+            raise UsageError(f"one output folder, please: what is '{unknown[1]}'?")
         if "arguments are required" in message:
             raise UsageError("no output folder given (see --help)")
         raise UsageError(re.sub(r"^(--\S+): ", r"\1 ", message))

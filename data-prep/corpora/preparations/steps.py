@@ -151,8 +151,9 @@ def locked(given: Given) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lock(path: Path, wait: Callable[[], None]) -> Iterator[None]:
-    """Lock a file; `wait` is called where another process has it."""
+    """Lock a file; `wait` is called where another process has it. Programs that are started keep the lock as well."""
     with path.open("a") as stream:
+        os.set_inheritable(stream.fileno(), True)
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

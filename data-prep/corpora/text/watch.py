@@ -43,4 +43,8 @@ def watched(title: str, path: Path, seconds: float = SECONDS) -> Iterator[None]:
 def run_logged(title: str, path: Path, log: Path, command: Sequence[str], seconds: float = SECONDS) -> int:
     """Run a command that writes to `path`, with its output in a file; return its exit status. It ends with us."""
     with watched(title, path, seconds), log.open("wb") as output:
-        return subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL).returncode
+        # With the locks of this process, which a program keeps that goes on where this process is killed.
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, close_fds=False
+        )
+    return done.returncode

@@ -252,17 +252,3 @@ def test_wmt17_words_in_a_corpus_do_not_count(wmt_data):
     cut = segment.chinese()
     tokens = lines_of(wmt_data / "tok/train.zh")
     assert spaced and all(tokens[number] == cut(raw[number].replace(" ", "")) for number in spaced)
-
-
-@pytest.mark.slow
-def test_wmt17_other_files_than_the_official_ones_are_refused(tmp_path):
-    corpus, out = tmp_path / "corpus", tmp_path / "out"
-    CASES["wmt17_zh_en"].make(corpus)
-    done = prepare("wmt17_zh_en", out, "--local", corpus, "--no-checksums", "--segmented", "--max-words", "x")
-    assert_refused(done, "--max-words needs a number from 0")
-    done = prepare("wmt17_zh_en", out, "--local", corpus)
-    assert_refused(done, "dev.tgz is not the official file", "expected checksum md5:9b1aa63c", "--no-checksums")
-    (corpus / "neu2017.zip").unlink()
-    done = prepare("wmt17_zh_en", out, "--local", corpus, "--no-checksums")
-    assert_refused(done, "has no neu2017.zip: get it from ftp://")
-    assert not (out / "source").exists()

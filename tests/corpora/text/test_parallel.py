@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import shutil
 import subprocess
 from itertools import islice
 from pathlib import Path
@@ -181,13 +180,6 @@ def test_tokenizer_keeps_line_order_with_several_processes(tmp_path, sentences):
     assert [line.split()[1] for line in lines] == [str(number) for number in range(len(lines))]
 
 
-def test_tokenizer_refuses_a_line_that_vanishes(tmp_path):
-    (tmp_path / "in").write_text("Ein Satz.\n\u0001\n", "utf-8")
-    done = attempt(moses_tokenize.tokenise, tmp_path / "in", tmp_path / "out", "de", 1)
-    assert_refused(done, "in:2: no token left")
-    assert not (tmp_path / "out").exists()
-
-
 # prepare_toy.sh
 
 
@@ -263,27 +255,6 @@ def test_options_can_be_mended_until_a_step_is_complete(small_multi30k, tmp_path
     prepare_until("raw", "multi30k", out, *options, "--no-checksums")
     assert "checksums=0" in (out / "options.txt").read_text()
     assert_refused(prepare("multi30k", out, *options), "was prepared with", "checksums=0", "give another folder")
-
-
-def test_multi30k_download_checks_its_files(small_multi30k, tmp_path):
-    """Download through a file:// address: an interrupted file is continued, a broken one refused and fetched again."""
-    out, server = tmp_path / "out", tmp_path / "server"
-    shutil.copytree(small_multi30k, server)
-    whole = (server / "val.de.gz").read_bytes()
-    (server / "val.de.gz").write_bytes(whole[:-40])
-    url = server.as_uri()
-    done = prepare("multi30k", out, "--no-checksums", "--bpe", "60", MULTI30K_URL=url)
-    assert_refused(done, "val.de.gz is not the whole file that it should be", "unexpected end of file")
-    assert {path.name for path in (out / "download").iterdir()} == {"train.de.gz", "train.en.gz"}
-    (server / "val.de.gz").write_bytes(whole)
-    (out / "download/val.de.gz.part").write_bytes(whole[:500])  # as a killed download leaves it
-    begun = (out / "download/train.de.gz").stat().st_mtime_ns
-    prepare_until("raw", "multi30k", out, "--no-checksums", "--bpe", "60", MULTI30K_URL=url)
-    assert (out / "options.txt").read_text().endswith(" local=download\n")  # from wherever it is started
-    assert (out / "download/val.de.gz").read_bytes() == whole
-    assert (out / "download/train.de.gz").stat().st_mtime_ns == begun
-    done = prepare("multi30k", tmp_path / "none", MULTI30K_URL=(tmp_path / "nowhere").as_uri())
-    assert_refused(done, "download of file:", "train.de.gz failed", "run again to continue")
 
 
 @needs_multi30k
