@@ -11,6 +11,10 @@ class DataError(Exception):
     """A data file that cannot be used; the message names the file, and the line where there is one."""
 
 
+class UsageError(Exception):
+    """What a preparation is asked for and cannot do; the message says what to do instead."""
+
+
 def as_status(work: Callable[[], None]) -> Callable[[], int]:
     """Turn a command's work into its `main`, which returns 0, or prints one line to stderr and returns 1.
 

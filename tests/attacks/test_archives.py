@@ -19,8 +19,7 @@ import pytest
 from corpora.errors import DataError
 from corpora.text import expansion, lines, unpack
 from support.attacks.faults import small_disk
-from support.corpora.prep import assert_refused, call, prepare, run
-from support.paths import DATA_PREP
+from support.corpora.prep import assert_refused, attempt, prepare
 
 Member = tuple[str, bytes | None, dict[str, object]]  # name, content, further fields of its header in a .tar
 
@@ -168,7 +167,7 @@ def test_hostile_archive(name: str, tmp_path: Path) -> None:
     for folder in (tmp_path / "out", tmp_path / "old"):
         if folder.name == "old":
             (folder / "one").mkdir(parents=True)
-        assert_refused(run(unpack.main, archive, folder, "one"), f"data error: {archive}", *messages)
+        assert_refused(attempt(unpack.unpack, archive, folder, ["one"]), f"data error: {archive}", *messages)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "old"]), "something is left"
     assert [path.name for path in (tmp_path / "old").iterdir()] == ["one"], "an older folder is changed"
 
@@ -179,7 +178,7 @@ CHECKED = ["bomb.zip", "encrypted.zip", "unknown method.zip", "cut.zip", "sum is
 @pytest.mark.parametrize("name", CHECKED)
 def test_hostile_archive_is_found_by_the_check_of_downloads(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(ARCHIVES[name][0])
-    assert_refused(run(unpack.main, "--test", tmp_path / name), f"data error: {tmp_path / name}", *ARCHIVES[name][1])
+    assert_refused(attempt(unpack.check, tmp_path / name), f"data error: {tmp_path / name}", *ARCHIVES[name][1])
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
@@ -187,10 +186,12 @@ def test_an_option_raises_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     archive = tmp_path / "bomb.zip"
     archive.write_bytes(ARCHIVES["bomb.zip"][0])
     monkeypatch.setenv(expansion.VARIABLE, "2000")
-    assert run(unpack.main, archive, tmp_path / "out", "one").returncode == 0
+    assert attempt(unpack.unpack, archive, tmp_path / "out", ["one"]).returncode == 0
     assert (tmp_path / "out/one/a").stat().st_size == len(MEGABYTE)
     monkeypatch.setenv(expansion.VARIABLE, "many")
-    assert_refused(run(unpack.main, archive, tmp_path / "out", "one"), "LOCALATTN_MAX_EXPANSION=many: a number from 1")
+    assert_refused(
+        attempt(unpack.unpack, archive, tmp_path / "out", ["one"]), "LOCALATTN_MAX_EXPANSION=many: a number from 1"
+    )
 
 
 def test_compressed_text_has_the_same_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,11 +237,6 @@ def test_bombs_in_the_preparations(tmp_path: Path) -> None:
     done = prepare("sst", tmp_path / "out", "--no-checksums", "--max-expansion", 2000, **given)
     assert_refused(done, "train.txt:1: a line of more than 10,000,000 bytes")  # unpacked
     assert_refused(prepare("sst", tmp_path / "out", "--max-expansion", "x"), "--max-expansion needs a number from 1")
-    begin = 'set -euo pipefail; . "$1/lib/base.sh"; . "$1/lib/fetch.sh"; find_python; '
-    done = call("bash", "-c", begin + 'unpack "$2" "$3" trees', "x", DATA_PREP, next((tmp_path / "server").iterdir()),
-                tmp_path / "unpacked")  # fmt: skip
-    assert_refused(done, "trainDevTestTrees_PTB.zip cannot be unpacked", BOMB[0])
-    assert not list(tmp_path.glob("unpacked*/*"))
 
 
 @pytest.mark.parametrize("size", [1000, 2_500_000])
@@ -255,11 +251,11 @@ def test_a_full_disk_is_no_damaged_archive(
     archive.write_bytes(zipped(("one/a", content)) if ending == ".zip" else tgz(("one/a", content, {})))
     with small_disk(tmp_path / "disk", 64) as disk:
         disk.fill()
-        done = run(unpack.main, archive, disk.folder / "out", "one")
+        done = attempt(unpack.unpack, archive, disk.folder / "out", ["one"])
         assert_refused(done, f"data error: {disk.folder}/out.part/one/a: cannot be written: No space left on device")
         assert [path.name for path in disk.folder.iterdir()] == ["ballast"]
         disk.resize(10_000)
-        assert run(unpack.main, archive, disk.folder / "out", "one").returncode == 0
+        assert attempt(unpack.unpack, archive, disk.folder / "out", ["one"]).returncode == 0
         assert (disk.folder / "out/one/a").read_bytes() == content
 
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from support.corpora.prep import assert_refused, call, contents, files_of, prepare, start_and_kill
+from corpora.preparations.main import PREPARATIONS
+from support.corpora.prep import assert_refused, contents, files_of, prepare, prepare_by
 from support.corpora.preparations import CASES, Case, Prepared, damage, unpacked
 from support.paths import DATA_PREP
 
@@ -35,22 +36,21 @@ def library(request) -> None:
         pytest.importorskip(library)
 
 
-def test_every_preparation_has_a_case():
+def test_every_preparation_has_a_case_and_a_door():
     assert sorted(CASES) == EXECUTABLE
+    assert sorted(PREPARATIONS) == sorted(["parse_text", *(f"prepare_{name}" for name in EXECUTABLE)])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", of_cases())
 def test_killed_run_continues_to_the_same_bytes(case: Case, library, preparation: Callable[[str], Prepared], tmp_path):
-    """The prepared corpus was killed once; another one is made in one go, up to the last step."""
+    """The prepared corpus was killed once; another one is made in one go."""
     done = preparation(case.name)
     assert not list(done.out.rglob("*.part*"))
-    out = tmp_path / "out"
-    start_and_kill(case.name, out, out / "bin.part", *case.arguments(done.source), **case.given(done.source))
-    steps = [path.name for path in out.iterdir() if path.is_dir() and path.name not in ("bin.part", "download")]
-    assert {"raw"} < set(steps)
-    for step in steps:
-        assert contents(out / step) == contents(done.out / step), step
+    again = prepare(case.name, tmp_path / "out", *case.arguments(done.source), **case.given(done.source))
+    assert again.returncode == 0, again.stderr
+    made, expected = contents(tmp_path / "out"), contents(done.out)
+    assert [name for name in made | expected if made.get(name) != expected.get(name)] == []
 
 
 @pytest.mark.slow
@@ -74,15 +74,57 @@ def test_second_run_changes_nothing_and_other_options_are_refused(
 def test_wrong_command_lines(case: Case, tmp_path):
     out = tmp_path / "out"
     assert_refused(prepare(case.name, out, "--sed", "1"), "unknown option --sed (see --help)")
-    assert_refused(call("bash", DATA_PREP / f"prepare_{case.name}.sh"), "no output folder given")
+    assert_refused(prepare_by(case.name), "no output folder given")
     assert_refused(prepare(case.name, out, "--workers", "many"), "--workers needs a number from 1, got 'many'")
-    assert call("bash", DATA_PREP / f"prepare_{case.name}.sh", "--help").stdout.startswith(
-        f"usage: prepare_{case.name}.sh OUT"
-    )
+    assert prepare_by(case.name, "--help").stdout.startswith(f"usage: prepare_{case.name}.sh OUT")
     if case.missing:
         done = prepare(case.name, out, *case.arguments(tmp_path / "none", case.local), case.missing, "/nowhere")
         assert_refused(done, "/nowhere")
     assert not out.exists()
+
+
+GIVEN = "--source de --target en --train {text}"  # of prepare_parallel.sh
+WRONG = [
+    ("toy", "--bpe many", "--bpe needs a number from 1, got 'many'"),
+    ("toy", "--bpe", "--bpe needs a value"),
+    ("toy", "second", "one output folder, please: what is 'second'?"),
+    ("lm", "--local . --words many", "--words needs a number from 0"),
+    ("wmt14_en_fr", "--ratio 1,5", "--ratio needs a number from 1, got '1,5'"),
+    ("iwslt14", "--min-correlation -2", "--min-correlation needs a number from -1, got '-2'"),
+    ("lm", "--local . --blank-lines skip", "--blank-lines is refuse, keep or drop, got 'skip'"),
+    ("lm", "--local . --lang ../en", "--lang needs the ending"),
+    ("lm", "", "no corpus given: --local DIR"),
+    ("iwslt14", "--tokenised", "--tokenised needs --local DIR"),
+    ("iwslt14", "--tokenised --test mma", "cannot choose the test set of tokenised text"),
+    ("wmt14_en_de", "--data google", "--data google needs --local DIR with wmt16_en_de.tar.gz"),
+    ("wmt14_en_de", "--data google --local . --separate-dictionaries", "and one dictionary"),
+    ("aspec", "", "no ASPEC folder"),
+    ("aspec", "--local . --pieces 9 --bpe 9", "--pieces or --bpe"),
+    ("aspec", "--local . --joined-dictionary", "goes with --bpe"),
+    ("aspec", "--local . --join-ja", "goes with --pairs"),
+    ("aspec", "--local . --sections 4", "--sections is 1, 2 or 3"),
+    ("cnndm", "--vocab x --train-vocab 9", "--vocab FILE or --train-vocab N, not both"),
+    ("cnndm", "--vocab /nowhere/vocab.txt", "no file /nowhere/vocab.txt"),
+    ("multi30k", "--trees fr", "--trees fr: no such language here, there is: de en"),
+    ("multi30k", "--parser x", "--parser and --tree-files need --trees LANGUAGE"),
+    ("multi30k", "--trees en --parser /nowhere", "--parser /nowhere: no such folder"),
+    ("multi30k", "--trees en --tree-files /nowhere", "--tree-files /nowhere: no such folder"),
+    ("multi30k", "--trees en --tree-files . --parser .", "not both"),
+    ("parallel", "", "--source needs the ending of its files, such as de, got ''"),
+    ("parallel", "--source de --target de", "--source and --target are both 'de'"),
+    ("parallel", "--source de --target en", "--train PREFIX is missing: PREFIX.de and PREFIX.en are the training"),
+    ("parallel", f"{GIVEN} --bpe 80 --pieces 80", "--bpe or --pieces, please, not both"),
+    ("parallel", f"{GIVEN} --test nowhere", "no file nowhere.de, nor one with .gz: --test is what both"),
+]
+
+
+@pytest.mark.parametrize(("corpus", "options", "message"), WRONG)
+def test_wrong_options(corpus: str, options: str, message: str, tmp_path):
+    for lang in ("de", "en"):
+        (tmp_path / f"text.{lang}").touch()
+    words = [word.format(text=tmp_path / "text") for word in options.split()]
+    assert_refused(prepare(corpus, tmp_path / "out", *words), message)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow

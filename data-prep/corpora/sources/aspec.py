@@ -1,8 +1,5 @@
 """Extracts the two languages from files of ASPEC-JE, the English-Japanese corpus of WAT.
 
-    python -m corpora.sources.aspec raw/train.ja raw/train.en train/train-1.txt --scored --official 1000000
-    python -m corpora.sources.aspec raw/valid.ja raw/valid.en dev/dev.txt --official 1790
-
 A line of the training files is `score ||| id ||| number ||| Japanese ||| English`; those of dev, devtest and test have
 no score. Pairs of training text with an empty side are left out and counted. Errors, with file and line, are missing
 fields, a score that is missing or not expected, an empty side elsewhere, and a file that is missing, cut off or not
@@ -11,12 +8,10 @@ UTF-8.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from corpora.errors import DataError, as_status
+from corpora.errors import DataError
 from corpora.progress import progress
 from corpora.text.bitext import report
 from corpora.text.lines import read_lines, whole_files
@@ -65,19 +60,9 @@ def extract(sources: Sequence[Path], targets: tuple[Path, Path], scored: bool) -
     return count, empty
 
 
-@as_status
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("targets", type=Path, nargs=2, metavar="OUT", help="Japanese, English")
-    parser.add_argument("sources", type=Path, nargs="+", metavar="FILE")
-    parser.add_argument("--scored", action="store_true", help="training files, with the score as first field")
-    parser.add_argument("--official", type=int, help="published number of pairs")
-    args = parser.parse_args()
-    count, empty = extract(args.sources, tuple(args.targets), args.scored)
-    report(args.targets[0].stem, count, args.official)
+def prepare(sources: Sequence[Path], targets: tuple[Path, Path], official: int, scored: bool = False) -> None:
+    """Extract the pairs, and print their number beside the published one; raises DataError."""
+    count, empty = extract(sources, targets, scored)
+    report(targets[0].stem, count, official)
     if empty:
-        print(f"{args.targets[0].stem}: {empty:,} more pairs have an empty side and are left out", flush=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        print(f"{targets[0].stem}: {empty:,} more pairs have an empty side and are left out", flush=True)

@@ -1,23 +1,16 @@
 """Reads corpora for classification, checks them, and writes one text and one label a line.
 
-    python -m corpora.sources.labelled sst  DIR  PART [--classes 5|2] [--phrases]
-    python -m corpora.sources.labelled imdb DIR  PART [--valid 1000]
-    python -m corpora.sources.labelled sva  FILE PART [--seed 1]
-
-Writes PART/{train,valid,test}.text and .label, and PART/labels.txt: the labels in order, as a dictionary of fairseq's.
-Prints the numbers of texts, with those of the official release where they differ, which is an error with --exact. Each
-error is one line that names file and line, with exit status 1.
+Written are PART/{train,valid,test}.text and .label, and PART/labels.txt: the labels in order, as a dictionary of
+fairseq's. Errors name file and line.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.errors import DataError, as_status
+from corpora.errors import DataError
 from corpora.progress import progress
 from corpora.sources import imdb, sst, sva
 from corpora.text.lines import LineFiles, write_lines
@@ -66,40 +59,18 @@ def report(splits: Mapping[str, Split], official: Mapping[str, int], exact: bool
         print(f"{name}: {total:,} texts{note}; {classes}; the longest has {split.longest:,} words", flush=True)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    commands = parser.add_subparsers(dest="corpus", required=True)
-    for name in ("sst", "imdb", "sva"):
-        command = commands.add_parser(name)
-        command.add_argument("source", type=Path)
-        command.add_argument("part", type=Path, help="an existing folder")
-        command.add_argument("--exact", action="store_true", help="other numbers of texts than official are an error")
-        if name == "sst":
-            command.add_argument("--classes", type=int, choices=(5, 2), default=5)
-            command.add_argument("--phrases", action="store_true", help="train on every distinct phrase")
-        elif name == "imdb":
-            command.add_argument("--valid", type=int, default=1000, help="validation reviews of each class")
-        else:
-            command.add_argument("--seed", type=int, default=1, help="of the division into splits")
-    return parser
+def prepare_sst(folder: Path, part: Path, classes: int = 5, phrases: bool = False, *, exact: bool = False) -> None:
+    """Write the Stanford Sentiment Treebank; see sst.read. exact: other numbers of texts than official are an error."""
+    named = {"train": "sentences"} if phrases else {}
+    official = {named.get(split, split): count for split, count in sst.OFFICIAL[classes].items()}
+    report(write(part, classes, sst.read(folder, classes, phrases)), official, exact)
 
 
-@as_status
-def main() -> None:
-    args = _parser().parse_args()
-    classes, official = 2, {}
-    if args.corpus == "sst":
-        classes = args.classes
-        official = {("sentences" if name == "train" and args.phrases else name): count
-                    for name, count in sst.OFFICIAL[classes].items()}  # fmt: skip
-        examples = sst.read(args.source, classes, args.phrases)
-    elif args.corpus == "imdb":
-        official = imdb.official(args.valid)
-        examples = imdb.read(args.source, args.valid)
-    else:
-        examples = sva.read(args.source, args.seed)
-    report(write(args.part, classes, examples), official, args.exact)
+def prepare_imdb(folder: Path, part: Path, valid: int, *, exact: bool = False) -> None:
+    """Write IMDB; see imdb.read, and prepare_sst."""
+    report(write(part, 2, imdb.read(folder, valid)), imdb.official(valid), exact)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def prepare_sva(table: Path, part: Path, seed: int) -> None:
+    """Write subject-verb agreement; see sva.read. No official numbers of texts are known."""
+    report(write(part, 2, sva.read(table, seed)), {}, exact=False)

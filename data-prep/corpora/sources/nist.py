@@ -1,7 +1,5 @@
 """Finds NIST's Chinese-English test sets and training text in a folder, checks them, and writes them as lines.
 
-    python -m corpora.sources.nist FOLDER RAW [--encoding gb18030]
-
 A test set, MT02 to MT06, is one of
     mt03.zh, mt03.en.ref0 … mt03.en.ref3         plain, one segment a line, or .gz
     mt03_chinese_evlset_v0-src.xml, …-ref.xml    NIST's .xml or .sgm, anywhere below FOLDER: names that begin with mt03
@@ -13,13 +11,11 @@ the first reference.
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from corpora.errors import DataError, as_status
+from corpora.errors import DataError
 from corpora.progress import progress
 from corpora.sources.sgm import read_set
 from corpora.text.alignment import MIN_CORRELATION, check_lengths, pairs
@@ -161,22 +157,15 @@ def write_training(folder: Path, raw: Path, encoding: str, minimum: float = MIN_
         print(f"train: {empty:,} more pairs have an empty side and are left out", flush=True)
 
 
-@as_status
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("raw", type=Path)
-    parser.add_argument("--encoding", default="utf-8", help="of all files (default: %(default)s)")
-    parser.add_argument("--min-correlation", type=float, default=MIN_CORRELATION, help="of lengths; -1: not checked")
-    args = parser.parse_args()
+def prepare(folder: Path, raw: Path, encoding: str = "utf-8", minimum: float = MIN_CORRELATION) -> None:
+    """Write test sets and training text; raises DataError.
+
+    encoding: of all files; minimum: correlation of the lengths of the two sides of the training text, -1: any.
+    """
     try:
-        "".encode(args.encoding)
+        "".encode(encoding)
     except LookupError:
         reason = "there is no such encoding; utf-8, gb18030 or big5, for example"
-        raise DataError(f"--encoding {args.encoding}: {reason}") from None
-    write_test_sets(args.folder, args.raw, args.encoding)
-    write_training(args.folder, args.raw, args.encoding, args.min_correlation)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        raise DataError(f"--encoding {encoding}: {reason}") from None
+    write_test_sets(folder, raw, encoding)
+    write_training(folder, raw, encoding, minimum)

@@ -1,43 +1,30 @@
 """Makes the text and the labels of the probing tasks of fairseq_localattn.analysis.probing from constituency trees.
 
-    python -m corpora.sources.probing PART --lang en --train FILE --valid FILE --test FILE [--escape] [--lowercase]
-                                      [--skip-failed]
-
 A tree may go over several lines, as in the Penn Treebank: the next one begins at a line that is not indented. Blank
-lines are left out. What is no tree, such as "(())" for a sentence without a parse, is listed, and is an error; with
---skip-failed it is left out.
+lines are left out. What is no tree, such as "(())" for a sentence without a parse, is listed, and is an error or left
+out.
 
-Writes aligned files to PART: {split}.LANG (the words of the trees in the characters of Moses' normalisation, with
---escape in its entities), {split}.LANG.tree (with the words of the text) and {split}.TASK.labels (the label of the
-sentence or of each word; an empty line where the task has none). Each error is one line that names file and line, with
-exit status 1.
+Written are aligned files in PART: {split}.LANG (the words of the trees in the characters of Moses' normalisation, or in
+its entities), {split}.LANG.tree (with the words of the text) and {split}.TASK.labels (the label of the sentence or of
+each word; an empty line where the task has none). Errors name file and line.
 """
 
 from __future__ import annotations
 
-import argparse
-import logging
 import re
-import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
-from corpora.errors import DataError, as_status
+from corpora.errors import DataError
 from corpora.progress import progress
 from corpora.sources.sst import unescape
 from corpora.text.lines import Line, check_words, read_lines, whole_files
-
-if __name__ == "__main__":
-    logging.disable(logging.INFO)  # of fairseq, which the package imports
-
 from fairseq_localattn.analysis.probing.labels import TASKS, labels_of
 from fairseq_localattn.phrases.trees import TreeError, read_tree
-
-SPLITS = ("train", "valid", "test")
 
 _LEAF = re.compile(r" +([^\s()]+) *\)")
 
@@ -129,30 +116,15 @@ def report(split: str, counts: Counter[str]) -> None:
     print(f"{split}: {counts['sentences']:,} sentences; with a label: {kept}{lost}", flush=True)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("part", type=Path, help="an existing folder, to be written to")
-    parser.add_argument("--lang", required=True)
-    for split in SPLITS:
-        parser.add_argument(f"--{split}", type=Path, required=True, help="bracketings, plain or .gz")
-    parser.add_argument("--escape", action="store_true", help="write &apos; and the like, as Moses' tokeniser does")
-    parser.add_argument("--lowercase", action="store_true")
-    parser.add_argument("--skip-failed", action="store_true", help="leave out what is no tree")
-    return parser
-
-
-@as_status
-def main() -> None:
-    args = _parser().parse_args()
-    writer = Writer(args.lang, args.escape, args.lowercase)
-    failed = 0
-    for split in SPLITS:
-        counts = label_split(getattr(args, split), args.part, split, writer=writer, lang=args.lang)
+def prepare(
+    files: Mapping[str, Path], part: Path, lang: str, *, escape: bool = False, lowercase: bool = False,
+    skip_failed: bool = False,
+) -> None:  # fmt: skip
+    """Write all splits; skip_failed: leave out what is no tree. Raises DataError."""
+    writer, failed = Writer(lang, escape, lowercase), 0
+    for split, path in files.items():
+        counts = label_split(path, part, split, writer=writer, lang=lang)
         report(split, counts)
         failed += counts["failed"]
-    if failed and not args.skip_failed:
+    if failed and not skip_failed:
         raise DataError(f"what is listed above is no tree ({failed:,}): mend it, or leave it out with --skip-failed")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,23 +1,17 @@
 """Reads corpora of texts with summaries, checks them, and writes one text and one summary a line.
 
-    python -m corpora.sources.summaries cnndm    DIR PART [--stories DIR DIR] [--any-pairs]
-    python -m corpora.sources.summaries gigaword DIR PART [--any-pairs]
-
-Writes PART/{train,valid,test}.article and .summary, and for CNN/DailyMail PART/test.article.sentences, the articles
-with " ." at the end of each sentence. Pairs without text or without summary are left out and counted. Prints the
-numbers of pairs, with the published ones where they differ. Each error is one line that names file and line, with exit
-status 1.
+Written are {train,valid,test}.article and .summary, and for CNN/DailyMail test.article.sentences, the articles
+with " ." at the end of each sentence. Pairs without text or without summary are left out and counted. Errors name file
+and line.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.errors import DataError, as_status
+from corpora.errors import DataError
 from corpora.progress import progress
 from corpora.sources import cnndm, gigaword
 from corpora.text.lines import LineFiles
@@ -77,26 +71,11 @@ def report(splits: Mapping[str, Split], official: Mapping[str, int], paper: Mapp
         print(f"{note}; {article:.1f} words a text, {summary:.1f} a summary, at most {split.longest:,}", flush=True)
 
 
-@as_status
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("corpus", choices=("cnndm", "gigaword"))
-    parser.add_argument("source", type=Path)
-    parser.add_argument("part", type=Path, help="an existing folder")
-    parser.add_argument(
-        "--stories", type=Path, nargs="+", help="folders with cnn/ and dailymail/ (default: the source)"
-    )
-    parser.add_argument(
-        "--any-pairs", action="store_true", help="do not check whether texts and summaries belong together"
-    )
-    args = parser.parse_args()
-    judge = not args.any_pairs
-    if args.corpus == "cnndm":
-        found = write(args.part, cnndm.read(args.source, args.stories or [args.source], judge))
-        report(found, cnndm.OFFICIAL, cnndm.PAPER)
-    else:
-        report(write(args.part, gigaword.read(args.source, judge)), gigaword.OFFICIAL, gigaword.OFFICIAL)
+def prepare_cnndm(lists: Path, stories: Sequence[Path], part: Path, judge: bool = True) -> None:
+    """Write CNN/DailyMail; see cnndm.read."""
+    report(write(part, cnndm.read(lists, stories, judge)), cnndm.OFFICIAL, cnndm.PAPER)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def prepare_gigaword(folder: Path, part: Path, judge: bool = True) -> None:
+    """Write Gigaword's headlines; see gigaword.read."""
+    report(write(part, gigaword.read(folder, judge)), gigaword.OFFICIAL, gigaword.OFFICIAL)

@@ -44,57 +44,56 @@ def pairs(first: Path, second: Path, sides: Sequence[Iterable[Line]]) -> Iterato
 
 
 def check_lengths(
-    first: Path, second: Path, together: Iterable[tuple[Line, Line]], minimum: float = MIN_CORRELATION
+    first: Path,
+    second: Path,
+    together: Iterable[tuple[Line, Line]],
+    minimum: float | None = None,
+    *,
+    small: bool = False,
 ) -> Iterator[tuple[Line, Line]]:
     """Yield the pairs of lines again; raises DataError at the end of a block whose lengths do not go together.
 
-    minimum: correlation of the logarithms of the lengths that every block must have; -1: no check. Pairs with an empty
-    side, or one more than RATIO times as long as the other, are left out of the correlation: every recipe removes them.
+    minimum: correlation of the logarithms of the lengths that every block must have; -1: no check; None: the usual one.
+    Pairs with an empty side, or one more than RATIO times as long as the other, are left out of the correlation: every
+    recipe removes them. small: of the lengths themselves, in small blocks, for text that is good line by line.
     """
+    if minimum is None:
+        minimum = MIN_SMALL_CORRELATION if small else MIN_CORRELATION
+    block = SMALL_BLOCK if small else BLOCK
     lengths: tuple[list[float], list[float]] = ([], [])
     begin = end = 0
     for one, two in together:
         yield one, two
         sizes = len(one[1].strip()), len(two[1].strip())
-        if not min(sizes) or max(sizes) > RATIO * min(sizes):
+        if not small and (not min(sizes) or max(sizes) > RATIO * min(sizes)):
             continue
         begin, end = begin or two[0], two[0]
         for side, size in zip(lengths, sizes, strict=True):
-            side.append(math.log(size))
-        if len(lengths[0]) == BLOCK:
-            _judge(first, second, lengths, (begin, end), minimum=minimum)
+            side.append(size if small else math.log(size))
+        if len(lengths[0]) == block:
+            _judge(first, second, lengths, (begin, end), minimum=minimum, small=small)
             lengths, begin = ([], []), 0
     if len(lengths[0]) >= FEWEST:
-        _judge(first, second, lengths, (begin, end), minimum=minimum)
+        _judge(first, second, lengths, (begin, end), minimum=minimum, small=small)
 
 
 def _judge(
-    first: Path, second: Path, lengths: Sequence[Sequence[float]], lines: tuple[int, int], *, minimum: float
+    first: Path,
+    second: Path,
+    lengths: Sequence[Sequence[float]],
+    lines: tuple[int, int],
+    *,
+    minimum: float,
+    small: bool,
 ) -> None:
-    found = _correlation(*lengths)
-    if found is not None and found < minimum:
+    try:
+        found = statistics.correlation(*lengths)
+    except statistics.StatisticsError:  # all lengths of a side are equal
+        return
+    if found < minimum:
         begin, end = lines
+        advice = "" if small else "; --min-correlation -1 takes them as they are"
         raise DataError(
             f"{second}:{begin}: misaligned with {first}: the lengths of lines {begin} to {end} do not go together "
-            f"(correlation {found:.2f}, at least {minimum:g}; --min-correlation -1 takes them as they are)"
+            f"(correlation {found:.2f}, at least {minimum:g}{advice})"
         )
-
-
-def _correlation(one: Sequence[float], two: Sequence[float]) -> float | None:
-    """Return the correlation of two series, or None where one of them is constant."""
-    try:
-        return statistics.correlation(one, two)
-    except statistics.StatisticsError:
-        return None
-
-
-def misaligned_at(first: Sequence[str], second: Sequence[str], minimum: float = MIN_SMALL_CORRELATION) -> int | None:
-    """Return the number (from 1) of the first line of the first small block whose lengths do not go together, or None.
-
-    A text shorter than SMALL_BLOCK is not judged, nor is a block in which all lines of a side are equally long.
-    """
-    for start in range(0, min(len(first), len(second)) - SMALL_BLOCK + 1, SMALL_BLOCK):
-        found = _correlation(*([len(line) for line in side[start : start + SMALL_BLOCK]] for side in (first, second)))
-        if found is not None and found < minimum:
-            return start + 1
-    return None

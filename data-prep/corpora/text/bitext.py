@@ -1,28 +1,23 @@
-"""Parallel text of any size, read line by line: sources joined, checked, cleaned and divided.
+"""Parallel text of any size, read line by line: sources checked, joined, cleaned and divided.
 
-    python -m corpora.text.bitext join OUT.de OUT.en --pair A.de A.en.gz [--pair B.de.sgm B.en.sgm …] [--markup]
-    python -m corpora.text.bitext select FOLDER de en --measure TOK/train --take RAW/train [--max 175 --every 23]
-
-`join` writes the pairs of all sources, one source after the other. Files are plain or .gz with one sentence a line, or
-.sgm or .xml, of which the text of each <seg> is taken. `select` writes the pairs of --take whose tokens in --measure
-have lengths within the limits to FOLDER/train.LANG, and every N-th of them to FOLDER/valid.LANG. Files that are
-missing, empty, cut off, not UTF-8, of different length or misaligned are errors that name file and line.
+Files are plain or .gz with one sentence a line, or .sgm or .xml, of which the text of each <seg> is taken. Files that
+are missing, empty, cut off, not UTF-8, of different length or misaligned are errors that name file and line; then
+nothing is written.
 """
 
 from __future__ import annotations
 
-import argparse
+import hashlib
 import itertools
 import math
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.errors import DataError, as_status
+from corpora.errors import DataError
 from corpora.progress import progress
-from corpora.text.alignment import MIN_CORRELATION, RATIO, check_lengths, pairs
-from corpora.text.lines import own_text, read_lines, whole_files
+from corpora.text.alignment import check_lengths, pairs
+from corpora.text.lines import Line, decode_text, own_text, own_words, read_bytes, read_lines, whole_files
 from corpora.text.markup import read_texts, without_markup
 
 MAX_WORD = 1000  # characters, as in Moses' clean-corpus-n.perl
@@ -38,7 +33,7 @@ class Limits:
 
     least: int = 1
     most: int | None = None
-    ratio: float = RATIO
+    ratio: float = math.inf
 
     def fit(self, first: str, second: str) -> bool:
         """Return whether a pair is kept; both sides are tokens separated by spaces."""
@@ -53,36 +48,87 @@ class Limits:
                    for text, side in zip((first, second), sides, strict=True))  # fmt: skip
 
 
-def join(
-    sources: Sequence[tuple[Path, Path]],
-    targets: tuple[Path, Path],
-    *,
-    markup: bool = False,
-    min_correlation: float = MIN_CORRELATION,
-    open_end: bool = False,
-    words: bool = False,
-) -> list[int]:
-    """Write the pairs of all sources to the two targets, and return the number of each; raises DataError.
+@dataclass(frozen=True)
+class Rules:
+    """How parallel text is read and checked.
 
-    markup: drop that of IWSLT's training text. open_end: as in read_bytes, and the text is taken as it is, without the
-    checks of own_text. words: as there.
+    strict: every line must be one line of text, as in validation and test text, and lengths are compared in small
+    blocks. manifest: with `strict`, the checksums of the official files, whose lines may hold separators of lines;
+    these become spaces. words: the text is tokenised, and read as by own_words. markup: drop that of IWSLT's training
+    text. open_end: official text, which is taken as it is. min_correlation: of the lengths of the two sides, -1: any;
+    None: the usual one.
     """
+
+    strict: bool = False
+    manifest: Path | None = None
+    words: bool = False
+    markup: bool = False
+    open_end: bool = False
+    min_correlation: float | None = None
+
+
+def read_manifest(path: Path) -> dict[str, tuple[str, int]]:
+    """Return file name without .gz → sha256 of the plain file and number of lines, of lines "sha256 lines name"."""
+    rows = [line.split() for _, line in read_lines(path) if not line.startswith("#")]
+    return {name: (sha256, int(count)) for sha256, count, name in rows}
+
+
+def _strict_lines(path: Path, manifest: Path | None) -> Iterator[Line]:
+    known = read_manifest(manifest) if manifest else None
+    name, number, digest = path.name.removesuffix(".gz"), 0, hashlib.sha256()
+    if known is not None and name not in known:
+        raise DataError(f"{path}: the manifest does not name this file")
+    for number, line in read_bytes(path):
+        digest.update(line + b"\n")
+        yield number, decode_text(path, number, line, official=known is not None)
+    if known is not None:
+        sha256, count = known[name]
+        if number != count:
+            place = min(number, count) + 1
+            raise DataError(f"{path}:{place}: expected {count} lines, found {number}; get the file again")
+        if digest.hexdigest() != sha256:
+            found = f"expected sha256 {sha256}, found {digest.hexdigest()}"
+            raise DataError(f"{path}: wrong checksum: {found}; get the file again")
+
+
+def _side(path: Path, rules: Rules) -> Iterable[Line]:
+    if rules.strict:
+        lines = _strict_lines(path, rules.manifest)
+        return own_words(path, lines) if rules.words else lines
+    texts = read_texts(path, open_end=rules.open_end)
+    side = without_markup(texts) if rules.markup else texts
+    return side if rules.open_end else own_text(path, side, rules.words)
+
+
+def read_pair(first: Path, second: Path, rules: Rules) -> Iterator[tuple[Line, Line]]:
+    """Yield the pairs of lines of two files; raises DataError."""
+    together = pairs(first, second, [_side(path, rules) for path in (first, second)])
+    minimum = -1 if rules.manifest else rules.min_correlation  # official files belong together
+    return check_lengths(first, second, together, minimum, small=rules.strict)
+
+
+def join(sources: Sequence[tuple[Path, Path]], targets: tuple[Path, Path], rules: Rules) -> list[int]:
+    """Write the pairs of all sources to the two targets, and return the number of each; raises DataError."""
     counts = []
     with whole_files(targets) as out:
         for first, second in sources:
-            sides = [read_texts(path, open_end=open_end) for path in (first, second)]
-            if markup:
-                sides = [without_markup(side) for side in sides]
-            if not open_end:
-                sides = [own_text(path, side, words) for path, side in zip((first, second), sides, strict=True)]
-            together = check_lengths(first, second, pairs(first, second, sides), min_correlation)
             count = 0
-            for one, two in progress(together, first.name, "pairs"):
+            for one, two in progress(read_pair(first, second, rules), first.name, "pairs"):
                 out[0].write(one[1] + "\n")
                 out[1].write(two[1] + "\n")
                 count += 1
             counts.append(count)
     return counts
+
+
+def join_and_report(
+    sources: Sequence[tuple[Path, Path]], targets: tuple[Path, Path], rules: Rules, official: int | None = None
+) -> None:
+    """Join the sources, and print the numbers of pairs; official: the published one."""
+    counts = join(sources, targets, rules)
+    for (first, _), count in zip(sources, counts, strict=True) if len(counts) > 1 else ():
+        report(first.name, count, None)
+    report(targets[0].stem, sum(counts), official)
 
 
 def select(
@@ -129,70 +175,9 @@ def report(name: str, count: int, official: int | None) -> None:
     print(f"{name}: {count:,} pairs{note}", flush=True)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    one = commands.add_parser("join", help="write the pairs of all sources to two files")
-    one.add_argument("targets", type=Path, nargs=2, metavar="OUT")
-    one.add_argument("--pair", type=Path, nargs=2, action="append", required=True, metavar="FILE", help="one source")
-    one.add_argument("--markup", action="store_true", help="drop IWSLT's lines without text and its tags")
-    one.add_argument(
-        "--open-end", action="store_true", help="official text, as it is; the last line may have no newline"
-    )
-    one.add_argument("--words", action="store_true", help="it is tokenised: see lines.own_words")
-    one.add_argument("--min-correlation", type=float, default=MIN_CORRELATION, help="of lengths (default: %(default)s)")
-    one.add_argument("--official", type=int, help="published number of pairs")
-    two = commands.add_parser("select", help="write the pairs whose lengths go together, and take validation text out")
-    two.add_argument("folder", type=Path)
-    two.add_argument("langs", nargs=2, metavar="LANG")
-    two.add_argument("--measure", required=True, metavar="PREFIX", help="tokens of the pairs, PREFIX.LANG")
-    two.add_argument("--take", required=True, metavar="PREFIX", help="text of the pairs, which is written, PREFIX.LANG")
-    two.add_argument("--min", type=int, default=1, help="tokens of a side (default: %(default)s)")
-    two.add_argument("--max", type=int, help="tokens of a side (default: any number)")
-    two.add_argument("--ratio", type=float, default=math.inf, help="of the lengths of the two sides (default: any)")
-    two.add_argument("--every", type=int, default=0, metavar="N", help="every N-th pair is held out")
-    two.add_argument("--held-out", nargs="+", default=["valid"], metavar="SPLIT", help="where to (default: valid)")
-    two.add_argument("--name", default="train", help="of the split that is written (default: %(default)s)")
-    two.add_argument("--official", type=int, nargs="+", default=[], help="published numbers of train and valid")
-    return parser
-
-
-def _join(args: argparse.Namespace) -> None:
-    one, two = args.targets
-    counts = join(
-        [(first, second) for first, second in args.pair], (one, two), markup=args.markup, open_end=args.open_end,
-        min_correlation=args.min_correlation, words=args.words,
-    )  # fmt: skip
-    if len(counts) > 1:
-        for (first, _), count in zip(args.pair, counts, strict=True):
-            report(first.name, count, None)
-    report(one.stem, sum(counts), args.official)
-
-
-def _select(args: argparse.Namespace) -> None:
-    src, tgt = args.langs
-    measured, taken = ((Path(f"{prefix}.{src}"), Path(f"{prefix}.{tgt}")) for prefix in (args.measure, args.take))
-    limits = Limits(args.min, args.max, args.ratio)
-    counts = select(
-        measured,
-        taken,
-        args.folder,
-        (src, tgt),
-        limits=limits,
-        every=args.every,
-        held_out=args.held_out,
-        name=args.name,
-    )
-    print(f"{args.folder.name.removesuffix('.part')}: {counts.pop('source'):,} pairs before cleaning", flush=True)
-    for (split, count), official in itertools.zip_longest(counts.items(), args.official[: len(counts)]):
-        report(split, count, official)
-
-
-@as_status
-def main() -> None:
-    args = _parser().parse_args()
-    {"join": _join, "select": _select}[args.command](args)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def report_selection(folder: Path, counts: dict[str, int], official: Sequence[int] = ()) -> None:
+    """Print the counts that select() returns, with the published numbers of train and valid."""
+    splits = {split: count for split, count in counts.items() if split != "source"}
+    print(f"{folder.name.removesuffix('.part')}: {counts['source']:,} pairs before cleaning", flush=True)
+    for (split, count), published in itertools.zip_longest(splits.items(), official[: len(splits)]):
+        report(split, count, published)

@@ -42,6 +42,12 @@ def find_file(folder: Path, name: str) -> Path:
     return packed if packed.exists() and not plain.exists() else plain
 
 
+def count_lines(path: Path) -> int:
+    """Return the number of lines of a plain file."""
+    with path.open("rb") as stream:
+        return sum(1 for _ in stream)
+
+
 def read_bytes(path: Path, open_end: bool = False) -> Iterator[tuple[int, bytes]]:
     """Yield (number from 1, line without newline) of a plain or gzip file, with one line in memory.
 

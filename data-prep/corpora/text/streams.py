@@ -1,26 +1,18 @@
 """Text of one language, of any size: checked, counted, and written as one file.
 
-    python -m corpora.text.streams OUT IN [IN …] [--words [--blank-lines drop] [--no-headings]]
-    python -m corpora.text.streams OUT IN [IN …] --lenient [--official LINES WORDS [--exact]]
-
-writes the lines of all IN, plain or .gz, to OUT, and prints the number of sentences and words. Errors, with file and
-line, are a missing or empty file, a file that was cut off, invalid UTF-8, an empty line, a carriage return or another
-character that ends a line for some programs, a NUL, and a word that is one of fairseq's symbols. --lenient, for
-official corpora, keeps and counts them (a carriage return, which fairseq would take for the end of a line, becomes a
-space). --words: the text is tokenised, and all white space separates words. --blank-lines and --no-headings
-are for the layout of WikiText, whose articles have blank lines, and headings such as "= = Career = =".
+Errors, with file and line, are a missing or empty file, a file that was cut off, invalid UTF-8, an empty line, a
+carriage return or another character that ends a line for some programs, a NUL, and a word that is one of fairseq's
+symbols.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.errors import DataError, as_status
+from corpora.errors import DataError
 from corpora.progress import progress
 from corpora.text.lines import SYMBOLS, check_words, decode, own_words, read_bytes, read_text
 
@@ -39,7 +31,12 @@ class Count:
 
 @dataclass(frozen=True)
 class Rules:
-    """What becomes of odd lines: the options of the command line."""
+    """What becomes of odd lines.
+
+    lenient: of official corpora: they are kept and counted (a carriage return, which fairseq would take for the end of
+    a line, becomes a space). words: the text is tokenised, and all white space separates words. blank_lines,
+    no_headings: for the layout of WikiText, whose articles have blank lines, and headings such as "= = Career = =".
+    """
 
     lenient: bool = False
     words: bool = False
@@ -112,21 +109,8 @@ def report(name: str, count: Count, official: Sequence[int] | None, exact: bool)
     print(f"{name}: {count.lines:,} sentences, {count.words:,} words{note}", flush=True)
 
 
-@as_status
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("target", type=Path)
-    parser.add_argument("sources", type=Path, nargs="+")
-    parser.add_argument("--lenient", action="store_true", help="keep and count lines that are odd but usable")
-    parser.add_argument("--official", type=int, nargs=2, metavar=("LINES", "WORDS"), help="published counts")
-    parser.add_argument("--exact", action="store_true", help="another number of lines is an error")
-    parser.add_argument("--words", action="store_true", help="it is tokenised: see lines.own_words")
-    parser.add_argument("--blank-lines", choices=BLANK_LINES, help="without words (default: refuse)")
-    parser.add_argument("--no-headings", action="store_true", help='leave out headings as WikiText\'s, "= Title ="')
-    args = parser.parse_args()
-    rules = Rules(args.lenient, args.words, args.blank_lines, args.no_headings)
-    report(args.target.name, copy(args.sources, args.target, rules), args.official, args.exact)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def write(
+    sources: Sequence[Path], target: Path, rules: Rules, official: Sequence[int] | None = None, exact: bool = False
+) -> None:
+    """Write the checked lines of all sources, and print their counts beside the official ones; see report."""
+    report(target.name, copy(sources, target, rules), official, exact)

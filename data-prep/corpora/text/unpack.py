@@ -1,17 +1,13 @@
 """Unpacks members of an archive: .tar, .tgz, .tar.gz or .zip.
 
-    python -m corpora.text.unpack ARCHIVE FOLDER MEMBER…
-    python -m corpora.text.unpack --test ARCHIVE
-
-A MEMBER is the name of a file or a folder in the archive, or a pattern (dev/newstest2013*); a leading './' is ignored.
-FOLDER appears when all of it is there, and replaces an older one. Errors of one line are: a damaged or encrypted
-archive, a compression method that is not read here, an archive that unpacks to far more than text does, a MEMBER that
-is not in it, and one that is a link, a device, or outside of FOLDER. --test reads all files of an archive.
+A member is the name of a file or a folder in the archive, or a pattern (dev/newstest2013*); a leading './' is ignored.
+Errors of one line are: a damaged or encrypted archive, a compression method that is not read here, an archive that
+unpacks to far more than text does, a member that is not in it, and one that is a link, a device, or outside of the
+folder.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import fnmatch
 import lzma
@@ -19,7 +15,6 @@ import os
 import shutil
 import stat
 import struct
-import sys
 import tarfile
 import zipfile
 import zlib
@@ -27,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 
-from corpora.errors import DataError, as_status
+from corpora.errors import DataError
 from corpora.text.expansion import Expansion
 
 _CHUNK = 1 << 20
@@ -168,9 +163,10 @@ def _write(archive: Path, members: Iterator[_Member], folder: Path, wanted: dict
 
 
 def unpack(archive: Path, folder: Path, members: Sequence[str]) -> int:
-    """Write the files that `members` name to `folder`, which appears when all are there; return their number.
+    """Write the files that `members` name to `folder`; return their number.
 
-    Raises DataError; then nothing is left of what was unpacked.
+    The folder appears when all are there, and replaces an older one. Raises DataError; then nothing is left of what
+    was unpacked.
     """
     wanted = {member.removeprefix("./").rstrip("/"): 0 for member in members}
     part = folder.with_name(f"{folder.name}.part")
@@ -188,25 +184,3 @@ def unpack(archive: Path, folder: Path, members: Sequence[str]) -> int:
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return sum(wanted.values())
-
-
-@as_status
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("archive", type=Path)
-    parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("members", nargs="*", metavar="MEMBER")
-    parser.add_argument("--test", action="store_true", help="read all files of the archive, and write none")
-    args = parser.parse_args()
-    if not args.archive.is_file():
-        raise DataError(f"{args.archive}: no such archive")
-    if args.test:
-        check(args.archive)
-    elif not args.members:
-        parser.error("give a folder, and the members that are wanted")
-    else:
-        unpack(args.archive, args.folder, args.members)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

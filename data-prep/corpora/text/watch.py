@@ -1,16 +1,11 @@
-"""Runs a command that prints nothing for a long time, and shows how much it has written.
-
-    python -m corpora.text.watch TITLE PATH LOG COMMAND…
-
-Prints every half minute the number of megabytes under PATH. The command's own output goes to the file LOG, its exit
-status is returned, and a signal that ends this program ends the command too.
-"""
+"""Shows how much has been written by what prints nothing for a long time."""
 
 from __future__ import annotations
 
-import signal
+import contextlib
 import subprocess
-import sys
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 SECONDS = 30.0
@@ -27,31 +22,29 @@ def size(path: Path) -> int:
     return total
 
 
-def watch(title: str, path: Path, log: Path, command: list[str], seconds: float = SECONDS) -> int:
-    """Run the command; return its exit status."""
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+@contextlib.contextmanager
+def watched(title: str, path: Path, seconds: float = SECONDS) -> Iterator[None]:
+    """Print every half minute the number of megabytes under `path`."""
+    ended = threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(seconds):
+            print(f"{title}: {size(path) / 1e6:,.0f} MB so far", flush=True)
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
     try:
-        while True:
-            try:
-                return process.wait(seconds)
-            except subprocess.TimeoutExpired:
-                print(f"{title}: {size(path) / 1e6:,.0f} MB so far", flush=True)
+        yield
     finally:
-        if process.poll() is None:
-            process.terminate()
-            process.wait()
+        ended.set()
+        thread.join()
 
 
-def _stop(*_: object) -> None:
-    sys.exit(143)
-
-
-if __name__ == "__main__":
-    if len(sys.argv) < 5:
-        sys.exit((__doc__ or "").splitlines()[2].strip())
-    signal.signal(signal.SIGTERM, _stop)
-    try:
-        sys.exit(watch(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:]))
-    except KeyboardInterrupt:
-        sys.exit(130)
+def run_logged(title: str, path: Path, log: Path, command: Sequence[str], seconds: float = SECONDS) -> int:
+    """Run a command that writes to `path`, with its output in a file; return its exit status. It ends with us."""
+    with watched(title, path, seconds), log.open("wb") as output:
+        # With the locks of this process, which a program keeps that goes on where this process is killed.
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, close_fds=False
+        )
+    return done.returncode

@@ -1,25 +1,19 @@
 """Moses punctuation normalisation and tokenisation of a text file, and the reverse, in several processes.
 
-    python -m corpora.tokens.moses_tokenize --lang de [--lowercase] [--workers 2] raw/train.de tok/train.de
-
 The sacremoses settings give the output of the Moses Perl scripts (normalize-punctuation, remove-non-printing-char,
 tokenizer) of before 7 November 2018. Since then tokenizer.perl splits the final period of a line from any word
 ("96." → "96 ."); here, as before, an abbreviation or a German ordinal keeps it. fairseq-interactive --tokenizer moses
-does the same. The output file appears only when it is complete.
+does the same.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
-from collections.abc import Callable
+from pathlib import Path
 
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 
-from corpora.arguments import add_file_arguments
-from corpora.errors import as_status
-from corpora.text.linewise import Change, change_file
+from corpora.text.linewise import change_file
 
 
 class Tokenizer:
@@ -69,27 +63,17 @@ class Detokenizer:
         return self.detokenizer.detokenize(line.split())
 
 
-@as_status
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    add_file_arguments(parser)
-    parser.add_argument("--lang", required=True, help="language code: de, en, fr, …")
-    parser.add_argument("--detokenise", action="store_true", help="join tokens to text; without other options")
-    parser.add_argument("--lowercase", action="store_true", help="lower-case the tokens")
-    parser.add_argument("-a", "--aggressive-dash-splits", action="store_true", help='split "a-b" into "a @-@ b"')
-    parser.add_argument(
-        "--no-normalise", dest="normalise", action="store_false", help="no normalisation: Moses' tokenizer.perl alone"
-    )
-    parser.add_argument("--plain-apostrophes", action="store_true", help="replace ’ by ' first")
-    parser.add_argument("--allow-empty", action="store_true", help="keep a line without tokens, as an empty line")
-    parser.add_argument("--resume", action="store_true", help="continue TARGET.part of a stopped run")
-    args = parser.parse_args()
-    names = ("lang", "lowercase", "aggressive_dash_splits", "normalise", "plain_apostrophes")
-    make: Callable[[], Change] = functools.partial(Tokenizer, **{name: getattr(args, name) for name in names})
-    if args.detokenise:
-        make = functools.partial(Detokenizer, args.lang)
-    change_file(args.source, args.target, make, args.workers, allow_empty=args.allow_empty, resume=args.resume)
+def tokenise(
+    source: Path, target: Path, lang: str, workers: int, *, allow_empty: bool = False, **settings: bool
+) -> None:
+    """Write the tokens of a text file, and continue a stopped run; raises DataError.
+
+    allow_empty: a line without tokens is kept, as an empty line. settings: those of Tokenizer.
+    """
+    make = functools.partial(Tokenizer, lang, **settings)
+    change_file(source, target, make, workers, allow_empty=allow_empty, resume=True)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def detokenise(source: Path, target: Path, lang: str, workers: int) -> None:
+    """Join the tokens of a text file; raises DataError."""
+    change_file(source, target, functools.partial(Detokenizer, lang), workers)

@@ -1,27 +1,19 @@
 """Segments text into words, in several processes, and joins the words of Japanese or Chinese.
 
-    python -m corpora.tokens.segment words SOURCE OUT [--segmented] [--workers 2]
-    python -m corpora.tokens.segment join train.ja.words train.ja
-
-`words` reads a folder of files NAME.LANG (or NAME.LANG.ref0, …) and continues a stopped run. English is tokenised by
-Moses; Japanese by MeCab with the IPA dictionary, as in sacreBLEU's ja-mecab; Chinese by jieba, without the spaces
-between two Chinese characters, which only some corpora have. A line without words stays empty in training text (NAME
-train) and is an error elsewhere. `join` keeps spaces between words of Latin letters.
+English is tokenised by Moses; Japanese by MeCab with the IPA dictionary, as in sacreBLEU's ja-mecab; Chinese by jieba,
+without the spaces between two Chinese characters, which only some corpora have.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
 import logging
 import re
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-from corpora.arguments import add_file_arguments
-from corpora.errors import DataError, as_status
+from corpora.errors import DataError
 from corpora.text.lines import one_space
 from corpora.text.linewise import change_file
 from corpora.tokens.moses_tokenize import Tokenizer
@@ -76,7 +68,10 @@ def changer(lang: str, kind: str) -> Callable[[str], str]:
 
 
 def words_of_folder(source: Path, out: Path, segmented: bool, workers: int) -> None:
-    """Segment every file of a folder into words; raises DataError."""
+    """Segment every file NAME.LANG (or NAME.LANG.ref0, …) of a folder into words, and continue a stopped run.
+
+    A line without words stays empty in training text (NAME train). Raises DataError, for such a line elsewhere too.
+    """
     for file in sorted(source.iterdir()):
         name, lang = file.name.split(".")[:2]
         make: Callable[[], Callable[[str], str]]
@@ -87,21 +82,6 @@ def words_of_folder(source: Path, out: Path, segmented: bool, workers: int) -> N
         change_file(file, out / file.name, make, workers, allow_empty=name == "train", resume=True)
 
 
-@as_status
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    one = commands.add_parser("words", help="the files of a folder in words")
-    one.add_argument("--segmented", action="store_true", help="Japanese and Chinese are in words already")
-    two = commands.add_parser("join", help="join the words of Japanese or Chinese to raw text")
-    for command in (one, two):
-        add_file_arguments(command)
-    args = parser.parse_args()
-    if args.command == "words":
-        words_of_folder(args.source, args.target, args.segmented, args.workers)
-    else:
-        change_file(args.source, args.target, functools.partial(changer, "", "join"), args.workers)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def join_file(source: Path, target: Path, workers: int) -> None:
+    """Join the words of a file; raises DataError."""
+    change_file(source, target, functools.partial(changer, "", "join"), workers)

@@ -1,35 +1,28 @@
-"""SentencePiece models of large files, and text in their pieces, in several processes.
-
-    python -m corpora.tokens.sentencepieces train MODEL raw/train.ja [raw/train.en …] --pieces 16000
-    python -m corpora.tokens.sentencepieces apply MODEL raw/train.ja bpe/train.ja [--workers 2]
-
-MODEL is a file .model; several texts make one joint model. `train` reads a sample of 5,000,000 lines of a longer text.
-"""
+"""SentencePiece models of large files, and text in their pieces, in several processes."""
 
 from __future__ import annotations
 
-import argparse
 import functools
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import sentencepiece
 
-from corpora.arguments import add_file_arguments
-from corpora.errors import DataError, as_status
+from corpora.errors import DataError
 from corpora.text.linewise import change_file
 
-SAMPLE = 5_000_000  # lines
+SAMPLE = 5_000_000  # lines, of a longer text
+COVERAGE = 0.9995  # share of the characters that a model must know, as SentencePiece's documentation advises
 _THREADS = 4  # fixed, as the pieces may depend on it
 
 
-def train(paths: Sequence[Path], model: Path, pieces: int, coverage: float) -> None:
-    """Train a unigram model, a file that appears when it is complete; raises DataError.
+def learn(paths: Sequence[Path], model: Path, pieces: int) -> None:
+    """Train a unigram model of all texts together, a file that appears when it is complete; raises DataError.
 
-    pieces: size of its vocabulary; coverage: share of the characters that it must know.
+    pieces: size of its vocabulary.
     """
+    coverage = 1.0 if [path.suffix for path in paths] == [".en"] else COVERAGE
     for path in paths:
         if not path.is_file() or not path.stat().st_size:
             raise DataError(f"{path}: no such text, or empty")
@@ -61,26 +54,6 @@ class Encoder:
         return " ".join(self.model.encode(line, out_type=str))
 
 
-@as_status
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    one = commands.add_parser("train", help="a model of texts")
-    one.add_argument("model", type=Path)
-    one.add_argument("texts", type=Path, nargs="+", metavar="TEXT")
-    one.add_argument("--pieces", type=int, required=True)
-    one.add_argument("--coverage", type=float, default=0.9995, help="share of the characters (default: %(default)s)")
-    two = commands.add_parser("apply", help="text in pieces")
-    two.add_argument("model", type=Path)
-    add_file_arguments(two)
-    two.add_argument("--resume", action="store_true", help="go on in TARGET.part, which a stopped run left")
-    args = parser.parse_args()
-    if args.command == "train":
-        train(args.texts, args.model, args.pieces, args.coverage)
-        return
-    make = functools.partial(Encoder, args.model)
-    change_file(args.source, args.target, make, args.workers, allow_empty=True, resume=args.resume)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def apply(model: Path, source: Path, target: Path, workers: int) -> None:
+    """Write a text in the pieces of a model, and continue a stopped run; raises DataError."""
+    change_file(source, target, functools.partial(Encoder, model), workers, allow_empty=True, resume=True)

@@ -1,28 +1,22 @@
 """Byte-pair encoding of large files with subword-nmt: codes are learned from counted words, and applied in parallel.
 
-    python -m corpora.tokens.subwords learn CODES --merges 10000 tok/train.de tok/train.en
-    python -m corpora.tokens.subwords apply CODES tok/train.de bpe/train.de [--workers 2]
-
 Codes and text are those of subword_nmt.learn_bpe and subword_nmt.apply_bpe; `learn` holds the distinct words in memory
 instead of the text.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import functools
 import io
 import os
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from corpora.arguments import add_file_arguments
-from corpora.errors import DataError, as_status
+from corpora.errors import DataError
 from corpora.progress import progress
 from corpora.text.lines import read_lines
 from corpora.text.linewise import change_file
@@ -95,25 +89,6 @@ class Encoder:
         return self.bpe.process_line(line)
 
 
-@as_status
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    one = commands.add_parser("learn", help="codes from text")
-    one.add_argument("codes", type=Path)
-    one.add_argument("texts", type=Path, nargs="+", metavar="TEXT")
-    one.add_argument("--merges", type=int, required=True)
-    two = commands.add_parser("apply", help="text in subwords")
-    two.add_argument("codes", type=Path)
-    add_file_arguments(two)
-    two.add_argument("--resume", action="store_true", help="go on in TARGET.part, which a stopped run left")
-    args = parser.parse_args()
-    if args.command == "learn":
-        learn(args.texts, args.codes, args.merges)
-        return
-    make = functools.partial(Encoder, args.codes)
-    change_file(args.source, args.target, make, args.workers, allow_empty=True, resume=args.resume)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def apply(codes: Path, source: Path, target: Path, workers: int) -> None:
+    """Write a text in subwords, and continue a stopped run; raises DataError."""
+    change_file(source, target, functools.partial(Encoder, codes), workers, allow_empty=True, resume=True)

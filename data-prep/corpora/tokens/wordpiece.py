@@ -1,29 +1,22 @@
 """BERT's uncased WordPiece tokenizer: its vocabulary as fairseq's dictionary, and lines of text in pieces or words.
 
-    python -m corpora.tokens.wordpiece check  VOCAB PART          (or: learn N PART TEXT …)
-    python -m corpora.tokens.wordpiece encode VOCAB IN OUT [--max-words 120] [--workers 2]
-    python -m corpora.tokens.wordpiece words  VOCAB IN OUT [--workers 2]
-
-Writes PART/vocab.txt, one entry a line as in BERT's, and PART/dict.txt, fairseq's dictionary with the same number of
-symbols: BERT's four special entries become fairseq's four ([CLS] <s>, [PAD] <pad>, [SEP] </s>, [UNK] <unk>), and all
-others follow in their order. A stopped `encode` or `words` is continued. Each error is one line, with exit status 1.
+vocab.txt has one entry a line as in BERT's, dict.txt is fairseq's dictionary with as many symbols: BERT's four
+special entries become fairseq's four ([CLS] <s>, [PAD] <pad>, [SEP] </s>, [UNK] <unk>), and all others follow in their
+order.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from corpora.arguments import add_file_arguments
-from corpora.errors import DataError, as_status
+from corpora.errors import DataError
 from corpora.text.lines import SYMBOLS, read_bytes, read_lines, write_lines
-from corpora.text.linewise import Change, change_file
+from corpora.text.linewise import change_file
 
 if TYPE_CHECKING:
     from tokenizers import BertWordPieceTokenizer
@@ -147,47 +140,20 @@ def check_known(source: Path, encoded: Path) -> None:
     print(found, flush=True)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    check = commands.add_parser("check", help="a vocabulary that is there, and its dictionary")
-    check.add_argument("vocabulary", type=Path)
-    check.add_argument("part", type=Path, help="an existing folder")
-    made = commands.add_parser("learn", help="a vocabulary learned on text, and its dictionary")
-    made.add_argument("size", type=int)
-    made.add_argument("part", type=Path, help="an existing folder")
-    made.add_argument("texts", type=Path, nargs="+")
-    for name in ("encode", "words"):
-        command = commands.add_parser(name)
-        command.add_argument("vocabulary", type=Path)
-        add_file_arguments(command)
-        if name == "encode":
-            command.add_argument("--max-words", type=int, default=0, help="cut each line to so many words (0: do not)")
-    return parser
+def learn_vocabulary(size: int, texts: Sequence[Path], part: Path) -> None:
+    """Write a vocabulary learned on texts; raises DataError."""
+    entries = learn(size, texts)
+    if len(entries) < size:
+        print(f"vocabulary: the text has no more than {len(entries):,} of {size:,} entries", flush=True)
+    write_vocabulary(entries, part)
 
 
-def _vocabulary(args: argparse.Namespace) -> Iterable[str]:
-    if args.command == "check":
-        return read_vocabulary(args.vocabulary)
-    entries = learn(args.size, args.texts)
-    if len(entries) < args.size:
-        print(f"vocabulary: the text has no more than {len(entries):,} of {args.size:,} entries", flush=True)
-    return entries
+def words(vocabulary: Path, source: Path, target: Path, workers: int) -> None:
+    """Write a text in words, and continue a stopped run; raises DataError."""
+    change_file(source, target, partial(Words, vocabulary), workers, allow_empty=True, resume=True)
 
 
-@as_status
-def main() -> None:
-    args = _parser().parse_args()
-    if args.command in ("check", "learn"):
-        write_vocabulary(list(_vocabulary(args)), args.part)
-        return
-    make: Callable[[], Change] = partial(Words, args.vocabulary)
-    if args.command == "encode":
-        make = partial(Encoder, args.vocabulary, args.max_words)
-    change_file(args.source, args.target, make, args.workers, allow_empty=True, resume=True)
-    if args.command == "encode":
-        check_known(args.source, args.target)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def encode(vocabulary: Path, source: Path, target: Path, workers: int, *, max_words: int = 0) -> None:
+    """Write a text in pieces, of its first words (0: all) a line, and continue a stopped run; raises DataError."""
+    change_file(source, target, partial(Encoder, vocabulary, max_words), workers, allow_empty=True, resume=True)
+    check_known(source, target)

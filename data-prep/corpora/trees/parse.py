@@ -83,35 +83,40 @@ class Part:
         self.about.unlink()
 
 
-def parse_file(args: argparse.Namespace) -> None:
-    """Parse args.source into args.out, and print the report; raises DataError."""
+def parse_file(
+    source: Path, out: Path, *, lang: str, models: Path | None = None, batch: int = 250, max_words: int = 200,
+    workers: int = 1, cpu: bool = False,
+) -> None:  # fmt: skip
+    """Parse a text into a file of trees, and print the report; raises DataError. The options are the command's."""
+    if importlib.util.find_spec("stanza") is None:
+        raise DataError("stanza is missing: pip install 'fairseq_localattn[parse]'")
     from corpora.trees.parser_stanza import Settings, fingerprint, parse_blocks
 
-    total = sum(1 for _ in _lines(args.source))
-    with args.source.open("rb") as text:
+    total = sum(1 for _ in _lines(source))
+    with source.open("rb") as text:
         digest = hashlib.file_digest(text, "sha256").hexdigest()
     origin = {
-        "text": digest, "lang": args.lang,
-        "models": fingerprint(args.lang, args.models), "batch": args.batch, "max_words": args.max_words,
+        "text": digest, "lang": lang,
+        "models": fingerprint(lang, models), "batch": batch, "max_words": max_words,
     }  # fmt: skip
-    block = BLOCK * args.batch
-    part = Part(args.out, origin, block)
-    args.out.parent.mkdir(parents=True, exist_ok=True)
+    block = BLOCK * batch
+    part = Part(out, origin, block)
+    out.parent.mkdir(parents=True, exist_ok=True)
     done = part.lines_done()
     if done:
-        print(f"{args.out.name}: continues after line {done:,} of {total:,}", flush=True)
-    settings = Settings(args.lang, args.models, batch=args.batch, max_words=args.max_words, cpu=args.cpu)
-    workers = min(args.workers, max(1, math.ceil((total - done) / block)))
+        print(f"{out.name}: continues after line {done:,} of {total:,}", flush=True)
+    settings = Settings(lang, models, batch=batch, max_words=max_words, cpu=cpu)
+    processes = min(workers, max(1, math.ceil((total - done) / block)))
     begin = time.monotonic()
-    with progress(None, args.out.name, total=total, initial=done) as bar:
-        for trees in parse_blocks(_blocks(args.source, block, done), settings, workers):
+    with progress(None, out.name, total=total, initial=done) as bar:
+        for trees in parse_blocks(_blocks(source, block, done), settings, processes):
             part.append(trees)
             bar.update(len(trees))
     speed = f"; {(total - done) / (time.monotonic() - begin):.0f} lines/s" if done < total else ""
     part.append([])  # removes half a line that follows the last block
-    report = _report(_lines(args.source), part.lines())
+    report = _report(_lines(source), part.lines())
     part.finish()
-    print(f"{args.out.name}: {report}{speed}", flush=True)
+    print(f"{out.name}: {report}{speed}", flush=True)
 
 
 def _lines(source: Path) -> Iterator[list[str]]:
@@ -151,10 +156,7 @@ def _arguments() -> argparse.Namespace:
 
 @as_status
 def main() -> None:
-    args = _arguments()
-    if importlib.util.find_spec("stanza") is None:
-        raise DataError("stanza is missing: pip install 'fairseq_localattn[parse]'")
-    parse_file(args)
+    parse_file(**vars(_arguments()))
 
 
 if __name__ == "__main__":

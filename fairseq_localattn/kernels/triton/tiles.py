@@ -22,7 +22,7 @@ def load_rows(start, index, stride, count, D, BLOCK_D: tl.constexpr):
     """Load rows of D channels, rows × BLOCK_D; 0 beyond the last row and channel."""
     d = tl.arange(0, BLOCK_D)
     inside = (index[:, None] < count) & (d[None, :] < D)
-    return tl.load(start + index[:, None] * stride + d[None, :], mask=inside, other=0.0)
+    return tl.load(start + index[:, None].to(tl.int64) * stride + d[None, :], mask=inside, other=0.0)
 
 
 @triton.jit
@@ -30,7 +30,7 @@ def store_rows(start, rows, index, stride, count, D, BLOCK_D: tl.constexpr):
     """Store rows × BLOCK_D in the type of the pointer, without those beyond the last row and channel."""
     d = tl.arange(0, BLOCK_D)
     inside = (index[:, None] < count) & (d[None, :] < D)
-    tl.store(start + index[:, None] * stride + d[None, :], rows.to(start.dtype.element_ty), mask=inside)
+    tl.store(start + index[:, None].to(tl.int64) * stride + d[None, :], rows.to(start.dtype.element_ty), mask=inside)
 
 
 @triton.jit

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +25,7 @@ from fairseq_localattn.analysis.probing.report import read_rows
 from fairseq_localattn.analysis.probing.train import Trainer
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.progress import ProgressBar
-from support.corpora.prep import assert_refused, files_of, lines_of, prepare
+from support.corpora.prep import assert_refused, attempt, files_of, lines_of, prepare
 from support.models import parse
 from support.probing_trees import make_trees
 
@@ -103,19 +102,10 @@ def test_second_preparation_does_nothing_and_mistakes_are_told(prepared, treeban
     assert_refused(prepare("probing", out, *given(treebank), *words), "has Moses' entities", "give --escape")
 
 
-@pytest.mark.parametrize(
-    ("tree", "message"),
-    [
-        ("(S (NP (NN <s>)))", "train.mrg:2: the word <s> is a symbol of fairseq's"),
-    ],
-)
-def test_bad_trees_are_told_with_their_line(treebank, tmp_path, monkeypatch, capsys, tree, message):
-    shutil.copytree(treebank, tmp_path, dirs_exist_ok=True)
-    (tmp_path / "train.mrg").write_text(f"(NN a)\n{tree}\n")
-    monkeypatch.setattr(sys, "argv", ["probing.py", str(tmp_path), "--lang", "en", *map(str, given(tmp_path))])
-    assert preparation.main() == 1
-    told = capsys.readouterr().err
-    assert told.startswith("data error: ") and message in told and told.count("\n") == 1
+def test_bad_trees_are_told_with_their_line(tmp_path):
+    (tmp_path / "train.mrg").write_text("(NN a)\n(S (NP (NN <s>)))\n")
+    done = attempt(preparation.prepare, {"train": tmp_path / "train.mrg"}, tmp_path, "en")
+    assert_refused(done, "data error: ", "train.mrg:2: the word <s> is a symbol of fairseq's")
     assert not list(tmp_path.glob("*.labels*"))
 
 

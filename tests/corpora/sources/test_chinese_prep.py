@@ -14,7 +14,7 @@ import pytest
 from corpora.sources import nist, sgm
 from corpora.tokens import segment
 from corpora.tokens.moses_tokenize import Tokenizer
-from support.corpora.prep import assert_refused, assert_translation_data, lines_of, prepare, run
+from support.corpora.prep import assert_refused, assert_translation_data, attempt, lines_of, prepare
 from support.corpora.preparations import CASES
 
 NIST_SETS = {"valid": "02", "test": "03", "test1": "04", "test2": "05", "test3": "06"}
@@ -95,9 +95,9 @@ def test_nist_with_trees(preparation, tmp_path):
     assert {"NP", "PU", "NN"} <= {line.split()[0] for line in lines_of(out / "bin/dict.zh.phrases.txt")}
 
 
-def read_nist(folder: Path, raw: Path, *options: object) -> subprocess.CompletedProcess[str]:
+def read_nist(folder: Path, raw: Path, encoding: str = "utf-8") -> subprocess.CompletedProcess[str]:
     raw.mkdir(exist_ok=True)
-    return run(nist.main, *options, folder, raw)
+    return attempt(nist.prepare, folder, raw, encoding)
 
 
 def replace(path: Path, pattern: str, by: str, count: int = 1) -> None:
@@ -115,13 +115,10 @@ SRC, REF = "mt03_chinese_evlset_v0-src.sgm", "mt03_chinese_evlset_v0-ref.sgm"
     [
         (REF, lambda p: replace(p, r'<doc docid="MINI00010" sysid="E04">.*?</doc>\n', ""),
          [f"{REF}:", "document MINI00010 has 3 references, 4 wanted"]),
-        (REF, lambda p: replace(p, r'docid="MINI00050"', 'docid="OTHER"', 4), [f"{REF}: document MINI00050 has 0 ref"]),
         (REF, lambda p: replace(p, r'<seg id="4">[^\n]*\n', ""), [f"{REF}:2: misaligned: ", "has no segment 4"]),
         (REF, lambda p: replace(p, r'id="4"', 'id="3"'), [f"{REF}:7: segment 3 of document MINI00000 is there twice"]),
         (SRC, lambda p: replace(p, r'(<seg id="2">).*?(</seg>)', r"\1  \2"), [f"{SRC}:5: segment 2", "is empty"]),
-        (SRC, lambda p: replace(p, r'<seg id="10">[^\n]*\n', ""), [f"{REF}:13: misaligned: segment 10", "is not in"]),
         (SRC, lambda p: p.write_bytes(p.read_bytes()[:-400]), [f"{SRC}:", "the file was cut off"]),
-        (REF, lambda p: replace(p, "</refset>", ""), [f"{REF}:1: <refset> is not closed: the file was cut off"]),
         (SRC, lambda p: p.write_bytes(p.read_text("utf-8").encode("gb18030")), [f"{SRC}:4: invalid UTF-8", "gb18030"]),
         (SRC, lambda p: p.unlink(), ["the source of MT03 should be below"]),
         (SRC, lambda p: shutil.copy(p, p.with_name("mt03.sgm")), ["which has the source of MT03?"]),
@@ -129,11 +126,10 @@ SRC, REF = "mt03_chinese_evlset_v0-src.sgm", "mt03_chinese_evlset_v0-ref.sgm"
          ["news.en:900: misaligned: 900 lines here, 899 in"]),
         ("train/news.zh", lambda p: p.write_text("".join(sorted(p.read_text("utf-8").splitlines(True))), "utf-8"),
          ["news.en:1: misaligned", "do not go together"]),
-        ("train/news.en", lambda p: p.write_bytes(p.read_bytes()[:-9]), ["news.en:900:", "cut off"]),
         ("train/news.en", lambda p: p.unlink(), ["news.zh: its English side is missing"]),
     ],
-    ids=["three", "no document", "segment", "twice", "empty", "too many", "cut off", "open", "encoding", "no source",
-         "two sources", "short", "shuffled", "no newline", "one side"],
+    ids=["three", "segment", "twice", "empty", "cut off", "encoding", "no source", "two sources", "short", "shuffled",
+         "one side"],
 )  # fmt: skip
 def test_bad_nist_names_file_and_line(nist_corpus, tmp_path, name, damage, parts):
     corpus = tmp_path / "nist"
@@ -170,20 +166,18 @@ def test_plain_nist_in_another_encoding(plain_nist, nist_corpus, tmp_path):
     done = read_nist(nist_corpus, raw)
     for part in ("test: MT03, 60 segments, 4 references (published: 919)", "train: 1,600 pairs (published: 1,250,000)"):
         assert part in done.stdout
-    done = read_nist(plain_nist, tmp_path / "raw", "--encoding", "gb18030")
+    done = read_nist(plain_nist, tmp_path / "raw", "gb18030")
     assert done.returncode == 0, done.stderr
     for split in NIST_SETS:
         for end in ("zh", "en", *(f"en.ref{number}" for number in range(4))):
             assert lines_of(tmp_path / f"raw/{split}.{end}") == lines_of(raw / f"{split}.{end}")
     assert len(lines_of(tmp_path / "raw/train.zh")) == 900 and "1 more pairs have an empty side" in done.stdout
     (plain_nist / "mt04.en.ref3").unlink()
-    assert_refused(
-        read_nist(plain_nist, tmp_path / "raw", "--encoding", "gb18030"), "mt04.zh: has 3 references, 4 wanted"
-    )
+    assert_refused(read_nist(plain_nist, tmp_path / "raw", "gb18030"), "mt04.zh: has 3 references, 4 wanted")
     shutil.copy(plain_nist / "mt03.en.ref0", plain_nist / "mt04.en.ref3")
-    done = read_nist(plain_nist, tmp_path / "raw", "--encoding", "gb18030")
+    done = read_nist(plain_nist, tmp_path / "raw", "gb18030")
     assert_refused(done, "mt04.en.ref3:51: misaligned: 60 lines here, 50 in")
-    assert_refused(read_nist(plain_nist, tmp_path / "raw", "--encoding", "gb-18"), "--encoding gb-18")
+    assert_refused(read_nist(plain_nist, tmp_path / "raw", "gb-18"), "--encoding gb-18")
 
 
 def test_sets_as_nist_writes_them(tmp_path):
@@ -258,17 +252,3 @@ def test_wmt17_words_in_a_corpus_do_not_count(wmt_data):
     cut = segment.chinese()
     tokens = lines_of(wmt_data / "tok/train.zh")
     assert spaced and all(tokens[number] == cut(raw[number].replace(" ", "")) for number in spaced)
-
-
-@pytest.mark.slow
-def test_wmt17_other_files_than_the_official_ones_are_refused(tmp_path):
-    corpus, out = tmp_path / "corpus", tmp_path / "out"
-    CASES["wmt17_zh_en"].make(corpus)
-    done = prepare("wmt17_zh_en", out, "--local", corpus, "--no-checksums", "--segmented", "--max-words", "x")
-    assert_refused(done, "--max-words needs a number from 0")
-    done = prepare("wmt17_zh_en", out, "--local", corpus)
-    assert_refused(done, "dev.tgz is not the official file", "expected checksum md5:9b1aa63c", "--no-checksums")
-    (corpus / "neu2017.zip").unlink()
-    done = prepare("wmt17_zh_en", out, "--local", corpus, "--no-checksums")
-    assert_refused(done, "has no neu2017.zip: get it from ftp://")
-    assert not (out / "source").exists()

@@ -15,17 +15,20 @@ import pytest
 
 from corpora.errors import DataError
 from corpora.mini import news as mini_news
+from corpora.preparations.labelled import ONE_BILLION_COUNTS
 from corpora.text import streams, watch
 from corpora.tokens import dictionary
 from support.corpora.prep import (
     SPLITS,
     assert_language_modeling_task,
     assert_refused,
+    attempt,
+    call,
     clean_environment,
+    command,
     lines_of,
     prepare,
-    run,
-    start_and_kill,
+    prepare_until,
 )
 from support.corpora.preparations import LM_NUMBERS, lm_sentence
 
@@ -45,20 +48,6 @@ def test_lm_serves_the_task(preparation):
     # six words, and as many made-up ones as fill up to 16 with fairseq's four symbols
     assert words == ["a", "é", "b", "c", "d", "e"] + [f"madeupword{number:04d}" for number in range(6)]
     assert (done.out / "raw/train.en").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ([], "no corpus given: --local DIR"),
-        (["--local", ".", "--words", "many"], "--words needs a number from 0"),
-        (["--local", ".", "--lang", "../en"], "--lang needs the ending"),
-        (["--local", ".", "--blank-lines", "skip"], "--blank-lines is refuse, keep or drop, got 'skip'"),
-    ],
-)
-def test_bad_options(tmp_path, options, message):
-    assert_refused(prepare("lm", tmp_path / "out", *options), message)
-    assert not (tmp_path / "out").exists()
 
 
 # The layouts of WikiText and of the Penn Treebank
@@ -83,7 +72,7 @@ def test_layouts_with_blank_lines_and_headings(tmp_path, name):
     }
     for number, (options, expected) in enumerate(made.items()):
         out = tmp_path / str(number)
-        start_and_kill("lm", out, out / "raw", "--local", tmp_path, "--blank-lines", *options)
+        prepare_until("raw", "lm", out, "--local", tmp_path, "--blank-lines", *options)
         assert [lines_of(out / f"raw/{split}.en") for split in SPLITS] == [expected] * 3
     done = prepare("lm", out, "--local", tmp_path, "--blank-lines", "keep")
     assert_refused(done, "was prepared with 'lm lang=en words=0 min-count=1 blank-lines=drop no-headings local=")
@@ -118,12 +107,13 @@ def test_1bw_by_download(preparation, tmp_path):
     assert_refused(prepare("1bw", out, ONE_BILLION_URL=archive.as_uri()), "expected 1792209805 bytes, found")
     part.parent.mkdir(exist_ok=True)
     part.write_bytes(archive.read_bytes()[:300])
-    start_and_kill("1bw", out, out / "dict", "--no-checksums", ONE_BILLION_URL=archive.as_uri())
+    prepare_until("dict", "1bw", out, "--no-checksums", ONE_BILLION_URL=archive.as_uri())
     assert len(lines_of(out / "raw/train.en")) == 396
     assert (out / f"download/{BILLION}.tar.gz").read_bytes() == archive.read_bytes()
     assert not (out / "download/corpus").exists()
     whole = tmp_path / BILLION
-    done = run(streams.main, tmp_path / "text", whole / f"{HELDOUT}-00001-of-00050", "--official", 30301028, 768646526)
+    held_out = whole / f"{HELDOUT}-00001-of-00050"
+    done = attempt(streams.write, [held_out], tmp_path / "text", streams.Rules(), ONE_BILLION_COUNTS)
     assert "text: 30 sentences, " in done.stdout
     assert "(official: 30,301,028 sentences, 768,646,526 words)" in done.stdout
 
@@ -142,9 +132,11 @@ def test_lenient_keeps_and_counts_odd_lines(tmp_path):
 
 def test_exact_refuses_another_number_of_sentences(tmp_path):
     (tmp_path / "in").write_text("one two\nthree\n")
-    arguments = [streams.main, tmp_path / "out", tmp_path / "in", "--official"]
-    assert_refused(run(*arguments, 3, 3, "--exact"), "out: 2 sentences (official: 3 sentences, 3 words)")
-    assert run(*arguments, 2, 3, "--exact").stdout == "out: 2 sentences, 3 words (official: 2 sentences, 3 words)\n"
+    arguments = [streams.write, [tmp_path / "in"], tmp_path / "out", streams.Rules()]
+    assert_refused(attempt(*arguments, (3, 3), exact=True), "out: 2 sentences (official: 3 sentences, 3 words)")
+    assert (
+        attempt(*arguments, (2, 3), exact=True).stdout == "out: 2 sentences, 3 words (official: 2 sentences, 3 words)\n"
+    )
 
 
 @pytest.mark.slow
@@ -171,9 +163,7 @@ def test_dictionary_is_the_one_that_fairseq_makes(tmp_path, words, min_count):
     text, made = tmp_path / "text", tmp_path / "dict.txt"
     lines = [lm_sentence(number) for number in range(1, 61)] + ["a <unk> <unk> <s>\u00a0b", "Z z madeupword0000"]
     text.write_text("".join(line + "\n" for line in lines), "utf-8")
-    options = ["--words", words, "--min-count", min_count]
-    done = run(dictionary.main, text, made, *options)
-    assert done.returncode == 0, done.stderr
+    dictionary.make(text, made, words, min_count)
     theirs = FairseqTask.build_dictionary([str(text)], threshold=min_count, nwords=words + 4 if words else -1)
     theirs.save(str(tmp_path / "theirs.txt"))
     assert made.read_text("utf-8") == (tmp_path / "theirs.txt").read_text("utf-8")
@@ -181,7 +171,7 @@ def test_dictionary_is_the_one_that_fairseq_makes(tmp_path, words, min_count):
 
 def test_dictionary_without_words_is_refused(tmp_path):
     (tmp_path / "text").write_text("one two\n")
-    done = run(dictionary.main, tmp_path / "text", tmp_path / "dict", "--min-count", 2)
+    done = attempt(dictionary.make, tmp_path / "text", tmp_path / "dict", min_count=2)
     assert_refused(done, "text: no word occurs 2 times: lower --min-count")
     limited = dictionary.entries(dictionary.count_words(["one two one"]), words=1)
     assert limited == [("one", 2), ("madeupword0000", 0), ("madeupword0001", 0), ("madeupword0002", 0)]
@@ -191,35 +181,29 @@ def test_dictionary_without_words_is_refused(tmp_path):
 
 
 @pytest.mark.slow
-def test_watch_tells_the_size_and_hands_on_the_exit_status(tmp_path, capfd):
+def test_watch_tells_the_size_and_hands_on_the_exit_status(tmp_path, capsys):
     code = f"open({str(tmp_path / 'big')!r}, 'wb').write(bytes(5_000_000)); import time; time.sleep(1); exit('no')"
     log = tmp_path / "log"
-    assert watch.watch("copy", tmp_path, log, [sys.executable, "-c", code], seconds=0.3) == 1
-    out, err = capfd.readouterr()
-    assert "copy: 5 MB so far" in out and not err
-    assert log.read_text() == "no\n"
+    assert watch.run_logged("copy", tmp_path, log, [sys.executable, "-c", code], seconds=0.3) == 1
+    assert "copy: 5 MB so far" in capsys.readouterr().out and log.read_text() == "no\n"
 
 
-def test_watch_takes_its_command_with_it(tmp_path):
-    """Ended by a signal, it leaves no child that goes on writing."""
-    code = f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()) + '.'); time.sleep(60)"
-    command = [
-        sys.executable,
-        "-m",
-        "corpora.text.watch",
-        "copy",
-        tmp_path,
-        tmp_path / "log",
-        sys.executable,
-        "-c",
-        code,
-    ]
-    process = subprocess.Popen([str(part) for part in command], env=clean_environment())
+def test_an_ended_preparation_takes_its_command_with_it(tmp_path):
+    """Ended by a signal, it leaves no download that goes on writing: here one from a pipe that nobody fills."""
+    (tmp_path / "server").mkdir()
+    os.mkfifo(tmp_path / "server/agr_50_mostcommon_10K.tsv.gz")
+    out = tmp_path / "out"
+    environment = clean_environment(SVA_URL=(tmp_path / "server").as_uri())
+    process = subprocess.Popen(
+        command("sva", out, "--no-checksums"), env=environment, stdout=subprocess.PIPE, text=True
+    )
+
+    def downloads() -> list[str]:
+        return [line for line in call("ps", "-eo", "args").stdout.splitlines() if str(out) in line and "curl" in line]
+
     deadline = time.monotonic() + 30
-    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().endswith("."):
+    while not downloads():
         assert time.monotonic() < deadline
         time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 143
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "pid").read_text()[:-1]), 0)
+    assert process.wait(30) == 143 and not downloads()

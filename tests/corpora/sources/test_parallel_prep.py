@@ -7,10 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from corpora.preparations import fetch, summaries
 from corpora.toy import grammar
-from support.corpora.prep import assert_refused, assert_translation_data, call, lines_of, prepare, start_and_kill
+from support.corpora.prep import (
+    assert_refused,
+    assert_translation_data,
+    given_for,
+    lines_of,
+    prepare,
+    prepare_until,
+)
 from support.corpora.preparations import CASES, Prepared
-from support.paths import DATA_PREP, ROOT
 
 GIVEN = ("--source", "de", "--target", "en")
 
@@ -114,30 +121,8 @@ def test_windows_line_ends_do_not_reach_the_tokens(own_text: Path, tmp_path: Pat
     for lang in ("de", "en"):
         (tmp_path / f"text.{lang}").write_bytes((own_text / f"corpus.{lang}").read_bytes().replace(b"\n", b"\r\n"))
     out = tmp_path / "out"
-    start_and_kill("parallel", out, out / "tok", *GIVEN, "--train", tmp_path / "text", "--tokenizer", "none")
+    prepare_until("tok", "parallel", out, *GIVEN, "--train", tmp_path / "text", "--tokenizer", "none")
     assert b"\r" not in (out / "tok/train.de").read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ((), "--source needs the ending of its files, such as de, got ''"),
-        (("--source", "de", "--target", "de"), "--source and --target are both 'de'"),
-        (GIVEN, "--train PREFIX is missing: PREFIX.de and PREFIX.en are the training text"),
-        ((*GIVEN, "--train", "corpus", "--bpe", 80, "--pieces", 80), "--bpe or --pieces, please, not both"),
-        ((*GIVEN, "--train", "corpus", "--tokenizer", "spacy"), "--tokenizer is moses or none, got 'spacy'"),
-        ((*GIVEN, "--train", "corpus", "--ratio", "0.5"), "--ratio needs a number from 1, got '0.5'"),
-        ((*GIVEN, "--train", "corpus", "--trees", "fr"), "--trees fr: no such language here, there is: de en"),
-        (
-            (*GIVEN, "--train", "corpus", "--test", "nowhere"),
-            "no file nowhere.de, nor one with .gz: --test is what both",
-        ),
-    ],
-)
-def test_wrong_options(own_text: Path, tmp_path: Path, options: tuple[object, ...], message: str):
-    words = [own_text / "corpus" if word == "corpus" else word for word in options]
-    assert_refused(prepare("parallel", tmp_path / "out", *words), message)
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_comma_in_the_output_folder_is_refused(own_text: Path, tmp_path: Path):
@@ -146,48 +131,36 @@ def test_a_comma_in_the_output_folder_is_refused(own_text: Path, tmp_path: Path)
     assert_refused(done, "a,b: no comma in the output folder, please")
 
 
-def test_official_archives_are_downloaded_once_for_all_preparations(tmp_path: Path):
-    """In a copy of data-prep whose checksums.txt names a small file; the server is gone at the second time."""
-    (tmp_path / "scripts").symlink_to(ROOT / "scripts")
-    (tmp_path / "data-prep").mkdir()
-    for name in ("lib", "corpora"):
-        (tmp_path / "data-prep" / name).symlink_to(DATA_PREP / name)
+def test_official_archives_are_downloaded_once_for_all_preparations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """checksums.txt names a small file; the server is gone at the second time."""
     (tmp_path / "server").mkdir()
     served = tmp_path / "server/news.txt"
     served.write_text("news\n")
     address = "ftp://who:pass@data.example/wmt/news.txt"
-    checksum = call("sha256sum", served).stdout.split()[0]
-    (tmp_path / "data-prep/checksums.txt").write_text(f"{address}  5  {checksum}\n{address}2  -  text\n")
-    script = 'set -euo pipefail; . "$1/lib/base.sh"; . "$1/lib/fetch.sh"; find_python; out=$2 mirror=$3 no_checksums=$4'
-    script += '; obtain "$5"; echo "$file"'
+    (tmp_path / "checksums.txt").write_text(f"{address}  5  {fetch.sum_of('sha256', served)}\n{address}2  -  text\n")
+    monkeypatch.setattr(fetch, "CHECKSUMS", tmp_path / "checksums.txt")
+    monkeypatch.setenv("LOCALATTN_DOWNLOADS", str(tmp_path / "all"))
 
-    def obtained(out: str, unchecked: int = 0, url: str = address) -> str:
-        words = (tmp_path / "data-prep", tmp_path / out, served.parent.as_uri(), unchecked, url)
-        got = call("bash", "-c", script, "fetch", *words, LOCALATTN_DOWNLOADS=str(tmp_path / "all"))
-        assert got.returncode == 0, got.stderr
-        return got.stdout.splitlines()[-1]
+    def obtained(out: str, url: str = address, unchecked: bool = False) -> Path:
+        given = given_for(tmp_path / out, mirror=served.parent.as_uri(), no_checksums=unchecked)
+        return fetch.obtain(given, url).path
 
     shared = tmp_path / "all/data.example/wmt/news.txt"
-    assert obtained("one") == str(shared) and shared.read_text() == "news\n"
+    assert obtained("one") == shared and shared.read_text() == "news\n"
     served.rename(served.with_name("news.txt2"))
-    assert obtained("two") == str(shared) and not (tmp_path / "two/download").exists()
+    assert obtained("two") == shared and not (tmp_path / "two/download").exists()
     # What nobody can vouch for stays with the preparation: its text is checked later, or checks are off.
-    assert obtained("two", url=address + "2") == str(tmp_path / "two/download/news.txt2")
+    assert obtained("two", address + "2") == tmp_path / "two/download/news.txt2"
     shared.write_text("olds\n")
     (tmp_path / "three/download").mkdir(parents=True)
     (tmp_path / "three/download/news.txt").write_text("mine\n")
-    assert obtained("three", unchecked=1) == str(tmp_path / "three/download/news.txt")
+    assert obtained("three", unchecked=True) == tmp_path / "three/download/news.txt"
     served.with_name("news.txt2").rename(served)
-    assert obtained("four") == str(shared) and shared.read_text() == "news\n", "a damaged file is fetched again"
+    assert obtained("four") == shared and shared.read_text() == "news\n", "a damaged file is fetched again"
 
 
-def test_the_address_of_an_archive_is_that_of_the_archive_alone(tmp_path: Path):
+def test_the_address_of_an_archive_is_that_of_the_archive_alone():
     """Not of the vocabulary that the same preparation needs."""
-    script = '. "$1/lib/base.sh"; . "$1/lib/fetch.sh"; find_python; out=$2 no_checksums=1 mirror=https://mine.example/ggw.zip'
-    script += '; download() { echo "$1"; }; for url in "${@:3}"; do obtain "$url"; done'
-    listed = (DATA_PREP / "checksums.txt").read_text().split()
-    archive, vocabulary = (
-        next(word for word in listed if word.endswith(name)) for name in ("/ggw_data.zip", "/vocab.txt")
-    )
-    got = call("bash", "-c", script, "fetch", DATA_PREP, tmp_path, archive, vocabulary)
-    assert got.stdout.split() == ["https://mine.example/ggw.zip", vocabulary], got.stderr
+    mirror = "https://mine.example/ggw.zip"
+    assert fetch.source_of(summaries.GIGAWORD, mirror) == mirror
+    assert fetch.source_of(summaries.BERT, mirror) == summaries.BERT

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from corpora.sources import probing
-from support.corpora.prep import SPLITS, assert_refused, lines_of, run
+from support.corpora.prep import SPLITS, assert_refused, attempt, lines_of
 from support.probing_trees import make_trees
 
 
@@ -41,17 +41,12 @@ def test_failed_parses_are_listed_and_left_out_by_option(tmp_path):
         failed = list(FAILED) if split != "valid" else []
         (tmp_path / f"{split}.mrg").write_text("".join(tree + "\n" for tree in ["(ROOT (NP (NN c)))", *failed] * 2))
     (tmp_path / "part").mkdir()
-    words = [
-        tmp_path / "part",
-        "--lang",
-        "en",
-        *(word for split in SPLITS for word in (f"--{split}", tmp_path / f"{split}.mrg")),
-    ]
-    done = run(probing.main, *words)
+    words = [probing.prepare, {split: tmp_path / f"{split}.mrg" for split in SPLITS}, tmp_path / "part", "en"]
+    done = attempt(*words)
     assert_refused(done, "what is listed above is no tree (16): mend it, or leave it out with --skip-failed")
     listed = [f"{tmp_path}/{split}.mrg:{start + number}: {FAILED[tree]}"
               for split in ("train", "test") for start in (2, 7) for number, tree in enumerate(FAILED)]  # fmt: skip
     assert [line for line in done.stdout.splitlines() if ".mrg:" in line] == listed
-    done = run(probing.main, *words, "--skip-failed")
+    done = attempt(*words, skip_failed=True)
     assert done.returncode == 0 and "train: 2 sentences" in done.stdout and "; without a tree: 8\n" in done.stdout
     assert lines_of(tmp_path / "part/train.en") == ["c", "c"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.corpora.prep import SPLITS, assert_refused, lines_of, prepare, run, start_and_kill
+from support.corpora.prep import SPLITS, assert_refused, attempt, lines_of, prepare, prepare_until
 from support.corpora.preparations import SMALL
 from support.corpora.summary_prep import LANGS, tables, write_lines
 
@@ -73,7 +73,7 @@ def test_cnndm_counts_stand_beside_the_paper_s(stories, tmp_path):
     part.mkdir()
     for archive in ("cnn", "dailymail"):
         shutil.unpack_archive(stories / f"{archive}_stories.tgz", tmp_path / "unpacked", "gztar")
-    done = run(summaries.main, "cnndm", stories, part, "--stories", tmp_path / "unpacked")
+    done = attempt(summaries.prepare_cnndm, stories, [tmp_path / "unpacked"], part)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(
         "train: 300 pairs (official: 287,113; paper: 287,226); 1 left out, without text or summary;"
@@ -169,16 +169,6 @@ def test_cnndm_pieces_join_to_the_words(cnndm_data):
     assert " ##" in (cnndm_data / "bpe/train.article").read_text("utf-8")
 
 
-def test_files_that_are_not_the_official_ones(stories, tmp_path):
-    done = prepare("cnndm", tmp_path / "out", "--local", stories, *SMALL)
-    assert_refused(done, "cnn_stories.tgz is not the official file (expected 158577824 bytes", "--no-checksums")
-    (tmp_path / "in").mkdir()
-    archive = (stories / "cnn_stories.tgz").read_bytes()
-    (tmp_path / "in/cnn_stories.tgz").write_bytes(archive[: len(archive) // 2])
-    done = prepare("cnndm", tmp_path / "out", "--local", tmp_path / "in", "--no-checksums", *SMALL)
-    assert_refused(done, "cnn_stories.tgz is not the official file", "unexpected end of file")
-
-
 @pytest.mark.slow
 def test_bart_s_form_is_read_as_well(tmp_path):
     """One text a line; its sentences are found in the line. The vocabulary is one that is there."""
@@ -186,7 +176,7 @@ def test_bart_s_form_is_read_as_well(tmp_path):
     vocabulary = tmp_path / "in/vocab.txt"
     write_lines(vocabulary, wordpiece.learn(140, [tmp_path / "in/train.source", tmp_path / "in/train.target"]))
     out = tmp_path / "out"
-    start_and_kill("cnndm", out, out / "bin.part", "--local", tmp_path / "in", "--vocab", vocabulary)
+    prepare_until("bpe", "cnndm", out, "--local", tmp_path / "in", "--vocab", vocabulary)
     for split, name in cnndm.FILES.items():
         assert (lines_of(out / f"raw/{split}.article"), lines_of(out / f"raw/{split}.summary")) == texts[name]
     assert lines_of(out / "raw/test.article.sentences")[7] == "The city of place7 has a new bridge . It cost 7 coins ."
@@ -213,7 +203,7 @@ def test_bad_tables_name_file_and_line(tmp_path, damage, message):
     else:
         write_lines(target, damage(lines_of(target)))
     (tmp_path / "part").mkdir()
-    assert_refused(run(summaries.main, "cnndm", tmp_path / "in", tmp_path / "part"), message)
+    assert_refused(attempt(summaries.prepare_cnndm, tmp_path / "in", [], tmp_path / "part"), message)
 
 
 def test_official_number_of_lines_may_end_without_newline(tmp_path):
@@ -299,21 +289,3 @@ def test_gigaword_as_unilm_gives_it(gigaword_data, tmp_path):
         for lang in LANGS:
             assert lines_of(tmp_path / f"out/raw/{split}.{lang}") == lines_of(raw / f"{split}.{lang}")
     assert not (tmp_path / "out/download/unpacked").exists()
-
-
-# Options
-
-
-@pytest.mark.parametrize(
-    ("corpus", "options", "message"),
-    [
-        ("cnndm", ["--vocab", "x", "--train-vocab", "9"], "--vocab FILE or --train-vocab N, not both"),
-        ("cnndm", ["--vocab", "/nowhere/vocab.txt"], "no file /nowhere/vocab.txt"),
-        ("cnndm", ["--summary-words", "-1"], "--summary-words needs a number from 0"),
-        ("gigaword", ["--train-vocab", "0"], "--train-vocab needs a number from 1"),
-        ("gigaword", ["--summary-words", "9"], "unknown option --summary-words"),
-    ],
-)
-def test_bad_options(tmp_path, corpus, options, message):
-    assert_refused(prepare(corpus, tmp_path / "out", *options), message)
-    assert not (tmp_path / "out").exists()

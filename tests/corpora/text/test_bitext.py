@@ -19,9 +19,10 @@ import pytest
 from corpora.errors import DataError
 from corpora.mini import files as mini_files
 from corpora.mini import translation as mini_translation
+from corpora.preparations import fetch
 from corpora.text import bitext, linewise, markup, unpack
 from corpora.tokens import moses_tokenize, sentencepieces, subwords
-from support.corpora.prep import DATA_PREP, assert_refused, call, lines_of, run
+from support.corpora.prep import DATA_PREP, assert_refused, attempt, given_for, lines_of
 from support.corpora.translation_references import encoded
 
 
@@ -83,36 +84,37 @@ def test_markup_of_iwslt(tmp_path):
     assert found == [(3, "A talk"), (5, "Of it"), (6, "Text < more"), (7, "<reviewer>R</reviewer>")]
 
 
-def test_join_and_select_from_the_command_line(tmp_path):
+def test_join_and_select_say_what_they_keep(tmp_path):
     for name, lines in (("a.de", ["eins", "zwei zwei"]), ("b.de", ["drei", "", "vier"])):
         write(tmp_path / name, lines)
     for name, lines in (("a.en", ["one", "two two"]), ("b.en", ["three three three", "x", "four"])):
         write(tmp_path / name, lines)
-    pairs = [["--pair", tmp_path / f"{name}.de", tmp_path / f"{name}.en"] for name in "ab"]
-    targets = [tmp_path / "all.de", tmp_path / "all.en"]
-    done = run(bitext.main, "join", *targets, *pairs[0], *pairs[1], "--official", 5)
+    pairs = [(tmp_path / f"{name}.de", tmp_path / f"{name}.en") for name in "ab"]
+    both = (tmp_path / "all.de", tmp_path / "all.en")
+    done = attempt(bitext.join_and_report, pairs, both, bitext.Rules(), 5)
     assert done.stdout == "a.de: 2 pairs\nb.de: 3 pairs\nall: 5 pairs (published: 5)\n", done.stderr
-    run(bitext.main, "join", *targets, *pairs[0], *pairs[1])
-    prefix = tmp_path / "all"
-    select = [bitext.main, "select", tmp_path, "de", "en", "--measure", prefix, "--take", prefix]
-    done = run(*select, "--ratio", 1.5, "--every", 2)
+    select = [bitext.select, both, both, tmp_path, ("de", "en")]
+    counts = bitext.select(both, both, tmp_path, ("de", "en"), limits=bitext.Limits(1, None, 1.5), every=2)
+    done = attempt(bitext.report_selection, tmp_path, counts)
     assert done.stdout.endswith("5 pairs before cleaning\ntrain: 2 pairs\nvalid: 1 pairs\n"), done.stderr
     assert lines_of(tmp_path / "train.en") == ["one", "four"] and lines_of(tmp_path / "valid.de") == ["zwei zwei"]
-    assert_refused(run(*select, "--min", 4), "all.de: of 5 pairs none is left for train")
-    write(tmp_path / "short.en", ["one"])
-    assert_refused(run(*select[:-1], tmp_path / "short"), "short.de: cannot be read")
+    assert_refused(attempt(*select, limits=bitext.Limits(4)), "all.de: of 5 pairs none is left for train")
+    short = (tmp_path / "short.de", write(tmp_path / "short.en", ["one"]))
+    assert_refused(
+        attempt(bitext.select, both, short, tmp_path, ("de", "en"), limits=bitext.Limits()), "short.de: cannot be read"
+    )
 
 
 def test_shifted_text_is_refused(tmp_path, sentences):
     one, two = mini_translation.odd((list(sentences[0]), list(sentences[1])))
     first, second = tmp_path / "x.de", tmp_path / "x.en"
     targets = (tmp_path / "out.de", tmp_path / "out.en")
-    assert bitext.join([(write(first, one), write(second, two))], targets) == [600]
+    assert bitext.join([(write(first, one), write(second, two))], targets, bitext.Rules()) == [600]
     write(first, one[1:] + one[:1])
     with pytest.raises(DataError, match=r"x\.en:1: misaligned with .*x\.de: the lengths of lines 1 to 600"):
-        bitext.join([(first, second)], targets)
+        bitext.join([(first, second)], targets, bitext.Rules())
     assert lines_of(targets[0]) == one  # of the first time
-    assert bitext.join([(first, second)], targets, min_correlation=-1) == [600]
+    assert bitext.join([(first, second)], targets, bitext.Rules(min_correlation=-1)) == [600]
 
 
 @pytest.mark.slow
@@ -123,7 +125,7 @@ def test_large_text_is_not_held_in_memory(tmp_path):
     targets = (tmp_path / "all.de", tmp_path / "all.en")
     tracemalloc.start()
     try:
-        assert bitext.join([(first, second)], targets) == [15_000]
+        assert bitext.join([(first, second)], targets, bitext.Rules()) == [15_000]
         counts = bitext.select(targets, targets, tmp_path, ("de", "en"), limits=bitext.Limits(1, 80, 9), every=1333)
         assert tracemalloc.get_traced_memory()[1] < 1_500_000
     finally:
@@ -190,9 +192,10 @@ def test_tokenizer_without_normalisation():
 
 def test_empty_lines_stay_where_they_are_allowed(tmp_path):
     source = write(tmp_path / "in", ["Ein Satz.", "", "\x01"])
-    command = [moses_tokenize.main, "--lang", "de", source, tmp_path / "out"]
-    assert_refused(run(*command), "in:2: no token left")
-    assert run(*command, "--allow-empty").returncode == 0
+    command = [moses_tokenize.tokenise, source, tmp_path / "out", "de", 1]
+    assert_refused(attempt(*command), "in:2: no token left")
+    (tmp_path / "out.part").unlink()
+    assert attempt(*command, allow_empty=True).returncode == 0
     assert lines_of(tmp_path / "out") == ["Ein Satz .", "", ""]
 
 
@@ -216,11 +219,11 @@ def test_a_mark_at_the_start_of_codes_is_no_code(tmp_path, sentences):
 
 def test_too_little_text_for_codes(tmp_path):
     text = write(tmp_path / "text", ["abc abc"])
-    learn = [subwords.main, "learn", tmp_path / "codes", "--merges", 9, text]
-    done = run(*learn)
+    learn = [subwords.learn, [text], tmp_path / "codes", 9]
+    done = attempt(*learn)
     assert done.returncode == 0 and "2 merges, not 9" in done.stdout, done.stderr
     write(text, ["a b c"])
-    assert_refused(run(*learn), "text: no word has two characters")
+    assert_refused(attempt(*learn), "text: no word has two characters")
 
 
 def test_sentencepiece_goes_there_and_back(tmp_path, sentences):
@@ -228,15 +231,13 @@ def test_sentencepiece_goes_there_and_back(tmp_path, sentences):
 
     german, english = (write(tmp_path / lang, lines) for lang, lines in zip(("de", "en"), sentences, strict=True))
     model = tmp_path / "de.model"
-    done = run(sentencepieces.main, "train", model, german, english, "--pieces", 150)
-    assert done.returncode == 0, done.stderr
+    sentencepieces.learn([german, english], model, 150)
     assert sentencepiece.SentencePieceProcessor(model_file=str(model)).get_piece_size() == 150
-    done = run(sentencepieces.main, "apply", model, german, tmp_path / "valid", "--workers", 2)
-    assert done.returncode == 0, done.stderr
+    sentencepieces.apply(model, german, tmp_path / "valid", 2)
     pieces = lines_of(tmp_path / "valid")
     assert any(len(line.split()) > len(text.split()) for line, text in zip(pieces, sentences[0], strict=True))
     assert ["".join(line.split()).replace("▁", " ")[1:] for line in pieces] == sentences[0]
-    refused = run(sentencepieces.main, "train", model, german, "--pieces", 30_000)
+    refused = attempt(sentencepieces.learn, [german], model, 30_000)
     assert_refused(refused, "no model of 30,000 pieces can be trained on it")
 
 
@@ -289,20 +290,15 @@ def test_checksums_name_every_file_once():
 def test_another_archive_is_unpacked_anew(tmp_path):
     """What was unpacked of an archive that was not the official one must not stand for the official one."""
     archive, folder = tmp_path / "a.tgz", tmp_path / "unpacked"
-    begin = 'set -euo pipefail; . "$1/lib/base.sh"; . "$1/lib/fetch.sh"; find_python; '
+    given = given_for(tmp_path)
     for text in (b"first\n", b"second\n"):
         mini_files.archive(archive, {"text": text})
         if folder.exists():  # file systems have coarse clocks
             os.utime(archive, (time.time() + 5, time.time() + 5))
-        done = call("bash", "-c", begin + 'unpack "$2" "$3" text', "unpack", DATA_PREP, archive, folder)
-        assert done.returncode == 0, done.stderr
+        fetch.unpack_members(given, archive, folder, "text")
         assert (folder / "text").read_bytes() == text
 
 
 def test_members_that_are_gunzipped_are_found(tmp_path):
     (tmp_path / "giga.en").write_text("one\n")
-    begin = (
-        'set -euo pipefail; . "$1/lib/base.sh"; . "$1/lib/fetch.sh"; find_python; out=$2 local_dir=$2 no_checksums=0; '
-    )
-    done = call("bash", "-c", begin + 'obtain_members x giga.en.gz; echo "$folder $verified"', "x", DATA_PREP, tmp_path)
-    assert done.stdout.split() == [str(tmp_path), "0"], done.stderr
+    assert fetch.obtain_members(given_for(tmp_path, local=tmp_path), "x", "giga.en.gz") == (tmp_path, False)

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import shutil
 import subprocess
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from corpora.text import alignment, parallel
+from corpora.errors import DataError
+from corpora.text import alignment, bitext, lines
 from corpora.tokens import moses_tokenize
 from corpora.toy import grammar as toy_grammar
+from fairseq_localattn.phrases.trees import read_tree
 from support.corpora.prep import (
     SEPARATORS,
     assert_refused,
     assert_translation_data,
+    attempt,
     call,
     lines_of,
     prepare,
-    run,
-    start_and_kill,
+    prepare_until,
 )
 from support.corpora.preparations import CASES, MULTI30K_NAMES
 from support.paths import DATA_PREP, SHARED
@@ -31,9 +33,10 @@ MULTI30K = SHARED / "multi30k"
 needs_multi30k = pytest.mark.skipif(not MULTI30K.is_dir(), reason="no ../shared/data/multi30k here")
 
 
-def pair(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run `parallel.py pair`."""
-    return run(parallel.main, "pair", *arguments)
+def pair(one: Path, two: Path, name: str = "out", **rules: Any) -> subprocess.CompletedProcess[str]:
+    """Write two files, which are read strictly, to OUT.de and OUT.en beside the second one."""
+    targets = (two.parent / f"{name}.de", two.parent / f"{name}.en")
+    return attempt(bitext.join, [(one, two)], targets, bitext.Rules(strict=True, **rules))
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +47,8 @@ def sentences() -> tuple[list[str], list[str]]:
 
 @pytest.fixture()
 def files(tmp_path, sentences) -> tuple[Path, Path]:
-    for lang, lines in zip(("de", "en"), sentences, strict=True):
-        (tmp_path / f"train.{lang}").write_text("".join(line + "\n" for line in lines), "utf-8")
+    for lang, side in zip(("de", "en"), sentences, strict=True):
+        (tmp_path / f"train.{lang}").write_text("".join(line + "\n" for line in side), "utf-8")
     return tmp_path / "train.de", tmp_path / "train.en"
 
 
@@ -63,10 +66,9 @@ def test_good_pair_is_written_and_gzip_is_read(files, tmp_path, sentences):
     german, english = files
     packed = tmp_path / "packed.de.gz"
     packed.write_bytes(gzip.compress(german.read_bytes()))
-    done = pair(packed, english, "--write", tmp_path / "out/a.de", tmp_path / "out/a.en", "--lowercase")
+    done = pair(packed, english)
     assert done.returncode == 0 and not done.stderr
-    assert (tmp_path / "out/a.de").read_text("utf-8").splitlines() == [line.lower() for line in sentences[0]]
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.de", "a.en"]
+    assert lines_of(tmp_path / "out.de") == sentences[0] and lines_of(tmp_path / "out.en") == sentences[1]
 
 
 @pytest.mark.parametrize(
@@ -74,21 +76,19 @@ def test_good_pair_is_written_and_gzip_is_read(files, tmp_path, sentences):
     [
         (lambda de, en: de.unlink(), "train.de: cannot be read: No such file"),
         (lambda de, en: replace_line(en, 17, b""), "train.en:17: empty line"),
-        (lambda de, en: replace_line(en, 18, b" \t "), "train.en:18: empty line"),
         (lambda de, en: replace_line(de, 19, b"Stra\xdfe."), "train.de:19: invalid UTF-8 at byte 5"),
-        (lambda de, en: replace_line(de, 20, b"Eins\rzwei."), "train.de:20: carriage return"),
         (lambda de, en: de.write_bytes(de.read_bytes()[:-3]), "train.de:400: no newline at the end"),
         (lambda de, en: de.write_bytes(b""), "train.de: is empty"),
         (lambda de, en: replace_line(de, 400, None), "train.en:400: misaligned: 400 lines here, 399 in"),
-        (lambda de, en: replace_line(de, 250, None), "come apart between lines 101 and 300"),
+        (lambda de, en: replace_line(de, 210, None), "the lengths of lines 201 to 300 do not go together"),
     ],
-    ids=["missing", "empty", "blank", "utf8", "return", "cut off", "no content", "short", "line lost"],
+    ids=["missing", "empty", "utf8", "cut off", "no content", "short", "line lost"],
 )  # fmt: skip
 def test_bad_pair_names_file_and_line(files, tmp_path, damage, message):
     damage(*files)
     out = tmp_path / "out.de"
     out.write_text("mine\n")
-    assert_refused(pair(*files, "--write", out, tmp_path / "out.en"), message)
+    assert_refused(pair(*files), message)
     assert out.read_text() == "mine\n" and not (tmp_path / "out.en").exists()
 
 
@@ -97,8 +97,8 @@ def test_same_count_but_shifted_is_found(files):
     german, english = files
     replace_line(german, 101, None)
     replace_line(english, 400, None)
-    assert_refused(pair(german, english), "train.en:101: misaligned with", "between lines 1 and 200")
-    assert pair(german, english, "--min-correlation", "-1").returncode == 0
+    assert_refused(pair(german, english), "train.en:101: misaligned with", "the lengths of lines 101 to 200")
+    assert pair(german, english, min_correlation=-1).returncode == 0
 
 
 def test_cut_off_gzip_names_the_line(files, tmp_path):
@@ -119,8 +119,8 @@ def test_separators_of_lines_in_official_text_are_spaces(files, tmp_path):
     manifest = tmp_path / "manifest"
     manifest.write_text("".join(f"{hashlib.sha256(p.read_bytes()).hexdigest()} 400 {p.name}\n" for p in files))
     written = tmp_path / "out.de", tmp_path / "out.en"
-    assert_refused(pair(german, english, "--write", *written), "train.en:7: carriage return")
-    done = pair(german, english, "--manifest", manifest, "--write", *written)
+    assert_refused(pair(german, english), "train.en:7: carriage return")
+    done = pair(german, english, manifest=manifest)
     assert done.returncode == 0, done.stderr
     lines = written[1].read_text("utf-8").splitlines()
     assert len(lines) == 400 and lines[6] == line + " a b" * len(SEPARATORS) + " "
@@ -132,31 +132,28 @@ def test_manifest(files, tmp_path):
     rows = {path.name: f"{hashlib.sha256(path.read_bytes()).hexdigest()} 400 {path.name}\n" for path in files}
     manifest = tmp_path / "manifest"
     manifest.write_text("# comment\n" + "".join(rows.values()))
-    assert pair(german, english, "--manifest", manifest).returncode == 0
+    assert pair(german, english, manifest=manifest).returncode == 0
     replace_line(english, 7, b"Another line.")
-    assert_refused(pair(german, english, "--manifest", manifest), "train.en: wrong checksum: expected sha256")
+    assert_refused(pair(german, english, manifest=manifest), "train.en: wrong checksum: expected sha256")
     replace_line(english, 7, None)
-    assert_refused(pair(german, english, "--manifest", manifest), "train.en:400: expected 400 lines, found 399")
+    assert_refused(pair(german, english, manifest=manifest), "train.en:400: expected 400 lines, found 399")
     manifest.write_text(rows["train.de"])
-    assert_refused(pair(german, english, "--manifest", manifest), "train.en: the manifest does not name this file")
-
-
-def test_trees_must_have_the_tokens_as_leaves(tmp_path):
-    tokens, trees = tmp_path / "x.en", tmp_path / "x.tree"
-    tokens.write_text("the dog sleeps .\na cat .\n")
-    trees.write_text("(S (NP (DT The) (NN dog)) (VP (VBZ sleeps)) (. .))\n(NP (DT a) (NN cat) (. .))\n")
-    assert parallel.check_trees(tokens, trees) == 2
-    trees.write_text("(S (NP (DT The) (NN dog)) (VP (VBZ sleeps)) (. .))\n(NP (DT a) (. .))\n")
-    assert_refused(run(parallel.main, "trees", tokens, trees), "x.tree:2:", "2 leaves, 3 tokens")
+    assert_refused(pair(german, english, manifest=manifest), "train.en: the manifest does not name this file")
 
 
 @needs_multi30k
 def test_alignment_check_is_robust_on_multi30k():
     """No block of real data comes near the limit; shifted by one line, the first block tells."""
-    one, two = (parallel.read_lines(MULTI30K / f"train.{lang}.gz") for lang in ("de", "en"))
-    assert alignment.misaligned_at(one, two, minimum=0.75) is None
-    assert alignment.misaligned_at(one[1:], two) == 1
-    assert alignment.misaligned_at(one[:5000] + one[5001:], two) == 5001
+    one, two = (list(lines.read_lines(MULTI30K / f"train.{lang}.gz")) for lang in ("de", "en"))
+
+    def judged(one: list, minimum: float | None = None) -> int:
+        together = zip(one, two, strict=False)
+        return sum(1 for _ in alignment.check_lengths(Path("de"), Path("en"), together, minimum, small=True))
+
+    assert judged(one, 0.75) == 29_000
+    for place in (0, 5000):
+        with pytest.raises(DataError, match=rf"^en:{place + 1}: misaligned with de: "):
+            judged(one[:place] + one[place + 1 :])
 
 
 # moses_tokenize.py
@@ -177,18 +174,10 @@ def test_tokenizer_keeps_line_order_with_several_processes(tmp_path, sentences):
     source = tmp_path / "in"
     source.write_text("".join(f"Zeile {number}: {line}\n" for number, line in enumerate(sentences[0] * 4)), "utf-8")
     for workers in (1, 3):
-        options = ["--lang", "de", "--workers", workers]
-        assert run(moses_tokenize.main, *options, source, tmp_path / f"out{workers}").returncode == 0
+        moses_tokenize.tokenise(source, tmp_path / f"out{workers}", "de", workers)
     lines = (tmp_path / "out3").read_text("utf-8").splitlines()
     assert (tmp_path / "out1").read_bytes() == (tmp_path / "out3").read_bytes()
     assert [line.split()[1] for line in lines] == [str(number) for number in range(len(lines))]
-
-
-def test_tokenizer_refuses_a_line_that_vanishes(tmp_path):
-    (tmp_path / "in").write_text("Ein Satz.\n\u0001\n", "utf-8")
-    done = run(moses_tokenize.main, "--lang", "de", tmp_path / "in", tmp_path / "out")
-    assert_refused(done, "in:2: no token left")
-    assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
 # prepare_toy.sh
@@ -212,7 +201,10 @@ def test_toy_layout(preparation):
         for folder in ("raw", "tok", "bpe"):
             for lang in ("de", "en"):
                 assert len(lines_of(out / folder / f"{split}.{lang}")) == count
-        assert parallel.check_trees(out / "tok" / f"{split}.en", out / "raw" / f"{split}.en.tree") == count
+        leaves = [" ".join(read_tree(line).words()).lower() for line in lines_of(out / f"raw/{split}.en.tree")]
+        assert [line.lower() for line in lines_of(out / f"tok/{split}.en")] == leaves
+        pair = bitext.read_pair(out / f"raw/{split}.de", out / f"raw/{split}.en", bitext.Rules(strict=True))
+        assert sum(1 for _ in pair) == count
     assert "@@ " in (out / "bpe/train.de").read_text("utf-8")
     assert len(lines_of(out / "bpe/codes")) == 61  # header and merges
 
@@ -221,19 +213,6 @@ def test_foreign_folder_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
     assert_refused(prepare("toy", tmp_path), "was not made by this script")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--bpe", "many"], "--bpe needs a number"),
-        (["--bpe"], "--bpe needs a value"),
-        (["--trees", "de"], "--trees de: no such language here, there is: en"),
-    ],
-)
-def test_bad_options(tmp_path, options, message):
-    assert_refused(call("bash", DATA_PREP / "prepare_toy.sh", tmp_path / "out", *options), message)
-    assert not (tmp_path / "out").exists()
 
 
 def test_missing_python(tmp_path):
@@ -273,36 +252,16 @@ def test_options_can_be_mended_until_a_step_is_complete(small_multi30k, tmp_path
     out, options = tmp_path / "out", ["--local", small_multi30k, "--bpe", "60"]
     assert_refused(prepare("multi30k", out, *options), "train.de.gz:151: expected 29000 lines, found 150")
     assert not (out / "raw").exists()
-    start_and_kill("multi30k", out, out / "raw", *options, "--no-checksums")
+    prepare_until("raw", "multi30k", out, *options, "--no-checksums")
     assert "checksums=0" in (out / "options.txt").read_text()
     assert_refused(prepare("multi30k", out, *options), "was prepared with", "checksums=0", "give another folder")
 
 
-def test_multi30k_download_checks_its_files(small_multi30k, tmp_path):
-    """Download through a file:// address: an interrupted file is continued, a broken one refused and fetched again."""
-    out, server = tmp_path / "out", tmp_path / "server"
-    shutil.copytree(small_multi30k, server)
-    whole = (server / "val.de.gz").read_bytes()
-    (server / "val.de.gz").write_bytes(whole[:-40])
-    url = server.as_uri()
-    done = prepare("multi30k", out, "--no-checksums", "--bpe", "60", MULTI30K_URL=url)
-    assert_refused(done, "val.de.gz is not the whole file that it should be", "unexpected end of file")
-    assert {path.name for path in (out / "download").iterdir()} == {"train.de.gz", "train.en.gz"}
-    (server / "val.de.gz").write_bytes(whole)
-    (out / "download/val.de.gz.part").write_bytes(whole[:500])  # as a killed download leaves it
-    begun = (out / "download/train.de.gz").stat().st_mtime_ns
-    start_and_kill("multi30k", out, out / "raw", "--no-checksums", "--bpe", "60", MULTI30K_URL=url)
-    assert (out / "options.txt").read_text().endswith(" local=download\n")  # from wherever it is started
-    assert (out / "download/val.de.gz").read_bytes() == whole
-    assert (out / "download/train.de.gz").stat().st_mtime_ns == begun
-    done = prepare("multi30k", tmp_path / "none", MULTI30K_URL=(tmp_path / "nowhere").as_uri())
-    assert_refused(done, "download of file:", "train.de.gz failed", "run again to continue")
-
-
 @needs_multi30k
 def test_manifest_fits_the_real_data():
-    manifest = parallel.read_manifest(DATA_PREP / "multi30k.manifest")
-    assert len(manifest) == 6
-    for name in MULTI30K_NAMES.values():
-        one, two = parallel.check_pair(MULTI30K / f"{name}.de.gz", MULTI30K / f"{name}.en.gz", manifest)
-        assert len(one) == len(two)
+    manifest = DATA_PREP / "multi30k.manifest"
+    assert len(bitext.read_manifest(manifest)) == 6
+    for name, count in zip(MULTI30K_NAMES.values(), (29_000, 1014, 1000), strict=True):
+        german, english = (MULTI30K / f"{name}.{lang}.gz" for lang in ("de", "en"))
+        pairs = bitext.read_pair(german, english, bitext.Rules(strict=True, manifest=manifest))
+        assert sum(1 for _ in pairs) == count

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from support.corpora.prep import assert_refused, call, lines_of, prepare, run
+from support.corpora.prep import assert_refused, attempt, call, lines_of, prepare
 from support.corpora.summary_prep import tables, write_lines
 
 pytest.importorskip("tokenizers", reason="WordPieces need the package tokenizers")
@@ -70,7 +70,10 @@ def test_learned_vocabulary_is_the_same_in_each_run(tmp_path):
     entries = wordpiece.learn(140, texts)
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
-        done = call(sys.executable, "-m", "corpora.tokens.wordpiece", "learn", 140, tmp_path / folder, *texts)
+        work = (
+            "from corpora.tokens.wordpiece import *; part, *x = map(Path, sys.argv[1:]); learn_vocabulary(140, x, part)"
+        )
+        done = call(sys.executable, "-c", f"import sys; {work}", tmp_path / folder, *texts)
         assert done.stdout == "vocabulary: 140 entries\n", done.stderr
         assert lines_of(tmp_path / folder / "vocab.txt") == entries
     assert len(entries) == 140 and entries[:5] == list(wordpiece.LEARNED_SPECIAL)
@@ -90,5 +93,5 @@ def test_pieces_have_no_white_space_and_no_special_entries(tmp_path):
 
 def test_learned_vocabulary_has_no_room(tmp_path):
     write_lines(tmp_path / "text", ["abcdefgh" * 3])
-    done = run(wordpiece.main, "learn", 20, tmp_path, tmp_path / "text")
+    done = attempt(wordpiece.learn_vocabulary, 20, [tmp_path / "text"], tmp_path)
     assert_refused(done, "a vocabulary of 20 has no room for its 8 characters; give at least 21")

@@ -19,7 +19,17 @@ from corpora.sources import probing
 from corpora.toy import grammar as toy_grammar
 from corpora.trees import leaves, parse, parser_stanza, parser_training, train_parser, treebank, word_vectors
 from fairseq_localattn.phrases.trees import read_tree
-from support.corpora.prep import DATA_PREP, assert_refused, call, kill_when, lines_of, prepare, run
+from support.corpora.prep import (
+    DATA_PREP,
+    assert_refused,
+    attempt,
+    call,
+    kill_when,
+    lines_of,
+    prepare,
+    run,
+    start_and_kill,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("parse")]  # one trained parser serves all of this file
 
@@ -327,7 +337,7 @@ def test_multi30k_is_parsed_by_given_models(models, tmp_path):
     done = prepare("multi30k", tmp_path / "out", *options, "--trees", "en", "--parser", models)
     assert done.returncode == 0, done.stderr
     assert "60 sentences, 0 blank, 0 failed" in done.stdout and "train.de-en.en: 60 sentences, 0 without" in done.stdout
-    assert not (tmp_path / "out/tree.parsing").exists()
+    assert sorted(path.name for path in (tmp_path / "out/tree").iterdir())[1:] == ["train.en.tree", "valid.en.tree"]
     lines, found = lines_of(tmp_path / "out/tok/train.en"), lines_of(tmp_path / "out/tree/train.en.tree")
     words = [read_tree(tree).words() for tree in found]
     assert [" ".join(line).lower() for line in words] == [leaves.unescape(line) for line in lines]
@@ -340,20 +350,21 @@ def test_raw_text_becomes_the_trees_of_the_probing_tasks(models, tmp_path):
     sizes = {"train": 40, "valid": 8, "test": 8}
     toy_grammar.write(tmp_path / "text", 4, sizes)
     files = [word for split in sizes for word in (f"--{split}", tmp_path / f"text/{split}.en")]
-    program, out = ["bash", DATA_PREP / "parse_text.sh", tmp_path / "out"], tmp_path / "out"
-    assert_refused(call(*program, *files[:4]), "--test is missing: give the text of all three splits")
-    assert_refused(call(*program, *files, "--parser", tmp_path / "none"), "no such folder; train models with")
-    words = [str(word) for word in [*program, *files, "--parser", models, "--workers", 1]]
-    kill_when(words, lambda: (out / "tree.parsing/train.en.tree").exists())
-    done = call(*words)
+    out = tmp_path / "out"
+    assert_refused(prepare("parse_text", out, *files[:4]), "--test is missing: give the text of all three splits")
+    assert_refused(
+        prepare("parse_text", out, *files, "--parser", tmp_path / "none"), "no such folder; train models with"
+    )
+    start_and_kill("parse_text", out, out / "trees.part/train.en.tree", *files, "--parser", models)
+    done = prepare("parse_text", out, *files, "--parser", models)
     assert done.returncode == 0 and done.stdout.endswith(f"ready: {out}/trees\n"), done.stderr
     assert "train.en.tree" not in done.stdout, "what was parsed is parsed again"
     for split, count in sizes.items():
         found = [" ".join(read_tree(tree).words()) for tree in lines_of(out / f"trees/{split}.mrg")]
         assert found == [leaves.unescape(line) for line in lines_of(out / f"tok/{split}.en")] and len(found) == count
-    trees = [word for split in sizes for word in (f"--{split}", out / f"trees/{split}.mrg")]
     (tmp_path / "probing").mkdir()
-    assert "train: 40 sentences; with a label" in run(probing.main, tmp_path / "probing", "--lang", "en", *trees).stdout
+    trees = {split: out / f"trees/{split}.mrg" for split in sizes}
+    assert "train: 40 sentences; with a label" in attempt(probing.prepare, trees, tmp_path / "probing", "en").stdout
 
 
 @pytest.mark.parametrize("program", [parse, train_parser])

@@ -10,7 +10,7 @@ import pytest
 
 from fairseq_localattn.phrases.store import unpack
 from fairseq_localattn.phrases.trees import partition, read_tree
-from support.corpora.prep import DATA_PREP, SPLITS, assert_refused, call, files_of, lines_of, prepare
+from support.corpora.prep import SPLITS, assert_refused, files_of, lines_of, prepare
 from support.corpora.preparations import CASES, MULTI30K_SIZES, TOY
 
 
@@ -84,19 +84,3 @@ def test_multi30k_with_given_trees(preparation, tmp_path):
     assert_phrases(out, out / "tree", empty=1)
     refused = multi30k(out, corpus, "--trees", "en", "--tree-files", tmp_path / "bad")
     assert_refused(refused, "has the trees of 'trees=en tree-files=", "remove", f"{out}/tree")
-
-
-@pytest.mark.parametrize(
-    ("corpus_name", "options", "message"),
-    [
-        ("multi30k", ["--trees", "fr"], "--trees fr: no such language here, there is: de en"),
-        ("multi30k", ["--parser", "x"], "--parser and --tree-files need --trees LANGUAGE"),
-        ("multi30k", ["--trees", "en", "--parser", "/nowhere"], "--parser /nowhere: no such folder"),
-        ("multi30k", ["--trees", "en", "--tree-files", "/nowhere"], "--tree-files /nowhere: no such folder"),
-        ("multi30k", ["--trees", "en", "--tree-files", ".", "--parser", "."], "not both"),
-    ],
-)
-def test_options_of_trees_that_do_not_go_together(corpus_name, options, message, tmp_path):
-    out = tmp_path / "out"
-    assert_refused(call("bash", DATA_PREP / f"prepare_{corpus_name}.sh", out, *options), message)
-    assert not out.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import dataclasses
 import functools
 import io
 import os
@@ -19,6 +20,9 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
+from corpora.errors import as_status
+from corpora.preparations import main as preparations
+from corpora.preparations.options import Given
 from support.paths import DATA_PREP
 
 SPLITS = ("train", "valid", "test")
@@ -43,18 +47,44 @@ def call(*command: object, **environment: str) -> subprocess.CompletedProcess[st
     return subprocess.run(words, env=clean_environment(**environment), capture_output=True, text=True, timeout=300)
 
 
+def attempt(work: Callable[..., object], *arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+    """Call a function of `corpora` in this process, as a preparation does; return what it says, and its status."""
+
+    def main() -> None:
+        work(*arguments, **options)
+
+    return _captured(as_status(main))
+
+
 def run(main: Callable[[], int | None], *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run the main() of a module of `corpora` in this process."""
-    words = [main.__module__, *map(str, arguments)]
+    with mock.patch.object(sys, "argv", [main.__module__, *map(str, arguments)]):
+        return _captured(main)
+
+
+def _captured(main: Callable[[], int | None]) -> subprocess.CompletedProcess[str]:
     out, err = io.StringIO(), io.StringIO()
-    with mock.patch.object(sys, "argv", words), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        status = main()
-    return subprocess.CompletedProcess(words, status or 0, out.getvalue(), err.getvalue())
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status = main()
+        except SystemExit as stop:
+            status = int(stop.code or 0)
+    return subprocess.CompletedProcess([], status or 0, out.getvalue(), err.getvalue())
+
+
+def given_for(out: Path, **options: object) -> Given:
+    """Return the command line of a preparation of this folder."""
+    return Given(**{"name": "prepare_x", "out": out, "local": None, "mirror": "", "no_checksums": False} | options)
+
+
+def door(corpus: str) -> str:
+    """Return the name of a preparation's door."""
+    return corpus if corpus == "parse_text" else f"prepare_{corpus}"
 
 
 def command(corpus: str, out: Path, *options: object) -> list[str]:
     """Return the command of a preparation, with one worker unless `options` say otherwise."""
-    return [str(part) for part in ("bash", DATA_PREP / f"prepare_{corpus}.sh", out, "--workers", "1", *options)]
+    return [str(part) for part in ("bash", DATA_PREP / f"{door(corpus)}.sh", out, "--workers", "1", *options)]
 
 
 @functools.cache
@@ -75,8 +105,24 @@ def warm_python() -> str:
 
 
 def prepare(corpus: str, out: Path, *options: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a preparation, whose commands in Python start at once. :func:`start_and_kill` takes new interpreters."""
-    return call(*command(corpus, out, *options), **{"PYTHON": warm_python(), **environment})
+    """Run a preparation in this process; :func:`start_and_kill` opens its door."""
+    return prepare_by(corpus, out, "--workers", "1", *options, **environment)
+
+
+def prepare_by(corpus: str, *words: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a preparation in this process by the words of its command line alone."""
+    with mock.patch.dict(os.environ, clean_environment(**{"PYTHON": warm_python(), **environment}), clear=True):
+        return _captured(lambda: preparations.main(door(corpus), words))
+
+
+def prepare_until(last: str, corpus: str, out: Path, *options: object, **environment: str) -> str:
+    """Do the steps of a preparation up to `last` in this process; return what it says."""
+    printed, given = io.StringIO(), clean_environment(**{"PYTHON": warm_python(), **environment})
+    with mock.patch.dict(os.environ, given, clear=True), contextlib.redirect_stdout(printed):
+        plan = preparations.planned(door(corpus), [out, "--workers", "1", *options])
+        names = [step.name for step in plan.steps]
+        dataclasses.replace(plan, steps=plan.steps[: names.index(last) + 1]).run()
+    return printed.getvalue()
 
 
 def kill_when(words: list[str], there: Callable[[], bool], **environment: str) -> str:

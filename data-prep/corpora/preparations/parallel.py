@@ -1,0 +1,126 @@
+"""Parallel text of any two languages."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from corpora.errors import UsageError
+from corpora.preparations import texts, trees
+from corpora.preparations.bitext import cleaned
+from corpora.preparations.options import Given, Options, decimal, one_of
+from corpora.preparations.steps import Preparation, Step
+from corpora.preparations.texts import SPLITS, Pair
+from corpora.text import bitext
+from corpora.text.bitext import Limits
+from corpora.text.lines import count_lines, find_file
+from corpora.tokens import moses_tokenize
+
+
+def parallel(words: Sequence[object]) -> Preparation:
+    """OUT/bpe has the subwords' model: codes or sentencepiece.model, with --separate LANG.codes or LANG.model. Needed
+    are the first three options."""
+    options = Options("prepare_parallel", parallel.__doc__)
+    options.add("source", "LANG", "the ending of the files, code of a language such as de", "")
+    options.add("target", "LANG", "likewise", "")
+    options.add("train", "PREFIX", "PREFIX.LANG, a sentence a line, plain or .gz; empty sides are left out", "")
+    options.add("valid", "PREFIX", "validation text, complete as it is; without: pairs of the training text", "")
+    options.add("test", "PREFIX", "test text, likewise", "")
+    options.number("held-out", 1000, "about so many for each of them, at most a tenth, taken at even distances")
+    kinds = "moses, as fairseq-interactive --tokenizer moses does; or none (moses; with --pieces none)"
+    options.add("tokenizer", "NAME", kinds, None, one_of("moses", "none"))
+    options.number("bpe", None, "BPE (subword-nmt) with N merges (10000)")
+    options.number("pieces", None, "instead: SentencePiece with N pieces")
+    options.flag("separate", "subwords and a dictionary for each language; else both languages share them")
+    options.number("max", 250, "no training sentence with more tokens")
+    options.add("ratio", "X", "no training pair with a side X times as long, in tokens (any)", None, decimal(1))
+    options.min_correlation()
+    options.trees("LANG")
+    given = options.read(words)
+    _check(given)
+    pair, files = Pair(given.source, given.target), {}
+    for split in SPLITS:
+        if getattr(given, split):
+            files[split] = _find(getattr(given, split), pair.source), _find(getattr(given, split), pair.target)
+    trees.check(given, *pair.languages)
+    kind, size = ("pieces", given.pieces) if given.pieces else ("codes", given.bpe or 10000)
+    given.tokenizer = given.tokenizer or ("none" if given.pieces else "moses")
+    read = partial(_read, given, files, words=given.tokenizer == "none" and kind == "codes")
+    make = partial(texts.make_subwords, given, pair, given.out / "tok", kind=kind, size=size, joint=not given.separate)
+    steps = [
+        *cleaned(given, read, partial(_tokenise, given), partial(_divide, given, pair), verb="clean and divide"),
+        Step("bpe", f"subwords, {size} {kind}", make, resumes=True),
+        texts.binarise(given, pair, () if given.separate else ("--joined-dictionary",)),
+        *trees.steps(given, pair, subwords="sentencepiece" if given.pieces else "subword_nmt"),
+    ]
+    sides = "separate" if given.separate else "joint"
+    note = f"parallel {pair.source}-{pair.target} tokenizer={given.tokenizer} {kind}={size} sides={sides}"
+    note += f" max={given.max} ratio={given.ratio or ''} held-out={given.held_out}"
+    for split in SPLITS:
+        prefix = getattr(given, split)
+        note += f" {split}={Path(prefix).resolve() if prefix else ''}"
+    given_texts = [path for both in files.values() for path in both]
+    return Preparation(given, note, steps, texts=given_texts, trees=trees.origin(given))
+
+
+def _find(prefix: str, lang: str) -> Path:
+    return find_file(Path(prefix).parent, f"{Path(prefix).name}.{lang}")
+
+
+def _check(given: Given) -> None:
+    """Raise UsageError for options that do not go together."""
+    for side in ("source", "target"):
+        if not re.fullmatch("[A-Za-z0-9_]+", value := getattr(given, side)):
+            raise UsageError(f"--{side} needs the ending of its files, such as de, got '{value}'")
+    if given.source == given.target:
+        raise UsageError(f"--source and --target are both '{given.source}'")
+    if not given.train:
+        text = f"PREFIX.{given.source} and PREFIX.{given.target} are the training text"
+        raise UsageError(f"--train PREFIX is missing: {text}")
+    for split in SPLITS:
+        prefix = getattr(given, split)
+        for lang in (given.source, given.target) if prefix and not (given.out / "raw").is_dir() else ():
+            if not _find(prefix, lang).exists():
+                both = f"--{split} is what both names have in common"
+                raise UsageError(f"no file {prefix}.{lang}, nor one with .gz: {both}")
+    if given.bpe and given.pieces:
+        raise UsageError("--bpe or --pieces, please, not both")
+
+
+def _read(given: Given, files: dict[str, tuple[Path, Path]], part: Path, words: bool) -> None:
+    """Read the given text. Test and validation text must have no empty line, so that nothing of it is lost."""
+    pair = Pair(given.source, given.target)
+    for split, sources in files.items():
+        rules = bitext.Rules(strict=split != "train", words=words, min_correlation=float(given.min_correlation))
+        if split == "train":
+            bitext.join_and_report([sources], pair.files(part / split), rules)
+        else:
+            bitext.join([sources], pair.files(part / split), rules)
+
+
+def _tokenise(given: Given, part: Path) -> None:
+    """Write OUT/text in tokens, as fairseq-interactive makes them of raw sentences."""
+    for path in sorted((given.out / "text").iterdir()):
+        if given.tokenizer == "none":
+            shutil.copy(path, part)
+        else:
+            moses_tokenize.tokenise(
+                path, part / path.name, path.suffix[1:], given.workers, allow_empty=True, normalise=False,
+                aggressive_dash_splits=True,
+            )  # fmt: skip
+
+
+def _divide(given: Given, pair: Pair, folder: Path, part: Path) -> None:
+    """Take the pairs whose tokens have the right lengths, without those that are held out."""
+    held_out, measured, every = (
+        [split for split in ("valid", "test") if not getattr(given, split)],
+        given.out / "tokens",
+        0,
+    )
+    if held_out:
+        every = max(10, count_lines(measured / f"train.{given.source}") // given.held_out)
+    limits = Limits(1, given.max, float(given.ratio or "inf"))
+    texts.take_pairs(pair, folder, part, measured=measured, limits=limits, every=every, held_out=held_out)
