@@ -202,7 +202,7 @@ def _add_rows(start, rows, index, stride, count, D, BLOCK_D: tl.constexpr, ALONE
     else:
         d = tl.arange(0, BLOCK_D)
         inside = (index[:, None] < count) & (d[None, :] < D)
-        tl.atomic_add(start + index[:, None] * stride + d[None, :], rows, mask=inside, sem="relaxed")
+        tl.atomic_add(start + index[:, None].to(tl.int64) * stride + d[None, :], rows, mask=inside, sem="relaxed")
 
 
 @triton.jit(do_not_specialize=_SIZES)
