@@ -88,6 +88,7 @@ class Launch:
     def adapt(self, recipe: Recipe) -> Recipe:
         """Return the recipe with the flags of this machine: precision, device, optimizer, and the same effective batch.
 
+        On GPUs without graphs, unless the recipe asks for them: their batches are not those of fairseq's Transformer.
         gpus × max_tokens × update_freq is that of the recipe, rounded down to whole tokens a process. Raises
         RecipeError where the batch is smaller than the number of processes.
         """
@@ -97,6 +98,7 @@ class Launch:
         else:
             flags |= {self.precision: True} if self.precision != "fp32" else {}
             flags |= {"optimizer": FUSED} if recipe.flag("train", "optimizer") == "adam" else {}
+            flags |= {"localattn_graphs": 0} if "localattn_graphs" not in recipe.train and _is_own(recipe) else {}
         batch = batch_of(recipe, self)
         flags |= {"update_freq": [batch.update_freq], batch.key: batch.size}
         if batch.size < recipe.flag("train", batch.key):
@@ -141,6 +143,13 @@ def batch_of(recipe: Recipe, launch: Launch) -> Batch:
 def batch_key(recipe: Recipe) -> str:
     """Return the flag that has the size of a recipe's batch: max_tokens, or batch_size."""
     return "max_tokens" if recipe.flag("train", "max_tokens") is not None else "batch_size"
+
+
+def _is_own(recipe: Recipe) -> bool:
+    import fairseq_localattn  # noqa: F401  registers the architectures
+    from fairseq_localattn.models.architectures import localattn_architectures  # here, as the import takes seconds
+
+    return recipe.architecture in localattn_architectures()
 
 
 def paper_batch(recipe: Recipe) -> int:

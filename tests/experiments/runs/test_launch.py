@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,20 @@ def test_the_optimizer_of_the_machine(stated: str, cpu: bool, expected: str, pap
     before = settings_hash(recipe_of, "data")
     assert launch.Launch(cpu=cpu).adapt(recipe_of).flag("train", "optimizer") == expected
     assert settings_hash(recipe_of, "data") == before
+
+
+@pytest.mark.parametrize(
+    ("architecture", "stated", "expected"),
+    [("transformer_mma", None, 0), ("transformer_mma", 4, 4), ("transformer", None, None)],
+)
+def test_rows_have_the_batches_of_the_baseline(
+    architecture: str, stated: int | None, expected: int | None, paper: recipe.Recipe
+) -> None:
+    row = replace(paper, architecture=architecture)
+    row = row if stated is None else row.with_flags("train", {"localattn_graphs": stated}, "here")
+    adapted = launch.Launch().adapt(row)
+    assert (adapted.flag("train", "localattn_graphs") if "localattn_graphs" in adapted.train else None) == expected
+    assert "localattn_graphs" not in launch.Launch(cpu=True).adapt(replace(paper, architecture=architecture)).train
 
 
 def test_small_batches_are_not_rounded_down_to_eight_sentences(paper: recipe.Recipe) -> None:
