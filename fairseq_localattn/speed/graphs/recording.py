@@ -29,15 +29,19 @@ class CudaGraphs:
     def warm_up(self, function: Callable[[], None]) -> None:
         """Call a function twice on a stream of its own: the first call may choose kernels by timing them.
 
-        Raises WaitsError where the second waits for the GPU.
+        Raises WaitsError where the second waits for the GPU, and UsageError without enough memory.
         """
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            function()
-            with _waiting_forbidden():
+        try:
+            with torch.cuda.stream(stream):
                 function()
-        torch.cuda.current_stream().wait_stream(stream)
+                with _waiting_forbidden():
+                    function()
+        except torch.OutOfMemoryError as error:
+            raise UsageError(f"--localattn-graphs: the GPU's memory is too small: lower --max-tokens; {OFF}") from error
+        finally:  # tables that were made there are read without graphs as well
+            torch.cuda.current_stream().wait_stream(stream)
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
         """Call a function, and return one that runs its kernels again, in the same memory.

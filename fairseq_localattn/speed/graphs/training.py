@@ -67,12 +67,14 @@ class RecordedCriterion:
     def __init__(self, criterion: Any, data: LadderDataset, paddings: Paddings, recorder: CudaGraphs) -> None:
         self.criterion, self.data, self.paddings, self.recorder = criterion, data, paddings, recorder
         self.modules: frozenset[nn.Module] = frozenset()
+        self.trained: list[tuple[nn.Parameter, bool]] = []  # all parameters, and whether they have gradients
         self.shapes: list[RecordedLoss] | None = None  # in ascending order of lengths
 
     def __call__(self, model: Any, sample: dict[str, Any]) -> tuple[Tensor, int, dict[str, Any]]:
         """Return loss, sample size and values to log, as fairseq's criterions do."""
         fitting = (shape for shape in self.shapes or () if shape.batch.fits(sample))
-        shape = None if is_watched(self.modules) else next(fitting, None)
+        changed = is_watched(self.modules) or any(each.requires_grad != had for each, had in self.trained)
+        shape = None if changed else next(fitting, None)
         return self.criterion(model, sample) if shape is None else self._replay(shape, sample)
 
     def _replay(self, shape: RecordedLoss, sample: dict[str, Any]) -> tuple[Tensor, int, dict[str, Any]]:
@@ -86,6 +88,8 @@ class RecordedCriterion:
         trainer.model.train()
         self.criterion.train()
         self.modules = frozenset(trainer.model.modules())
+        both = [*trainer.model.parameters(), *self.criterion.parameters()]
+        self.trained = [(each, each.requires_grad) for each in both]
         self.shapes = self._record(trainer.model, sample)
 
     def _record(self, model: Any, sample: dict[str, Any]) -> list[RecordedLoss]:
@@ -93,8 +97,7 @@ class RecordedCriterion:
         if unknown := unknown_tensors(sample, self.paddings):
             return _log_none(f"the batches have {', '.join(unknown)}")
         start, ladder = time.monotonic(), self.data.ladder or ()
-        both = [*model.parameters(), *self.criterion.parameters()]
-        gradients = Gradients([each for each in both if each.requires_grad])
+        gradients = Gradients([each for each, has in self.trained if has])
         found = []
         for shape in reversed(ladder):
             loss = RecordedLoss(self.criterion, model, FixedBatch(sample, shape, self.paddings), gradients)

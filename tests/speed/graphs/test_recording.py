@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
+from unittest.mock import MagicMock, Mock
 
 import pytest
 import torch
@@ -163,6 +165,28 @@ def test_a_step_that_waits_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RuntimeError, match="other"), recording._waiting_forbidden():
         raise RuntimeError("other")
     assert modes == ["error", 0, "error", 0]
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (RuntimeError("called a synchronizing CUDA operation"), WaitsError),
+        (torch.OutOfMemoryError("CUDA out of memory"), UsageError),
+    ],
+)
+def test_a_stream_that_failed_is_waited_for(
+    error: Exception, told: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has made is used without graphs, on the stream of the training."""
+    main, own, calls = MagicMock(), MagicMock(), Mock(side_effect=[None, error])
+    replaced = {"Stream": lambda: own, "current_stream": lambda: main, "graph_pool_handle": lambda: "pool"}
+    more = {"stream": nullcontext, "get_sync_debug_mode": lambda: 0, "set_sync_debug_mode": lambda mode: None}
+    for name, stand_in in {**replaced, **more}.items():
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    with pytest.raises(told):
+        CudaGraphs().warm_up(calls)
+    assert calls.call_count == 2
+    main.wait_stream.assert_called_once_with(own)
 
 
 def test_what_cuda_refuses_to_record_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -197,3 +198,23 @@ def test_steps_that_cannot_be_recorded_have_a_reason(made: Any, more: dict[str, 
         assert found is None
     else:
         assert found is not None and re.search(reason, found)
+
+
+# --- while a training runs
+
+
+def test_parameters_that_are_frozen_or_thawed_are_computed_without_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was recorded gives gradients to the parameters that had some then."""
+    model, sample = nn.Linear(1, 1), {"net_input": {}}
+    model.bias.requires_grad_(False)
+    plain = Mock(return_value="plain", parameters=lambda: [])
+    criterion = RecordedCriterion(plain, Mock(), {}, Mock())
+    monkeypatch.setattr(criterion, "_record", lambda *_: [Mock()])
+    monkeypatch.setattr(criterion, "_replay", lambda *_: "recorded")
+    criterion.record(Mock(model=model), sample)
+    assert criterion(model, sample) == "recorded"
+    for parameter in (model.bias, model.weight):
+        parameter.requires_grad_(not parameter.requires_grad)
+        assert criterion(model, sample) == "plain"
+        parameter.requires_grad_(not parameter.requires_grad)
+    assert criterion(model, sample) == "recorded"
