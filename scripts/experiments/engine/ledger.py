@@ -57,7 +57,7 @@ class Ledger:
         """Return eight hex digits that change with how a row is scored, and against what; it is then scored again."""
         baseline = self.plan.baseline_run(row, run.seed)
         data = row.stated.corpus
-        facts: list[Any] = [run.arch, baseline and baseline.folder.name, type(run.measure).__name__]
+        facts: list[Any] = [run.arch, baseline and baseline.key, type(run.measure).__name__]
         facts += [sorted(set(row.stated.paper) & set(OF_TRAINING))]
         facts += [data.source, data.target, data.lowercase, data.bpe, dict(data.tests)]
         facts += [dict(row.stated.beside)] if row.stated.beside else []

@@ -39,7 +39,7 @@ def runs_of(plan: Plan) -> list[Run]:
     found = []
     for row in plan.rows:
         run = next(run for run in plan.runs if row.key in run.rows)
-        if not run.model.is_file():
+        if not run.model.is_file() or run.other_data():
             script = f"scripts/{row.table.paper}/{row.table.name}.sh --scale {plan.choice.scale} --rows {row.name}"
             raise RecipeError(f"{run.model}: no such checkpoint; train it with {script}, or name its folder by --out")
         found.append(run)

@@ -27,7 +27,7 @@ def collect(system: Run, baseline: Run) -> dict[str, Any]:
         "difference": round(bleu.difference, 2),
         "test": bleu.tested,
         "examples": examples([system, baseline]),
-        "hardware": hardware("cpu" if system.on_cpu else "gpu", system.threads),
+        "hardware": hardware("cpu" if system.on_cpu else "gpu", system.recipe.threads),
         "versions": versions(),
         "commit": ", ".join(sorted({system.commit(), baseline.commit()})),
     }
