@@ -219,10 +219,6 @@ def _tested(
     return Measurement(metric, found, signature, difference=tested.difference, p_value=tested.p_value)
 
 
-def _signature(metric: str, counter: Counter) -> str:
-    return counter.signature + ("|compounds:split" if metric == "compound_bleu" else "")
-
-
 def translation(
     output: str | Path, test: TestSet, baseline: str | Path | None = None, **more: bool
 ) -> list[Measurement]:
@@ -251,8 +247,9 @@ def pooled(
     counters = counters_of(test)
     ours, theirs = (_summed([counts_of(path, test, counters) for path in paths]) for paths in (outputs, baselines))
     found = [
-        _tested(name, counter.bleu, _signature(name, counter), system=ours[name], baseline=theirs.get(name))
+        _tested(name, counter.bleu, counter.signature + split, system=ours[name], baseline=theirs.get(name))
         for name, counter in counters.items()
+        for split in ("|compounds:split" if name == "compound_bleu" else "",)
     ]
     name, counter = next(iter(counters.items()))
     system, other = ours[name], theirs.get(name)

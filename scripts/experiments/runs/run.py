@@ -23,11 +23,10 @@ from experiments.recipes.scales import narrow_flags
 from experiments.runs.checkpoints import (
     BEST,
     LAST,
-    checkpoint_updates,
+    begun,
     mend_last_checkpoint,
     remove_averaged,
     training_facts,
-    updates_of_names,
     whole,
 )
 from experiments.runs.launch import Launch
@@ -184,7 +183,7 @@ class Run:
 
     def begun(self) -> int:
         """Return the updates of the checkpoint from which the training would continue; 0 without one."""
-        return checkpoint_updates(self.folder) or updates_of_names(self.folder)
+        return begun(self.folder)
 
     def plan(self) -> str:
         """Return what is still to be done, for reading."""
@@ -194,11 +193,11 @@ class Run:
             return f"{self.label}: already finished, in {self.folder}"
         if TRAIN not in self.steps():
             return f"{self.label}: no training before it is measured, in {self.folder}"
-        begun = self.begun()
-        if begun >= self.updates:
+        done, of = self.begun(), self.updates
+        if done >= of:
             todo = "trained, to be decoded"
         else:
-            todo = f"continues from update {begun} of {self.updates}" if begun else f"{self.updates} updates"
+            todo = f"continues from update {done} of {of}" if done else f"{of} updates"
         if name := self.other_code():
             todo += f" (begun with another fairseq_localattn, commit {name}: the results will name both commits)"
         return f"{self.label}: {todo}, in {self.folder}"
