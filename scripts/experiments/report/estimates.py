@@ -162,10 +162,8 @@ def _line(name: str, recipes: Sequence[Recipe]) -> list[str]:
 
 def _on_one(recipe: Recipe, most: int | None) -> dict[str, Estimate]:
     """Return the estimates by kind of GPU on one GPU that holds ``most`` tokens (None: as many as the recipe says)."""
-    launch = Launch(max_tokens=most)
-    adapted = launch.adapt(recipe)
-    found = {gpu: estimate(adapted, gpu) for gpu in PEAK}
-    return {gpu: each for gpu, each in found.items() if each is not None}
+    adapted = Launch(max_tokens=most).adapt(recipe)
+    return {gpu: found for gpu in PEAK if (found := estimate(adapted, gpu)) is not None}
 
 
 def _span(values: Iterable[float], digits: int = 1) -> str:
