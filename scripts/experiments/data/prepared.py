@@ -41,47 +41,38 @@ class Prepared:
         several = sorted(one.parent.glob(f"{one.name}.ref[0-9]"))
         return several or [one]
 
-    def fingerprint(self, phrases: bool = False) -> str:
-        """Return a hash of the binarised data, with ``phrases`` also of the source's phrases."""
-        return _fingerprint(self.bin, phrases)
-
     def fingerprint_for(self, recipe: Recipe) -> str:
-        """Return the fingerprint of what the recipe's task reads; 'not prepared' where there are no data yet.
+        """Return a hash of the binarised data that the recipe's task reads; empty where there are none yet.
 
         Data that are read against the direction of their name, as en-de from train.de-en, are others than those read
         along with it.
         """
         phrases = recipe.flag("train", "task") == PHRASE_TASK
         if not self.bin.is_dir() or phrases and not self._has_phrases():
-            return f"not prepared {self.folder.name} {self.source}-{self.target}"
-        found = self.fingerprint(phrases)
+            return ""
+        found = [*self.bin.rglob("*.bin"), *self.bin.rglob("*.idx"), *self.bin.rglob("dict*.txt")]
+        hashed = _hash(self.bin, *(path for path in found if phrases or ".phrases." not in path.name))
         reverse = f"{self.target}-{self.source}"
-        return f"{found} from {reverse}" if self.source and any(self.bin.glob(f"train.{reverse}.*")) else found
+        return f"{hashed} from {reverse}" if self.source and any(self.bin.glob(f"train.{reverse}.*")) else hashed
 
 
-@functools.cache
-def _fingerprint(folder: Path, phrases: bool) -> str:
+def trees_fingerprint(folder: Path | None) -> str:
+    """Return eight hex digits that change with the .mrg files of a folder; empty without one."""
+    return _hash(folder, *folder.glob("*.mrg*"), after_name=b"\0")[:8] if folder else ""
+
+
+def _hash(folder: Path, *paths: Path, after_name: bytes = b"") -> str:
+    """Return a hash of the names and the contents of files; of the same size and time they are not read again."""
+    stats = [(path, path.stat()) for path in sorted(paths)]
+    return _hash_of(folder, tuple((path, stat.st_size, stat.st_mtime_ns) for path, stat in stats), after_name)
+
+
+@functools.lru_cache
+def _hash_of(folder: Path, files: tuple[tuple[Path, int, int], ...], after_name: bytes) -> str:
     digest = hashlib.sha256()
-    for path in sorted([*folder.rglob("*.bin"), *folder.rglob("*.idx"), *folder.rglob("dict*.txt")]):
-        if not phrases and ".phrases." in path.name:
-            continue
-        digest.update(str(path.relative_to(folder)).encode())
+    for path, _, _ in files:
+        digest.update(str(path.relative_to(folder)).encode() + after_name)
         with path.open("rb") as stream:
             while block := stream.read(1 << 20):
                 digest.update(block)
     return digest.hexdigest()
-
-
-@functools.cache
-def trees_fingerprint(folder: Path | None) -> str:
-    """Return eight hex digits that change with the .mrg files of a folder; empty without one."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.glob("*.mrg*")) if folder else []:
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:8] if folder else ""
-
-
-def forget_fingerprints() -> None:
-    """Read the data again at the next fingerprint; to be called after a preparation."""
-    _fingerprint.cache_clear()
-    trees_fingerprint.cache_clear()

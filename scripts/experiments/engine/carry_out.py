@@ -16,14 +16,15 @@ from experiments.report.estimates import hours
 from experiments.runs.launch import Launch
 from experiments.runs.run import Run
 from experiments.runs.schedule import run_all
+from experiments.runs.steps import TRAIN
 from experiments.system.processes import JobFailed, lock
 from experiments.system.progress import Progress, clock, time_left
 
 
 def carry_out(plan: Plan, lanes: Sequence[Launch], resume: bool, progress: Progress) -> tuple[int, Ledger]:
     """Prepare, train, measure and score; return the exit status, and the ledger."""
-    failures = prepare_all(plan, progress, len(lanes))
-    plan = plan.with_runs(without=failures)
+    failures = prepare_all(plan, progress)
+    plan = plan.without(failures)
     ledger = Ledger(plan, failures)
     adopted = ledger.adopt()
     if not resume:
@@ -35,24 +36,16 @@ def carry_out(plan: Plan, lanes: Sequence[Launch], resume: bool, progress: Progr
     for note in [*ledger.notes(), *idle_gpus(ledger), *map(plan.announce, to_do)]:
         progress.say(note)
 
-    def started(run: Run, lane: int) -> None:
-        run.launch = lanes[lane].on(run.launch.gpus)
-        if run.launch.rendezvous and not run.launch.srun and not run.facts():
-            progress.say(f"on each other machine, in this folder: {shlex.join(run.train_argv())}")
-
-    def finished(run: Run) -> None:
-        progress.say(ledger.record(run))
-
-    run_all(to_do, len(lanes), progress, finished=finished, failed=ledger.failed, started=started)
+    run_all(to_do, lanes, progress, finished=lambda run: progress.say(ledger.record(run)), failed=ledger.failed)
     ledger.record_all()
     return report(ledger, progress), ledger
 
 
-def prepare_all(plan: Plan, progress: Progress, lanes: int) -> dict[str, str]:
-    """Prepare the corpora; return why by row where that failed. ``lanes``: trainings side by side."""
+def prepare_all(plan: Plan, progress: Progress) -> dict[str, str]:
+    """Prepare the corpora; return why by row where that failed."""
     failures: dict[str, str] = {}
     rows = [(row, plan.here(row)) for row in plan.rows]
-    after = time_left([], [run.seconds_left() for run in Ledger(plan).to_do()], lanes)
+    after = time_left([], [run.seconds_left() for run in Ledger(plan).to_do()], plan.choice.jobs)
     mini_trees = plan.choice.out / "mini" / "probing"
     for row, recipe in rows:
         if recipe.probing and plan.choice.scale != "smoke" and plan.trees(recipe) is None:
@@ -125,7 +118,7 @@ def show_commands(plan: Plan, written: Iterable[Path]) -> None:
     for run in (to_do := ledger.to_do()):
         print(f"# {plan.announce(run)}")
         for step in run.steps():
-            before = [f"{name}={shlex.quote(value)}" for name, value in run.environment(step).items()]
+            before = [f"{name}={shlex.quote(value)}" for name, value in run.launch.environment(step == TRAIN).items()]
             print(" ".join([*before, shlex.join(run.argv(step))]))
     seconds, jobs = [plan.seconds(run) for run in to_do], plan.choice.jobs
     if len(to_do) > 1 and all(seconds):

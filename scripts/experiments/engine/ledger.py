@@ -57,7 +57,7 @@ class Ledger:
         """Return eight hex digits that change with how a row is scored, and against what; it is then scored again."""
         baseline = self.plan.baseline_run(row, run.seed)
         data = row.stated.corpus
-        facts: list[Any] = [run.arch, baseline and baseline.folder.name, type(run.measure).__name__]
+        facts: list[Any] = [run.arch, baseline and baseline.key, type(run.measure).__name__]
         facts += [sorted(set(row.stated.paper) & set(OF_TRAINING))]
         facts += [data.source, data.target, data.lowercase, data.bpe, dict(data.tests)]
         facts += [dict(row.stated.beside)] if row.stated.beside else []
@@ -73,9 +73,12 @@ class Ledger:
         ``write`` the rows' runs count as done, and their lines are left as they are.
         """
         known: dict[tuple[str, ...], list[Line]] = {}
-        for results in self._results_of_all_tables():
+        configs = self.plan.rows[0].table.path.parents[1]
+        for table in (f"{paper}/{name}" for paper in papers(configs) for name in tables_of(paper, configs)):
+            results = Results(self.plan.choice.results / f"{table}.csv")  # files of analyses and benchmarks lie beside
             for line in results.lines():
-                known.setdefault(_identity(line), []).append({**line, "_from": f"{results.path}:{line['row']}"})
+                identity = tuple(line[name] for name in ("scale", "architecture", "seed", "settings", "scoring"))
+                known.setdefault(identity, []).append({**line, "_from": f"{results.path}:{line['row']}"})
         for run in self.plan.runs:
             for row in self.plan.rows_of(run):
                 if self.lines(row, run):
@@ -90,13 +93,6 @@ class Ledger:
                         self.results(row).put(new, instead=functools.partial(self.is_of, row=row, run=run))
                     self.adopted.add((row.name, run.folder))
         return len(self.adopted)
-
-    def _results_of_all_tables(self) -> Iterator[Results]:
-        """Yield the CSV file of each table of each paper; files of analyses and benchmarks lie beside them."""
-        configs = self.plan.rows[0].table.path.parents[1]
-        for paper in papers(configs):
-            for name in tables_of(paper, configs):
-                yield Results(self.plan.choice.results / paper / f"{name}.csv")
 
     def to_do(self) -> list[Run]:
         """Return the runs without lines, and where all rows are wanted the baselines of other tables, first."""
@@ -238,10 +234,6 @@ class Ledger:
         """Keep what went wrong for the end."""
         for key in run.rows:
             self.failures[f"{key.rpartition('/')[2]} (seed {run.seed})"] = described(error)
-
-
-def _identity(line: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(line[name] for name in ("scale", "architecture", "seed", "settings", "scoring"))
 
 
 def _baseline_name(row: Row) -> str:

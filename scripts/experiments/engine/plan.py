@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from experiments.data.preparation import Corpus, local_folder, prepared
-from experiments.data.prepared import forget_fingerprints
 from experiments.engine.choice import Choice, Row
 from experiments.measure.measures import measure_of
 from experiments.recipes.recipe import Recipe, RecipeError
 from experiments.recipes.scales import recipe_at
 from experiments.report.estimates import estimate, hours
-from experiments.runs.run import Run, settings_hash
+from experiments.runs.run import Run
 from experiments.system.checkout import ROOT
 
 KEPT = "counts"  # folder of the results with what BLEU counts in outputs
@@ -24,10 +23,7 @@ TREES_VARIABLE = "PROBING_TREES"  # a folder with {train,valid,test}.mrg or .mrg
 
 @dataclass(frozen=True)
 class Plan:
-    """The rows of a table at one scale, with their corpora and their runs. Nothing of it changes.
-
-    A run's folder is named by what the prepared data hold, so a plan is made again when they are there.
-    """
+    """The rows of a table at one scale, with their corpora and their runs. Nothing of it changes."""
 
     rows: Sequence[Row]
     choice: Choice
@@ -77,36 +73,37 @@ class Plan:
 
     # --- runs
 
-    def with_runs(self, without: Container[str] = ()) -> Plan:
-        """Return the plan with runs by the data as they are now, but ``without`` these rows.
-
-        Rows that are one training and one measure share theirs.
-        """
-        forget_fingerprints()
+    def all_runs(self) -> list[Run]:
+        """Return the runs of all rows; rows that are one training and one measure share theirs."""
         found: dict[tuple[Any, ...], Run] = {}
         for row in self.rows:
-            for seed in row.seeds(self.choice.seeds) if row.name not in without else ():
-                run = self._run(row, seed)
+            for run in (self._run(row, seed) for seed in row.seeds(self.choice.seeds)):
                 measured = (run.folder, row.stated.metric, *row.stated.corpus.tests.items())
-                found.setdefault(measured, run).rows.append(row.key)
-        return replace(self, runs=tuple(found.values()))
+                if found.setdefault(measured, run) is not run:
+                    found[measured].rows.append(row.key)
+        return list(found.values())
+
+    def without(self, failed: Container[str]) -> Plan:
+        """Return the plan without the runs of these rows alone."""
+        rows = {row.key for row in self.rows if row.name not in failed}
+        runs = [replace(run, rows=[key for key in run.rows if key in rows]) for run in self.runs]
+        return replace(self, runs=[run for run in runs if run.rows])
 
     def _run(self, row: Row, seed: int) -> Run:
         recipe, out = self.here(row), self.choice.out
-        data = prepared(recipe, out)
-        settings = settings_hash(row.stated, data.fingerprint_for(recipe))
         return Run(
             recipe=recipe,
             arch=recipe.architecture,
             seed=seed,
-            data=data,
-            folder=out / f"{recipe.architecture or row.name}.{settings}.seed{seed}",
-            settings=settings,
+            data=prepared(recipe, out),
+            stated=row.stated,
+            out=out,
             launch=self.choice.launch.fitted(row.stated),
             trees=self.trees(recipe),
             narrow=self.choice.scale == "smoke",
             keep_checkpoints=self.choice.keep_checkpoints,
             kept=self.choice.results / KEPT,
+            rows=[row.key],
         )
 
     def trees(self, recipe: Recipe) -> Path | None:
@@ -132,11 +129,7 @@ class Plan:
     def baseline_run(self, row: Row, seed: int) -> Run | None:
         """Return the run of a row's baseline with the same seed, of this table or another."""
         baseline = self.baseline_row(row)
-        if baseline is None:
-            return None
-        run = self._run(baseline, seed)
-        run.rows.append(baseline.key)
-        return run
+        return None if baseline is None else self._run(baseline, seed)
 
 
 def make_plan(rows: list[Row], choice: Choice) -> Plan:
@@ -151,7 +144,8 @@ def make_plan(rows: list[Row], choice: Choice) -> Plan:
             corpora[key] = Corpus(recipe, prepared(recipe, choice.out), local, mini)
     # Trees are added to data that are there.
     in_order = sorted(corpora.values(), key=lambda corpus: "--trees" in corpus.recipe.corpus.options)
-    plan = Plan(rows, choice, in_order).with_runs()
+    plan = Plan(rows, choice, in_order)
+    plan = replace(plan, runs=plan.all_runs())
     for run in plan.runs:
         for step in run.steps():
             run.argv(step)

@@ -152,13 +152,11 @@ def quickstart(args: argparse.Namespace) -> int:
         return 0
     plan.check_outputs(out / "summary.md", out / "summary.json")
     progress = Progress(args.started)
-    recipe, lanes = rows[0].stated, choice.jobs
     with lock(out):
-        if failures := prepare_all(plan, progress, lanes):
+        if failures := prepare_all(plan, progress):
             raise JobFailed(next(iter(failures.values())))
-        plan = plan.with_runs()
         progress.say(f"data: ready in {plan.corpora[0].data.folder}")
-        if note := gpu_note(recipe):
+        if note := gpu_note(rows[0].stated):
             progress.say(note)
         system, baseline = plan.runs
         for run in plan.runs:
@@ -167,7 +165,7 @@ def quickstart(args: argparse.Namespace) -> int:
         facts = read_stamp(kept) if system.done() and baseline.done() else None
         text = text_of(plan.runs, facts)
         if facts is None or text is None:
-            facts = train_and_score(plan, lanes, progress)
+            facts = train_and_score(plan, progress)
             write_stamp(kept, facts)
             text = text_of(plan.runs, facts)
             assert text is not None
@@ -193,14 +191,14 @@ def text_of(runs: Sequence[Run], facts: Mapping[str, Any] | None) -> str | None:
         return None
 
 
-def train_and_score(plan: Plan, lanes: int, progress: Progress) -> dict[str, Any]:
+def train_and_score(plan: Plan, progress: Progress) -> dict[str, Any]:
     """Bring the two runs to their end; return what the summary says. Raises JobFailed, ScoreError."""
     continued = any(run.begun() for run in plan.runs)
 
     def finished(run: Run) -> None:
         progress.say(f"{run.arch}: trained and decoded")
 
-    run_all(plan.runs, lanes, progress, after=SCORING_SECONDS, finished=finished)
+    run_all(plan.runs, [plan.choice.launch] * plan.choice.jobs, progress, after=SCORING_SECONDS, finished=finished)
     progress.update("scoring and paired bootstrap", SCORING_SECONDS)
     facts = collect(*plan.runs)
     return {**facts, "minutes": round((time.time() - progress.started) / 60, 2), "continued": continued}

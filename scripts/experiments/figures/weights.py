@@ -39,7 +39,7 @@ def runs_of(plan: Plan) -> list[Run]:
     found = []
     for row in plan.rows:
         run = next(run for run in plan.runs if row.key in run.rows)
-        if not run.model.is_file():
+        if not run.model.is_file() or run.other_data():
             script = f"scripts/{row.table.paper}/{row.table.name}.sh --scale {plan.choice.scale} --rows {row.name}"
             raise RecipeError(f"{run.model}: no such checkpoint; train it with {script}, or name its folder by --out")
         found.append(run)
@@ -80,19 +80,10 @@ def draw(figure: Figure, plan: Plan, sentence: int | None, picture: Path) -> Pat
         except UsageError as error:
             raise RecipeError(str(error)) from None
         lines = [cells for _, cells in read_csv(numbers)]
-    facts = {
-        name: [
-            plan.choice.scale,
-            row.key,
-            run.arch,
-            str(run.seed),
-            run.commit(),
-            row.stated.description,
-            SUBSET,
-            str(number),
-        ]
-        for name, row, run in zip(names, plan.rows, runs, strict=True)
-    }
+    facts = {}
+    for name, row, run in zip(names, plan.rows, runs, strict=True):
+        of_run = (run.arch, str(run.seed), run.commit(), row.stated.description)
+        facts[name] = [plan.choice.scale, row.key, *of_run, SUBSET, str(number)]
     at = lines[0].index("checkpoint")
     beside = picture.with_suffix(".csv")
     write_atomic(beside, csv_text([*COLUMNS, *lines[0]], [[*facts[cells[at]], *cells] for cells in lines[1:]]))

@@ -39,7 +39,7 @@ from experiments.measure.bleu import REFERENCE_LENGTHS
 from experiments.measure.generated import BPE_KINDS, ScoreError
 from experiments.measure.predictions import accuracy, perplexity, read_perplexity
 from experiments.measure.rouge import SCORERS
-from experiments.measure.scoring import Measurement, TestSet, chrf, lead3, pooled, summarization, translation
+from experiments.measure.scoring import Measurement, TestSet, chrf, lead3, pooled, summarization
 from experiments.measure.significance import drawn
 
 NAMES = {
@@ -70,11 +70,7 @@ def _bleu(args: argparse.Namespace) -> Facts:
         reference_length=args.reference_length,
         source=args.source,
     )
-    if len(args.output) > 1:
-        found = pooled(args.output, test, args.baseline)
-    else:
-        one, baseline = _one_each(args)
-        found = translation(one, test, baseline, by_length=args.by_length, by_ngram=args.by_ngram)
+    found = pooled(args.output, test, args.baseline, by_length=args.by_length, by_ngram=args.by_ngram)
     by_name = {measured.metric: measured for measured in found}
     behind = 1 + list(by_name).index("sacrebleu")
     found[behind:behind] = chrf(args.output, test, args.baseline)

@@ -82,10 +82,6 @@ class Line:
             raise ScoreError(f"{self.where}: {column} must be a number, not {self[column]!r}")
         return value
 
-    def number_or_none(self, column: str) -> float | None:
-        """Return the number in a column, or None where the column is empty."""
-        return self.number(column) if self[column] else None
-
 
 def read_lines(path: Path, needed: Sequence[str], key: Sequence[str] = ()) -> list[Line]:
     """Return the lines of a CSV file that has the columns ``needed``, and no ``key`` twice. Raises ScoreError."""

@@ -9,7 +9,7 @@ import abc
 import json
 import statistics
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -37,10 +37,17 @@ class Measured(Protocol):
     arch: str
     seed: int
     data: Prepared
-    folder: Path
     kept: Path | None
     trees: Path | None
     narrow: bool
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder."""
+
+    @property
+    def key(self) -> str:
+        """What the results call the run."""
 
     @property
     def model(self) -> Path:
@@ -147,7 +154,7 @@ class Translation(Generated):
 
     def counts_files(self, run: Measured) -> dict[str, Path]:
         subsets = () if run.kept is None else run.recipe.corpus.tests.values()
-        return {subset: run.kept / f"{run.folder.name}.{subset}{SUFFIX}" for subset in subsets if run.kept}
+        return {subset: run.kept / f"{run.key}.{subset}{SUFFIX}" for subset in subsets if run.kept}
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         tests = run.recipe.corpus.tests
@@ -233,18 +240,9 @@ class Classification(Measure):
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         name = self.output()
-        found = accuracy(run.folder / name, None if baseline is None else baseline.folder / name)
-        return [
-            Measurement(
-                "accuracy",
-                found.score,
-                f"sentences:{found.sentences}|interval:wilson|test:mcnemar",
-                difference=found.difference,
-                p_value=found.p_value,
-                low=found.low,
-                high=found.high,
-            )
-        ]
+        found = asdict(accuracy(run.folder / name, None if baseline is None else baseline.folder / name))
+        signature = f"sentences:{found.pop('sentences')}|interval:wilson|test:mcnemar"
+        return [Measurement("accuracy", signature=signature, **found)]
 
 
 class LanguageModelling(Measure):

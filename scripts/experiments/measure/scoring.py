@@ -219,41 +219,42 @@ def _tested(
     return Measurement(metric, found, signature, difference=tested.difference, p_value=tested.p_value)
 
 
-def _signature(metric: str, counter: Counter) -> str:
-    return counter.signature + ("|compounds:split" if metric == "compound_bleu" else "")
-
-
 def translation(
-    output: str | Path,
+    output: str | Path, test: TestSet, baseline: str | Path | None = None, **more: bool
+) -> list[Measurement]:
+    """Return :func:`pooled` of one output, tested against a baseline's if given."""
+    return pooled([output], test, [] if baseline is None else [baseline], **more)
+
+
+def pooled(
+    outputs: Sequence[str | Path],
     test: TestSet,
-    baseline: str | Path | None = None,
+    baselines: Sequence[str | Path],
     *,
     by_length: bool = False,
     by_ngram: bool = False,
 ) -> list[Measurement]:
     """Return every BLEU that applies (``counters_of``), each tested against a baseline's if given.
 
-    ``output`` and ``baseline`` are fairseq-generate's, or files of counts. With ``by_length`` the first metric is also
-    counted by the number of source words, as ``bleu_0_10`` to ``bleu_50``, for the lengths that there are; with
-    ``by_ngram`` for the n-grams of each order alone, as ``bleu_ngram_1`` to ``bleu_ngram_8``. Raises ScoreError.
+    ``outputs`` and ``baselines`` are fairseq-generate's, or files of counts, one a seed. The score is that of all
+    outputs as one corpus. Sentences are resampled, each with all its outputs, because the outputs of one sentence are
+    not independent. The trainings stay as they are: p says nothing of other seeds.
+
+    Of one output, with ``by_length`` the first metric is also counted by the number of source words, as ``bleu_0_10``
+    to ``bleu_50``, for the lengths that there are; with ``by_ngram`` for the n-grams of each order alone, as
+    ``bleu_ngram_1`` to ``bleu_ngram_8``. Raises ScoreError.
     """
     counters = counters_of(test)
-    ours = counts_of(output, test, counters)
-    theirs = {} if baseline is None else counts_of(baseline, test, counters)
+    ours, theirs = (_summed([counts_of(path, test, counters) for path in paths]) for paths in (outputs, baselines))
     found = [
-        _tested(
-            name,
-            counters[name].bleu,
-            _signature(name, counters[name]),
-            system=counts,
-            baseline=theirs.get(name),
-        )
-        for name, counts in ours.items()
+        _tested(name, counter.bleu, counter.signature + split, system=ours[name], baseline=theirs.get(name))
+        for name, counter in counters.items()
+        for split in ("|compounds:split" if name == "compound_bleu" else "",)
     ]
     name, counter = next(iter(counters.items()))
     system, other = ours[name], theirs.get(name)
     if by_length:
-        sources = test.sources(output)
+        sources = test.sources(outputs[0])
         for above, up_to in LENGTHS:
             if numbers := of_length(sources, above, up_to):
                 part = f"bleu_{above}" if up_to is None else f"bleu_{above}_{up_to}"
@@ -267,21 +268,8 @@ def translation(
     return found
 
 
-def pooled(outputs: Sequence[str | Path], test: TestSet, baselines: Sequence[str | Path]) -> list[Measurement]:
-    """Return every BLEU of :func:`translation` for the outputs of several seeds together, tested against a baseline's.
-
-    The score is that of all outputs as one corpus. Sentences are resampled, each with all its outputs, because the
-    outputs of one sentence are not independent. The trainings stay as they are: p says nothing of other seeds. Without
-    ``baselines`` there is no test. Raises ScoreError.
-    """
-    counters = counters_of(test)
-    ours, theirs = ([counts_of(path, test, counters) for path in paths] for paths in (outputs, baselines))
-    found = []
-    for name, counter in counters.items():
-        system = np.sum([counts[name] for counts in ours], axis=0)
-        baseline = np.sum([counts[name] for counts in theirs], axis=0) if theirs else None
-        found.append(_tested(name, counter.bleu, _signature(name, counter), system=system, baseline=baseline))
-    return found
+def _summed(counts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {name: np.sum([each[name] for each in counts], axis=0) for name in (counts[0] if counts else ())}
 
 
 def chrf(outputs: Sequence[str | Path], test: TestSet, baselines: Sequence[str | Path] = ()) -> list[Measurement]:

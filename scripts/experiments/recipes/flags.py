@@ -57,7 +57,10 @@ def expand(recipe: Recipe, section: str, *, arch: str) -> list[str]:
         option = option if option in actions else "--" + key
         argv += _flag_argv(entry.where, option, action, entry.value)
         places[option] = entry.where
-    _check_values(recipe, section, fixed + argv, places)
+    try:
+        _parse(section, fixed + argv, known=False)
+    except (RefusedError, ValueError, SyntaxError, NameError) as error:
+        raise _at_line(recipe, section, str(error), places) from None
     return argv
 
 
@@ -68,7 +71,8 @@ def _flag_argv(where: str, option: str, action: argparse.Action, value: Any) -> 
             raise RecipeError(f"{where}: {option} is a switch: give true or false, not {value!r}")
         turns_on = getattr(action, "const", True) is not False
         return [option] if value is turns_on else []
-    if value is None or isinstance(value, bool) and not _is_boolean_value(action):
+    takes_boolean = getattr(action.type, "__name__", "") in ("eval_bool", "str_to_bool", "bool")
+    if value is None or isinstance(value, bool) and not takes_boolean:
         raise RecipeError(f"{where}: {option} needs a value, not {value!r}")
     if isinstance(value, list) and (action.nargs in ("+", "*") or isinstance(action.nargs, int)):
         return [option, *map(str, value)]
@@ -76,10 +80,6 @@ def _flag_argv(where: str, option: str, action: argparse.Action, value: Any) -> 
         return [option, repr(value)]
     # A value such as -inf would be read as a flag by itself.
     return [f"{option}={value}"] if str(value).startswith("-") else [option, str(value)]
-
-
-def _is_boolean_value(action: argparse.Action) -> bool:
-    return getattr(action.type, "__name__", "") in ("eval_bool", "str_to_bool", "bool")
 
 
 def _parser(section: str) -> argparse.ArgumentParser:
@@ -130,13 +130,6 @@ def _fairseq_actions(recipe: Recipe, section: str, fixed: list[str]) -> dict[str
     except RefusedError as error:
         raise _at_line(recipe, section, str(error), places) from None
     return found
-
-
-def _check_values(recipe: Recipe, section: str, argv: list[str], places: dict[str, str]) -> None:
-    try:
-        _parse(section, argv, known=False)
-    except (RefusedError, ValueError, SyntaxError, NameError) as error:
-        raise _at_line(recipe, section, str(error), places) from None
 
 
 def _at_line(recipe: Recipe, section: str, message: str, places: dict[str, str]) -> RecipeError:

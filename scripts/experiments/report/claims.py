@@ -114,42 +114,34 @@ def _outcome(root: Path, paper: str, text: str, where: str) -> Outcome | None:
         raise ScoreError(f"{where}: {table.path} has no row {', '.join(sorted(missing))}")
     lines = groups(current_lines(root, table), "row", "scale", "metric")
     better, worse = rows[found["better"]], rows[found["worse"]]
-    if found["less"] is None:
-        return _measured(lines, better, worse, found["metric"])
-    return _measured_by_two(lines, better, worse, metrics=(found["metric"], found["less"]))
+    return _measured(lines, better, worse, metrics=(found["metric"], found["less"]))
 
 
-def _measured_by_two(lines: Lines, better: Row, worse: Row, *, metrics: tuple[str, str]) -> Outcome | None:
-    """Return by how much more a row is better in the first metric than in the second one."""
-    for scale in reversed(SCALES):
-        by_metric = []
-        for metric in metrics:
-            ours, theirs = (_by_seed(lines.get((row.name, scale, metric), [])) for row in (better, worse))
-            seeds = [seed for seed in ours if seed in theirs]
-            by_metric.append({seed: _difference(ours[seed], theirs[seed], better, worse) for seed in seeds})
-        more, less = by_metric
-        if differences := [more[seed] - less[seed] for seed in more if seed in less]:
-            name = f"{better.name} − {worse.name}, {metrics[0]} − {metrics[1]}"
-            return Outcome(name, scale, differences=differences, tested=[])
-    return None
-
-
-def _measured(lines: Lines, better: Row, worse: Row, asked: str | None) -> Outcome | None:
+def _measured(lines: Lines, better: Row, worse: Row, *, metrics: tuple[str | None, str | None]) -> Outcome | None:
+    """Return by how much a row is better in the first metric (None: its own), with a second one by how much more."""
+    asked, less = metrics
     for scale in reversed(SCALES):
         metric = asked or better.metric(scale)
-        ours, theirs = (_by_seed(lines.get((row.name, scale, metric), [])) for row in (better, worse))
-        if seeds := [seed for seed in ours if seed in theirs]:
-            sign = -1 if metric in FALLING else 1
-            differences = [sign * _difference(ours[seed], theirs[seed], better, worse) for seed in seeds]
-            of_test = ours if _against(better, worse) else theirs if _against(worse, better) else {}
-            tested = [of_test[seed] for seed in seeds if seed in of_test and of_test[seed]["p_value"]]
-            name = f"{better.name} − {worse.name}" + (f", {asked}" if asked else "")
-            return Outcome(name, scale, differences=differences, tested=tested)
+        ours, theirs, *second = (
+            {line["seed"]: line for line in lines.get((row.name, scale, of), [])}
+            for of in ((metric, less) if less else (metric,))
+            for row in (better, worse)
+        )
+        seeds = [seed for seed in ours if seed in theirs and all(seed in of_seed for of_seed in second)]
+        if not seeds:
+            continue
+        name, differences = f"{better.name} − {worse.name}" + (f", {asked}" if asked else ""), []
+        for seed in seeds:
+            differences.append(_difference(ours[seed], theirs[seed], better, worse))
+            differences[-1] *= -1 if metric in FALLING and not less else 1
+            if less:
+                differences[-1] -= _difference(second[0][seed], second[1][seed], better, worse)
+        if less:
+            return Outcome(f"{name} − {less}", scale, differences=differences, tested=[])
+        of_test = ours if _against(better, worse) else theirs if _against(worse, better) else {}
+        tested = [of_test[seed] for seed in seeds if seed in of_test and of_test[seed]["p_value"]]
+        return Outcome(name, scale, differences=differences, tested=tested)
     return None
-
-
-def _by_seed(lines: list[Line]) -> dict[str, Line]:
-    return {line["seed"]: line for line in lines}
 
 
 def _difference(ours: Line, theirs: Line, better: Row, worse: Row) -> float:

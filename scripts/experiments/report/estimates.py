@@ -12,7 +12,7 @@ trainings are met within a third on a V100 and within 40 % on a P40, as the test
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -152,8 +152,8 @@ def _line(name: str, recipes: Sequence[Recipe]) -> list[str]:
         str(len(recipes)),
         _span(recipe.sizes["parameters"] / 1e6 for recipe in recipes),
         f"{first.flag('train', 'max_update'):,} × {paper_batch(first):,}{unit}",
-        *(_span_of_hours(found[gpu].hours for found in one) for gpu in ("V100", "A100", "H200")),
-        _span_of_hours(found["H200"].hours for found in whole) if max(memory) <= MEMORY["H200"] else NOTHING,
+        *(_span_of(found[gpu].hours for found in one) for gpu in ("V100", "A100", "H200")),
+        _span_of(found["H200"].hours for found in whole) if max(memory) <= MEMORY["H200"] else NOTHING,
         _span((found["H200"].memory for found in one), 0),
         _span(memory, 0),
         _span(found["H200"].disk for found in one),
@@ -162,20 +162,15 @@ def _line(name: str, recipes: Sequence[Recipe]) -> list[str]:
 
 def _on_one(recipe: Recipe, most: int | None) -> dict[str, Estimate]:
     """Return the estimates by kind of GPU on one GPU that holds ``most`` tokens (None: as many as the recipe says)."""
-    launch = Launch(max_tokens=most)
-    adapted = launch.adapt(recipe)
-    found = {gpu: estimate(adapted, gpu) for gpu in PEAK}
-    return {gpu: each for gpu, each in found.items() if each is not None}
+    adapted = Launch(max_tokens=most).adapt(recipe)
+    return {gpu: found for gpu in PEAK if (found := estimate(adapted, gpu)) is not None}
 
 
 def _span(values: Iterable[float], digits: int = 1) -> str:
     """Return '60.9', or from the least to the most '60.9 to 73.5'."""
-    found = sorted(f"{value:.{digits}f}" for value in values)
-    least, most = min(found, key=float), max(found, key=float)
-    return least if least == most else f"{least} to {most}"
+    return _span_of(values, lambda value: f"{value:.{digits}f}")
 
 
-def _span_of_hours(values: Iterable[float]) -> str:
+def _span_of(values: Iterable[float], text: Callable[[float], str] = hours) -> str:
     found = sorted(values)
-    least, most = hours(found[0]), hours(found[-1])
-    return least if least == most else f"{least} to {most}"
+    return " to ".join(dict.fromkeys((text(found[0]), text(found[-1]))))

@@ -6,7 +6,6 @@ seed, settings and metric; metrics of several test sets are called 'MT03/multi_b
 
 from __future__ import annotations
 
-import functools
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -62,21 +61,21 @@ class Row:
     recipes: dict[str, Recipe]
     baseline: Row | None
 
-    @functools.cached_property
+    def at(self, scale: str) -> Recipe:
+        """Return the recipe at a scale; that of the row's first scale where it lacks this one."""
+        return self.recipes.get(scale) or next(iter(self.recipes.values()))
+
+    @property
     def label(self) -> str:
-        return next(iter(self.recipes.values())).label
+        return self.at("").label
 
     @property
-    def paper(self) -> dict[str, float]:
-        return dict((self.recipes.get("full") or next(iter(self.recipes.values()))).paper)
-
-    @property
-    def beside(self) -> dict[str, str]:
-        return dict((self.recipes.get("full") or next(iter(self.recipes.values()))).beside)
+    def paper(self) -> Mapping[str, float]:
+        return self.at("full").paper
 
     def metric(self, scale: str) -> str:
-        """Return the metric that is compared at a scale; that of the row's first scale where it lacks this one."""
-        return (self.recipes.get(scale) or next(iter(self.recipes.values()))).metric
+        """Return the metric that is compared at a scale."""
+        return self.at(scale).metric
 
     def gain(self, metric: str) -> float | None:
         """Return what the paper's row gains over its baseline; None where one of the two numbers is missing."""
@@ -200,7 +199,9 @@ def _metrics(row: Row, lines: dict[str, list[Line]]) -> list[str]:
         measured = [line["metric"] for of in lines.values() for line in of if _shown(line)]
         return list(dict.fromkeys([*row.paper, *sorted(measured, key=natural)])) or [""]
     further = [line["metric"] for of in lines.values() for line in of if line["metric"] == "tag_accuracy"]
-    return list(dict.fromkeys(["", *(n for n in (*row.paper, *row.beside) if n != row.metric("full")), *further]))
+    return list(
+        dict.fromkeys(["", *(n for n in (*row.paper, *row.at("full").beside) if n != row.metric("full")), *further])
+    )
 
 
 def _shown(line: Line) -> bool:
@@ -227,7 +228,7 @@ def _cells(row: Row, metric: str, lines: dict[str, list[Line]], digits: int) -> 
     """Return the cells after the label; ``metric`` is '' for the metric that is compared at each scale."""
     of = {scale: metric or row.metric(scale) for scale in SCALES}
     measured = {scale: _of_metric(lines[scale], of[scale]) for scale in SCALES}
-    of_paper = row.beside.get(of["full"], of["full"])
+    of_paper = row.at("full").beside.get(of["full"], of["full"])
     paper, gain = row.paper.get(of_paper), row.gain(of_paper)
     found: list[str] = []
     for scale in SCALES:

@@ -23,14 +23,11 @@ def ranking_table(root: Path) -> str:
     found = groups((line for line in current_lines(root, table) if line["scale"] == SCALE), "row", "metric")
     rows = [row for row in rows_of(table) if SCALE in row.recipes]
     measured = {row.name: found.get((row.name, row.metric(SCALE)), []) for row in rows}
-    ranked = sorted((row for row in rows if measured[row.name]), key=lambda row: -_mean(measured[row.name]))
+    scored = [row for row in rows if measured[row.name]]
+    ranked = sorted(scored, key=lambda row: -statistics.mean(line.number("score") for line in measured[row.name]))
     cells = [[str(rank), row.label, *_cells(measured[row.name])] for rank, row in enumerate(ranked, 1)]
     cells += [["", row.label, NOT_MEASURED, "", "", ""] for row in rows if not measured[row.name]]
     return markdown(HEADER, cells)
-
-
-def _mean(lines: list[Line]) -> float:
-    return statistics.mean(line.number("score") for line in lines)
 
 
 def _cells(lines: list[Line]) -> list[str]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,20 +42,14 @@ class Results:
 
     def put(self, new: Sequence[Mapping[str, Any]], instead: Callable[[Line], bool]) -> None:
         """Append lines in place of those of which ``instead`` is true. The file is replaced as a whole."""
-        with self._alone():
-            lines = [*(line for line in self.lines() if not instead(line)), *new]
-            write_atomic(self.path, csv_text(COLUMNS, [[line.get(name, "") for name in COLUMNS] for line in lines]))
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Let one process at a time write."""
         from fairseq_localattn.files import remove_parts  # here, as the import takes seconds
 
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with (self.path.parent / ".lock").open("a") as guard:  # NFS locks files between machines, not folders
             fcntl.flock(guard, fcntl.LOCK_EX)
             remove_parts(self.path.parent, self.path.name)  # of writers that were killed
-            yield
+            lines = [*(line for line in self.lines() if not instead(line)), *new]
+            write_atomic(self.path, csv_text(COLUMNS, [[line.get(name, "") for name in COLUMNS] for line in lines]))
 
 
 def in_words(line: Line) -> str:

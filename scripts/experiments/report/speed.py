@@ -67,11 +67,9 @@ def speed_table(root: Path) -> str:
             _number(fp32["step"], name, "ratio_median"),
             _number(fp32["step"], name, "efficiency"),
             _number(fp32["generation"], name, "ratio_median"),
-            _number(bf16["step"], name, "ratio_median"),
-            _against_fp32(bf16["step"], name),
-            _number(bf16["generation"], name, "ratio_median"),
-            _against_fp32(bf16["generation"], name),
         ]
+        for lines in bf16.values():
+            cells += [_number(lines, name, "ratio_median"), _against_fp32(lines, name)]
         rows.append([label, _of_paper(root, row), *cells])
     return markdown(HEADER, rows)
 

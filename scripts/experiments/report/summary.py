@@ -27,7 +27,7 @@ def collect(system: Run, baseline: Run) -> dict[str, Any]:
         "difference": round(bleu.difference, 2),
         "test": bleu.tested,
         "examples": examples([system, baseline]),
-        "hardware": hardware("cpu" if system.on_cpu else "gpu", system.threads),
+        "hardware": hardware("cpu" if system.on_cpu else "gpu", system.recipe.threads),
         "versions": versions(),
         "commit": ", ".join(sorted({system.commit(), baseline.commit()})),
     }
@@ -60,10 +60,6 @@ def examples(runs: Sequence[Run], count: int = 5) -> list[dict[str, str]]:
     ]
 
 
-def _or_dash(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)
-
-
 def as_markdown(title: str, facts: dict[str, Any]) -> str:
     """Return the summary for reading; ``facts`` is what collect() returns."""
     lines = [
@@ -76,16 +72,16 @@ def as_markdown(title: str, facts: dict[str, Any]) -> str:
         p = "" if row["p_value"] is None else f"{row['p_value']:.4f}"
         numbers = f"{row['updates']} | {row['parameters']:,}"
         # None: the training was shorter than one interval of its log
-        minutes, speed = (
-            _or_dash(row[key], form) for key, form in (("train_minutes", ".1f"), ("words_per_second", ","))
-        )
+        forms = (("train_minutes", ".1f"), ("words_per_second", ","))
+        minutes, speed = ("-" if row[key] is None else format(row[key], form) for key, form in forms)
         lines.append(f"| {row['architecture']} | {row['bleu']:.2f} | {p} | {numbers} | {minutes} | {speed} |")
-    lines += ["", f"gain: {facts['difference']:+.2f} BLEU"]
-    lines += [f"BLEU: {facts['systems'][0]['signature']}"]
-    lines += [f"p: paired bootstrap against {facts['baseline']}, {facts['test']}"]
-    lines += ["words/s: target sub-words a second, fairseq's wps averaged over the whole training"]
-    lines += [f"test set: {facts['sentences']} sentences; machine: {facts['hardware']}"]
     lines += [
+        "",
+        f"gain: {facts['difference']:+.2f} BLEU",
+        f"BLEU: {facts['systems'][0]['signature']}",
+        f"p: paired bootstrap against {facts['baseline']}, {facts['test']}",
+        "words/s: target sub-words a second, fairseq's wps averaged over the whole training",
+        f"test set: {facts['sentences']} sentences; machine: {facts['hardware']}",
         "versions: " + ", ".join(f"{name} {value}" for name, value in facts["versions"].items()),
         f"commit: {facts['commit']}",
     ]

@@ -54,9 +54,9 @@ def mean_change(values: Sequence[float]) -> str:
 
 def p_value(line: Line) -> str:
     """Return the column p_value as '0.012', or '<0.001' for less; an empty text where it is empty."""
-    value = line.number_or_none("p_value")
-    if value is None:
+    if not line["p_value"]:
         return ""
+    value = line.number("p_value")
     return f"{value:.3f}" if value >= 0.0005 else "<0.001"
 
 

@@ -106,6 +106,10 @@ def average(paths: Sequence[Path], target: Path, say: Callable[[str], None] = la
     One checkpoint at a time is in memory. Integers and booleans are taken from the last checkpoint. Raises AverageError
     for files that are missing, cut off, not fairseq's, or of different models.
     """
+    import torch
+
+    from fairseq_localattn.files import OutputError, replaced
+
     _check_files(paths, target)
     mean = _Mean()
     for number, path in enumerate(paths, start=1):
@@ -117,7 +121,11 @@ def average(paths: Sequence[Path], target: Path, say: Callable[[str], None] = la
     mean.put_into(state["model"])
     state.pop("last_optimizer_state", None)
     state["extra_state"] = {**(state.get("extra_state") or {}), "averaged": [path.name for path in paths]}
-    _write(state, target)
+    try:
+        with replaced(target) as part:
+            torch.save(state, part)
+    except OutputError as error:
+        raise AverageError(str(error)) from None
 
 
 def _check_files(paths: Sequence[Path], target: Path) -> None:
@@ -204,18 +212,6 @@ def _load(path: Path) -> dict[str, Any]:
             raise AverageError(f"{path}: refused: it holds {', '.join(names)}, which no checkpoint does") from None
         raise AverageError(f"{path}: cannot be read: {' '.join(str(error).split())[:160]}") from None
     raise AverageError(f"{path}: half a file, or no checkpoint of fairseq's")
-
-
-def _write(state: dict[str, Any], target: Path) -> None:
-    import torch
-
-    from fairseq_localattn.files import OutputError, replaced
-
-    try:
-        with replaced(target) as part:
-            torch.save(state, part)
-    except OutputError as error:
-        raise AverageError(str(error)) from None
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -124,8 +124,13 @@ def attention_of(path: Path) -> str | None:
     return shlex.join(flags) or None
 
 
-def updates_of_names(folder: Path) -> int:
-    """Return the updates of the newest checkpoint_EPOCH_UPDATES.pt, which may replace the last one; 0 without one."""
+def begun(folder: Path) -> int:
+    """Return the updates of the checkpoint from which a training would continue; 0 without one.
+
+    It is the last one, or the newest checkpoint_EPOCH_UPDATES.pt, which may replace it.
+    """
+    if updates := checkpoint_updates(folder):
+        return updates
     others = sorted((folder / LAST).parent.glob("checkpoint_*_*.pt"), key=lambda path: path.stat().st_mtime)
     numbers = [BY_UPDATES.fullmatch(path.name) for path in others]
     return int(numbers[-1][2]) if numbers and numbers[-1] else 0

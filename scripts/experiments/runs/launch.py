@@ -54,11 +54,12 @@ class Launch:
         """Number of processes on all machines."""
         return self.gpus * self.nodes
 
-    def environment(self) -> dict[str, str]:
-        """Return the variables that tell the training its GPUs; on a CPU it has none."""
+    def environment(self, train: bool = True) -> dict[str, str]:
+        """Return the variables that tell the training its GPUs, or another step the first of them; on a CPU none."""
         if self.cpu:
             return {"CUDA_VISIBLE_DEVICES": ""}
-        return {} if self.devices is None else {"CUDA_VISIBLE_DEVICES": ",".join(self.devices)}
+        gpus = (self.devices or ())[: None if train else 1]
+        return {} if self.devices is None else {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
 
     def on(self, gpus: int) -> Launch:
         """Return this launch on the first of its GPUs."""
@@ -112,10 +113,6 @@ class Launch:
                 own |= {"distributed_world_size": 1} if section == "eval_lm" else {}
                 recipe = recipe.with_flags(section, own, f"{recipe.where}: {section} on this machine")
         return recipe if self.threads is None else replace(recipe, threads=self.threads)
-
-    def decoding_environment(self) -> dict[str, str]:
-        """Return the variables of decoding and evaluation, which are one process on the first GPU."""
-        return {"CUDA_VISIBLE_DEVICES": self.devices[0]} if self.devices else self.environment()
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 import os
 import shutil
 import sys
@@ -20,55 +18,29 @@ from experiments.measure.measures import Measure, Probing, measure_of
 from experiments.measure.metrics import OF_TRAINING
 from experiments.measure.scoring import Measurement
 from experiments.recipes.flags import expand
-from experiments.recipes.recipe import SECTIONS, Recipe
+from experiments.recipes.recipe import Recipe
 from experiments.recipes.scales import narrow_flags
 from experiments.runs.checkpoints import (
     BEST,
     LAST,
-    checkpoint_updates,
+    begun,
     mend_last_checkpoint,
     remove_averaged,
     training_facts,
-    updates_of_names,
     whole,
 )
 from experiments.runs.launch import Launch
+from experiments.runs.settings import settings_hash
 from experiments.runs.steps import AVERAGE, TRAIN, Step
 from experiments.system.checkout import CODE, ROOT, USER_DIR, code_of, commit, package
 from experiments.system.environment import PACKAGE, hardware, versions
 from experiments.system.logs import train_log
-from experiments.system.processes import Job, JobFailed, lock, write_stamp
+from experiments.system.processes import Job, JobFailed, lock, read_stamp, write_stamp
 
-# Flags that change neither the model nor its output. Where the best checkpoint or an average is measured,
-# save_interval_updates does: it decides which checkpoints there are.
-NOT_SETTINGS = {"log_interval", "save_interval_updates", "keep_interval_updates", "no_epoch_checkpoints", "num_workers"}
-# The size of a batch in decoding changes no output.
-NOT_DECODING = {"max_tokens", "batch_size", "num_workers"}
 AVERAGER = ROOT / "scripts" / "average.py"
 GENERATING = "generating"  # folder of unfinished output, which is moved when it is complete
 AVERAGED = "averaged.pt"
 ERRORS = "errors"  # folder in which the processes of a training under torchrun record theirs
-
-
-def settings_hash(recipe: Recipe, data: str) -> str:
-    """Return eight hex digits that change with all that can change a result but architecture and seed.
-
-    These are the recipe's flags, the checkpoints that are measured, the batch and ``data``, the data's fingerprint.
-    """
-    best, average = recipe.checkpoint == "best", dict(recipe.average)
-    ignored = NOT_SETTINGS - {"save_interval_updates"} if best or average else NOT_SETTINGS
-    facts: dict[str, Any] = {
-        section: {
-            key: str(entry.value)
-            for key, entry in recipe.section(section).items()
-            if key not in (ignored if section == "train" else NOT_DECODING)
-        }
-        for section in SECTIONS
-    }
-    facts |= {"checkpoint": recipe.checkpoint, "average": average, "gpus": recipe.gpus, "data": data}
-    if recipe.probing == "scratch":  # its encoder is that of no translation model
-        facts["probing"] = "scratch"
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
 
 
 @dataclass
@@ -83,9 +55,9 @@ class Run:
         recipe: the recipe with the flags of this machine (``Launch.adapt``).
         arch: architecture.
         seed: seed of the training.
-        data: prepared corpus.
-        folder: folder of the run, with its checkpoints, logs and output.
-        settings: ``settings_hash`` of the recipe without the flags of this machine.
+        data: the corpus, which need not be prepared yet.
+        stated: the recipe without the flags of this machine.
+        out: folder of the folders of runs.
         launch: where the training runs.
         trees: folder with the trees of probing.
         narrow: make the model narrow, for a smoke run.
@@ -98,19 +70,51 @@ class Run:
     arch: str
     seed: int
     data: Prepared
-    folder: Path
-    settings: str
+    stated: Recipe
+    out: Path
     launch: Launch = Launch()
     trees: Path | None = None
     narrow: bool = False
     keep_checkpoints: bool = False
     kept: Path | None = None
     rows: list[str] = field(default_factory=list)
+    _settings: str = ""
     _job: Job | None = field(default=None, repr=False)
     _held: IO[str] | None = field(default=None, repr=False)
     _step: Step = TRAIN
     _log_size: int = 0  # bytes of the training log when this process began to train
     _first: tuple[float, int] | None = None  # time and updates at the first line after them
+
+    @functools.cached_property
+    def options(self) -> str:
+        """``settings_hash`` with the name of the data in place of what they hold: it is known before they are there."""
+        return settings_hash(self.stated, f"{self.data.folder.name} {self.data.source}-{self.data.target}")
+
+    @property
+    def settings(self) -> str:
+        """``settings_hash`` with what the data hold, by which the results know a run; empty before they are there."""
+        if not self._settings and (data := self.data.fingerprint_for(self.stated)):
+            self._settings = settings_hash(self.stated, data)
+        return self._settings
+
+    def known_as(self, digest: str) -> str:
+        return f"{self.arch or self.rows[0].rpartition('/')[2]}.{digest}.seed{self.seed}"
+
+    @property
+    def key(self) -> str:
+        """What the results and their counts of BLEU call the run."""
+        return self.known_as(self.settings)
+
+    @property
+    def folder(self) -> Path:
+        """Folder with checkpoints, logs and output, named by the options; earlier versions named it by ``key``."""
+        named, old = self.out / self.known_as(self.options), self.out / self.key
+        return old if not named.exists() and old.exists() else named
+
+    def other_data(self) -> bool:
+        """Return whether the folder has a training of other data than those that are prepared now."""
+        known = (read_stamp(self.folder / CODE) or {}).get("settings")
+        return known is not None and known != self.settings != ""
 
     @property
     def name(self) -> str:
@@ -124,10 +128,6 @@ class Run:
     @property
     def updates(self) -> int:
         return int(self.recipe.flag("train", "max_update"))
-
-    @property
-    def threads(self) -> int:
-        return self.recipe.threads
 
     @property
     def on_cpu(self) -> bool:
@@ -163,11 +163,12 @@ class Run:
 
     def facts(self) -> dict[str, Any]:
         """Return the facts of the finished training: ``training_facts``, the seed and the machine."""
-        return TRAIN.facts(self.folder) or {}
+        found = TRAIN.facts(self.folder)
+        return {} if found is None or self.other_data() else found
 
     def done(self) -> bool:
-        """Return whether all steps are finished."""
-        return all(step.facts(self.folder) is not None for step in self.steps())
+        """Return whether all steps are finished, with the data that are there now."""
+        return all(step.facts(self.folder) is not None for step in self.steps()) and not self.other_data()
 
     def steps(self) -> list[Step]:
         """Return the steps in order."""
@@ -182,7 +183,7 @@ class Run:
 
     def begun(self) -> int:
         """Return the updates of the checkpoint from which the training would continue; 0 without one."""
-        return checkpoint_updates(self.folder) or updates_of_names(self.folder)
+        return begun(self.folder)
 
     def plan(self) -> str:
         """Return what is still to be done, for reading."""
@@ -192,11 +193,11 @@ class Run:
             return f"{self.label}: already finished, in {self.folder}"
         if TRAIN not in self.steps():
             return f"{self.label}: no training before it is measured, in {self.folder}"
-        begun = self.begun()
-        if begun >= self.updates:
+        done, of = self.begun(), self.updates
+        if done >= of:
             todo = "trained, to be decoded"
         else:
-            todo = f"continues from update {begun} of {self.updates}" if begun else f"{self.updates} updates"
+            todo = f"continues from update {done} of {of}" if done else f"{of} updates"
         if name := self.other_code():
             todo += f" (begun with another fairseq_localattn, commit {name}: the results will name both commits)"
         return f"{self.label}: {todo}, in {self.folder}"
@@ -213,7 +214,7 @@ class Run:
     def _note_code(self) -> None:
         code, now = code_of(self.folder), {"commit": commit(), "package": package()}
         if code[-1:] != [now]:
-            write_stamp(self.folder / CODE, {"code": [*code, now]})
+            write_stamp(self.folder / CODE, {"code": [*code, now], "settings": self.settings})
 
     def train_argv(self) -> list[str]:
         """Return the command that trains."""
@@ -243,16 +244,22 @@ class Run:
             return self.train_argv()
         return self.average_argv() if step == AVERAGE else self.measure_argv(step.subset)
 
-    def advance(self) -> bool:
-        """Start the next step or look after the one that runs; return whether all are done. Raises JobFailed, Busy."""
+    def advance(self, lane: Launch | None = None) -> bool:
+        """Start the next step, on the GPUs of ``lane``, or look after the one that runs; return whether all are done.
+
+        Raises JobFailed, Busy.
+        """
         if self._job is None and self.done():
             self._release()
             return True
         if self._held is None:
             self._held = lock(self.folder)
         try:
+            if self._job is None and self.other_data():
+                now = f"than {self.data.folder} holds now: move this run's folder away, or choose another --out"
+                raise JobFailed(f"{self.folder}: was trained on other data {now}")
             if self._job is None:
-                self._start()
+                self._start(self.launch if lane is None else lane.on(self.launch.gpus))
                 return False
             if not self._job.finished():
                 return False
@@ -274,7 +281,7 @@ class Run:
             self._held.close()
             self._held = None
 
-    def _start(self) -> None:
+    def _start(self, lane: Launch) -> None:
         if not self.facts():
             mend_last_checkpoint((self.folder / LAST).parent)
             if self.begun() >= self.updates:
@@ -282,7 +289,7 @@ class Run:
                 write_stamp(self.folder / TRAIN.stamp, self._trained())
         damaged = (self.folder / AVERAGE.stamp).exists() and AVERAGE.facts(self.folder) is None
         if damaged and self.recipe.average and whole(self.model):  # the checkpoints that it is made of may be gone
-            write_stamp(self.folder / AVERAGE.stamp, self._averaged())
+            write_stamp(self.folder / AVERAGE.stamp, {"average": dict(self.recipe.average)})
         if self.done():  # with the stamps that were written anew
             return
         self._step = next(step for step in self.steps() if step.facts(self.folder) is None)
@@ -299,18 +306,15 @@ class Run:
         self._job = Job(
             self.argv(self._step),
             self.folder / self._step.log,
-            threads=self.threads,
+            threads=self.recipe.threads,
             held=self._held,
-            environment=self.environment(self._step),
+            environment=lane.environment(self._step == TRAIN),
             errors=self.folder / ERRORS if self._step == TRAIN else None,
         )
 
     def _trained(self) -> dict[str, Any]:
         """Return the facts of the training that has ended."""
         return {**training_facts(self.folder, self.launch.alone), "seed": self.seed, "machine": self.machine()}
-
-    def _averaged(self) -> dict[str, Any]:
-        return {"average": dict(self.recipe.average)}
 
     def machine(self) -> dict[str, Any]:
         """Return hardware, batch, precision and versions of a training, as columns of the results."""
@@ -323,7 +327,7 @@ class Run:
             "gpus": 0 if self.launch.cpu else self.launch.world,
             **batch,
             "precision": self.launch.precision,
-            "hardware": hardware("cpu" if self.launch.cpu else "gpu", self.threads),
+            "hardware": hardware("cpu" if self.launch.cpu else "gpu", self.recipe.threads),
             "torch": found["torch"],
             "fairseq": found["fairseq"],
             "package": found[PACKAGE],
@@ -345,7 +349,7 @@ class Run:
             facts = self._trained()
             shutil.rmtree(self.folder / ERRORS, ignore_errors=True)
         elif step == AVERAGE:
-            facts = self._averaged()
+            facts = {"average": dict(self.recipe.average)}
         else:
             try:
                 found = self.measure.collect(self.folder / GENERATING, self.folder / step.log, step.subset)
@@ -357,10 +361,6 @@ class Run:
         write_stamp(self.folder / step.stamp, facts)
         if step == AVERAGE and not self.keep_checkpoints:
             remove_averaged((self.folder / LAST).parent)
-
-    def environment(self, step: Step) -> dict[str, str]:
-        """Return the variables that tell a step its GPUs."""
-        return self.launch.environment() if step == TRAIN else self.launch.decoding_environment()
 
     # --- where it stands
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Sequence
 
+from experiments.runs.launch import Launch
 from experiments.runs.run import Run
 from experiments.system.processes import Busy, JobFailed, stop_all
 from experiments.system.progress import Progress, time_left
@@ -14,55 +16,54 @@ POLL_SECONDS = 0.3
 
 def run_all(
     runs: Sequence[Run],
-    lanes: int,
+    lanes: Sequence[Launch],
     progress: Progress,
     *,
     after: float = 0.0,
     finished: Callable[[Run], None] = lambda run: None,
     failed: Callable[[Run, Exception], None] | None = None,
-    started: Callable[[Run, int], None] = lambda run, lane: None,
 ) -> None:
-    """Bring all runs to their end in order, ``lanes`` at a time. Ctrl-C ends the children.
+    """Bring all runs to their end in order, one at a time in each of ``lanes``. Ctrl-C ends the children.
 
     Args:
         after: seconds expected for what follows, for the estimate of the time left.
         finished: called with each run that succeeds.
         failed: called with a run that fails, while the others go on; without it the first failure is raised.
-        started: called with a run and its lane, from 0.
     """
     waiting = list(runs)
-    active: list[Run] = []
-    free = list(range(lanes))
-    lane_of: dict[int, int] = {}
+    active: list[tuple[Run, Launch]] = []
+    free = list(lanes)
     count = 0
     try:
         while waiting or active:
-            while waiting and len(active) < lanes:
-                at_work = {run.folder for run in active}  # two measures of one training take turns
+            while waiting and free:
+                at_work = {run.folder for run, _ in active}  # two measures of one training take turns
                 run = next((run for run in waiting if run.folder not in at_work), None)
                 if run is None:
                     break
                 waiting.remove(run)
-                lane_of[id(run)] = free.pop(0)
-                started(run, lane_of[id(run)])
-                active.append(run)
-            for run in list(active):
+                if run.launch.rendezvous and not run.launch.srun and not run.facts():
+                    progress.say(f"on each other machine, in this folder: {shlex.join(run.train_argv())}")
+                active.append((run, free.pop(0)))
+            for run, lane in list(active):
                 try:
-                    if not run.advance():
+                    if not run.advance(lane):
                         continue
                     finished(run)
                 except (JobFailed, Busy, OSError) as error:
                     if failed is None:
                         raise
                     failed(run, error)
-                active.remove(run)
-                free.append(lane_of.pop(id(run)))
+                active.remove((run, lane))
+                free.append(lane)
                 count += 1
             if not active:
                 continue
             where = f"{count}/{len(runs)} runs done; " if len(runs) > 2 else ""
-            left = time_left([r.seconds_left() for r in active], [r.seconds_left() for r in waiting], lanes)
-            progress.update(where + "; ".join(run.status() for run in active), left + after)
+            doing = [run for run, _ in active]
+            running, later = ([run.seconds_left() for run in of] for of in (doing, waiting))
+            left = time_left(running, later, len(lanes))
+            progress.update(where + "; ".join(run.status() for run in doing), left + after)
             time.sleep(POLL_SECONDS)
     finally:
         stop_all()

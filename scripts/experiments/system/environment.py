@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import platform
 from pathlib import Path
 
 PACKAGE = "fairseq_localattn"
+# Where both of fairseq's are installed, the later one counts.
+DISTRIBUTIONS = {"torch": "torch", "fairseq": "fairseq", "fairseq-fixed": "fairseq"}
+DISTRIBUTIONS |= {PACKAGE: PACKAGE, "sacrebleu": "sacrebleu"}
 
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, torch, fairseq, this package and sacreBLEU."""
-    found = {"python": platform.python_version()}
-    for name, dists in (
-        ("torch", ("torch",)),
-        ("fairseq", ("fairseq-fixed", "fairseq")),
-        (PACKAGE, (PACKAGE,)),
-        ("sacrebleu", ("sacrebleu",)),
-    ):
-        found[name] = next((v for v in map(_version, dists) if v), "not installed")
+    found = {"python": platform.python_version(), **dict.fromkeys(DISTRIBUTIONS.values(), "not installed")}
+    for distribution, name in DISTRIBUTIONS.items():
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(distribution)
     return found
-
-
-def _version(dist: str) -> str | None:
-    try:
-        return importlib.metadata.version(dist)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def hardware(kind: str, threads: int) -> str:

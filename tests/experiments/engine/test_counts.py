@@ -18,7 +18,8 @@ def measured(bench: Bench, capsys: pytest.CaptureFixture) -> Bench:
     bench.data()
     assert bench.run("table1") == 0 and bench.run("table2") == 0
     names = {path.name for path in (bench.results / "counts").iterdir()}
-    assert names == {f"{folder.name}.test.npz" for folder in bench.out.glob("transformer_*")} and len(names) == 3
+    lines = [*bench.lines("table1"), *bench.lines("table2")]
+    assert names == {f"{line['architecture']}.{line['settings']}.seed1.test.npz" for line in lines} and len(names) == 3
     (bench.results / "mma" / "table2.csv").rename(bench.root / "table2.csv")
     forget_runs(bench)
     capsys.readouterr()

@@ -91,7 +91,7 @@ def test_generation_is_given_the_task(tmp_path: Path) -> None:
     for name in ("ngram", "syntactic"):
         recipe = recipe_at(TABLE_3, name, "small")
         data = Prepared(tmp_path, "en", "de")
-        run = Run(recipe, recipe.architecture, seed=1, data=data, folder=tmp_path / "run", settings="00000000")
+        run = Run(recipe, recipe.architecture, seed=1, data=data, stated=recipe, out=tmp_path)
         assert ("translation_with_phrases" in run.measure_argv()) == (name == "syntactic")
 
 

@@ -46,7 +46,7 @@ def test_threads_of_one_training_on_a_cpu(bench: Bench, capfd: pytest.CaptureFix
     def planned(*options: str) -> tuple[int, set[int], set[str]]:
         args = table.parse_args(["mma", "table2", "--scale", "small", *options])
         plan, lanes = table.plan_of(args, table.rows_of(find_table("mma", "table2"), "small", None))
-        return len(lanes), {run.threads for run in plan.runs}, {run.name for run in plan.runs}
+        return len(lanes), {run.recipe.threads for run in plan.runs}, {run.name for run in plan.runs}
 
     assert planned() == (4, {1}, (names := planned()[2]))
     assert planned("--threads", "2") == (2, {2}, names)

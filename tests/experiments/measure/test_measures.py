@@ -280,8 +280,8 @@ def finished_runs(kind: str, flags: str, folder: Path) -> list[run_module.Run]:
             arch=fake.arch,
             seed=1,
             data=fake.data,
-            folder=fake.folder,
-            settings=fake.settings,
+            stated=recipe,
+            out=folder,
             launch=fake.launch,
         )
         while not run.advance():

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.recipes.flags import expand
 from experiments.recipes.recipe import Recipe, RecipeError, load_recipe
-from experiments.runs.run import settings_hash
+from experiments.runs.settings import settings_hash
 from experiments.system.checkout import USER_DIR
 from support.recipes import ARCH, BASE, with_flag, write
 

@@ -16,7 +16,7 @@ import torch
 
 from experiments.recipes import recipe
 from experiments.runs import launch, worker
-from experiments.runs.run import settings_hash
+from experiments.runs.settings import settings_hash
 from experiments.system import environment
 from support.paths import ROOT
 from support.recipes import BASE, write
@@ -145,10 +145,10 @@ def test_commands() -> None:
 def test_gpus_of_a_lane() -> None:
     lane = launch.Launch(gpus=2, devices=("2", "3"))
     assert lane.environment() == {"CUDA_VISIBLE_DEVICES": "2,3"}
-    assert lane.decoding_environment() == {"CUDA_VISIBLE_DEVICES": "2"}
-    assert launch.Launch().environment() == launch.Launch().decoding_environment() == {}
+    assert lane.environment(train=False) == {"CUDA_VISIBLE_DEVICES": "2"}
+    assert launch.Launch().environment() == launch.Launch().environment(train=False) == {}
     cpu = launch.Launch(cpu=True)  # fairseq would count GPUs all the same
-    assert cpu.environment() == cpu.decoding_environment() == {"CUDA_VISIBLE_DEVICES": ""}
+    assert cpu.environment() == cpu.environment(train=False) == {"CUDA_VISIBLE_DEVICES": ""}
 
 
 def test_perplexity_is_measured_by_one_process(tmp_path: Path) -> None:

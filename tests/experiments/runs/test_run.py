@@ -15,6 +15,7 @@ import pytest
 from experiments.recipes.recipe import Recipe, load_recipe
 from experiments.runs import run, schedule
 from experiments.runs.checkpoints import LAST
+from experiments.runs.settings import settings_hash
 from experiments.system import checkout, processes, progress
 from support.engine.runs import FakeRun, fake_run, save_checkpoint
 from support.paths import SCRIPTS
@@ -24,7 +25,8 @@ from support.recipes import BASE, with_flag, write
 def run_all(*runs: FakeRun) -> dict[str, str]:
     """Bring runs to their end; return the errors of those that failed, by architecture."""
     failed: dict[str, str] = {}
-    schedule.run_all(runs, 2, progress.Progress(), failed=lambda run, error: failed.update({run.arch: str(error)}))
+    lanes = [runs[0].launch] * 2
+    schedule.run_all(runs, lanes, progress.Progress(), failed=lambda run, error: failed.update({run.arch: str(error)}))
     return failed
 
 
@@ -52,7 +54,7 @@ def test_a_failing_run_does_not_lose_the_others(loaded: Recipe, tmp_path: Path) 
     assert list(failed) == ["bad"] and all(one.done() for one in good)
     assert "out of luck" in failed["bad"] and str(bad.folder / "train.log") in failed["bad"]
     with pytest.raises(processes.JobFailed, match="exit status 1"):
-        schedule.run_all([bad], 1, progress.Progress())
+        schedule.run_all([bad], [bad.launch], progress.Progress())
 
 
 def test_a_child_that_says_what_is_wrong(loaded: Recipe, tmp_path: Path) -> None:
@@ -215,7 +217,7 @@ def test_settings_hash(tmp_path: Path) -> None:
     """The hash names folders of runs and stands in the results: where it changes, all must be measured again."""
 
     def settings(text: str, data: str = "data") -> str:
-        return run.settings_hash(load_recipe(write(tmp_path, text)), data)
+        return settings_hash(load_recipe(write(tmp_path, text)), data)
 
     known = settings(BASE)
     assert known == "13079338" == settings(with_flag("log_interval: 7")) == settings("checkpoint: last\n" + BASE)

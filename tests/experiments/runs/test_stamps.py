@@ -27,7 +27,7 @@ OTHERS = [b'{"updates": 3, "machine": []}', b'{"updates": 3, "parameters": "7"}'
 
 
 def finish(run: FakeRun) -> None:
-    schedule.run_all([run], 1, Progress())
+    schedule.run_all([run], [run.launch], Progress())
     assert run.done()
 
 

@@ -21,6 +21,14 @@ class FakeRun(Run):
     train_code = "print('trained')"
     measure_code = "open('{folder}/generating/generate-test.txt', 'w')"
 
+    @property
+    def folder(self) -> Path:
+        return self.out / self.arch
+
+    @property
+    def settings(self) -> str:
+        return "aaaaaaaa"
+
     def train_argv(self) -> list[str]:
         return self._program(self.train_code)
 
@@ -40,8 +48,8 @@ def fake_run(recipe: Recipe, folder: Path, name: str, kind: type[FakeRun] = Fake
         arch=name,
         seed=1,
         data=data,
-        folder=folder / name,
-        settings="aaaaaaaa",
+        stated=recipe,
+        out=folder,
         launch=Launch(cpu=True),
     )
 

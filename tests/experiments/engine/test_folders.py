@@ -1,0 +1,39 @@
+"""Folders of trainings: their names, those of earlier versions, and the data that they know."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from support.tables.bench import Bench
+
+
+def test_a_folder_is_named_by_options_and_knows_its_data(
+    bench: Bench, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that an earlier version named by its settings is found; other data are refused, and nothing is lost."""
+    bench.fake()
+    bench.data()
+    mma = ("table1", "--rows", "mma")
+    assert bench.run(*mma) == 0
+    folder = bench.folder("transformer_mma_tiny")
+    (line, *_) = lines = bench.lines("table1")
+    stamp = json.loads((folder / "started.json").read_text())
+    assert stamp["settings"] == line["settings"] and line["settings"] not in folder.name
+    old = folder.rename(folder.with_name(folder.name.replace(folder.suffixes[0][1:], line["settings"])))
+    (old / "started.json").write_text(json.dumps({"code": stamp["code"]}))
+    (bench.results / "mma" / "table1.csv").unlink()
+    assert bench.run(*mma) == 0 and bench.lines("table1") == lines
+    assert bench.folder("transformer_mma_tiny") == old and bench.trainings() == 1
+
+    folder = old.rename(folder)
+    (folder / "started.json").write_text(json.dumps(stamp))
+    next(bench.out.glob("data/*/bin/dict.de.txt")).write_text("other\n")
+    capsys.readouterr()
+    assert bench.run(*mma) == 1 and bench.lines("table1") == lines and bench.trainings() == 1
+    (error,) = capsys.readouterr().err.splitlines()
+    assert f"mma (seed 1): {folder}: was trained on other data" in error and "move this run's folder away" in error
+    shutil.move(folder, bench.root)
+    assert bench.run(*mma) == 0 and len({each["settings"] for each in bench.lines("table1")}) == 2
