@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from ..core.call import Call
-from ..kernels.distances import all_distances, by_position
-from ..kernels.flex import PositionTerms
+from ..kernels.distances import all_distances
 from ..kernels.kept import kept
 from ..kernels.masks import at_least_fp32
 from .relative import DistanceBiasAttention
@@ -39,37 +38,11 @@ class LinearBiasAttention(DistanceBiasAttention):
 
     def entries(self, call: Call) -> Tensor:
         frame, q = call.frame, call.q
-        dtype = at_least_fp32(q.dtype)
-        distances = all_distances(frame.query_length, frame.key_length, frame.offset, device=q.device, dtype=dtype)
-        return -_slopes(self.num_heads, dtype, q.device)[:, None] * distances.abs()
-
-    def score_bias(self, call: Call) -> Tensor:
-        """Return the bias of each head, H×T×S, in at least fp32: it reaches -m·S."""
-        frame, dtype = call.frame, at_least_fp32(call.q.dtype)
-        shape = self.num_heads, frame.query_length, frame.key_length
-        bias = linear_bias if math.prod(shape) <= CACHED_UP_TO else linear_bias.in_pass
-        return bias(*shape, offset=frame.offset, dtype=dtype, device=call.q.device)
-
-    def position_terms(self, call: Call) -> PositionTerms:
-        """Return the bias as a function of positions."""
-        slopes = _slopes(self.num_heads, at_least_fp32(call.q.dtype), call.q.device)
-        return PositionTerms(scores=(lambda b, h, i, j: -slopes[h] * (i - j).abs(),))
+        lengths = frame.query_length, frame.key_length, frame.offset
+        return linear_entries(self.num_heads, lengths, dtype=at_least_fp32(q.dtype), device=q.device)
 
 
 @kept(4)
-def _slopes(heads: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return :func:`slopes_of`, cached."""
-    return slopes_of(heads, device).to(dtype)
-
-
-# Biases of more numbers H·T·S (128 MiB in fp32) are made by each layer: the cache would hold them to the end.
-CACHED_UP_TO = 1 << 25
-
-
-@kept(2)
-def linear_bias(
-    heads: int, query_length: int, key_length: int, *, offset: int, dtype: torch.dtype, device: torch.device
-) -> Tensor:
-    """Return ``-m_h·|i - j|``, H×T×S. Cached, since all layers ask for the same biases in a batch."""
-    distances = all_distances(query_length, key_length, offset, device=device, dtype=dtype).abs()
-    return by_position(-slopes_of(heads, device).to(dtype)[:, None] * distances, key_length)
+def linear_entries(heads: int, lengths: tuple[int, int, int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return ``-m_h·|i - j|`` of all distances of T queries and S keys at an offset, ``lengths``: H×(T+S-1)."""
+    return -slopes_of(heads, device).to(dtype)[:, None] * all_distances(*lengths, device=device, dtype=dtype).abs()
