@@ -79,7 +79,8 @@ class FlexibleAttention(nn.Module):
     def score_bias(self, call: Call) -> Tensor | None:
         """Return a term added to the scaled scores, broadcastable to B×H×T×S, or None."""
         terms = self.position_scores(call) if self.has("position_scores") else ()
-        return sum_by_position(terms, call.frame, call.q.shape[:2], call.q.device) if terms else None
+        sizes = call.q.size(0), call.q.size(1)
+        return sum_by_position(terms, call.frame, sizes, call.q.device) if terms else None
 
     def attend_by_kernel(self, call: Call) -> Tensor | None:
         """Return the attended values B×H×T×D by a kernel of its own (:mod:`kernels.triton`); None if it has none.

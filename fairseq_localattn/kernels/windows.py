@@ -92,7 +92,7 @@ def distance_windows(bounds: tuple[Bounds, ...], sinks: int = 0) -> tuple[Window
         query = torch.arange(frame.offset, frame.offset + frame.query_length, device=device)
 
         def ends(side: int, farthest: int) -> Tensor:
-            runs = groupby(farthest if bound[side] is None else bound[side] for bound in bounds)
+            runs = groupby(farthest if bound is None else bound for bound in (each[side] for each in bounds))
             # Made on the device: a copy from the host would wait, and cannot be in a CUDA graph.
             numbers = [torch.full((len(list(run)),), number, device=device) for number, run in runs]
             return query + torch.cat(numbers)[:, None]

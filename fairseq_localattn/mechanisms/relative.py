@@ -27,7 +27,6 @@ from ..kernels.distances import (
 )
 from ..kernels.kept import kept
 from ..kernels.masks import Frame, at_least_fp32, hidden_and_bias, is_future, join_masks
-from ..kernels.passes import is_shared, shared
 from ..kernels.windows import Score, by_distance
 
 # Devices on which operations cost what they compute; on the others each costs the same, and few are taken.
@@ -205,11 +204,8 @@ class DistanceBiasAttention(LocalAttention, ABC):
         """Return the bias of all distances (:func:`all_distances`) and each head, H×(T+S-1), in at least fp32."""
 
     def score_bias(self, call: Call) -> Tensor:
-        """Return the bias of each head, H×T×S, in at least fp32; layers share that of shared entries."""
-        entries, keys = self.entries(call), call.frame.key_length
-        if not is_shared(entries):  # of this layer's parameters
-            return by_position(entries, keys)
-        return shared(lambda: by_position(entries, keys), "by position", entries, keys)
+        """Return the bias of each head, H×T×S, in at least fp32."""
+        return by_position(self.entries(call), call.frame.key_length)
 
     def position_scores(self, call: Call) -> tuple[Score, ...]:
         """Return the bias as a function of positions."""

@@ -42,6 +42,7 @@ def seen_by(windows: tuple[Window, ...], frame: Frame) -> Tensor:
     seen = torch.ones(4, 4, frame.query_length, frame.key_length, dtype=torch.bool)
     key = torch.arange(frame.key_length)
     for window in windows:
+        assert window.spans is not None
         spans = window.spans(frame, CPU)
         seen &= sum((key >= a[..., None]) & (key <= b[..., None]) for a, b in spans) > 0
     return seen

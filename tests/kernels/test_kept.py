@@ -78,7 +78,7 @@ def test_training_after_a_transformation(text: str, first: Callable[..., None]) 
 
     first(module.eval(), x)
     found = step()
-    for function in (alibi.linear_entries, windows.hidden_by_lengths, rotary.rotations):
+    for function in (alibi.linear_entries, alibi.linear_bias, windows.hidden_by_lengths, rotary.rotations):
         function.cached.cache_clear()
     torch.testing.assert_close(found, step())
 
@@ -102,7 +102,8 @@ def test_nothing_overwrites_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> Non
                 for weights in (True, False):
                     out = module(x, x, x, key_padding_mask=padding, attn_mask=mask, need_weights=weights)[0]
                     out.sum().backward()
-    assert {each[0].__wrapped__.__name__ for each in made} >= {"linear_entries", "rotations", "hidden_by_lengths"}
+    names = {each[0].__wrapped__.__name__ for each in made}
+    assert names >= {"linear_entries", "linear_bias", "rotations", "hidden_by_lengths"}
     for function, args, kwargs, result in made:
         assert torch.equal(result, function.__wrapped__(*args, **kwargs))
 
