@@ -21,6 +21,7 @@ HEADS = 4
 CPU = torch.device("cpu")
 BOUNDS = ((None, None), (-3, 3), (0, None), (None, 0))
 (KINDS,) = distance_windows(BOUNDS)
+PARITY = Window("parity", seen=lambda frame, device: lambda b, h, i, j: (j - i) % 2 == 0)
 
 
 def sinks(count: int) -> Window:
@@ -59,7 +60,7 @@ def seen(mask: flex.KeyMask, length: int) -> Tensor:
 @pytest.mark.parametrize("length", [1, 20, 128, 300])
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("windows", [(), (KINDS,), (sinks(130), KINDS), (sinks(3), sinks(150))], ids=len)
+@pytest.mark.parametrize("windows", [(), (KINDS,), (sinks(130), KINDS), (sinks(3), sinks(150)), (PARITY,)], ids=len)
 def test_keys_and_blocks(length: int, padded: bool, causal: bool, windows: tuple[Window, ...]) -> None:
     """Keys are those of the windows; each of their blocks is listed; in a block listed as whole all keys are seen."""
     frame = frame_of(length, padded)
@@ -72,6 +73,8 @@ def test_keys_and_blocks(length: int, padded: bool, causal: bool, windows: tuple
     for window in windows:
         if window is KINDS:
             wanted &= torch.stack([apart == apart, apart.abs() <= 3, apart >= 0, apart <= 0])
+        elif window is PARITY:
+            wanted &= apart % 2 == 0
         else:
             wanted &= (apart.abs() <= 2) | (torch.arange(length) < window.name[1])  # type: ignore[index]
     if causal:
