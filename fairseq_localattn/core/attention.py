@@ -9,13 +9,13 @@ order in which they run. Most get a :class:`Call`, which holds positions, masks,
 ``encode_positions``  a function of the projected queries and keys and of their positions
 ``attend``            the whole computation from q, k and v to the attended values; by default in five steps:
 ``prepare``           tensors that several of the next steps need
-``score_bias``        a term added to the scaled scores, broadcastable to B×H×T×S
-``hidden_keys``       a hard window: 1×T×S or H×T×S, or B×(H or 1)×T×S if it differs between sentences; True = hidden
+``windows``           hard windows, as spans of keys or predicates of positions (:mod:`kernels.windows`)
+``position_scores``   terms added to the scaled scores, as functions of positions
+``hidden_keys``       the windows as a mask broadcastable to B×H×T×S, True = hidden
+``score_bias``        the terms as a tensor broadcastable to B×H×T×S; overridden where it is not of positions, or faster
 ``reweight``          a function of the weights B×H×T×S after the softmax
 ``add_values``        a term added to the attended values, computed from the weights
 ``attend_by_kernel``  what ``attend`` returns without weights, by a kernel for GPUs, where that is chosen
-``windows``           the hard window as spans of keys, from which queries that see no key are found
-``position_terms``    the steps above as functions of positions, for FlexAttention and for bands over long texts
 ``activate``          a function of the concatenated heads before the output projection
 ====================  =================================================================================================
 
@@ -55,6 +55,7 @@ from ..kernels.dense import (
 )
 from ..kernels.dropout import dropout
 from ..kernels.masks import Frame, hidden_and_bias, is_future
+from . import banded
 from .call import Call
 from .decoding import CachedKeys, GrowableCache, IncrementalState, beam_copies, cached, cached_length
 from .flexible import SCORING, FlexibleAttention
@@ -168,17 +169,9 @@ class LocalAttention(ProjectedHeads, CachedKeys, FlexibleAttention):
         """Return further tensors by name, which the steps below find in ``call.extra``."""
         return {}
 
-    def hidden_keys(self, frame: Frame, device: torch.device) -> Tensor | None:
-        """Return the hard window, 1×T×S, H×T×S or B×(H or 1)×T×S, True = hidden; None hides nothing."""
-        return None
-
     def encode_positions(self, q: Tensor, k: Tensor, first: int) -> tuple[Tensor, Tensor]:
         """Return q, B×H×T×D, and k, B×H×S×D, changed by their positions; the first query and key stand at ``first``."""
         return q, k
-
-    def score_bias(self, call: Call) -> Tensor | None:
-        """Return a term added to the scaled scores, broadcastable to B×H×T×S, or None."""
-        return None
 
     def reweight(self, weights: Tensor, call: Call) -> Tensor:
         """Return new weights B×H×T×S from those after the softmax, before dropout; both at least in fp32.
@@ -196,6 +189,8 @@ class LocalAttention(ProjectedHeads, CachedKeys, FlexibleAttention):
         only_masked = not need_weights and call.frame.attn_mask is not None and not any(map(self.has, SCORING))
         if only_masked and self.skips_future(call):
             return self.attend_to_one_side(call), None
+        if not need_weights and (attended := self._attend_in_bands(call)) is not None:
+            return attended, None
         own, dropped, chosen = self.own_scores, self.dropout_rate, self.implementation
         if not need_weights and (own or use_products(call.q, call.k, dropout=dropped, implementation=chosen)):
             size = queries_at_once(call, own + 2)
@@ -208,7 +203,26 @@ class LocalAttention(ProjectedHeads, CachedKeys, FlexibleAttention):
     @property
     def own_scores(self) -> int:
         """About how many tensors B×H×T×S the steps make in training, beside the scores and the weights."""
-        return sum(map(self.has, ("score_bias", "reweight", "add_values")))
+        biased = self.has("score_bias") or self.has("position_scores")
+        return biased + sum(map(self.has, ("reweight", "add_values")))
+
+    def _attend_in_bands(self, call: Call) -> Tensor | None:
+        """Attend over a long text inside of the windows; None where that is not possible, or not faster."""
+        frame, windows = call.frame, self.windows()
+        if frame.key_length < banded.BANDED_FROM or not windows or not all(window.bounds for window in windows):
+            return None
+        if len(windows) == 1 and not self.has("position_scores"):
+            if self.position_scores(call) is None:
+                return None
+            return banded.by_bounds(call, windows[0], one_side=self.skips_future(call), **self.computation)
+        full = self.self_attention and frame.query_length == frame.key_length
+        half_width = banded.half_width_of_all(windows) if full else None
+        if half_width is None or banded.too_wide(half_width, frame.key_length):
+            return None
+        scores = self.position_scores(call)
+        if scores is None:
+            return None
+        return banded.banded_attention(call, half_width=half_width, scores=scores, **self.computation)[0]
 
     def _attended_at_once(self, call: Call) -> Tensor:
         return self._attend_at_once(call, need_weights=False)[0]

@@ -11,10 +11,10 @@ Shapes: B sentences, H heads, T queries, S keys, D channels per head; n blocks o
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import torch
@@ -22,12 +22,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..kernels.banded_blocks import BlockLayout, banded_products
-from ..kernels.dense import fused_attention, scaled_scores, use_products
-from ..kernels.flex import PositionTerms, Score, Span, Window
-from ..kernels.masks import Frame, at_least_fp32, join_masks, lowest_score, normalise
+from ..kernels.dense import causal_attention, fused_attention, scaled_scores, use_products
+from ..kernels.masks import Frame, at_least_fp32, hidden_and_bias, join_masks, lowest_score, normalise
 from ..kernels.passes import is_shared, shared
-from ..kernels.windows import local_window
-from .attention import LocalAttention
+from ..kernels.windows import Bounds, Score, Window, distance_windows, half_width_of, hidden_keys, local_window
 from .call import Call
 
 # Queries in a block, at least: the fastest for a window of 11 on a CPU (docs/performance.md).
@@ -76,50 +74,51 @@ def _band(make: Callable[..., _Band], frame: Frame, *numbers: int, **more: Any) 
     return shared(lambda: make(frame, *numbers, **more), make, *numbers, *lengths, *masks, *more.values())
 
 
-class BandedAttention(LocalAttention, ABC):
-    """Attention inside a band; a subclass defines its width by overriding ``band``, and may set ``head_span``."""
-
-    head_span = 1
-    whole = True
-
-    @abstractmethod
-    def band(self, frame: Frame, device: torch.device) -> tuple[int, Tensor | None]:
-        """Return ``half_width`` and ``width_of_query`` of :func:`banded_attention`."""
-
-    def position_terms(self, call: Call) -> PositionTerms | None:
-        """Return the band; None if a query sees several heads."""
-        return PositionTerms(self.windows()) if self.head_span == 1 else None
-
-    def windows(self) -> tuple[Window, ...]:
-        """Return the band; it is that of each head that a query sees."""
-        return (Window(("band", self.kind, self.causal, self.extra_repr()), self._spans),)
-
-    def _spans(self, frame: Frame, device: torch.device) -> list[Span]:
-        """Return the first and the last key of the band of each query."""
-        half_width, width_of_query = self.band(frame, device)
-        end = frame.offset + frame.query_length
-        position = torch.arange(frame.offset, end, device=device)
-        if width_of_query is None:
-            reach = position.new_full((), half_width)
-        else:
-            reach = width_of_query[:, None, frame.offset : end].long()
-        return [(position - reach, position + reach)]
-
-    def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        half_width, width_of_query = self.band(call.frame, call.q.device)
-        return banded_attention(
-            call,
-            half_width=half_width,
-            head_span=self.head_span,
-            need_weights=need_weights,
-            width_of_query=width_of_query,
-            **self.computation,
-        )
-
-
 def too_wide(half_width: int, keys: int) -> bool:
     """Return whether a block with the keys on either side, ``half_width`` each, is more than all keys."""
     return 3 * half_width > keys
+
+
+def half_width_of_all(windows: Sequence[Window]) -> int | None:
+    """Return the half width of all windows together; None without windows, or if one has another form."""
+    widths = [window.half_width for window in windows]
+    return None if None in widths else min(widths, default=None)  # type: ignore[type-var]
+
+
+def by_bounds(call: Call, window: Window, *, one_side: bool, **computation: Any) -> Tensor:
+    """Attend inside of a window of distances, each run of heads with equal bounds by itself; B×H×T×D.
+
+    Heads that see a band are computed in it, in T·w instead of T·S. With ``one_side`` (the kernel can leave keys out)
+    heads that see the past or the future alone are computed over it. The others get a mask of T×S.
+    """
+    frame, device, heads = call.frame, call.q.device, call.q.size(1)
+    causal = frame.attn_mask is not None
+    bounds = window.bounds if len(window.bounds) == heads else window.bounds * heads
+    sides: dict[Bounds, str] = {}
+    if one_side and not window.sinks:
+        sides = {(None, 0): "past"} | ({(None, None): "past"} if causal else {(0, None): "future"})
+
+    def way(head: int) -> int | str | None:
+        half_width = half_width_of(bounds[head])
+        return sides.get(bounds[head]) if half_width is None else half_width
+
+    parts = []
+    for sees, group in groupby(range(heads), way):
+        run = list(group)
+        at = slice(run[0], run[-1] + 1)
+        own = call.heads(at)
+        if isinstance(sees, int):
+            columns = window.columns(frame, device)
+            part, _ = banded_attention(own, half_width=sees, columns=columns, **computation)
+        elif sees is not None:
+            future, scaling = sees == "future", computation["scaling"]
+            part = causal_attention(own.q, own.k, own.v, frame.key_padding_mask, scaling=scaling, future=future)
+        else:
+            closed = hidden_keys(distance_windows(bounds[at], window.sinks), frame, len(run), device)
+            hidden, bias = hidden_and_bias(frame, closed, None, call.q.dtype)
+            part = fused_attention(own.q, own.k, own.v, hidden=hidden, bias=bias, **computation)
+        parts.append(part)
+    return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
 
 
 def banded_attention(

@@ -11,18 +11,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import accumulate
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from ..kernels.flex import PositionTerms, Window
 from ..kernels.masks import Frame, at_least_fp32
-from . import banded
+from ..kernels.windows import Score, Window
 from .attention import LocalAttention
 from .call import Call
 from .decoding import IncrementalState
 from .flexible import SCORING
 
+Item = TypeVar("Item")
 # Called with LocalAttention's arguments by keyword; returns an attention, or a part of one.
 Maker = Callable[..., LocalAttention]
 
@@ -138,7 +139,7 @@ class JointAttention(ComposedAttention):
 
     def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         if self._scoring is None:
-            return self._attend_band(call, need_weights) or super().attend(call, need_weights)
+            return super().attend(call, need_weights)
         own = self.call_of(self._scoring, call)
         return self.parts[self._scoring].attend(own, need_weights)  # type: ignore[operator]
 
@@ -146,24 +147,6 @@ class JointAttention(ComposedAttention):
         if self._scoring is None:
             return None
         return self.parts[self._scoring].attend_by_kernel(self.call_of(self._scoring, call))  # type: ignore[operator]
-
-    def _attend_band(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None] | None:
-        """Attend inside of the window that the mechanisms share, with the others as terms of positions.
-
-        Returns None in short and incremental calls, where the weights are needed, and for mechanisms without such a
-        window or such terms.
-        """
-        frame = call.frame
-        full = self.self_attention and frame.query_length == frame.key_length
-        if need_weights or not full or frame.key_length < banded.BANDED_FROM:
-            return None
-        half_width = PositionTerms(self.windows() or ()).half_width
-        if half_width is None or banded.too_wide(half_width, frame.key_length):
-            return None
-        terms = self.position_terms(call)
-        if terms is None:
-            return None
-        return banded.banded_attention(call, half_width=half_width, scores=terms.scores, **self.computation)
 
     @property
     def own_scores(self) -> int:
@@ -185,13 +168,7 @@ class JointAttention(ComposedAttention):
         return reduce(operator.or_, found) if found else None
 
     def windows(self) -> tuple[Window, ...] | None:
-        found: tuple[Window, ...] = ()
-        for part in self.members():
-            own = part.windows()
-            if own is None:
-                return None
-            found += own
-        return found
+        return _all_of(part.windows() for part in self.members())
 
     def reweight(self, weights: Tensor, call: Call) -> Tensor:
         for part, own in self.calls(call):
@@ -203,17 +180,17 @@ class JointAttention(ComposedAttention):
             attended = part.add_values(attended, weights, own)
         return attended
 
-    def position_terms(self, call: Call) -> PositionTerms | None:
-        return _joined(part.position_terms(own) for part, own in self.calls(call))
+    def position_scores(self, call: Call) -> tuple[Score, ...] | None:
+        return _all_of(part.position_scores(own) for part, own in self.calls(call))
 
 
-def _joined(terms: Iterable[PositionTerms | None]) -> PositionTerms | None:
-    """Return all terms as one; None if one of them is."""
-    total = PositionTerms()
-    for each in terms:
+def _all_of(found: Iterable[tuple[Item, ...] | None]) -> tuple[Item, ...] | None:
+    """Return what all parts state; None if one of them states nothing."""
+    total: tuple[Item, ...] = ()
+    for each in found:
         if each is None:
             return None
-        total &= each
+        total += each
     return total
 
 

@@ -1,9 +1,9 @@
 """Attention that FlexAttention or a kernel of its own may compute: where it can, and whether it is faster.
 
-A mechanism that is a mask or a bias of positions says so by the step ``position_terms``, which composed attention in a
-band reads as well. FlexAttention has no dropout on the weights. A mechanism with a kernel of its own launches it in
-``attend_by_kernel``. Neither returns weights, and both need all queries at once: in such calls, in incremental
-decoding, and for mechanisms that say nothing, :class:`LocalAttention`'s other steps run.
+A mechanism that is a mask or a bias of positions states it by the steps ``windows`` and ``position_scores``, from which
+dense masks, bands and FlexAttention are made. FlexAttention has no dropout on the weights. A mechanism with a kernel of
+its own launches it in ``attend_by_kernel``. Neither returns weights, and both need all queries at once: in such calls,
+in incremental decoding, and for mechanisms that say nothing, :class:`LocalAttention`'s other steps run.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ import torch
 from torch import Tensor, nn
 
 from ..kernels.blind import blind_queries, clear
-from ..kernels.flex import BLOCK, PositionTerms, Window, flex_attention, key_mask, reason_against_flex
+from ..kernels.flex import BLOCK, flex_attention, key_mask, reason_against_flex
 from ..kernels.masks import Frame, is_future
 from ..kernels.triton.operators import reason_against_triton
+from ..kernels.windows import Score, Window, hidden_keys, sum_by_position
 from .call import Call
 from .trial import Attend, Trial, faster
 
 logger = logging.getLogger(__name__)
 # The steps that change scores, weights or attended values.
-SCORING = ("prepare", "score_bias", "hidden_keys", "reweight", "add_values")
+SCORING = ("windows", "hidden_keys", "prepare", "position_scores", "score_bias", "reweight", "add_values")
 # Where ``auto`` compares FlexAttention and kernels with the other implementations, in training.
 TRIED_ON = ("cuda",)
 # FlexAttention: shorter texts are one block of keys, of which nothing can be left out.
@@ -37,6 +38,7 @@ TRIED_FROM = BLOCK
 class FlexibleAttention(nn.Module):
     """The part of an attention that chooses between FlexAttention, a kernel of its own and the step ``attend``."""
 
+    num_heads: int
     implementation: str
     self_attention: bool
     causal: bool
@@ -54,22 +56,31 @@ class FlexibleAttention(nn.Module):
         """Return whether this attention overrides a step, given by its name."""
 
     @abstractmethod
-    def hidden_keys(self, frame: Frame, device: torch.device) -> Tensor | None:
-        """Return the hard window; see :class:`LocalAttention`."""
-
-    @abstractmethod
     def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         """Compute the attended values of all heads; see :class:`LocalAttention`."""
 
-    def position_terms(self, call: Call) -> PositionTerms | None:
-        """Return what the other steps do to the scores, as functions of positions; None if they cannot be so described.
+    def windows(self) -> tuple[Window, ...] | None:
+        """Return the hard windows; a key is seen if it is in all of them. None if ``hidden_keys`` alone knows them."""
+        return None if self.has("hidden_keys") else ()
 
-        FlexAttention computes them, and on any device bands that several mechanisms share. Called in full passes alone,
-        where T = S in self-attention and ``frame.offset`` is 0, and before ``prepare``: ``call.extra`` has the extra
-        projections alone. The future and padding are hidden by the caller. Attention without steps of its own has no
-        terms.
+    def hidden_keys(self, frame: Frame, device: torch.device) -> Tensor | None:
+        """Return the hard window, H×T×S, 1×T×S or B×(H or 1)×T×S, True = hidden; None hides nothing."""
+        return hidden_keys(self.windows() or (), frame, self.num_heads, device)
+
+    def position_scores(self, call: Call) -> tuple[Score, ...] | None:
+        """Return what is added to the scaled scores, as functions of positions; None if that cannot be said so.
+
+        By default nothing, and None for a mechanism with other steps. Beside a ``score_bias`` of its own it is called
+        in full passes alone, where T = S in self-attention and ``frame.offset`` is 0, and before ``prepare``.
         """
-        return None if any(self.has(step) for step in ("attend", *SCORING)) else PositionTerms()
+        others = ("attend", "prepare", "score_bias", "reweight", "add_values")
+        return None if any(map(self.has, others)) else ()
+
+    def score_bias(self, call: Call) -> Tensor | None:
+        """Return a term added to the scaled scores, broadcastable to B×H×T×S, or None."""
+        terms = self.position_scores(call) if self.has("position_scores") else ()
+        sizes = call.q.size(0), call.q.size(1)
+        return sum_by_position(terms, call.frame, sizes, call.q.device) if terms else None
 
     def attend_by_kernel(self, call: Call) -> Tensor | None:
         """Return the attended values B×H×T×D by a kernel of its own (:mod:`kernels.triton`); None if it has none.
@@ -79,15 +90,12 @@ class FlexibleAttention(nn.Module):
         """
         return None
 
-    def windows(self) -> tuple[Window, ...] | None:
-        """Return the hard windows as spans; None if ``hidden_keys`` is to be asked for them."""
-        return None if self.has("hidden_keys") else ()
-
     def blind_queries(self, call: Call) -> Tensor | None:
         """Return which queries see no key, broadcastable to B×H×T, True = none; None if each is known to see one."""
         frame, windows, device = call.frame, self.windows(), call.q.device
-        hidden = self.hidden_keys(frame, device) if windows is None else None
-        return blind_queries(frame, windows or (), hidden, dtype=call.q.dtype, device=device)
+        if windows is not None and not any(window.seen for window in windows):
+            return blind_queries(frame, windows, dtype=call.q.dtype, device=device)
+        return blind_queries(frame, hidden=self.hidden_keys(frame, device), dtype=call.q.dtype, device=device)
 
     def attend_heads(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         """Compute :meth:`attend_and_clear`, by FlexAttention or a kernel where one is chosen and possible."""
@@ -168,11 +176,11 @@ class FlexibleAttention(nn.Module):
         causal = frame.attn_mask is not None
         if causal and not is_future(frame.attn_mask):  # type: ignore[arg-type]
             return None
-        terms = self.position_terms(call)
-        if terms is None or terms == PositionTerms():  # torch has faster kernels for plain attention
+        windows, scores = self.windows(), self.position_scores(call)
+        if windows is None or scores is None or not (windows or scores):  # torch has faster kernels for plain attention
             return None
-        mask = key_mask(terms.windows, frame, causal=causal, batch=q.size(0), heads=q.size(1), device=q.device)
-        return flex_attention(q, call.k, call.v, scores=terms.scores, mask=mask, scaling=self.scaling)
+        mask = key_mask(windows, frame, causal=causal, batch=q.size(0), heads=q.size(1), device=q.device)
+        return flex_attention(q, call.k, call.v, scores=scores, mask=mask, scaling=self.scaling)
 
 
 @lru_cache(maxsize=64)

@@ -19,9 +19,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .flex import Window, spans_of
 from .masks import Frame, hides, is_future
 from .passes import is_shared, shared
+from .windows import Window, spans_of
 
 
 def blind_queries(

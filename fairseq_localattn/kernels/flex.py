@@ -1,9 +1,8 @@
 """Attention by torch's FlexAttention: masks and biases as functions of positions, compiled into one fused kernel.
 
-A mechanism describes its mask as :class:`Window` objects, the keys that each query sees as spans of positions, and its
-bias as functions of the indices of sentence, head, query and key (:class:`PositionTerms`). No tensor of size T×S is
-made: blocks of keys that no query sees are left out, and :func:`key_mask` finds them from the ends of the spans.
-FlexAttention is imported when it is first used, because that takes seconds.
+A mechanism's windows and scores are those of :mod:`.windows`. No tensor of size T×S is made: blocks of keys that no
+query sees are left out, and :func:`key_mask` finds them from the ends of the spans. FlexAttention is imported when it
+is first used, because that takes seconds.
 
 Shapes: B sentences, H heads, T queries, S keys, D channels per head.
 """
@@ -14,7 +13,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import groupby, product
 from types import FunctionType
 from typing import Any
 
@@ -25,88 +23,13 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from .kept import may_keep
 from .masks import Frame
+from .windows import Score, Span, Window, spans_of
 
 BLOCK = 128  # queries and keys of a block of the mask; FlexAttention's own
 # What compiles the kernel on a device: Triton on a GPU. On a CPU torch's reference runs, which computes T×S scores: its
 # C++ backend (torch 2.13) fails where such functions read tensors and lengths change.
 BACKENDS = {"cuda": "inductor", "cpu": "eager"}
 _WITHOUT_PADDING = 16  # masks of batches without padding that are kept
-
-# Called with the indices (sentence, head, query, key), which broadcast; returns the term that is added to the score.
-# A tensor that needs a gradient may be indexed only once. Numbers are literals or tensors without dimensions: others do
-# not compile in torch 2.13 where lengths change.
-Score = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-# The first and the last key that a query sees, integers broadcastable to B×H×T.
-Span = tuple[Tensor, Tensor]
-
-
-@dataclass(frozen=True)
-class Window:
-    """The keys that queries see: the union of a few spans.
-
-    Args:
-        name: what the spans depend on, beside the call's lengths and padding.
-        spans: returns the spans of a call. They may end outside of 0…S-1. A query's own position is in one of them.
-        half_width: w, if every query of every head sees exactly the keys within w positions of its own; else None.
-        by_padding: whether the spans depend on padding.
-    """
-
-    name: Hashable
-    spans: Callable[[Frame, torch.device], Sequence[Span]]
-    half_width: int | None = None
-    by_padding: bool = True
-
-
-@dataclass(frozen=True)
-class PositionTerms:
-    """What a mechanism does to the scores, as functions of positions; the default is nothing.
-
-    Args:
-        windows: a key is seen if it is in all of them.
-        scores: terms that are added to the scaled scores.
-    """
-
-    windows: tuple[Window, ...] = ()
-    scores: tuple[Score, ...] = ()
-
-    @property
-    def half_width(self) -> int | None:
-        """The half width of all windows together; None without windows, or if one has another form."""
-        widths = [window.half_width for window in self.windows]
-        return None if None in widths else min(widths, default=None)  # type: ignore[type-var]
-
-    def __and__(self, other: PositionTerms) -> PositionTerms:
-        """Return the terms of two mechanisms on the same heads."""
-        return PositionTerms(self.windows + other.windows, self.scores + other.scores)
-
-
-def distance_window(low: Sequence[int | None], high: Sequence[int | None]) -> Window:
-    """Return the window ``low ≤ j - i ≤ high`` of keys j around query i.
-
-    ``low`` and ``high`` hold one number for each head, or one for all; None is no bound.
-    """
-
-    def spans(frame: Frame, device: torch.device) -> list[Span]:
-        query = torch.arange(frame.offset, frame.offset + frame.query_length, device=device)
-
-        def ends(bounds: Sequence[int | None], farthest: int) -> Tensor:
-            runs = groupby(farthest if bound is None else bound for bound in bounds)
-            # Made on the device: a copy from the host would wait, and cannot be in a CUDA graph.
-            numbers = [torch.full((len(list(run)),), number, device=device) for number, run in runs]
-            return query + torch.cat(numbers)[:, None]
-
-        reach = frame.query_length + frame.offset + frame.key_length
-        return [(ends(low, -reach), ends(high, reach))]
-
-    (first, last), *others = set(zip(low, high, strict=True))
-    half_width = last if not others and last is not None and first == -last else None
-    return Window(("distance", tuple(low), tuple(high)), spans, half_width, by_padding=False)
-
-
-def by_distance(entries: Tensor, queries: int) -> Score:
-    """Return the score of entries H×(T+S-1) of all distances ``j - i`` in ascending order, for T queries."""
-    entries, last = entries.contiguous(), torch.full((), queries - 1, device=entries.device)
-    return lambda b, h, i, j: entries[h, j - i + last]
 
 
 @dataclass(frozen=True)
@@ -115,13 +38,11 @@ class KeyMask:
 
     Args:
         blocks: FlexAttention's ``BlockMask``.
-        spans: the number of spans of a query's keys.
-        padded: whether keys are hidden by padding.
+        kind: what its code depends on.
     """
 
     blocks: Any
-    spans: int
-    padded: bool
+    kind: Hashable
 
 
 def key_mask(
@@ -168,8 +89,12 @@ def _make_mask(
     spans = spans_of(windows, frame, device, causal=causal)
     real = None if frame.key_padding_mask is None else ~frame.key_padding_mask
     shape = batch, heads, frame.query_length
+    terms = [window.seen(frame, device) for window in windows if window.seen]
     some, whole = _blocks(spans, real, frame)
-    seen = _seen([tuple(end.expand(shape).to(torch.int32).contiguous() for end in span) for span in spans], real)
+    if terms:  # any key may be hidden
+        whole = torch.zeros_like(some)
+    ends = [tuple(end.expand(shape).to(torch.int32).contiguous() for end in span) for span in spans]
+    seen = _seen(ends, real, terms)
     from torch.nn.attention.flex_attention import BlockMask
 
     blocks = BlockMask.from_kv_blocks(
@@ -179,34 +104,7 @@ def _make_mask(
         mask_mod=seen,
         seq_lengths=(frame.query_length, frame.key_length),
     )
-    return KeyMask(blocks, len(spans), padded=real is not None)
-
-
-def spans_of(windows: Sequence[Window], frame: Frame, device: torch.device, *, causal: bool) -> list[Span]:
-    """Return the spans of the keys that all windows and, if ``causal``, the past show; ends inside of 0…S-1."""
-    spans = _intersection([window.spans(frame, device) for window in windows], frame, device)
-    if causal:
-        query = torch.arange(frame.offset, frame.offset + frame.query_length, device=device)
-        spans = [(first, torch.minimum(last, query)) for first, last in spans]
-    return [_within(span, frame) for span in spans]
-
-
-def _intersection(windows: Sequence[Sequence[Span]], frame: Frame, device: torch.device) -> list[Span]:
-    """Return the spans of the keys that are in all windows; (1 or B)×(1 or H)×(1 or T) each."""
-    everything = torch.zeros(1, 1, 1, dtype=torch.long, device=device)
-    found = []
-    for chosen in product(*windows):
-        first, last = everything, everything + (frame.key_length - 1)
-        for low, high in chosen:
-            first, last = torch.maximum(first, low), torch.minimum(last, high)
-        found.append((first, last))
-    return found
-
-
-def _within(span: Span, frame: Frame) -> Span:
-    """Return a span inside of 0…S-1; an empty one ends before its first key."""
-    first, last = span
-    return first.clamp(0, frame.key_length), last.clamp(-1, frame.key_length - 1)
+    return KeyMask(blocks, (len(spans), real is not None, *(term.__code__ for term in terms)))
 
 
 def _blocks(spans: Sequence[Span], real: Tensor | None, frame: Frame) -> tuple[Tensor, Tensor]:
@@ -238,14 +136,16 @@ def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
     return blocks.sum(-1, dtype=torch.int32), order.to(torch.int32).contiguous()
 
 
-def _seen(spans: Sequence[tuple[Tensor, ...]], real: Tensor | None) -> Callable[..., Tensor]:
-    """Return FlexAttention's ``mask_mod``, True = seen, from spans B×H×T and real keys B×S."""
+def _seen(spans: Sequence[tuple[Tensor, ...]], real: Tensor | None, terms: Sequence[Score]) -> Callable[..., Tensor]:
+    """Return FlexAttention's ``mask_mod``, True = seen, from spans B×H×T, real keys B×S and windows' ``seen``."""
 
     def in_spans(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         first, last = spans[0]
         found = (j >= first[b, h, i]) & (j <= last[b, h, i])
         for first, last in spans[1:]:
             found = found | (j >= first[b, h, i]) & (j <= last[b, h, i])
+        for term in terms:
+            found = found & term(b, h, i, j)
         return found
 
     def in_spans_and_real(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -296,7 +196,7 @@ def flex_attention(
     """
     kinds: tuple[Hashable, ...] = tuple(score.__code__ for score in scores)
     if mask is not None:
-        kinds += (mask.spans, mask.padded)
+        kinds += (mask.kind,)
     attend = _compiled((kinds, q.dtype, torch.is_grad_enabled()), BACKENDS[q.device.type])
     blocks = None if mask is None else mask.blocks
     return attend(q, k, v, score_mod=_sum_of(scores) if scores else None, blocks=blocks, scaling=scaling)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..core.call import Call
 from ..kernels.distances import all_distances, by_position
-from ..kernels.flex import PositionTerms
 from ..kernels.kept import kept
 from ..kernels.masks import at_least_fp32
 from .relative import DistanceBiasAttention
@@ -38,38 +38,30 @@ class LinearBiasAttention(DistanceBiasAttention):
     undefined_at = {"cross": "a distance between a source and a target position means nothing"}
 
     def entries(self, call: Call) -> Tensor:
-        frame, q = call.frame, call.q
-        dtype = at_least_fp32(q.dtype)
-        distances = all_distances(frame.query_length, frame.key_length, frame.offset, device=q.device, dtype=dtype)
-        return -_slopes(self.num_heads, dtype, q.device)[:, None] * distances.abs()
+        return linear_entries(**self._sizes(call))
 
     def score_bias(self, call: Call) -> Tensor:
-        """Return the bias of each head, H×T×S, in at least fp32: it reaches -m·S."""
-        frame, dtype = call.frame, at_least_fp32(call.q.dtype)
-        shape = self.num_heads, frame.query_length, frame.key_length
-        bias = linear_bias if math.prod(shape) <= CACHED_UP_TO else linear_bias.in_pass
-        return bias(*shape, offset=frame.offset, dtype=dtype, device=call.q.device)
+        """Return the bias of each head, H×T×S, in at least fp32: it reaches -m·S. Layers and batches share it."""
+        numbers = self.num_heads * call.frame.query_length * call.frame.key_length
+        return (linear_bias if numbers <= KEPT_UP_TO else linear_bias.in_pass)(**self._sizes(call))
 
-    def position_terms(self, call: Call) -> PositionTerms:
-        """Return the bias as a function of positions."""
-        slopes = _slopes(self.num_heads, at_least_fp32(call.q.dtype), call.q.device)
-        return PositionTerms(scores=(lambda b, h, i, j: -slopes[h] * (i - j).abs(),))
+    def _sizes(self, call: Call) -> dict[str, Any]:
+        frame, dtype = call.frame, at_least_fp32(call.q.dtype)
+        lengths = frame.query_length, frame.key_length, frame.offset
+        return {"heads": self.num_heads, "lengths": lengths, "dtype": dtype, "device": call.q.device}
+
+
+# Biases of more numbers H·T·S (128 MiB in fp32) are made in each forward pass: they would be held to the end.
+KEPT_UP_TO = 1 << 25
 
 
 @kept(4)
-def _slopes(heads: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return :func:`slopes_of`, cached."""
-    return slopes_of(heads, device).to(dtype)
-
-
-# Biases of more numbers H·T·S (128 MiB in fp32) are made by each layer: the cache would hold them to the end.
-CACHED_UP_TO = 1 << 25
+def linear_entries(heads: int, lengths: tuple[int, int, int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return ``-m_h·|i - j|`` of all distances of T queries and S keys at an offset, ``lengths``: H×(T+S-1)."""
+    return -slopes_of(heads, device).to(dtype)[:, None] * all_distances(*lengths, device=device, dtype=dtype).abs()
 
 
 @kept(2)
-def linear_bias(
-    heads: int, query_length: int, key_length: int, *, offset: int, dtype: torch.dtype, device: torch.device
-) -> Tensor:
-    """Return ``-m_h·|i - j|``, H×T×S. Cached, since all layers ask for the same biases in a batch."""
-    distances = all_distances(query_length, key_length, offset, device=device, dtype=dtype).abs()
-    return by_position(-slopes_of(heads, device).to(dtype)[:, None] * distances, key_length)
+def linear_bias(heads: int, lengths: tuple[int, int, int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return :func:`linear_entries` by query and key, H×T×S."""
+    return by_position(linear_entries(heads, lengths, dtype=dtype, device=device), lengths[1])

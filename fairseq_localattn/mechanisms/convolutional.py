@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import torch
 
-from ..core.banded import BandedAttention
 from ..kernels.masks import Frame
+from .banded import BandedAttention
 
 
 class ConvolutionalAttention(BandedAttention):

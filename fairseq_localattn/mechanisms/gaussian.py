@@ -28,9 +28,9 @@ from torch.autograd.function import once_differentiable
 from ..core.attention import LocalAttention
 from ..core.call import Call
 from ..core.hooks import is_plain
-from ..kernels.flex import PositionTerms, Score
 from ..kernels.masks import Frame, at_least_fp32, lowest_score
 from ..kernels.passes import shared
+from ..kernels.windows import Score
 
 CENTERS = ("predicted", "self")
 WIDTHS = ("head", "keys", "query")  # or a number
@@ -154,7 +154,7 @@ class GaussianAttention(LocalAttention):
         bell = call.extra["bell"]
         return bell.masked_fill(call.extra["far"], CUT_OFF) if self.cut else bell
 
-    def position_terms(self, call: Call) -> PositionTerms | None:
+    def position_scores(self, call: Call) -> tuple[Score, ...] | None:
         """Return G as a function of positions."""
         center, width, reach = self._window(call)
         shape = call.q.size(0), self.local_heads, call.frame.query_length, 1
@@ -164,9 +164,9 @@ class GaussianAttention(LocalAttention):
             return F.pad(x.expand(shape), others, value=other)[..., 0].contiguous()
 
         if reach is None:
-            return PositionTerms(scores=(_bell(of_heads(center, 0.0), of_heads(width, math.inf)),))
+            return (_bell(of_heads(center, 0.0), of_heads(width, math.inf)),)
         widths = of_heads(width, math.inf), of_heads(reach, math.inf)
-        return PositionTerms(scores=(_cut_bell(of_heads(center, 0.0), *widths),))
+        return (_cut_bell(of_heads(center, 0.0), *widths),)
 
     # ------------------------------------------------------------------ centre and width
 
@@ -285,7 +285,7 @@ class GaussianProductAttention(GaussianAttention):
             return None
         return torch.zeros_like(call.extra["bell"]).masked_fill(call.extra["far"], CUT_OFF)
 
-    def position_terms(self, call: Call) -> PositionTerms | None:
+    def position_scores(self, call: Call) -> tuple[Score, ...] | None:
         """Return None: weights are no scores."""
         return None
 

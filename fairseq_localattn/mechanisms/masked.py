@@ -20,16 +20,16 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..core.attention import LocalAttention
-from ..core.banded import BandedAttention
 from ..core.call import Call
 from ..core.hooks import is_plain
 from ..kernels.distances import all_distances, by_position
-from ..kernels.flex import PositionTerms, by_distance
 from ..kernels.masks import Frame, at_least_fp32, is_future
 from ..kernels.passes import shared
 from ..kernels.triton.dman import dynamic_mask_attention
 from ..kernels.triton.operators import DTYPES
 from ..kernels.triton.row_dot import row_dot
+from ..kernels.windows import Score, by_distance
+from .banded import BandedAttention
 from .relative import MAX_DISTANCES
 
 # Dynamic masks are clamped to at least 1e-10, so that no key is hidden completely; the clamped part has no gradient.
@@ -153,7 +153,7 @@ class DynamicMaskAttention(LocalAttention):
             causal=frame.attn_mask is not None,
         )
 
-    def position_terms(self, call: Call) -> PositionTerms:
+    def position_scores(self, call: Call) -> tuple[Score, ...]:
         """Return ``log M`` as a function of positions."""
         by_query = self._queries(call.query).contiguous()
         entries = self._entries(call.frame, by_query.dtype) + self.head_mask.to(by_query.dtype)[:, None]
@@ -163,7 +163,7 @@ class DynamicMaskAttention(LocalAttention):
             z = torch.maximum(by_query[b, i] + place(b, h, i, j), lowest)
             return -(-z).exp().log1p()  # log σ(z)
 
-        return PositionTerms(scores=(score,))
+        return (score,)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, max_distance={self.max_distance}"

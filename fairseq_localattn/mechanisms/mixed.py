@@ -6,21 +6,23 @@ for all others (Eq. 8-11), and ``MA = Concat(head_G, head_L, head_F, head_B) W^O
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from functools import lru_cache
-from itertools import groupby
 
-import torch
-from torch import Tensor
-
-from ..core import banded
 from ..core.attention import LocalAttention
-from ..core.call import Call
-from ..kernels.flex import PositionTerms, Window, distance_window
-from ..kernels.kept import kept
-from ..kernels.masks import Frame, hidden_and_bias
-from ..kernels.windows import HEAD_KINDS, bounds_of_kind, relative_positions, window_of_kind
+from ..kernels.windows import Bounds, Window, distance_windows
+
+HEAD_KINDS = ("global", "local", "forward", "backward")
+
+
+def bounds_of_kind(kind: str, half_width: int) -> Bounds:
+    """Return the lowest and the highest ``j - i`` that a kind of head sees (Eq. 8-11); None = any.
+
+    Raises ValueError for a kind that is not among :data:`HEAD_KINDS`.
+    """
+    known = {"global": (None, None), "local": (-half_width, half_width), "forward": (0, None), "backward": (None, 0)}
+    if kind not in known:
+        raise ValueError(f"unknown kind of head {kind!r}: choose from {', '.join(HEAD_KINDS)}")
+    return known[kind]
 
 
 def parse_head_mix(mix: str, heads: int) -> tuple[str, ...]:
@@ -74,84 +76,11 @@ class MixedAttention(LocalAttention):
         if window < 1:
             raise ValueError(f"the window of the local heads must be 1 or more, not {window}")
         self.head_kinds, self.window = tuple(head_kinds), window
-        self._windows(self.head_kinds, Frame(query_length=1, key_length=1), torch.device("cpu"))  # checks the kinds
-
-    def hidden_keys(self, frame: Frame, device: torch.device) -> Tensor | None:
-        """Return the windows of all heads, H×T×S, True = hidden; None if all heads are global."""
-        return self._windows(self.head_kinds, frame, device)
-
-    def _windows(self, kinds: tuple[str, ...], frame: Frame, device: torch.device) -> Tensor | None:
-        if set(kinds) == {"global"}:
-            return None
-        lengths = frame.query_length, frame.key_length
-        windows = head_windows if math.prod(lengths) <= CACHED_UP_TO else head_windows.in_pass
-        return windows(kinds, self.window, *lengths, offset=frame.offset, device=device)
-
-    def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        """Compute all heads in one masked product, or over long texts each kind by itself.
-
-        From banded.BANDED_FROM keys on local heads are computed in their band, in T·w instead of T·S; where the kernel
-        can leave keys out, forward and backward heads are computed over those that they see, without a mask of T×S.
-        """
-        if need_weights or call.frame.key_length < banded.BANDED_FROM:
-            return super().attend(call, need_weights)
-        seen = {"local": "band"}  # what heads of a kind see, where that is computed alone
-        if self.skips_future(call):
-            causal = call.frame.attn_mask is not None
-            seen |= {"backward": "past"} | ({"global": "past"} if causal else {"forward": "future"})
-        parts = []
-        for sees, group in groupby(range(self.num_heads), lambda head: seen.get(self.head_kinds[head])):
-            run = list(group)
-            heads = call.heads(slice(run[0], run[-1] + 1))
-            if sees == "band":
-                part, _ = banded.banded_attention(heads, half_width=self.window, **self.computation)
-            elif sees is not None:
-                part = self.attend_to_one_side(heads, future=sees == "future")
-            else:
-                kinds = tuple(self.head_kinds[head] for head in run)
-                windows = self._windows(kinds, call.frame, call.q.device)
-                hidden, bias = hidden_and_bias(call.frame, windows, None, call.q.dtype)
-                part = self.fused(heads.q, heads.k, heads.v, hidden=hidden, bias=bias)
-            parts.append(part)
-        return torch.cat(parts, dim=1), None
-
-    def position_terms(self, call: Call) -> PositionTerms:
-        """Return the windows of all heads."""
-        return PositionTerms(self.windows())
+        self._bounds = tuple(bounds_of_kind(kind, window) for kind in head_kinds)
 
     def windows(self) -> tuple[Window, ...]:
         """Return the windows of all heads, as one; nothing if all heads are global."""
-        return window_by_distance(self.head_kinds, self.window) if set(self.head_kinds) != {"global"} else ()
+        return distance_windows(self._bounds)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, head_kinds={','.join(self.head_kinds)}, window={self.window}"
-
-
-@lru_cache(maxsize=64)
-def window_by_distance(kinds: tuple[str, ...], half_width: int) -> tuple[Window]:
-    """Return the windows of heads of these kinds as spans; cached, since each step of decoding asks for them."""
-    low, high = zip(*(bounds_of_kind(kind, half_width) for kind in kinds), strict=True)
-    return (distance_window(low, high),)
-
-
-# Windows of more entries T·S are made by each layer: the cache would hold them to the end of the process.
-CACHED_UP_TO = 1 << 20
-
-
-@kept(4)
-def head_windows(
-    kinds: tuple[str, ...],
-    half_width: int,
-    query_length: int,
-    key_length: int,
-    *,
-    offset: int,
-    device: torch.device,
-) -> Tensor:
-    """Return the windows of heads of these kinds, H×T×S, True = hidden.
-
-    Cached, since all layers ask for the same windows in a batch. Raises ValueError for an unknown kind.
-    """
-    relative = relative_positions(query_length, key_length, offset, device)
-    windows = {kind: window_of_kind(kind, relative, half_width) for kind in dict.fromkeys(kinds)}
-    return torch.stack([windows[kind] for kind in kinds])

@@ -25,9 +25,9 @@ from ..kernels.distances import (
     relative_attention,
     spread,
 )
-from ..kernels.flex import PositionTerms, by_distance
 from ..kernels.kept import kept
 from ..kernels.masks import Frame, at_least_fp32, hidden_and_bias, is_future, join_masks
+from ..kernels.windows import Score, by_distance
 
 # Devices on which operations cost what they compute; on the others each costs the same, and few are taken.
 CHEAP_ON = ("cpu",)
@@ -115,7 +115,7 @@ class RelativeAttention(LocalAttention):
         """Return ``s · q_i·aK_r``, B×H×T×S, in at least fp32."""
         return spread(*self._key_products(call))
 
-    def position_terms(self, call: Call) -> PositionTerms | None:
+    def position_scores(self, call: Call) -> tuple[Score, ...] | None:
         """Return ``s · q_i·aK_r`` as a function of positions; None with aV, which needs the weights."""
         if self.value_positions is not None:
             return None
@@ -126,7 +126,7 @@ class RelativeAttention(LocalAttention):
         def score(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
             return products[b, h, i, torch.minimum(torch.maximum(j - i, first), last) - first]
 
-        return PositionTerms(scores=(score,))
+        return (score,)
 
     def _key_products(self, call: Call) -> tuple[Tensor, ClippedDistances]:
         """Return ``s · q_i·aK_r`` of the n distances that occur, B×H×T×n, in at least fp32, and the distances."""
@@ -207,6 +207,10 @@ class DistanceBiasAttention(LocalAttention, ABC):
         """Return the bias of each head, H×T×S, in at least fp32."""
         return by_position(self.entries(call), call.frame.key_length)
 
+    def position_scores(self, call: Call) -> tuple[Score, ...]:
+        """Return the bias as a function of positions."""
+        return (by_distance(self.entries(call), call.frame.query_length),)
+
     def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         """Compute the steps; on a CPU without padding by a view of the entries, where torch's fused kernel is taken.
 
@@ -282,10 +286,6 @@ class BucketedAttention(DistanceBiasAttention):
         frame, device = call.frame, call.q.device
         lengths = frame.query_length, frame.key_length, frame.offset
         return buckets_of(lengths, self.buckets, self.max_distance, bidirectional=not self.causal, device=device)
-
-    def position_terms(self, call: Call) -> PositionTerms:
-        """Return the bias as a function of positions."""
-        return PositionTerms(scores=(by_distance(self.entries(call), call.frame.query_length),))
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, buckets={self.buckets}, max_distance={self.max_distance}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,8 +14,12 @@ from torch import Tensor
 
 from fairseq_localattn.core import flexible
 from fairseq_localattn.core.attention import LocalAttention
+from fairseq_localattn.core.call import Call
+from fairseq_localattn.core.composed import JointAttention
 from fairseq_localattn.grammar.build import attention
 from fairseq_localattn.kernels import flex
+from fairseq_localattn.kernels.windows import Score, Window
+from fairseq_localattn.mechanisms.mixed import MixedAttention
 from support.models import batch, build, loss
 
 DIM, HEADS = 16, 4
@@ -308,3 +313,53 @@ def test_layers_of_a_model_share_a_mask_for_each_batch(calls: list[int], monkeyp
     layers = len(model.encoder.layers) + len(model.decoder.layers)
     assert len(calls) == 2 * layers and len(made) == 4 < len(calls)
     torch.testing.assert_close(*losses, rtol=1e-5, atol=1e-5)
+
+
+class StatedAttention(LocalAttention):
+    """Every second key; scores fall with the distance, and differ by head. Stated as functions of positions alone."""
+
+    def windows(self) -> tuple[Window, ...]:
+        return (Window("every second", seen=lambda frame, device: lambda b, h, i, j: (j - i) % 2 == 0),)
+
+    def position_scores(self, call: Call) -> tuple[Score, ...]:
+        return (lambda b, h, i, j: (h + 1) * (i - j).abs() * -0.3,)
+
+
+def stated(*others: Any, **options: Any) -> LocalAttention:
+    torch.manual_seed(3)
+    options |= {"self_attention": True}
+    if not others:
+        return StatedAttention(DIM, HEADS, **options).eval()
+    return JointAttention(DIM, HEADS, makers=[StatedAttention, *others], **options).eval()
+
+
+def test_functions_of_positions_are_all_that_a_mechanism_must_state(calls: list[int]) -> None:
+    """Dense masks, FlexAttention, decoding word by word and rows without a key come from them."""
+    module, x, apart = stated(), torch.randn(150, 3, DIM), (torch.arange(150)[:, None] - torch.arange(150)).abs()
+    padding = padding_of("both", 150)
+    assert padding is not None
+    padding[1] = torch.arange(150) % 2 == 0  # what even queries see
+    got, wanted = (outputs(module, name, x, key_padding_mask=padding) for name in ("flex", "products"))
+    q, k, v, _ = module.project(x, x, x)
+    hidden = padding[:, None, None] | (apart % 2 == 1)
+    scores = q @ k.mT * module.scaling - torch.arange(1, HEADS + 1)[:, None, None] * 0.3 * apart
+    weights = scores.masked_fill(hidden, -torch.inf).softmax(-1).nan_to_num()
+    equation = module.out_proj((weights @ v).permute(2, 0, 1, 3).flatten(2))
+    assert calls == [HEADS] and hidden.all(-1).any()
+    torch.testing.assert_close(wanted, equation, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+    state: dict[str, Any] = {}
+    whole = outputs(module, "products", x[:9], attn_mask=future(9))
+    steps = [outputs(module, "products", x[t : t + 1], incremental_state=state) for t in range(9)]
+    torch.testing.assert_close(torch.cat(steps), whole, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiled", [True])
+def test_a_stated_window_compiles_for_lengths_that_change(compiled: bool, calls: list[int]) -> None:
+    module = stated(partial(MixedAttention, head_kinds=["local", "local", "forward", "backward"], window=5))
+    for length in (20, 150):
+        x, padding = torch.randn(length, 3, DIM), padding_of("left", length)
+        got, wanted = (outputs(module, name, x, key_padding_mask=padding) for name in ("flex", "products"))
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+    assert len(calls) == 2

@@ -10,12 +10,12 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from fairseq_localattn.kernels.blind import _kept, blind_queries, clear
-from fairseq_localattn.kernels.flex import Window, distance_window
 from fairseq_localattn.kernels.masks import Frame
+from fairseq_localattn.kernels.windows import Window, distance_windows
 from support.mechanisms.inputs import LargestTensor
 
 CPU = torch.device("cpu")
-KINDS = distance_window([None, -1, 0, None], [None, 1, None, 0])
+(KINDS,) = distance_windows(((None, None), (-1, 1), (0, None), (None, 0)))
 REST: dict[str, Any] = {"dtype": torch.float32, "device": CPU}
 
 
@@ -42,6 +42,7 @@ def seen_by(windows: tuple[Window, ...], frame: Frame) -> Tensor:
     seen = torch.ones(4, 4, frame.query_length, frame.key_length, dtype=torch.bool)
     key = torch.arange(frame.key_length)
     for window in windows:
+        assert window.spans is not None
         spans = window.spans(frame, CPU)
         seen &= sum((key >= a[..., None]) & (key <= b[..., None]) for a, b in spans) > 0
     return seen

@@ -12,13 +12,16 @@ from torch import Tensor
 
 from fairseq_localattn.kernels import flex
 from fairseq_localattn.kernels.dense import attention_by_products
-from fairseq_localattn.kernels.flex import Window, by_distance, distance_window, key_mask
+from fairseq_localattn.kernels.flex import key_mask
 from fairseq_localattn.kernels.masks import Frame
+from fairseq_localattn.kernels.windows import Window, by_distance, distance_windows
 from support.mechanisms.inputs import LargestTensor
 
 HEADS = 4
 CPU = torch.device("cpu")
-KINDS = distance_window([None, -3, 0, None], [None, 3, None, 0])
+BOUNDS = ((None, None), (-3, 3), (0, None), (None, 0))
+(KINDS,) = distance_windows(BOUNDS)
+PARITY = Window("parity", seen=lambda frame, device: lambda b, h, i, j: (j - i) % 2 == 0)
 
 
 def sinks(count: int) -> Window:
@@ -57,7 +60,7 @@ def seen(mask: flex.KeyMask, length: int) -> Tensor:
 @pytest.mark.parametrize("length", [1, 20, 128, 300])
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("windows", [(), (KINDS,), (sinks(130), KINDS), (sinks(3), sinks(150))], ids=len)
+@pytest.mark.parametrize("windows", [(), (KINDS,), (sinks(130), KINDS), (sinks(3), sinks(150)), (PARITY,)], ids=len)
 def test_keys_and_blocks(length: int, padded: bool, causal: bool, windows: tuple[Window, ...]) -> None:
     """Keys are those of the windows; each of their blocks is listed; in a block listed as whole all keys are seen."""
     frame = frame_of(length, padded)
@@ -70,6 +73,8 @@ def test_keys_and_blocks(length: int, padded: bool, causal: bool, windows: tuple
     for window in windows:
         if window is KINDS:
             wanted &= torch.stack([apart == apart, apart.abs() <= 3, apart >= 0, apart <= 0])
+        elif window is PARITY:
+            wanted &= apart % 2 == 0
         else:
             wanted &= (apart.abs() <= 2) | (torch.arange(length) < window.name[1])  # type: ignore[index]
     if causal:
@@ -115,9 +120,8 @@ def test_a_mask_is_made_without_reading_a_value() -> None:
 def test_layers_of_a_batch_share_a_mask_which_is_released_with_it() -> None:
     frame = frame_of(20, True)
     mask = mask_of(frame)
-    equal = distance_window([None, -3, 0, None], [None, 3, None, 0])
-    assert mask_of(frame, (equal,)) is mask
-    assert mask_of(frame, (distance_window([None, -4, 0, None], [None, 4, None, 0]),)) is not mask
+    assert mask_of(frame, distance_windows.__wrapped__(BOUNDS)) is mask
+    assert mask_of(frame, distance_windows(((None, None), (-4, 4), *BOUNDS[2:]))) is not mask
     assert mask_of(frame, causal=True) is not mask and mask_of(frame) is mask
     assert frame.key_padding_mask is not None
     frame.key_padding_mask[1, 0] = True  # in place

@@ -14,9 +14,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from fairseq_localattn.grammar.torch_module import attention
+from fairseq_localattn.kernels import windows
 from fairseq_localattn.kernels.kept import Kept, may_keep
 from fairseq_localattn.kernels.masks import is_future
-from fairseq_localattn.mechanisms import alibi, mixed, rotary
+from fairseq_localattn.mechanisms import alibi, rotary
 
 LENGTHS = count(11)  # each case has a length of its own, of which nothing is kept
 KEEPING = ["alibi", "local", "rope", "2*local + 2*(alibi & rope)", "mw(segment_size=2)"]
@@ -77,7 +78,7 @@ def test_training_after_a_transformation(text: str, first: Callable[..., None]) 
 
     first(module.eval(), x)
     found = step()
-    for function in (alibi.linear_bias, mixed.head_windows, rotary.rotations):
+    for function in (alibi.linear_entries, alibi.linear_bias, windows.hidden_by_lengths, rotary.rotations):
         function.cached.cache_clear()
     torch.testing.assert_close(found, step())
 
@@ -101,7 +102,8 @@ def test_nothing_overwrites_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> Non
                 for weights in (True, False):
                     out = module(x, x, x, key_padding_mask=padding, attn_mask=mask, need_weights=weights)[0]
                     out.sum().backward()
-    assert {each[0].__wrapped__.__name__ for each in made} >= {"linear_bias", "rotations", "head_windows"}
+    names = {each[0].__wrapped__.__name__ for each in made}
+    assert names >= {"linear_entries", "linear_bias", "rotations", "hidden_by_lengths"}
     for function, args, kwargs, result in made:
         assert torch.equal(result, function.__wrapped__(*args, **kwargs))
 

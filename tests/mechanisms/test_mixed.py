@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 import torch
 
+from fairseq_localattn.core import attention, banded
+from fairseq_localattn.kernels.dense import fused_attention
 from fairseq_localattn.kernels.masks import Frame
-from fairseq_localattn.mechanisms import mixed
+from fairseq_localattn.kernels.windows import hidden_by_lengths
 from fairseq_localattn.mechanisms.mixed import MixedAttention, parse_head_mix
 from fairseq_localattn.mechanisms.phrasal import parse_granularities
 
@@ -16,13 +18,13 @@ from fairseq_localattn.mechanisms.phrasal import parse_granularities
 def test_global_heads_make_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     """Alone, and as a run of heads beside local ones that are computed in their band."""
     masks: list[torch.Tensor | None] = []
-    fused = MixedAttention.fused
 
-    def record(self: MixedAttention, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def record(*args: Any, **kwargs: Any) -> torch.Tensor:
         masks.append(kwargs["hidden"])
-        return fused(self, *args, **kwargs)
+        return fused_attention(*args, **kwargs)
 
-    monkeypatch.setattr(MixedAttention, "fused", record)
+    for module in (attention, banded):
+        monkeypatch.setattr(module, "fused_attention", record)
     x = torch.randn(600, 1, 8)
     for kinds, shapes in (
         (["global"] * 4, [None]),
@@ -36,11 +38,11 @@ def test_global_heads_make_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_windows_of_long_sentences_are_not_kept() -> None:
     module = MixedAttention(8, 2, head_kinds=["forward", "backward"], self_attention=True)
     for length, kept in ((1025, 0), (1024, 1)):
-        mixed.head_windows.cached.cache_clear()
+        hidden_by_lengths.cached.cache_clear()
         frame = Frame(query_length=length, key_length=length)
         hidden = module.hidden_keys(frame, torch.device("cpu"))
         assert hidden is not None and hidden.shape == (2, length, length)
-        assert mixed.head_windows.cached.cache_info().currsize == kept
+        assert hidden_by_lengths.cached.cache_info().currsize == kept
 
 
 def test_superscripts_are_no_numbers() -> None:
