@@ -18,7 +18,7 @@ from ..errors import UsageError
 from ..stored.reading import read
 from .dictionary import Dictionary
 from .model import Model
-from .sizes import Sizes, options_of, sizes_of
+from .sizes import Sizes, options_of, sizes_of, text_options
 
 # Tensors of fairseq's models that are no weights, and the classifier of tags, which only training needs.
 DROPPED = ("version", "embed_positions._float_tensor", "embed_positions.weights", "tag_proj.weight", "tag_proj.bias")
@@ -60,7 +60,7 @@ def load(path: str | os.PathLike[str], data: str | os.PathLike[str] | None = Non
     languages = [getattr(task, f"{side}_lang", None) for side in ("source", "target")]
     source, target = (_dictionary(language, file, task, data) for language in languages)
     model = build(sizes, state["model"], {"source": source, "target": target}, where=str(file))
-    return Trained(model, source, target, vars(task))
+    return Trained(model, source, target, {**vars(task), **text_options(state)})
 
 
 def build(sizes: Sizes, weights: Mapping[str, Tensor], dictionaries: Mapping[str, Dictionary], *, where: str) -> Model:

@@ -85,6 +85,20 @@ def options_of(state: Mapping[str, Any]) -> tuple[Namespace, Namespace]:
     return Namespace(**{**task, **model}), Namespace(**task)
 
 
+def text_options(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a checkpoint says of the tokeniser and the subwords, by the names of fairseq's flags."""
+    cfg = state.get("cfg")
+    if cfg is None:
+        return {}
+    found: dict[str, Any] = {}
+    for part in ("tokenizer", "bpe"):
+        given = cfg.get(part)
+        if isinstance(given, (Mapping, Namespace)):
+            values = _flat(given)
+            found |= {**{name: value for name, value in values.items() if name != "_name"}, part: values.get("_name")}
+    return found
+
+
 def _flat(options: Namespace | Mapping[str, Any]) -> dict[str, Any]:
     """Return options by their flat names: ``encoder: {layers: 3}`` is ``encoder_layers``."""
     given = vars(options) if isinstance(options, Namespace) else dict(options)
