@@ -189,3 +189,7 @@ def _bar(total: int) -> Any:
     except ModuleNotFoundError:
         return nullcontext()
     return progress_bar(total, "lines")
+
+
+if __name__ == "__main__":
+    main()

@@ -104,7 +104,7 @@ def unknown_options(words: list[str]) -> list[str]:
     if name == ("-m", "fairseq_localattn") and rest[:1] in (["describe"], ["draw"]):
         name = ("-m", f"fairseq_localattn.analysis.{rest[0]}")
     if name == ("-m", "fairseq_localattn") and rest[:1] == ["translate"]:
-        name = (*name, rest[0])
+        name = ("-m", f"fairseq_localattn.inference.{rest[0]}")
     if program.startswith("fairseq-"):
         return [word for word in fairseq_unknown(program.removeprefix("fairseq-"), rest) if word.startswith("--")]
     if not (name[0] == "-m" or (ROOT / name[0]).is_file()):
