@@ -13,7 +13,9 @@ from . import __version__, register
 COMMANDS = {
     "describe": "describe the attention of an architecture or a checkpoint by texts",
     "draw": "draw the masks of a text",
+    "translate": "translate raw text without fairseq",
 }
+WITHOUT_FAIRSEQ = {"translate": "inference"}  # the folders of these commands; of the others it is analysis
 COLUMNS = 96  # of the list
 PLAIN = "The plain Transformer, baseline of the others, and LightConv, in the sizes of this package"
 SIZE = re.compile(r"_(tiny|small|medium|iwslt|wmt|wat17|summarization).*$")  # the end of an architecture's name
@@ -65,13 +67,15 @@ def main(argv: list[str] | None = None) -> None:
     """Run a command, or print the path on the first line and then the architectures."""
     given = sys.argv[1:] if argv is None else argv
     if given and given[0] in COMMANDS:
-        register()
-        import_module(f".analysis.{given[0]}", __package__).main(given[1:])
+        folder = WITHOUT_FAIRSEQ.get(given[0])
+        if folder is None:
+            register()
+        import_module(f".{folder or 'analysis'}.{given[0]}", __package__).main(given[1:])
         return
     parser = argparse.ArgumentParser(
         prog="python -m fairseq_localattn",
         description="Print the path to give to fairseq's --user-dir, and the architectures that it brings; or, as "
-        f"`python -m fairseq_localattn COMMAND`, {' or '.join(COMMANDS.values())}.",
+        f"`python -m fairseq_localattn COMMAND`, {', or '.join(COMMANDS.values())}.",
         epilog='example: fairseq-train DATA --user-dir "$(python -m fairseq_localattn --path)" --arch transformer_mma',
     )
     parser.add_argument("--path", action="store_true", help="print the path and nothing else")

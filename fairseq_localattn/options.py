@@ -14,19 +14,12 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import UsageError
+from .ranges import RANGES
 
 if TYPE_CHECKING:
     from fairseq.dataclass import FairseqDataclass
 
 Options = TypeVar("Options", bound="FairseqDataclass")
-# The lowest and the highest number of an option by the last word of its name; more is certainly a typing error.
-RANGES = {
-    "dim": (1, 1_000_000),
-    "graphs": (0, 1_000),
-    "heads": (1, 10_000),
-    "layers": (0, 1_000),
-    "positions": (1, 1_000_000),
-}
 RESERVED = ("encoder", "decoder", "quant_noise", "adaptive", "base_")
 
 

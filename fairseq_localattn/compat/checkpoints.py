@@ -7,24 +7,18 @@ wav2vec, ``wer_args`` of a criterion): all modules of fairseq get an ``eval`` th
 
 from __future__ import annotations
 
-import argparse
 import ast
 import collections
 import functools
 import logging
 import operator
 import os
-import pickle
-import re
 import sys
 import tempfile
 import typing
-import zipfile
-from collections.abc import Callable, Collection
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
@@ -34,25 +28,11 @@ from omegaconf.listconfig import ListConfig
 from omegaconf.nodes import AnyNode
 
 from ..errors import UsageError
-from . import contents, older
+from ..stored import contents, older
+from ..stored.reading import FILE_CLASSES, CheckpointError, explain
+from .names import check_names
 
 logger = logging.getLogger(__name__)
-
-_reconstruct = np.zeros(0).__reduce__()[0]  # at numpy.core.multiarray in numpy 1, at numpy._core.multiarray in numpy 2
-
-# Classes that fairseq-train writes to a file, beyond torch's own list (tensors, OrderedDict, numbers, strings).
-FILE_CLASSES: list[Any] = [
-    # cfg.model of a model configured by flags, such as the Transformer.
-    argparse.Namespace,
-    # The n-gram counts in the meters of --eval-bleu: arrays ...
-    np.ndarray,
-    (_reconstruct, "numpy.core.multiarray._reconstruct"),
-    (_reconstruct, "numpy._core.multiarray._reconstruct"),
-    np.dtype,
-    # ... of integers, or of floats once they have been summed over processes.
-    np.dtypes.Int64DType,
-    np.dtypes.Float64DType,
-]
 
 # Classes that rank 0 sends to the other processes when a training is resumed: cfg is an omegaconf object by then, and
 # tensors are replaced by placeholders. They are allowed during the broadcast only, and refused in a file.
@@ -71,19 +51,12 @@ BROADCAST_CLASSES: list[Any] = [
     collections.defaultdict,
 ]
 
-# Parts of a checkpoint without which fairseq reads none, beside its model, which contents.py looks for.
-NEEDED = ("optimizer_history", "extra_state")
-
 OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
-
-
-class CheckpointError(UsageError):
-    """A checkpoint that cannot or must not be loaded; the message is one line with file, reason and remedy."""
 
 
 def literal_eval(expression: str) -> Any:
@@ -125,50 +98,6 @@ def forbid_code_in_options() -> None:
             vars(module)["eval"] = literal_eval
 
 
-def foreign_classes(path: str, error: Exception) -> list[str]:
-    """Return the names of the classes and functions in the checkpoint at ``path`` that are not allowed.
-
-    ``error`` is the one that torch.load raised: it names only the first, but also in torch's older file format.
-    """
-    try:
-        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-    except Exception:  # not a zip file, or damaged
-        names = []
-    named = re.findall(r"(?:GLOBAL |got <class ')([\w.]+)", str(error))[:1]
-    return sorted(names) or named or contents.pickled_names(path)
-
-
-def _explain(path: str, error: Exception, parts: Collection[str] = ()) -> CheckpointError:
-    """Return the error in one line for a file that could not be loaded; ``parts`` are those that it has, if known."""
-    foreign = foreign_classes(path, error) if isinstance(error, pickle.UnpicklingError) else []
-    if foreign:
-        return CheckpointError(
-            f"fairseq_localattn: refused to load {path}: it holds {', '.join(foreign)}, which fairseq's checkpoints do "
-            "not; nothing of it was run. Use a checkpoint that fairseq-train wrote"
-        )
-    detail = " ".join(str(error).split())[:160] or "no more is known"
-    if "weights_only" in detail:  # torch's advice to run what is in the file
-        detail = "it is in a format that fairseq-train does not write"
-    missing = [part for part in NEEDED if parts and part not in parts]
-    if missing:
-        detail = f"it is no checkpoint of fairseq's: it has no {' and no '.join(missing)}"
-    elif parts:  # its contents are all right
-        detail = f"the file is whole, and fairseq cannot use its options ({type(error).__name__}: {detail})"
-    elif not isinstance(error, contents.ContentsError):
-        detail = f"the file is damaged, cut short or no checkpoint of fairseq's ({type(error).__name__}: {detail})"
-    whole = newest_whole(Path(path).absolute().parent, but=Path(path).name)
-    remedy = "Use another checkpoint of the same run, or train again"
-    if whole is not None:
-        remedy = f"The newest whole checkpoint beside it is {whole}, which can be given in its place"
-    return CheckpointError(f"fairseq_localattn: cannot load {path}: {detail}. {remedy}")
-
-
-def newest_whole(folder: Path, but: str = "") -> Path | None:
-    """Return the newest checkpoint of a folder that is a whole zip file, except the one named ``but``, or None."""
-    whole = [path for path in folder.glob("*.pt") if path.name != but and zipfile.is_zipfile(path)]
-    return max(whole, key=lambda path: path.stat().st_mtime, default=None)
-
-
 def _guarded(load: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``load(path, ...)`` of fairseq so that it raises CheckpointError for an unusable file."""
 
@@ -179,7 +108,7 @@ def _guarded(load: Callable[..., Any]) -> Callable[..., Any]:
         try:
             state = contents.read(path) if os.path.isfile(path) else {}
             parts = list(state)
-            older.check_names(path, state)
+            check_names(path, state)
             if not isinstance(state, older.Converted):
                 return load(path, *args, **kwargs)
             logger.info(f"{path} is of an older fairseq; it is read as data, without its meters")
@@ -190,7 +119,7 @@ def _guarded(load: Callable[..., Any]) -> Callable[..., Any]:
         except (OSError, MemoryError, UsageError):
             raise  # already clear, and not caused by the contents of the file
         except Exception as error:
-            raise _explain(path, error, parts) from error
+            raise explain(path, error, parts) from error
 
     return guarded
 

@@ -24,7 +24,7 @@ from fairseq.trainer import Trainer
 from omegaconf import open_dict
 
 from ..errors import UsageError
-from .checkpoints import CheckpointError
+from ..stored.reading import CheckpointError
 from .training import same_model
 
 logger = logging.getLogger(__name__)

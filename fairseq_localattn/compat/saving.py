@@ -16,7 +16,7 @@ from fairseq.file_io import PathManager
 
 from ..errors import UsageError
 from ..files import OutputError, check_folder, reason_of, replaced
-from .checkpoints import newest_whole
+from ..stored.reading import newest_whole
 from .training.locks import remove_halves
 
 

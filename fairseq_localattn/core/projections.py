@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..kernels.projections import join_for_decoding, project_at_once, project_jointly
+from ..kernels.projections import join_for_decoding, project_at_once, project_jointly, to_column_major
 from .decoding import IncrementalState
 from .hooks import is_plain
 
@@ -76,3 +76,14 @@ class ProjectedHeads(nn.Module):
         if names not in kept:
             kept[names] = join_for_decoding(projections, self.num_heads)
         return kept[names]
+
+
+def lay_out_for_decoding(model: nn.Module) -> None:
+    """Lay out the weights of linear layers on a CPU in column-major order; faster for the few rows of a decoding step.
+
+    Weights shared with an embedding stay row-major, since rows are looked up in them.
+    """
+    looked_up = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    for module in model.modules():
+        if is_plain(module) and module.weight.device.type == "cpu" and id(module.weight) not in looked_up:
+            module.weight.data = to_column_major(module.weight.data)

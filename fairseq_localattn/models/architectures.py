@@ -18,9 +18,9 @@ from fairseq.models import (
 )
 
 from ..errors import UsageError
+from ..grammar.placement import SITES, as_ranges, parse_layers
 from ..options import fill_defaults, option_names, set_missing
 from ..speed.implementation import ImplementationOptions
-from .placement import SITES, as_ranges, parse_layers
 from .struct_config import named_architecture
 
 # Architecture of this package → its baseline.

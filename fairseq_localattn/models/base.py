@@ -15,15 +15,16 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.models.transformer import TransformerConfig
 
 from ..compat.pruning import prune
+from ..core.projections import lay_out_for_decoding
 from ..errors import UsageError
 from ..grammar.build import reason_against
 from ..grammar.parse import parse_stack
+from ..grammar.placement import SITES, Placement, kept_layers, parse_layers
+from ..grammar.presets import PLAIN, text_of_stack
 from ..hub import FromPretrained
 from ..options import add_flags, check_names, check_ranges, fill_defaults, read_options
 from ..speed.implementation import ImplementationOptions, convert_to_bf16
-from ..speed.layers import lay_out_for_decoding
-from .builder import PLAIN, AttentionBuilder
-from .placement import SITES, Placement, as_ranges, kept_layers, parse_layers
+from .builder import AttentionBuilder
 
 
 class LocalModel(FromPretrained):
@@ -115,7 +116,7 @@ class LocalModel(FromPretrained):
             stack = cfg.encoder if site == "encoder" else cfg.decoder
             layers = set(kept_layers(stack.layers, stack.layers_to_keep))
             own = layers & placed.layers.get(site, frozenset())
-            parts = []
+            text = ""
             if own:
                 try:
                     text = cls.text(options, site, stack.attention_heads)
@@ -123,11 +124,8 @@ class LocalModel(FromPretrained):
                     raise UsageError(f"{site} layer {min(own) + 1}: {error}") from None
                 if reason := reason_against(parse_stack(text), site):
                     raise UsageError(f"--{cls.prefix}-{site}-layers: {reason}")
-                parts.append(f"{as_ranges(own) if own != layers else 'all'}: {text}")
-            if layers - own and plain != PLAIN:
-                parts.append(f"{as_ranges(layers - own) if own else 'all'}: {plain}")
-            if parts:
-                found[site] = "; ".join(parts)
+            if described := text_of_stack(own, layers, text=text, plain=plain):
+                found[site] = described
         return found
 
     @classmethod

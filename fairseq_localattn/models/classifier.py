@@ -21,11 +21,11 @@ from fairseq.models.transformer import TransformerConfig, TransformerEncoderBase
 from fairseq.models.transformer.transformer_config import EncDecBaseConfig
 from torch import Tensor, nn
 
+from ..grammar.placement import count_kept_layers
 from ..hub import ClassifierHubInterface, FromPretrained
 from ..options import check_ranges, fill_defaults, set_missing
 from ..speed.implementation import configure_runtime
 from .base import LocalModel
-from .placement import count_kept_layers
 from .struct_config import as_namespace, named_architecture
 from .transformer import LocalEncoder, LocalEncoderLayer
 

@@ -14,10 +14,10 @@ from fairseq.models.transformer_lm import (
     base_lm_architecture,
 )
 
+from ..grammar.placement import count_kept_layers
 from ..options import fill_defaults, set_missing
 from ..speed.implementation import configure_runtime
 from .base import LocalModel
-from .placement import count_kept_layers
 from .struct_config import as_namespace, named_architecture
 from .transformer import LocalDecoder, LocalDecoderLayer
 

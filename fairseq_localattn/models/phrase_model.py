@@ -10,8 +10,6 @@ from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
 from ..errors import UsageError
-from ..grammar.words import PHRASES, WORDS
-from ..mechanisms.phrasal import parse_granularities
 from .layers.phrase_encoder import PhraseEncoder, PhraseEncoderLayer
 from .transformer import LocalTransformerModel
 
@@ -45,23 +43,14 @@ class PhraseModel(LocalTransformerModel):
         """Return the encoder; called by fairseq's ``build_model``. Raises UsageError for different kinds of phrases."""
         cfg = TransformerConfig.from_namespace(args)
         builder = cls.attention_builder(cfg)
-        phrases = [each for each in builder.mechanisms("encoder") if each.word in PHRASES]
-        standard = {name: WORDS[name].options["heads"].default for name in PHRASES}
-        kinds = {(each.word, str(each.options.get("heads", standard[each.word]))) for each in phrases}
-        if len(kinds) > 1:
-            raise UsageError(
-                f"the layers of an encoder share their phrases, and these differ: {', '.join(map(str, phrases))}"
-            )
-        granularities: tuple[int, ...] = ()
-        for _, heads in kinds:
-            granularities, _ = parse_granularities(heads, cfg.encoder.attention_heads)
+        granularities, of_trees = builder.phrases()
         return PhraseEncoder(
             cfg,
             src_dict,
             embed_tokens,
             builder,
-            granularities=sorted(set(granularities)),
-            needs_phrases=any(word == "tree" for word, _ in kinds),
+            granularities=granularities,
+            needs_phrases=of_trees,
             layer_class=cls.encoder_layer,
         )
 

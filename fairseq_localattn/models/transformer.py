@@ -25,6 +25,7 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, Trans
 from torch import Tensor, nn
 
 from ..core.attention import LocalAttention
+from ..grammar.placement import count_kept_layers, kept_layers
 from ..kernels.masks import future_mask
 from ..kernels.passes import forward_pass
 from ..options import fill_defaults
@@ -32,7 +33,6 @@ from ..speed.implementation import configure_runtime
 from ..speed.layers import FusedResidual, MayAutocast
 from .base import LocalModel
 from .builder import AttentionBuilder
-from .placement import count_kept_layers, kept_layers
 from .struct_config import as_namespace
 from .unread import with_unread_padding
 

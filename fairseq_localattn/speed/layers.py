@@ -18,7 +18,6 @@ from torch.autograd.function import once_differentiable
 
 from ..core.hooks import has_hooks, is_plain
 from ..kernels.dropout import dropout, dropout_and_residual
-from ..kernels.projections import to_column_major
 
 
 class Dropout(FairseqDropout):
@@ -121,14 +120,3 @@ def make_efficient(model: nn.Module) -> None:
         if isinstance(module, TransformerEncoderLayerBase | TransformerDecoderLayerBase):
             if module.activation_fn is F.relu:
                 module.activation_fn = ReLU(module)
-
-
-def lay_out_for_decoding(model: nn.Module) -> None:
-    """Lay out the weights of linear layers on a CPU in column-major order; faster for the few rows of a decoding step.
-
-    Weights shared with an embedding stay row-major, since rows are looked up in them.
-    """
-    looked_up = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
-    for module in model.modules():
-        if is_plain(module) and module.weight.device.type == "cpu" and id(module.weight) not in looked_up:
-            module.weight.data = to_column_major(module.weight.data)

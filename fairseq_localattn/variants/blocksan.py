@@ -4,12 +4,11 @@ The model ``transformer_blocksan``: its attention is in mechanisms/block.py.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models import register_model
 
-from ..grammar.words import word
+from ..grammar import presets
 from ..models.architectures import register_architecture
 from ..models.transformer import LocalTransformerModel
 
@@ -39,10 +38,7 @@ class BlockSANTransformerModel(LocalTransformerModel):
     prefix = "blocksan"
     options = BlockSANOptions
 
-    @classmethod
-    def text(cls, options: Any, site: str, heads: int) -> str:
-        """Return the sublayers of a layer with blocks."""
-        return word("block", block_length=options.blocksan_length)
+    text = staticmethod(presets.blocksan)
 
 
 for _suffix, _baseline in (

@@ -9,7 +9,7 @@ from typing import Any
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models import register_model
 
-from ..grammar.words import word
+from ..grammar import presets
 from ..models.architectures import register_architecture
 from ..models.transformer import LocalTransformerModel
 
@@ -38,10 +38,7 @@ class CSANTransformerModel(LocalTransformerModel):
     prefix = "csan"
     options = CSANOptions
 
-    @classmethod
-    def text(cls, options: Any, site: str, heads: int) -> str:
-        """Return the sublayers of a layer with CSAN."""
-        return word("csan", window=options.csan_window, head_span=options.csan_heads)
+    text = staticmethod(presets.csan)
 
 
 def _register(suffix: str, baseline: str, **defaults: Any) -> None:

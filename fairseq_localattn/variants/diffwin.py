@@ -13,12 +13,13 @@ from fairseq.models import MODEL_REGISTRY, register_model
 from fairseq.models.transformer import TransformerConfig
 
 from ..errors import UsageError
-from ..grammar.words import word
+from ..grammar import presets
+from ..grammar.placement import Placement
+from ..grammar.presets import is_segmented, window_of
 from ..models.architectures import register_architecture
 from ..models.base import LocalModel
 from ..models.classifier import LocalClassifier
 from ..models.language_model import LocalLanguageModel
-from ..models.placement import Placement
 from ..models.transformer import LocalTransformerModel
 
 WINDOWS = ChoiceEnum(("none", "mw", "aw"))
@@ -100,16 +101,6 @@ class DiffWinClassifierOptions(AnyWindowOptions, SegmentOptions, EncoderOptions)
     """Options of the classifier; the default is the paper's best, Enc(AW)."""
 
 
-def window_of(options: Any, site: str) -> str:
-    """Return the kind of window at a site: ``none``, ``mw`` or ``aw``."""
-    return str(getattr(options, f"diffwin_{site}"))
-
-
-def is_segmented(options: Any, site: str) -> bool:
-    """Return whether the windows of a site end at segments."""
-    return str(getattr(options, f"diffwin_{site}_form")) == "segment"
-
-
 class DiffWinModel(LocalModel):
     """Mixin of the three models: placement, checks and attention."""
 
@@ -152,13 +143,7 @@ class DiffWinModel(LocalModel):
         if size != default_size and not any(is_segmented(args, site) for site in sites):
             raise UsageError(f"--diffwin-segment-size {size} changes nothing: no layer has windows of segments")
 
-    @classmethod
-    def text(cls, options: Any, site: str, heads: int) -> str:
-        """Return the sublayers of a layer with windows."""
-        segments = {"segment_size": options.diffwin_segment_size} if is_segmented(options, site) else {}
-        if window_of(options, site) == "mw":
-            return word("mw", renormalise=options.diffwin_renormalise, **segments)
-        return word("aw", **segments)
+    text = staticmethod(presets.diffwin)
 
 
 @register_model("transformer_diffwin")

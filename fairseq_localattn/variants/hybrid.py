@@ -13,14 +13,16 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 
 from ..errors import UsageError
+from ..grammar.layers import is_plain
+from ..grammar.presets import PLAIN
 from ..grammar.words import PHRASES
 from ..models.architectures import register_architecture
 from ..models.base import LocalModel
-from ..models.builder import PLAIN, AttentionBuilder
+from ..models.builder import AttentionBuilder
 from ..models.classifier import LocalClassifier
 from ..models.language_model import LocalLanguageModel
 from ..models.layers.phrase_encoder import PhraseEncoderLayer
-from ..models.layers.sublayers import OrderedDecoderLayer, OrderedEncoderLayer, is_plain
+from ..models.layers.sublayers import OrderedDecoderLayer, OrderedEncoderLayer
 from ..models.phrase_model import PhraseModel
 
 

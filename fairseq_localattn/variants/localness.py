@@ -14,7 +14,7 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 
 from ..errors import UsageError
-from ..grammar.words import word
+from ..grammar import presets
 from ..mechanisms.gaussian import CENTERS, HIDDEN, SOURCES, parse_width
 from ..models.architectures import register_architecture
 from ..models.base import LocalModel
@@ -86,21 +86,7 @@ class LocalnessModel(LocalModel):
         if placed and str(args.localness_hidden) == "linear" and not (from_query or width == "keys"):
             raise UsageError("--localness-hidden linear changes nothing: neither centre nor width is predicted")
 
-    @classmethod
-    def text(cls, options: Any, site: str, heads: int) -> str:
-        """Return the sublayers of a layer with windows. Raises ValueError for a centre that the site does not have."""
-        if site == "cross" and str(options.localness_center) == "self":
-            raise ValueError("--localness-center self: the query's own position means nothing in the other sentence")
-        return word(
-            "gauss",
-            center=str(options.localness_center),
-            width=parse_width(options.localness_width),
-            local_heads=options.localness_heads,
-            cut=options.localness_cut,
-            product=options.localness_product,
-            source=str(options.localness_source),
-            hidden=str(options.localness_hidden),
-        )
+    text = staticmethod(presets.localness)
 
 
 @register_model("transformer_localness")

@@ -13,15 +13,13 @@ from fairseq.models.transformer import TransformerConfig
 
 from ..core.attention import ACTIVATIONS
 from ..errors import UsageError
-from ..grammar.words import word
+from ..grammar import presets
+from ..grammar.presets import DEFAULT_ORDER, parse_order, parse_static_width
 from ..mechanisms.relative import MAX_DISTANCES
 from ..models.architectures import register_architecture
 from ..models.layers.sublayers import OrderedDecoderLayer, OrderedEncoderLayer
 from ..models.transformer import LocalTransformerModel
 from ..options import set_missing
-
-ATTENTIONS = ("dman", "sman", "san")
-DEFAULT_ORDER = "dman,san,ffn"
 
 
 @dataclass
@@ -68,24 +66,9 @@ class MANTransformerModel(LocalTransformerModel):
     encoder_layer = OrderedEncoderLayer
     decoder_layer = OrderedDecoderLayer
 
-    @classmethod
-    def text(cls, options: Any, site: str, heads: int) -> str:
-        """Return the sublayers of a layer in their order."""
-        activation = str(options.man_head_activation)
-        own: dict[str, dict[str, Any]] = {
-            "dman": {"max_distance": options.man_max_distance},
-            "sman": {"boundary": parse_static_width(options.man_static_width)},
-            "san": {},
-        }
-        words = {kind: word(kind, **given, activation=activation) for kind, given in own.items()} | {"ffn": "ffn"}
-        return " > ".join(
-            words[kind] for kind in parse_order(getattr(options, f"man_{site}_order", DEFAULT_ORDER), "the order")
-        )
+    text = staticmethod(presets.man)
 
-    @classmethod
-    def plain_text(cls, options: Any) -> str:
-        """Return ordinary attention, whose heads have the activation as well."""
-        return word("san", activation=str(options.man_head_activation))
+    plain_text = staticmethod(presets.plain_man)
 
     @classmethod
     def texts(cls, options: Any, cfg: TransformerConfig) -> dict[str, str]:
@@ -115,35 +98,6 @@ class MANTransformerModel(LocalTransformerModel):
             if kind not in used and value != getattr(MANOptions(), name):
                 flag = "--" + name.replace("_", "-")
                 raise UsageError(f"{flag} {value} changes nothing: no order has {kind}, see --man-encoder-order")
-
-
-def parse_order(text: str, flag: str) -> tuple[str, ...]:
-    """Return the kinds of the sublayers from text such as ``dman,san,ffn``.
-
-    Raises UsageError, naming ``flag``, for an unknown kind and for an order without self-attention or without ffn.
-    """
-    order = tuple(part.strip().lower() for part in text.split(","))
-    for kind in order:
-        if kind not in (*ATTENTIONS, "ffn"):
-            raise UsageError(f"{flag} {text}: unknown sublayer {kind!r}; choose from {', '.join(ATTENTIONS)}, ffn")
-    if not set(order) & set(ATTENTIONS):
-        raise UsageError(f"{flag} {text}: no word would see another; the order needs san, dman or sman")
-    if "ffn" not in order:
-        raise UsageError(f"{flag} {text}: the order needs ffn, the feed-forward network, at least once")
-    return order
-
-
-def parse_static_width(text: str) -> int | None:
-    """Return b of Eq. 11, or None for ``sqrt``, which is √L/2 for a sentence of length L.
-
-    Raises UsageError for anything but ``sqrt`` and whole numbers from 0.
-    """
-    text = text.strip().lower()
-    if text == "sqrt":
-        return None
-    if not text.isdecimal():
-        raise UsageError(f"--man-static-width {text}: give a whole number from 0, or sqrt for √L/2 by sentence length")
-    return int(text)
 
 
 def _register(suffix: str, baseline: str, ffn: int, norm: str = "pre", **defaults: Any) -> None:

@@ -13,14 +13,13 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 
 from ..errors import UsageError
-from ..grammar.words import word
+from ..grammar import presets
+from ..grammar.placement import Placement
 from ..mechanisms.phrase_memory.compose import COMPOSITIONS, INTERACTIONS
 from ..models.architectures import register_architecture
 from ..models.phrase_model import PhraseModel
-from ..models.placement import Placement
 
 PARTITIONS = ("ngram", "syntactic")
-DEFAULT_HEADS = {"ngram": "word,2,3,4", "syntactic": "word,1,2,3"}
 
 
 @dataclass
@@ -66,16 +65,7 @@ class MGSATransformer(PhraseModel):
     )
     heads_flag, beyond_text = "--mgsa-heads", ("mgsa_tags",)
 
-    @classmethod
-    def text(cls, options: Any, site: str, heads: int) -> str:
-        """Return the sublayers of a layer with phrases."""
-        return word(
-            "ngram" if str(options.mgsa_partition) == "ngram" else "tree",
-            heads=options.mgsa_heads or DEFAULT_HEADS[str(options.mgsa_partition)],
-            composition=str(options.mgsa_composition),
-            interaction=str(options.mgsa_interaction),
-            chunk=options.mgsa_chunk,
-        )
+    text = staticmethod(presets.mgsa)
 
     @classmethod
     def placement(cls, options: Any, cfg: TransformerConfig) -> Placement:

@@ -5,7 +5,6 @@ The model ``transformer_mma``: its attention is in mechanisms/mixed.py.
 
 from argparse import Namespace
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any
 
 from fairseq.data import Dictionary
@@ -15,8 +14,7 @@ from fairseq.models.transformer import TransformerConfig
 from torch import nn
 
 from ..errors import UsageError
-from ..grammar.words import word
-from ..mechanisms.mixed import parse_head_mix
+from ..grammar import presets
 from ..models.architectures import register_architecture
 from ..models.transformer import LocalEncoder, LocalTransformerModel
 
@@ -75,16 +73,7 @@ class MMATransformerModel(LocalTransformerModel):
         if args.mma_window != standard.mma_window and not any("local" in mix for mix in mixes):
             raise UsageError(f"--mma-window {args.mma_window} changes nothing: no layer has local heads")
 
-    @classmethod
-    def text(cls, options: Any, site: str, heads: int) -> str:
-        """Return the sublayers of a layer with MMA. Raises ValueError for an invalid mix of heads."""
-        mix = options.mma_heads if site == "encoder" else options.mma_decoder_heads
-        kinds = parse_head_mix(mix, heads)
-        if site == "decoder" and "forward" in kinds:
-            raise ValueError(f"a forward head in {mix!r} would see nothing but its own position in a causal decoder")
-        counted = ((kind, len(list(run))) for kind, run in groupby(kinds))
-        window = {"window": options.mma_window}
-        return " + ".join(f"{count}*{word(kind, **(window if kind == 'local' else {}))}" for kind, count in counted)
+    text = staticmethod(presets.mma)
 
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Dictionary, embed_tokens: nn.Module) -> LocalEncoder:

@@ -12,7 +12,7 @@ from typing import Any
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models import register_model
 
-from ..grammar.words import word
+from ..grammar import presets
 from ..models.architectures import leave_out_positions, register_architecture
 from ..models.transformer import LocalTransformerModel
 
@@ -43,10 +43,7 @@ class RopeTransformerModel(LocalTransformerModel):
 
     prefix, options = "rope", RopeOptions
 
-    @classmethod
-    def text(cls, options: Any, site: str, heads: int) -> str:
-        """Return the sublayers of a layer."""
-        return word("rope", base=options.rope_base)
+    text = staticmethod(presets.rope)
 
 
 @dataclass
@@ -64,10 +61,7 @@ class AlibiTransformerModel(LocalTransformerModel):
 
     prefix, options = "alibi", AlibiOptions
 
-    @classmethod
-    def text(cls, options: Any, site: str, heads: int) -> str:
-        """Return the sublayers of a layer."""
-        return word("alibi")
+    text = staticmethod(presets.alibi)
 
 
 @dataclass
@@ -87,10 +81,7 @@ class T5BiasTransformerModel(LocalTransformerModel):
 
     prefix, options = "t5bias", T5BiasOptions
 
-    @classmethod
-    def text(cls, options: Any, site: str, heads: int) -> str:
-        """Return the sublayers of a layer."""
-        return word("t5", buckets=options.t5bias_buckets, max_distance=options.t5bias_distance)
+    text = staticmethod(presets.t5bias)
 
 
 @dataclass
@@ -112,10 +103,7 @@ class SinksTransformerModel(LocalTransformerModel):
 
     prefix, options = "sinks", SinksOptions
 
-    @classmethod
-    def text(cls, options: Any, site: str, heads: int) -> str:
-        """Return the sublayers of a layer."""
-        return word("sinks", window=options.sinks_window, sinks=options.sinks_count)
+    text = staticmethod(presets.sinks)
 
 
 def _register(model: type[LocalTransformerModel], adjust: Callable[[Any], None] | None, **tiny: Any) -> None:

@@ -5,17 +5,13 @@ models/layers/sublayers.py. Attention is ordinary.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model
 
-from ..errors import UsageError
-from ..grammar.build import CONVOLUTION
-from ..grammar.parse import MOST_SUBLAYERS, Mechanism
-from ..mechanisms.local_convolution import FORMS, LARGEST_KERNEL
+from ..grammar import presets
+from ..mechanisms.local_convolution import FORMS
 from ..models.architectures import register_architecture
-from ..models.builder import PLAIN
 from ..models.layers.sublayers import OrderedDecoderLayer, OrderedEncoderLayer
 from ..models.transformer import LocalTransformerModel
 
@@ -49,23 +45,7 @@ class QANetTransformerModel(LocalTransformerModel):
     encoder_layer = OrderedEncoderLayer
     decoder_layer = OrderedDecoderLayer
 
-    @classmethod
-    def text(cls, options: Any, site: str, heads: int) -> str:
-        """Return the sublayers of a layer: convolutions, attention, and ffn. Raises UsageError for invalid options."""
-        if not 1 <= options.qanet_convs < MOST_SUBLAYERS:
-            raise UsageError(
-                f"--qanet-convs {options.qanet_convs}: give 1 or more, and {MOST_SUBLAYERS - 1} or less; none is "
-                "--qanet-encoder-layers none"
-            )
-        if not 1 <= options.qanet_kernel <= LARGEST_KERNEL or options.qanet_kernel % 2 == 0:
-            raise UsageError(
-                f"--qanet-kernel {options.qanet_kernel}: give an odd number of positions, {LARGEST_KERNEL:,} or less"
-            )
-        given = {"kernel": options.qanet_kernel, "form": str(options.qanet_form)}
-        convolution = Mechanism(
-            "conv", {name: each for name, each in given.items() if each != CONVOLUTION[name].default}
-        )
-        return " > ".join([str(convolution)] * options.qanet_convs + [PLAIN])
+    text = staticmethod(presets.qanet)
 
 
 for _suffix, _baseline, _layers in (

@@ -12,7 +12,7 @@ from typing import Any
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import MODEL_REGISTRY, register_model
 
-from ..grammar.words import word
+from ..grammar import presets
 from ..models.architectures import leave_out_positions, register_architecture
 from ..models.base import LocalModel
 from ..models.classifier import LocalClassifier
@@ -76,11 +76,7 @@ class RelPosModel(LocalModel):
 
     prefix = "relpos"
 
-    @classmethod
-    def text(cls, options: Any, site: str, heads: int) -> str:
-        """Return the sublayers of a layer with relative positions."""
-        own, values = str(options.relpos_heads) == "own", not options.relpos_no_values
-        return word("shaw", max_distance=options.relpos_distance, own_tables=own, values=values)
+    text = staticmethod(presets.relpos)
 
 
 @register_model("transformer_relpos")

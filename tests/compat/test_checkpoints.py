@@ -22,8 +22,8 @@ from omegaconf import OmegaConf
 
 import fairseq_localattn
 from fairseq_localattn.compat import checkpoints
-from fairseq_localattn.compat.checkpoints import CheckpointError
 from fairseq_localattn.errors import UsageError
+from fairseq_localattn.stored.reading import CheckpointError
 from support.forked import run, started
 
 PACKAGE = Path(fairseq_localattn.__file__).parent

@@ -8,8 +8,8 @@ import pytest
 
 from fairseq_localattn.grammar.build import CONVOLUTION
 from fairseq_localattn.grammar.parse import parse_stack
+from fairseq_localattn.grammar.placement import SITES
 from fairseq_localattn.grammar.words import WORDS, Option
-from fairseq_localattn.models.placement import SITES
 from support.paths import ROOT
 
 PAGE = (ROOT / "docs" / "compose.md").read_text("utf-8")

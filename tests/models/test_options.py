@@ -14,10 +14,10 @@ from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 from fairseq_localattn.analysis.describe import parse as parse_any
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.errors import UsageError
+from fairseq_localattn.grammar.placement import parse_layers
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
 from fairseq_localattn.mechanisms.mixed import MixedAttention
 from fairseq_localattn.models.architectures import baseline_of, localattn_architectures, quick_size_of
-from fairseq_localattn.models.placement import parse_layers
 from support.models import TINY, build, build_lm, dictionary, parse
 
 # Architecture, flags, part of the message.

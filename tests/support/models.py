@@ -16,8 +16,8 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 import fairseq_localattn  # noqa: F401  (registers the architectures)
+from fairseq_localattn.grammar.placement import SITES
 from fairseq_localattn.models.architectures import localattn_architectures
-from fairseq_localattn.models.placement import SITES
 from support.device import on_device, place
 
 ARCHITECTURES = sorted(localattn_architectures("translation"))

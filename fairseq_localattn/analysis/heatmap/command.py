@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UsageError
-from ...models.placement import SITES
+from ...grammar.placement import SITES
 from ..command import check_files, checkpoint_names, checkpoint_parser, save_figure, show_progress_alone
 from ..evaluation import Trained, load_trained
 from . import page

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import UsageError
+from ...grammar.placement import SITES
 from ...mechanisms.windowed import WindowAttention
-from ...models.placement import SITES
 from ..attention_weights import (
     Sublayer,
     collect_masks,

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...errors import UsageError
-from ...models.placement import parse_layers
+from ...grammar.placement import parse_layers
 from ..attention_weights import STACKS, Sublayer, collect_weights, self_attentions
 from ..evaluation import Split, Trained, padding_masks, to_device, with_progress
 

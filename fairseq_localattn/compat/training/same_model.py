@@ -11,8 +11,8 @@ from typing import Any
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 
 from ...errors import UsageError
-from ...models.placement import SITES
-from .. import older
+from ...grammar.placement import SITES
+from ...stored import older
 
 # Options of fairseq's Transformer that change what a model computes, and not the shapes of its weights.
 BEYOND_SHAPES = (

@@ -15,6 +15,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from ...errors import UsageError
+
 DENSE_UP_TO = 512  # words of a sentence, beyond which matrices of words and phrases take much memory
 
 
@@ -192,6 +194,32 @@ def partition_of(lengths: Tensor, padding: Tensor, longest: int | None = None) -
     places = place[:, None].expand(-1, lengths.size(1), -1).contiguous()
     index = torch.searchsorted(ends, places, right=True)
     return Partition(index.masked_fill(padding[:, None], lengths.size(-1)), lengths, longest)
+
+
+def partition_of_batch(
+    padding: Tensor, granularities: Sequence[int], phrases: Tensor | None, *, of_trees: bool
+) -> Partition:
+    """Return the phrases of a batch by granularity.
+
+    Args:
+        padding: B×T, True = padding.
+        granularities: n of n-grams, or levels of a tree from 1; ascending.
+        phrases: B×K×P, the lengths in tokens of the phrases on each of K levels, </s> included; 0 = no phrase.
+        of_trees: phrases are those of trees, not n-grams.
+
+    Raises UsageError where phrases are needed and missing, or (on the CPU) do not cover their sentence.
+    """
+    if not of_trees:
+        return partition_of(ngram_lengths(padding, granularities), padding, longest=max(granularities))
+    if phrases is None:
+        raise UsageError(
+            "this model needs the phrases of each sentence, and got none: they come from data with trees, by "
+            "--task translation_with_phrases"
+        )
+    lengths = choose(phrases, [level - 1 for level in granularities])
+    if padding.device.type == "cpu" and (lengths.sum(dim=-1) != (~padding).sum(dim=-1, keepdim=True)).any():
+        raise UsageError("the phrases do not cover the words of their sentence: they are those of another text")
+    return partition_of(lengths, padding)
 
 
 def project_heads(x: Tensor, weight: Tensor) -> Tensor:

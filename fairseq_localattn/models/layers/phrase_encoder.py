@@ -15,9 +15,8 @@ from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
-from ...errors import UsageError
 from ...mechanisms.phrasal import MultiGranularityAttention
-from ...mechanisms.phrase_memory.partition import Partition, choose, ngram_lengths, partition_of
+from ...mechanisms.phrase_memory.partition import Partition, partition_of_batch
 from ..builder import AttentionBuilder
 from ..transformer import LocalEncoder, LocalEncoderLayer
 
@@ -110,17 +109,7 @@ class PhraseEncoder(LocalEncoder):
         Raises UsageError where phrases are needed and missing, or (on the CPU) do not cover their sentence.
         """
         padding = src_tokens.eq(self.padding_idx)
-        if not self.needs_phrases:
-            return partition_of(ngram_lengths(padding, self.granularities), padding, longest=max(self.granularities))
-        if src_phrases is None:
-            raise UsageError(
-                "this model needs the phrases of each sentence, and got none: they come from data with trees, by "
-                "--task translation_with_phrases"
-            )
-        lengths = choose(src_phrases, [level - 1 for level in self.granularities])
-        if padding.device.type == "cpu" and (lengths.sum(dim=-1) != (~padding).sum(dim=-1, keepdim=True)).any():
-            raise UsageError("the phrases do not cover the words of their sentence: they are those of another text")
-        return partition_of(lengths, padding)
+        return partition_of_batch(padding, self.granularities, src_phrases, of_trees=self.needs_phrases)
 
     def forward(
         self,

@@ -12,8 +12,8 @@ last ``san`` (without ``san``, the last attention) is ``self_attn``, and the las
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from fairseq.models.transformer import TransformerConfig
@@ -22,49 +22,13 @@ from torch import Tensor, nn
 
 from ...core.attention import IncrementalState
 from ...errors import UsageError
+from ...grammar.layers import NamedSublayer, is_plain, named_sublayers
 from ...mechanisms.local_convolution import LocalConvolution
 from ..builder import AttentionBuilder
 from ..transformer import LocalDecoderLayer, LocalEncoderLayer
 
 # fairseq's options of language models that its own forward pass of a decoder layer applies.
 SCALES = ("scale_attn", "scale_heads", "scale_fc", "scale_resids")
-
-
-def is_plain(kinds: Sequence[str]) -> bool:
-    """Return whether a layer has fairseq's order: a self-attention of any kind, cross-attention, and ffn."""
-    return kinds[0] not in ("ffn", "conv", "cross") and tuple(kinds[1:]) in (("ffn",), ("cross", "ffn"))
-
-
-class NamedSublayer(NamedTuple):
-    """A sublayer's kind and position, and the names of its module and of its layer norm (attributes of the layer).
-
-    ``name`` is empty for the feed-forward network of fairseq's layer, ``fc1`` and ``fc2``.
-    """
-
-    kind: str
-    name: str
-    norm: str
-    position: int
-
-
-def named_sublayers(kinds: Sequence[str], attention: int) -> list[NamedSublayer]:
-    """Return the sublayers of a layer with the names of their modules; ``attention``: position of ``self_attn``."""
-    ffn = max(position for position, kind in enumerate(kinds) if kind == "ffn")
-    named: list[NamedSublayer] = []
-    for position, kind in enumerate(kinds):
-        if position == attention:
-            name, norm = "self_attn", "self_attn_layer_norm"
-        elif position == ffn:
-            name, norm = "", "final_layer_norm"
-        elif kind == "cross":
-            name, norm = "encoder_attn", "encoder_attn_layer_norm"
-        else:
-            base = f"{kind}_attn" if kind == "forward" else kind  # a module has a method of that name
-            number = 1 + sum(other.kind == kind and other.name.startswith(base) for other in named)
-            name = base if number == 1 else f"{base}{number}"
-            norm = f"{name}_layer_norm"
-        named.append(NamedSublayer(kind, name, norm, position))
-    return named
 
 
 class _OrderedLayer(nn.Module):

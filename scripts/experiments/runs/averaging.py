@@ -198,8 +198,8 @@ class _Mean:
 
 def _load(path: Path) -> dict[str, Any]:
     """Return a checkpoint, mapped into memory and read as data. Raises AverageError."""
-    from fairseq_localattn.compat import contents
-    from fairseq_localattn.compat.checkpoints import foreign_classes
+    from fairseq_localattn.stored import contents
+    from fairseq_localattn.stored.reading import foreign_classes
 
     try:
         with open(path, "rb") as file:

@@ -1,4 +1,4 @@
-"""Checks of a checkpoint's file and contents that run before fairseq reads it. Nothing in the file is run."""
+"""Checks of a checkpoint's file and contents that run before it is used. Nothing in the file is run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..options import RANGES
+from ..ranges import RANGES
 from . import older
 
 # Objects in the options, meters and states of a checkpoint; fairseq's have some thousands, and one for each tensor.

@@ -12,9 +12,9 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-from fairseq_localattn.compat import contents
-from fairseq_localattn.compat.checkpoints import CheckpointError
-from fairseq_localattn.compat.contents import ContentsError, read
+from fairseq_localattn.stored import contents
+from fairseq_localattn.stored.contents import ContentsError, read
+from fairseq_localattn.stored.reading import CheckpointError
 
 
 def state(**model: Any) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from fairseq import checkpoint_utils
 from omegaconf import OmegaConf
 
 from experiments.runs import averaging
-from fairseq_localattn.compat import older
-from fairseq_localattn.compat.checkpoints import CheckpointError
 from fairseq_localattn.errors import UsageError
+from fairseq_localattn.stored import older
+from fairseq_localattn.stored.reading import CheckpointError
 from support.checkpoints import assert_same
 from support.cli import call, fairseq, make_data, train_flags
 

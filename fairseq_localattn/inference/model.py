@@ -1,0 +1,225 @@
+"""fairseq's encoder and decoder on LocalAttention, for inference alone: the grammar's layers without fairseq.
+
+The modules have the names of fairseq's, so that the weights of a checkpoint are loaded as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..core.decoding import IncrementalState
+from ..grammar.layers import LayerBuilder, named_sublayers
+from ..kernels.passes import forward_pass
+from ..mechanisms.phrasal import MultiGranularityAttention
+from ..mechanisms.phrase_memory.partition import partition_of_batch
+from .dictionary import PAD
+from .sizes import Sizes, StackSizes
+
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu_,
+    "gelu": F.gelu,
+    "gelu_accurate": lambda x: F.gelu(x, approximate="tanh"),
+    "gelu_fast": lambda x: F.gelu(x, approximate="tanh"),
+    "tanh": torch.tanh,
+    "linear": lambda x: x,
+}
+
+
+class Memory(NamedTuple):
+    """The encoder's output S×B×C, and its padding B×S, True = padding, or None without any."""
+
+    x: Tensor
+    padding: Tensor | None
+
+    def select(self, rows: Tensor) -> Memory:
+        """Return the memory of some sentences."""
+        padding = None if self.padding is None else self.padding.index_select(0, rows)
+        return Memory(self.x.index_select(1, rows), padding)
+
+
+class _Stack(nn.Module):
+    """Embeddings of words and positions, as fairseq adds them up; the base of encoder and decoder."""
+
+    sinusoids: Tensor | None
+
+    def __init__(self, words: int, stack: StackSizes, sizes: Sizes, longest: int) -> None:
+        super().__init__()
+        width = stack.embed_dim
+        self.scale = math.sqrt(width) if sizes.scale_embedding else 1.0
+        self.embed_tokens = nn.Embedding(words, width, PAD)
+        self.embed_positions = nn.Embedding(longest + PAD + 1, width, PAD) if learned(stack) else None
+        self.layernorm_embedding = nn.LayerNorm(width) if sizes.layernorm_embedding else None
+        table = sinusoids(128, width) if stack.positions and not stack.learned_pos else None
+        self.register_buffer("sinusoids", table, persistent=False)
+
+    def embed(self, tokens: Tensor, positions: Tensor | int) -> Tensor:
+        """Return the embeddings B×T×C of B×T tokens at ``positions``, B×T or one for all; the first is PAD + 1."""
+        x = self.embed_tokens(tokens) * self.scale
+        if self.embed_positions is not None:
+            x += self.embed_positions.weight[positions]
+        elif self.sinusoids is not None:
+            longest = positions if isinstance(positions, int) else PAD + tokens.size(1)
+            if longest >= self.sinusoids.size(0):
+                self.sinusoids = sinusoids(2 * longest, x.size(-1)).to(self.sinusoids)
+            x += self.sinusoids[positions]
+        return x if self.layernorm_embedding is None else self.layernorm_embedding(x)
+
+
+def learned(stack: StackSizes) -> bool:
+    """Return whether a stack has a table of positions in its weights."""
+    return stack.positions and stack.learned_pos
+
+
+def sinusoids(count: int, width: int) -> Tensor:
+    """Return fairseq's table of sinusoids, count×width; the row of padding is 0."""
+    half = width // 2
+    steps = torch.exp(torch.arange(half, dtype=torch.float) * -(math.log(10000) / (half - 1)))
+    angles = torch.arange(count, dtype=torch.float)[:, None] * steps
+    table = torch.cat([angles.sin(), angles.cos(), torch.zeros(count, width % 2)], dim=1)
+    table[PAD] = 0
+    return table
+
+
+class Layer(nn.Module):
+    """A layer of any sublayers in order, each with its residual connection and layer norm."""
+
+    def __init__(self, builder: LayerBuilder, site: str, number: int, sizes: Sizes) -> None:
+        super().__init__()
+        stack = sizes.encoder if site == "encoder" else sizes.decoder
+        plan, width = builder.layer(site, number), stack.embed_dim
+        self.pre, self.function = stack.normalize_before, FUNCTIONS[sizes.activation_fn]
+        self.sublayers = named_sublayers(plan.kinds, plan.plain_attention)
+        for sublayer in self.sublayers:
+            if sublayer.kind == "ffn":
+                first, second = nn.Linear(width, stack.ffn_embed_dim), nn.Linear(stack.ffn_embed_dim, width)
+                if sublayer.name:
+                    self.add_module(sublayer.name, nn.ModuleDict({"fc1": first, "fc2": second}))
+                else:
+                    self.fc1, self.fc2 = first, second
+            elif sublayer.kind == "conv":
+                self.add_module(sublayer.name, builder.convolution(site, number, sublayer.position, width))
+            elif sublayer.kind == "cross":
+                keys: dict[str, Any] = {"kdim": sizes.encoder.embed_dim, "vdim": sizes.encoder.embed_dim}
+                module = builder.build("cross", number, width, encoder_decoder_attention=True, **keys)
+                self.add_module(sublayer.name, module)
+            else:
+                position = sublayer.position
+                module = builder.build(site, number, width, position=position, self_attention=True)
+                self.add_module(sublayer.name, module)
+            self.add_module(sublayer.norm, nn.LayerNorm(width))
+
+    def forward(
+        self,
+        x: Tensor,
+        padding: Tensor | None,
+        memory: Memory | None = None,
+        state: IncrementalState | None = None,
+    ) -> Tensor:
+        """Apply the layer to x, T×B×C.
+
+        Args:
+            x: T×B×C; in decoding one position.
+            padding: B×T, True = padding; None in decoding.
+            memory: of a decoder: the encoder's output for B sentences, or for fewer, each with as many rows of x.
+            state: of decoding.
+        """
+        for kind, name, norm_name, _ in self.sublayers:
+            norm = getattr(self, norm_name)
+            y = norm(x) if self.pre else x
+            if kind == "ffn":
+                networks = getattr(self, name) if name else {"fc1": self.fc1, "fc2": self.fc2}
+                y = networks["fc2"](self.function(networks["fc1"](y)))
+            elif kind == "conv":
+                y = getattr(self, name)(y, padding, state)
+            elif kind == "cross":
+                assert memory is not None
+                shared: dict[str, Any] = {"incremental_state": state, "need_weights": False, "static_kv": True}
+                y = getattr(self, name)(y, memory.x, memory.x, key_padding_mask=memory.padding, **shared)[0]
+            else:
+                shared = {"incremental_state": state, "need_weights": False}
+                y = getattr(self, name)(y, y, y, key_padding_mask=padding, **shared)[0]
+            x = x + y
+            x = x if self.pre else norm(x)
+        return x
+
+
+class Encoder(_Stack):
+    """fairseq's encoder, with phrases where its layers have them."""
+
+    def __init__(self, words: int, sizes: Sizes, builder: LayerBuilder) -> None:
+        super().__init__(words, sizes.encoder, sizes, sizes.max_source_positions)
+        self.layers = nn.ModuleList(Layer(builder, "encoder", n, sizes) for n in range(sizes.encoder.layers))
+        self.layer_norm = nn.LayerNorm(sizes.encoder.embed_dim) if sizes.encoder.final_norm else None
+        self.granularities, self.of_trees = builder.phrases()
+
+    def forward(self, tokens: Tensor, phrases: Tensor | None = None) -> Memory:
+        """Encode B×T tokens, padded on either side.
+
+        ``phrases``: B×K×P, of a model with trees the lengths of the phrases on each level, </s> included; 0 = none.
+        """
+        mask = tokens.eq(PAD)
+        padding = mask if bool(mask.any()) else None
+        positions = (~mask).cumsum(dim=1).masked_fill(mask, 0) + PAD
+        x = self.embed(tokens, positions)
+        x = (x if padding is None else x.masked_fill(mask[..., None], 0)).transpose(0, 1)
+        with forward_pass(), ExitStack() as stack:
+            if self.granularities:
+                partition = partition_of_batch(mask, self.granularities, phrases, of_trees=self.of_trees)
+                for module in self.modules():
+                    if isinstance(module, MultiGranularityAttention):
+                        stack.enter_context(module.use_partition(partition))
+            for layer in self.layers:
+                x = layer(x, padding)
+        return Memory(x if self.layer_norm is None else self.layer_norm(x), padding)
+
+
+class Decoder(_Stack):
+    """fairseq's decoder, word by word."""
+
+    def __init__(self, words: int, sizes: Sizes, builder: LayerBuilder) -> None:
+        super().__init__(words, sizes.decoder, sizes, sizes.max_target_positions)
+        self.layers = nn.ModuleList(Layer(builder, "decoder", n, sizes) for n in range(sizes.decoder.layers))
+        self.layer_norm = nn.LayerNorm(sizes.decoder.embed_dim) if sizes.decoder.final_norm else None
+        self.output_projection = nn.Linear(sizes.decoder.embed_dim, words, bias=False)
+        self._joined: IncrementalState = {}
+
+    def start(self) -> IncrementalState:
+        """Return the state of a new decoding, with the joined weights of earlier ones."""
+        return dict(self._joined)
+
+    def forward(self, tokens: Tensor, step: int, memory: Memory, state: IncrementalState) -> Tensor:
+        """Return the logits B×V after the tokens B at position ``step``, from 0, for the decoding of ``state``."""
+        x = self.embed(tokens[:, None], PAD + 1 + step).transpose(0, 1)
+        with forward_pass():
+            for layer in self.layers:
+                x = layer(x, None, memory, state)
+        if not self._joined:
+            self._joined = {name: kept for name, kept in state.items() if name.endswith("projections")}
+        x = x[0] if self.layer_norm is None else self.layer_norm(x[0])
+        return self.output_projection(x)
+
+    def reorder(self, state: IncrementalState, rows: Tensor, sentences: Tensor | None) -> None:
+        """Let row r of the state become the former row ``rows[r]``; of the encoder's keys, as ``sentences`` says."""
+        for layer in self.layers:
+            for kind, name, _, _ in layer.sublayers:  # type: ignore[union-attr]
+                order = sentences if kind == "cross" else rows
+                if kind != "ffn" and order is not None:
+                    getattr(layer, name).reorder_incremental_state(state, order)
+
+
+class Model(nn.Module):
+    """An encoder and a decoder of one checkpoint, with random weights."""
+
+    def __init__(self, sizes: Sizes, source_words: int, target_words: int) -> None:
+        super().__init__()
+        self.sizes = sizes
+        builder = LayerBuilder(sizes.texts, sizes, flags={})
+        self.encoder = Encoder(source_words, sizes, builder)
+        self.decoder = Decoder(target_words, sizes, builder)

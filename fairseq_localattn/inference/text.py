@@ -1,0 +1,119 @@
+"""From raw text to the words of a model and back: the training's tokeniser and subwords, by fairseq's names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+
+TOKENIZERS = ("moses", "space", "none")
+SUBWORDS = ("subword_nmt", "sentencepiece", "none")
+PACKAGES = {"sacremoses": "sacremoses", "subword_nmt.apply_bpe": "subword-nmt", "sentencepiece": "sentencepiece"}
+Step = Callable[[str], str]
+
+
+def _same(text: str) -> str:
+    return text
+
+
+@dataclass(frozen=True)
+class Text:
+    """How a line becomes words, each step from the outside in, and how words become a line."""
+
+    tokenize: Step = _same
+    detokenize: Step = _same
+    split: Step = _same
+    join: Step = _same
+
+    def words(self, line: str) -> list[str]:
+        """Return the words, or subwords, of a line."""
+        return self.split(self.tokenize(line)).split()
+
+    def line(self, words: list[str]) -> str:
+        """Return the line of words, or subwords."""
+        return self.detokenize(self.join(" ".join(words)))
+
+
+def text_of(options: Mapping[str, Any]) -> Text:
+    """Return the steps that options name.
+
+    Args:
+        options: by fairseq's names ``tokenizer`` (space, or moses with ``source_lang``, ``target_lang``,
+            ``moses_no_dash_splits``, ``moses_no_escape``) and ``bpe`` (subword_nmt with ``bpe_codes``,
+            ``bpe_separator``, or sentencepiece with ``sentencepiece_model``).
+
+    Raises UsageError for another name, a missing file and a package that is not installed.
+    """
+    tokenizer, bpe = (str(options.get(name) or "none") for name in ("tokenizer", "bpe"))
+    for flag, name, known in (("--tokenizer", tokenizer, TOKENIZERS), ("--bpe", bpe, SUBWORDS)):
+        if name not in known:
+            raise UsageError(f"{flag} {name}: choose from {', '.join(known)}; or give the text as the training had it")
+    steps: dict[str, Step] = {}
+    if tokenizer == "space":
+        steps["tokenize"] = lambda line: re.sub(r"\s+", " ", line)
+    elif tokenizer == "moses":
+        steps |= _moses(options)
+    if bpe == "subword_nmt":
+        steps |= _subword_nmt(options)
+    elif bpe == "sentencepiece":
+        steps |= _sentencepiece(options)
+    return Text(**steps)
+
+
+def _moses(options: Mapping[str, Any]) -> dict[str, Step]:
+    sacremoses = _package("sacremoses", "--tokenizer moses")
+    tokenizer = sacremoses.MosesTokenizer(options.get("source_lang") or "en")
+    detokenizer = sacremoses.MosesDetokenizer(options.get("target_lang") or "en")
+    given = {
+        "aggressive_dash_splits": not options.get("moses_no_dash_splits"),
+        "escape": not options.get("moses_no_escape"),
+    }
+    return {
+        "tokenize": lambda line: tokenizer.tokenize(line, return_str=True, **given),
+        "detokenize": lambda line: detokenizer.detokenize(line.split()),
+    }
+
+
+def _subword_nmt(options: Mapping[str, Any]) -> dict[str, Step]:
+    path = _file(options.get("bpe_codes"), "--bpe-codes")
+    apply_bpe = _package("subword_nmt.apply_bpe", "--bpe subword_nmt")
+    separator = str(options.get("bpe_separator") or "@@")
+    with open(path, encoding="utf-8") as codes:
+        bpe = apply_bpe.BPE(codes, separator=separator)
+    return {
+        "split": bpe.process_line,
+        "join": lambda line: f"{line} ".replace(f"{separator} ", "").rstrip(),
+    }
+
+
+def _sentencepiece(options: Mapping[str, Any]) -> dict[str, Step]:
+    path = _file(options.get("sentencepiece_model"), "--sentencepiece-model")
+    sentencepiece = _package("sentencepiece", "--bpe sentencepiece")
+    try:
+        pieces = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    except (OSError, RuntimeError) as error:
+        raise UsageError(f"--sentencepiece-model {path}: is no model of SentencePiece ({error})") from None
+    return {
+        "split": lambda line: " ".join(pieces.encode(line, out_type=str)),
+        "join": lambda line: line.replace(" ", "").replace("\u2581", " ").strip(),
+    }
+
+
+def _package(name: str, flag: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        raise UsageError(f"{flag}: needs a package: pip install {PACKAGES[name]}") from None
+
+
+def _file(name: Any, flag: str) -> Path:
+    if not name:
+        raise UsageError(f"{flag} is missing: give the file of the training")
+    if not Path(name).is_file():
+        raise UsageError(f"{flag} {name}: no such file; give the one of the training")
+    return Path(name)

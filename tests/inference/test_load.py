@@ -1,0 +1,140 @@
+"""Checkpoints are read and used without fairseq; a file of no use is told of in one line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairseq_localattn.errors import UsageError
+from fairseq_localattn.inference import Options, load, search
+from fairseq_localattn.inference.sizes import Sizes, options_of, sizes_of
+from fairseq_localattn.models.architectures import localattn_architectures
+from support.inference.models import batch_of, random_model, write_checkpoint
+from support.models import CASES, parse
+
+WITHOUT = """
+import sys
+sys.modules["fairseq"] = sys.modules["omegaconf"] = sys.modules["hydra"] = None
+import torch
+from fairseq_localattn.inference import Options, load, search
+trained = load(sys.argv[1])
+for best in search(trained.model, torch.load(sys.argv[2], weights_only=True), Options(max_len_b=20)):
+    print(*trained.target.decode(best[0].tokens))
+"""
+
+
+@pytest.mark.slow
+def test_a_checkpoint_is_used_where_there_is_no_fairseq(tmp_path: Path) -> None:
+    model, args = random_model("transformer_man_tiny")
+    path, tokens = write_checkpoint(tmp_path, model, args), batch_of(model, [5, 9, 7])["src_tokens"]
+    torch.save(tokens, tmp_path / "tokens")
+    command = [sys.executable, "-c", WITHOUT, path, tmp_path / "tokens"]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    trained = load(path)
+    found = search(trained.model, tokens, Options(max_len_b=20))
+    assert done.stdout.splitlines() == [" ".join(trained.target.decode(best[0].tokens)) for best in found]
+
+
+def test_importing_it_leaves_fairseq_alone() -> None:
+    code = "import sys, fairseq_localattn.inference; sys.exit(any(name.startswith('fairseq.') for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_the_texts_are_those_of_the_model(name: str) -> None:
+    arch, flags = CASES[name]
+    args = parse(arch, flags)
+    from fairseq.models import ARCH_MODEL_REGISTRY
+    from fairseq.models.transformer import TransformerConfig
+
+    from fairseq_localattn.grammar.layers import LayerBuilder
+
+    sizes = sizes_of(args)
+    expected = ARCH_MODEL_REGISTRY[arch].attention_builder(TransformerConfig.from_namespace(args)).texts()
+    assert LayerBuilder(sizes.texts, sizes, {}).texts() == expected
+    assert Sizes.from_dict(sizes.as_dict()) == sizes
+
+
+@pytest.mark.slow
+def test_every_translation_architecture_is_known() -> None:
+    for arch in localattn_architectures("translation"):
+        assert sizes_of(parse(arch)).encoder.layers > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"arch": "transformer_of_somebody", "mma_encoder_layers": None}, "none of this package's"),
+        ({"mma_window": None}, "incomplete .*mma_window"),
+        ({"cross_self_attention": True}, "cross_self_attention is True"),
+        ({"decoder_output_dim": 32}, "decoder_output_dim is 32"),
+        ({"encoder_layers_to_keep": "0"}, "encoder_layers_to_keep"),
+        ({"activation_fn": "swish"}, "activation is 'swish'"),
+        ({"encoder_layers": 1}, "do not fit its options: there is no encoder.layers.1"),
+        ({"encoder_ffn_embed_dim": 4}, "do not fit its options: size mismatch"),
+    ],
+    ids=str,
+)
+def test_options_of_other_models_are_refused(changes: dict[str, object], message: str, tmp_path: Path) -> None:
+    model, args = random_model("transformer_mma_tiny")
+    for name, value in changes.items():
+        setattr(args, name, value)
+        if value is None:
+            delattr(args, name)
+    with pytest.raises(UsageError, match=message):
+        load(write_checkpoint(tmp_path, model, args))
+
+
+def test_what_is_missing_or_damaged_is_told_of(tmp_path: Path) -> None:
+    model, args = random_model("transformer_mma_tiny")
+    path = write_checkpoint(tmp_path, model, args)
+    with pytest.raises(UsageError, match="no such file; give a checkpoint"):
+        load(tmp_path / "nothing.pt")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match=r"empty.dict.xx.txt: no such file"):
+        load(path, tmp_path / "empty")
+    words = (tmp_path / "dict.xx.txt").read_text()
+    for text, wrong in (
+        (words + "more 1\n", "44 source words and the dictionary has 45"),
+        (words + words, "stands twice"),
+        ("word\n", r"dict.xx.txt:1: a line of a dictionary"),
+    ):
+        (tmp_path / "dict.xx.txt").write_text(text)
+        with pytest.raises(UsageError, match=wrong):
+            load(path)
+    (tmp_path / "dict.xx.txt").write_text(words)
+    model.decoder.embed_tokens.weight.data[7, 3] = torch.nan
+    with pytest.raises(UsageError, match="NaN or infinity"):
+        load(write_checkpoint(tmp_path, model, args))
+    path.write_bytes(path.read_bytes()[:-5000])
+    with pytest.raises(UsageError, match="cannot load .*damaged"):
+        load(path)
+
+
+def test_a_model_that_does_not_translate_is_refused(tmp_path: Path) -> None:
+    model, args = random_model("transformer_mma_tiny")
+    path = write_checkpoint(tmp_path, model.encoder, args)
+    with pytest.raises(UsageError, match="no model that translates"):
+        load(path)
+
+
+def test_options_are_found_in_every_form() -> None:
+    flat = {"encoder_layers": 3, "decoder_embed_dim": 8}
+    nested = {"encoder": {"layers": 3}, "decoder": {"embed_dim": 8}, "_name": "transformer"}
+    for model in (flat, Namespace(**flat), nested):
+        options, task = options_of({"cfg": {"model": model, "task": {"source_lang": "de"}}})
+        assert options.encoder_layers == 3 and options.decoder_embed_dim == 8 and task.source_lang == "de"
+    assert options_of({"args": Namespace(**flat)})[0].encoder_layers == 3
+
+
+def test_embeddings_stay_one(tmp_path: Path) -> None:
+    model, args = random_model("transformer_mma_tiny")
+    loaded = load(write_checkpoint(tmp_path, model, args)).model
+    weights = {module.weight.data_ptr() for module in (loaded.encoder.embed_tokens, loaded.decoder.embed_tokens)}
+    assert weights == {loaded.decoder.output_projection.weight.data_ptr()}

@@ -1,0 +1,130 @@
+"""The search without fairseq has the hypotheses, scores and scores of words of fairseq's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from fairseq_localattn.errors import UsageError
+from fairseq_localattn.inference import Options, search
+from fairseq_localattn.inference.search import _best
+from support.inference.models import assert_equal, batch_of, fairseqs, random_model, without_fairseq
+from support.models import CASES, TINY
+
+LENGTHS = [3 + 5 * n % 17 for n in range(20)]
+MORE = ("mma-no-positions", "mma-pre-norm", "man-after-ffn", "man-mixed-layers", "hybrid-sublayers", "hybrid-trees")
+
+
+def both(name: str, prefix: torch.Tensor | None = None, **options: Any) -> tuple[Any, Any]:
+    model, args = random_model(name)
+    net_input = batch_of(model, LENGTHS)
+    ours = Options(**{"nbest": options.get("beam", 5), **options})
+    found = search(
+        without_fairseq(model, args),
+        net_input["src_tokens"],
+        ours,
+        prefix=prefix,
+        phrases=net_input.get("src_phrases"),
+    )
+    names = {"beam": "beam_size", "lenpen": "len_penalty", "unkpen": "unk_penalty"}
+    theirs = {names.get(key, key): value for key, value in options.items() if key != "unnormalized"}
+    theirs["normalize_scores"] = not options.get("unnormalized", False)
+    return fairseqs(model, net_input, prefix=prefix, beam_size=theirs.pop("beam_size", 5), **theirs), found
+
+
+@pytest.mark.parametrize("name", [*TINY, *MORE])
+def test_every_architecture_has_fairseqs_hypotheses(name: str) -> None:
+    assert_equal(*both(name, max_len_a=1.2, max_len_b=5, temperature=2.0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(CASES) - set(TINY) - set(MORE)))
+def test_every_placement_has_fairseqs_hypotheses(name: str) -> None:
+    assert_equal(*both(name, max_len_a=1.2, max_len_b=5, temperature=2.0))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"beam": 1},
+        {"beam": 21, "lenpen": 0.6},
+        {"lenpen": 2.0, "min_len": 4},
+        {"unkpen": 3.0, "unnormalized": True},
+        {"max_len_b": 3},
+        {"min_len": 3, "max_len_b": 3},
+    ],
+    ids=str,
+)
+def test_every_option_has_fairseqs_hypotheses(options: dict[str, Any]) -> None:
+    assert_equal(*both("transformer_mma_tiny", temperature=3.0, **{"max_len_b": 30, **options}))
+
+
+def test_sentences_of_one_batch_end_apart() -> None:
+    """What the tests above rest on: most sentences leave the batch before its last step."""
+    _, found = both("transformer_mma_tiny", temperature=3.0, max_len_b=30)
+    longest = [max(len(each.tokens) for each in best) for best in found]
+    assert len(set(longest)) > 3 and min(longest) < 20
+
+
+def test_prefixes_are_fairseqs() -> None:
+    prefix = torch.randint(4, 44, (len(LENGTHS), 3), generator=torch.Generator().manual_seed(0))
+    prefix[::3, 1:] = 1
+    prefix[1::3] = 1
+    theirs, ours = both("transformer_man_tiny", prefix=prefix, temperature=2.0, max_len_b=15)
+    assert_equal(theirs, ours)
+    assert [best[0].tokens[:3] for best in ours[2::3]] == prefix[2::3].tolist()
+
+
+def test_samples_follow_the_probabilities() -> None:
+    model, args = random_model("transformer_mma_tiny")
+    ours, tokens = without_fairseq(model, args), batch_of(model, [5])["src_tokens"]
+    shared: dict[str, Any] = {"sampling": True, "beam": 20, "nbest": 20, "max_len_b": 4, "temperature": 2.0}
+    torch.manual_seed(1)
+    firsts = torch.zeros(44)
+    for _ in range(40):
+        for each in search(ours, tokens, Options(**shared))[0]:
+            firsts[each.tokens[0]] += 1
+            assert len(each.tokens) == len(each.token_scores) <= 5
+    with torch.no_grad():
+        logits = ours.decoder(torch.tensor([2]), 0, ours.encoder(tokens), {})[0] / 2
+    logits[[1, 2]] = -torch.inf
+    expected = logits.softmax(-1)
+    assert (firsts / firsts.sum() - expected).abs().max() < 0.06
+    most = logits.topk(3).indices.tolist()
+    for limit in ({"sampling_topk": 3}, {"sampling_topp": float(expected[most[:2]].sum()) + 1e-4}):
+        drawn = {each.tokens[0] for each in search(ours, tokens, Options(**shared, **limit))[0]}
+        assert drawn <= set(most)
+    alone = Options(**{**shared, "sampling_topk": 1})
+    greedy = search(ours, tokens, Options(beam=1, max_len_b=4, temperature=2.0))[0][0].tokens
+    assert {tuple(each.tokens) for each in search(ours, tokens, alone)[0]} == {tuple(greedy)}
+
+
+@pytest.mark.parametrize("words", [40, 64 * 5, 64 * 5 + 7])
+@pytest.mark.parametrize("places", [1, 5])
+def test_the_best_words_are_found_by_chunks(words: int, places: int) -> None:
+    generator = torch.Generator().manual_seed(words)
+    logits = torch.randn(3 * places, words, generator=generator)
+    base = torch.randn(3, places, generator=generator)
+    best, word, place = _best(logits, base, 10)
+    flat = (logits.view(3, places, words) + base[..., None]).flatten(1)
+    assert torch.equal(best, flat.topk(10).values)
+    assert torch.equal(flat.gather(1, place * words + word), best)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam": 0}, "--beam 0"),
+        ({"nbest": 6}, "--nbest 6"),
+        ({"temperature": 0.0}, "--temperature"),
+        ({"beam": 22}, "less than half"),
+        ({"min_len": 9, "max_len_b": 8}, "--min-len 9"),
+        ({"sampling_topk": 2, "sampling_topp": 0.5}, "choose one"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options: dict[str, Any], message: str) -> None:
+    model, args = random_model("transformer_mma_tiny")
+    with pytest.raises(UsageError, match=message):
+        search(without_fairseq(model, args), torch.tensor([[5, 2]]), Options(**options))
