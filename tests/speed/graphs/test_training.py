@@ -205,7 +205,7 @@ def test_steps_that_cannot_be_recorded_have_a_reason(made: Any, more: dict[str, 
 
 def test_parameters_that_are_frozen_or_thawed_are_computed_without_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was recorded gives gradients to the parameters that had some then."""
-    model, sample = nn.Linear(1, 1), {"net_input": {}}
+    model, sample = nn.Linear(1, 1), dict[str, Any](net_input={})
     model.bias.requires_grad_(False)
     plain = Mock(return_value="plain", parameters=lambda: [])
     criterion = RecordedCriterion(plain, Mock(), {}, Mock())
