@@ -129,7 +129,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command; the options of the search have their names and defaults."""
     found = argparse.ArgumentParser(prog="python -m fairseq_localattn translate", description=__doc__.split("\n")[0])
     add = found.add_argument
-    add("--path", required=True, metavar="CHECKPOINT", help="of fairseq-train")
+    add("--path", required=True, metavar="PATH", help="a checkpoint of fairseq-train, or a folder of export")
     add("--data", metavar="DIR", help="folder of dict.XX.txt (default: the checkpoint's, then the training's)")
     add("--tokenizer", choices=TOKENIZERS, help="default: as the checkpoint says")
     add("--bpe", choices=SUBWORDS, help="default: as the checkpoint says")
