@@ -14,8 +14,9 @@ COMMANDS = {
     "describe": "describe the attention of an architecture or a checkpoint by texts",
     "draw": "draw the masks of a text",
     "translate": "translate raw text without fairseq",
+    "export": "write a model as a folder for translate",
 }
-WITHOUT_FAIRSEQ = {"translate": "inference"}  # the folders of these commands; of the others it is analysis
+WITHOUT_FAIRSEQ = dict.fromkeys(("translate", "export"), "inference")  # command → folder; of the others, analysis
 COLUMNS = 96  # of the list
 PLAIN = "The plain Transformer, baseline of the others, and LightConv, in the sizes of this package"
 SIZE = re.compile(r"_(tiny|small|medium|iwslt|wmt|wat17|summarization).*$")  # the end of an architecture's name

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ..errors import UsageError
+from ..files import write_whole
 
 BOS, PAD, EOS, UNK = range(4)
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
@@ -43,6 +44,15 @@ class Dictionary:
             words.append(word)
             seen.add(word)
         return cls(words)
+
+    def write(self, path: Path) -> None:
+        """Write a file that :meth:`read` reads; the counts, which are not known here, are 1."""
+        seen: set[str] = set(SPECIAL)
+        lines = []
+        for word in self.words[len(SPECIAL) :]:
+            lines.append(f"{word} 1 {OVERWRITE}\n" if word in seen else f"{word} 1\n")
+            seen.add(word)
+        write_whole(path, "".join(lines))
 
     def __len__(self) -> int:
         return len(self.words)

@@ -1,4 +1,4 @@
-"""A model from a checkpoint of fairseq with the dictionaries beside it, without fairseq. Nothing in a file is run."""
+"""A model from a checkpoint with its dictionaries, or from an exported folder. Nothing in a file is run."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ..core.attention import LocalAttention
 from ..core.projections import lay_out_for_decoding
 from ..errors import UsageError
 from ..stored.reading import read
+from . import folder
 from .dictionary import Dictionary
 from .model import Model
 from .sizes import Sizes, options_of, sizes_of, text_options
@@ -35,17 +36,21 @@ class Trained:
 
 
 def load(path: str | os.PathLike[str], data: str | os.PathLike[str] | None = None) -> Trained:
-    """Return the model of a checkpoint, ready to translate.
+    """Return the model of a checkpoint, or of a folder that ``export`` wrote, ready to translate.
 
     Args:
-        path: the checkpoint.
-        data: folder of the dictionaries ``dict.XX.txt``; None: that of the checkpoint, or else that of the training.
+        path: the checkpoint, or the folder.
+        data: of a checkpoint, the folder of the dictionaries ``dict.XX.txt``; None: its own, or else the training's.
 
     Raises UsageError, one line, for a file that is missing, damaged, of another model or without its dictionaries.
     """
     file = Path(path)
+    if file.is_dir():
+        sizes, weights, dictionaries, text = folder.read(file)
+        model = build(sizes, weights, dictionaries, where=str(file))
+        return Trained(model, dictionaries["source"], dictionaries["target"], text)
     if not file.is_file():
-        raise UsageError(f"{file}: no such file; give a checkpoint of fairseq-train")
+        raise UsageError(f"{file}: no such file; give a checkpoint of fairseq-train, or a folder of export")
     state = read(os.fspath(file))
     try:
         options, task = options_of(state)
@@ -67,7 +72,8 @@ def build(sizes: Sizes, weights: Mapping[str, Tensor], dictionaries: Mapping[str
     """Return a model with the weights of a checkpoint, in fp32. Raises UsageError where they do not fit."""
     given = {name: x.float() for name, x in weights.items() if not name.partition(".")[2].endswith(DROPPED)}
     for side, stack in (("source", "encoder"), ("target", "decoder")):
-        rows, words = len(given[f"{stack}.embed_tokens.weight"]), len(dictionaries[side])
+        embeddings, words = given.get(f"{stack}.embed_tokens.weight"), len(dictionaries[side])
+        rows = 0 if embeddings is None else len(embeddings)
         if rows != words:
             raise UsageError(
                 f"{where}: the model knows {rows:,} {side} words and the dictionary has {words:,}: give the dictionary "
@@ -110,7 +116,7 @@ def _dictionary(language: str | None, file: Path, task: Namespace, data: str | o
     folders = [Path(data)] if data is not None else [file.parent]
     if data is None and isinstance(trained := getattr(task, "data", None), str):
         folders.append(Path(trained.split(os.pathsep)[0]))
-    for folder in folders:
-        if (folder / name).is_file():
-            return Dictionary.read(folder / name)
+    for place in folders:
+        if (place / name).is_file():
+            return Dictionary.read(place / name)
     raise UsageError(f"{folders[0] / name}: no such file: give the folder of the dictionaries of the training")

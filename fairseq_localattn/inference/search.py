@@ -17,6 +17,7 @@ from ..errors import UsageError
 from .dictionary import EOS, PAD, UNK
 from .model import Memory, Model
 
+CACHED = 1 << 17  # numbers that a core's cache holds
 CHUNK = 64  # words of which the best is found before the words themselves are compared
 
 
@@ -165,7 +166,7 @@ class _Search:
         options = self.options
         if options.temperature != 1:
             logits = logits / options.temperature
-        normaliser = logits.logsumexp(-1)
+        normaliser = _logsumexp(logits)
         logits[:, PAD] = -torch.inf
         if options.unkpen:
             logits[:, UNK] -= options.unkpen
@@ -235,6 +236,12 @@ class _Search:
             [Hypothesis(found[n][: lengths[n]], scores[n], of_tokens[n][: lengths[n]]) for n in best[:count]]
             for best, count in zip(order.tolist(), counts, strict=True)
         ]
+
+
+def _logsumexp(logits: Tensor) -> Tensor:
+    """Return the logarithm of the summed exponentials of each row; on a CPU by rows that fit its cache."""
+    rows = max(1, CACHED // logits.size(1)) if logits.device.type == "cpu" else len(logits)
+    return torch.cat([part.logsumexp(-1) for part in logits.split(rows)])
 
 
 def _only(logits: Tensor, words: Tensor, rows: Tensor | slice) -> None:

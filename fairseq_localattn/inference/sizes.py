@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from argparse import Namespace
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ..errors import UsageError
@@ -65,6 +65,26 @@ class Sizes:
     def as_dict(self) -> dict[str, Any]:
         """Return the sizes as JSON can hold them."""
         return asdict(self)
+
+    def check(self, *, most_layers: int, most: int, where: str) -> None:
+        """Raise UsageError for numbers that no model of these weights has, and for values of another type."""
+        for owner in (self.encoder, self.decoder, self):
+            for each in fields(owner):
+                value, name = getattr(owner, each.name), each.name
+                if each.type == "int":
+                    top = most_layers if name == "layers" else most
+                    wrong = type(value) is not int or not 1 <= value <= top
+                elif each.type in ("bool", "str"):
+                    wrong = type(value).__name__ != each.type
+                else:
+                    continue
+                if wrong:
+                    raise UsageError(f"{where}: {name} is {value!r:.60}, as in no exported model; export it again")
+        texts = self.texts.items() if isinstance(self.texts, Mapping) else [(None, None)]
+        if not all(site in SITES and isinstance(text, str) for site, text in texts):
+            raise UsageError(f"{where}: its texts are damaged; export the model again")
+        if self.activation_fn not in ACTIVATIONS:
+            raise UsageError(f"{where}: there is no activation {self.activation_fn!r:.60}; export the model again")
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Sizes:

@@ -18,6 +18,7 @@ import torch
 
 from ..errors import UsageError
 from .dictionary import PAD, UNK
+from .int8 import to_int8
 from .load import Trained, load
 from .search import Hypothesis, Options, search
 from .text import SUBWORDS, TOKENIZERS, Text, text_of
@@ -129,7 +130,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command; the options of the search have their names and defaults."""
     found = argparse.ArgumentParser(prog="python -m fairseq_localattn translate", description=__doc__.split("\n")[0])
     add = found.add_argument
-    add("--path", required=True, metavar="CHECKPOINT", help="of fairseq-train")
+    add("--path", required=True, metavar="PATH", help="a checkpoint of fairseq-train, or a folder of export")
     add("--data", metavar="DIR", help="folder of dict.XX.txt (default: the checkpoint's, then the training's)")
     add("--tokenizer", choices=TOKENIZERS, help="default: as the checkpoint says")
     add("--bpe", choices=SUBWORDS, help="default: as the checkpoint says")
@@ -145,6 +146,7 @@ def parser() -> argparse.ArgumentParser:
     add("--buffer-size", type=int, default=10_000, help="lines that are read before they are translated")
     add("--long", choices=("pieces", "empty"), default="pieces", help="what becomes of lines that are too long")
     add("--scores", action="store_true", help="write the score and a tab before each translation")
+    add("--int8", action="store_true", help="compute the decoder with weights of 8 bits; faster for wide models")
     add("--threads", type=int, help="of torch")
     return found
 
@@ -161,6 +163,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     trained = load(args.path, args.data)
     if trained.model.encoder.of_trees:
         raise UsageError(f"{args.path}: its phrases come from trees: use search(…, phrases=…), or fairseq-generate")
+    if args.int8:
+        to_int8(trained.model)
     given = {name: getattr(args, name) for name in ("tokenizer", "bpe", "bpe_codes", "sentencepiece_model")}
     text = text_of({**trained.options, **{name: value for name, value in given.items() if value is not None}})
     job = Job(trained, text, options, max_tokens=args.max_tokens, pieces=args.long == "pieces")

@@ -103,7 +103,7 @@ def unknown_options(words: list[str]) -> list[str]:
         return fairseq_unknown("train", ["DATA", *rest[1:]])
     if name == ("-m", "fairseq_localattn") and rest[:1] in (["describe"], ["draw"]):
         name = ("-m", f"fairseq_localattn.analysis.{rest[0]}")
-    if name == ("-m", "fairseq_localattn") and rest[:1] == ["translate"]:
+    if name == ("-m", "fairseq_localattn") and rest[:1] in (["translate"], ["export"]):
         name = ("-m", f"fairseq_localattn.inference.{rest[0]}")
     if program.startswith("fairseq-"):
         return [word for word in fairseq_unknown(program.removeprefix("fairseq-"), rest) if word.startswith("--")]

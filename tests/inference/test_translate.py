@@ -144,5 +144,11 @@ def test_the_command_runs_where_there_is_no_fairseq(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     job = Job(load(path), Text(), Options(max_len_b=9))
     assert done.stdout.splitlines() == [best[0][0] for best in job.translate(["w1 w2", "", "w3"])]
+    export = [*command[:3], "export", "--path", str(path), "--to", str(tmp_path / "model")]
+    written = subprocess.run(export, capture_output=True, text=True, env=environment)
+    assert written.returncode == 0, written.stderr
+    path.unlink()
+    command[5] = str(tmp_path / "model")
+    assert run().stdout == done.stdout
     wrong = run("--beam", "0")
     assert wrong.returncode == 1 and wrong.stderr.splitlines() == ["fairseq_localattn: --beam 0: give 1 or more"]

@@ -1,0 +1,120 @@
+"""An exported folder is the model: nothing else is needed, nothing in it is run, and damage is told of in one line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairseq_localattn.errors import UsageError
+from fairseq_localattn.inference import Options, load, safetensors, search
+from fairseq_localattn.inference.dictionary import Dictionary
+from fairseq_localattn.inference.export import main
+from support.inference.models import batch_of, random_model, write_checkpoint
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("exported")
+    path = write_checkpoint(folder, *random_model("transformer_man_tiny"))
+    codes = folder / "codes"
+    codes.write_text("#version: 0.2\na b\n")
+    more = ["--bpe", "subword_nmt", "--bpe-codes", str(codes), "--license", "mit"]
+    main(["--path", str(path), "--to", str(folder / "model"), *more])
+    return folder
+
+
+def test_a_folder_has_the_translations_of_its_checkpoint(exported: Path, tmp_path: Path) -> None:
+    moved = shutil.copytree(exported / "model", tmp_path / "moved")
+    model, _ = random_model("transformer_man_tiny")
+    tokens = batch_of(model, [5, 9, 7])["src_tokens"]
+    one, other = load(exported / "checkpoint_best.pt"), load(moved)
+    assert search(one.model, tokens, Options(max_len_b=9)) == search(other.model, tokens, Options(max_len_b=9))
+    assert one.source.words == other.source.words and other.options["bpe"] == "subword_nmt"
+    assert Path(other.options["bpe_codes"]).parent == moved
+    weights = other.model.encoder.embed_tokens.weight
+    assert weights.data_ptr() == other.model.decoder.output_projection.weight.data_ptr()
+    assert (moved / "model.safetensors").stat().st_size < 1.1 * sum(
+        4 * parameter.numel() for parameter in other.model.parameters()
+    )
+    card = (moved / "README.md").read_text()
+    assert "license: mit" in card and "`all: dman > san > ffn`" in card and "xx → yy" in card
+
+
+def test_a_model_is_never_overwritten(exported: Path) -> None:
+    with pytest.raises(UsageError, match="a model is in it; give another folder"):
+        main(["--path", str(exported / "checkpoint_best.pt"), "--to", str(exported / "model")])
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "message"),
+    [
+        (["version"], 2, "another version"),
+        (["sizes", "encoder", "layers"], 10**9, "layers is 1000000000"),
+        (["sizes", "encoder", "layers"], "2", "layers is '2'"),
+        (["sizes", "decoder", "embed_dim"], 0, "embed_dim is 0"),
+        (["sizes", "decoder", "embed_dim"], 65, "65"),
+        (["sizes", "max_source_positions"], 10**12, "max_source_positions is"),
+        (["sizes", "texts"], {"encoder": "what"}, "there is no mechanism 'what'"),
+        (["sizes", "texts"], ["san"], "texts are damaged"),
+        (["sizes", "activation_fn"], "exec", "no activation 'exec'"),
+        (["sizes", "unheard"], 1, "not of this version"),
+        (["same"], {"x": "y"}, "has no y"),
+        (["text"], 3, "is damaged"),
+    ],
+)
+def test_a_changed_folder_is_refused(
+    keys: list[str], value: object, message: str, exported: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(exported / "model", tmp_path / "changed")
+    about = json.loads((folder / "model.json").read_text())
+    inner = about
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = value
+    (folder / "model.json").write_text(json.dumps(about))
+    with pytest.raises(UsageError, match=message) as told:
+        load(folder)
+    assert "\n" not in str(told.value)
+
+
+def test_files_outside_of_the_folder_are_not_read(exported: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(exported / "model", tmp_path / "changed")
+    text = (folder / "model.json").read_text().replace("bpe.codes", "/etc/passwd")
+    assert "passwd" in text
+    (folder / "model.json").write_text(text)
+    assert load(folder).options["bpe_codes"] == str(folder / "bpe.codes")
+
+
+@pytest.mark.parametrize("name", ["model.json", "model.safetensors", "dict.source.txt"])
+@pytest.mark.parametrize("change", ["missing", "empty", "cut", "noise"])
+def test_a_damaged_file_is_told_of(name: str, change: str, exported: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(exported / "model", tmp_path / "damaged")
+    path = folder / name
+    data = path.read_bytes()
+    path.unlink()
+    if change != "missing":
+        path.write_bytes({"empty": b"", "cut": data[: len(data) // 2], "noise": b"\x93" * len(data)}[change])
+    with pytest.raises(UsageError) as told:
+        load(folder)
+    assert str(folder) in str(told.value) and "\n" not in str(told.value)
+
+
+def test_weights_without_a_number_are_refused(exported: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(exported / "model", tmp_path / "damaged")
+    weights = safetensors.read(folder / "model.safetensors")
+    weights["encoder.layers.0.fc1.bias"][3] = torch.nan
+    safetensors.write(folder / "model.safetensors", weights)
+    with pytest.raises(UsageError, match=r"encoder.layers.0.fc1.bias holds NaN"):
+        load(folder)
+
+
+def test_a_dictionary_is_written_as_it_was_read(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("a 3\n\u00a0x 1\nb\u2028c 2\na 1 #fairseq:overwrite\n", encoding="utf-8")
+    read = Dictionary.read(tmp_path / "in")
+    assert read.words[4:] == ["a", "\u00a0x", "b\u2028c", "a"] and read.encode(["a"]) == [7, 2]
+    read.write(tmp_path / "out")
+    assert Dictionary.read(tmp_path / "out").words == read.words

@@ -1,0 +1,34 @@
+"""Weights of 8 bits change the decoder's logits by little, whatever its mechanisms."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fairseq_localattn.inference import Options, search
+from fairseq_localattn.inference.int8 import Int8Linear, to_int8
+from support.inference.models import batch_of, random_model, without_fairseq
+
+
+@pytest.mark.parametrize(
+    "name", ["transformer_mma_tiny", "transformer_man_tiny", "localness-all", "diffwin-all-layers", "hybrid-sublayers"]
+)
+def test_logits_are_nearly_the_same(name: str) -> None:
+    model, args = random_model(name)
+    tokens = batch_of(model, [5, 9, 7])["src_tokens"]
+    exact, coarse = without_fairseq(model, args), to_int8(without_fairseq(model, args))
+    assert sum(isinstance(module, Int8Linear) for module in coarse.modules()) >= 2 * 9
+    words = torch.tensor([[2, 8, 9], [5, 6, 7], [30, 31, 32]])
+    found = []
+    with torch.inference_mode():
+        for each in (exact, coarse):
+            memory, state = each.encoder(tokens), each.decoder.start()
+            found.append(torch.stack([each.decoder(words[step], step, memory, state) for step in range(3)]))
+    error = (found[0] - found[1]).norm() / found[0].norm()
+    assert 0 < error < 0.05
+    assert len(search(coarse, tokens, Options(max_len_b=5))) == 3
+
+
+def test_a_row_of_zeros_is_computed() -> None:
+    linear = torch.nn.Linear(8, 16).requires_grad_(False)
+    torch.testing.assert_close(Int8Linear(linear)(torch.zeros(1, 2, 8)), linear.bias.expand(1, 2, 16))
