@@ -45,8 +45,8 @@ def read(path: str) -> dict[str, Any]:
     """Return the state in a checkpoint, without fairseq. Raises CheckpointError for a file that is none."""
     os.environ.pop("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", None)  # a checkpoint is data
     try:
-        with torch.serialization.safe_globals(FILE_CLASSES):
-            return contents.read(path)
+        torch.serialization.add_safe_globals(FILE_CLASSES)  # safe_globals would take away what was allowed before
+        return contents.read(path)
     except (OSError, MemoryError, UsageError):
         raise  # already clear, and not caused by the contents of the file
     except Exception as error:

@@ -198,9 +198,12 @@ class _Mean:
 
 def _load(path: Path) -> dict[str, Any]:
     """Return a checkpoint, mapped into memory and read as data. Raises AverageError."""
-    from fairseq_localattn.stored import contents
-    from fairseq_localattn.stored.reading import foreign_classes
+    import torch
 
+    from fairseq_localattn.stored import contents
+    from fairseq_localattn.stored.reading import FILE_CLASSES, foreign_classes
+
+    torch.serialization.add_safe_globals(FILE_CLASSES)
     try:
         with open(path, "rb") as file:
             archive = file.read(2) != b"\x80\x02"  # as torch has written since 1.6; before that, pickles
