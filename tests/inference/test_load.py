@@ -41,6 +41,12 @@ def test_a_checkpoint_is_used_where_there_is_no_fairseq(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == [" ".join(trained.target.decode(best[0].tokens)) for best in found]
 
 
+def test_what_the_process_may_read_stays(tmp_path: Path) -> None:
+    before = set(map(id, torch.serialization.get_safe_globals()))
+    load(write_checkpoint(tmp_path, *random_model("transformer_mma_tiny")))
+    assert before <= set(map(id, torch.serialization.get_safe_globals()))
+
+
 def test_importing_it_leaves_fairseq_alone() -> None:
     code = "import sys, fairseq_localattn.inference; sys.exit(any(name.startswith('fairseq.') for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
