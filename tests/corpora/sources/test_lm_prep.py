@@ -201,9 +201,13 @@ def test_an_ended_preparation_takes_its_command_with_it(tmp_path):
     def downloads() -> list[str]:
         return [line for line in call("ps", "-eo", "args").stdout.splitlines() if str(out) in line and "curl" in line]
 
-    deadline = time.monotonic() + 30
-    while not downloads():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    def wait_for(running: bool) -> None:
+        deadline = time.monotonic() + 60
+        while bool(downloads()) is not running:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    wait_for(running=True)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 143 and not downloads()
+    assert process.wait(60) == 143
+    wait_for(running=False)
