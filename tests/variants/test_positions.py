@@ -101,7 +101,8 @@ def test_options_reach_the_attention() -> None:
     assert found == [(False, 12), (True, 12)]
     model = build("transformer_sinks_tiny", ["--sinks-window", "6", "--sinks-count", "1"])
     attentions = [stack.layers[0].self_attn for stack in (model.encoder, model.decoder)]
-    assert [(a.window, a.sinks, a.causal, a.half_width) for a in attentions] == [(6, 1, False, 3), (6, 1, True, 5)]
+    assert [(a.window, a.sinks, a.causal) for a in attentions] == [(6, 1, False), (6, 1, True)]
+    assert [a.windows()[0].bounds for a in attentions] == [((-3, 3),), ((-5, 5),)]
 
 
 @pytest.mark.parametrize(
