@@ -63,7 +63,7 @@ def test_each_head_is_projected_by_its_own_matrix() -> None:
 @pytest.mark.parametrize("kind", [MaxComposition, SelfAttentionComposition])
 @pytest.mark.parametrize("left", [True, False])
 def test_dense_products_give_what_rows_give(kind: type[nn.Module], left: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a GPU, here on a CPU: phrases and gradients, of equal words and of an empty sentence as well."""
+    """Phrases and gradients as a GPU computes them, here on a CPU, also of equal words and of an empty sentence."""
     torch.manual_seed(0)
     padding = padding_of([7, 1, 0, 9], left, to=9)
     lengths = torch.cat([ngram_lengths(padding, [2, 4]), ngram_lengths(padding, [9]).expand(-1, -1, 5).clone()], dim=1)
