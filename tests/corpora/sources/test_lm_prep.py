@@ -199,7 +199,8 @@ def test_an_ended_preparation_takes_its_command_with_it(tmp_path):
     )
 
     def downloads() -> list[str]:
-        return [line for line in call("ps", "-eo", "args").stdout.splitlines() if str(out) in line and "curl" in line]
+        lines = call("ps", "-ww", "-eo", "args").stdout.splitlines()
+        return [line for line in lines if str(out) in line and "curl" in line]
 
     def wait_for(running: bool) -> None:
         deadline = time.monotonic() + 60
