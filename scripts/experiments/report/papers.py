@@ -53,7 +53,6 @@ SUMMARY = {
 }
 
 
-
 @dataclass(frozen=True)
 class Row:
     """One row of a table: its recipe at each scale that it has, and the row that it is tested against."""
