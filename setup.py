@@ -55,7 +55,7 @@ EXTRAS = {
         'triton>=3.2,<4; sys_platform == "linux" and platform_machine == "x86_64"',
     ],
     # The pages in docs/, which the tests build.
-    "docs": ["mkdocs>=1.6,<2", "mkdocstrings[python]>=1.0.8,<2"],
+    "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.5,<10", "mkdocstrings[python]>=1.0.8,<2"],
     # Constituency parsing, for phrases that come from a parser; scripts/setup.sh installs it.
     "parse": ["stanza>=1.11.0,<2"],
     # Japanese words (MeCab), for sacreBLEU and for BPE; scripts/setup.sh installs it.

@@ -14,7 +14,7 @@ from .registration import register, register_with_fairseq
 if TYPE_CHECKING:
     from .grammar.torch_module import attention
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 __all__ = ["attention", "register"]
 
 

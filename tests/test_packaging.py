@@ -152,26 +152,36 @@ def test_user_dir_of_a_command_in_another_directory(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_every_module_and_works_as_user_dir(tmp_path):
-    """Built from a copy, as ``pip install .`` does; installed it comes before the checkout."""
-    source, wheels, site = tmp_path / "source", tmp_path / "wheels", tmp_path / "site"
+def test_the_release_holds_every_module_and_works_as_user_dir(tmp_path):
+    """The wheel is built from the sdist and installed into a new environment; torch and fairseq are those here."""
+    source, built, fresh = tmp_path / "source", tmp_path / "built", tmp_path / "fresh"
     ignored = shutil.ignore_patterns("__pycache__", ".*", "*.egg-info", "build", "results")
     shutil.copytree(REPO, source, ignore=ignored)
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    done = run(*pip, "wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", wheels, source)
+    code = f"from setuptools import build_meta; build_meta.build_sdist({str(built)!r})"
+    done = run(sys.executable, "-c", code, cwd=source)
     assert done.returncode == 0, done.stderr
-    (wheel,) = wheels.iterdir()
+    (sdist,) = built.iterdir()
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    done = run(*pip, "wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", built, sdist)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = built.glob("*.whl")
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     package = source / "fairseq_localattn"
     files = [*package.rglob("*.py"), package / "analysis" / "heatmap" / "page.html"]
     assert names == {str(path.relative_to(source)) for path in files}
 
-    done = run(*pip, "install", "--no-deps", "--no-index", "--target", site, wheel)
+    assert run(sys.executable, "-m", "venv", "--without-pip", fresh).returncode == 0
+    python = fresh / "bin" / "python"
+    done = run(*pip, "--python", python, "install", "--no-deps", "--no-index", wheel)
     assert done.returncode == 0, done.stderr
-    done = run(sys.executable, "-m", "fairseq_localattn", "--path", cwd=tmp_path, PYTHONPATH=str(site))
-    assert done.stdout == f"{site / 'fairseq_localattn'}\n", done.stderr
-    args = ["--user-dir", done.stdout.strip(), "--arch", "transformer_csam_tiny"]
-    done = run(BIN / "fairseq-train", *args, cwd=tmp_path, PYTHONPATH=str(site))
+    (site,) = fresh.glob("lib/python*/site-packages")
+    (site / "here.pth").write_text(f"{Path(metadata.distribution('torch').locate_file(''))}\n")
+    module = [python, "-m", "fairseq_localattn"]
+    assert run(*module, "--version", cwd=tmp_path).stdout.split()[-1] == fairseq_localattn.__version__
+    path = run(*module, "--path", cwd=tmp_path).stdout.strip()
+    assert path == str(site / "fairseq_localattn")
+    args = ["--user-dir", path, "--arch", "transformer_csam_tiny"]
+    done = run(python, "-m", "fairseq_cli.train", *args, cwd=tmp_path)
     assert done.returncode == 1 and done.stderr.endswith("; did you mean transformer_csan_tiny?\n")
 
 

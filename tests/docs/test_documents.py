@@ -22,7 +22,7 @@ NAMED = re.compile(
     r"(?![\w<>*{}…])"
 )
 EXAMPLE = re.compile(r"dilated|configs/mine")  # files that add-a-variant.md and own-data.md tell their reader to write
-LONGEST_README = 130
+MOST_WORDS = {"README.md": 900}
 
 
 def code(text: str) -> list[str]:
@@ -42,9 +42,9 @@ def anchors(path: Path) -> set[str]:
 
 
 def test_readme_is_short():
-    lines = (REPO / "README.md").read_text("utf-8").splitlines()
-    assert len(lines) <= LONGEST_README
-    assert all(line in lines for line in ("<!-- table summary -->", "<!-- end of table summary -->"))
+    text = (REPO / "README.md").read_text("utf-8")
+    assert len(text.split()) <= MOST_WORDS["README.md"]
+    assert "\n<!-- table summary -->\n" in text
 
 
 @every_document

@@ -12,14 +12,9 @@ trainings are met within a third on a V100 and within 40 % on a P40, as the test
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from experiments.recipes.recipe import Recipe
-from experiments.recipes.tables import PAPERS, load_table, tables_of
-from experiments.report.text import NOTHING, markdown
-from experiments.runs.launch import Launch, paper_batch
 
 # TFLOP/s by NVIDIA's data sheets: fp32 where there are no tensor cores, else fp16 or bf16 without sparsity.
 PEAK = {"P40": 12.0, "V100": 125.0, "A100": 312.0, "H100": 989.0, "H200": 989.0}
@@ -118,59 +113,3 @@ def hours(value: float) -> str:
     if value < 1:
         return f"{max(1, round(60 * value))} min"
     return f"{value:.1f} h" if value < 10 else f"{value:.0f} h"
-
-
-# --- the table of docs/reproduce.md
-
-
-def estimates_table(root: Path) -> str:
-    """Return the estimates of all tables at full scale on one GPU; rows that are trained alike share a line."""
-    lines = []
-    for paper in PAPERS:
-        for name in tables_of(paper, root / "configs"):
-            table = load_table(root / "configs" / paper / f"{name}.yaml")
-            recipes = [table.recipe(row, "full") for row in table.rows("full")]
-            alike: dict[tuple[int, ...], list[Recipe]] = {}
-            for recipe in filter(is_estimated, recipes):
-                key = (recipe.flag("train", "max_update"), paper_batch(recipe), _tokens_of_step(recipe))
-                alike.setdefault((*key, recipe.sizes["embed_dim"]), []).append(recipe)
-            lines += [_line(f"{paper}/{name}", of) for of in alike.values()]
-    header = ["table", "rows", "parameters (M)", "updates × batch"]
-    header += ["V100", "A100", "H200", "H200, whole batch", "GB of a GPU", "whole batch", "GB of disk"]
-    return markdown(header, lines)
-
-
-def _line(name: str, recipes: Sequence[Recipe]) -> list[str]:
-    """Return the cells of rows of one table that are trained alike."""
-    one = [_on_one(recipe, None) for recipe in recipes]
-    whole = [_on_one(recipe, paper_batch(recipe)) for recipe in recipes]
-    memory = [found["H200"].memory for found in whole]
-    first = recipes[0]
-    unit = "" if first.flag("train", "max_tokens") else " sentences"
-    return [
-        name,
-        str(len(recipes)),
-        _span(recipe.sizes["parameters"] / 1e6 for recipe in recipes),
-        f"{first.flag('train', 'max_update'):,} × {paper_batch(first):,}{unit}",
-        *(_span_of(found[gpu].hours for found in one) for gpu in ("V100", "A100", "H200")),
-        _span_of(found["H200"].hours for found in whole) if max(memory) <= MEMORY["H200"] else NOTHING,
-        _span((found["H200"].memory for found in one), 0),
-        _span(memory, 0),
-        _span(found["H200"].disk for found in one),
-    ]
-
-
-def _on_one(recipe: Recipe, most: int | None) -> dict[str, Estimate]:
-    """Return the estimates by kind of GPU on one GPU that holds ``most`` tokens (None: as many as the recipe says)."""
-    adapted = Launch(max_tokens=most).adapt(recipe)
-    return {gpu: found for gpu in PEAK if (found := estimate(adapted, gpu)) is not None}
-
-
-def _span(values: Iterable[float], digits: int = 1) -> str:
-    """Return '60.9', or from the least to the most '60.9 to 73.5'."""
-    return _span_of(values, lambda value: f"{value:.{digits}f}")
-
-
-def _span_of(values: Iterable[float], text: Callable[[float], str] = hours) -> str:
-    found = sorted(values)
-    return " to ".join(dict.fromkeys((text(found[0]), text(found[-1]))))

@@ -8,9 +8,9 @@ A table stands between two lines, and nothing else of a page is touched:
     <!-- table NAME -->
     <!-- end of table NAME -->
 
-NAME is `summary` (the main rows of all papers), `ranking` (all mechanisms by score), `estimates` (what the full scale
-takes), `speed` and `attentions` (fairseq's own against ours), a paper (man: all its tables, measured or not), one of
-its tables (man/table1), locality/NAME or claims/PAPER.
+NAME is `summary` (a row of each paper), `ranking` (all mechanisms by score), `speed` and `attentions` (fairseq's own
+against ours), a paper (man: all its tables, measured or not), one of its tables (man/table1), locality/NAME or
+claims/PAPER.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from experiments.measure.generated import ScoreError
 from experiments.recipes.nodes import RecipeError, nearest
 from experiments.recipes.tables import papers, tables_of
 from experiments.report.claims import claims_table
-from experiments.report.estimates import estimates_table
 from experiments.report.locality import locality_table
 from experiments.report.papers import all_tables, summary_table, table_of_paper
 from experiments.report.ranking import ranking_table
@@ -38,7 +37,6 @@ NO_PAGES = ("quickstart",)  # its numbers stay with its runs
 OF_ALL = {
     "summary": summary_table,
     "ranking": ranking_table,
-    "estimates": estimates_table,
     "speed": speed_table,
     "attentions": attentions_table,
 }
@@ -56,7 +54,7 @@ class Block:
 
 def pages(root: Path) -> list[Path]:
     """Return the pages that may have tables."""
-    others = "README.md", "docs/reproduce.md", "docs/performance.md", "docs/papers/others.md"
+    others = "README.md", "docs/performance.md", "docs/papers/others.md"
     found = *(root / name for name in others), *sorted((root / "results").glob("*.md"))
     return [path for path in found if path.is_file()]
 

@@ -6,7 +6,6 @@ seed, settings and metric; metrics of several test sets are called 'MT03/multi_b
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,13 +43,14 @@ HEADER = (
     *(c for s in SCALES for c in (f"{s} scale", f"gain, {s}", f"p, {s}")),
 )
 FIRST = 3  # cell of the first scale, after metric, paper and gain
-# The rows of the table in README.md: PAPER/TABLE/ROW, at small scale, or with @SCALE.
-SUMMARY = (
-    "mma/table2/mma", "csan/table1/1d", "csan/table1/2d", "man/table1/iwslt14_man", "man/table1/iwslt14_man_full",
-    "diffwin/table1/en_de_enc_dec", "diffwin/table1/en_de_all", "diffwin/table5/sst_aw", "diffwin/table6/aw",
-    "mgsa/table3/ngram", "mgsa/table3/onlstm",
-    *(f"comparisons/mechanisms/{row}@sample" for row in ("mma", "csan_2d", "man", "diffwin", "mgsa_ngram")),
-)  # fmt: skip
+# The rows of the table in README.md, at small scale: PAPER/TABLE/ROW, with the paper's idea and the model.
+SUMMARY = {
+    "mma/table2/mma": ("heads that see all, nearby, earlier or later words", "transformer_mma"),
+    "csan/table1/1d": ("a window around each word, also over neighbouring heads", "transformer_csan_1d"),
+    "man/table1/iwslt14_man_full": ("a learned mask over distances, before the self-attention", "transformer_man"),
+    "diffwin/table1/en_de_enc_dec": ("windows whose two ends are learned pointers", "transformer_diffwin"),
+    "mgsa/table3/ngram": ("heads that attend to phrases, of n-grams or a tree", "transformer_mgsa"),
+}
 
 
 @dataclass(frozen=True)
@@ -288,39 +288,33 @@ def all_tables(root: Path, paper: str) -> str:
 
 
 def summary_table(root: Path) -> str:
-    """Return the rows of SUMMARY that have been measured: baseline and system at one scale, and the paper's gain."""
+    """Return the rows of SUMMARY that have been measured: idea, model, the paper's gain and ours."""
     cells = []
-    for key in SUMMARY:
-        named, _, scale = key.partition("@")
-        (paper, name, row_name), scale = named.split("/"), scale or "small"
+    for key, (idea, model) in SUMMARY.items():
+        paper, name, row_name = key.split("/")
         path = root / "configs" / paper / f"{name}.yaml"
         if not path.is_file():
             continue
         table = load_table(path)
-        row = _row(table, row_name)
-        found = groups(current_lines(root, table), "row", "scale")
-        measured = _of_metric(found.get((row_name, scale), []), row.metric(scale))
+        row, found = _row(table, row_name), groups(current_lines(root, table), "row", "scale")
+        measured = _of_metric(found.get((row_name, "small"), []), row.metric("small"))
         if not measured:
             continue
         lines = [line for line, _ in measured]
-        baseline = row.baseline.name if row.baseline else ""
-        of_baseline = _of_metric(found.get((baseline, scale), []), lines[0]["metric"])
-        plain = [score for line, score in of_baseline if line["seed"] in seeds_of(lines)]
-        gain, digits = row.gain(row.metric("full")), decimals(row.paper.values())
+        gain = row.gain(row.metric("full"))
         cells.append(
             [
-                f"[{PAPERS.get(paper, paper)}](results/{paper}.md): {row.label.rpartition(': ')[2]}",
-                row.recipes[scale].description.partition(",")[0],
-                metric_name(row.metric(scale)),
-                f"{statistics.mean(plain):.2f}" if plain else "",
-                mean_and_sd([score for _, score in measured]),
+                f"[{PAPERS.get(paper, paper)}](docs/papers/{paper}.md)",
+                idea,
+                f"`{model}`",
+                "" if gain is None else f"{gain:+.{min(decimals(row.paper.values()), 2)}f}",
                 mean_change([line.number("difference") for line in lines if line["difference"]]),
-                ", ".join(filter(None, map(p_value, lines))),
-                ", ".join(seeds_of(lines)),
-                "" if gain is None else f"{gain:+.{min(digits, 2)}f}",
+                mean_and_sd([score for _, score in measured]),
+                str(len(seeds_of(lines))),
+                f"[{paper}](results/{paper}.md)",
             ]
         )
     if not cells:
         raise ScoreError(f"{root / 'results'}: nothing of the summary has been measured")
-    heading = ["system", "data", "metric", "Transformer", "system's", "gain", "p by seed", "seeds", "paper's gain"]
+    heading = ["paper", "idea", "architecture", "gain, paper", "gain, here", "BLEU, here", "seeds", "results"]
     return markdown(heading, cells)

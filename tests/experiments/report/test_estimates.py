@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from experiments.recipes.recipe import Recipe
 from experiments.report import estimates
 from experiments.runs.launch import Launch
-from support.paths import ROOT
 from support.tables.rows import ROWS, build, row
 
 
@@ -106,19 +104,7 @@ def test_estimates_for_reading() -> None:
 
 
 def test_every_row_that_is_trained_has_an_estimate() -> None:
-    text = estimates.estimates_table(ROOT)
-    shown: dict[str, int] = {}
-    for line in text.splitlines()[2:]:
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        shown[cells[0]] = shown.get(cells[0], 0) + int(cells[1])
-    wanted: dict[str, int] = {}
     for name in ROWS:
-        if row(name).architecture and row(name).probing != "scratch":
-            table = name.partition("_")[0]
-            wanted[table] = wanted.get(table, 0) + 1
-    assert shown == wanted
-
-
-def test_reproduce_has_the_table() -> None:
-    """Up to date it is by the test of all pages."""
-    assert "<!-- table estimates -->" in Path(ROOT, "docs", "reproduce.md").read_text("utf-8").splitlines()
+        recipe = row(name)
+        if recipe.architecture and recipe.probing != "scratch":
+            assert estimates.estimate(recipe, "H200") is not None, name
