@@ -18,7 +18,8 @@ from experiments.recipes.tables import load_table, tables_of
 from experiments.report.papers import SCALES, entries_of, title
 from experiments.report.ranking import PAPER, TABLE
 
-RANKED = {"ranking": TABLE, "hybrids_valid": "hybrids_valid"}  # pictures of one table of PAPER, the best row first
+# Pictures of one table of PAPER, the best row first.
+RANKED = {"ranking": TABLE, "hybrids_valid": "hybrids_valid", "settings": "settings"}
 SCALE = SCALES[0]
 SIGNIFICANT = 0.05
 METADATA = "Description"
@@ -47,9 +48,9 @@ def picture(root: Path, name: str) -> Path:
 
 def tables_shown(root: Path, name: str) -> list[str]:
     """Return the tables that a picture is of, PAPER/TABLE."""
-    return (
-        [f"{PAPER}/{RANKED[name]}"] if name in RANKED else [f"{name}/{of}" for of in tables_of(name, root / "configs")]
-    )
+    if name in RANKED:
+        return [f"{PAPER}/{RANKED[name]}"]
+    return [f"{name}/{table}" for table in tables_of(name, root / "configs")]
 
 
 def gains_of(root: Path, name: str) -> list[Gain]:

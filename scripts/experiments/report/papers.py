@@ -210,7 +210,7 @@ def _settings(lines: dict[str, list[Line]], first: dict[str, list[Line]]) -> str
 
 def _columns(entries: Sequence[Entry], scale: str, nothing: str) -> list[tuple[str, list[str]]]:
     """Return header and cells of the columns of a scale: the data where they differ, the score, the gain and p."""
-    data = {_data(entry.row, scale) for entry in entries if entry.at(scale)}
+    data = {_data(entry.row, scale) for entry in entries if entry.at(scale)} - {""}
     metrics = {metric_name(entry.row.metric(scale)) for entry in entries if entry.at(scale)}
     head = f"{scale} scale" + (f", {next(iter(data))}" if len(data) == 1 else "")
     if len(metrics) == 1:
@@ -270,7 +270,7 @@ def _family_table(rows: Sequence[Row], lines: Sequence[Line]) -> str:
 
 def _score(lines: Sequence[Line]) -> str:
     shown = [line.number("score") for line in lines if _shown(line)]
-    return mean_and_sd(shown) if shown else NOTHING
+    return f"{statistics.mean(shown):.2f}" if shown else NOTHING
 
 
 def _shown(line: Line) -> bool:

@@ -46,13 +46,15 @@ def mean_and_sd(values: Sequence[float], digits: int = 2) -> str:
 
 
 def scores_of_seeds(scores: Sequence[Sequence[float]]) -> tuple[str, list[str]]:
-    """Return '2 seeds' and cells '38.04 ± 0.27'; 'seeds' and '38.04 ± 0.27 (2)' where their numbers differ."""
-    counts = {len(values) for values in scores if values}
-    if len(counts) == 1:
-        (count,) = counts
-        said = f"{count} seed{'s' if count > 1 else ''}"
-        return said, [mean_and_sd(values) if values else "" for values in scores]
-    return "seeds", [f"{mean_and_sd(values)} ({len(values)})" if values else "" for values in scores]
+    """Return '2 seeds' and cells '38.04 (±0.27)'; 'seeds' and '38.04 (±0.27, 2)' where their numbers differ."""
+    counts = sorted({len(values) for values in scores if values})
+    same = len(counts) == 1
+    cells = []
+    for values in scores:
+        spread = [f"±{statistics.stdev(values):.2f}"] if len(values) > 1 else []
+        more = ", ".join([*spread, *([] if same else [str(len(values))])])
+        cells.append("" if not values else f"{statistics.mean(values):.2f}" + (f" ({more})" if more else ""))
+    return (f"{counts[0]} seed{'s' if counts[0] > 1 else ''}" if same else "seeds"), cells
 
 
 def greatest_p(lines: Iterable[Line]) -> str:

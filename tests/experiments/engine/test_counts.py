@@ -61,7 +61,9 @@ def test_counts_that_are_damaged(measured: Bench, capsys: pytest.CaptureFixture)
     assert measured.run("table2", "--rows", "window") == 1
     assert measured.scores("table2")["window"]["difference"] == ""
     told = capsys.readouterr().err
-    assert f"{path}: no archive of counts, or a damaged one" in told and "the difference is missing: train plain" in told
+    assert (
+        f"{path}: no archive of counts, or a damaged one" in told and "the difference is missing: train plain" in told
+    )
 
 
 def test_a_baseline_that_is_trained_again(measured: Bench) -> None:

@@ -54,7 +54,9 @@ def test_a_damaged_archive_stays_as_it_is(tmp_path: Path) -> None:
     archive.write_bytes(archive.read_bytes()[:-30])
     damaged = archive.read_bytes()
     for call in (lambda: save(tmp_path / name(2)), lambda: read_counts(tmp_path / name(1), COUNTERS)):
-        with pytest.raises(ScoreError, match=r"transformer_tiny\.zip: no archive of counts, or a damaged one: .*") as told:
+        with pytest.raises(
+            ScoreError, match=r"transformer_tiny\.zip: no archive of counts, or a damaged one: .*"
+        ) as told:
             call()
         assert "\n" not in str(told.value) and archive.read_bytes() == damaged
     assert has_counts(tmp_path / name(1))
