@@ -21,6 +21,7 @@ import argparse
 import functools
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +41,7 @@ from experiments.system.processes import write_atomic
 MARKER = re.compile(r"<!-- (?P<end>end of )?table (?P<name>\S+) -->")
 GAINS = re.compile(r"figures/gains_(\w+)\.png")
 NO_PAGES = ("quickstart",)  # its numbers stay with its runs
-OF_ALL = {
+OF_ALL: dict[str, Callable[[Path], str]] = {
     "summary": summary_table,
     "ranking": ranking_table,
     "sample": functools.partial(ranking_table, scale="sample"),

@@ -186,14 +186,15 @@ def _entries(rows: Sequence[Row], lines: Sequence[Line]) -> list[Entry]:
         ]
         for i, by_scale in enumerate(together):
             label = row.label + (f" ({_settings(by_scale, together[0])})" if i else "")
-            new = {scale: [line for line in of if _training(line) not in seen] for scale, of in by_scale.items()}
+            new = {scale: [line for line in of if _measured(line) not in seen] for scale, of in by_scale.items()}
             entries.append(Entry(row, label, new))
-        seen |= {_training(line) for by_scale in together for of in by_scale.values() for line in of}
+        seen |= {_measured(line) for by_scale in together for of in by_scale.values() for line in of}
     return entries
 
 
-def _training(line: Line) -> tuple[str, ...]:
-    return line["scale"], line["architecture"], line["settings"]
+def _measured(line: Line) -> tuple[str, ...]:
+    """Return what tells a score from those of other trainings and test sets."""
+    return tuple(line[name] for name in ("scale", "architecture", "settings", "seed", "metric", "score"))
 
 
 def _settings(lines: dict[str, list[Line]], first: dict[str, list[Line]]) -> str:

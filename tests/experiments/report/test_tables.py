@@ -62,7 +62,7 @@ def test_both_scales_stand_side_by_side(tmp_path: Path) -> None:
 
 
 def test_no_training_is_shown_twice(tmp_path: Path) -> None:
-    """A row whose scores are those of an earlier row's training has none of its own."""
+    """A row with the scores of an earlier row's training has none of its own; with another test set it has."""
     big = "  big: {label: big, architecture: transformer_tiny, paper: {tokenised_bleu: 28.4}}\n"
     table_file(tmp_path, TWO_ROWS + big)
     own = [
@@ -70,6 +70,8 @@ def test_no_training_is_shown_twice(tmp_path: Path) -> None:
     ]
     csv_of(tmp_path, *own, line("man", 1, "sacrebleu", 36, scale="small"))
     assert [row[-1] for row in cells(table(tmp_path, "man/table1"))] == ["35.00", "36.00", "not trained"]
+    csv_of(tmp_path, own[0], own[1] | {"score": "35.5"})
+    assert [row[-1] for row in cells(table(tmp_path, "man/table1"))] == ["35.00", "not trained", "35.50"]
 
 
 def test_a_gain_that_no_line_says_is_that_of_the_scores(tmp_path: Path) -> None:
