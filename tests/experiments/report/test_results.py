@@ -91,6 +91,17 @@ def test_committed_results_say_their_commit() -> None:
                 assert form.fullmatch(found.get("commit", "")), f"{path.name}:{number}"
 
 
+def test_observations_are_numbers_of_pages() -> None:
+    """What was measured once names its page, and its numbers are numbers; a place or a range may have none."""
+    found = read_lines(ROOT / "results" / "observations.csv", ("page", "topic", "row", "measure", "by_seed", "value"))
+    assert len(found) > 400
+    for line in found:
+        assert (ROOT / "results" / f"{line['page']}.md").is_file() and line["topic"] and line["row"], line.where
+        numbers = [*line["by_seed"].split(), *line["value"].split(), *line["p_value"].split()]
+        assert all(re.fullmatch(r"-?\d+\.?\d*", number) for number in numbers), line.where
+        assert numbers or line["hardware"], line.where
+
+
 def test_results_readme_names_every_column() -> None:
     text = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in text for name in COLUMNS)
