@@ -27,7 +27,7 @@ from experiments.measure.metrics import FALLING
 from experiments.recipes.nodes import RecipeError, compose, entry_of
 from experiments.recipes.tables import find_table
 from experiments.report.papers import SCALES, Row, current_lines, rows_of
-from experiments.report.text import greatest_p, groups, markdown
+from experiments.report.text import greatest_p, groups, markdown, mean_change
 
 COMPARISON = re.compile(r"(?P<table>\w+) (?P<better>\w+) > (?P<worse>\w+)(: (?P<metric>\w+)( > (?P<less>\w+))?)?")
 SIGNIFICANT = 0.05
@@ -51,7 +51,7 @@ class Outcome:
         return all(difference > 0 for difference in self.differences) and significant
 
     def __str__(self) -> str:
-        found = f"{self.name} {statistics.mean(self.differences):+.2f}"
+        found = f"{self.name} {mean_change(self.differences)}"
         more = [] if self.scale == SCALES[0] else [f"{self.scale} scale"]
         more += [f"p ≤ {greatest_p(self.tested)}"] if self.tested else []
         return f"{found}, {', '.join(more)}" if more else found

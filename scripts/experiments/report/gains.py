@@ -29,7 +29,7 @@ FURTHEST = 4.0  # a mean beyond it stands at the edge, with its number
 
 @dataclass(frozen=True)
 class Gain:
-    """A row's differences to its baseline by seed, whether each has p < .05, and the paper's gain."""
+    """A row's differences to its baseline by seed, whether they agree and each has p < .05, and the paper's gain."""
 
     label: str
     by_seed: tuple[float, ...]
@@ -73,7 +73,8 @@ def gains_of(root: Path, name: str) -> list[Gain]:
             shown = Gain(
                 label if name in RANKED else f"{title(table)}: {label}",
                 by_seed=differences,
-                clear=all(line["p_value"] and line.number("p_value") < SIGNIFICANT for line in lines),
+                clear=not min(differences) < 0 < max(differences)
+                and all(line["p_value"] and line.number("p_value") < SIGNIFICANT for line in lines),
                 paper=entry.row.gain(entry.row.metric("full")),
             )
             found.setdefault((lines[0]["architecture"], lines[0]["settings"], differences), shown)
@@ -107,7 +108,7 @@ def draw(root: Path, name: str) -> None:
     axes.set_xlim(max(axes.get_xlim()[0], -FURTHEST), min(axes.get_xlim()[1], FURTHEST))
     axes.set_xlabel("Gain over the row's baseline, points of BLEU or accuracy")
     axes.grid(axis="x", alpha=0.3)
-    for marker, face, said in (("o", "C0", "mean, p < .05 for each seed"), ("o", "white", "mean, other"),
+    for marker, face, said in (("o", "C0", "mean; all seeds agree, p < .05"), ("o", "white", "mean, other"),
                                ("x", "C3", "the paper's gain")):  # fmt: skip
         if marker == "o" or any(gain.paper is not None for gain in gains):
             axes.scatter([], [], marker=marker, c=[face], edgecolors=None if marker == "x" else "C0", label=said)

@@ -223,8 +223,7 @@ def _columns(entries: Sequence[Entry], scale: str, nothing: str) -> list[tuple[s
         named = f" {metric_name(entry.row.metric(scale))}" if score and len(metrics) > 1 else ""
         cells.append(f"{score}{named}" if score else _nothing(entry, nothing))
         several.append(_data(entry.row, scale) if score and len(data) > 1 else "")
-        changes = [line.number("difference") for line in lines if line["difference"]]
-        gains.append(f"{statistics.mean(changes):+.2f}" if changes else "")
+        gains.append(mean_change([line.number("difference") for line in lines if line["difference"]]))
     tests = list(map(greatest_p, of_entries))
     columns = {"data": several, f"{head} ({seeds})": cells, "gain": gains, "p ≤": tests}
     return [(name if name.startswith(scale) else f"{name}, {scale}", of) for name, of in columns.items()]

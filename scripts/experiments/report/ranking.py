@@ -8,7 +8,7 @@ from pathlib import Path
 from experiments.measure.csv_files import Line
 from experiments.recipes.tables import find_table
 from experiments.report.papers import current_lines, rows_of
-from experiments.report.text import NOT_TRAINED, greatest_p, groups, markdown, millions, scores_of_seeds
+from experiments.report.text import NOT_TRAINED, greatest_p, groups, markdown, mean_change, millions, scores_of_seeds
 
 PAPER, TABLE = "comparisons", "mechanisms"
 
@@ -32,6 +32,5 @@ def ranking_table(root: Path, scale: str = "small") -> str:
 
 
 def _cells(lines: list[Line]) -> list[str]:
-    changes = [line.number("difference") for line in lines if line["difference"]]
-    gain = f"{statistics.mean(changes):+.2f}" if changes else ""
+    gain = mean_change([line.number("difference") for line in lines if line["difference"]])
     return [gain, greatest_p(lines), millions(lines[0].number("parameters"))]

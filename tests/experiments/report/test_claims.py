@@ -35,8 +35,8 @@ def measure(root: Path, scores: dict[int, tuple[float, str]], metric: str = "sac
 @pytest.mark.parametrize(("scores", "verdict", "number"), [
     ({1: (36.0, "0.0010"), 2: (35.5, "0.0400")}, "yes", "+0.75, p ≤ 0.040"),
     ({1: (36.0, "0.0010"), 2: (35.5, "0.0500")}, "unclear", "+0.75, p ≤ 0.050"),
-    ({1: (36.0, "0.0010"), 2: (34.9, "0.0010")}, "unclear", "+0.45, p ≤ 0.001"),
-    ({1: (34.0, "0.0010"), 2: (35.5, "0.0010")}, "no", "-0.25, p ≤ 0.001"),
+    ({1: (36.0, "0.0010"), 2: (34.9, "0.0010")}, "unclear", "+0.45 (+1.00, -0.10), p ≤ 0.001"),
+    ({1: (34.0, "0.0010"), 2: (35.5, "0.0010")}, "no", "-0.25 (-1.00, +0.50), p ≤ 0.001"),
     ({}, "not tested", "not measured yet"),
 ])  # fmt: skip
 def test_verdicts(tmp_path: Path, scores: dict[int, tuple[float, str]], verdict: str, number: str) -> None:
@@ -66,7 +66,7 @@ def test_a_gain_may_be_larger_by_one_metric_than_by_another(tmp_path: Path) -> N
     ]
     csv_of(tmp_path, *lines)
     text = "compare: ['table1 man > transformer: bleu_10_20 > bleu_0_10']"
-    numbers = "man − transformer, bleu_10_20 − bleu_0_10 +0.50"
+    numbers = "man − transformer, bleu_10_20 − bleu_0_10 +0.50 (+2.00, -1.00)"
     assert row_of(tmp_path, text)[2:] == ["unclear", numbers]
 
 

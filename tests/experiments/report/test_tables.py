@@ -88,7 +88,7 @@ def test_a_gain_that_no_line_says_is_that_of_the_scores(tmp_path: Path) -> None:
         line("man", 3, "tokenised_bleu", 39.00, baseline="transformer"),
     )
     of_man = cells(table(tmp_path, "man/table1"))[1]
-    assert of_man[4:] == ["36.52 (±2.48)", "+1.03", "0.020"]
+    assert of_man[4:] == ["36.52 (±2.48)", "+1.03 (+2.31, -0.25)", "0.020"]
 
 
 def test_the_ranking_takes_the_newest_settings(tmp_path: Path) -> None:
