@@ -24,7 +24,7 @@ from .dropout import dropout_factors
 from .masks import ALIGNED, aligned, at_least_fp32, join_masks, lowest_score, normalise
 from .passes import is_shared, shared
 
-# Where the fused kernel becomes faster, measured on two cores with d=512 and 8 heads (docs/performance.md).
+# Where the fused kernel becomes faster, measured on two cores with d=512 and 8 heads (docs/what-was-tried.md).
 PRODUCTS_UP_TO = 160
 # The least length at which leaving out what a causal mask hides, in blocks of 512 keys, makes the fused kernel faster.
 SKIPPED_FROM = 640

@@ -2,10 +2,16 @@
 
 A file holds for each metric an array of shape (sentences, counts), as ``bleu.Counter`` makes it, and the counter's
 identity. It holds no text.
+
+The files of runs, ``ARCHITECTURE.SETTINGS.seedN.SUBSET.npz``, are members of ``ARCHITECTURE.zip`` in their folder, and
+are named as if they stood beside it.
 """
 
 from __future__ import annotations
 
+import fcntl
+import io
+import re
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -18,6 +24,7 @@ from experiments.measure.generated import ScoreError
 
 SUFFIX = ".npz"
 IDENTITY = ".identity"  # METRIC.identity in a file: Counter.identity
+OF_RUN = re.compile(r"(\w+)\.\w{8}\.seed\d+\.\w+\.npz")
 DAMAGED = (ValueError, TypeError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error)
 
 
@@ -26,14 +33,76 @@ def is_counts(path: str | Path) -> bool:
     return Path(path).suffix == SUFFIX
 
 
-def save_counts(path: Path, counts: Mapping[str, np.ndarray], counters: Mapping[str, Counter]) -> None:
-    """Write the counts of each metric. Raises OSError."""
-    from fairseq_localattn.files import replaced  # here, as the import takes seconds
+def archive_of(path: str | Path) -> Path | None:
+    """Return the archive that has a run's file of counts; None for a file that stands alone."""
+    found = OF_RUN.fullmatch(Path(path).name)
+    return found and Path(path).with_name(f"{found[1]}.zip")
 
+
+def has_counts(path: Path) -> bool:
+    """Return whether a file of counts is there. Of a damaged archive that is true: reading it says what is wrong."""
+    archive = archive_of(path)
+    if archive is None or path.exists():
+        return path.exists()
+    try:
+        return path.name in _members(archive)
+    except (ScoreError, OSError):
+        return True
+
+
+def save_counts(path: Path, counts: Mapping[str, np.ndarray], counters: Mapping[str, Counter]) -> None:
+    """Write the counts of each metric. Raises OSError, and ScoreError for a damaged archive, which stays as it is."""
     arrays = {name: array.astype(np.min_scalar_type(array.max(initial=0))) for name, array in counts.items()}
     arrays |= {f"{name}{IDENTITY}": np.array(counters[name].identity) for name in counts}
-    with replaced(path) as part, part.open("wb") as file:
-        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+    stream = io.BytesIO()
+    np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
+    archive = archive_of(path)
+    if archive is None:
+        _write(path, stream.getvalue())
+        return
+    from fairseq_localattn.files import remove_parts  # here, as the import takes seconds
+
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with (archive.parent / ".lock").open("a") as guard:  # other tables keep counts of the same architecture
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        remove_parts(archive.parent, archive.name)  # of writers that were killed
+        members = _members(archive) | {path.name: stream.getvalue()}
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as file:
+            for name in sorted(members):
+                file.writestr(zipfile.ZipInfo(name), members[name])  # no date: the same counts are the same bytes
+        _write(archive, packed.getvalue())
+
+
+def _write(path: Path, data: bytes) -> None:
+    from fairseq_localattn.files import replaced
+
+    with replaced(path) as part:
+        part.write_bytes(data)
+
+
+def _members(archive: Path) -> dict[str, bytes]:
+    """Return name → content of an archive's files; none where it is not there. Raises ScoreError, OSError."""
+    try:
+        with zipfile.ZipFile(archive) as file:
+            found = {name: file.read(name) for name in file.namelist()}
+        if not all(map(OF_RUN.fullmatch, found)):  # a cut-off archive may look like the last member of itself
+            raise zipfile.BadZipFile("it has other files")
+        return found
+    except FileNotFoundError:
+        return {}
+    except DAMAGED as error:
+        said = " ".join(str(error).split())
+        raise ScoreError(f"{archive}: no archive of counts, or a damaged one: {said}; restore it") from None
+
+
+def _open(path: str | Path) -> io.BytesIO | Path:
+    """Return what numpy loads: a file, or the member of an archive."""
+    archive = archive_of(path)
+    if archive is None or Path(path).exists():
+        return Path(path)
+    members = _members(archive)
+    return io.BytesIO(members[Path(path).name]) if Path(path).name in members else Path(path)
 
 
 def read_counts(path: str | Path, counters: Mapping[str, Counter]) -> dict[str, np.ndarray]:
@@ -42,9 +111,11 @@ def read_counts(path: str | Path, counters: Mapping[str, Counter]) -> dict[str, 
     Raises ScoreError where the file is damaged, lacks a metric, or was counted by other rules or references.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with np.load(_open(path), allow_pickle=False) as file:
             found = {name: np.asarray(file[name], dtype=np.int64) for name in counters if name in file.files}
             identities = {name: str(file[f"{name}{IDENTITY}"]) for name in found}
+    except ScoreError:
+        raise
     except OSError as error:
         raise ScoreError(f"{path}: cannot be read: {error.strerror or error}") from None
     except DAMAGED as error:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from experiments.data.prepared import PHRASE_TASK, Prepared, trees_fingerprint
 from experiments.measure import scoring
-from experiments.measure.counts import SUFFIX
+from experiments.measure.counts import SUFFIX, has_counts
 from experiments.measure.csv_files import Line, read_lines
 from experiments.measure.generated import ScoreError
 from experiments.measure.metrics import METRICS
@@ -112,7 +112,7 @@ class Measure(abc.ABC):
     def has_counts(self, run: Measured) -> bool:
         """Return whether what BLEU counts in a run's output has been kept, for all test sets."""
         files = self.counts_files(run)
-        return bool(files) and all(path.exists() for path in files.values())
+        return bool(files) and all(map(has_counts, files.values()))
 
     def keep_counts(self, run: Measured) -> None:
         """Write what BLEU counts in the outputs of a run that are there. Raises ScoreError, OSError."""

@@ -50,8 +50,8 @@ FIGURES = (
     Figure(
         "mma",
         "fig2",
-        "BLEU (y) by the length of the source in words (x), in the paper's six groups, of which those with fewer than"
-        " 10 sentences are left out. Lines: the mean over the seeds; dots: the seeds.",
+        "BLEU (y) by the length of the source in words (x). Of the paper's six groups those with fewer than 10"
+        " sentences are left out. Lines: the mean over the seeds; dots: the seeds.",
     ),
     Figure(
         "mma",
@@ -65,8 +65,8 @@ FIGURES = (
     Figure(
         "csan",
         "fig2",
-        "BLEU on the validation set (y) by (a) the window of 1D-CSANs, in words, and (b) the heads of 2D-CSANs"
-        " with a window of 11 (x). One seed at small scale; lines: the mean over the seeds.",
+        "BLEU on the validation set (y). Left (a): by the window of 1D-CSANs, in words. Right (b): by the heads of"
+        " 2D-CSANs with a window of 11. One seed at small scale; lines: the mean over the seeds.",
     ),
     Figure("csan", "fig3", GAPS),
     Figure("mgsa", "fig2", GAPS),

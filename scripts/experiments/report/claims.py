@@ -27,18 +27,12 @@ from experiments.measure.metrics import FALLING
 from experiments.recipes.nodes import RecipeError, compose, entry_of
 from experiments.recipes.tables import find_table
 from experiments.report.papers import SCALES, Row, current_lines, rows_of
-from experiments.report.text import groups, markdown, p_value
+from experiments.report.text import greatest_p, groups, markdown, mean_change
 
 COMPARISON = re.compile(r"(?P<table>\w+) (?P<better>\w+) > (?P<worse>\w+)(: (?P<metric>\w+)( > (?P<less>\w+))?)?")
 SIGNIFICANT = 0.05
 Lines = Mapping[tuple[str, ...], list[Line]]  # by row, scale and metric
-HEADER = ("claim", "in the paper", "found", "measured: mean difference, that of each seed, p of each seed")
-VERDICTS = (
-    "*Found*: *yes*: every seed agrees in every comparison, each with p < .05; *seeds agree*: so they do, but some "
-    "comparison has no test; *unclear*: the means agree, but a seed or its p does not; *no*: not found here, the mean "
-    "of some comparison is against the claim, beyond chance or not; *in part*: some comparisons have not been "
-    "measured, and the others hold. Differences are in favour of the claim: of a perplexity the fall."
-)
+HEADER = ("claim", "in the paper", "found", "mean difference")
 
 
 @dataclass(frozen=True)
@@ -57,16 +51,16 @@ class Outcome:
         return all(difference > 0 for difference in self.differences) and significant
 
     def __str__(self) -> str:
-        by_seed = ", ".join(f"{difference:+.2f}" for difference in self.differences)
-        tested = f"; p {', '.join(map(p_value, self.tested))}" if self.tested else ""
-        return f"{self.name} {statistics.mean(self.differences):+.2f} ({self.scale}: {by_seed}{tested})"
+        found = f"{self.name} {mean_change(self.differences)}"
+        more = [] if self.scale == SCALES[0] else [f"{self.scale} scale"]
+        more += [f"p ≤ {greatest_p(self.tested)}"] if self.tested else []
+        return f"{found}, {', '.join(more)}" if more else found
 
 
 def claims_table(root: Path, paper: str) -> str:
     """Return the claims of a paper as Markdown, with the numbers at the largest scale that has both rows.
 
-    ``VERDICTS`` says what the column "found" means; it stands below the table. Raises ScoreError for a file that is
-    not such a list.
+    results/README.md says what the words of the column "found" mean. Raises ScoreError for a file that is no such list.
     """
     path = root / "results" / "claims" / f"{paper}.yaml"
     try:
@@ -85,7 +79,7 @@ def claims_table(root: Path, paper: str) -> str:
         measured = [outcome for outcome in outcomes if outcome]
         numbers = "; ".join(map(str, measured)) or claim.get("why", "not measured yet")
         rows.append([claim["claim"], claim["where"], _verdict(measured, len(outcomes)), numbers])
-    return f"{markdown(HEADER, rows)}\n\n{VERDICTS}"
+    return markdown(HEADER, rows)
 
 
 def _verdict(measured: list[Outcome], wanted: int) -> str:

@@ -8,16 +8,20 @@ A table stands between two lines, and nothing else of a page is touched:
     <!-- table NAME -->
     <!-- end of table NAME -->
 
-NAME is `summary` (a row of each paper), `ranking` (all mechanisms by score), `speed` and `attentions` (fairseq's own
-against ours), a paper (man: all its tables, measured or not), one of its tables (man/table1), locality/NAME or
-claims/PAPER.
+NAME is `summary` (a row of each paper), `ranking` (all mechanisms by score), `sample` (the same at that scale), `speed`
+and `attentions` (fairseq's own against ours), a paper (man: all its tables, measured or not), one of its tables
+(man/table1), locality/NAME or claims/PAPER.
+
+A picture of gains that a page shows, figures/gains_NAME.png, is drawn where it shows other numbers than the CSVs.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +29,7 @@ from experiments.measure.generated import ScoreError
 from experiments.recipes.nodes import RecipeError, nearest
 from experiments.recipes.tables import papers, tables_of
 from experiments.report.claims import claims_table
+from experiments.report.gains import RANKED, draw, is_drawn, picture, tables_shown
 from experiments.report.locality import locality_table
 from experiments.report.papers import all_tables, summary_table, table_of_paper
 from experiments.report.ranking import ranking_table
@@ -33,10 +38,12 @@ from experiments.system.checkout import ROOT
 from experiments.system.processes import write_atomic
 
 MARKER = re.compile(r"<!-- (?P<end>end of )?table (?P<name>\S+) -->")
+GAINS = re.compile(r"figures/gains_(\w+)\.png")
 NO_PAGES = ("quickstart",)  # its numbers stay with its runs
-OF_ALL = {
+OF_ALL: dict[str, Callable[[Path], str]] = {
     "summary": summary_table,
     "ranking": ranking_table,
+    "sample": functools.partial(ranking_table, scale="sample"),
     "speed": speed_table,
     "attentions": attentions_table,
 }
@@ -160,17 +167,27 @@ def make(root: Path, check: bool) -> int:
         differ += wrong
         if wrong:
             texts[page] = text
+    pictures = sorted({name for page in pages(root) for name in GAINS.findall(page.read_text(encoding="utf-8"))})
+    outdated = [name for name in pictures if not is_drawn(root, name)]
+    drawn = {table for name in RANKED.keys() & pictures for table in tables_shown(root, name)}
     for name, where in needed(root).items():
-        if name not in shown and name.partition("/")[0] not in shown:
+        if name not in shown and name.partition("/")[0] not in shown and name not in drawn:
             raise ScoreError(f"{where}: no page has it: put its two markers, table {name}, into results/*.md")
     if check:
         for place in differ:
             print(f"make_tables: {place} is not what the results say: python results/make_tables.py", file=sys.stderr)
-        return 1 if differ else 0
+        for name in outdated:
+            said = "shows other numbers than the results: python results/make_tables.py"
+            print(f"make_tables: {picture(root, name)} {said}", file=sys.stderr)
+        return 1 if differ or outdated else 0
     for page, text in texts.items():
         write_atomic(page, text)
+    for name in outdated:
+        draw(root, name)
     renewed = ", ".join(place.rpartition(": table ")[2] for place in differ)
     print(f"{len(differ)} of {len(shown)} tables renewed{renewed and ': '}{renewed}")
+    if outdated:
+        print(f"{len(outdated)} of {len(pictures)} pictures drawn: {', '.join(outdated)}")
     return 0
 
 

@@ -1,19 +1,21 @@
 """Tables of the papers: the rows of configs/<paper>/<table>.yaml beside results/<paper>/<table>.csv.
 
-A row that has not been measured is there all the same, with the paper's numbers. The CSV has one line a scale, row,
-seed, settings and metric; metrics of several test sets are called 'MT03/multi_bleu'.
+A row that has not been measured is there all the same, with the paper's number, and so is one whose training stands
+in a row above: no score is shown twice. A table has the metric that is compared. The CSV has all metrics, a line each
+for a scale, row, seed and settings; those of several test sets are called 'MT03/multi_bleu'.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.measure.bleu import FEWEST, group_size
 from experiments.measure.csv_files import Line, read_lines
 from experiments.measure.generated import ScoreError
-from experiments.measure.metrics import FAMILIES, OF_TRAINING, metric_name
+from experiments.measure.metrics import FAMILIES, metric_name
 from experiments.recipes.recipe import Recipe
 from experiments.recipes.tables import PAPERS, Table, find_table, load_table, tables_of
 from experiments.recipes.tables import SCALES as ALL_SCALES
@@ -21,28 +23,21 @@ from experiments.report.pictures import pictures_of_table, pictures_without_tabl
 from experiments.report.results import KEY, NEEDED
 from experiments.report.text import (
     NOT_MEASURED,
+    NOT_TRAINED,
     NOTHING,
     decimals,
+    greatest_p,
     groups,
     markdown,
     mean_and_sd,
     mean_change,
-    millions,
     natural,
-    p_value,
+    scores_of_seeds,
     seeds_of,
 )
 
 SCALES = ALL_SCALES[1:]  # those with results
 SAME_AS_BASELINE = ("scale", "metric", "seed", "updates", "batch_tokens")  # columns in which a line has to be like it
-HEADER = (
-    "row",
-    "metric",
-    "paper",
-    "gain, paper",
-    *(c for s in SCALES for c in (f"{s} scale", f"gain, {s}", f"p, {s}")),
-)
-FIRST = 3  # cell of the first scale, after metric, paper and gain
 # The rows of the table in README.md, at small scale: PAPER/TABLE/ROW, with the paper's idea and the model.
 SUMMARY = {
     "mma/table2/mma": ("heads that see all, nearby, earlier or later words", "transformer_mma"),
@@ -130,55 +125,76 @@ def _with_difference(line: Line, scored: dict[tuple[str, ...], list[Line]]) -> L
     return Line(line.where, {**line.values, "difference": f"{line.number('score') - others[0].number('score'):.2f}"})
 
 
+@dataclass(frozen=True)
+class Entry:
+    """A line of a table: a row, and its lines at each scale, of one training a seed."""
+
+    row: Row
+    label: str
+    lines: dict[str, list[Line]]
+
+    def at(self, scale: str) -> list[Line]:
+        """Return the lines of the metric that is compared at a scale."""
+        metric = self.row.metric(scale)
+        return [line for line in self.lines[scale] if line["metric"] == metric]
+
+
 def table_of_paper(root: Path, paper: str, name: str) -> str:
-    """Return a table as Markdown: for each row and metric the paper's number and what was measured at each scale."""
+    """Return a table as Markdown: for each row the paper's number and what was measured at each scale."""
     table = find_table(paper, name, root / "configs")
     rows = rows_of(table)
-    found = groups(load_lines(root, table), "row", "scale", "settings")
-    digits = _decimals([*(row.paper for row in rows), *table.quoted.values()])
-    digits[""] = max((digits.get(row.metric("full"), 0) for row in rows), default=2)
-    metrics = {scale: {row.metric(scale) for row in rows if scale in row.recipes} for scale in SCALES}
-    cells: list[list[str]] = []
+    if any(row.metric("full") in FAMILIES for row in rows):
+        return _family_table(rows, current_lines(root, table))
+    entries = _entries(rows, load_lines(root, table))
+    digits = _decimals(row.paper for row in rows)
+    metrics = {metric_name(row.metric("full")) for row in rows}
+    columns = [("row", [entry.label for entry in entries])]
+    if len(metrics) > 1:
+        columns += [("metric", [metric_name(entry.row.metric("full")) for entry in entries])]
+    numbers = [_of_paper(entry.row, digits) for entry in entries]
+    if any(map(any, numbers)):
+        head = f"paper: {metrics.pop()}" if len(metrics) == 1 else "paper"
+        columns += [(head, [number or NOTHING for number, _ in numbers])]
+        columns += [("gain, paper", [gain for _, gain in numbers])]
+    scales = [scale for scale in SCALES if any(entry.at(scale) for entry in entries)]
+    for scale in scales:
+        columns += _columns(entries, scale, nothing=NOT_TRAINED if scale == scales[0] else NOTHING)
+    if not scales:
+        columns += [("measured", [_nothing(entry, NOT_TRAINED) for entry in entries])]
+    return markdown([head for head, _ in columns], list(zip(*(cells for _, cells in columns), strict=True)))
+
+
+def entries_of(root: Path, table: Table) -> list[Entry]:
+    """Return the lines of a table, without scores of trainings that an earlier row has. Raises ScoreError."""
+    return _entries(rows_of(table), load_lines(root, table))
+
+
+def _entries(rows: Sequence[Row], lines: Sequence[Line]) -> list[Entry]:
+    """Return the lines of a table, without scores of trainings that an earlier row has.
+
+    A row has several where a scale has lines of several settings, which are never averaged.
+    """
+    found = groups(lines, "row", "scale", "settings")
+    entries, seen = [], set[tuple[str, ...]]()
     for row in rows:
-        together = _by_settings(found, row)
-        for i, lines in enumerate(together):
-            label = row.label + (f" ({_settings(lines, together[0])})" if i else "")
-            for j, metric in enumerate(_metrics(row, lines)):
-                values = _cells(row, metric, lines, digits.get(metric, 2))
-                for scale in SCALES if not metric else ():
-                    _name_other(row, scale, values, in_header=_one_metric(metrics[scale]))
-                cells.append(["", *values] if j else [label, *_fill_empty(row, lines, values)])
-    for label, numbers in table.quoted.items():
-        for j, (metric, number) in enumerate(numbers.items()):
-            said = ["" if j or not metrics[scale] else "quoted" for scale in SCALES]
-            shown = [metric_name(metric), _of_paper(metric, number, digits[metric]), ""]
-            cells.append(["" if j else label, *shown, *(cell for each in said for cell in (each, "", ""))])
-    header = list(HEADER)
-    for scale, named in metrics.items():
-        if _one_metric(named):
-            header[header.index(f"{scale} scale")] = f"{scale} scale: {metric_name(next(iter(named)))}"
-    return markdown(header, cells)
+        own = {
+            scale: [of for (name, at, _), of in found.items() if (name, at) == (row.name, scale)] for scale in SCALES
+        }
+        together = [
+            {scale: of[i] if i < len(of) else [] for scale, of in own.items()}
+            for i in range(max(1, *map(len, own.values())))
+        ]
+        for i, by_scale in enumerate(together):
+            label = row.label + (f" ({_settings(by_scale, together[0])})" if i else "")
+            new = {scale: [line for line in of if _measured(line) not in seen] for scale, of in by_scale.items()}
+            entries.append(Entry(row, label, new))
+        seen |= {_measured(line) for by_scale in together for of in by_scale.values() for line in of}
+    return entries
 
 
-def _one_metric(named: set[str]) -> bool:
-    """Return whether the metrics that a table's rows compare at a scale are one, which its header names."""
-    return len(named) == 1 and not named & set(FAMILIES)
-
-
-def _name_other(row: Row, scale: str, cells: list[str], in_header: bool) -> None:
-    """Put the metric beside a number that is neither of the full scale's metric nor of one that the header names."""
-    at, metric = FIRST + SCALES.index(scale) * 3, row.metric(scale)
-    if cells[at] and not in_header and metric != row.metric("full"):
-        cells[at] += f" ({metric_name(metric)})"
-
-
-def _by_settings(found: dict[tuple[str, ...], list[Line]], row: Row) -> list[dict[str, list[Line]]]:
-    """Return scale → lines; more than once where a scale has lines of several settings, which are never averaged."""
-    own = {
-        scale: [lines for (name, of, _), lines in found.items() if (name, of) == (row.name, scale)] for scale in SCALES
-    }
-    count = max(1, *map(len, own.values()))
-    return [{scale: lines[i] if i < len(lines) else [] for scale, lines in own.items()} for i in range(count)]
+def _measured(line: Line) -> tuple[str, ...]:
+    """Return what tells a score from those of other trainings and test sets."""
+    return tuple(line[name] for name in ("scale", "architecture", "settings", "seed", "metric", "score"))
 
 
 def _settings(lines: dict[str, list[Line]], first: dict[str, list[Line]]) -> str:
@@ -193,15 +209,68 @@ def _settings(lines: dict[str, list[Line]], first: dict[str, list[Line]]) -> str
     return f"settings {', '.join(all_of('settings', lines))}"
 
 
-def _metrics(row: Row, lines: dict[str, list[Line]]) -> list[str]:
-    """Return '' for the metrics that are compared, then the paper's others, those beside, and those of a family."""
-    if row.metric("full") in FAMILIES:
-        measured = [line["metric"] for of in lines.values() for line in of if _shown(line)]
-        return list(dict.fromkeys([*row.paper, *sorted(measured, key=natural)])) or [""]
-    further = [line["metric"] for of in lines.values() for line in of if line["metric"] == "tag_accuracy"]
-    return list(
-        dict.fromkeys(["", *(n for n in (*row.paper, *row.at("full").beside) if n != row.metric("full")), *further])
-    )
+def _columns(entries: Sequence[Entry], scale: str, nothing: str) -> list[tuple[str, list[str]]]:
+    """Return header and cells of the columns of a scale: the data where they differ, the score, the gain and p."""
+    data = {_data(entry.row, scale) for entry in entries if entry.at(scale)} - {""}
+    metrics = {metric_name(entry.row.metric(scale)) for entry in entries if entry.at(scale)}
+    head = f"{scale} scale" + (f", {next(iter(data))}" if len(data) == 1 else "")
+    if len(metrics) == 1:
+        head += f": {next(iter(metrics))}"
+    of_entries = [entry.at(scale) for entry in entries]
+    seeds, scores = scores_of_seeds([[line.number("score") for line in lines] for lines in of_entries])
+    several, cells, gains = [], [], []
+    for entry, lines, score in zip(entries, of_entries, scores, strict=True):
+        named = f" {metric_name(entry.row.metric(scale))}" if score and len(metrics) > 1 else ""
+        cells.append(f"{score}{named}" if score else _nothing(entry, nothing))
+        several.append(_data(entry.row, scale) if score and len(data) > 1 else "")
+        gains.append(mean_change([line.number("difference") for line in lines if line["difference"]]))
+    tests = list(map(greatest_p, of_entries))
+    columns = {"data": several, f"{head} ({seeds})": cells, "gain": gains, "p ≤": tests}
+    return [(name if name.startswith(scale) else f"{name}, {scale}", of) for name, of in columns.items()]
+
+
+def _data(row: Row, scale: str) -> str:
+    """Return what a row is trained on at a scale, as its recipe says it."""
+    return row.at(scale).description.partition(", ")[0]
+
+
+def _nothing(entry: Entry, nothing: str) -> str:
+    """Return what stands in the place of a score: a baseline without a model is not measured."""
+    if any(entry.lines.values()):
+        return NOTHING
+    return NOT_MEASURED if nothing == NOT_TRAINED and not entry.row.at("").architecture else nothing
+
+
+def _family_table(rows: Sequence[Row], lines: Sequence[Line]) -> str:
+    """Return a table of rows with several metrics each, such as probing tasks: those that are fewer as columns."""
+    scales = [scale for scale in SCALES if any(line["scale"] == scale for line in lines)]
+    found = groups(lines, "row", "scale", "metric")
+    measured = [line["metric"] for line in lines if _shown(line)]
+    named = [metric for row in rows for metric in row.paper]
+    metrics = list(dict.fromkeys([*named, *sorted(measured, key=natural)]))
+    digits = _decimals(row.paper for row in rows)
+    parts = []
+    for scale in scales or [""]:
+        cells = {
+            (row.name, metric): _score(found.get((row.name, scale, metric), []))
+            + (f" ({row.paper[metric]:.{digits[metric]}f})" if metric in row.paper else "")
+            for row in rows
+            for metric in metrics
+        }
+        legend = f"{scale} scale, {_data(rows[0], scale)} (the paper)" if scale else f"{NOT_TRAINED} (the paper)"
+        labels, names = [row.label for row in rows], [metric_name(metric) for metric in metrics]
+        if len(metrics) > len(rows):
+            body = [[name, *(cells[row.name, of] for row in rows)] for name, of in zip(names, metrics, strict=True)]
+            parts.append(markdown([legend, *labels], body))
+        else:
+            body = [[row.label, *(cells[row.name, metric] for metric in metrics)] for row in rows]
+            parts.append(markdown([legend, *names], body))
+    return "\n\n".join(parts)
+
+
+def _score(lines: Sequence[Line]) -> str:
+    shown = [line.number("score") for line in lines if _shown(line)]
+    return f"{statistics.mean(shown):.2f}" if shown else NOTHING
 
 
 def _shown(line: Line) -> bool:
@@ -215,55 +284,16 @@ def _decimals(numbers: Iterable[Mapping[str, float]]) -> dict[str, int]:
     values: dict[str, list[float]] = {}
     for of_row in numbers:
         for metric, value in of_row.items():
-            values.setdefault(metric, []).append(value / 1e6 if metric == "parameters" else value)
+            values.setdefault(metric, []).append(value)
     return {metric: decimals(of) for metric, of in values.items()}
 
 
-def _of_paper(metric: str, number: float, digits: int) -> str:
-    """Return a number of a paper with its decimals; parameters in millions."""
-    return f"{number / 1e6:.{digits}f}M" if metric == "parameters" else f"{number:.{digits}f}"
-
-
-def _cells(row: Row, metric: str, lines: dict[str, list[Line]], digits: int) -> list[str]:
-    """Return the cells after the label; ``metric`` is '' for the metric that is compared at each scale."""
-    of = {scale: metric or row.metric(scale) for scale in SCALES}
-    measured = {scale: _of_metric(lines[scale], of[scale]) for scale in SCALES}
-    of_paper = row.at("full").beside.get(of["full"], of["full"])
-    paper, gain = row.paper.get(of_paper), row.gain(of_paper)
-    found: list[str] = []
-    for scale in SCALES:
-        scores = [score for _, score in measured[scale]]
-        if metric == "parameters":
-            ours = ", ".join(dict.fromkeys(millions(score) for score in scores))
-        else:
-            ours = f"{mean_and_sd(scores)} (n = {len(scores)})" if scores else ""
-        own = [line for line, _ in measured[scale]] if metric not in OF_TRAINING else []
-        changes = [line.number("difference") for line in own if line["difference"]]
-        found += [ours, mean_change(changes), ", ".join(filter(None, map(p_value, own)))]
-    return [
-        metric_name(of["full"]),
-        NOTHING if paper is None else _of_paper(metric, paper, digits),
-        "" if gain is None else f"{'' if gain < 0 else '+'}{_of_paper(metric, gain, digits)}",
-        *found,
-    ]
-
-
-def _fill_empty(row: Row, lines: dict[str, list[Line]], cells: list[str]) -> list[str]:
-    """Return a row's first cells with words at the scales that have no number: 'not measured' where none has one."""
-    found, nothing = list(cells), NOTHING if any(lines.values()) else NOT_MEASURED
-    for scale in row.recipes:
-        at = FIRST + SCALES.index(scale) * 3
-        found[at], nothing = found[at] or nothing, NOTHING
-    return found
-
-
-def _of_metric(lines: list[Line], metric: str) -> list[tuple[Line, float]]:
-    """Return the lines of a metric with their scores; for OF_TRAINING a line a seed, where no line has that metric."""
-    own = [(line, line.number("score")) for line in lines if line["metric"] == metric]
-    if own or metric not in OF_TRAINING:
-        return own
-    first = {line["seed"]: line for line in reversed(lines) if line[metric]}
-    return [(line, line.number(metric)) for _, line in sorted(first.items(), key=lambda item: natural(item[0]))]
+def _of_paper(row: Row, digits: Mapping[str, int]) -> tuple[str, str]:
+    """Return the paper's number and gain with its decimals; empty texts where it has none."""
+    metric = row.metric("full")
+    number, gain = row.paper.get(metric), row.gain(metric)
+    places = digits.get(metric, 2)
+    return ("" if number is None else f"{number:.{places}f}"), ("" if gain is None else f"{gain:+.{places}f}")
 
 
 def title(table: str) -> str:
@@ -274,14 +304,13 @@ def title(table: str) -> str:
 
 
 def all_tables(root: Path, paper: str) -> str:
-    """Return all tables and figures of a paper, each under its heading."""
+    """Return all tables and figures of a paper, each under its heading; a figure that is drawn stands for its table."""
     parts = []
     for name in tables_of(paper, root / "configs"):
         about = load_table(root / "configs" / paper / f"{name}.yaml").title.partition(": ")[2]
         heading = title(name) + (f": {about.rstrip('.')}" if about else "")
-        parts.append(
-            "\n\n".join([f"### {heading}", table_of_paper(root, paper, name), *pictures_of_table(root, paper, name)])
-        )
+        shown = pictures_of_table(root, paper, name) or [table_of_paper(root, paper, name)]
+        parts.append("\n\n".join([f"### {heading}", *shown]))
     for heading, found in pictures_without_table(root, paper).items():
         parts.append("\n\n".join([f"### {heading}", *found]))
     return "\n\n".join(parts)
@@ -297,10 +326,9 @@ def summary_table(root: Path) -> str:
             continue
         table = load_table(path)
         row, found = _row(table, row_name), groups(current_lines(root, table), "row", "scale")
-        measured = _of_metric(found.get((row_name, "small"), []), row.metric("small"))
-        if not measured:
+        lines = Entry(row, "", {"small": found.get((row_name, "small"), [])}).at("small")
+        if not lines:
             continue
-        lines = [line for line, _ in measured]
         gain = row.gain(row.metric("full"))
         cells.append(
             [
@@ -309,7 +337,7 @@ def summary_table(root: Path) -> str:
                 f"`{model}`",
                 "" if gain is None else f"{gain:+.{min(decimals(row.paper.values()), 2)}f}",
                 mean_change([line.number("difference") for line in lines if line["difference"]]),
-                mean_and_sd([score for _, score in measured]),
+                mean_and_sd([line.number("score") for line in lines]),
                 str(len(seeds_of(lines))),
                 f"[{paper}](results/{paper}.md)",
             ]

@@ -12,7 +12,8 @@ def pictures(root: Path, figure: Figure) -> list[str]:
     found = []
     for path in sorted((root / "results" / FOLDER).glob(f"{figure.paper}_{figure.name}_*.png")):
         scale = path.stem.rpartition("_")[2]
-        numbers = f" [Numbers]({FOLDER}/{path.stem}.csv)." if path.with_suffix(".csv").is_file() else ""
+        files = f"{FOLDER}/{path.stem}.csv", f"{figure.paper}/{figure.name}.csv"  # of weights, of scores
+        numbers = "".join(f" [Numbers]({name})." for name in files if (root / "results" / name).is_file())
         title = f"Figure {figure.name.removeprefix('fig')}, {scale} scale"
         found.append(f"![{title}]({FOLDER}/{path.name})\n\n*{scale.capitalize()} scale. {figure.caption}*{numbers}")
     return found

@@ -10,6 +10,7 @@ from experiments.measure.csv_files import Line
 
 NOTHING = "—"  # there is no such number
 NOT_MEASURED = "not measured"
+NOT_TRAINED = "not trained"
 
 
 def groups(lines: Iterable[Line], *columns: str) -> dict[tuple[str, ...], list[Line]]:
@@ -44,6 +45,24 @@ def mean_and_sd(values: Sequence[float], digits: int = 2) -> str:
     return f"{statistics.mean(values):.{digits}f}{spread}"
 
 
+def scores_of_seeds(scores: Sequence[Sequence[float]]) -> tuple[str, list[str]]:
+    """Return '2 seeds' and cells '38.04 (±0.27)'; 'seeds' and '38.04 (±0.27, 2)' where their numbers differ."""
+    counts = sorted({len(values) for values in scores if values})
+    same = len(counts) == 1
+    cells = []
+    for values in scores:
+        spread = [f"±{statistics.stdev(values):.2f}"] if len(values) > 1 else []
+        more = ", ".join([*spread, *([] if same else [str(len(values))])])
+        cells.append("" if not values else f"{statistics.mean(values):.2f}" + (f" ({more})" if more else ""))
+    return (f"{counts[0]} seed{'s' if counts[0] > 1 else ''}" if same else "seeds"), cells
+
+
+def greatest_p(lines: Iterable[Line]) -> str:
+    """Return the greatest p of the lines that have one; an empty text for none."""
+    tested = [line for line in lines if line["p_value"]]
+    return p_value(max(tested, key=lambda line: line.number("p_value"), default=None))
+
+
 def mean_change(values: Sequence[float]) -> str:
     """Return the mean with its sign, '+1.22', and all values where their signs differ; an empty text for no values."""
     if not values:
@@ -52,9 +71,9 @@ def mean_change(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):+.2f}{by_seed}"
 
 
-def p_value(line: Line) -> str:
+def p_value(line: Line | None) -> str:
     """Return the column p_value as '0.012', or '<0.001' for less; an empty text where it is empty."""
-    if not line["p_value"]:
+    if line is None or not line["p_value"]:
         return ""
     value = line.number("p_value")
     return f"{value:.3f}" if value >= 0.0005 else "<0.001"

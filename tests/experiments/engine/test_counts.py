@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -17,13 +19,19 @@ def measured(bench: Bench, capsys: pytest.CaptureFixture) -> Bench:
     bench.fake()
     bench.data()
     assert bench.run("table1") == 0 and bench.run("table2") == 0
-    names = {path.name for path in (bench.results / "counts").iterdir()}
+    archives = (bench.results / "counts").glob("*.zip")
+    names = {name for path in archives for name in zipfile.ZipFile(path).namelist()}
     lines = [*bench.lines("table1"), *bench.lines("table2")]
     assert names == {f"{line['architecture']}.{line['settings']}.seed1.test.npz" for line in lines} and len(names) == 3
     (bench.results / "mma" / "table2.csv").rename(bench.root / "table2.csv")
     forget_runs(bench)
     capsys.readouterr()
     return bench
+
+
+def archive(measured: Bench) -> Path:
+    """Return the archive with the baseline's counts."""
+    return measured.results / "counts" / "transformer_localattn_tiny.zip"
 
 
 def forget_runs(bench: Bench) -> None:
@@ -48,17 +56,19 @@ def test_a_row_without_a_baseline(measured: Bench, capsys: pytest.CaptureFixture
 
 def test_counts_that_are_damaged(measured: Bench, capsys: pytest.CaptureFixture) -> None:
     """The row is scored without a difference, and the file is named."""
-    (path,) = (measured.results / "counts").glob("transformer_localattn_tiny.*")
+    path = archive(measured)
     path.write_bytes(path.read_bytes()[:-40])
     assert measured.run("table2", "--rows", "window") == 1
     assert measured.scores("table2")["window"]["difference"] == ""
     told = capsys.readouterr().err
-    assert f"{path}: no file of counts, or a damaged one" in told and "the difference is missing: train plain" in told
+    assert (
+        f"{path}: no archive of counts, or a damaged one" in told and "the difference is missing: train plain" in told
+    )
 
 
 def test_a_baseline_that_is_trained_again(measured: Bench) -> None:
     """Rows wait for it, in whatever order, and its counts become those of the new output."""
-    (path,) = (measured.results / "counts").glob("transformer_localattn_tiny.*")
+    path = archive(measured)
     before = path.read_bytes()
     (measured.results / "mma" / "table1.csv").unlink()
     alike = GENERATE.replace("sys.argv[3] == 'True'", "False")  # translations without errors from all models

@@ -33,10 +33,10 @@ def measure(root: Path, scores: dict[int, tuple[float, str]], metric: str = "sac
 
 
 @pytest.mark.parametrize(("scores", "verdict", "number"), [
-    ({1: (36.0, "0.0010"), 2: (35.5, "0.0400")}, "yes", "+0.75 (small: +1.00, +0.50; p 0.001, 0.040)"),
-    ({1: (36.0, "0.0010"), 2: (35.5, "0.0500")}, "unclear", "+0.75 (small: +1.00, +0.50; p 0.001, 0.050)"),
-    ({1: (36.0, "0.0010"), 2: (34.9, "0.0010")}, "unclear", "+0.45 (small: +1.00, -0.10; p 0.001, 0.001)"),
-    ({1: (34.0, "0.0010"), 2: (35.5, "0.0010")}, "no", "-0.25 (small: -1.00, +0.50; p 0.001, 0.001)"),
+    ({1: (36.0, "0.0010"), 2: (35.5, "0.0400")}, "yes", "+0.75, p ≤ 0.040"),
+    ({1: (36.0, "0.0010"), 2: (35.5, "0.0500")}, "unclear", "+0.75, p ≤ 0.050"),
+    ({1: (36.0, "0.0010"), 2: (34.9, "0.0010")}, "unclear", "+0.45 (+1.00, -0.10), p ≤ 0.001"),
+    ({1: (34.0, "0.0010"), 2: (35.5, "0.0010")}, "no", "-0.25 (-1.00, +0.50), p ≤ 0.001"),
     ({}, "not tested", "not measured yet"),
 ])  # fmt: skip
 def test_verdicts(tmp_path: Path, scores: dict[int, tuple[float, str]], verdict: str, number: str) -> None:
@@ -50,7 +50,7 @@ def test_the_difference_is_that_of_the_line(tmp_path: Path) -> None:
     table_file(tmp_path)
     plain = line("transformer", 1, "sacrebleu", 35.0, scale="small")
     csv_of(tmp_path, plain, line("man", 1, "sacrebleu", 36.0, difference="0.99", p="0.0100", scale="small"))
-    assert row_of(tmp_path, COMPARE)[3] == "man − transformer +0.99 (small: +0.99; p 0.010)"
+    assert row_of(tmp_path, COMPARE)[3] == "man − transformer +0.99, p ≤ 0.010"
 
 
 def test_a_gain_may_be_larger_by_one_metric_than_by_another(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_gain_may_be_larger_by_one_metric_than_by_another(tmp_path: Path) -> N
     ]
     csv_of(tmp_path, *lines)
     text = "compare: ['table1 man > transformer: bleu_10_20 > bleu_0_10']"
-    numbers = "man − transformer, bleu_10_20 − bleu_0_10 +0.50 (small: +2.00, -1.00)"
+    numbers = "man − transformer, bleu_10_20 − bleu_0_10 +0.50 (+2.00, -1.00)"
     assert row_of(tmp_path, text)[2:] == ["unclear", numbers]
 
 
@@ -74,7 +74,7 @@ def test_a_claim_may_name_its_metric(tmp_path: Path) -> None:
     table_file(tmp_path)
     csv_of(tmp_path, *(line(row, 1, "w1", score, scale="small") for row, score in (("transformer", 23), ("man", 38))))
     found = row_of(tmp_path, "compare: ['table1 man > transformer: w1']")[2:]
-    assert found == ["seeds agree", "man − transformer, w1 +15.00 (small: +15.00)"]
+    assert found == ["seeds agree", "man − transformer, w1 +15.00"]
 
 
 def test_significance_is_that_of_the_row_against_its_baseline(tmp_path: Path) -> None:
@@ -82,20 +82,28 @@ def test_significance_is_that_of_the_row_against_its_baseline(tmp_path: Path) ->
     measure(tmp_path, {1: (34.0, "0.0010")})
     assert row_of(tmp_path, "compare: [table1 transformer > man]")[2:] == [
         "yes",
-        "transformer − man +1.00 (small: +1.00; p 0.001)",
+        "transformer − man +1.00, p ≤ 0.001",
     ]
     table_file(tmp_path, TWO_ROWS.replace("baseline: transformer", "baseline: null"))
     assert row_of(tmp_path, "compare: [table1 transformer > man]")[2:] == [
         "seeds agree",
-        "transformer − man +1.00 (small: +1.00)",
+        "transformer − man +1.00",
     ]
 
 
-def test_the_verdicts_are_explained_below_the_table(tmp_path: Path) -> None:
-    measure(tmp_path, {1: (36.0, "0.0010")})
-    put(tmp_path, "results/claims/man.yaml", CLAIM % COMPARE)
-    below = claims_table(tmp_path, "man").partition("\n\n")[2]
-    assert all(f"*{verdict}*" in below for verdict in ("yes", "seeds agree", "unclear", "no", "in part"))
+def test_the_verdicts_are_explained() -> None:
+    text = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
+    words = ("yes", "seeds agree", "unclear", "no", "in part", "not tested")
+    assert all(f"\n| {verdict} | " in text.partition("## Found")[2] for verdict in words)
+
+
+def test_the_scale_is_named_but_for_the_small_one(tmp_path: Path) -> None:
+    """A comparison is that of the largest scale with both rows."""
+    table_file(tmp_path)
+    scores = {("transformer", "small"): 35, ("man", "small"): 36, ("transformer", "full"): 34, ("man", "full"): 37}
+    metric = {"small": "sacrebleu", "full": "tokenised_bleu"}
+    csv_of(tmp_path, *(line(row, 1, metric[scale], of, scale=scale) for (row, scale), of in scores.items()))
+    assert row_of(tmp_path, COMPARE)[3] == "man − transformer +3.00, full scale"
 
 
 def test_a_claim_is_found_in_part_where_rows_are_missing(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 import threading
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import numpy as np
 import pytest
 
 from experiments.measure.bleu import Counter
-from experiments.measure.counts import IDENTITY
+from experiments.measure.counts import IDENTITY, archive_of
 from experiments.measure.csv_files import read_lines
 from experiments.measure.generated import ScoreError
 from experiments.report.results import COLUMNS, KEY, NEEDED, Line, Results
@@ -89,6 +91,17 @@ def test_committed_results_say_their_commit() -> None:
                 assert form.fullmatch(found.get("commit", "")), f"{path.name}:{number}"
 
 
+def test_observations_are_numbers_of_pages() -> None:
+    """What was measured once names its page, and its numbers are numbers; a place or a range may have none."""
+    found = read_lines(ROOT / "results" / "observations.csv", ("page", "topic", "row", "measure", "by_seed", "value"))
+    assert len(found) > 400
+    for line in found:
+        assert (ROOT / "results" / f"{line['page']}.md").is_file() and line["topic"] and line["row"], line.where
+        numbers = [*line["by_seed"].split(), *line["value"].split(), *line["p_value"].split()]
+        assert all(re.fullmatch(r"-?\d+\.?\d*", number) for number in numbers), line.where
+        assert numbers or line["hardware"], line.where
+
+
 def test_results_readme_names_every_column() -> None:
     text = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in text for name in COLUMNS)
@@ -146,15 +159,19 @@ def test_what_a_killed_writer_has_left_goes(tmp_path: Path) -> None:
 
 
 def test_counts_are_those_of_the_scores() -> None:
-    """The files in results/counts belong to lines of the tables, and give their scores."""
+    """The archives in results/counts have the files of lines of the tables, and these give their scores."""
     lines = [line for path in ROOT.glob("results/*/*.csv") for line in csv.DictReader(path.open(encoding="utf-8"))]
     named = ("architecture", "settings", "seed", "score")
     scores = {(*map(line.get, named), str(line.get("metric")).rpartition("/")[2]) for line in lines}
     counter = Counter([["x"]])
-    for path in sorted(ROOT.glob("results/counts/*.npz")):
-        found = re.fullmatch(r"(\w+)\.(\w{8})\.seed(\d+)\.\w+\.npz", path.name)
-        assert found is not None, path.name
-        with np.load(path, allow_pickle=False) as file:
-            for metric in (name for name in file.files if not name.endswith(IDENTITY)):
-                score = f"{counter.bleu(file[metric].sum(0, dtype=np.int64)):.2f}"
-                assert (*found.groups(), score, metric) in scores, f"{path.name}: {metric} {score}"
+    archives = sorted(ROOT.glob("results/counts/*"))
+    assert archives and {path.suffix for path in archives if path.name != ".lock"} == {".zip"}
+    for archive in (path for path in archives if path.suffix == ".zip"):
+        with zipfile.ZipFile(archive) as members:
+            for name in members.namelist():
+                found = re.fullmatch(r"(\w+)\.(\w{8})\.seed(\d+)\.\w+\.npz", name)
+                assert found is not None and archive_of(archive.with_name(name)) == archive, name
+                with np.load(io.BytesIO(members.read(name)), allow_pickle=False) as file:
+                    for metric in (name for name in file.files if not name.endswith(IDENTITY)):
+                        score = f"{counter.bleu(file[metric].sum(0, dtype=np.int64)):.2f}"
+                        assert (*found.groups(), score, metric) in scores, f"{name}: {metric} {score}"

@@ -30,19 +30,18 @@ def cells(text: str) -> list[list[str]]:
 # --- papers
 
 
-def test_rows_that_are_not_measured_have_the_papers_numbers(tmp_path: Path) -> None:
-    """'not measured' is said once a row."""
+def test_rows_that_are_not_trained_have_the_papers_numbers(tmp_path: Path) -> None:
     table_file(tmp_path)
     assert table(tmp_path, "man/table1") == (
-        "| row | metric | paper | gain, paper | small scale: sacreBLEU | full scale: BLEU, tokenised |\n"
-        "|---|---|---|---|---|---|\n"
-        "| Transformer | BLEU, tokenised | 34.4 | | not measured | — |\n"
-        "| DMAN \\| SAN | BLEU, tokenised | 36.3 | +1.9 | not measured | — |"
+        "| row | paper: BLEU, tokenised | gain, paper | measured |\n"
+        "|---|---|---|---|\n"
+        "| Transformer | 34.4 | | not trained |\n"
+        "| DMAN \\| SAN | 36.3 | +1.9 | not trained |"
     )
 
 
 def test_both_scales_stand_side_by_side(tmp_path: Path) -> None:
-    """Mean, deviation and number of seeds, the gain over the baseline and p by seed; of each scale its own metric."""
+    """Mean, deviation and number of seeds, the gain over the baseline and p; of each scale its own data and metric."""
     table_file(tmp_path)
     csv_of(
         tmp_path,
@@ -54,12 +53,25 @@ def test_both_scales_stand_side_by_side(tmp_path: Path) -> None:
         line("man", 1, "tokenised_bleu", 99, difference="9", p="0.5", scale="small"),
     )
     assert table(tmp_path, "man/table1") == (
-        "| row | metric | paper | gain, paper | small scale: sacreBLEU | gain, small | p, small"
-        " | full scale: BLEU, tokenised | gain, full | p, full |\n|---|---|---|---|---|---|---|---|---|---|\n"
-        "| Transformer | BLEU, tokenised | 34.4 | | — | | | 34.20 (n = 1) | | |\n"
-        "| DMAN \\| SAN | BLEU, tokenised | 36.3 | +1.9 | 37.00 (n = 1) | -0.25 | 0.251"
-        " | 36.30 ± 0.28 (n = 2) | +1.70 | 0.020, 0.001 |"
+        "| row | paper: BLEU, tokenised | gain, paper | small scale, captions: sacreBLEU (1 seed) | gain, small"
+        " | p ≤, small | full scale: BLEU, tokenised (seeds) | gain, full | p ≤, full |\n"
+        "|---|---|---|---|---|---|---|---|---|\n"
+        "| Transformer | 34.4 | | — | | | 34.20 (1) | | |\n"
+        "| DMAN \\| SAN | 36.3 | +1.9 | 37.00 | -0.25 | 0.251 | 36.30 (±0.28, 2) | +1.70 | 0.020 |"
     )
+
+
+def test_no_training_is_shown_twice(tmp_path: Path) -> None:
+    """A row with the scores of an earlier row's training has none of its own; with another test set it has."""
+    big = "  big: {label: big, architecture: transformer_tiny, paper: {tokenised_bleu: 28.4}}\n"
+    table_file(tmp_path, TWO_ROWS + big)
+    own = [
+        line(row, 1, "sacrebleu", 35, scale="small", architecture="transformer_tiny") for row in ("transformer", "big")
+    ]
+    csv_of(tmp_path, *own, line("man", 1, "sacrebleu", 36, scale="small"))
+    assert [row[-1] for row in cells(table(tmp_path, "man/table1"))] == ["35.00", "36.00", "not trained"]
+    csv_of(tmp_path, own[0], own[1] | {"score": "35.5"})
+    assert [row[-1] for row in cells(table(tmp_path, "man/table1"))] == ["35.00", "not trained", "35.50"]
 
 
 def test_a_gain_that_no_line_says_is_that_of_the_scores(tmp_path: Path) -> None:
@@ -69,13 +81,14 @@ def test_a_gain_that_no_line_says_is_that_of_the_scores(tmp_path: Path) -> None:
         tmp_path,
         line("transformer", 1, "tokenised_bleu", 34.20),
         line("transformer", 2, "tokenised_bleu", 34.30),
-        line("transformer", 3, "tokenised_bleu", 30.00, scale="small"),
+        line("transformer", 4, "tokenised_bleu", 34.30),
+        line("transformer", 3, "sacrebleu", 30.00, scale="small"),
         line("man", 1, "tokenised_bleu", 36.50, difference="2.31", p="0.0200", baseline="transformer"),
         line("man", 2, "tokenised_bleu", 34.05, baseline="transformer"),
         line("man", 3, "tokenised_bleu", 39.00, baseline="transformer"),
     )
     of_man = cells(table(tmp_path, "man/table1"))[1]
-    assert of_man[5:] == ["36.52 ± 2.48 (n = 3)", "+1.03 (+2.31, -0.25)", "0.020"]
+    assert of_man[4:] == ["36.52 (±2.48)", "+1.03 (+2.31, -0.25)", "0.020"]
 
 
 def test_the_ranking_takes_the_newest_settings(tmp_path: Path) -> None:
@@ -89,31 +102,20 @@ def test_the_ranking_takes_the_newest_settings(tmp_path: Path) -> None:
         line("man", 1, "sacrebleu", 20.00, **small, date="2026-01-01"),
         table="comparisons/mechanisms",
     )
-    assert [row[2] for row in cells(table(tmp_path, "ranking"))] == ["40.00 (n = 1)", "35.00 (n = 1)"]
+    assert [row[1] for row in cells(table(tmp_path, "ranking"))] == ["40.00", "35.00"]
 
 
-def test_one_scale_has_one_column(tmp_path: Path) -> None:
-    """A table without the other scale has no column of it."""
-    table_file(tmp_path, TWO_ROWS.replace("small: base/small.yaml\n", ""))
-    header = table(tmp_path, "man/table1").split("\n")[0]
-    assert header == "| row | metric | paper | gain, paper | full scale: BLEU, tokenised |"
-    assert [row[-1] for row in cells(table(tmp_path, "man/table1"))] == ["not measured"] * 2
-    table_file(tmp_path, TWO_ROWS.replace("extends: base/full.yaml\n", ""))
-    assert table(tmp_path, "man/table1").split("\n")[0].endswith("| small scale: sacreBLEU |")
-
-
-def test_quoted_systems_stand_after_the_rows(tmp_path: Path) -> None:
-    """They have the paper's numbers, each under its metric, and are measured at no scale."""
-    quoted = "quoted:\n  Local: {tokenised_bleu: 28.5, parameters: 89_000_000}\n"
-    table_file(tmp_path, TWO_ROWS + quoted)
-    assert cells(table(tmp_path, "man/table1"))[2:] == [
-        ["Local", "BLEU, tokenised", "28.5", "", "quoted", "quoted"],
-        ["", "parameters", "89M", "", "", ""],
-    ]
+def test_a_scale_without_numbers_has_no_column(tmp_path: Path) -> None:
+    """Nor has one that the table lacks, and systems that a paper quotes have no row."""
+    table_file(tmp_path, TWO_ROWS + "quoted:\n  Local: {tokenised_bleu: 28.5, parameters: 89_000_000}\n")
+    csv_of(tmp_path, line("man", 1, "sacrebleu", 36.00, scale="small"))
+    header = "| row | paper: BLEU, tokenised | gain, paper | small scale, captions: sacreBLEU (1 seed) |"
+    assert table(tmp_path, "man/table1").split("\n")[0] == header
+    assert [row[0] for row in cells(table(tmp_path, "man/table1"))] == ["Transformer", "DMAN / SAN"]
 
 
 def test_the_ranking_sorts_by_mean_score(tmp_path: Path) -> None:
-    """The ranking is that of the small scale; what has not been measured stands last."""
+    """The ranking is that of the small scale; what has not been trained stands last."""
     rows = TWO_ROWS + "  mma: {label: MMA, architecture: transformer_mma_tiny}\n"
     table_file(tmp_path, rows, "comparisons/mechanisms")
     csv_of(
@@ -125,9 +127,9 @@ def test_the_ranking_sorts_by_mean_score(tmp_path: Path) -> None:
         table="comparisons/mechanisms",
     )
     assert cells(table(tmp_path, "ranking")) == [
-        ["1", "DMAN / SAN", "36.00 ± 1.41 (n = 2)", "+1.00", "0.500, 0.004", "1.93M"],
-        ["2", "Transformer", "35.00 (n = 1)", "", "", "1.91M"],
-        ["", "MMA", "not measured", "", "", ""],
+        ["DMAN / SAN", "36.00 (±1.41, 2)", "+1.00", "0.500", "1.93M"],
+        ["Transformer", "35.00 (1)", "", "", "1.91M"],
+        ["MMA", "not trained", "", "", ""],
     ]
 
 
@@ -157,65 +159,40 @@ def test_the_table_of_speeds_has_every_system() -> None:
     assert {*speed.SYSTEMS, *speed.ATTENTIONS} >= set(ATTENTIONS) - {FAIRSEQ}
 
 
-def test_a_number_has_the_name_of_its_own_metric(tmp_path: Path) -> None:
-    """Where the rows of a table are compared by several metrics the header names none, so the cell does."""
-    several = "  zh: {label: Zh, architecture: transformer_man_tiny, metric: multi_bleu, small: {metric: multi_bleu}}\n"
-    table_file(tmp_path, TWO_ROWS + several)
+def test_data_and_metrics_are_named_once_or_in_each_row(tmp_path: Path) -> None:
+    """Where the rows of a table differ in them, the header names none."""
+    small = "small: {metric: multi_bleu, description: 'news, two cores'}"
+    paper = "metric: multi_bleu, paper: {multi_bleu: 44.5}"
+    table_file(tmp_path, f"{TWO_ROWS}  zh: {{label: Zh, architecture: transformer_zh_tiny, {paper}, {small}}}\n")
     csv_of(
         tmp_path,
         line("man", 1, "sacrebleu", 37.00, scale="small"),
         line("man", 1, "tokenised_bleu", 36.00),
         line("zh", 1, "multi_bleu", 42.00, scale="small"),
     )
-    found = {row[0]: row[-2:] for row in cells(table(tmp_path, "man/table1"))}
-    assert "scale: " not in table(tmp_path, "man/table1")
-    assert found["DMAN / SAN"] == ["37.00 (n = 1) (sacreBLEU)", "36.00 (n = 1)"]
-    assert found["Zh"] == ["42.00 (n = 1)", "—"]
+    text = table(tmp_path, "man/table1")
+    header = "| row | metric | paper | gain, paper | data, small | small scale (1 seed) | full scale: BLEU, tokenised"
+    assert text.split("\n")[0] == f"{header} (1 seed) |"
+    found = {row[0]: row[1:] for row in cells(text)}
+    assert found["DMAN / SAN"] == ["BLEU, tokenised", "36.3", "+1.9", "captions", "37.00 sacreBLEU", "36.00"]
+    assert found["Zh"] == ["BLEU, several references", "44.5", "", "news", "42.00 BLEU, several references", "—"]
 
 
-def test_several_metrics_and_what_a_run_has(tmp_path: Path) -> None:
-    """ROUGE as the paper has it, the compared one first; parameters and speed from the columns of the run."""
+def test_a_table_has_the_metric_that_is_compared(tmp_path: Path) -> None:
+    """Others, parameters and speed stand in the CSV; of several test sets the mean is compared."""
     paper = (
         "{rouge1: 40.98, rouge2: 18.29, rougeL: 37.88, rouge_avg: 32.38, parameters: 37.0e+6, steps_per_second: 1.04}"
     )
     row = f"  man: {{label: DMAN, architecture: transformer_man_tiny, metric: rouge_avg, paper: {paper}}}\n"
     table_file(tmp_path, f"{HEAD}rows:\n{row}", "man/table2")
-    csv_of(
-        tmp_path,
-        line("man", 1, "rouge1", 41.00),
-        line("man", 1, "rouge2", 18.00),
-        line("man", 1, "rouge_avg", 32.40),
-        line("man", 2, "rouge1", 41.10),
-        line("man", 1, "rouge_avg", 30.00, scale="small", parameters="1914880"),
-        table="man/table2",
-    )
-    assert cells(table(tmp_path, "man/table2")) == [
-        ["DMAN", "ROUGE, mean of the three", "32.38", "30.00 (n = 1)", "32.40 (n = 1)"],
-        ["", "ROUGE-1", "40.98", "", "41.05 ± 0.07 (n = 2)"],
-        ["", "ROUGE-2", "18.29", "", "18.00 (n = 1)"],
-        ["", "ROUGE-L", "37.88", "", ""],
-        ["", "parameters", "37M", "1.91M", "36.8M"],
-        ["", "steps/s", "1.04", "2.50 (n = 1)", "2.50 ± 0.00 (n = 2)"],
-    ]
-
-
-def test_several_test_sets_and_their_mean(tmp_path: Path) -> None:
-    numbers = "{MT03/multi_bleu: 43.98, MT04/multi_bleu: 45.60, average/multi_bleu: 44.79}"
-    base = "{MT03/multi_bleu: 41.88, MT04/multi_bleu: 44.48, average/multi_bleu: 43.18}"
-    text = (
-        f"{HEAD}baseline: base\nmetric: average/multi_bleu\nrows:\n"
-        f"  zh: {{label: MG-SA, architecture: transformer_mgsa_tiny, paper: {numbers}}}\n"
-        f"  base: {{label: base, architecture: transformer_tiny, paper: {base}}}\n"
-    )
-    table_file(tmp_path, text, "man/table4")
+    scores = (("rouge1", 41.00), ("rouge2", 18.00), ("rouge_avg", 32.40), ("tag_accuracy", 67.6))
+    csv_of(tmp_path, *(line("man", 1, metric, score) for metric, score in scores), table="man/table2")
+    assert cells(table(tmp_path, "man/table2")) == [["DMAN", "32.38", "32.40"]]
+    numbers = "{MT03/multi_bleu: 43.98, average/multi_bleu: 44.79}"
+    zh = f"  zh: {{label: MG-SA, architecture: transformer_mgsa_tiny, paper: {numbers}}}\n"
+    table_file(tmp_path, f"{HEAD}metric: average/multi_bleu\nrows:\n{zh}", "man/table4")
     csv_of(tmp_path, line("zh", 1, "MT03/multi_bleu", 44, difference="2.00", p="0.0010"), table="man/table4")
-    found = cells(table(tmp_path, "man/table4"))
-    # The mean of the test sets is the metric that is compared; it is not there yet.
-    assert found[:3] == [
-        ["MG-SA", "average: BLEU, several references", "44.79", "+1.61", "—", "—", "", ""],
-        ["", "MT03: BLEU, several references", "43.98", "+2.10", "", "44.00 (n = 1)", "+2.00", "0.001"],
-        ["", "MT04: BLEU, several references", "45.60", "+1.12", "", "", "", ""],
-    ]
+    assert cells(table(tmp_path, "man/table4")) == [["MG-SA", "44.79", "—"]]
 
 
 def test_rows_of_other_settings_stand_apart(tmp_path: Path) -> None:
@@ -225,7 +202,7 @@ def test_rows_of_other_settings_stand_apart(tmp_path: Path) -> None:
     csv_of(tmp_path, *(line("man", 1, "tokenised_bleu", score, settings=name) for score, name in scores))
     found = cells(table(tmp_path, "man/table1"))
     assert [row[0] for row in found] == ["Transformer", "DMAN / SAN", "DMAN / SAN (settings bb)"]
-    assert [row[-1] for row in found] == ["—", "36.00 (n = 1)", "30.00 (n = 1)"]
+    assert [row[-1] for row in found] == ["not trained", "36.00", "30.00"]
     sizes = ((36, "aa", "transformer_man_small"), (30, "bb", "transformer_man_medium"))
     lines = (line("man", 1, "tokenised_bleu", score, settings=name, architecture=arch) for score, name, arch in sizes)
     csv_of(tmp_path, *lines)
@@ -238,7 +215,7 @@ def test_gains_are_over_baselines_that_were_trained_alike(tmp_path: Path, update
     plain = line("transformer", 1, "tokenised_bleu", 34, updates=updates)
     csv_of(tmp_path, plain, line("man", 1, "tokenised_bleu", 36, baseline="transformer", updates="6000"))
     found = cells(table(tmp_path, "man/table1"))[1]
-    assert found[found.index("36.00 (n = 1)") + 1 :] == gain
+    assert found[found.index("36.00") + 1 :] == gain
 
 
 def test_perplexity_has_no_test(tmp_path: Path) -> None:
@@ -247,31 +224,19 @@ def test_perplexity_has_no_test(tmp_path: Path) -> None:
         tmp_path, line("transformer", 1, "perplexity", 46.37), line("man", 1, "perplexity", 44.95, difference="-1.42")
     )
     header, *_ = table(tmp_path, "man/table1").split("\n")
-    assert header.endswith("| full scale: perplexity (lower is better) | gain, full |")
-    assert cells(table(tmp_path, "man/table1"))[2][-2:] == ["44.95 (n = 1)", "-1.42"]
-
-
-def test_accuracy_of_tags_where_there_are_some(tmp_path: Path) -> None:
-    table_file(tmp_path)
-    csv_of(
-        tmp_path,
-        line("man", 1, "sacrebleu", 35.00, scale="small"),
-        line("man", 1, "tag_accuracy", 67.6, scale="small"),
-        line("man", 2, "tag_accuracy", 68.2, scale="small"),
-    )
-    found = cells(table(tmp_path, "man/table1"))
-    assert found[2][:2] == ["", "tags right (%)"] and "67.90 ± 0.42 (n = 2)" in found[2] and len(found) == 3
+    assert header.endswith("| full scale: perplexity (lower is better) (1 seed) | gain, full |")
+    assert cells(table(tmp_path, "man/table1"))[1][-2:] == ["44.95", "-1.42"]
 
 
 def test_metrics_of_a_family(tmp_path: Path) -> None:
-    """BLEU by length, locality and probing: what the paper has, then what was measured, in the order of numbers."""
+    """BLEU by length, locality and probing: what the paper has, then what was measured, the fewer as columns."""
     paper = "{bleu_10_20: 30, bleu_50: 20.5}"
     text = f"{HEAD}metric: bleu_by_length\nrows:\n  zz: {{label: zz, architecture: transformer_tiny, paper: {paper}}}\n"
     table_file(tmp_path, text, "man/fig2")
-    found = cells(table(tmp_path, "man/fig2"))
-    assert found == [
-        ["zz", "BLEU, 11 to 20 words", "30", "not measured", "—"],
-        ["", "BLEU, more than 50 words", "20.5", "", ""],
+    assert table(tmp_path, "man/fig2").split("\n")[0] == "| not trained (the paper) | zz |"
+    assert cells(table(tmp_path, "man/fig2")) == [
+        ["BLEU, 11 to 20 words", "— (30)"],
+        ["BLEU, more than 50 words", "— (20.5)"],
     ]
     sizes = {20: 10, 0: 300, 10: 200, 30: 9}  # sentences: a group of nine is not shown
     lines = [
@@ -279,13 +244,17 @@ def test_metrics_of_a_family(tmp_path: Path) -> None:
         for a, size in sizes.items()
     ]
     csv_of(tmp_path, *lines, table="man/fig2")
-    found = cells(table(tmp_path, "man/fig2"))
-    assert [row[1:4] for row in found] == [
-        ["BLEU, 11 to 20 words", "30", "40.00 (n = 1)"],
-        ["BLEU, more than 50 words", "20.5", ""],
-        ["BLEU, 1 to 10 words", "—", "30.00 (n = 1)"],
-        ["BLEU, 21 to 30 words", "—", "50.00 (n = 1)"],
+    assert table(tmp_path, "man/fig2").split("\n")[0] == "| small scale, captions (the paper) | zz |"
+    assert cells(table(tmp_path, "man/fig2")) == [
+        ["BLEU, 11 to 20 words", "40.00 (30)"],
+        ["BLEU, more than 50 words", "— (20.5)"],
+        ["BLEU, 1 to 10 words", "30.00"],
+        ["BLEU, 21 to 30 words", "50.00"],
     ]
+    rows = "".join(f"  r{n}: {{label: r{n}, architecture: transformer_tiny}}\n" for n in range(5))
+    table_file(tmp_path, f"{HEAD}metric: bleu_by_length\nrows:\n{rows}", "man/fig2")
+    csv_of(tmp_path, line("r1", 1, "bleu_0_10", 31, scale="small"), table="man/fig2")
+    assert cells(table(tmp_path, "man/fig2"))[:2] == [["r0", "—"], ["r1", "31.00"]]
 
 
 def test_order_of_tables_and_rows(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.report import pages
+from experiments.report import gains, pages
 from support.paths import ROOT
 from support.tables.files import TWO_ROWS, csv_of, line, page, put, table_file
 
@@ -50,7 +50,7 @@ def test_pages_are_renewed_and_checked(tmp_path: Path, capsys: pytest.CaptureFix
     assert pages.main(["--check"], tmp_path) == 0
     capsys.readouterr()
     assert pages.main([], tmp_path) == 0 and capsys.readouterr().out == "0 of 2 tables renewed\n"
-    at.write_text(made.replace("35.40 ± 0.85", "35.41 ± 0.85"))
+    at.write_text(made.replace("35.40 (±0.85, 2)", "35.41 (±0.85, 2)"))
     assert pages.main(["--check"], tmp_path) == 1
     number = next(n for n, row in enumerate(made.split("\n"), start=1) if "35.40" in row)
     assert f"results/README.md:{number}: table man/table1 is not what the results say" in capsys.readouterr().err
@@ -93,6 +93,23 @@ def test_every_table_must_be_shown(tmp_path: Path, capsys: pytest.CaptureFixture
     assert refusal(tmp_path, capsys) == "make_tables: error: results/man/table7.csv: configs/man has no table table7"
 
 
+def test_pictures_of_gains_are_drawn_where_numbers_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A page that shows one has it drawn; --check says which shows other numbers than the CSVs."""
+    path = measured(tmp_path)
+    page(tmp_path, "man").open("a").write("\n![Gains](figures/gains_man.png)\n")
+    picture = tmp_path / "results" / "figures" / "gains_man.png"
+    assert pages.main([], tmp_path) == 0 and picture.read_bytes()[:4] == b"\x89PNG"
+    assert "1 of 1 pictures drawn: man\n" in capsys.readouterr().out
+    (gain,) = gains.gains_of(tmp_path, "man")
+    assert (gain.label, gain.by_seed, gain.clear) == ("Table 1: DMAN | SAN", (1.0, -0.2), False)
+    assert gain.paper == pytest.approx(1.9)
+    assert pages.main(["--check"], tmp_path) == 0
+    path.write_text(path.read_text().replace("-0.20", "-0.30"))
+    assert pages.main(["--check"], tmp_path) == 1
+    assert f"{picture} shows other numbers than the results" in capsys.readouterr().err
+    assert pages.main([], tmp_path) == 0 and pages.main(["--check"], tmp_path) == 0
+
+
 def test_quick_starts_need_no_page(tmp_path: Path) -> None:
     """Their numbers stay with their runs."""
     table_file(tmp_path, TWO_ROWS, "quickstart/toy")
@@ -128,8 +145,8 @@ def test_wrong_markers(tmp_path: Path, capsys: pytest.CaptureFixture[str], text:
         (",-0.20,", ",x,", "results/man/table1.csv:4: difference must be a number, not 'x'"),
         ("0.2507", "x", "results/man/table1.csv:3: p_value must be a number, not 'x'"),
         (
-            "small,man,,,2,",
-            "small,man,,,1,",
+            "small,man,transformer_man,,2,",
+            "small,man,transformer_man,,1,",
             "table1.csv:4: scale small, row man, seed 1, settings aa, metric sacrebleu: is on line 3 already",
         ),
         ("small,transformer,", "small,plain,", "results/man/table1.csv:2: configs/man/table1.yaml has no row 'plain'"),
@@ -171,4 +188,4 @@ def test_the_repositorys_pages_are_up_to_date() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     shown = {block.name for path in pages.pages(ROOT) for block in pages.blocks_of(path, path.read_text().split("\n"))}
-    assert {"summary", "man", "diffwin", "csan", "mma", "mgsa", "comparisons"} <= shown
+    assert {"summary", "man", "diffwin", "csan", "mma", "mgsa", "ranking", "sample"} <= shown

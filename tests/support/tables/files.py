@@ -53,9 +53,9 @@ def table_file(root: Path, text: str = TWO_ROWS, name: str = "man/table1") -> Pa
 def line(
     row: str, seed: int, metric: str, score: object, *, difference: str = "", p: str = "", **more: str
 ) -> dict[str, str]:
-    """Return a line of a table's CSV: of the full scale and the settings aa, unless ``more`` says otherwise."""
+    """Return a line of a table's CSV: the full scale, an architecture a row, the settings aa, or as ``more`` says."""
     own = {"row": row, "seed": str(seed), "metric": metric, "score": str(score), "difference": difference, "p_value": p}
-    same = {"scale": "full", "settings": "aa", "parameters": "36770846", "steps_per_second": "2.5"}
+    same = {"scale": "full", "architecture": f"transformer_{row}", "settings": "aa", "parameters": "36770846"}
     return {**dict.fromkeys(COLUMNS, ""), **same, **own, **more}
 
 
