@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from argparse import ArgumentParser
-from dataclasses import fields
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import UsageError
@@ -21,6 +21,26 @@ if TYPE_CHECKING:
 
 Options = TypeVar("Options", bound="FairseqDataclass")
 RESERVED = ("encoder", "decoder", "quant_noise", "adaptive", "base_")
+
+
+def option(default: Any, text: str) -> Any:
+    """Return the field of an option with its default and its help text."""
+    return field(default=default, metadata={"help": text})
+
+
+def layer_option(site: str, what: str, default: str = "none", more: str = "") -> Any:
+    """Return the field of the option that places ``what`` in layers of a site, such as ``csan_encoder_layers``."""
+    texts = {
+        "encoder": f"encoder layers with {what}: all, none, or numbers from 1 (1-3, 1,4-6)",
+        "decoder": f"decoder layers with {what} in their self-attention",
+        "cross": f"decoder layers with {what} in their attention to the encoder",
+    }
+    return option(default, texts[site] + more)
+
+
+def no_layers(reason: str = "source and target positions cannot be compared") -> Any:
+    """Return the field of the ``…_layers`` option of a site where a mechanism is not defined."""
+    return option("none", f"must stay none: {reason}")
 
 
 def check_names(options: type[FairseqDataclass], prefix: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -11,7 +11,7 @@ from ..core.attention import LocalAttention
 from ..core.composed import GroupedAttention, JointAttention, Maker
 from ..mechanisms.local_convolution import LocalConvolution
 from ..mechanisms.mixed import MixedAttention
-from .parse import Attention, Group, Mechanism, Stack, Sublayer, TextError, parse_attention
+from .parse import Attention, Group, Mechanism, Sublayer, TextError, parse_attention
 from .words import KINDS, WORDS, Option, nearest
 
 FFN = Sublayer(Mechanism("ffn"))
@@ -19,9 +19,9 @@ CROSS = Sublayer(Mechanism("cross"))
 CONVOLUTION = {"kernel": Option((int,), 7), "form": Option((str,), "separable")}
 
 
-def reason_against(stack: Stack, site: str) -> str | None:
-    """Return why a stack's first undefined sublayer is not for a site; None if all are defined. Words must be known."""
-    for sublayer in (each for stretch in stack.stretches for each in stretch.sublayers):
+def reason_against(sublayers: Iterable[Sublayer], site: str) -> str | None:
+    """Return why the first undefined sublayer is not for a site; None if all are defined. Words must be known."""
+    for sublayer in sublayers:
         if isinstance(sublayer.content, Attention):
             reasons = [WORDS[each.word].reason_against(site) for each in mechanisms_of(sublayer.content)]
         else:

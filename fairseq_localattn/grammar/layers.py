@@ -16,7 +16,7 @@ from ..mechanisms.phrasal import parse_granularities
 from .build import Text, complete, mechanisms_of
 from .parse import Attention, Mechanism, Stack, Sublayer, TextError, parse_stack
 from .placement import SITES, kept_layers
-from .presets import PLAIN
+from .presets import PLAIN, one
 from .words import PHRASES, WORDS
 
 
@@ -88,7 +88,8 @@ class LayerBuilder:
     """Builds the attention of every site and layer from the texts of the sites.
 
     Args:
-        texts: site → text; a site without one, and a layer that its text does not name, has ordinary attention.
+        texts: site → text, read or to be read; a site without one, and a layer that its text does not name, has
+            ordinary attention.
         cfg: the sizes of the model, by the names of fairseq's ``TransformerConfig``.
         flags: site → the command line's flag with its text; errors of a text without a flag do not show it, since the
             user has not written it.
@@ -96,13 +97,14 @@ class LayerBuilder:
     Raises UsageError for a text that cannot be read or does not fit the model.
     """
 
-    def __init__(self, texts: Mapping[str, str], cfg: Any, flags: Mapping[str, str]) -> None:
+    def __init__(self, texts: Mapping[str, str | Stack], cfg: Any, flags: Mapping[str, str]) -> None:
         self.cfg, self.flags = cfg, flags
         self.stacks: dict[str, Stack] = {}
         self.layers: dict[str, dict[int, Layer]] = {}
         for site in SITES:
             try:
-                self.stacks[site] = parse_stack(texts.get(site) or PLAIN)
+                given = texts.get(site) or PLAIN
+                self.stacks[site] = parse_stack(given) if isinstance(given, str) else given
                 self.layers[site] = self._expand(site, self.stacks[site])
             except UsageError as error:
                 raise self._error(site, site, error) from None
@@ -205,9 +207,7 @@ class LayerBuilder:
         return [each for content in contents if isinstance(content, Attention) for each in mechanisms_of(content)]
 
 
-_PLAIN_TEXT = Text(PLAIN)
-
-
 def _plain(site: str) -> Layer:
     """Return the layer of fairseq."""
-    return Layer(complete(_PLAIN_TEXT, parse_stack(PLAIN).stretches[0].sublayers, site, 0), _PLAIN_TEXT)
+    text = Text(PLAIN)
+    return Layer(complete(text, one(PLAIN), site, 0), text)

@@ -93,14 +93,16 @@ class Option:
     default: Value
 
     def value(self, written: Value) -> Value:
-        """Return the value that a number or a word of a text stands for. Raises ValueError for another type."""
-        if isinstance(written, str) and type(CONSTANTS.get(written, written)) in self.kinds:
-            return CONSTANTS.get(written, written)
+        """Return a value, or that which a word of a text stands for. Raises ValueError for another type."""
+        meant = CONSTANTS.get(written, written) if isinstance(written, str) else written
+        if isinstance(meant, (bool, str, type(None))) and type(meant) in self.kinds:
+            return meant
         if isinstance(written, str) and str in self.kinds:
             return written
         whole = isinstance(written, int) and int in self.kinds
-        if isinstance(written, (int, float)) and (whole or float in self.kinds) and abs(written) < LARGEST:
-            return written
+        if isinstance(written, (int, float)) and not isinstance(written, bool):
+            if (whole or float in self.kinds) and abs(written) < LARGEST:
+                return written
         raise ValueError(f"must be {self}, not {written!r}")
 
     def __str__(self) -> str:
@@ -167,10 +169,10 @@ KINDS = {"san": "global", "global": "global", "local": "local", "forward": "forw
 PHRASES = ("ngram", "tree")
 
 
-def word(name: str, **options: Value) -> str:
-    """Return a mechanism as it is written in a text, without the options that have their default."""
+def word(name: str, **options: Value) -> Mechanism:
+    """Return a mechanism without the options that have their default."""
     known = WORDS[name].options
-    return str(Mechanism(name, {key: value for key, value in options.items() if value != known[key].default}))
+    return Mechanism(name, {key: value for key, value in options.items() if value != known[key].default})
 
 
 @cache

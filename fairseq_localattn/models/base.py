@@ -6,7 +6,6 @@ variants/csan.py is a short example.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from argparse import ArgumentParser, Namespace
 from typing import Any, ClassVar
 
@@ -18,9 +17,9 @@ from ..compat.pruning import prune
 from ..core.projections import lay_out_for_decoding
 from ..errors import UsageError
 from ..grammar.build import reason_against
-from ..grammar.parse import parse_stack
+from ..grammar.parse import Stack
 from ..grammar.placement import SITES, Placement, kept_layers, parse_layers
-from ..grammar.presets import PLAIN, text_of_stack
+from ..grammar.presets import PRESETS, Sublayers, stack_of
 from ..hub import FromPretrained
 from ..options import add_flags, check_names, check_ranges, fill_defaults, read_options
 from ..speed.implementation import ImplementationOptions, convert_to_bf16
@@ -30,8 +29,8 @@ from .builder import AttentionBuilder
 class LocalModel(FromPretrained):
     """Mixin for fairseq's models: options, flags and placement of a variant's attention.
 
-    A subclass for one paper sets ``prefix`` and ``options`` and defines ``text``, which describes its layers in the
-    words of :mod:`fairseq_localattn.grammar`. The fields ``<prefix>_<site>_layers`` of the options place them.
+    A subclass for one paper sets ``prefix`` and ``options``. The preset of the prefix (:mod:`grammar.presets`) says
+    what its layers are, and the fields ``<prefix>_<site>_layers`` of the options place them.
     """
 
     #: fairseq's task that the model is trained on; set by the base classes of models/.
@@ -96,42 +95,30 @@ class LocalModel(FromPretrained):
         """Raise UsageError for options that have no effect, which are likely mistakes; ``cfg`` is made of ``args``."""
 
     @classmethod
-    @abstractmethod
-    def text(cls, options: Any, site: str, heads: int) -> str:
-        """Return the sublayers of the layers where the variant is placed, as in ``dman > san > ffn``.
-
-        ``heads`` is the number of heads at the site. Raises ValueError for options that describe none.
-        """
-
-    @classmethod
-    def plain_text(cls, options: Any) -> str:
-        """Return the attention of all other layers."""
-        return PLAIN
-
-    @classmethod
-    def texts(cls, options: Any, cfg: TransformerConfig) -> dict[str, str]:
-        """Return the text of each site that is not plain. Raises UsageError for options that describe none."""
-        placed, found, plain = cls.placement(options, cfg), {}, cls.plain_text(options)
+    def stacks(cls, options: Any, cfg: TransformerConfig) -> dict[str, Stack]:
+        """Return the layers of each site that is not plain. Raises UsageError for options that describe none."""
+        placed, found, preset = cls.placement(options, cfg), {}, PRESETS[cls.prefix]
         for site in cls.sites:
             stack = cfg.encoder if site == "encoder" else cfg.decoder
             layers = set(kept_layers(stack.layers, stack.layers_to_keep))
             own = layers & placed.layers.get(site, frozenset())
-            text = ""
+            sublayers: Sublayers = ()
             if own:
                 try:
-                    text = cls.text(options, site, stack.attention_heads)
+                    sublayers = preset.sublayers(options, site, stack.attention_heads)
                 except ValueError as error:
                     raise UsageError(f"{site} layer {min(own) + 1}: {error}") from None
-                if reason := reason_against(parse_stack(text), site):
+                if reason := reason_against(sublayers, site):
                     raise UsageError(f"--{cls.prefix}-{site}-layers: {reason}")
-            if described := text_of_stack(own, layers, text=text, plain=plain):
+            described = stack_of(own, layers, sublayers=sublayers, plain=preset.plain(options))
+            if described is not None:
                 found[site] = described
         return found
 
     @classmethod
     def attention_builder(cls, cfg: TransformerConfig) -> AttentionBuilder:
         """Return what builds the attention of every layer. Raises UsageError for invalid options."""
-        return AttentionBuilder(cls.texts(read_options(cfg, cls.options), cfg), cfg, flags={})
+        return AttentionBuilder(cls.stacks(read_options(cfg, cls.options), cfg), cfg, flags={})
 
     @classmethod
     def stored_texts(cls, args: Namespace) -> dict[str, str]:
