@@ -12,7 +12,7 @@ from ..core.composed import GroupedAttention, JointAttention, Maker
 from ..mechanisms.local_convolution import LocalConvolution
 from ..mechanisms.mixed import MixedAttention
 from .parse import Attention, Group, Mechanism, Sublayer, TextError, parse_attention
-from .words import KINDS, WORDS, Option, nearest
+from .words import KINDS, WORDS, Option, or_known
 
 FFN = Sublayer(Mechanism("ffn"))
 CROSS = Sublayer(Mechanism("cross"))
@@ -45,7 +45,7 @@ class Text:
         for mechanism in mechanisms_of(attention):
             if mechanism.word not in WORDS:
                 raise self.error(
-                    f"there is no mechanism {mechanism.word!r}{nearest(mechanism.word, WORDS)}", mechanism.at
+                    f"there is no mechanism {mechanism.word!r}{or_known(mechanism.word, WORDS)}", mechanism.at
                 )
             if reason := WORDS[mechanism.word].reason_against(site):
                 names = {"encoder": "an encoder", "decoder": "a decoder", "cross": "the attention to the encoder"}
@@ -57,7 +57,7 @@ class Text:
         for name, value in mechanism.options.items():
             at = mechanism.option_at.get(name, mechanism.at)
             if name not in known:
-                raise self.error(f"{mechanism.word} has no option {name!r}{nearest(name, known)}", at)
+                raise self.error(f"{mechanism.word} has no option {name!r}{or_known(name, known)}", at)
             try:
                 known[name].value(value)
             except ValueError as error:

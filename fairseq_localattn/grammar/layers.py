@@ -93,12 +93,15 @@ class LayerBuilder:
         cfg: the sizes of the model, by the names of fairseq's ``TransformerConfig``.
         flags: site → the command line's flag with its text; errors of a text without a flag do not show it, since the
             user has not written it.
+        implementation: how the attentions are computed, one of :data:`kernels.dense.IMPLEMENTATIONS`.
 
     Raises UsageError for a text that cannot be read or does not fit the model.
     """
 
-    def __init__(self, texts: Mapping[str, str | Stack], cfg: Any, flags: Mapping[str, str]) -> None:
-        self.cfg, self.flags = cfg, flags
+    def __init__(
+        self, texts: Mapping[str, str | Stack], cfg: Any, flags: Mapping[str, str], implementation: str = "auto"
+    ) -> None:
+        self.cfg, self.flags, self.implementation = cfg, flags, implementation
         self.stacks: dict[str, Stack] = {}
         self.layers: dict[str, dict[int, Layer]] = {}
         for site in SITES:
@@ -161,6 +164,7 @@ class LayerBuilder:
         content = plan.sublayers[plan.plain_attention if position is None else position].content
         assert isinstance(content, Attention)
         sizes = {"dropout": self.cfg.attention_dropout, "causal": site == "decoder"}
+        sizes["implementation"] = self.implementation
         heads = self._config(site).attention_heads
         try:
             return plan.text.attention(content, embed_dim, heads, **sizes, **kwargs)

@@ -15,7 +15,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, ARCH_
 from ..errors import UsageError
 from ..grammar.placement import SITES, parse_layers, ranges_of, written
 from ..options import fill_defaults, option_names, set_missing
-from ..speed.implementation import ImplementationOptions
+from ..speed.runtime import ImplementationOptions
 from .base import LocalModel
 from .struct_config import named_architecture
 

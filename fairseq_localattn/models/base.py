@@ -22,8 +22,10 @@ from ..grammar.placement import SITES, Placement, kept_layers, parse_layers
 from ..grammar.presets import PRESETS, Sublayers, stack_of
 from ..hub import FromPretrained
 from ..options import add_flags, check_names, check_ranges, fill_defaults, read_options
-from ..speed.implementation import ImplementationOptions, convert_to_bf16
+from ..speed.products import convert_to_bf16
+from ..speed.runtime import ImplementationOptions, softmax_is_fairseqs
 from .builder import AttentionBuilder
+from .struct_config import as_namespace
 
 
 class LocalModel(FromPretrained):
@@ -43,12 +45,6 @@ class LocalModel(FromPretrained):
     options: ClassVar[type[FairseqDataclass]]
     #: Options that change more than the attention, so that no text expresses them.
     beyond_text: ClassVar[tuple[str, ...]] = ()
-    #: Whether the label-smoothed loss may overwrite the logits; set by ``configure_runtime``.
-    loss_in_place: bool = False
-    #: The number of shapes of batches whose training steps a GPU records; set by ``configure_runtime``.
-    most_graphs: int = 0
-    #: Whether a machine without a GPU decodes with parameters of bfloat16; set by ``configure_runtime``.
-    decodes_in_bf16: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Check the names of a variant's options when its class is defined."""
@@ -63,6 +59,30 @@ class LocalModel(FromPretrained):
         add_flags(parser, cls.options)
         add_flags(parser, ImplementationOptions)
 
+    @classmethod
+    def completed(cls, args: Any) -> Namespace:
+        """Return the options of a model; those that a checkpoint of an older version lacks have their defaults."""
+        args = as_namespace(args)
+        fill_defaults(args, cls.options)
+        fill_defaults(args, ImplementationOptions)
+        return args
+
+    @property
+    def runtime(self: Any) -> ImplementationOptions:
+        """The options by which attention, matrix products and loss are computed."""
+        stack = self.encoder if self.sites == ("encoder",) else self.decoder
+        return read_options(stack.cfg, ImplementationOptions)
+
+    @property
+    def loss_in_place(self: Any) -> bool:
+        """Whether the label-smoothed loss may overwrite the logits."""
+        return str(self.runtime.localattn_loss) == "auto" and softmax_is_fairseqs(self)
+
+    @property
+    def most_graphs(self) -> int:
+        """The number of shapes of batches whose training steps a GPU records."""
+        return self.runtime.localattn_graphs
+
     def load_state_dict(self, state_dict: Any, strict: bool = True, model_cfg: Any = None, args: Any = None) -> Any:
         """Copy the weights of a checkpoint; called by fairseq.
 
@@ -74,8 +94,7 @@ class LocalModel(FromPretrained):
     def prepare_for_inference_(self, cfg: Any) -> None:
         """Prepare the model for decoding; called by fairseq-generate and the other commands that only read a model."""
         super().prepare_for_inference_(cfg)  # type: ignore[misc]
-        if self.decodes_in_bf16:
-            convert_to_bf16(self)  # type: ignore[arg-type]
+        convert_to_bf16(self, str(self.runtime.localattn_cpu_matmul))  # type: ignore[arg-type]
         lay_out_for_decoding(self)  # type: ignore[arg-type]
 
     @classmethod
@@ -123,8 +142,7 @@ class LocalModel(FromPretrained):
     @classmethod
     def stored_texts(cls, args: Namespace) -> dict[str, str]:
         """Return site → text of the sites that are not plain, by options that a checkpoint may hold incompletely."""
-        fill_defaults(args, cls.options)
-        return cls.attention_builder(TransformerConfig.from_namespace(args)).texts()
+        return cls.attention_builder(TransformerConfig.from_namespace(cls.completed(args))).texts()
 
     @classmethod
     def placed(cls, cfg: TransformerConfig) -> list[str]:

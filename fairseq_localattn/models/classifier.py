@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from ..grammar.placement import count_kept_layers
 from ..hub import ClassifierHubInterface, FromPretrained
 from ..options import check_ranges, fill_defaults, set_missing
-from ..speed.implementation import configure_runtime
+from ..speed.runtime import configure_runtime
 from .base import LocalModel
 from .struct_config import as_namespace, named_architecture
 from .transformer import LocalEncoder, LocalEncoderLayer
@@ -138,10 +138,8 @@ class LocalClassifier(LocalModel, PlainClassifier):
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> PlainClassifier:
         """Return a new model without heads; called by fairseq. Raises UsageError for invalid options."""
-        args = as_namespace(args)
-        fill_defaults(args, cls.options)
-        model = super().build_model(args, task)
-        configure_runtime(model, args)
+        model = super().build_model(cls.completed(args), task)
+        configure_runtime(model)
         return model
 
     @classmethod

@@ -15,8 +15,8 @@ from fairseq.models.transformer_lm import (
 )
 
 from ..grammar.placement import count_kept_layers
-from ..options import fill_defaults, set_missing
-from ..speed.implementation import configure_runtime
+from ..options import set_missing
+from ..speed.runtime import configure_runtime
 from .base import LocalModel
 from .struct_config import as_namespace, named_architecture
 from .transformer import LocalDecoder, LocalDecoderLayer
@@ -51,8 +51,7 @@ class LocalLanguageModel(LocalModel, PlainLanguageModel):
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> LocalLanguageModel:
         """Return a new model; called by fairseq. Raises UsageError for invalid options."""
-        args = as_namespace(args)
-        fill_defaults(args, cls.options)
+        args = cls.completed(args)
         count_kept_layers(args, "decoder")
         # fairseq chooses among three kinds of embedding inside build_model: take that of its model without layers.
         without_layers = Namespace(**{**vars(args), "decoder_layers": 0, "decoder_layers_to_keep": None})
@@ -62,7 +61,7 @@ class LocalLanguageModel(LocalModel, PlainLanguageModel):
         builder = cls.attention_builder(cfg)
         words, layer = task.target_dictionary, cls.decoder_layer
         model = cls(LocalDecoder(cfg, words, embed_tokens, builder, layer_class=layer, no_encoder_attn=True))
-        configure_runtime(model, args)
+        configure_runtime(model)
         return model
 
 

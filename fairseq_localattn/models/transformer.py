@@ -28,12 +28,10 @@ from ..core.attention import LocalAttention
 from ..grammar.placement import count_kept_layers, kept_layers
 from ..kernels.masks import future_mask
 from ..kernels.passes import forward_pass
-from ..options import fill_defaults
-from ..speed.implementation import configure_runtime
 from ..speed.layers import FusedResidual, MayAutocast
+from ..speed.runtime import configure_runtime
 from .base import LocalModel
 from .builder import AttentionBuilder
-from .struct_config import as_namespace
 from .unread import with_unread_padding
 
 # Key in the encoder's output after a reordering: for each row, the row of the original batch that it is a copy of.
@@ -173,12 +171,11 @@ class LocalTransformerModel(LocalModel, TransformerModel):
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> LocalTransformerModel:
         """Return a new model; called by fairseq. Raises UsageError for invalid options."""
-        args = as_namespace(args)
-        fill_defaults(args, cls.options)  # a checkpoint of an older version may lack an option
+        args = cls.completed(args)
         for stack in ("encoder", "decoder"):
             count_kept_layers(args, stack)
         model = super().build_model(args, task)
-        configure_runtime(model, args)
+        configure_runtime(model)
         return model
 
     def set_beam_size(self, beam_size: int) -> None:

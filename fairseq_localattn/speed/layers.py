@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from ..core.hooks import has_hooks, is_plain
 from ..kernels.dropout import dropout, dropout_and_residual
+from .products import trains_in_bf16
 
 
 class Dropout(FairseqDropout):
@@ -82,8 +83,11 @@ class MayAutocast:
     Inference does without: autocast would convert all weights in every step of decoding.
     """
 
-    autocast = False
     training: bool
+
+    def __init__(self, cfg: Any, *args: Any, **kwargs: Any) -> None:
+        self.autocast = trains_in_bf16(str(cfg.localattn_cpu_matmul))
+        super().__init__(cfg, *args, **kwargs)  # type: ignore[call-arg]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute fairseq's forward pass."""

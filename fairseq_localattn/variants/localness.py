@@ -26,9 +26,9 @@ from ..options import layer_option, option
 class LocalnessClassifierOptions(FairseqDataclass):
     """Options of the classifier; the defaults are the model of Yang et al. with widths predicted from queries."""
 
-    localness_center: ChoiceEnum(CENTERS) = option(
+    localness_center: ChoiceEnum(CENTERS) = option(  # type: ignore[valid-type]
         "predicted", "the centre of a query's window: predicted, or self: its own position"
-    )  # type: ignore[valid-type]
+    )
     localness_width: str = option(
         "query",
         "the width d of a window, 2σ: a number of positions, head (a trainable number a head), keys "
@@ -37,12 +37,12 @@ class LocalnessClassifierOptions(FairseqDataclass):
     localness_heads: int = option(0, "heads with a window, the last ones; 0: all")
     localness_cut: bool = option(False, "hide keys further than d from the centre, but not the nearest one")
     localness_product: bool = option(False, "multiply the weights by the Gaussian, without normalising them again")
-    localness_source: ChoiceEnum(SOURCES) = option(
+    localness_source: ChoiceEnum(SOURCES) = option(  # type: ignore[valid-type]
         "query", "what predicts: the projected query, or the layer's input (DiffWin's code)"
-    )  # type: ignore[valid-type]
-    localness_hidden: ChoiceEnum(HIDDEN) = option(
+    )
+    localness_hidden: ChoiceEnum(HIDDEN) = option(  # type: ignore[valid-type]
         "tanh", "the predicting layer: tanh, or linear, without biases (DiffWin's code)"
-    )  # type: ignore[valid-type]
+    )
     localness_encoder_layers: str = layer_option("encoder", "windows", "1-3")
 
 
@@ -92,7 +92,7 @@ class LocalnessClassifier(LocalnessModel, LocalClassifier):
 _PLACES: dict[str, Any] = {"lower_half": ["localness_encoder_layers"]}
 _HALVES = {"": 4, "_wmt_en_de": 4, "_wmt_en_de_big": 8}  # of the heads; in the other sizes 2
 _HARD = {size: {"localness_heads": _HALVES.get(size, 2)} for size in SIZES["translation"]}
-_NEIGHBOR = {"localness_center": "self", "localness_width": "head"}
+_NEIGHBOR: dict[str, Any] = {"localness_center": "self", "localness_width": "head"}
 register_sizes(LocalnessTransformerModel, **_PLACES)
 register_sizes(LocalnessTransformerModel, "transformer_local_hard", own=_HARD, localness_width="10", **_PLACES)
 register_sizes(LocalnessTransformerModel, "transformer_neighbor", **_PLACES, **_NEIGHBOR)

@@ -12,7 +12,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 
-from ..core.attention import ACTIVATIONS
+from ..core.steps import ACTIVATIONS
 from ..errors import UsageError
 from ..grammar.placement import Placement
 from ..grammar.presets import DEFAULT_ORDER, parse_order, parse_static_width
@@ -40,9 +40,9 @@ class MANOptions(FairseqDataclass):
         "4", "sman sees the keys at distance ≤ b: a whole number, or sqrt for √L/2 by sentence length L"
     )
     man_max_distance: int = option(1024, "distances with a parameter of their own in dman; beyond, that of this one")
-    man_head_activation: ChoiceEnum(tuple(ACTIVATIONS)) = option(
+    man_head_activation: ChoiceEnum(tuple(ACTIVATIONS)) = option(  # type: ignore[valid-type]
         "none", "on the concatenated heads of every attention, before the output projection"
-    )  # type: ignore[valid-type]
+    )
     man_post_norm: bool = option(False, "layer norm after each sublayer, in an architecture that has it before")
 
 

@@ -26,17 +26,17 @@ PARTITIONS = ("ngram", "syntactic")
 class MGSAOptions(FairseqDataclass):
     """Options of MGSA; the defaults are the paper's best model without tag supervision, which needs a criterion."""
 
-    mgsa_partition: ChoiceEnum(PARTITIONS) = option(
+    mgsa_partition: ChoiceEnum(PARTITIONS) = option(  # type: ignore[valid-type]
         "syntactic", "what makes a phrase: ngram, or syntactic (needs --task translation_with_phrases)"
-    )  # type: ignore[valid-type]
+    )
     mgsa_heads: str = option(
         "",
         "heads of words, and heads of phrases by the n of n-grams or the level of the tree: equal shares "
         "as in word,2,3,4 (default of ngram) or word,1,2,3 (default of syntactic), or counts as in word:1,2:3",
     )
-    mgsa_composition: ChoiceEnum(COMPOSITIONS) = option(
+    mgsa_composition: ChoiceEnum(COMPOSITIONS) = option(  # type: ignore[valid-type]
         "sans", "how words make a phrase: max, lstm, or sans (self-attention)"
-    )  # type: ignore[valid-type]
+    )
     mgsa_interaction: ChoiceEnum(INTERACTIONS) = option("onlstm", "what runs over the phrases: none, lstm or onlstm")  # type: ignore[valid-type]
     mgsa_chunk: int = option(1, "channels that share a value of ON-LSTM's master gates; divides a head's")
     mgsa_tags: bool = option(False, "tag supervision; with --criterion label_smoothed_cross_entropy_with_phrase_tags")

@@ -26,9 +26,9 @@ class TableOptions(FairseqDataclass):
     """Options of the tables of vectors, at any site."""
 
     relpos_distance: int = option(16, "the greatest distance with a vector of its own (k); those beyond share it")
-    relpos_heads: ChoiceEnum(("shared", "own")) = option(
+    relpos_heads: ChoiceEnum(("shared", "own")) = option(  # type: ignore[valid-type]
         "shared", "whether the heads of a layer share its tables or have their own"
-    )  # type: ignore[valid-type]
+    )
     relpos_no_values: bool = option(False, "relative positions in the keys alone")
 
 

@@ -14,6 +14,7 @@ from fairseq_localattn.core.decoding import GrowableCache
 from fairseq_localattn.kernels.projections import is_column_major
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention
+from support.implementations import compute_by
 from support.models import batch, build, dictionary
 
 MAKES = [
@@ -31,7 +32,7 @@ def test_keys_of_an_encoder_are_laid_out_for_single_queries() -> None:
     for forced, fast in (("auto", True), ("sdpa", False)):
         torch.manual_seed(1)
         module = LocalAttention(8, 2, encoder_decoder_attention=True).eval()
-        module.set_implementation(forced)
+        compute_by(module, forced)
         state: dict[str, Any] = {}
         with torch.no_grad():
             out = [module(x, keys, keys, incremental_state=state, static_kv=True, need_weights=False)[0]]
@@ -65,7 +66,7 @@ def test_forced_implementations_agree(make: Any, length: int) -> None:
     padding[1, :3] = True
     results = []
     for name in ("auto", "products", "sdpa"):
-        module.set_implementation(name)
+        compute_by(module, name)
         module.zero_grad()
         out, _ = module(x, x, x, key_padding_mask=padding, need_weights=False)
         out.square().sum().backward()
