@@ -52,6 +52,11 @@ def check_names(options: type[FairseqDataclass], prefix: str) -> None:
             raise TypeError(f"option {name!r} of {options.__name__} must start with {prefix}_")
 
 
+def flag_of(name: str) -> str:
+    """Return the flag of an option, as in ``--csan-window``."""
+    return "--" + name.replace("_", "-")
+
+
 def option_names(options: type[FairseqDataclass]) -> list[str]:
     """Return the names of the options, in the order of their definition."""
     return [f.name for f in fields(options) if not f.name.startswith("_")]
@@ -85,7 +90,7 @@ def check_ranges(args: Any, options: type[FairseqDataclass]) -> None:
     """
     own = set(option_names(options))
     for name, value in vars(args).items():
-        flag, kind = "--" + name.replace("_", "-"), name.rpartition("_")[2]
+        flag, kind = flag_of(name), name.rpartition("_")[2]
         rate = kind.endswith("dropout") or name == "quant_noise_pq"
         if isinstance(value, float) and rate and not 0 <= value < 1:
             raise UsageError(f"{flag} {value}: give a rate from 0 to less than 1")

@@ -28,7 +28,7 @@ from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from fairseq.tasks.translation import TranslationTask
 
 from ..errors import UsageError, did_you_mean
-from . import arguments, checkpoints, data, interactive, loading, mistakes, noise, peers, pruning, saving
+from . import arguments, data, interactive, loading, mistakes, noise, peers, pruning, safe_reading, saving
 from .around import around
 from .training import command
 
@@ -46,7 +46,7 @@ def apply() -> None:
             f"fairseq_localattn needs torch >= 2.6, not {torch.__version__}: earlier ones run code from checkpoints"
         )
     noise.hide()
-    checkpoints.protect()
+    safe_reading.protect()
     saving.apply()
     data.apply()
     loading.apply()

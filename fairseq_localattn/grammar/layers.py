@@ -14,10 +14,12 @@ from ..errors import UsageError
 from ..mechanisms.local_convolution import LocalConvolution
 from ..mechanisms.phrasal import parse_granularities
 from .build import Text, complete, mechanisms_of
-from .parse import Attention, Mechanism, Stack, Sublayer, TextError, parse_stack
+from .parse import Attention, Mechanism, Stack, Stretch, Sublayer, TextError, parse_stack
 from .placement import SITES, kept_layers
 from .presets import PLAIN, one
 from .words import PHRASES, WORDS
+
+ORDINARY = Stack((Stretch(one(PLAIN)),))
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class LayerBuilder:
         self.layers: dict[str, dict[int, Layer]] = {}
         for site in SITES:
             try:
-                given = texts.get(site) or PLAIN
+                given = texts.get(site) or ORDINARY
                 self.stacks[site] = parse_stack(given) if isinstance(given, str) else given
                 self.layers[site] = self._expand(site, self.stacks[site])
             except UsageError as error:
@@ -183,9 +185,8 @@ class LayerBuilder:
 
     def texts(self) -> dict[str, str]:
         """Return site → text, in its shortest form, of the sites that are not plain."""
-        plain = str(parse_stack(PLAIN))
         found = {site: str(stack) for site, stack in self.stacks.items()}
-        return {site: text for site, text in found.items() if text != plain}
+        return {site: text for site, text in found.items() if text != str(ORDINARY)}
 
     def phrases(self) -> tuple[list[int], bool]:
         """Return the distinct granularities of the encoder's phrases, ascending, and whether trees make them.

@@ -21,7 +21,7 @@ from ..grammar.parse import Stack
 from ..grammar.placement import SITES, Placement, kept_layers, parse_layers
 from ..grammar.presets import PRESETS, Sublayers, stack_of
 from ..hub import FromPretrained
-from ..options import add_flags, check_names, check_ranges, fill_defaults, read_options
+from ..options import add_flags, check_names, check_ranges, fill_defaults, flag_of, read_options
 from ..speed.products import convert_to_bf16
 from ..speed.runtime import ImplementationOptions, softmax_is_fairseqs
 from .builder import AttentionBuilder
@@ -114,6 +114,14 @@ class LocalModel(FromPretrained):
         """Raise UsageError for options that have no effect, which are likely mistakes; ``cfg`` is made of ``args``."""
 
     @classmethod
+    def refuse_unused(cls, args: Namespace, name: str, reason: str) -> None:
+        """Raise UsageError for an option without effect that has another value than its default."""
+        value = getattr(args, name)
+        if str(value) != str(getattr(cls.options(), name)):
+            shown = "" if isinstance(value, bool) else f" {value}"
+            raise UsageError(f"{flag_of(name)}{shown} changes nothing: {reason}")
+
+    @classmethod
     def stacks(cls, options: Any, cfg: TransformerConfig) -> dict[str, Stack]:
         """Return the layers of each site that is not plain. Raises UsageError for options that describe none."""
         placed, found, preset = cls.placement(options, cfg), {}, PRESETS[cls.prefix]
@@ -163,7 +171,7 @@ class LocalModel(FromPretrained):
             depth = None if stack.layers_to_keep else stack.layers
             existing = kept_layers(stack.layers, stack.layers_to_keep)
             name = f"{cls.prefix}_{site}_layers"
-            layers[site] = parse_layers(getattr(options, name), "--" + name.replace("_", "-"), existing, depth)
+            layers[site] = parse_layers(getattr(options, name), flag_of(name), existing, depth)
         placement = Placement(layers)
         for site in placement.sites:
             flag = f"--{cls.prefix}-{site}-layers"

@@ -17,6 +17,7 @@ from fairseq.models.transformer import TransformerModelBase
 from omegaconf import OmegaConf
 
 from ..errors import UsageError, nearest
+from ..options import flag_of
 
 ArchitectureFunction = Callable[[Any], None]
 # Options of the task, or of all parts ("common"), that fairseq's models read from the one namespace of a command line.
@@ -81,7 +82,7 @@ def _options_of(config: Any, name: str) -> Namespace:
     model = ARCH_MODEL_REGISTRY[name]
     model.add_args(parser)
     for option, kind in UNFLAGGED.items() if issubclass(model, TransformerModelBase) else ():
-        parser.add_argument("--" + option.replace("_", "-"), type=kind)
+        parser.add_argument(flag_of(option), type=kind)
     flags = {flag[2:].replace("-", "_"): action for flag, action in parser._option_string_actions.items()}
     root, words, shared = config._get_parent() or {}, [], {}
     for part, options in SHARED.items():

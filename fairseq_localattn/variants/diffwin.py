@@ -114,15 +114,12 @@ class DiffWinModel(LocalModel):
                 " out; give --diffwin-cross none"
             )
         for site in cls.sites:
-            form = f"diffwin_{site}_form"
-            if site not in sites and is_segmented(args, site) and str(getattr(cls.options(), form)) == "token":
-                raise UsageError(f"--diffwin-{site}-form segment changes nothing: no layer there has windows")
-        if args.diffwin_renormalise and not any(window_of(args, site) == "mw" for site in sites):
-            raise UsageError("--diffwin-renormalise changes nothing: no layer has mw, whose weights it would divide")
-        default_size = SegmentOptions().diffwin_segment_size
-        size = getattr(args, "diffwin_segment_size", default_size)
-        if size != default_size and not any(is_segmented(args, site) for site in sites):
-            raise UsageError(f"--diffwin-segment-size {size} changes nothing: no layer has windows of segments")
+            if site not in sites and is_segmented(args, site):
+                cls.refuse_unused(args, f"diffwin_{site}_form", "no layer there has windows")
+        if not any(window_of(args, site) == "mw" for site in sites):
+            cls.refuse_unused(args, "diffwin_renormalise", "no layer has mw, whose weights it would divide")
+        if hasattr(args, "diffwin_segment_size") and not any(is_segmented(args, site) for site in sites):
+            cls.refuse_unused(args, "diffwin_segment_size", "no layer has windows of segments")
 
 
 @register_model("transformer_diffwin")

@@ -69,10 +69,10 @@ class LocalnessModel(LocalModel):
         except ValueError as error:
             raise UsageError(f"--localness-width: {error}") from None
         from_query = args.localness_center == "predicted" or width == "query"
-        if placed and str(args.localness_source) == "input" and not from_query:
-            raise UsageError("--localness-source input changes nothing: neither centre nor width is predicted from it")
-        if placed and str(args.localness_hidden) == "linear" and not (from_query or width == "keys"):
-            raise UsageError("--localness-hidden linear changes nothing: neither centre nor width is predicted")
+        if placed and not from_query:
+            cls.refuse_unused(args, "localness_source", "neither centre nor width is predicted from it")
+            if width != "keys":
+                cls.refuse_unused(args, "localness_hidden", "neither centre nor width is predicted")
 
 
 @register_model("transformer_localness")

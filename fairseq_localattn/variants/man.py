@@ -73,16 +73,11 @@ class MANTransformerModel(LocalTransformerModel):
         placed = cls.placed(cfg)
         used = {kind for site in placed for kind in parse_order(getattr(args, f"man_{site}_order"), "")}
         for site in ("encoder", "decoder"):
-            flag, order = f"--man-{site}-order", getattr(args, f"man_{site}_order")
-            if site not in placed and order != DEFAULT_ORDER:
-                raise UsageError(
-                    f"{flag} {order} changes nothing: --man-{site}-layers is none, give all or some layers"
-                )
+            if site not in placed:
+                cls.refuse_unused(args, f"man_{site}_order", f"--man-{site}-layers is none, give all or some layers")
         for name, kind in (("man_static_width", "sman"), ("man_max_distance", "dman")):
-            value = getattr(args, name)
-            if kind not in used and value != getattr(MANOptions(), name):
-                flag = "--" + name.replace("_", "-")
-                raise UsageError(f"{flag} {value} changes nothing: no order has {kind}, see --man-encoder-order")
+            if kind not in used:
+                cls.refuse_unused(args, name, f"no order has {kind}, see --man-encoder-order")
 
 
 def _differences(ffn: int, pre_norm: bool = True) -> Callable[[Namespace], None]:

@@ -71,16 +71,12 @@ class MGSATransformer(PhraseModel):
     @classmethod
     def check_effects(cls, args: Namespace, cfg: TransformerConfig) -> None:
         """Raise UsageError for options of phrases in no layer, and for chunks without ON-LSTM."""
-        standard = cls.options()
         if not cls.placed(cfg):
             for name in ("mgsa_heads", "mgsa_composition", "mgsa_tags"):
-                if str(getattr(args, name)) != str(getattr(standard, name)):
-                    flag = "--" + name.replace("_", "-")
-                    raise UsageError(f"{flag} changes nothing: --mgsa-encoder-layers is none, give all or some layers")
+                cls.refuse_unused(args, name, "--mgsa-encoder-layers is none, give all or some layers")
         elif str(args.mgsa_interaction) == "onlstm":
             return
-        if args.mgsa_chunk != standard.mgsa_chunk:
-            raise UsageError(f"--mgsa-chunk {args.mgsa_chunk} changes nothing: no layer has --mgsa-interaction onlstm")
+        cls.refuse_unused(args, "mgsa_chunk", "no layer has --mgsa-interaction onlstm")
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> "MGSATransformer":

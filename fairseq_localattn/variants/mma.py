@@ -13,7 +13,6 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 from torch import nn
 
-from ..errors import UsageError
 from ..models.architectures import register_architecture, register_sizes
 from ..models.transformer import LocalEncoder, LocalTransformerModel
 from ..options import layer_option, no_layers, option
@@ -51,17 +50,12 @@ class MMATransformerModel(LocalTransformerModel):
     @classmethod
     def check_effects(cls, args: Namespace, cfg: TransformerConfig) -> None:
         """Raise UsageError for heads of no layer, and for a window that no head has."""
-        sites = cls.placed(cfg)
-        standard = cls.options()
-        for site, name in (("encoder", "mma_heads"), ("decoder", "mma_decoder_heads")):
-            if site not in sites and (value := getattr(args, name)) != getattr(standard, name):
-                flag = "--" + name.replace("_", "-")
-                raise UsageError(
-                    f"{flag} {value} changes nothing: --mma-{site}-layers is none, give all or some layers"
-                )
-        mixes = [args.mma_heads if site == "encoder" else args.mma_decoder_heads for site in sites]
-        if args.mma_window != standard.mma_window and not any("local" in mix for mix in mixes):
-            raise UsageError(f"--mma-window {args.mma_window} changes nothing: no layer has local heads")
+        sites, heads = cls.placed(cfg), {"encoder": "mma_heads", "decoder": "mma_decoder_heads"}
+        for site, name in heads.items():
+            if site not in sites:
+                cls.refuse_unused(args, name, f"--mma-{site}-layers is none, give all or some layers")
+        if not any("local" in getattr(args, heads[site]) for site in sites):
+            cls.refuse_unused(args, "mma_window", "no layer has local heads")
 
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Dictionary, embed_tokens: nn.Module) -> LocalEncoder:

@@ -155,3 +155,15 @@ def test_equal_sentences_are_no_beam() -> None:
             got, _ = attention(x, keys, keys, **options)
             wanted, _ = attention(x, keys, keys, need_weights=False)
             torch.testing.assert_close(got, wanted)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"implementation": "cudnn"}, "unknown implementation 'cudnn': choose from auto, products, sdpa, flex, triton"),
+        ({"activation": "tanh"}, "unknown head activation 'tanh': choose from none, relu, gelu"),
+    ],
+)
+def test_refuses_what_is_not_known(option: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        LocalAttention(8, 2, **option)
