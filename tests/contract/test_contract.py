@@ -15,7 +15,7 @@ from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.models.architectures import baseline_of
 from fairseq_localattn.models.base import LocalModel
 from support.device import assert_close, assert_same, least_effect, on_device, place
-from support.implementations import compute_by
+from support.mechanisms.implementations import compute_by
 from support.mechanisms.inputs import labelled, take_long_ways
 from support.models import (
     ARCHITECTURES,

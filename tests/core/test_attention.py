@@ -14,7 +14,7 @@ from fairseq_localattn.core.decoding import GrowableCache
 from fairseq_localattn.kernels.projections import is_column_major
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention
-from support.implementations import compute_by
+from support.mechanisms.implementations import compute_by
 from support.models import batch, build, dictionary
 
 MAKES = [

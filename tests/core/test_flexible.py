@@ -20,7 +20,7 @@ from fairseq_localattn.grammar.build import attention
 from fairseq_localattn.kernels import flex
 from fairseq_localattn.kernels.windows import Score, Window
 from fairseq_localattn.mechanisms.mixed import MixedAttention
-from support.implementations import compute_by
+from support.mechanisms.implementations import compute_by
 from support.models import batch, build, loss
 
 DIM, HEADS = 16, 4

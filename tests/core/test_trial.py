@@ -16,7 +16,7 @@ from fairseq_localattn.core.call import Call
 from fairseq_localattn.grammar.build import attention
 from fairseq_localattn.kernels.masks import Frame
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention
-from support.implementations import compute_by
+from support.mechanisms.implementations import compute_by
 
 DIM, HEADS = 16, 4
 

@@ -16,7 +16,7 @@ from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.grammar.build import attention
 from fairseq_localattn.grammar.words import WORDS
 from fairseq_localattn.mechanisms.phrase_memory.partition import ngram_lengths, partition_of
-from support.implementations import compute_by
+from support.mechanisms.implementations import compute_by
 from support.mechanisms.inputs import future, labelled, take_long_ways
 
 DIM, HEADS, LENGTH = 8, 4, 7

@@ -25,9 +25,9 @@ from fairseq_localattn.mechanisms.mixed import MixedAttention
 from fairseq_localattn.mechanisms.relative import BucketedAttention, RelativeAttention, bucket_of
 from fairseq_localattn.mechanisms.rotary import RotaryAttention
 from fairseq_localattn.mechanisms.sinks import SinkAttention
-from support.implementations import compute_by
 from support.mechanisms import position_references as references
 from support.mechanisms.checks import check
+from support.mechanisms.implementations import compute_by
 from support.mechanisms.inputs import (
     DIM,
     HEADS,

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from fairseq_localattn.grammar.build import attention
-from support.implementations import compute_by
 from support.kernels import SHARED_MEMORY, compile_launches, needs_interpreter, recorded
+from support.mechanisms.implementations import compute_by
 
 pytestmark = [needs_interpreter, pytest.mark.slow]
 

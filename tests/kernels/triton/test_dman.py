@@ -12,8 +12,8 @@ from torch import Tensor
 from fairseq_localattn.kernels.triton import dman
 from fairseq_localattn.kernels.triton.dman import dynamic_mask_attention
 from fairseq_localattn.kernels.triton.operators import draw_seed
-from support.implementations import compute_by
 from support.kernels import DEVICE, needs_gpu, needs_triton, recorded
+from support.mechanisms.implementations import compute_by
 from support.mechanisms.inputs import LargestTensor, random_case
 from support.mechanisms.masked import expected, make, outcome, run, same
 

@@ -12,8 +12,8 @@ from fairseq_localattn.grammar.build import attention
 from fairseq_localattn.kernels.triton import operators
 from fairseq_localattn.kernels.triton.operators import draw_seed, reason_against_triton
 from fairseq_localattn.kernels.triton.row_dot import row_dot
-from support.implementations import compute_by
 from support.kernels import DEVICE, needs_interpreter, needs_triton, recorded
+from support.mechanisms.implementations import compute_by
 from support.mechanisms.inputs import future
 
 DIM, HEADS = 16, 4

@@ -17,7 +17,6 @@ from fairseq_localattn.grammar.build import attention
 from fairseq_localattn.kernels.triton import soft_windows
 from fairseq_localattn.kernels.triton.soft_windows import window_attention
 from fairseq_localattn.mechanisms.windowed import Segments, segment_window, soft_window
-from support.implementations import compute_by
 from support.kernels import (
     DEVICE,
     SHARED_MEMORY,
@@ -28,6 +27,7 @@ from support.kernels import (
     recorded,
 )
 from support.mechanisms import references
+from support.mechanisms.implementations import compute_by
 from support.mechanisms.inputs import LargestTensor
 
 pytestmark = needs_triton
