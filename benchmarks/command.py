@@ -17,8 +17,8 @@ import torch
 from experiments.system.progress import Progress, clock
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.files import check_file, described
-from fairseq_localattn.speed.implementation import turn_off_cudnn
 from fairseq_localattn.speed.memory import keep_freed_memory
+from fairseq_localattn.speed.runtime import turn_off_cudnn
 
 from .batches import LONGEST
 from .generation import run_generation

@@ -21,7 +21,7 @@ from ..kernels.windows import Score, Window
 from .attention import LocalAttention
 from .call import Call
 from .decoding import IncrementalState
-from .flexible import SCORING
+from .steps import SCORING
 
 Item = TypeVar("Item")
 # Called with LocalAttention's arguments by keyword; returns an attention, or a part of one.
@@ -72,12 +72,6 @@ class ComposedAttention(LocalAttention):
         """Yield the parts, each with its call."""
         for number, part in enumerate(self.members()):
             yield part, self.call_of(number, call)
-
-    def set_implementation(self, implementation: str) -> None:
-        """Choose how attention is computed, for all parts."""
-        super().set_implementation(implementation)
-        for part in self.members():
-            part.set_implementation(implementation)
 
 
 def _of_part(names: Sequence[str] | Mapping[str, Tensor], number: int) -> dict[str, str]:

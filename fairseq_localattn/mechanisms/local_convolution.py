@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ..core.decoding import IncrementalState
 from ..core.hooks import is_plain
 from ..kernels.convolution import depthwise_convolution, full_convolution, relu_in_place
+from ..ranges import check_number
 
 FORMS = ("separable", "full")
 LARGEST_KERNEL = 9_999  # positions; more is certainly a typing error
@@ -42,8 +43,7 @@ class LocalConvolution(nn.Module):
         super().__init__()
         if kernel < 1 or kernel % 2 == 0:
             raise ValueError(f"the kernel of a convolution must be odd and positive, not {kernel}")
-        if kernel > LARGEST_KERNEL:
-            raise ValueError(f"the kernel of a convolution must be {LARGEST_KERNEL:,} or less, not {kernel}")
+        check_number("the kernel of a convolution", kernel, 1, LARGEST_KERNEL)
         if form not in FORMS:
             raise ValueError(f"unknown form {form!r} of a convolution: choose from {', '.join(FORMS)}")
         self.kernel, self.form, self.causal = kernel, form, causal

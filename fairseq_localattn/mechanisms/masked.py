@@ -29,6 +29,7 @@ from ..kernels.triton.dman import dynamic_mask_attention
 from ..kernels.triton.operators import DTYPES
 from ..kernels.triton.row_dot import row_dot
 from ..kernels.windows import Score, by_distance
+from ..ranges import check_number
 from .banded import BandedAttention
 from .relative import MAX_DISTANCES
 
@@ -85,12 +86,7 @@ class DynamicMaskAttention(LocalAttention):
 
     def __init__(self, embed_dim: int, num_heads: int, *, max_distance: int = 1024, **kwargs: object) -> None:
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
-        if max_distance < 0:
-            raise ValueError(f"the greatest distance of the dynamic mask must be 0 or more, not {max_distance}")
-        if max_distance > MAX_DISTANCES:
-            raise ValueError(
-                f"the greatest distance of the dynamic mask must be {MAX_DISTANCES:,} or less, not {max_distance}"
-            )
+        check_number("the greatest distance of the dynamic mask", max_distance, 0, MAX_DISTANCES)
         self.max_distance, self.ahead = max_distance, 0 if self.causal else max_distance
         self.query_mask = nn.Linear(embed_dim, 1, bias=False)
         # Entry d + ahead is P_d, from d = -ahead (the furthest future) to d = max_distance (the furthest past).
@@ -187,8 +183,7 @@ class StaticMaskAttention(BandedAttention):
 
     def __init__(self, embed_dim: int, num_heads: int, *, boundary: int | None = 4, **kwargs: object) -> None:
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
-        if boundary is not None and boundary < 0:
-            raise ValueError(f"the boundary of a static mask must be 0 or more, not {boundary}")
+        check_number("the boundary of a static mask", boundary or 0, 0)
         self.boundary = boundary
 
     def band(self, frame: Frame, device: torch.device) -> tuple[int, Tensor | None]:

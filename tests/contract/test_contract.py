@@ -15,6 +15,7 @@ from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.models.architectures import baseline_of
 from fairseq_localattn.models.base import LocalModel
 from support.device import assert_close, assert_same, least_effect, on_device, place
+from support.mechanisms.implementations import compute_by
 from support.mechanisms.inputs import labelled, take_long_ways
 from support.models import (
     ARCHITECTURES,
@@ -272,7 +273,7 @@ def test_an_empty_sentence_has_one_gradient(name: str) -> None:
     for implementation in ("products", "sdpa"):
         for module in model.modules():
             if isinstance(module, LocalAttention):
-                module.set_implementation(implementation)
+                compute_by(module, implementation)
         model.zero_grad()
         out, _ = model(**with_phrases(model, sample["net_input"]))
         out.square().mean().backward()

@@ -20,6 +20,7 @@ from fairseq_localattn.grammar.build import attention
 from fairseq_localattn.kernels import flex
 from fairseq_localattn.kernels.windows import Score, Window
 from fairseq_localattn.mechanisms.mixed import MixedAttention
+from support.mechanisms.implementations import compute_by
 from support.models import batch, build, loss
 
 DIM, HEADS = 16, 4
@@ -116,7 +117,7 @@ def future(length: int, boolean: bool = False) -> Tensor:
 
 
 def outputs(module: LocalAttention, implementation: str, x: Tensor, **options: Any) -> Tensor:
-    module.set_implementation(implementation)
+    compute_by(module, implementation)
     with torch.no_grad():
         return module(x, x, x, need_weights=False, **options)[0]
 
@@ -138,7 +139,7 @@ def test_flex_computes_what_the_products_compute(text: str, site: str, calls: li
 def gradients(module: LocalAttention, implementation: str, x: Tensor, **options: Any) -> list[Tensor | None]:
     """Return the output, and the gradients of input and parameters."""
     x = x.detach().requires_grad_()
-    module.set_implementation(implementation)
+    compute_by(module, implementation)
     module.zero_grad()
     out = module(x, x, x, need_weights=False, **options)[0]
     probe = torch.randn(out.shape, generator=torch.Generator().manual_seed(7)).to(out)
@@ -230,7 +231,7 @@ def test_cross_attention(calls: list[int]) -> None:
     module, x, keys = make("gauss", "cross"), torch.randn(9, 3, DIM), torch.randn(14, 3, DIM)
     found = []
     for name in ("flex", "products"):
-        module.set_implementation(name)
+        compute_by(module, name)
         with torch.no_grad():
             found.append(module(x, keys, keys, key_padding_mask=padding_of("left", 14), need_weights=False)[0])
     assert calls == [HEADS]
@@ -261,7 +262,7 @@ def test_calls_that_flex_cannot_compute(calls: list[int], caplog: pytest.LogCapt
     def both(module: LocalAttention, x: Tensor = x, **options: Any) -> None:
         found = []
         for name in ("flex", "sdpa"):
-            module.set_implementation(name)
+            compute_by(module, name)
             torch.manual_seed(1)
             found.append(module(x, x, x, **{"need_weights": False, **options})[0])
         assert not calls and torch.equal(*found)

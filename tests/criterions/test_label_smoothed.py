@@ -18,9 +18,8 @@ from fairseq_localattn.criterions.label_smoothed import NAME, LabelSmoothedCross
 from fairseq_localattn.criterions.phrase_tags import LabelSmoothedCrossEntropyWithPhraseTags
 from fairseq_localattn.criterions.unseen import UnseenOutput
 from fairseq_localattn.models.language_model import LocalLanguageModel
-from fairseq_localattn.speed.implementation import configure_runtime
 from fairseq_localattn.variants.mma import MMATransformerModel
-from support.models import CASES, LM_CASES, batch, build, build_lm, case, dictionary, parse, tags, with_phrases
+from support.models import CASES, LM_CASES, batch, build, build_lm, case, dictionary, tags, with_phrases
 
 PADDING = 1
 
@@ -241,7 +240,6 @@ def test_models_with_other_probabilities_are_left_to_fairseq() -> None:
     assert model.loss_in_place
     assert not build("transformer_mma_tiny", ["--adaptive-softmax-cutoff", "10,20"], share=False).loss_in_place
     model.__class__ = Sharpened
-    configure_runtime(model, parse("transformer_mma_tiny"))
     assert not model.loss_in_place
     compare(model.train(), sample_of(model))
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import fairseq_localattn
+from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.grammar.torch_module import DescribedAttention
 from fairseq_localattn.grammar.words import PHRASES, WORDS
@@ -185,6 +186,12 @@ def test_copies_and_state_dicts() -> None:
     x = torch.randn(LENGTH, BATCH, DIM)
     for each in (other, copy.deepcopy(module)):
         torch.testing.assert_close(each(x, x, x)[0], module(x, x, x)[0])
+
+
+def test_the_implementation_is_that_of_all_parts() -> None:
+    module = fairseq_localattn.attention("2*local + 2*(alibi & shaw)", DIM, HEADS, implementation="sdpa")
+    parts = [part for part in module.modules() if isinstance(part, LocalAttention)]
+    assert len(parts) == 5 and {part.implementation for part in parts} == {"sdpa"}
 
 
 def test_mistakes_are_said() -> None:

@@ -27,6 +27,7 @@ from fairseq_localattn.mechanisms.rotary import RotaryAttention
 from fairseq_localattn.mechanisms.sinks import SinkAttention
 from support.mechanisms import position_references as references
 from support.mechanisms.checks import check
+from support.mechanisms.implementations import compute_by
 from support.mechanisms.inputs import (
     DIM,
     HEADS,
@@ -283,7 +284,7 @@ def test_the_fused_product_computes_it(name: str, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", count)
     module = MAKES[name](64, 4, self_attention=True)
-    module.set_implementation("sdpa")
+    compute_by(module, "sdpa")
     output(module, torch.randn(9, 2, 64))
     assert calls == [1]
 
@@ -300,7 +301,7 @@ def test_implementations_agree(name: str, length: int) -> None:
     results = []
     for implementation in ("products", "sdpa", "weights"):
         module.zero_grad()
-        module.set_implementation("auto" if implementation == "weights" else implementation)
+        compute_by(module, "auto" if implementation == "weights" else implementation)
         out, _ = module(x, x, x, key_padding_mask=padding, need_weights=implementation == "weights")
         out[~padding.T].square().sum().backward()
         results.append([out[~padding.T], *(p.grad for p in module.parameters())])

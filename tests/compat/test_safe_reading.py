@@ -21,7 +21,7 @@ from fairseq import checkpoint_utils
 from omegaconf import OmegaConf
 
 import fairseq_localattn
-from fairseq_localattn.compat import checkpoints
+from fairseq_localattn.compat import safe_reading
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.stored.reading import CheckpointError
 from support.forked import run, started
@@ -206,7 +206,7 @@ def test_a_checkpoint_cannot_name_a_directory_to_import(root, checkpoint, tmp_pa
     ],
 )
 def test_options_that_fairseq_evaluates_keep_their_values(text, value):
-    assert checkpoints.literal_eval(text) == value
+    assert safe_reading.literal_eval(text) == value
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_options_that_fairseq_evaluates_keep_their_values(text, value):
 )
 def test_other_expressions_are_refused(text):
     with pytest.raises(CheckpointError):
-        checkpoints.literal_eval(text)
+        safe_reading.literal_eval(text)
 
 
 FAIRSEQ = Path(fairseq.__file__).parent
@@ -234,7 +234,7 @@ def test_every_eval_of_fairseq_is_replaced():
                 evaluating.add(".".join(path.relative_to(FAIRSEQ.parent).with_suffix("").parts))
     assert evaluating >= {*CODE_IN_OPTIONS, "fairseq.optim.adam", "fairseq.data.codedataset"}
     for name in evaluating:
-        assert importlib.import_module(name).eval is checkpoints.literal_eval, name
+        assert importlib.import_module(name).eval is safe_reading.literal_eval, name
 
 
 # Modules of fairseq that start programs, import by name or read files with code → why no checkpoint reaches that.
@@ -385,4 +385,4 @@ def test_two_processes_resume_a_training_of_one_process(root, checkpoint, tmp_pa
     assert state["optimizer_history"][-1]["num_updates"] == 4
     assert {counts.dtype for counts in bleu_counts(state)} == {np.dtype("float64")}
     # The classes of the broadcast are allowed during the broadcast only.
-    assert not set(map(id, checkpoints.BROADCAST_CLASSES)) & set(map(id, torch.serialization.get_safe_globals()))
+    assert not set(map(id, safe_reading.BROADCAST_CLASSES)) & set(map(id, torch.serialization.get_safe_globals()))
