@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import tarfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.settings import PRECISIONS
-from experiments.system.processes import write_atomic
+from experiments.measure.csv_files import read_lines
+from experiments.report.text import markdown
 from fairseq_localattn.analysis.command import new_figure
-from fairseq_localattn.files import replaced
+from fairseq_localattn.files import replaced, write_whole
 
 from .course import Course
 from .goals import goal_of
@@ -48,7 +48,7 @@ def write(course: Course, device: str, machine: str) -> list[Path]:
     parts += [contract(out, device), goals(steps)]
     parts += [ratios(out, part, device) for part in ("module", "scaling", "generation", "long")]
     parts += [trainings(out)]
-    write_atomic(out / PAGE, "\n\n".join(part for part in parts if part) + "\n")
+    write_whole(out / PAGE, "\n\n".join(part for part in parts if part) + "\n")
     with replaced(out / ARCHIVE) as unfinished, tarfile.open(unfinished, "w:gz") as archive:
         for path in sorted(path for pattern in KEPT for path in out.glob(pattern)):
             archive.add(path, path.relative_to(out))
@@ -94,17 +94,13 @@ def read(out: Path, part: str, device: str, precision: str) -> Rows:
 
 def read_csv(path: Path) -> Rows:
     """Return the rows of a CSV file; none without one."""
-    if not path.is_file():
-        return []
-    with path.open(encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
+    return [dict(line.values) for line in read_lines(path)] if path.is_file() else []
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a section with a table in Markdown; empty without rows."""
-    lines = ["| " + " | ".join(map(str, row)) + " |" for row in rows]
-    head = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    return "\n".join([f"## {title}", "", *head, *lines]) if lines else ""
+    cells = [list(map(str, row)) for row in rows]
+    return f"## {title}\n\n{markdown(columns, cells)}" if cells else ""
 
 
 def states(course: Course) -> str:

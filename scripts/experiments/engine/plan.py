@@ -16,6 +16,7 @@ from experiments.recipes.scales import recipe_at
 from experiments.report.estimates import estimate, hours
 from experiments.runs.run import Run
 from experiments.system.checkout import ROOT
+from fairseq_localattn.files import OutputError, check_file, check_folder
 
 KEPT = "counts"  # folder of the results with what BLEU counts in outputs
 TREES_VARIABLE = "PROBING_TREES"  # a folder with {train,valid,test}.mrg or .mrg.gz
@@ -60,8 +61,6 @@ class Plan:
 
     def check_outputs(self, *paths: Path) -> None:
         """Raise RecipeError where --out or one of these files cannot be written."""
-        from fairseq_localattn.files import OutputError, check_file, check_folder
-
         option = "--out"
         try:
             check_folder(self.choice.out)

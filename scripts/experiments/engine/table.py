@@ -28,7 +28,6 @@ from experiments.engine.carry_out import carry_out, show_commands
 from experiments.engine.choice import Choice, Row, folders
 from experiments.engine.ledger import Ledger
 from experiments.engine.plan import Plan, make_plan
-from experiments.measure.generated import ScoreError
 from experiments.recipes.nodes import RecipeError, nearest
 from experiments.recipes.recipe import Recipe
 from experiments.recipes.scales import recipe_at
@@ -39,6 +38,7 @@ from experiments.system.checkout import ROOT
 from experiments.system.environment import cores
 from experiments.system.processes import Busy, JobFailed, described, stop_all, stop_on_signals
 from experiments.system.progress import Progress
+from fairseq_localattn.errors import UsageError
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -284,7 +284,7 @@ def as_status(name: str, work: Callable[[], int]) -> int:
     stop_on_signals()
     try:
         return work()
-    except (RecipeError, Busy, ScoreError) as error:
+    except (UsageError, Busy) as error:
         print(f"{name}: error: {error}", file=sys.stderr)
         return 2
     except (JobFailed, OSError) as error:

@@ -41,6 +41,7 @@ from experiments.measure.predictions import accuracy, perplexity, read_perplexit
 from experiments.measure.rouge import SCORERS
 from experiments.measure.scoring import Measurement, TestSet, chrf, lead3, pooled, summarization
 from experiments.measure.significance import drawn
+from fairseq_localattn.files import described
 
 NAMES = {
     "sacrebleu": "BLEU",
@@ -220,8 +221,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"score: {error}", file=sys.stderr)
         return 2
     except OSError as error:  # of a temporary folder, for ROUGE's own script
-        from fairseq_localattn.files import described  # here, as the import takes seconds
-
         print(f"score: {described(error)}", file=sys.stderr)
         return 1
     if args.json:

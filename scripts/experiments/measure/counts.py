@@ -15,6 +15,7 @@ import numpy as np
 
 from experiments.measure.bleu import Counter
 from experiments.measure.generated import ScoreError
+from fairseq_localattn.files import replaced
 
 SUFFIX = ".npz"
 IDENTITY = ".identity"  # METRIC.identity in a file: Counter.identity
@@ -28,8 +29,6 @@ def is_counts(path: str | Path) -> bool:
 
 def save_counts(path: Path, counts: Mapping[str, np.ndarray], counters: Mapping[str, Counter]) -> None:
     """Write the counts of each metric. Raises OSError."""
-    from fairseq_localattn.files import replaced  # here, as the import takes seconds
-
     arrays = {name: array.astype(np.min_scalar_type(array.max(initial=0))) for name, array in counts.items()}
     arrays |= {f"{name}{IDENTITY}": np.array(counters[name].identity) for name in counts}
     with replaced(path) as part, part.open("wb") as file:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.system.logs import train_log
+from fairseq_localattn.errors import UsageError
+from fairseq_localattn.files import remove_parts, replaced
 
 LAST = Path("checkpoints") / "checkpoint_last.pt"
 BEST = Path("checkpoints") / "checkpoint_best.pt"
@@ -29,8 +31,6 @@ def mend_last_checkpoint(folder: Path) -> None:
     Trainings replace it as a whole, and a kill leaves parts beside it; a damaged one comes from elsewhere, such as a
     copy that was cut off, or a training without the plugin.
     """
-    from fairseq_localattn.files import remove_parts, replaced
-
     for part in folder.glob("*.pt.tmp"):  # fairseq's, of a training that was killed
         part.unlink()
     remove_parts(folder)
@@ -114,7 +114,6 @@ def attention_of(path: Path) -> str | None:
     None also of a model that is none of this package.
     """
     from fairseq_localattn.analysis.describe import checkpoint_arguments, texts_of
-    from fairseq_localattn.errors import UsageError
 
     try:
         texts = texts_of(*checkpoint_arguments(str(path)))

@@ -11,6 +11,7 @@ import pytest
 
 from experiments.engine import table
 from experiments.figures import command, scores, weights
+from experiments.measure.csv_files import Line
 from experiments.recipes.catalogue import FIGURES, find_figure
 from experiments.recipes.nodes import RecipeError
 from experiments.recipes.tables import find_table
@@ -23,20 +24,14 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore:'pin_memory' argument:UserWarning")  # fairseq's loader, without a GPU
 
 
-def line(metric: str, score: float, seed: int, difference: float | None = None) -> dict[str, str]:
+def line(metric: str, score: float, seed: int, difference: float | None = None) -> Line:
     signature = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|sentences:" + ("9" if metric == "bleu_30_40" else "40")
     gap = "" if difference is None else str(difference)
-    return {
-        "metric": metric,
-        "score": str(score),
-        "difference": gap,
-        "seed": str(seed),
-        "commit": "abc",
-        "signature": signature,
-    }
+    values = {"metric": metric, "score": str(score), "difference": gap, "seed": str(seed), "commit": "abc"}
+    return Line("here", {**values, "signature": signature})
 
 
-def system(key: str, *lines: dict[str, str]) -> scores.System:
+def system(key: str, *lines: Line) -> scores.System:
     """Return the row PAPER/TABLE/ROW of the repository, at small scale, with these lines."""
     paper, name, row = key.split("/")
     return scores.System(row, find_table(paper, name).recipe(row, "small"), lines)

@@ -15,15 +15,15 @@ from experiments.measure.bleu import Counter
 from experiments.measure.counts import IDENTITY
 from experiments.measure.csv_files import read_lines
 from experiments.measure.generated import ScoreError
-from experiments.report.results import COLUMNS, KEY, NEEDED, Line, Results
+from experiments.report.results import COLUMNS, KEY, NEEDED, Results
 from support.paths import ROOT
 
 
-def line(seed: int, score: str = "30.00") -> Line:
+def line(seed: int, score: str = "30.00") -> dict[str, str]:
     return {**dict.fromkeys(COLUMNS, "x"), "seed": str(seed), "score": score}
 
 
-def put(results: Results, new: Line) -> None:
+def put(results: Results, new: dict[str, str]) -> None:
     """Put a line in place of that of its seed."""
     results.put([new], instead=lambda old: old["seed"] == new["seed"])
 
@@ -50,19 +50,18 @@ def test_a_file_of_before_a_column(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(f"{','.join(NEEDED)}\n{','.join('x' for _ in NEEDED)}\n")
     results = Results(path)
-    assert results.lines() == [{**dict.fromkeys(COLUMNS, "x"), "attention": ""}]
-    (read,) = read_lines(path, NEEDED, KEY)
-    assert read["attention"] == "" and read["settings"] == "x"
+    (read,) = results.lines()
+    assert read.values == dict.fromkeys(NEEDED, "x") and read["attention"] == ""
     put(results, {**line(2), "attention": "--localattn-encoder '1: local; 2: csan, x'"})
     assert path.read_text().splitlines()[0] == ",".join(COLUMNS)
     assert [each["attention"] for each in results.lines()] == ["", "--localattn-encoder '1: local; 2: csan, x'"]
-    assert {**results.lines()[0], "attention": "x"} == line(1) | {"seed": "x", "score": "x"}
+    assert results.lines()[0].values == dict.fromkeys(COLUMNS, "x") | {"attention": ""}
 
 
 def test_a_foreign_csv_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a,b\n1,2\n")
-    with pytest.raises(ScoreError, match=r"t\.csv:1: other columns"):
+    with pytest.raises(ScoreError, match=r"t\.csv:1: lacks the column"):
         put(Results(path), line(1))
     assert path.read_text() == "a,b\n1,2\n"
 
@@ -99,9 +98,9 @@ def test_blank_lines_of_a_csv_are_skipped(end: bytes, tmp_path: Path) -> None:
     """As editors leave them; the next line of the results is put behind the others."""
     results = Results(tmp_path / "t.csv")
     results.put([line(1), line(2)], instead=lambda old: False)
-    before, whole = results.lines(), results.path.read_bytes()
+    whole = results.path.read_bytes()
     results.path.write_bytes(end + whole.replace(b"\n", b"\n" + end, 1) + end)
-    assert results.lines() == before
+    assert [each.values for each in results.lines()] == [line(1), line(2)]
     results.put([], instead=lambda old: False)
     assert results.path.read_bytes() == whole
 
@@ -119,7 +118,7 @@ def test_blank_lines_of_a_csv_are_skipped(end: bytes, tmp_path: Path) -> None:
         (lambda data: data[:-9] + b"\0" * 8 + b"\n", ":3: holds a NUL byte"),
         (lambda data: b"", ": is empty: remove it"),
         (lambda data: b"\n\n", ": is empty: remove it"),
-        (lambda data: data[:100], ":1: the last line is cut|:1: other columns"),
+        (lambda data: data[:100], ":1: the last line is cut|:1: lacks the column"),
     ],
 )
 def test_a_damaged_csv_is_refused(damage: Callable[[bytes], bytes], message: str, tmp_path: Path) -> None:
