@@ -15,7 +15,6 @@ import torch
 
 from benchmarks import command as benchmark
 from experiments.engine import quickstart, table
-from experiments.measure import probe
 from experiments.report import pages
 from experiments.report.results import Results
 from experiments.runs import averaging
@@ -110,14 +109,6 @@ def test_of_averaging(refusing: Path, tmp_path: Path) -> None:
     torch.save({}, tmp_path / "one.pt")
     done = call(of(averaging.main), tmp_path / "one.pt", "--output", refusing / "averaged.pt", check=False)
     one_line(done, "average: error: ")
-
-
-def test_of_probing(refusing: Path, tmp_path: Path) -> None:
-    for split in ("train", "valid", "test"):
-        (tmp_path / f"{split}.mrg").write_text("")
-    words = ["--data", tmp_path, "--lang", "en", "--arch", ARCH, "--trees", tmp_path]
-    for work, out in ((refusing, tmp_path / "out"), (tmp_path / "work", refusing)):
-        one_line(call(of(probe.main), *words, "--work", work, "--out", out, check=False), "probe: error: ")
 
 
 def test_of_benchmarks(refusing: Path) -> None:

@@ -340,6 +340,5 @@ def test_orders_without_a_match_and_outputs_that_are_too_short() -> None:
 def test_command_by_ngram(tmp_path: Path, test_set: scoring.TestSet, capsys: pytest.CaptureFixture) -> None:
     output = write_output(tmp_path / "out", noisy(REFERENCES, 0.1, 3))
     assert score.main([str(output), "--reference", str(test_set.reference), "--bpe", "none", "--by-ngram"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[3:]] == [
-        f"bleu_ngram_{order}" for order in range(1, 9)
-    ]
+    lines = capsys.readouterr().out.splitlines()[3:]
+    assert [line.split()[1] for line in lines] == [f"{order}-grams" for order in range(1, 9)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from experiments.data.prepared import Prepared
-from experiments.measure import measures, probe
+from experiments.measure import measures
 from experiments.measure.scoring import Measurement
 from experiments.recipes.recipe import RecipeError, load_recipe
 from support.recipes import BASE, write
@@ -91,10 +91,8 @@ def test_as_many_leading_sentences_as_the_recipe_says(sentences: int, tmp_path: 
     assert (found["rouge1"] == pytest.approx(100)) == (sentences == 2)
 
 
-def test_probing_without_trees_says_where_they_go(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match=r"set \$PROBING_TREES to a folder with"):
-        probe.tree_file(None, "train")
-    with pytest.raises(SystemExit, match=r"no train\.mrg and no train\.mrg\.gz"):
-        probe.tree_file(tmp_path, "train")
-    (tmp_path / "train.mrg.gz").write_bytes(b"")
-    assert probe.tree_file(tmp_path, "train") == tmp_path / "train.mrg.gz"
+def test_trees_of_probing_have_several_names(tmp_path: Path) -> None:
+    assert measures._tree_file(None, "train") == "TREES/train.mrg", "of a dry run"
+    for name, split in (("train.mrg.gz", "train"), ("wsj.dev.mrg", "valid"), ("valid.mrg", "valid")):
+        (tmp_path / name).touch()
+        assert measures._tree_file(tmp_path, split) == str(tmp_path / name)

@@ -360,7 +360,7 @@ def test_accuracy(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert (found["low"], found["high"]) == pytest.approx((49.02, 94.33), abs=0.01)
     assert score.main([str(output), "--metric", "accuracy", "--baseline", str(baseline)]) == 0
     told = capsys.readouterr().out
-    assert "accuracy 80.00  95% interval 49.02 to 94.33, 10 sentences" in told
+    assert "accuracy (%) 80.00  95% interval 49.02 to 94.33, 10 sentences" in told
     assert "+20.00, p = 0.6250 by McNemar's test" in told
     short = write_lines(tmp_path / "short", ["1\t1"])
     assert score.main([str(output), "--metric", "accuracy", "--baseline", str(short)]) == 2
