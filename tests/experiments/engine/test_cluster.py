@@ -93,15 +93,7 @@ def test_an_array_trains_each_once(bench: Bench, capsys: pytest.CaptureFixture) 
     }
 
 
-@pytest.mark.parametrize(
-    ("variables", "words"),
-    [
-        ({}, ""),
-        ({"SLURM_JOB_NUM_NODES": "2"}, "--nodes 2 "),
-        ({"SLURM_ARRAY_TASK_ID": "3"}, "--task 3 "),
-    ],
-)
-def test_the_template(variables: dict[str, str], words: str, tmp_path: Path) -> None:
+def test_the_template(tmp_path: Path) -> None:
     """sbatch hands it the arguments of the table; a job that is warned of its end goes back into the queue."""
     python = stub(tmp_path / "venv" / "bin", "python", "#!/bin/bash\necho \"$@\"\ntrap 'echo saved; exit 130' TERM\n"
                   "[[ $* != *slow* ]] || { kill -USR1 $PPID; sleep 30 & wait $!; }\n")  # fmt: skip
@@ -110,12 +102,14 @@ def test_the_template(variables: dict[str, str], words: str, tmp_path: Path) -> 
         **{name: value for name, value in os.environ.items() if not name.startswith("SLURM_")},
         "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "LOCALATTN_VENV": str(python.parents[1]),
-        "SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_SUBMIT_DIR": str(ROOT), **variables,
+        "SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_SUBMIT_DIR": str(ROOT),
     }  # fmt: skip
 
-    def submitted(command: str) -> str:
-        words = ["bash", str(ROOT / "scripts" / "slurm.sbatch"), *shlex.split(command)]
-        return subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout
+    def submitted(command: str, **variables: str) -> str:
+        words, env = ["bash", str(ROOT / "scripts" / "slurm.sbatch"), *shlex.split(command)], environment | variables
+        return subprocess.run(words, env=env, capture_output=True, text=True, check=True).stdout
 
-    assert submitted("man table1 --rows a") == f"scripts/table.py man table1 --rows a {words}--resume\n"
+    assert submitted("man table1 --rows a") == "scripts/table.py man table1 --rows a --resume\n"
+    both = submitted("man table1", SLURM_JOB_NUM_NODES="2", SLURM_ARRAY_TASK_ID="3")
+    assert both == "scripts/table.py man table1 --nodes 2 --task 3 --resume\n"
     assert submitted("man slow").splitlines()[1:] == ["saved", "scontrol requeue 7"]

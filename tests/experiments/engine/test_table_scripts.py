@@ -6,7 +6,6 @@ import csv
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,12 +21,13 @@ from support.paths import ROOT, SHARED
 
 PAPERS = ("csan", "diffwin", "man", "mgsa", "mma")
 SCRIPTS = sorted(path for paper in PAPERS for path in (ROOT / "scripts" / paper).glob("*"))
+# Each recipe is checked by fairseq's parsers; at the scale smoke, whose flags are those of the full scale, one a paper.
 TABLES = [
     pytest.param(paper, name, scale, marks=[] if scale == "small" and paper in ("csan", "mma") else [pytest.mark.slow])
     for paper in papers()
     for name in tables_of(paper)
     for scale in SCALES
-    if find_table(paper, name).rows(scale)
+    if find_table(paper, name).rows(scale) and (scale != "smoke" or name in ("table1", "mechanisms"))
 ]
 
 
@@ -71,15 +71,6 @@ def test_a_script_hands_on_its_words(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     words = [str(ROOT.resolve() / "scripts/table.py"), "man", "table1", "--smoke", "--rows", "a b"]
     assert done.stdout.splitlines() == words
-
-
-@pytest.mark.slow
-def test_a_script_for_real(tmp_path: Path) -> None:
-    script = ROOT / "scripts" / "mma" / "table2.sh"
-    done = start(script, Path(sys.prefix), "--dry-run", "--scale", "small", "--out", str(tmp_path / "out"))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("fairseq_cli.train") == 4 and "transformer_mma_small" in done.stdout
-    assert not (tmp_path / "out").exists()
 
 
 # --- dry runs
