@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.data.prepared import trees_fingerprint
-from experiments.engine.choice import Row
-from experiments.engine.plan import KEPT, Plan
+from experiments.engine.plan import KEPT, Plan, Row
 from experiments.measure.csv_files import Line
 from experiments.measure.generated import ScoreError, pieces_of_text
 from experiments.measure.metrics import OF_TRAINING

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.engine.carry_out import prepare_all, show_commands
-from experiments.engine.choice import Choice, Row, folders
-from experiments.engine.plan import Plan, make_plan
+from experiments.engine.plan import Choice, Plan, Row, folders, make_plan
 from experiments.engine.table import as_status
 from experiments.recipes.nodes import Entry, RecipeError
 from experiments.recipes.recipe import Recipe

@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from experiments.engine.carry_out import carry_out, show_commands
-from experiments.engine.choice import Choice, Row, folders
 from experiments.engine.ledger import Ledger
-from experiments.engine.plan import Plan, make_plan
+from experiments.engine.plan import Choice, Plan, Row, folders, make_plan
 from experiments.recipes.nodes import RecipeError, nearest
 from experiments.recipes.recipe import Recipe
 from experiments.recipes.scales import recipe_at

@@ -6,8 +6,7 @@ import importlib
 import tempfile
 from pathlib import Path
 
-from experiments.engine.choice import Row
-from experiments.engine.plan import Plan
+from experiments.engine.plan import Plan, Row
 from experiments.measure import generated
 from experiments.measure.csv_files import csv_text, read_lines
 from experiments.recipes.catalogue import Figure

@@ -45,26 +45,20 @@ class Measured(Protocol):
     narrow: bool
 
     @property
-    def folder(self) -> Path:
-        """The run's folder."""
+    def folder(self) -> Path: ...
 
     @property
-    def key(self) -> str:
-        """What the results call the run."""
+    def key(self) -> str: ...  # what the results call it
 
     @property
-    def model(self) -> Path:
-        """The checkpoint that is measured."""
+    def model(self) -> Path: ...  # the checkpoint that is measured
 
     @property
-    def on_cpu(self) -> bool:
-        """Whether the run uses no GPU."""
+    def on_cpu(self) -> bool: ...
 
-    def flags(self, section: str) -> tuple[str, ...]:
-        """Return the recipe's flags of a section as argv."""
+    def flags(self, section: str) -> tuple[str, ...]: ...
 
-    def encoder_flags(self) -> list[str]:
-        """Return the flags that an encoder of its own takes, in probing from scratch."""
+    def encoder_flags(self) -> list[str]: ...  # of an encoder of its own, in probing from scratch
 
 
 class Measure(abc.ABC):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import io
 import re
 from collections.abc import Callable
@@ -25,7 +26,8 @@ def command_of(section: str) -> str:
     return "fairseq-" + section.replace("_", "-")
 
 
-def expand(recipe: Recipe, section: str, *, arch: str) -> list[str]:
+@functools.lru_cache(maxsize=256)  # once for all seeds
+def expand(recipe: Recipe, section: str, *, arch: str) -> tuple[str, ...]:
     """Return the flags of one section as fairseq's argv, checked by fairseq's parser with the architecture's flags.
 
     The result holds neither the data folder nor what RESERVED names: the caller adds those. Raises RecipeError for an
@@ -59,7 +61,7 @@ def expand(recipe: Recipe, section: str, *, arch: str) -> list[str]:
         _parse(section, fixed + argv, known=False)
     except (RefusedError, ValueError, SyntaxError, NameError) as error:
         raise _at_line(recipe, section, str(error), places) from None
-    return argv
+    return tuple(argv)
 
 
 def _flag_argv(where: str, option: str, action: argparse.Action, value: Any) -> list[str]:

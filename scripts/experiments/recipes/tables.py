@@ -69,7 +69,7 @@ class RowSource:
         """Return all values at a scale of LAYERS. Raises RecipeError."""
         base = self.extends[scale]
         assert base is not None, self.where
-        found = read_base(base)
+        found = read_file(base)
         for layer in (*self.layers, *self.own_layers(scale)):
             found = merge(found, layer)
         if scale != "full":
@@ -83,12 +83,6 @@ class RowSource:
     def states(self, key: str, scale: str) -> bool:
         """Return whether a key stands in a layer that does not hold at every scale, but at this one."""
         return any(key in layer for layer in self.own_layers(scale))
-
-
-@functools.cache
-def read_base(path: Path) -> Layer:
-    """read_file(), once for all rows."""
-    return read_file(path)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,12 +108,17 @@ class Table:
         names = [name for name, source in self.sources.items() if scale in source.scales()]
         return sorted(names, key=lambda name: self.baselines[name] is not None)
 
+    @functools.cache  # noqa: B019  (tables are few, and read once)
     def recipe(self, row: str, scale: str) -> Recipe:
-        """Return the recipe of a row at a scale of LAYERS, with the row's own architecture.
-
-        Raises RecipeError.
-        """
-        return _recipe(self, row, scale)
+        """Return the recipe of a row at a scale of LAYERS, with the row's own architecture. Raises RecipeError."""
+        source = self.sources[row]
+        found = make_recipe(source.layer(scale), path=self.path, where=source.where, name=row)
+        for key in ("label", "metric", "data", *(() if found.lead else ("architecture",))):
+            if not getattr(found, key):
+                raise RecipeError(f"{source.where}: the row {row} needs the key {key!r}")
+        if not found.lead and not isinstance(found.flag("train", "max_update"), int):
+            raise RecipeError(f"{source.where}: train needs max_update (beside max_epoch: for the time left)")
+        return found
 
     def baseline(self, row: str) -> tuple[Table, str] | None:
         """Return the table and the row that a row is tested against; None without one. Raises RecipeError."""
@@ -131,19 +130,6 @@ class Table:
             known = ", ".join(table.sources)
             raise RecipeError(f"{self.sources[row].where}: baseline {'/'.join(found)}: {table.path} has {known}")
         return table, found[1]
-
-
-@functools.cache
-def _recipe(table: Table, row: str, scale: str) -> Recipe:
-    source = table.sources[row]
-    found = make_recipe(source.layer(scale), path=table.path, where=source.where, name=row)
-    needed = ("label", "metric", "data", *(() if found.lead else ("architecture",)))
-    for key in needed:
-        if not getattr(found, key):
-            raise RecipeError(f"{source.where}: the row {row} needs the key {key!r}")
-    if not found.lead and not isinstance(found.flag("train", "max_update"), int):
-        raise RecipeError(f"{source.where}: train needs max_update (beside max_epoch: for the time left)")
-    return found
 
 
 @functools.cache

@@ -71,14 +71,11 @@ def _contents(folder: Path) -> dict[str, Any]:
     """Return a training's last checkpoint as data, mapped into memory; empty without one that can be read."""
     if not (folder / LAST).exists():
         return {}
-    import torch
+    from fairseq_localattn.stored.reading import read  # here, as the import takes seconds
 
-    import fairseq_localattn
-
-    fairseq_localattn.register()  # names the classes that a checkpoint may hold
     try:
-        return dict(torch.load(folder / LAST, map_location="cpu", weights_only=True, mmap=True))
-    except Exception:  # damaged: the training that continues from it will say so
+        return read(str(folder / LAST))
+    except UsageError:  # damaged: the training that continues from it will say so
         return {}
 
 

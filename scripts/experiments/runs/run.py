@@ -152,7 +152,7 @@ class Run:
 
     def flags(self, section: str) -> tuple[str, ...]:
         """Return the recipe's flags of a section as argv."""
-        return _expanded(self.recipe, section, self.arch)
+        return expand(self.recipe, section, arch=self.arch)
 
     def encoder_flags(self) -> list[str]:
         """Return the variant's flags and dropout, as probing from scratch takes them."""
@@ -397,9 +397,3 @@ class Run:
             if seconds > 10 and done > 0:
                 return generate + remaining * seconds / done
         return generate + expected * remaining / self.updates
-
-
-@functools.lru_cache(maxsize=256)
-def _expanded(recipe: Recipe, section: str, arch: str) -> tuple[str, ...]:
-    """Return ``expand`` of a section, once for all seeds."""
-    return tuple(expand(recipe, section, arch=arch))

@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 from itertools import product
-from pathlib import Path
 
 import pytest
 
@@ -328,30 +327,3 @@ def test_a_table_of_one_scale(bench: Bench, capsys: pytest.CaptureFixture) -> No
     assert (
         "table3.yaml: nothing says on what it is trained: give it 'extends: FILE'" in error and error.count("\n") == 1
     )
-
-
-# --- for real
-
-
-@pytest.mark.slow
-def test_two_processes_train_as_one(bench: Bench, toy_corpus: Path) -> None:
-    """With torchrun on two processes the same updates come out as on one, to rounding; then averaged and scored."""
-    import torch
-
-    bench.data(toy_corpus)
-    assert bench.run("table1", "--rows", "mma", "--gpus", "2") == 0
-    (line,) = bench.scores("table1").values()
-    assert (line["updates"], line["gpus"], line["batch_tokens"]) == ("4", "0", "1200")
-    folder = bench.folder("transformer_mma_tiny")
-    assert "training on 2 devices" in (folder / "train.log").read_text()
-    log = [json.loads(text) for text in (folder / "train.json.log").read_text().splitlines() if '"wps"' in text]
-    assert len(log) == 4  # one process has written
-    assert [path.name for path in (folder / "checkpoints").glob("checkpoint_*_*.pt")] == []
-    assert (folder / "checkpoints" / "checkpoint_last.pt").is_file()
-    two = torch.load(folder / "averaged.pt", weights_only=False)["model"]
-    shutil.move(folder, bench.out / "two")
-    (bench.results / "mma" / "table1.csv").unlink()
-    assert bench.run("table1", "--rows", "mma") == 0
-    one = torch.load(folder / "averaged.pt", weights_only=False)["model"]
-    assert one.keys() == two.keys()
-    torch.testing.assert_close(two, one, atol=2e-5, rtol=1e-3)  # an error names the parameter

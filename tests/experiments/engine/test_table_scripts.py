@@ -138,7 +138,6 @@ SMOKE = [
     ("man", "table2", ["cnndm_man", "cnndm_lead3"]),
     ("diffwin", "table5", ["sst_aw"]),
     ("diffwin", "table6", ["mw"]),
-    ("csan", "table1", ["1d"]),
     ("mma", "table1", ["en_ja_mma"]),
     ("mgsa", "table4", ["base_zh_en_mgsa"]),
     ("mgsa", "table5", ["scratch_ngram"]),

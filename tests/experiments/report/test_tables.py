@@ -9,11 +9,10 @@ import pytest
 from benchmarks.modules import ATTENTIONS, FAIRSEQ
 from benchmarks.systems import DEFAULT_SYSTEMS, SYSTEMS
 from experiments.measure.csv_files import Line
-from experiments.measure.generated import ScoreError
-from experiments.measure.metrics import OF_TRAINING, metric_name
-from experiments.recipes.tables import SCALES, find_table, tables_of
+from experiments.measure.metrics import metric_name
+from experiments.recipes.tables import find_table, tables_of
 from experiments.recipes.tables import papers as all_papers
-from experiments.report import pages, papers, results, speed
+from experiments.report import pages, papers, speed
 from experiments.report.text import p_value
 from support.tables.files import HEAD, TWO_ROWS, csv_of, line, put, table_file
 
@@ -78,20 +77,6 @@ def test_a_gain_that_no_line_says_is_that_of_the_scores(tmp_path: Path) -> None:
     assert of_man[5:] == ["36.52 ± 2.48 (n = 3)", "+1.03 (+2.31, -0.25)", "0.020"]
 
 
-def test_the_ranking_takes_the_newest_settings(tmp_path: Path) -> None:
-    """Lines of former settings stay in the file, and are not averaged with those of the present ones."""
-    table_file(tmp_path, TWO_ROWS, "comparisons/mechanisms")
-    small = {"scale": "small", "parameters": "1914880"}
-    csv_of(
-        tmp_path,
-        line("man", 1, "sacrebleu", 40.00, **small, settings="bb", date="2026-02-01"),
-        line("transformer", 1, "sacrebleu", 35.00, **small, date="2026-01-01"),
-        line("man", 1, "sacrebleu", 20.00, **small, date="2026-01-01"),
-        table="comparisons/mechanisms",
-    )
-    assert [row[2] for row in cells(table(tmp_path, "ranking"))] == ["40.00 (n = 1)", "35.00 (n = 1)"]
-
-
 def test_one_scale_has_one_column(tmp_path: Path) -> None:
     """A table without the other scale has no column of it."""
     table_file(tmp_path, TWO_ROWS.replace("small: base/small.yaml\n", ""))
@@ -113,14 +98,16 @@ def test_quoted_systems_stand_after_the_rows(tmp_path: Path) -> None:
 
 
 def test_the_ranking_sorts_by_mean_score(tmp_path: Path) -> None:
-    """The ranking is that of the small scale; what has not been measured stands last."""
+    """The ranking is that of the small scale and the newest settings; what has not been measured stands last."""
     rows = TWO_ROWS + "  mma: {label: MMA, architecture: transformer_mma_tiny}\n"
     table_file(tmp_path, rows, "comparisons/mechanisms")
+    new = {"scale": "small", "parameters": "1933684", "date": "2026"}
     csv_of(
         tmp_path,
         line("transformer", 1, "sacrebleu", 35.00, scale="small", parameters="1914880"),
-        line("man", 1, "sacrebleu", 35.00, difference="0.00", p="0.5", scale="small", parameters="1933684"),
-        line("man", 2, "sacrebleu", 37.00, difference="2.00", p="0.0040", scale="small", parameters="1933684"),
+        line("man", 1, "sacrebleu", 35.00, difference="0.00", p="0.5", **new),
+        line("man", 2, "sacrebleu", 37.00, difference="2.00", p="0.0040", **new),
+        line("man", 3, "sacrebleu", 10.00, scale="small", settings="bb", date="2025"),
         line("mma", 1, "sacrebleu", 99.00),
         table="comparisons/mechanisms",
     )
@@ -241,28 +228,6 @@ def test_gains_are_over_baselines_that_were_trained_alike(tmp_path: Path, update
     assert found[found.index("36.00 (n = 1)") + 1 :] == gain
 
 
-def test_perplexity_has_no_test(tmp_path: Path) -> None:
-    table_file(tmp_path, TWO_ROWS.replace("baseline:", "metric: perplexity\nbaseline:"))
-    csv_of(
-        tmp_path, line("transformer", 1, "perplexity", 46.37), line("man", 1, "perplexity", 44.95, difference="-1.42")
-    )
-    header, *_ = table(tmp_path, "man/table1").split("\n")
-    assert header.endswith("| full scale: perplexity (lower is better) | gain, full |")
-    assert cells(table(tmp_path, "man/table1"))[2][-2:] == ["44.95 (n = 1)", "-1.42"]
-
-
-def test_accuracy_of_tags_where_there_are_some(tmp_path: Path) -> None:
-    table_file(tmp_path)
-    csv_of(
-        tmp_path,
-        line("man", 1, "sacrebleu", 35.00, scale="small"),
-        line("man", 1, "tag_accuracy", 67.6, scale="small"),
-        line("man", 2, "tag_accuracy", 68.2, scale="small"),
-    )
-    found = cells(table(tmp_path, "man/table1"))
-    assert found[2][:2] == ["", "tags right (%)"] and "67.90 ± 0.42 (n = 2)" in found[2] and len(found) == 3
-
-
 def test_metrics_of_a_family(tmp_path: Path) -> None:
     """BLEU by length, locality and probing: what the paper has, then what was measured, in the order of numbers."""
     paper = "{bleu_10_20: 30, bleu_50: 20.5}"
@@ -339,21 +304,11 @@ def test_summary_has_each_main_row_in_a_line(tmp_path: Path) -> None:
     )
 
 
-def test_a_summary_of_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ScoreError, match="results: nothing of the summary has been measured"):
-        table(tmp_path, "summary")
-
-
 def test_rows_of_the_summary_are_there() -> None:
     for key in papers.SUMMARY:
         named, _, scale = key.partition("@")
         paper, name, row = named.split("/")
         assert row in find_table(paper, name).rows(scale or "small"), key
-
-
-def test_columns_are_those_that_are_written() -> None:
-    assert set(results.KEY) < set(results.COLUMNS) and set(OF_TRAINING) < set(results.COLUMNS)
-    assert set(papers.SCALES) == set(SCALES) - {"smoke"}
 
 
 # --- measures on trained models
