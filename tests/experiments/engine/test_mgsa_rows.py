@@ -41,6 +41,7 @@ rows:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm_children")
 def test_plain_and_trees_in_one_table(bench: Bench, capsys: pytest.CaptureFixture) -> None:
     """Each row with its own task, from raw text to its lines; rows with tags have the tags' accuracy, others none."""
     bench.write("base/plain", PLAIN_FILE)

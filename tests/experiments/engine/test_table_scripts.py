@@ -145,6 +145,7 @@ SMOKE = [
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm_children")
 @pytest.mark.parametrize(("paper", "name", "chosen"), SMOKE, ids=lambda value: value if isinstance(value, str) else "")
 def test_smoke(
     paper: str,

@@ -171,6 +171,7 @@ def test_rows_of_weights_are_there_at_each_scale() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm_children")
 def test_a_figure_of_weights(bench: Bench, toy_corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The table has trained the models; the CSV says of which commit, seed, data and sentence each value is."""
     bench.write("table2", "small: base/small.yaml\nrows:\n  mma: {same_as: table1/mma}\n")
