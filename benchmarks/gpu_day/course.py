@@ -87,7 +87,8 @@ class Step:
             self._begun = time.monotonic()
             self._job = Job([sys.executable, *self.argv], self.log, threads=self.threads, held=self.held)
             return False
-        taken, facts = time.monotonic() - self._begun, {}
+        taken = time.monotonic() - self._begun
+        facts: dict[str, Any] = {}
         try:
             if self._job.finished():
                 facts = {"seconds": round(taken, 1)}

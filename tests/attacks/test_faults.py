@@ -159,7 +159,7 @@ def state_of(bench: Bench) -> list[dict[str, str]]:
     assert not left_over(bench.root)
     for path in [*bench.out.rglob("*.json"), *bench.out.rglob(".*.json")]:
         json.loads(path.read_text("utf-8"))
-    return [{**line, "date": ""} for line in Results(bench.results / "mma" / "table1.csv").lines()]
+    return [{**line.values, "date": ""} for line in Results(bench.results / "mma" / "table1.csv").lines()]
 
 
 def run_table(bench: Bench) -> Done:

@@ -28,8 +28,8 @@ def test_values_reach_fairseq(tmp_path: Path) -> None:
     """Parsed by fairseq again, the argv has the recipe's values and the architecture's sizes."""
     from fairseq import options
 
-    argv = expand(load(tmp_path, BASE), "train", arch=ARCH)
-    argv = ["DATA", "--user-dir", str(USER_DIR), "--arch", ARCH, *argv]
+    flags = expand(load(tmp_path, BASE), "train", arch=ARCH)
+    argv = ["DATA", "--user-dir", str(USER_DIR), "--arch", ARCH, *flags]
     args = options.parse_args_and_arch(options.get_training_parser(), input_args=argv)
     assert (args.lr, args.max_update, args.label_smoothing, args.cpu) == ([0.001, 0.002], 3, 0.1, True)
     assert list(ast.literal_eval(args.adam_betas)) == [0.9, 0.98]
