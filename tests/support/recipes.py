@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.recipes import recipe, tables
+from experiments.recipes import tables
 
 ARCH = "transformer_localattn_tiny"
 BASE = f"""\
@@ -30,7 +30,6 @@ def write(folder: Path, text: str, name: str = "r.yaml") -> Path:
     """Write a recipe."""
     path = folder / name
     path.write_text(text, encoding="utf-8")
-    recipe.read_file.cache_clear()
     return path
 
 
@@ -45,5 +44,5 @@ def write_table(root: Path, name: str, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     tables.load_table.cache_clear()
-    recipe.read_file.cache_clear()
+    tables.read_base.cache_clear()
     return path

@@ -177,14 +177,10 @@ class PhraseTranslation(Translation):
 
 
 class ByLength(Translation):
-    """BLEU by the number of source words."""
-
     by_length = True
 
 
 class ByNgram(Translation):
-    """BLEU of the n-grams of each order alone."""
-
     by_ngram = True
 
 
@@ -325,11 +321,10 @@ class Probing(Measure):
             probe += ["--arch", run.arch, *run.encoder_flags()]
         else:
             probe += ["--encoder", str(run.model), "--encoder-data", str(data.bin)]
-        probe += ["--epochs", "1"] if run.narrow else []
-        probe += ["--cpu"] if run.on_cpu else []
-        probe += ["--balance", "--seed", str(run.seed), "--out", str(work / self.output())]
-        commands = (prepare, probe, ["cp", str(work / self.output()), str(folder)])
-        return ["bash", "-c", " && ".join(map(shlex.join, commands))]
+        probe += [*(["--epochs", "1"] if run.narrow else []), *(["--cpu"] if run.on_cpu else [])]
+        numbers = str(work / self.output())
+        probe += ["--balance", "--seed", str(run.seed), "--out", numbers]
+        return ["bash", "-c", " && ".join(map(shlex.join, (prepare, probe, ["cp", numbers, str(folder)])))]
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         """Return the accuracy of each task in percent, and ``probing_avg``, the mean."""
@@ -349,10 +344,10 @@ class Probing(Measure):
 
 def _tree_file(folder: Path | None, split: str) -> str:
     """Return the trees of a split: train.mrg, or NAME.train.mrg (of valid dev, too), plain or .gz; else the first."""
-    names = [f"{prefix}{split}.mrg{ending}" for prefix in ("", "*.") for ending in ("", ".gz")]
-    names += [name.replace("valid", "dev") for name in names if split == "valid"]
-    there = (path for name in names for path in sorted((folder or Path("TREES")).glob(name)))
-    return str(next(there, (folder or Path("TREES")) / names[0]))
+    folder = folder or Path("TREES")
+    words = ("valid", "dev") if split == "valid" else (split,)
+    names = (f"{prefix}{word}.mrg{ending}" for word in words for prefix in ("", "*.") for ending in ("", ".gz"))
+    return str(next((path for name in names for path in sorted(folder.glob(name))), folder / f"{split}.mrg"))
 
 
 def _lines(path: Path, *needed: str) -> list[Line]:

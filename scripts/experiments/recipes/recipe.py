@@ -8,7 +8,6 @@ architecture and devices are the runner's. A wrong key or value is a RecipeError
 
 from __future__ import annotations
 
-import functools
 import re
 import types
 from collections.abc import Mapping
@@ -180,7 +179,6 @@ def _put(found: dict[str, Any], key: str, entry: Entry) -> None:
         raise RecipeError(f"{entry.where}: {key} has no value, and there is none to remove")
 
 
-@functools.cache  # as many rows extend one
 def read_file(path: Path, extended_by: tuple[Path, ...] = ()) -> Layer:
     """Return the layer of a recipe file, on that of the file that it extends. Raises RecipeError."""
     items = mapping(path, compose(path), "a recipe")

@@ -52,6 +52,9 @@ ROW_KEYS = (*KEYS, *LAYERS, "extends", "same_as", "baseline")
 TABLE_KEYS = (*KEYS, *LAYERS, "extends", "baseline", "rows", "quoted")
 
 
+read_base = functools.cache(read_file)  # once for all rows
+
+
 @dataclass(frozen=True)
 class RowSource:
     """What a row is made of: the files that it extends at each scale, and layers on top of them, in order."""
@@ -69,7 +72,7 @@ class RowSource:
         """Return all values at a scale of LAYERS. Raises RecipeError."""
         base = self.extends[scale]
         assert base is not None, self.where
-        found = read_file(base)
+        found = read_base(base)
         for layer in (*self.layers, *self.own_layers(scale)):
             found = merge(found, layer)
         if scale != "full":

@@ -55,6 +55,7 @@ def test_where_the_nodes_of_a_job_meet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm_children")
 def test_two_nodes_train_as_one_process(bench: Bench, toy_corpus: Path, tmp_path: Path) -> None:
     """torchrun of both nodes meets by its own rendezvous; the same updates come out as of one process, to rounding."""
     bench.data(toy_corpus)
