@@ -30,7 +30,7 @@ from .counters import count_flops, extrapolate_flops, peak_bytes
 from .report import MIB, NOT_MEASURED, Row, flop_columns, speed_columns
 from .settings import SEED, Settings
 from .systems import TEXTS
-from .timing import PartProgress, timed
+from .timing import PartProgress, time_rounds
 
 FAIRSEQ = "fairseq"  # the baseline: fairseq's MultiheadAttention
 MODULE_LENGTHS = (16, 30, 60, 128, 512, 2048, 8192)
@@ -189,7 +189,7 @@ def measure(
     calls = {name: AttentionCall(name, settings) for name in names}
     where = f"{length} tokens: "
     units = _units(length, sentences)
-    seconds = timed(calls, items, settings, progress, units=units, where=where, least=LEAST_SECONDS)
+    seconds = time_rounds(calls, items, settings, progress, units=units, where=where, least=LEAST_SECONDS)
     found = {}
     for name, call in calls.items():
         progress.say(f"{where}{name}, memory and FLOPs")

@@ -26,7 +26,7 @@ from .counters import count_flops, extrapolate_flops, peak_bytes
 from .report import MIB, Row, flop_columns, speed_columns
 from .settings import Settings
 from .systems import PLAIN, PLAIN_FUSED, SYSTEMS, Built, System, build, make_task, systems_of
-from .timing import PartProgress, timed
+from .timing import PartProgress, time_rounds
 
 LONG_LENGTHS = (1024, 2048)  # tokens of both sides of a pair in the part long
 UPDATES = 10  # of a system in a round of the part training
@@ -124,7 +124,7 @@ def run_steps(settings: Settings, progress: PartProgress) -> list[Row]:
         flops[system.name] = flops_of(build(system, on_cpu, task), system, timed)
     steps = _built(systems, settings, task, progress)
     progress.expect(len(samples) * len(systems))
-    seconds = timed(steps, samples, settings, progress)
+    seconds = time_rounds(steps, samples, settings, progress)
     # The time of forward and backward pass, whose FLOPs are counted.
     passes = {
         name: [whole - part for whole, part in zip(seconds[name], step.update_seconds[settings.warm_up :], strict=True)]
@@ -166,7 +166,7 @@ def run_long(settings: Settings, progress: PartProgress) -> list[Row]:
     for length in lengths:
         sentences = max(1, settings.tokens // length)
         samples = batches.equal(length, sentences, each)
-        seconds = timed(steps, samples, settings, progress, where=f"{length} tokens: ")
+        seconds = time_rounds(steps, samples, settings, progress, where=f"{length} tokens: ")
         for name, step in steps.items():
             progress.say(f"{length} tokens: {name}, peak memory")
             row: Row = {"system": name, "architecture": step.system.architecture_of(settings), "tokens": length}
@@ -181,7 +181,7 @@ def run_optimizer(settings: Settings, progress: PartProgress) -> list[Row]:
     steps = {name: Update(SYSTEMS[name], settings, task) for name in names}
     rounds = range(settings.warm_up + settings.rounds)
     progress.expect(len(rounds) * len(names))
-    seconds = timed(steps, rounds, settings, progress)
+    seconds = time_rounds(steps, rounds, settings, progress)
     return [
         {
             "system": name,
@@ -224,7 +224,7 @@ def corpus(task: TranslationTask, system: System, settings: Settings) -> Languag
 
 
 class Training:
-    """A training by fairseq's trainer, for :func:`benchmarks.timing.timed`."""
+    """A training by fairseq's trainer, for :func:`benchmarks.timing.time_rounds`."""
 
     def __init__(self, system: System, settings: Settings) -> None:
         self.system, settings = system, system.settings_of(settings)
@@ -270,7 +270,7 @@ def run_training(settings: Settings, progress: PartProgress) -> list[Row]:
         trainings[system.name] = Training(system, settings)
     rounds = range(settings.warm_up + settings.rounds)
     progress.expect(len(rounds) * len(trainings))
-    seconds = timed(trainings, rounds, settings, progress)
+    seconds = time_rounds(trainings, rounds, settings, progress)
     rows: list[Row] = []
     a_word = {
         name: [second / words for second, words in zip(own, trainings[name].words[settings.warm_up :], strict=True)]

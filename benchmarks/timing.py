@@ -89,7 +89,7 @@ def interleave(
     return {name: found[warm_up:] for name, found in seconds.items()}
 
 
-def timed(
+def time_rounds(
     runners: Mapping[str, Runner],
     items: Sequence[Any],
     settings: Settings,
