@@ -44,19 +44,7 @@ RUN: dict[str, Callable[[Settings, PartProgress], list[Row]]] = {
     "training": run_training,
 }
 LEAST_ROUNDS = 3
-MEASURED = (
-    "systems",
-    "size",
-    "lengths",
-    "tokens",
-    "pairs",
-    "words",
-    "dropout",
-    "flags",
-    "optimizer",
-    "graphs",
-    "largest_scores",
-)
+MEASURED = "systems size lengths tokens pairs words dropout flags optimizer graphs largest_scores".split()
 
 
 class Parser(argparse.ArgumentParser):

@@ -13,10 +13,9 @@ from typing import Any
 
 from experiments.system.checkout import commit
 from experiments.system.environment import hardware, versions
-from experiments.system.processes import write_atomic
 from fairseq_localattn.analysis.command import matplotlib
 from fairseq_localattn.errors import UsageError
-from fairseq_localattn.files import replaced
+from fairseq_localattn.files import replaced, write_whole
 
 from .settings import Settings
 from .timing import ratio_of
@@ -144,7 +143,7 @@ def write_csv(path: Path, part: str, rows: Sequence[Row], facts: Mapping[str, st
     writer = csv.DictWriter(stream, [*COLUMNS[part], *_MACHINE], lineterminator="\n", restval="")
     writer.writeheader()
     writer.writerows({name: _in_file(value) for name, value in {**row, **facts}.items()} for row in rows)
-    write_atomic(path, stream.getvalue())
+    write_whole(path, stream.getvalue())
 
 
 def _in_file(value: Any) -> Any:

@@ -15,7 +15,6 @@ import torch
 
 from benchmarks import command as benchmark
 from experiments.engine import quickstart, table
-from experiments.measure import probe
 from experiments.report import pages
 from experiments.report.results import Results
 from experiments.runs import averaging
@@ -112,14 +111,6 @@ def test_of_averaging(refusing: Path, tmp_path: Path) -> None:
     one_line(done, "average: error: ")
 
 
-def test_of_probing(refusing: Path, tmp_path: Path) -> None:
-    for split in ("train", "valid", "test"):
-        (tmp_path / f"{split}.mrg").write_text("")
-    words = ["--data", tmp_path, "--lang", "en", "--arch", ARCH, "--trees", tmp_path]
-    for work, out in ((refusing, tmp_path / "out"), (tmp_path / "work", refusing)):
-        one_line(call(of(probe.main), *words, "--work", work, "--out", out, check=False), "probe: error: ")
-
-
 def test_of_benchmarks(refusing: Path) -> None:
     one_line(call(of(benchmark.main), "--parts", "module", "--out", refusing, check=False), "run: error: ")
 
@@ -168,7 +159,7 @@ def state_of(bench: Bench) -> list[dict[str, str]]:
     assert not left_over(bench.root)
     for path in [*bench.out.rglob("*.json"), *bench.out.rglob(".*.json")]:
         json.loads(path.read_text("utf-8"))
-    return [{**line, "date": ""} for line in Results(bench.results / "mma" / "table1.csv").lines()]
+    return [{**line.values, "date": ""} for line in Results(bench.results / "mma" / "table1.csv").lines()]
 
 
 def run_table(bench: Bench) -> Done:
