@@ -1,4 +1,4 @@
-"""Training of every architecture: the loss falls, it resumes exactly, two processes agree with one; and mistakes."""
+"""Training: the loss falls, it resumes exactly, two processes agree with one; and mistakes."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ import fairseq_localattn  # noqa: F401  (allows the classes that fairseq's check
 from support.checkpoints import assert_same, assert_same_training, checkpoint
 from support.cli import BIN, USER_DIR, environment, fairseq, fairseq_in_shell, train_flags
 from support.mechanisms.inputs import labelled
-from support.models import TINY, task_of
+from support.models import task_of
 
 PAPERS = [f"transformer_{paper}_tiny" for paper in ("csan", "diffwin", "man", "mgsa", "mma")]  # the quick lane's
-# The tests of an architecture share its training.
-every_architecture = pytest.mark.parametrize(
-    "arch",
-    [
-        pytest.param(
-            arch, marks=[pytest.mark.xdist_group(f"training {arch}")] + [pytest.mark.slow] * (arch not in PAPERS)
-        )
-        for arch in TINY
-    ],
-)
+# Models of other kinds of sublayers; what they compute is tested in tests/contract.
+OTHERS = ["transformer_hybrid_tiny", "transformer_qanet_tiny"]
+
+
+def marks(arch: str) -> list[pytest.MarkDecorator]:
+    """Return marks of a test: those of an architecture share its training."""
+    return [pytest.mark.xdist_group(f"training {arch}")] + [pytest.mark.slow] * (arch not in PAPERS)
+
+
 UPDATES = 16
 SAVED = {"save_interval_updates": 4, "keep_interval_updates": -1}
 
@@ -52,7 +51,7 @@ def trainings(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return train
 
 
-@every_architecture
+@pytest.mark.parametrize("arch", [pytest.param(arch, marks=marks(arch)) for arch in (*PAPERS, *OTHERS)])
 def test_train_and_generate(arch: str, trainings: Any, data: Path, tmp_path: Path) -> None:
     """The loss falls, and every sentence is translated."""
     folder, printed = trainings(arch)
@@ -65,13 +64,13 @@ def test_train_and_generate(arch: str, trainings: Any, data: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-@every_architecture
+@pytest.mark.parametrize("arch", [pytest.param(arch, marks=marks(arch)) for arch in PAPERS[:4:3]])
 def test_resumed_equals_uninterrupted(arch: str, trainings: Any, data: Path, tmp_path: Path) -> None:
     """Stopped in its second epoch and started again: equal weights, optimizer state and history, to the bit."""
     whole, _ = trainings(arch)
     shutil.copy(whole / "checkpoint_2_12.pt", tmp_path / "checkpoint_last.pt")
     # One architecture in a process of its own: there the plugin comes with --user-dir, before the checkpoint.
-    train = fairseq_in_shell if arch == TINY[0] else fairseq
+    train = fairseq_in_shell if arch == PAPERS[0] else fairseq
     resumed = train("train", *flags(arch, data, tmp_path))
     assert "Loaded checkpoint" in resumed.stderr + resumed.stdout
     assert_same_training(whole / "checkpoint_2_16.pt", tmp_path / "checkpoint_2_16.pt")

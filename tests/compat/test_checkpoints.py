@@ -158,20 +158,6 @@ def test_code_in_an_option_is_refused(module, root, checkpoint, tmp_path, monkey
     assert marker.exists()
 
 
-@pytest.mark.parametrize("module", ["fairseq.models.wav2vec.wav2vec2", "fairseq.criterions.ctc"])
-def test_fairseq_validate_refuses_code_in_an_option(module, root, checkpoint, tmp_path):
-    path = with_code(checkpoint, module, tmp_path / "marker", tmp_path / "option.pt")
-    args = [root / "bin", "--path", path, "--user-dir", PACKAGE, *VALIDATE]
-    done = run("fairseq-validate", *args, cwd=root)
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("fairseq_localattn: refused to evaluate the option ")
-    assert not (tmp_path / "marker").exists()
-
-
-def test_checkpoints_of_fairseq_train_are_built(root, checkpoint):
-    build(checkpoint, root)
-
-
 @pytest.mark.slow
 def test_a_checkpoint_cannot_name_a_directory_to_import(root, checkpoint, tmp_path):
     """A checkpoint has the --user-dir of its training; only that of the command line is imported."""

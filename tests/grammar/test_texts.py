@@ -45,14 +45,14 @@ def check_model(texts: tuple[str, ...]) -> None:
     torch.testing.assert_close(decode_by_word(model, sample), full, rtol=1e-4, atol=2e-5)
 
 
-@few(15)
+@few(10)
 @given(TEXTS)
 def test_any_text_trains_and_decodes(texts: tuple[str, ...]) -> None:
     check_model(texts)
 
 
 @pytest.mark.slow
-@few(60)
+@few(40)
 @given(TEXTS)
 def test_many_texts_train_and_decode(texts: tuple[str, ...]) -> None:
     check_model(texts)
@@ -79,7 +79,7 @@ def test_a_damaged_text_builds_or_ends_in_one_line(site: str, data: st.DataObjec
 
 @pytest.mark.slow
 @every_site
-@few(300)
+@few(150)
 @given(st.data())
 def test_many_damaged_texts_build_or_end_in_one_line(site: str, data: st.DataObject) -> None:
     check_damaged(site, data.draw(damaged(site)))

@@ -15,12 +15,10 @@ from torch import Tensor, nn
 
 from fairseq_localattn.core.attention import Frame, LocalAttention
 from fairseq_localattn.core.call import Call
-from support.mechanisms.checks import check_gradients
 from support.mechanisms.inputs import DIM, HEADS, LENGTHS, cut_into_blocks, random_case
 from support.mechanisms.masked import (
     ACTIVATIONS,
     MODULES,
-    every_module,
     every_path,
     every_side,
     expected,
@@ -177,14 +175,6 @@ def test_eq_9_a_mask_that_is_the_identity_is_the_feed_forward_network(
 
 
 # ---------------------------------------------------------------------------------------------- gradients, precision
-
-
-@every_path
-@every_module
-def test_gradcheck(name: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    cut_into_blocks(monkeypatch, block)
-    module = make(name, activation="gelu")
-    check_gradients(module, [key for key, _ in module.named_parameters() if "_mask" in key])
 
 
 @half_precision

@@ -288,49 +288,6 @@ def test_the_fused_product_computes_it(name: str, monkeypatch: pytest.MonkeyPatc
     assert calls == [1]
 
 
-@pytest.mark.parametrize("name", MAKES)
-@pytest.mark.parametrize("length", [9, 200])
-def test_implementations_agree(name: str, length: int) -> None:
-    """Products, torch's fused kernel, and the explicit weights."""
-    torch.manual_seed(1)
-    module = MAKES[name](64, 4, self_attention=True).double()
-    x = torch.randn(length, 2, 64, dtype=torch.double)
-    padding = torch.zeros(2, length, dtype=torch.bool)
-    padding[1, :3] = True
-    results = []
-    for implementation in ("products", "sdpa", "weights"):
-        module.zero_grad()
-        module.set_implementation("auto" if implementation == "weights" else implementation)
-        out, _ = module(x, x, x, key_padding_mask=padding, need_weights=implementation == "weights")
-        out[~padding.T].square().sum().backward()
-        results.append([out[~padding.T], *(p.grad for p in module.parameters())])
-    for other in results[1:]:
-        for got, wanted in zip(other, results[0], strict=True):
-            torch.testing.assert_close(got, wanted)
-
-
-@ways
-@pytest.mark.parametrize("name", MAKES)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision(name: str, dtype: torch.dtype, cheap: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Far distances and a sentence that is all padding: finite, and near fp32 with the same weights."""
-    monkeypatch.setattr(relative, "CHEAP_ON", cheap)
-    torch.manual_seed(1)
-    module = MAKES[name](64, 4, self_attention=True).to(dtype)
-    x = torch.randn(300, 3, 64).to(dtype)
-    padding = torch.zeros(3, 300, dtype=torch.bool)
-    padding[1, :290], padding[2] = True, True
-    results = []
-    for m in (module, copy.deepcopy(module).float()):
-        inputs = x.to(m.out_proj.weight.dtype, copy=True).requires_grad_()
-        out = output(m, inputs, key_padding_mask=padding) * (~padding).T[..., None]
-        out.float().square().sum().backward()
-        assert all(p.grad is not None and p.grad.isfinite().all() for p in m.parameters())
-        results.append([out, inputs.grad])
-    for got, wanted in zip(*results, strict=True):
-        assert (got.float() - wanted).norm() < 20 * torch.finfo(dtype).eps * wanted.norm()
-
-
 def test_a_bias_beyond_fp16_stays_finite() -> None:
     """ALiBi's first head reaches -m·S; the nearest key's bias becomes 0 before half precision."""
     keys = 140_000

@@ -21,7 +21,7 @@ from fairseq_localattn.mechanisms.windowed import (
 )
 from support.mechanisms import references
 from support.mechanisms.inputs import DIM, HEADS, LENGTHS, gradient, labelled, random_case
-from support.mechanisms.windowed import MODULES, every_module, every_side, make, run
+from support.mechanisms.windowed import MODULES, make, run
 
 
 def distribution(length: int, seed: int) -> Tensor:
@@ -219,20 +219,6 @@ def test_windows_on_an_encoder_equal_equations(
     x, _ = random_case([queries] * len(lengths), left, seed=2)
     module = make(name, size, self_attention=False, encoder_decoder_attention=True, kdim=DIM + 3, vdim=DIM + 3)
     check(module, x, keys, padding, causal=False)
-
-
-@every_module
-@every_side
-def test_padding_on_both_sides(name: str, left: bool) -> None:
-    """Segments begin at the first real key wherever it stands."""
-    module = make(name, 3).double()
-    x, _ = random_case([7], left)
-    wide = torch.cat([torch.randn(4, 1, DIM).double(), x, torch.randn(2, 1, DIM).double()])
-    padding = torch.tensor([[True] * 4 + [False] * 7 + [True] * 2])
-    got, weights = run(module, wide, wide, padding, causal=False, need_weights=True)
-    wanted, plain = run(module, x, x, torch.zeros(1, 7, dtype=torch.bool), causal=False, need_weights=True)
-    torch.testing.assert_close(got[4:11], wanted)
-    torch.testing.assert_close(weights[:, 4:11, 4:11], plain)
 
 
 def test_weights_of_mw_are_diminished_and_those_of_aw_sum_to_one() -> None:

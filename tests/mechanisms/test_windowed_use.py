@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -13,44 +12,10 @@ from fairseq_localattn.core.attention import Frame, LocalAttention
 from fairseq_localattn.core.call import Call
 from fairseq_localattn.mechanisms.windowed import AdditiveWindowAttention
 from support.mechanisms import references
-from support.mechanisms.checks import check_gradients
 from support.mechanisms.inputs import DIM, HEADS, LargestTensor, random_case
 from support.mechanisms.windowed import MODULES, every_module, make, run
 
 # ---------------------------------------------------------------------------------------------- numerics
-
-
-@pytest.mark.slow
-@every_module
-@pytest.mark.parametrize("size", [1, 3])
-def test_gradcheck(name: str, size: int) -> None:
-    module = make(name, size)
-    check_gradients(module, [key for key, _ in module.named_parameters() if key.startswith(("left", "right", "local"))])
-
-
-@every_module
-@pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision(name: str, size: int, dtype: torch.dtype) -> None:
-    """Sharp pointers and a sentence that is all padding: finite, and near fp32 with the same weights."""
-    module = make(name, size).to(dtype)
-    x, padding = random_case([9, 5, 1, 9], left=True)
-    padding[3] = True
-    results = []
-    for m in (module, copy.deepcopy(module).float()):
-        inputs = x.to(m.out_proj.weight.dtype).requires_grad_()
-        m.zero_grad()
-        out = run(m, inputs, inputs, padding, causal=False)[0] * (~padding).T[..., None]
-        out.float().square().sum().backward()
-        # A bias of keys adds the same to all the logits of a softmax: its gradient is nothing but rounding.
-        gradients = [p.grad for key, p in m.named_parameters() if not key.endswith("k_proj.bias")]
-        assert all(p.grad.isfinite().all() for p in m.parameters())
-        results.append([out, inputs.grad, *gradients])
-    eps = torch.finfo(dtype).eps
-    for number, (got, wanted) in enumerate(zip(*results, strict=True)):
-        # Gradients pass through two softmaxes with logits of ten and more.
-        near = (10 if number == 0 else 40) * eps
-        assert (got.float() - wanted).norm() < near * wanted.norm()
 
 
 def test_a_small_mask_keeps_its_relative_precision() -> None:
@@ -140,21 +105,6 @@ def test_the_mask_takes_no_product_with_a_matrix_of_keys() -> None:
     with LargestTensor() as mode:
         calls.append(module.soft_mask(Frame(2, 500), pointers))
     assert mode.size <= 2 * HEADS * 2 * 500, "something of the size of keys × keys was made"
-
-
-@every_module
-def test_word_by_word_with_padding(name: str) -> None:
-    """Keys of the pointers are cached; the sums of each step run over them: equal to the full causal pass."""
-    module = make(name).double()
-    x, padding = random_case([8, 5, 2], left=True)
-    full, _ = run(module, x, x, padding, causal=True)
-    state: dict = {}
-    for t in range(8):
-        word, now = x[t : t + 1], padding[:, t : t + 1]
-        step, _ = module(
-            word, word, word, key_padding_mask=now if now.any() else None, incremental_state=state, need_weights=False
-        )
-        torch.testing.assert_close(step[0, ~padding[:, t]], full[t, ~padding[:, t]])
 
 
 @every_module
