@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import socket
-import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ import pytest
 import torch
 
 import fairseq_localattn  # noqa: F401  (allows the classes that fairseq's checkpoints hold)
+from support import forked
 from support.checkpoints import assert_same, assert_same_training, checkpoint
-from support.cli import BIN, USER_DIR, environment, fairseq, fairseq_in_shell, train_flags
+from support.cli import USER_DIR, fairseq, fairseq_in_shell, train_flags
 from support.mechanisms.inputs import labelled
 from support.models import task_of
 
@@ -96,17 +97,16 @@ def test_two_processes_equal_one(arch: str, more: dict[str, object], data: Path,
         "distributed_world_size": 2, "distributed_init_method": f"tcp://127.0.0.1:{port}", "distributed_no_spawn": True,
         "distributed_backend": "gloo", "ddp_backend": "legacy_ddp", "num_workers": 1,
     }  # fmt: skip
-    ranks = []
-    for rank in (0, 1):
-        words = train_flags(data, arch, tmp_path / "two", updates=4, distributed_rank=rank, **settings)
-        command = [str(BIN / "fairseq-train"), *map(str, words), "--user-dir", str(USER_DIR)]
-        with open(tmp_path / f"rank{rank}.log", "w") as log:
-            ranks.append(subprocess.Popen(command, env=environment(), stdout=log, stderr=log))
-    assert [rank.wait(timeout=240) for rank in ranks] == [0, 0], (tmp_path / "rank0.log").read_text()[-3000:]
+    settings["user_dir"] = USER_DIR
+    with ExitStack() as stack:
+        words = [train_flags(data, arch, tmp_path / "two", 4, distributed_rank=rank, **settings) for rank in (0, 1)]
+        ranks = [stack.enter_context(forked.started("fairseq-train", *each, cwd=tmp_path)) for each in words]
+        done = [rank.wait() for rank in ranks]
+    assert [each.returncode for each in done] == [0, 0], done[0].stderr[-3000:]
     one, two = (checkpoint(tmp_path / n / "checkpoint_last.pt") for n in ("one", "two"))
     assert two["optimizer_history"][-1]["num_updates"] == 4
     if more:
-        tags = re.findall(r'"train_tag_loss": "([\d.]+)"', (tmp_path / "rank0.log").read_text())
+        tags = re.findall(r'"train_tag_loss": "([\d.]+)"', done[0].stdout + done[0].stderr)
         assert tags and float(tags[-1]) > 0, "the loss of the tags is not summed over the processes"
     for key, weight in one["model"].items():
         torch.testing.assert_close(two["model"][key], weight, rtol=0, atol=1e-5, msg=labelled(key))

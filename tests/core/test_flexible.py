@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from fairseq_localattn.core.composed import JointAttention
 from fairseq_localattn.grammar.build import attention
 from fairseq_localattn.kernels import flex
 from fairseq_localattn.kernels.windows import Score, Window
-from fairseq_localattn.mechanisms.mixed import MixedAttention
 from support.models import batch, build, loss
 
 DIM, HEADS = 16, 4
@@ -356,14 +354,3 @@ def test_functions_of_positions_are_all_that_a_mechanism_must_state(calls: list[
     whole = outputs(module, "products", x[:9], attn_mask=future(9))
     steps = [outputs(module, "products", x[t : t + 1], incremental_state=state) for t in range(9)]
     torch.testing.assert_close(torch.cat(steps), whole, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("compiled", [True])
-def test_a_stated_window_compiles_for_lengths_that_change(compiled: bool, calls: list[int]) -> None:
-    module = stated(partial(MixedAttention, head_kinds=["local", "local", "forward", "backward"], window=5))
-    for length in (20, 150):
-        x, padding = torch.randn(length, 3, DIM), padding_of("left", length)
-        got, wanted = (outputs(module, name, x, key_padding_mask=padding) for name in ("flex", "products"))
-        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
-    assert len(calls) == 2

@@ -17,9 +17,10 @@ from fairseq_localattn.criterions import label_smoothed
 from fairseq_localattn.criterions.label_smoothed import NAME, LabelSmoothedCrossEntropyCriterion, smoothed_loss
 from fairseq_localattn.criterions.phrase_tags import LabelSmoothedCrossEntropyWithPhraseTags
 from fairseq_localattn.criterions.unseen import UnseenOutput
+from fairseq_localattn.models.language_model import LocalLanguageModel
 from fairseq_localattn.speed.implementation import configure_runtime
 from fairseq_localattn.variants.mma import MMATransformerModel
-from support.models import batch, build, case, dictionary, parse, tags, with_phrases
+from support.models import LM_CASES, batch, build, build_lm, case, dictionary, parse, tags, with_phrases
 
 PADDING = 1
 
@@ -178,7 +179,7 @@ def test_models_have_fairseqs_loss_and_gradients(name: str, calls: list[Tensor])
     assert len(calls) == 1
 
 
-@pytest.mark.parametrize("name", ["transformer_lm_localattn_tiny", "lm-hybrid"])
+@pytest.mark.parametrize("name", ["transformer_lm_diffwin_tiny", "lm-hybrid"])
 def test_language_models_have_fairseqs_loss_and_gradients(name: str, calls: list[Tensor]) -> None:
     model = build_lm(*LM_CASES[name]).train()
     sample = batch([5], [5, 7, 3])

@@ -58,7 +58,7 @@ def expected(module: Any, x: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
     return torch.stack(outputs, dim=1), torch.stack(means)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(LENGTHS, st.booleans(), st.sampled_from([0, 1, 2, 3, 4, 11]))
 @example([4, 4, 4, 4], False, 4)  # as many sentences as positions, and no padding
 @example([8, 4], True, 4)  # lengths that blocks divide

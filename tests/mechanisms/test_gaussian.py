@@ -54,7 +54,7 @@ def check(module: Any, x: Tensor, keys: Tensor, padding: Tensor, causal: bool) -
     torch.testing.assert_close(explicit * real, results[0][0][1].detach())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.sampled_from([*MODULES]), LENGTHS, st.booleans(), st.booleans())
 @example("localness", [4, 2, 4, 1], True, True)  # as many sentences as positions: a wrong axis would fit
 @example("keys", [4, 4, 4, 4], False, True)

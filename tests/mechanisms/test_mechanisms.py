@@ -36,7 +36,7 @@ from support.mechanisms.inputs import (
 KINDS = ["global", "local", "forward", "backward"]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(LENGTHS, st.booleans(), st.booleans(), st.sampled_from([1, 3, 5, 11, 25]), st.sampled_from([1, 3]))
 def test_csan_equals_equations(lengths: list[int], left: bool, causal: bool, window: int, head_span: int) -> None:
     module = ConvolutionalAttention(DIM, HEADS, window=window, head_span=head_span, self_attention=True)
@@ -62,7 +62,7 @@ def _csan(q: Tensor, k: Tensor, v: Tensor, exists: Tensor, **kwargs: object) -> 
 MIXES = ["global,local,forward,backward", "global:1,local:3", "forward:2,backward:2", "local", "backward:1,global:3"]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(LENGTHS, st.booleans(), st.booleans(), st.sampled_from(MIXES), st.integers(1, 4), st.booleans())
 def test_mma_equals_equations(lengths: list[int], left: bool, causal: bool, mix: str, w: int, long: bool) -> None:
     """``long`` forces the path of long sentences, where the local heads are computed in their band."""

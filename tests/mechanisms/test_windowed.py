@@ -189,7 +189,7 @@ def check(module: WindowAttention, x: Tensor, keys: Tensor, padding: Tensor, cau
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.sampled_from([*MODULES]), LENGTHS, st.booleans(), st.booleans())
 @example("aw", [4, 2, 4, 1], True, True)  # as many sentences as positions: a wrong axis would fit
 @example("mw", [4, 4, 4, 4], False, True)
@@ -199,7 +199,7 @@ def test_token_windows_equal_equations(name: str, lengths: list[int], left: bool
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.sampled_from([*MODULES]), LENGTHS, st.booleans(), st.integers(1, 6))
 @example("aw", [11, 7, 5, 1], True, 5)
 @example("mw", [11, 7, 5, 1], True, 2)
@@ -208,7 +208,7 @@ def test_segment_windows_equal_equations(name: str, lengths: list[int], left: bo
     check(make(name, size), x, x, padding, causal=False)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.sampled_from([*MODULES]), LENGTHS, st.booleans(), st.integers(1, 4), st.integers(1, 5))
 def test_windows_on_an_encoder_equal_equations(
     name: str, lengths: list[int], left: bool, size: int, queries: int
