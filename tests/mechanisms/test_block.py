@@ -85,51 +85,6 @@ def test_equals_equations(lengths: list[int], left: bool, size: int) -> None:
     torch.testing.assert_close(explicit * real, results[0][0][1].detach())
 
 
-def heads_of(module: LocalAttention, x: Tensor, padding: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the values, the heads of ordinary attention, and those of the module, T×B×C each."""
-    plain = LocalAttention(DIM, HEADS, self_attention=True).double().eval()
-    plain.load_state_dict({key: p for key, p in module.state_dict().items() if not key.startswith("block")})
-    seen: list[Tensor] = []
-
-    def keep(heads: Tensor) -> Tensor:
-        seen.append(heads)
-        return heads
-
-    for each in (plain, module):
-        each.activate = keep  # type: ignore[method-assign]
-        run(each, x, padding)
-    return module.v_proj(x), seen[0], seen[1]
-
-
-@pytest.mark.parametrize("left", [True, False])
-def test_blocks_of_one_word_have_themselves_as_summary(left: bool) -> None:
-    """r = 1: h = v and y = v. With P = 0 the output is the value itself; with o = y, e = v."""
-    module, (x, padding) = make(1), random_case([6, 4], left)
-    with torch.no_grad():
-        module.block_proj.weight.zero_()
-    v, _, got = heads_of(module, x, padding)
-    real = (~padding).T
-    torch.testing.assert_close(got[real], v[real])
-    weights = run(module, x, padding, need_head_weights=True)[1][:, ~padding]
-    assert torch.equal(weights.sum(-1), torch.ones_like(weights[..., 0]))
-    assert (weights > 0).sum(-1).eq(1).all()
-
-
-@pytest.mark.parametrize("left", [True, False])
-def test_a_block_as_long_as_the_sentence_is_ordinary_attention_and_its_summary(left: bool) -> None:
-    """r ≥ n: one block, so that o = y = e; each word gets P y beside ordinary attention, whatever W_3 and W_4 are."""
-    module, (x, padding) = make(20), random_case([9, 4], left)
-    _, plain, got = heads_of(module, x, padding)
-    added = (got - plain).transpose(0, 1)
-    for b in range(2):
-        rows = added[b, ~padding[b]]
-        torch.testing.assert_close(rows, rows[:1].expand_as(rows))  # the same P y at every word
-    with torch.no_grad():
-        module.block_query.weight.normal_()
-        module.block_gate.weight.normal_()
-    torch.testing.assert_close(heads_of(module, x, padding)[2][(~padding).T], got[(~padding).T])
-
-
 @pytest.mark.parametrize("size", [0, 4])
 def test_words_stand_in_the_blocks_that_are_stated(size: int) -> None:
     """For sentences of 0 to 40 words: each word in one slot, blocks full but for the last, sizes as stated."""

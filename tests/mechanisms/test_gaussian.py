@@ -11,7 +11,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.core.call import Call
 from fairseq_localattn.mechanisms.gaussian import GaussianAttention, parse_width
 from support.mechanisms.gaussian import MODULES, PREDICTED, expected, make, run
@@ -26,7 +25,6 @@ from support.mechanisms.inputs import (
 )
 
 every_module = pytest.mark.parametrize("name", MODULES)
-every_side = pytest.mark.parametrize("left", [True, False])
 
 
 def check(module: Any, x: Tensor, keys: Tensor, padding: Tensor, causal: bool) -> None:
@@ -77,41 +75,6 @@ def test_on_an_encoder_equals_equations(name: str, lengths: list[int], left: boo
 
 
 # ---------------------------------------------------------------------------------------------- limits
-
-
-def plain_of(module: LocalAttention) -> LocalAttention:
-    """Return ordinary attention with the projections of a module."""
-    plain = LocalAttention(DIM, HEADS, self_attention=True).double().eval()
-    plain.load_state_dict({key: x for key, x in module.state_dict().items() if not key.startswith("window")})
-    return plain
-
-
-@pytest.mark.parametrize("center", ["self", "predicted"])
-@every_side
-def test_an_infinite_width_is_ordinary_attention(center: str, left: bool) -> None:
-    module = GaussianAttention(DIM, HEADS, center=center, width=1e9, self_attention=True).double()
-    x, padding = random_case([9, 5], left)
-    got, wanted = (run(m, x, x, padding)[0][(~padding).T] for m in (module, plain_of(module)))
-    torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
-
-
-@every_side
-def test_no_width_around_itself_is_the_own_value(left: bool) -> None:
-    """At the least width the next key has exp(-50) of the query's own weight."""
-    module = GaussianAttention(DIM, HEADS, center="self", width=0.2, self_attention=True).double()
-    x, padding = random_case([9, 5], left)
-    got, _ = run(module, x, x, padding)
-    torch.testing.assert_close(got[(~padding).T], module.out_proj(module.v_proj(x))[(~padding).T])
-
-
-def test_the_first_heads_are_ordinary() -> None:
-    """Heads without a Gaussian come first, as in the authors' code."""
-    module = make("hard")
-    x, padding = random_case([8, 8], True)
-    by_head = run(module, x, x, padding, need_head_weights=True)[1]
-    plain = run(plain_of(module), x, x, padding, need_head_weights=True)[1]
-    differs = (by_head - plain).abs().amax((1, 2, 3)) > 1e-3
-    assert differs.tolist() == [False, False, True, True]
 
 
 def test_a_cut_never_closes_the_nearest_visible_key() -> None:

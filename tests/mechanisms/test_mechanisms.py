@@ -117,17 +117,6 @@ def test_explicit_weights_belong_to_the_output(name: str, block: int, monkeypatc
         assert (by_head[:, 0][:, far] == 0).all(), "weight outside the window"
 
 
-@pytest.mark.parametrize("length", [1, 5, 30, 130])
-def test_csan_with_a_window_as_wide_as_the_sentence_is_ordinary_attention(length: int) -> None:
-    ordinary = LocalAttention(DIM, HEADS, self_attention=True).double()
-    csan = ConvolutionalAttention(DIM, HEADS, window=2 * length + 1, head_span=1, self_attention=True).double()
-    csan.load_state_dict(ordinary.state_dict())
-    x, padding = random_case([length, max(1, length // 2)], left=True)
-    real = (~padding).T
-    wanted, got = (m(x, x, x, key_padding_mask=padding, need_weights=False)[0] for m in (ordinary, csan))
-    torch.testing.assert_close(got[real], wanted[real], rtol=1e-12, atol=1e-12)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("block", [2, 64])
 @pytest.mark.parametrize("name", MODULES)

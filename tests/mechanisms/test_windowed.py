@@ -51,22 +51,6 @@ def test_figure_1() -> None:
     assert torch.equal(window(one_hot(8, 10), one_hot(3, 10)), wanted)
 
 
-def test_one_hot_pointers_give_the_discrete_window() -> None:
-    """Eq. 3 holds for all l ≠ r; where both ends meet, their key counts twice."""
-    for l, r in product(range(1, 8), repeat=2):  # noqa: E741
-        wanted = torch.tensor([float(min(l, r) <= i <= max(l, r)) for i in range(1, 8)], dtype=torch.float64)
-        assert torch.equal(window(one_hot(l, 7), one_hot(r, 7)), wanted * (2 if l == r else 1))
-
-
-def test_sharper_pointers_come_nearer_to_the_discrete_window() -> None:
-    scores = torch.zeros(10, dtype=torch.float64)
-    scores[2], other = 1, scores.roll(5)
-    other[7] = 1
-    wanted = window(one_hot(3, 10), one_hot(8, 10))
-    gaps = [(window((c * scores).softmax(0), (c * other).softmax(0)) - wanted).abs().max() for c in (1, 5, 20, 40)]
-    assert gaps == sorted(gaps, reverse=True) and gaps[-1] < 1e-12
-
-
 # ---------------------------------------------------------------------------------------------- Eq. 9, Appendix
 
 

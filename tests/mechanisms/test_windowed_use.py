@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fairseq_localattn.core.attention import Frame, LocalAttention
+from fairseq_localattn.core.attention import Frame
 from fairseq_localattn.core.call import Call
 from fairseq_localattn.mechanisms.windowed import AdditiveWindowAttention
 from support.mechanisms import references
@@ -162,11 +162,3 @@ def test_bad_segments() -> None:
     module(x[:1], x[:1], x[:1], incremental_state=state, need_weights=False)
     with pytest.raises(ValueError, match="segments need all keys at once"):
         module(x[1:2], x[1:2], x[1:2], incremental_state=state, need_weights=False)
-
-
-def test_parameters_are_those_of_the_equations() -> None:
-    """Matrices of d×d: 4 of both pointers, 2 more of the local score."""
-    plain = sum(p.numel() for p in LocalAttention(DIM, HEADS).parameters())
-    for name, matrices in (("mw", 4), ("aw", 6)):
-        module: nn.Module = make(name)
-        assert sum(p.numel() for p in module.parameters()) - plain == matrices * (DIM * DIM + DIM)
