@@ -99,24 +99,6 @@ def test_widths_by_head_at_the_start() -> None:
 # ---------------------------------------------------------------------------------------------- decoding, precision
 
 
-@pytest.mark.parametrize("name", PREDICTED)
-def test_a_beam_folded_into_the_queries(name: str) -> None:
-    """Three hypotheses of two sentences share the encoder's keys: the same as six rows of their own."""
-    module = make(name, self_attention=False, encoder_decoder_attention=True)
-    keys, padding = random_case([7, 4], left=True)
-    x, _ = random_case([1] * 6, left=True, seed=3)
-    rows = torch.arange(2).repeat_interleave(3)
-    wanted, _ = run(module, x, keys[:, rows], padding[rows])
-    module.set_beam_size(3)
-    state: dict = {}
-    got, _ = module(
-        x, keys[:, rows], keys[:, rows], key_padding_mask=padding[rows], incremental_state=state, static_kv=True,
-        need_weights=False,
-    )  # fmt: skip
-    assert module._get_input_buffer(state)["prev_key"].size(0) == 2
-    torch.testing.assert_close(got, wanted)
-
-
 @pytest.mark.slow
 @every_module
 @pytest.mark.parametrize(("dtype", "left"), [(torch.float16, True), (torch.bfloat16, False)])

@@ -9,7 +9,6 @@ from unittest.mock import patch
 
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -176,17 +175,6 @@ def test_slopes() -> None:
 # ---------------------------------------------------------------------------------------------- cost, precision
 
 
-MAKES: dict[str, Callable[..., LocalAttention]] = {
-    "shaw": RelativeAttention,
-    "shaw-own": partial(RelativeAttention, own_tables=True),
-    "shaw-keys": partial(RelativeAttention, values=False),
-    "t5": BucketedAttention,
-    "alibi": LinearBiasAttention,
-    "rope": RotaryAttention,
-    "sinks": SinkAttention,
-}
-
-
 @pytest.mark.parametrize("own", [False, True])
 def test_no_tensor_of_queries_keys_and_channels(own: bool) -> None:
     """Nothing is larger than the distances of all queries, twice the scores; D is 16."""
@@ -195,22 +183,6 @@ def test_no_tensor_of_queries_keys_and_channels(own: bool) -> None:
     with LargestTensor() as mode:
         output(module, x).sum().backward()
     assert mode.size <= 4 * 256 * (2 * 256 - 1)
-
-
-@pytest.mark.parametrize("name", [name for name in MAKES if name not in ("shaw", "shaw-own")])
-def test_the_fused_product_computes_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-    fused = F.scaled_dot_product_attention
-
-    def count(*args: Any, **kwargs: Any) -> Tensor:
-        calls.append(1)
-        return fused(*args, **kwargs)
-
-    monkeypatch.setattr(F, "scaled_dot_product_attention", count)
-    module = MAKES[name](64, 4, self_attention=True)
-    module.set_implementation("sdpa")
-    output(module, torch.randn(9, 2, 64))
-    assert calls == [1]
 
 
 def test_a_bias_beyond_fp16_stays_finite() -> None:

@@ -11,7 +11,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fairseq_localattn.core.attention import Frame
 from fairseq_localattn.mechanisms.windowed import (
     AdditiveWindowAttention,
     Segments,
@@ -20,7 +19,7 @@ from fairseq_localattn.mechanisms.windowed import (
     soft_window,
 )
 from support.mechanisms import references
-from support.mechanisms.inputs import DIM, HEADS, LENGTHS, gradient, labelled, random_case
+from support.mechanisms.inputs import DIM, LENGTHS, gradient, labelled, random_case
 from support.mechanisms.windowed import MODULES, make, run
 
 
@@ -203,20 +202,3 @@ def test_windows_on_an_encoder_equal_equations(
     x, _ = random_case([queries] * len(lengths), left, seed=2)
     module = make(name, size, self_attention=False, encoder_decoder_attention=True, kdim=DIM + 3, vdim=DIM + 3)
     check(module, x, keys, padding, causal=False)
-
-
-def test_weights_of_mw_are_diminished_and_those_of_aw_sum_to_one() -> None:
-    x, padding = random_case([9, 5], True)
-    for name, one in (("mw", False), ("mw-renormalised", True), ("aw", True)):
-        _, weights = run(make(name).double(), x, x, padding, causal=False, need_weights=True)
-        sums = weights[~padding].sum(-1)
-        assert ((sums - 1).abs() < 1e-9).all() == one
-        assert (sums > 0).all()
-
-
-def test_each_head_has_a_window_of_its_own() -> None:
-    module = make("mw").double()
-    x, _ = random_case([9], True)
-    mask = module.soft_mask(Frame(9, 9), module.pointer_scores(module.project(x, x, x)[3]))
-    assert mask.shape == (1, HEADS, 9, 9)
-    assert all((mask[:, g] - mask[:, h]).abs().max() > 0.01 for g, h in ((0, 1), (1, 2), (2, 3)))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor
 
 from fairseq_localattn.core.attention import Frame
 from fairseq_localattn.core.call import Call
@@ -103,34 +100,6 @@ def test_the_mask_takes_no_product_with_a_matrix_of_keys() -> None:
     with LargestTensor() as mode:
         calls.append(module.soft_mask(Frame(2, 500), pointers))
     assert mode.size <= 2 * HEADS * 2 * 500, "something of the size of keys × keys was made"
-
-
-@every_module
-@pytest.mark.parametrize("size", [1, 3])
-def test_the_encoder_side_is_projected_once_a_sentence(name: str, size: int) -> None:
-    """Keys, values, pointer keys and local keys: three steps of beam 2 call their projections once, on one copy."""
-    module = make(name, size, self_attention=False, encoder_decoder_attention=True).double()
-    module.set_beam_size(2)
-    keys, padding = random_case([8, 5], left=True)
-    keys, padding = keys.repeat_interleave(2, dim=1), padding.repeat_interleave(2, dim=0)
-    x, _ = random_case([3] * 4, left=True, seed=3)
-    wanted, _ = run(module, x, keys, padding, causal=False)
-    projected: list[int] = []
-    once = module.project
-
-    def project(query: Tensor, key: Tensor, value: Tensor, state: Any) -> Any:
-        projected.append(key.size(1))
-        return once(query, key, value, state)
-
-    module.project = project
-    state: dict = {}
-    for t in range(3):
-        step, _ = module(
-            x[t : t + 1], keys, keys, key_padding_mask=padding, incremental_state=state, static_kv=True,
-            need_weights=False,
-        )  # fmt: skip
-        torch.testing.assert_close(step[0], wanted[t])
-    assert projected == [2]
 
 
 def test_segments_are_those_of_the_batch_at_hand() -> None:

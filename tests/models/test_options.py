@@ -23,9 +23,6 @@ from support.models import TINY, build, build_lm, dictionary, parse
 # Architecture, flags, part of the message.
 INVALID = [
     ("transformer_mma_tiny", ["--mma-heads", "global:2,local:1"], "3 heads, the model has 4"),
-    ("transformer_mma_tiny", ["--mma-heads", "global,locl"], "unknown kind of head 'locl'"),
-    ("transformer_mma_tiny", ["--mma-heads", "global,local,forward"], "do not share 4 heads equally"),
-    ("transformer_mma_tiny", ["--mma-window", "0"], "must be 1 or more, not 0"),
     ("transformer_mma_tiny", ["--mma-cross-layers", "1"], "--mma-cross-layers: local, forward and backward compare"),
     (
         "transformer_mma_tiny",
@@ -72,8 +69,6 @@ INVALID = [
         for flag in ("--scale-attn", "--scale-heads", "--scale-fc", "--scale-resids")
     ),
     ("transformer_csan_tiny", ["--csan-window", "10"], "window must be odd and positive"),
-    ("transformer_csan_tiny", ["--csan-heads", "2"], "number of heads in an area must be odd"),
-    ("transformer_csan_tiny", ["--csan-heads", "5"], "5 heads was asked for, and there are 4"),
     ("transformer_csan_tiny", ["--csan-cross-layers", "all"], "--csan-cross-layers: a window around"),
     ("transformer_csan_tiny", ["--csan-decoder-layers", "1-9"], "layer 9 is asked for, and the stack has 2"),
     ("transformer_csan_tiny", ["--quant-noise-pq", "1"], "--quant-noise-pq 1.0: give a rate from 0 to less than 1"),
