@@ -42,7 +42,7 @@ from support.models import (
 )
 
 PARAMETER_FREE = ["mma", "csan", "rope", "alibi", "sinks"]
-# Lengths that differ, one of them 1; longer than the windows of the cases, and than the blocks of `every_way`.
+# Lengths that differ, one of them 1; longer than the windows of the cases, and than the blocks of `short`.
 SOURCE, TARGET = [9, 4, 13, 1], [7, 11, 3, 5]
 EVERY = {**CASES, **LM_CASES, **CLASSIFIER_CASES}
 every_case = pytest.mark.parametrize("name", CASES)
