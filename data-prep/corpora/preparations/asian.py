@@ -38,9 +38,7 @@ def _in_words(
     out, until, limits = given.out, ("raw", "tok"), Limits(1, most)
     official = () if published is None else (published,)
 
-    def take(part: Path, folder: str, quiet: bool = False) -> None:
-        measured = out / "words"
-        texts.take_pairs(pair, out / folder, part, measured=measured, limits=limits, official=official, quiet=quiet)
+    take = partial(texts.take_pairs, pair, measured=out / "words", limits=limits, official=official)
 
     def words(part: Path) -> None:
         segment.words_of_folder(out / "source", part, segmented, given.workers)
@@ -48,8 +46,8 @@ def _in_words(
     return [
         Step("source", "read and check the text", read, until=until, reads=True),
         Step("words", "segment the text into words", words, resumes=True, until=until),
-        Step("raw", "take the training pairs", partial(take, folder="source")),
-        Step("tok", "take their words", partial(take, folder="words", quiet=True)),
+        Step("raw", "take the training pairs", partial(take, out / "source")),
+        Step("tok", "take their words", partial(take, out / "words")),
         texts.bpe(given, pair, "BPE"),
         texts.binarise(given, pair, ("--joined-dictionary",) if given.joined_dictionary else ()),
     ]
@@ -128,7 +126,7 @@ def _read_pairs(given: Given, part: Path) -> None:
         english, japanese = EN_JA.files(part / split)
         joined = japanese.with_name(f"{japanese.name}.words") if given.join_ja else japanese
         rules = bitext.Rules(min_correlation=float(given.min_correlation))
-        bitext.join_and_report([files], (english, joined), rules)
+        bitext.join([files], (english, joined), rules)
         if given.join_ja:
             segment.join_file(joined, japanese, given.workers)
             joined.unlink()
@@ -207,7 +205,7 @@ def _read_wmt17(given: Given, part: Path) -> None:
         one, stem = Sources(given, ZH_EN), f"{archive}/{name}-zhen"
         one.add_members(f"{WMT17}/{archive}.tgz", f"{stem}-src.zh.sgm", f"{stem}-ref.en.sgm")
         rules = bitext.Rules(min_correlation=float(given.min_correlation))
-        bitext.join_and_report(one.files, ZH_EN.files(part / split), rules, official)
+        bitext.join(one.files, ZH_EN.files(part / split), rules, official)
     train = Sources(given, ZH_EN)
     train.add_pair(f"{WMT17}/training-parallel-nc-v12.tgz", "training/news-commentary-v12.zh-en")
     train.add_pair(UN, "en-zh/UNv1.0.en-zh")

@@ -22,6 +22,7 @@ from corpora.preparations.texts import SPLITS, Pair, Sources
 from corpora.text import bitext
 from corpora.text.bitext import Limits
 from corpora.text.lines import find_file, read_lines, write_lines
+from corpora.text.linewise import change_file
 from corpora.tokens import moses_tokenize
 
 WMT, LATER = "http://www.statmt.org", "http://data.statmt.org"
@@ -134,21 +135,35 @@ def _copy_tokenised(given: Given, part: Path) -> None:
 
 def _detokenise(given: Given, part: Path) -> None:
     for name, _, lang in DE_EN.names():
-        moses_tokenize.detokenise(given.out / "tok" / name, part / name, lang, given.workers)
+        change_file(given.out / "tok" / name, part / name, partial(moses_tokenize.detokenizer, lang), given.workers)
 
 
 # WMT14
 
 
-def _read_newstests(given: Given, pair: Pair, part: Path, valid: bool) -> None:
-    """Write the test set newstest2014, English to another language, and the validation set newstest2013."""
-    test, name = Sources(given, pair), f"test-full/newstest2014-{pair.target}en"
-    test.add_members("http://statmt.org/wmt14/test-full.tgz", f"{name}-src.en.sgm", f"{name}-ref.{pair.target}.sgm")
-    test.join(part / "test", 3003)
-    if valid:
-        dev = Sources(given, pair)
-        dev.add_pair(f"{LATER}/wmt17/translation-task/dev.tgz", "dev/newstest2013")
-        dev.join(part / "valid", 3000)
+def _read_wmt14(
+    given: Given, pair: Pair, part: Path, corpora: Sequence[tuple[str, ...]], *, divided: bool = False
+) -> None:
+    """Write the test set newstest2014, English to another language, newstest2013, and the training text.
+
+    divided: there is no newstest2013, and the training text is called "all".
+    """
+    train = "all" if divided else "train"
+    lang, sets = pair.target, {"test": (Sources(given, pair), 3003), train: (Sources(given, pair), None)}
+    stem = f"test-full/newstest2014-{lang}en"
+    sets["test"][0].add_members("http://statmt.org/wmt14/test-full.tgz", f"{stem}-src.en.sgm", f"{stem}-ref.{lang}.sgm")
+    if not divided:
+        sets["valid"] = Sources(given, pair), 3000
+        sets["valid"][0].add_pair(f"{LATER}/wmt17/translation-task/dev.tgz", "dev/newstest2013")
+    for corpus in corpora:
+        sets[train][0].add_pair(*corpus)
+    for split, (one, official) in sets.items():
+        one.join(part / split, official)
+
+
+def _common(lang: str) -> list[tuple[str, ...]]:
+    return [(f"{WMT}/wmt13/training-parallel-europarl-v7.tgz", f"training/europarl-v7.{lang}-en"),
+            (f"{WMT}/wmt13/training-parallel-commoncrawl.tgz", f"commoncrawl.{lang}-en")]  # fmt: skip
 
 
 EN_DE = Pair("en", "de")
@@ -214,12 +229,7 @@ def wmt14_en_de(words: Sequence[object]) -> Preparation:
 
 
 def _read_wmt14_en_de(given: Given, part: Path) -> None:
-    _read_newstests(given, EN_DE, part, valid=True)
-    train = Sources(given, EN_DE)
-    train.add_pair(f"{WMT}/wmt13/training-parallel-europarl-v7.tgz", "training/europarl-v7.de-en")
-    train.add_pair(f"{WMT}/wmt13/training-parallel-commoncrawl.tgz", "commoncrawl.de-en")
-    train.add_pair(*NEWS[given.data])
-    train.join(part / "train")
+    _read_wmt14(given, EN_DE, part, [*_common("de"), NEWS[given.data]])
 
 
 def _take_google(given: Given, ending: str, part: Path) -> None:
@@ -282,23 +292,19 @@ def wmt14_en_fr(words: Sequence[object]) -> Preparation:
 
 
 def _read_wmt14_en_fr(given: Given, part: Path) -> None:
-    _read_newstests(given, EN_FR, part, valid=given.valid == "newstest2013")
-    train = Sources(given, EN_FR)
-    train.add_pair(f"{WMT}/wmt13/training-parallel-europarl-v7.tgz", "training/europarl-v7.fr-en")
-    train.add_pair(f"{WMT}/wmt13/training-parallel-commoncrawl.tgz", "commoncrawl.fr-en")
-    train.add_pair(f"{WMT}/wmt13/training-parallel-un.tgz", "un/undoc.2000.fr-en")
-    train.add_pair(f"{WMT}/wmt14/training-parallel-nc-v9.tgz", "training/news-commentary-v9.fr-en")
-    train.add_pair(f"{WMT}/wmt10/training-giga-fren.tar", "giga-fren.release2.fixed", ".gz")
-    train.join(part / "all")
-    everything = EN_FR.files(part / "all")
-    if given.valid == "split":  # every N-th line, before anything is removed
-        counts = bitext.select(everything, everything, part, EN_FR.languages, limits=Limits(0), every=given.every)
-        bitext.report_selection(part, counts)
+    corpora: list[tuple[str, ...]] = [
+        *_common("fr"),
+        (f"{WMT}/wmt13/training-parallel-un.tgz", "un/undoc.2000.fr-en"),
+        (f"{WMT}/wmt14/training-parallel-nc-v9.tgz", "training/news-commentary-v9.fr-en"),
+        (f"{WMT}/wmt10/training-giga-fren.tar", "giga-fren.release2.fixed", ".gz"),
+    ]
+    split = given.valid == "split"
+    _read_wmt14(given, EN_FR, part, corpora, divided=split)
+    if split:  # every N-th line, before anything is removed
+        everything = EN_FR.files(part / "all")
+        bitext.select(everything, everything, part, EN_FR.languages, limits=Limits(0), every=given.every)
         for path in everything:
             path.unlink()
-    else:
-        for path, target in zip(everything, EN_FR.files(part / "train"), strict=True):
-            path.rename(target)
 
 
 def _clean_en_fr(given: Given, folder: Path, part: Path) -> None:
@@ -306,8 +312,7 @@ def _clean_en_fr(given: Given, folder: Path, part: Path) -> None:
     limits, measured = Limits(1, given.max, float(given.ratio)), given.out / "subwords"
     if given.valid == "split":
         valid = EN_FR.files(measured / "valid"), EN_FR.files(folder / "valid")
-        counts = bitext.select(*valid, part, EN_FR.languages, limits=limits, name="valid")
-        bitext.report_selection(part, counts)
+        bitext.select(*valid, part, EN_FR.languages, limits=limits, name="valid")
     texts.take_pairs(EN_FR, folder, part, measured=measured, limits=limits)
     if (folder / "codes").exists():
         shutil.copy(folder / "codes", part)

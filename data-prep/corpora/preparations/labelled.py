@@ -18,7 +18,10 @@ from corpora.preparations.fetch import Found, obtain, obtain_members
 from corpora.preparations.options import Given, Options, count, one_of
 from corpora.preparations.steps import Preparation, Step
 from corpora.preparations.texts import SPLITS, prefixes, preprocess
+from corpora.sources import imdb as imdb_source
 from corpora.sources import labelled
+from corpora.sources import sst as sst_source
+from corpora.sources import sva as sva_source
 from corpora.text import streams
 from corpora.text.lines import find_file
 from corpora.tokens import dictionary, moses_tokenize
@@ -74,7 +77,10 @@ def sst(words: Sequence[object]) -> Preparation:
     def read(part: Path) -> None:
         found = Found(given.local, False) if given.local else obtain_members(given, SST, "trees")
         folder = found.path if given.local else found.path / "trees"
-        labelled.prepare_sst(folder, part, int(given.classes), given.phrases, exact=found.verified)
+        classes, train = int(given.classes), "sentences" if given.phrases else "train"
+        official = {train if split == "train" else split: n for split, n in sst_source.OFFICIAL[classes].items()}
+        examples = sst_source.read(folder, classes, given.phrases)
+        labelled.prepare(part, classes, examples, official, exact=found.verified)
 
     raw = given.out / "raw"
     steps = [
@@ -99,7 +105,8 @@ def imdb(words: Sequence[object]) -> Preparation:
     def read(part: Path) -> None:
         members = [f"aclImdb/{part}/{kind}" for part in ("train", "test") for kind in ("pos", "neg")]
         found = Found(given.local, False) if given.local else obtain_members(given, IMDB, *members)
-        labelled.prepare_imdb(found.path, part, given.valid, exact=found.verified)
+        examples, official = imdb_source.read(found.path, given.valid), imdb_source.official(given.valid)
+        labelled.prepare(part, 2, examples, official, exact=found.verified)
 
     def tokenise(part: Path) -> None:
         for split in SPLITS:
@@ -132,7 +139,7 @@ def sva(words: Sequence[object]) -> Preparation:
 
     def read(part: Path) -> None:
         folder = given.local or obtain(given, SVA).path.parent
-        labelled.prepare_sva(find_file(folder, SVA_TABLE), part, given.seed)
+        labelled.prepare(part, 2, sva_source.read(find_file(folder, SVA_TABLE), given.seed), {})
 
     raw = given.out / "raw"
     steps = [

@@ -24,7 +24,7 @@ PREPARATIONS = {
     "prepare_cnndm": "summaries.cnndm", "prepare_gigaword": "summaries.gigaword",
     "prepare_sst": "labelled.sst", "prepare_imdb": "labelled.imdb", "prepare_sva": "labelled.sva",
     "prepare_1bw": "labelled.one_billion", "prepare_lm": "labelled.lm",
-    "prepare_probing": "probing.probing", "parse_text": "probing.parse_text",
+    "prepare_probing": "trees.probing", "parse_text": "trees.parse_text",
 }  # fmt: skip
 
 

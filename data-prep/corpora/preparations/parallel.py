@@ -54,7 +54,7 @@ def parallel(words: Sequence[object]) -> Preparation:
         *cleaned(given, read, partial(_tokenise, given), partial(_divide, given, pair), verb="clean and divide"),
         Step("bpe", f"subwords, {size} {kind}", make, resumes=True),
         texts.binarise(given, pair, () if given.separate else ("--joined-dictionary",)),
-        *trees.steps(given, pair, subwords="sentencepiece" if given.pieces else "subword_nmt"),
+        *trees.steps(given, pair, kind="sentencepiece" if given.pieces else "subword_nmt"),
     ]
     sides = "separate" if given.separate else "joint"
     note = f"parallel {pair.source}-{pair.target} tokenizer={given.tokenizer} {kind}={size} sides={sides}"
@@ -95,10 +95,7 @@ def _read(given: Given, files: dict[str, tuple[Path, Path]], part: Path, words: 
     pair = Pair(given.source, given.target)
     for split, sources in files.items():
         rules = bitext.Rules(strict=split != "train", words=words, min_correlation=float(given.min_correlation))
-        if split == "train":
-            bitext.join_and_report([sources], pair.files(part / split), rules)
-        else:
-            bitext.join([sources], pair.files(part / split), rules)
+        bitext.join([sources], pair.files(part / split), rules)
 
 
 def _tokenise(given: Given, part: Path) -> None:
@@ -115,12 +112,8 @@ def _tokenise(given: Given, part: Path) -> None:
 
 def _divide(given: Given, pair: Pair, folder: Path, part: Path) -> None:
     """Take the pairs whose tokens have the right lengths, without those that are held out."""
-    held_out, measured, every = (
-        [split for split in ("valid", "test") if not getattr(given, split)],
-        given.out / "tokens",
-        0,
-    )
-    if held_out:
-        every = max(10, count_lines(measured / f"train.{given.source}") // given.held_out)
+    held_out, measured = [split for split in ("valid", "test") if not getattr(given, split)], given.out / "tokens"
+    lines = count_lines(measured / f"train.{given.source}")
+    every = max(10, lines // given.held_out) if held_out else 0
     limits = Limits(1, given.max, float(given.ratio or "inf"))
     texts.take_pairs(pair, folder, part, measured=measured, limits=limits, every=every, held_out=held_out)

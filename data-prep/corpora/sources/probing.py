@@ -26,6 +26,7 @@ from corpora.text.lines import Line, check_words, read_lines, whole_files
 from fairseq_localattn.analysis.probing.labels import TASKS, labels_of
 from fairseq_localattn.phrases.trees import TreeError, read_tree
 
+_ROUND = {ord("("): "-LRB-", ord(")"): "-RRB-"}  # in the leaf of a bracketing
 _LEAF = re.compile(r" +([^\s()]+) *\)")
 
 
@@ -49,11 +50,6 @@ class Writer:
             plain = "_".join(word.split())
         plain = self.tokenizer.escape_xml(plain) if self.escape else plain
         return plain.lower() if self.lowercase else plain
-
-
-def in_brackets(word: str) -> str:
-    """Return the word as the leaf of a bracketing."""
-    return word.replace("(", "-LRB-").replace(")", "-RRB-")
 
 
 def bracketings(path: Path) -> Iterator[Line]:
@@ -97,7 +93,7 @@ def label_split(path: Path, part: Path, split: str, *, writer: Writer, lang: str
             sentence = " ".join(map(writer.write, tree.words()))
             check_words(path, number, sentence)
             text.write(sentence + "\n")
-            trees.write(_LEAF.sub(lambda leaf: f" {in_brackets(writer.write(leaf[1]))})", line) + "\n")
+            trees.write(_LEAF.sub(lambda leaf: f" {writer.write(leaf[1]).translate(_ROUND)})", line) + "\n")
             found = labels_of(tree)
             for task, out in zip(TASKS, labels, strict=True):
                 out.write(" ".join(found[task]) + "\n")
