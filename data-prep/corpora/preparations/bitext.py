@@ -18,10 +18,10 @@ from corpora.preparations import texts, trees
 from corpora.preparations.fetch import obtain_members
 from corpora.preparations.options import Given, Options, decimal, one_of
 from corpora.preparations.steps import Preparation, Step
-from corpora.preparations.texts import SPLITS, Pair, Sources
+from corpora.preparations.texts import Pair, Sources
 from corpora.text import bitext
 from corpora.text.bitext import Limits
-from corpora.text.lines import find_file, read_lines, write_lines
+from corpora.text.lines import SPLITS, find_file, read_lines, write_lines
 from corpora.text.linewise import change_file
 from corpora.tokens import moses_tokenize
 
@@ -56,11 +56,10 @@ TEST_SETS = {
 }
 
 
-def iwslt14(words: Sequence[object]) -> Preparation:
+def iwslt14(options: Options, words: Sequence[object]) -> Preparation:
     """Train 160,239 pairs, valid (every 23rd pair) 7,283, test 6,750. OUT/raw is cased, OUT/tok lower-cased. Test sets:
     fairseq's are dev2010, TEDX.dev2012 and tst2010 to tst2012; mma's, as Cui et al. 2019 write, dev2010 and tst2010 to
     tst2013. The last is not in de-en.tgz: put IWSLT15's IWSLT15.TED.tst2013.de-en.{de,en}.xml into DIR."""
-    options = Options("prepare_iwslt14", iwslt14.__doc__)
     options.corpus("IWSLT14", "folder with de-en.tgz, or with its files, there or in DIR/de-en")
     options.flag("tokenised", "DIR has {train,valid,test}.{de,en}: lower-cased Moses tokens; all but BPE is done")
     options.add("test", "SETS", "fairseq or mma: see below", "fairseq", one_of(*TEST_SETS))
@@ -179,13 +178,12 @@ NEWS = {
 # Steps and their order are those of Lu et al. 2019 (zhuohan123/macaron-net, prepare-wmt14en2de.sh), as in Fan et al.
 # 2021: cleaned before BPE, by 1 to 80 tokens and Moses' own ratio, News Commentary v12 (--data wmt17). fairseq's own
 # script cleans after BPE, by 1 to 250 subwords and a ratio of 1.5, which leaves 4.0 of the papers' 4.5 million pairs.
-def wmt14_en_de(words: Sequence[object]) -> Preparation:
+def wmt14_en_de(options: Options, words: Sequence[object]) -> Preparation:
     """Archives: training-parallel-{europarl-v7,commoncrawl,nc-v9}.tgz (nc-v11, nc-v12), dev.tgz (of WMT17),
     test-full.tgz, 1.7 GB; 8 GB of disk. Train about 4.5 million pairs, cased, Moses tokens with split dashes; valid
     newstest2013 (3,000 pairs), test newstest2014 (3,003). google: WMT16 as Google has prepared it, in 32,000 merges and
     32,768 words, of which fairseq's recipe and Nguyen et al. 2020 speak; no text is cleaned, and OUT/raw has no
     training text."""
-    options = Options("prepare_wmt14_en_de", wmt14_en_de.__doc__)
     options.corpus("WMT14_EN_DE", "folder with the archives named below, or with their files, plain or .gz", "WMT14")
     kinds = "wmt14, wmt16 or wmt17: News Commentary v9, v11 or v12; google: --local's wmt16_en_de.tar.gz, or its files"
     options.add("data", "NAME", kinds, "wmt14", one_of(*NEWS, "google"))
@@ -259,11 +257,10 @@ def _google_tokens(given: Given, part: Path) -> None:
 EN_FR = Pair("en", "fr")
 
 
-def wmt14_en_fr(words: Sequence[object]) -> Preparation:
+def wmt14_en_fr(options: Options, words: Sequence[object]) -> Preparation:
     """Archives: training-parallel-{europarl-v7,commoncrawl,un,nc-v9}.tgz, training-giga-fren.tar, test-full.tgz, and
     dev.tgz (of WMT17) for newstest2013: 6.7 GB; 100 GB of disk, and 1 GB of memory a million distinct words. Train
     about 36 million pairs of 40.8; test newstest2014 (3,003). Cleaned after BPE, a split's validation text as well."""
-    options = Options("prepare_wmt14_en_fr", wmt14_en_fr.__doc__)
     options.corpus("WMT14_EN_FR", "folder with the archives named below, or with their files, plain or .gz", "WMT14")
     kinds = "split: every N-th pair of the training text; or newstest2013 (3,000 pairs)"
     options.add("valid", "SET", kinds, "split", one_of("split", "newstest2013"))

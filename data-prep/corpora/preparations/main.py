@@ -10,9 +10,10 @@ from __future__ import annotations
 import importlib
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from corpora.errors import UsageError, as_status
+from corpora.preparations.options import Options
 from corpora.preparations.steps import Preparation
 
 # Name of the door → module and function; a module is imported when it is asked for.
@@ -31,9 +32,8 @@ PREPARATIONS = {
 def planned(name: str, words: Sequence[object]) -> Preparation:
     """Return the preparation behind a door for the words of its command line; raises UsageError."""
     module, function = PREPARATIONS[name].split(".")
-    make: Callable[[Sequence[object]], Preparation]
     make = getattr(importlib.import_module(f"corpora.preparations.{module}"), function)
-    return make(words)
+    return make(Options(name, make.__doc__), words)
 
 
 def main(name: str, words: Sequence[object]) -> int:

@@ -13,17 +13,16 @@ from corpora.preparations import texts, trees
 from corpora.preparations.bitext import cleaned
 from corpora.preparations.options import Given, Options, decimal, one_of
 from corpora.preparations.steps import Preparation, Step
-from corpora.preparations.texts import SPLITS, Pair
+from corpora.preparations.texts import Pair
 from corpora.text import bitext
 from corpora.text.bitext import Limits
-from corpora.text.lines import count_lines, find_file
+from corpora.text.lines import SPLITS, count_lines, find_file
 from corpora.tokens import moses_tokenize
 
 
-def parallel(words: Sequence[object]) -> Preparation:
+def parallel(options: Options, words: Sequence[object]) -> Preparation:
     """OUT/bpe has the subwords' model: codes or sentencepiece.model, with --separate LANG.codes or LANG.model. Needed
     are the first three options."""
-    options = Options("prepare_parallel", parallel.__doc__)
     options.add("source", "LANG", "the ending of the files, code of a language such as de", "")
     options.add("target", "LANG", "likewise", "")
     options.add("train", "PREFIX", "PREFIX.LANG, a sentence a line, plain or .gz; empty sides are left out", "")

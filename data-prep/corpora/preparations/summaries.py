@@ -86,10 +86,9 @@ STORIES = f"https://huggingface.co/datasets/cnn_dailymail/resolve/{REVISION}/dat
 LISTS = "https://raw.githubusercontent.com/abisee/cnn-dailymail/master/url_lists"
 
 
-def cnndm(words: Sequence[object]) -> Preparation:
+def cnndm(options: Options, words: Sequence[object]) -> Preparation:
     """Not anonymised (See et al. 2017). Texts are not cut: train with --truncate-source --max-source-positions 512.
     OUT/raw/test.article.sentences: what LEAD-3 is taken from. OUT/tok/test.summary: the references for ROUGE."""
-    options = Options("prepare_cnndm", cnndm.__doc__)
     stories = "folder with {cnn,dailymail}_stories.tgz or {cnn,dailymail}/stories, and all_{train,val,test}.txt"
     options.corpus("CNNDM", f"{stories}; or with {{train,val,test}}.{{source,target}}, one text a line")
     _add_vocabulary(options)
@@ -120,11 +119,10 @@ GIGAWORD_REVISION = "e45e01b2da13842bb3df1b12dc046910147b3d82"
 GIGAWORD = f"https://huggingface.co/datasets/Harvard/gigaword/resolve/{GIGAWORD_REVISION}/data/ggw_data.zip"
 
 
-def gigaword(words: Sequence[object]) -> Preparation:
+def gigaword(options: Options, words: Sequence[object]) -> Preparation:
     """Rush et al. (2015), as it comes: digits are #, rare words <unk>, in the test set UNK. OUT/tok/test.summary: the
     references for ROUGE. DIR has sent-summary's train/{train.article,train.title,valid.article.filter,
     valid.title.filter}.txt and Giga/{input,task1_ref0}.txt, UniLM's org_data, or ggw_data.zip; plain or .gz."""
-    options = Options("prepare_gigaword", gigaword.__doc__)
     options.corpus("GIGAWORD", "folder sumdata of sent-summary, or org_data of UniLM, or the folder it is in")
     _add_vocabulary(options)
     given = options.read(words)

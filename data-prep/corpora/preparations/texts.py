@@ -17,12 +17,10 @@ from corpora.preparations.fetch import PREP_DIR, obtain_members
 from corpora.preparations.options import Given
 from corpora.preparations.steps import Step
 from corpora.text import bitext
-from corpora.text.lines import count_lines, find_file
+from corpora.text.lines import SPLITS, count_lines, find_file
 from corpora.text.linewise import change_file
 from corpora.text.watch import run_logged
 from corpora.tokens import moses_tokenize, sentencepieces, subwords
-
-SPLITS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)

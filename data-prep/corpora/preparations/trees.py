@@ -24,9 +24,9 @@ from pathlib import Path
 from corpora.errors import UsageError
 from corpora.preparations.options import Given, Options
 from corpora.preparations.steps import Preparation, Step
-from corpora.preparations.texts import SPLITS, Pair, prefixes, preprocess, python
+from corpora.preparations.texts import Pair, prefixes, preprocess, python
 from corpora.text import streams
-from corpora.text.lines import find_file, read_lines, write_lines
+from corpora.text.lines import SPLITS, find_file, read_lines, write_lines
 from corpora.text.linewise import change_file
 from corpora.tokens import moses_tokenize, subwords
 from corpora.trees import parse
@@ -154,10 +154,9 @@ def _note(files: dict[str, Path]) -> str:
     return "".join(f" {split}={file.resolve()}" for split, file in files.items())
 
 
-def probing(words: Sequence[object]) -> Preparation:
+def probing(options: Options, words: Sequence[object]) -> Preparation:
     """OUT/raw: the words of the trees (in the characters of Moses' normalisation), the trees, and {split}.TASK.labels.
     OUT/bin: for python -m fairseq_localattn.analysis.probing."""
-    options = Options("prepare_probing", probing.__doc__)
     _add_files(options, "constituency trees, a line each or indented over several, plain or .gz")
     options.add("lang", "LANG", "language of the trees", "en")
     options.add("codes", "FILE", "BPE codes of the encoder that is to be probed, with --dict", check=Path)
@@ -234,10 +233,9 @@ def _binarise(given: Given, part: Path) -> None:
     run_binarise(given, part, Path(os.devnull), options)
 
 
-def parse_text(words: Sequence[object]) -> Preparation:
+def parse_text(options: Options, words: Sequence[object]) -> Preparation:
     """From raw text to constituency trees. OUT/trees/{train,valid,test}.mrg: a bracketing a line over the Moses tokens
     of OUT/tok, an empty line where the parser found none. It is what prepare_probing.sh and $PROBING_TREES take."""
-    options = Options("parse_text", parse_text.__doc__)
     _add_files(options, "raw text, a sentence a line, plain or .gz")
     options.add("lang", "LANG", "its language", "en")
     models = "stanza's models, such as train_parser.py makes (default: those that stanza.download has installed)"

@@ -12,9 +12,7 @@ from pathlib import Path
 
 from corpora.errors import DataError
 from corpora.progress import progress
-from corpora.text.lines import LineFiles, write_lines
-
-SPLITS = ("train", "valid", "test")
+from corpora.text.lines import SPLITS, LineFiles, write_lines
 
 
 @dataclass

@@ -104,14 +104,6 @@ def label_split(path: Path, part: Path, split: str, *, writer: Writer, lang: str
     return counts
 
 
-def report(split: str, counts: Counter[str]) -> None:
-    """Print the numbers that label_split returns."""
-    kept = ", ".join(f"{task} {counts[task]:,}" for task in TASKS)
-    lost = f"; blank lines: {counts['blank']:,}" if counts["blank"] else ""
-    lost += f"; without a tree: {counts['failed']:,}" if counts["failed"] else ""
-    print(f"{split}: {counts['sentences']:,} sentences; with a label: {kept}{lost}", flush=True)
-
-
 def prepare(
     files: Mapping[str, Path], part: Path, lang: str, *, escape: bool = False, lowercase: bool = False,
     skip_failed: bool = False,
@@ -120,7 +112,10 @@ def prepare(
     writer, failed = Writer(lang, escape, lowercase), 0
     for split, path in files.items():
         counts = label_split(path, part, split, writer=writer, lang=lang)
-        report(split, counts)
+        kept = ", ".join(f"{task} {counts[task]:,}" for task in TASKS)
+        lost = f"; blank lines: {counts['blank']:,}" if counts["blank"] else ""
+        lost += f"; without a tree: {counts['failed']:,}" if counts["failed"] else ""
+        print(f"{split}: {counts['sentences']:,} sentences; with a label: {kept}{lost}", flush=True)
         failed += counts["failed"]
     if failed and not skip_failed:
         raise DataError(f"what is listed above is no tree ({failed:,}): mend it, or leave it out with --skip-failed")

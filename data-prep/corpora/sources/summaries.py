@@ -13,9 +13,7 @@ from pathlib import Path
 
 from corpora.errors import DataError
 from corpora.progress import progress
-from corpora.text.lines import LineFiles
-
-SPLITS = ("train", "valid", "test")
+from corpora.text.lines import SPLITS, LineFiles
 
 
 @dataclass

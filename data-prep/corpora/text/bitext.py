@@ -93,11 +93,13 @@ def _strict_lines(path: Path, manifest: Path | None) -> Iterator[Line]:
 
 def _side(path: Path, rules: Rules) -> Iterable[Line]:
     if rules.strict:
-        lines = _strict_lines(path, rules.manifest)
-        return own_words(path, lines) if rules.words else lines
-    texts = read_texts(path, open_end=rules.open_end)
-    side = without_markup(texts) if rules.markup else texts
-    return side if rules.open_end else own_text(path, side, rules.words)
+        lines: Iterable[Line] = _strict_lines(path, rules.manifest)
+    else:
+        lines = read_texts(path, open_end=rules.open_end)
+        lines = without_markup(lines) if rules.markup else lines
+        if rules.open_end or not rules.words:
+            return lines if rules.open_end else own_text(path, lines)
+    return own_words(path, lines) if rules.words else lines
 
 
 def read_pair(first: Path, second: Path, rules: Rules) -> Iterator[tuple[Line, Line]]:

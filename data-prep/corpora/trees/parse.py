@@ -19,7 +19,6 @@ import itertools
 import json
 import math
 import os
-import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -152,7 +151,3 @@ def _arguments() -> argparse.Namespace:
 @as_status
 def main() -> None:
     parse_file(**vars(_arguments()))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -22,7 +22,6 @@ import argparse
 import hashlib
 import importlib.util
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +107,3 @@ def main() -> None:
     training.parser([*parser.split(), *(["--epochs", str(args.epochs)] if args.epochs else [])])
     training.install()
     training.score({"dev": args.dev, **({"test": args.test} if args.test else {})})
-
-
-if __name__ == "__main__":
-    sys.exit(main())
