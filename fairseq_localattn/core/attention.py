@@ -55,6 +55,7 @@ from ..kernels.dense import (
 )
 from ..kernels.dropout import dropout
 from ..kernels.masks import Frame, hidden_and_bias, is_future
+from ..kernels.passes import is_exporting
 from . import banded
 from .call import Call
 from .decoding import CachedKeys, GrowableCache, IncrementalState, beam_copies, cached, cached_length
@@ -209,7 +210,12 @@ class LocalAttention(ProjectedHeads, CachedKeys, FlexibleAttention):
     def _attend_in_bands(self, call: Call) -> Tensor | None:
         """Attend over a long text inside of the windows; None where that is not possible, or not faster."""
         frame, windows = call.frame, self.windows()
-        if frame.key_length < banded.BANDED_FROM or not windows or not all(window.bounds for window in windows):
+        if (
+            is_exporting()
+            or frame.key_length < banded.BANDED_FROM
+            or not windows
+            or not all(window.bounds for window in windows)
+        ):
             return None
         if len(windows) == 1 and not self.has("position_scores"):
             if self.position_scores(call) is None:

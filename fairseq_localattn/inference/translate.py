@@ -146,7 +146,7 @@ def parser() -> argparse.ArgumentParser:
     add("--buffer-size", type=int, default=10_000, help="lines that are read before they are translated")
     add("--long", choices=("pieces", "empty"), default="pieces", help="what becomes of lines that are too long")
     add("--scores", action="store_true", help="write the score and a tab before each translation")
-    add("--int8", action="store_true", help="compute the decoder with weights of 8 bits; faster for wide models")
+    add("--int8", action="store_true", help="compute with weights of 8 bits; faster for wide models")
     add("--threads", type=int, help="of torch")
     return found
 
