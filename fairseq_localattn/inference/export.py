@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import UsageError
+from ..files import write_whole
 from . import folder, programs
-from .int8 import packed
+from .int8 import packed, to_int8
 from .load import Trained, load
 from .text import SUBWORDS, TOKENIZERS, text_of
 
@@ -25,7 +26,7 @@ def scores_of(path: Path, row: str | None) -> list[str]:
         with open(path, encoding="utf-8", newline="") as stream:
             found = list(csv.DictReader(stream))
         rows = [each for each in found if each["row"] == row]
-        keys = ("scale", "metric", "score", "signature", "date")
+        keys = ("scale", "seed", "metric", "score", "signature", "date")
         lines = ["| " + " | ".join(each[key].replace("|", " ") for key in keys) + " |" for each in rows]
     except OSError as error:
         raise UsageError(f"--results {path}: cannot be read: {error.strerror}") from None
@@ -34,7 +35,7 @@ def scores_of(path: Path, row: str | None) -> list[str]:
     if not lines:
         known = ", ".join(dict.fromkeys(each["row"] for each in found)) or "none"
         raise UsageError(f"--row {row}: {path} has no such row: choose from {known}")
-    return ["", "| " + " | ".join(keys) + " |", "|---|---|---|---|---|", *lines]
+    return ["", "| " + " | ".join(keys) + " |", "|---|---|---|---|---|---|", *lines]
 
 
 def card(trained: Trained, license: str | None, scores: Sequence[str] = ()) -> str:

@@ -172,6 +172,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         for lines in write(job, lines_of(sys.stdin.buffer), args.buffer_size, scores=args.scores):
             sys.stdout.buffer.write("".join(lines).encode("utf-8"))
             sys.stdout.buffer.flush()
+    except KeyboardInterrupt:
+        tell("interrupted; the lines that are written are whole")
+        raise SystemExit(130) from None  # as a shell says of a command that is interrupted
     except BrokenPipeError:  # the reader, such as `head`, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
