@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from ..core.attention import LocalAttention
-from ..core.decoding import IncrementalState
+from ..core.decoding import IncrementalState, cached
 from ..errors import UsageError
 from ..files import replaced
 from .dictionary import EOS, PAD
@@ -124,20 +124,27 @@ def _programs(model: Model, least: int) -> Programs:
     for step in range(2):
         model.decoder(words, step, memory, state)
     of_memory, of_past = (list(_entries(model, state, cross=cross)) for cross in (True, False))
-    past = [state[entry.key][entry.name] for entry in of_past]
+    past = [cached(state[entry.key], entry.name) for entry in of_past]
     empty = [x[:, :, :0] if x.dim() == 4 else torch.zeros_like(x) for x in past]
     encoder, decoder = _Encoder(model, of_memory, empty), _Step(model, of_memory, of_past)
     batch = Dim("batch", min=1, max=MOST_SENTENCES)
     source = Dim("source", min=least, max=model.sizes.max_source_positions)
     before = Dim("past", min=0, max=model.sizes.max_target_positions)
     sizes_of_past = [{0: batch, 2: before} if x.dim() == 4 else {0: batch} for x in past]
-    sizes = {0: batch}, {}, {0: batch, 1: source}, [{0: batch, 2: source}] * len(of_memory), sizes_of_past
+    sizes: tuple[Any, ...] = (
+        {0: batch},
+        {},
+        {0: batch, 1: source},
+        [{0: batch, 2: source}] * len(of_memory),
+        sizes_of_past,
+    )
     padding, of_sentences, _ = encoder(tokens)
     found = Programs(
         _export(encoder, (tokens,), ({0: batch, 1: source},)),
         _export(decoder, (words, torch.tensor(2), padding, of_sentences, past), sizes),
-        *([f"{each.module}.{each.name}" for each in entries] for entries in (of_memory, of_past)),
-        least,
+        [f"{each.module}.{each.name}" for each in of_memory],
+        [f"{each.module}.{each.name}" for each in of_past],
+        least=least,
     )
     logits = []
     for first, second in ((encoder, decoder), (found.encoder.module(), found.decoder.module())):
@@ -176,12 +183,13 @@ class _Encoder(nn.Module):
         self.empty = [x.shape[1:] for x in empty]
 
     def forward(self, tokens: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        memory, state = self.encoder(tokens), {}
+        memory = self.encoder(tokens)
+        state: IncrementalState = {}
         x, shared = memory.x, {"incremental_state": state, "need_weights": False, "static_kv": True}
         for attention in self.cross:
             query = x.new_zeros(1, tokens.size(0), self.width)
             attention(query, x, x, key_padding_mask=memory.padding, **shared)
-        found = [state[entry.key][entry.name] for entry in self.memory]
+        found = [cached(state[entry.key], entry.name) for entry in self.memory]
         return memory.padding, found, [x.new_zeros(tokens.size(0), *shape) for shape in self.empty]
 
 
@@ -200,4 +208,4 @@ class _Step(nn.Module):
             for entry, tensor in zip(entries, tensors, strict=True):
                 state.setdefault(entry.key, {PADDING: mask})[entry.name] = tensor
         logits = self.decoder(words, step, Memory(padding, padding), state)  # whose keys are in the state
-        return logits, [state[entry.key][entry.name] for entry in self.past]
+        return logits, [cached(state[entry.key], entry.name) for entry in self.past]
