@@ -11,6 +11,7 @@ decoder. ``past``: keys and values of the words so far, at first of none. ``word
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import warnings
 from collections.abc import Iterator
@@ -83,7 +84,14 @@ def write(programs: Programs, folder: Path) -> None:
                     torch.export.save(program, stream)
             else:
                 names: dict[str, Any] = {"input_names": inputs[number], "output_names": outputs[number]}
-                torch.onnx.export(program, (), part, dynamo=True, external_data=False, verbose=False, **names)
+                try:
+                    torch.onnx.export(program, (), part, dynamo=True, external_data=False, verbose=False, **names)
+                except torch.onnx.OnnxExporterError as error:
+                    operation = re.search(r"op='([\w.]+)'", str(error))
+                    raise UsageError(
+                        f"--format onnx: torch has no form in ONNX of {operation[1] if operation else 'an operation'} "
+                        f"of the {name}: use --format pt2"
+                    ) from None
 
 
 def programs_of(model: Model) -> Programs:

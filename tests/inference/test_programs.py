@@ -82,7 +82,7 @@ def test_a_folder_of_programs_is_used_by_other_software(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not find_spec("onnxruntime") or not find_spec("onnxscript"), reason="needs the extra onnx")
-@pytest.mark.parametrize("name", ["transformer_mma_tiny", "transformer_mgsa_ngram_tiny"])
+@pytest.mark.parametrize("name", ["transformer_mma_tiny"])
 def test_onnx_runtime_computes_what_the_model_does(name: str, tmp_path: Path) -> None:
     onnxruntime: Any = pytest.importorskip("onnxruntime", reason="needs the extra onnx")
     model, args = random_model(name)
