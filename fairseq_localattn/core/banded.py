@@ -24,7 +24,7 @@ from torch import Tensor
 from ..kernels.banded_blocks import BlockLayout, banded_products
 from ..kernels.dense import causal_attention, fused_attention, scaled_scores, use_products
 from ..kernels.masks import Frame, at_least_fp32, hidden_and_bias, join_masks, lowest_score, normalise
-from ..kernels.passes import is_shared, shared
+from ..kernels.passes import is_exporting, is_shared, shared
 from ..kernels.windows import Bounds, Score, Window, distance_windows, half_width_of, hidden_keys, local_window
 from .call import Call
 
@@ -154,9 +154,10 @@ def banded_attention(
     """
     options = _Options(head_span, need_weights, scaling=scaling, dropout=dropout, implementation=implementation)
     frame, q, k, v = call.frame, call.q, call.k, call.v
-    half_width = min(half_width, k.size(2) - 1)
+    half_width = half_width if is_exporting() else min(half_width, k.size(2) - 1)
     block = max(MIN_BLOCK, half_width)
-    if not scores and (too_wide(half_width, k.size(2)) or q.size(2) <= max(block, ONE_BLOCK_SCORES // head_span)):
+    most = max(block, ONE_BLOCK_SCORES // head_span)
+    if is_exporting() or (not scores and (too_wide(half_width, k.size(2)) or q.size(2) <= most)):
         return _one_block(call, half_width=half_width, width_of_query=width_of_query, columns=columns, options=options)
     # Empty queries in front give queries and keys the same origin, on which the blocks rely. A full pass needs none.
     length, lead = q.size(2), frame.offset
@@ -214,7 +215,8 @@ def _one_block(
 
 def _reach(frame: Frame, half_width: int) -> tuple[int, int]:
     """Return the first key that any query can reach, and the one behind the last."""
-    return max(0, frame.offset - half_width), min(frame.key_length, frame.offset + frame.query_length + half_width)
+    start, end = frame.offset - half_width, frame.offset + frame.query_length + half_width
+    return (0, frame.key_length) if is_exporting() else (max(0, start), min(frame.key_length, end))
 
 
 def _make_one_block(frame: Frame, half_width: int, *, device: torch.device, width_of_query: Tensor | None) -> _Band:

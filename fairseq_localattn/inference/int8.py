@@ -1,6 +1,8 @@
-"""A decoder with weights of 8 bits: a scale for each output channel, and for each row of the input when it comes."""
+"""Linear layers with weights of 8 bits: a scale for each output channel, and for each row of an input."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -42,9 +44,36 @@ def quantized(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def to_int8(model: Model) -> Model:
-    """Let the decoder of a model compute with weights of 8 bits, in place; the encoder stays as it is."""
-    for module in list(model.decoder.modules()):
-        for name, child in list(module.named_children()):
-            if name in LAYERS and type(child) is nn.Linear:
-                setattr(module, name, Int8Linear(child))
+    """Let a model compute with weights of 8 bits, in place; embeddings and other layers stay as they are."""
+    for name, linear in linear_layers(model):
+        parent, _, own = name.rpartition(".")
+        setattr(model.get_submodule(parent), own, Int8Linear(linear))
     return model
+
+
+def linear_layers(model: Model) -> list[tuple[str, nn.Linear]]:
+    """Return the layers that compute in 8 bits, with their names."""
+    return [
+        (name, module)
+        for name, module in model.named_modules()
+        if name.rpartition(".")[2] in LAYERS and type(module) is nn.Linear
+    ]
+
+
+def packed(model: Model) -> dict[str, Tensor]:
+    """Return the weights of a model, those of layers in 8 bits with their scales; those of embeddings as they are."""
+    weights = dict(model.state_dict())
+    looked_up = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    for name, linear in linear_layers(model):
+        if id(linear.weight) not in looked_up:
+            weights[f"{name}.weight"], weights[f"{name}.scale"] = quantized(linear.weight)
+    return weights
+
+
+def unpacked(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights in fp32; :func:`to_int8` makes the same numbers of them. Raises KeyError without a scale."""
+    found = dict(weights)
+    for name, tensor in weights.items():
+        if tensor.dtype == torch.int8:
+            found[name] = tensor * found.pop(f"{name.removesuffix('weight')}scale")
+    return found

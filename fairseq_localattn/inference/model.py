@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ..core.decoding import IncrementalState
 from ..grammar.layers import LayerBuilder, named_sublayers
-from ..kernels.passes import forward_pass
+from ..kernels.passes import forward_pass, may_read
 from ..mechanisms.phrasal import MultiGranularityAttention
 from ..mechanisms.phrase_memory.partition import partition_of_batch
 from .dictionary import PAD
@@ -165,7 +165,7 @@ class Encoder(_Stack):
         ``phrases``: B×K×P, of a model with trees the lengths of the phrases on each level, </s> included; 0 = none.
         """
         mask = tokens.eq(PAD)
-        padding = mask if bool(mask.any()) else None
+        padding = mask if not may_read(tokens.device) or bool(mask.any()) else None
         positions = (~mask).cumsum(dim=1).masked_fill(mask, 0) + PAD
         x = self.embed(tokens, positions)
         x = (x if padding is None else x.masked_fill(mask[..., None], 0)).transpose(0, 1)
@@ -194,7 +194,7 @@ class Decoder(_Stack):
         """Return the state of a new decoding, with the joined weights of earlier ones."""
         return dict(self._joined)
 
-    def forward(self, tokens: Tensor, step: int, memory: Memory, state: IncrementalState) -> Tensor:
+    def forward(self, tokens: Tensor, step: int | Tensor, memory: Memory, state: IncrementalState) -> Tensor:
         """Return the logits B×V after the tokens B at position ``step``, from 0, for the decoding of ``state``."""
         x = self.embed(tokens[:, None], PAD + 1 + step).transpose(0, 1)
         with forward_pass():
