@@ -8,13 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..core.attention import LocalAttention
 from ..core.decoding import IncrementalState
+from ..core.paths import BeamState, Paths
 from ..grammar.layers import LayerBuilder, named_sublayers
 from ..kernels.passes import forward_pass
 from ..mechanisms.phrasal import MultiGranularityAttention
@@ -190,12 +192,14 @@ class Decoder(_Stack):
         self.output_projection = nn.Linear(sizes.decoder.embed_dim, words, bias=False)
         self._joined: IncrementalState = {}
 
-    def start(self) -> IncrementalState:
+    def start(self) -> BeamState:
         """Return the state of a new decoding, with the joined weights of earlier ones."""
-        return dict(self._joined)
+        return BeamState(self._joined)
 
     def forward(self, tokens: Tensor, step: int, memory: Memory, state: IncrementalState) -> Tensor:
         """Return the logits B×V after the tokens B at position ``step``, from 0, for the decoding of ``state``."""
+        if isinstance(state, BeamState):
+            state.begin_step(tokens)
         x = self.embed(tokens[:, None], PAD + 1 + step).transpose(0, 1)
         with forward_pass():
             for layer in self.layers:
@@ -205,13 +209,18 @@ class Decoder(_Stack):
         x = x[0] if self.layer_norm is None else self.layer_norm(x[0])
         return self.output_projection(x)
 
-    def reorder(self, state: IncrementalState, rows: Tensor, sentences: Tensor | None) -> None:
-        """Let row r of the state become the former row ``rows[r]``; of the encoder's keys, as ``sentences`` says."""
+    def reorder(self, state: BeamState, rows: Tensor, sentences: Tensor | None) -> None:
+        """Let row r of the state become the former row ``rows[r]``; of each sentence's keys, as ``sentences`` says."""
         for layer in self.layers:
             for kind, name, _, _ in layer.sublayers:  # type: ignore[union-attr]
-                order = sentences if kind == "cross" else rows
-                if kind != "ffn" and order is not None:
-                    getattr(layer, name).reorder_incremental_state(state, order)
+                if kind == "ffn":
+                    continue
+                module = getattr(layer, name)
+                shared = isinstance(module, LocalAttention) and (kind == "cross" or module.paths_of(state) is not None)
+                if (order := sentences if shared else rows) is not None:
+                    module.reorder_incremental_state(state, order)
+        count = len(sentences) if sentences is not None else cast(Paths, state.paths).places.size(0)
+        state.reorder(rows, count)
 
 
 class Model(nn.Module):

@@ -1,0 +1,149 @@
+"""Decoding in which the hypotheses of a sentence share one cache of keys and values, which no step copies.
+
+A word that was ever in the beam is a *column* of its sentence's cache. A hypothesis is a path: the columns of its
+words. Following the beam reorders paths alone, which all layers share.
+
+Shapes: B sentences, P hypotheses of each, N columns, S words of a path; R = B·P rows, sentence by sentence.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ..kernels.masks import hidden_and_bias, join_masks, normalise
+from .call import Call
+from .decoding import Buffer, CachedKeys, IncrementalState, cached
+from .flexible import FlexibleAttention
+
+
+class BeamState(IncrementalState):
+    """The state of a decoding whose hypotheses follow ``paths``; None before the first step."""
+
+    paths: Paths | None = None
+
+    def begin_step(self, tokens: Tensor) -> None:
+        """Add the newest words, R, to the paths; each layer fills their columns. In the first step each is a path."""
+        if self.paths is None:
+            self.paths = Paths(torch.empty(len(tokens), 1, 0, dtype=torch.long, device=tokens.device), columns=0)
+        self.paths = self.paths.longer()
+
+    def reorder(self, rows: Tensor, sentences: int) -> None:
+        """Let row r follow the former row ``rows[r]``, for so many sentences."""
+        assert self.paths is not None
+        self.paths = self.paths.reordered(rows, sentences)
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The columns of the words of each hypothesis, ``places`` B×P×S, among the ``columns`` that are there."""
+
+    places: Tensor
+    columns: int
+
+    @property
+    def length(self) -> int:
+        """S, the words of each path."""
+        return self.places.size(2)
+
+    def longer(self) -> Paths:
+        """Return the paths with one more word each, in columns of their own."""
+        sentences, count, _ = self.places.shape
+        new = torch.arange(self.columns, self.columns + count, device=self.places.device)
+        added = new[:, None].expand(sentences, count, 1)
+        return Paths(torch.cat([self.places, added], dim=2), self.columns + count)
+
+    def reordered(self, rows: Tensor, sentences: int) -> Paths:
+        """Return the paths of the former ``rows``."""
+        return Paths(self.places.flatten(0, 1).index_select(0, rows).unflatten(0, (sentences, -1)), self.columns)
+
+    def fold(self, x: Tensor) -> Tensor:
+        """Return R×H×1×… as B×H×P×…; what is the same for all rows stays as it is."""
+        if x.dim() < 4 or x.size(0) == 1:
+            return x
+        return x[:, :, 0].unflatten(0, self.places.shape[:2]).transpose(1, 2)
+
+    def unfold(self, x: Tensor) -> Tensor:
+        """Return B×H×P×… as R×H×1×…."""
+        return x.transpose(1, 2).flatten(0, 1).unsqueeze(2)
+
+    def scores(self, q: Tensor, keys: Tensor, scaling: float) -> Tensor:
+        """Return the scaled scores B×H×P×S of queries R×H×1×D and all keys B×H×D×N."""
+        queries = self.fold(q).flatten(0, 1)
+        found = torch.baddbmm(q.new_empty(()), queries, keys.flatten(0, 1), beta=0, alpha=scaling)
+        found = found.unflatten(0, keys.shape[:2])
+        return found.gather(-1, self._of_heads(keys.size(1)))
+
+    def weigh(self, weights: Tensor, values: Tensor) -> Tensor:
+        """Return the sums B×H×P×D of all values B×H×N×D by weights B×H×P×S."""
+        spread = weights.new_zeros(*weights.shape[:-1], values.size(2))
+        spread.scatter_(-1, self._of_heads(values.size(1)), weights)
+        return torch.bmm(spread.flatten(0, 1), values.flatten(0, 1)).unflatten(0, values.shape[:2])
+
+    def _of_heads(self, heads: int) -> Tensor:
+        return self.places[:, None].expand(-1, heads, -1, -1)
+
+
+class FollowsPaths(CachedKeys, FlexibleAttention):
+    """The part of an attention that decodes along the paths of a :class:`BeamState`."""
+
+    whole: ClassVar[bool]
+    extra_keys: tuple[str, ...]
+
+    @abstractmethod
+    def prepare(self, call: Call) -> Mapping[str, Tensor]:
+        """See :class:`LocalAttention`, as for the next ones."""
+
+    @abstractmethod
+    def reweight(self, weights: Tensor, call: Call) -> Tensor: ...
+
+    @abstractmethod
+    def add_values(self, attended: Tensor, weights: Tensor, call: Call) -> Tensor: ...
+
+    @property
+    def said_by_steps(self) -> bool:
+        """Whether the steps beside ``attend`` say the whole attention of a query, and read no keys."""
+        return not (self.whole or self.extra_keys)
+
+    def paths_of(self, state: IncrementalState | None) -> Paths | None:
+        """Return the paths that this attention follows; None where it caches the keys of each row."""
+        if self.self_attention and isinstance(state, BeamState) and self.said_by_steps:
+            return state.paths
+        return None
+
+    def attend_along(self, paths: Paths, call: Call, state: IncrementalState) -> Tensor:
+        """Store the key and the value of the newest word of each path, and attend to all words; R×H×1×D."""
+        keys, values = self._stored(paths, call, self._get_input_buffer(state), state)
+        call = call.with_extra(self.prepare(call))
+        frame, bias = call.frame, self.score_bias(call)
+        scores = paths.scores(call.q, keys, self.scaling)
+        hidden, bias = hidden_and_bias(frame, self.hidden_keys(frame, call.q.device), bias, scores.dtype)
+        mask = join_masks(hidden, bias, scores.dtype)
+        weights = normalise(scores if mask is None else scores.add_(paths.fold(mask)))
+        if self.has("reweight"):
+            weights = paths.fold(self.reweight(paths.unfold(weights), call))
+        attended = paths.unfold(paths.weigh(weights.to(values.dtype), values))
+        return self.add_values(attended, paths.unfold(weights), call) if self.has("add_values") else attended
+
+    def _stored(self, paths: Paths, call: Call, buffer: Buffer, state: IncrementalState) -> tuple[Tensor, Tensor]:
+        """Return the keys B×H×D×N, which products of few queries read faster so, and values B×H×N×D of all columns."""
+        new, end = paths.fold(call.k).transpose(2, 3), paths.columns
+        first = end - new.size(3)
+        if not buffer or cached(buffer, "keys").size(3) < end:
+            room = max(2 * end, 16 * new.size(3))
+            sizes = *new.shape[:2], new.size(2), room
+            keys, values = call.k.new_empty(sizes), call.v.new_empty(sizes).transpose(2, 3).contiguous()
+            if buffer:
+                keys[..., :first] = cached(buffer, "keys")[..., :first]
+                values[:, :, :first] = cached(buffer, "values")[:, :, :first]
+            buffer = {"keys": keys, "values": values}
+            self._set_input_buffer(state, buffer)
+        keys, values = cached(buffer, "keys")[..., :end], cached(buffer, "values")[:, :, :end]
+        keys[..., first:] = new
+        values[:, :, first:] = paths.fold(call.v)
+        return keys, values
