@@ -16,7 +16,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..kernels.masks import hidden_and_bias, join_masks, normalise
+from ..kernels.masks import hidden_and_bias, join_masks, lowest_score, normalise
+from ..kernels.passes import is_shared, shared
 from .call import Call
 from .decoding import Buffer, CachedKeys, IncrementalState, cached
 from .flexible import FlexibleAttention
@@ -72,18 +73,16 @@ class Paths:
         """Return B×H×P×… as R×H×1×…."""
         return x.transpose(1, 2).flatten(0, 1).unsqueeze(2)
 
-    def scores(self, q: Tensor, keys: Tensor, scaling: float) -> Tensor:
-        """Return the scaled scores B×H×P×S of queries R×H×1×D and all keys B×H×D×N."""
-        queries = self.fold(q).flatten(0, 1)
-        found = torch.baddbmm(q.new_empty(()), queries, keys.flatten(0, 1), beta=0, alpha=scaling)
-        found = found.unflatten(0, keys.shape[:2])
-        return found.gather(-1, self._of_heads(keys.size(1)))
+    def spread(self, x: Tensor | None, heads: int, fill: float, *, like: Tensor) -> Tensor:
+        """Return (B·H)×P×N from what paths have, broadcastable to B×H×P×S, None for 0; other columns have ``fill``."""
+        sentences, count, _ = self.places.shape
+        found, index = like.new_full((sentences, heads, count, self.columns), fill), self._of_heads(heads)
+        found = found.scatter_(-1, index, 0.0) if x is None else found.scatter_(-1, index, x.expand(index.shape))
+        return found.flatten(0, 1)
 
-    def weigh(self, weights: Tensor, values: Tensor) -> Tensor:
-        """Return the sums B×H×P×D of all values B×H×N×D by weights B×H×P×S."""
-        spread = weights.new_zeros(*weights.shape[:-1], values.size(2))
-        spread.scatter_(-1, self._of_heads(values.size(1)), weights)
-        return torch.bmm(spread.flatten(0, 1), values.flatten(0, 1)).unflatten(0, values.shape[:2])
+    def gather(self, x: Tensor) -> Tensor:
+        """Return what paths have, B×H×P×S, of B×H×P×N."""
+        return x.gather(-1, self._of_heads(x.size(1)))
 
     def _of_heads(self, heads: int) -> Tensor:
         return self.places[:, None].expand(-1, heads, -1, -1)
@@ -120,15 +119,25 @@ class FollowsPaths(CachedKeys, FlexibleAttention):
         """Store the key and the value of the newest word of each path, and attend to all words; R×H×1×D."""
         keys, values = self._stored(paths, call, self._get_input_buffer(state), state)
         call = call.with_extra(self.prepare(call))
-        frame, bias = call.frame, self.score_bias(call)
-        scores = paths.scores(call.q, keys, self.scaling)
-        hidden, bias = hidden_and_bias(frame, self.hidden_keys(frame, call.q.device), bias, scores.dtype)
-        mask = join_masks(hidden, bias, scores.dtype)
-        weights = normalise(scores if mask is None else scores.add_(paths.fold(mask)))
+        frame, q, bias = call.frame, call.q, self.score_bias(call)
+        mask = join_masks(*hidden_and_bias(frame, self.hidden_keys(frame, q.device), bias, q.dtype), q.dtype)
+        groups, lowest = keys.shape[:2], lowest_score(q.dtype)
+
+        def spread() -> Tensor:
+            return paths.spread(None if mask is None else paths.fold(mask), groups[1], lowest, like=q)
+
+        added = shared(spread, "along paths", groups[1], mask) if is_shared(mask) else spread()
+        queries = paths.fold(q).flatten(0, 1)
+        scores = torch.baddbmm(added, queries, keys.flatten(0, 1), alpha=self.scaling)
+        weights = normalise(scores)
         if self.has("reweight"):
-            weights = paths.fold(self.reweight(paths.unfold(weights), call))
-        attended = paths.unfold(paths.weigh(weights.to(values.dtype), values))
-        return self.add_values(attended, paths.unfold(weights), call) if self.has("add_values") else attended
+            own = paths.unfold(paths.gather(weights.unflatten(0, groups)))
+            weights = paths.spread(paths.fold(self.reweight(own, call)), groups[1], 0.0, like=weights)
+        attended = torch.bmm(weights.to(values.dtype), values.flatten(0, 1)).unflatten(0, groups)
+        attended = paths.unfold(attended)
+        if self.has("add_values"):
+            attended = self.add_values(attended, paths.unfold(paths.gather(weights.unflatten(0, groups))), call)
+        return attended
 
     def _stored(self, paths: Paths, call: Call, buffer: Buffer, state: IncrementalState) -> tuple[Tensor, Tensor]:
         """Return the keys B×H×D×N, which products of few queries read faster so, and values B×H×N×D of all columns."""
