@@ -31,4 +31,4 @@ def test_logits_are_nearly_the_same(name: str) -> None:
 
 def test_a_row_of_zeros_is_computed() -> None:
     linear = torch.nn.Linear(8, 16).requires_grad_(False)
-    torch.testing.assert_close(Int8Linear(linear)(torch.zeros(1, 2, 8)), linear.bias.expand(1, 2, 16))
+    torch.testing.assert_close(Int8Linear.of(linear)(torch.zeros(1, 2, 8)), linear.bias.expand(1, 2, 16))
