@@ -23,10 +23,14 @@ from .decoding import Buffer, CachedKeys, IncrementalState, cached
 from .flexible import FlexibleAttention
 
 
+LEAST = 16  # columns below which nothing is gained by dropping some
+
+
 class BeamState(IncrementalState):
     """The state of a decoding whose hypotheses follow ``paths``; None before the first step."""
 
     paths: Paths | None = None
+    _crowded = LEAST  # columns from which those on no path are looked for
 
     def begin_step(self, tokens: Tensor) -> None:
         """Add the newest words, R, to the paths; each layer fills their columns. In the first step each is a path."""
@@ -34,10 +38,17 @@ class BeamState(IncrementalState):
             self.paths = Paths(torch.empty(len(tokens), 1, 0, dtype=torch.long, device=tokens.device), columns=0)
         self.paths = self.paths.longer()
 
-    def reorder(self, rows: Tensor, sentences: int) -> None:
-        """Let row r follow the former row ``rows[r]``, for so many sentences."""
+    def reorder(self, rows: Tensor, sentences: int) -> Tensor | None:
+        """Let row r follow the former row ``rows[r]``, for so many sentences.
+
+        Returns the columns B×M that each layer is to keep, where many are on no path any more; else None.
+        """
         assert self.paths is not None
-        self.paths = self.paths.reordered(rows, sentences)
+        self.paths, kept = self.paths.reordered(rows, sentences), None
+        if self.paths.columns >= self._crowded:
+            self.paths, kept = self.paths.compact()
+            self._crowded = max(LEAST, 2 * self.paths.columns)
+        return kept
 
 
 @dataclass(frozen=True)
@@ -62,6 +73,20 @@ class Paths:
     def reordered(self, rows: Tensor, sentences: int) -> Paths:
         """Return the paths of the former ``rows``."""
         return Paths(self.places.flatten(0, 1).index_select(0, rows).unflatten(0, (sentences, -1)), self.columns)
+
+    def compact(self) -> tuple[Paths, Tensor | None]:
+        """Return the paths among the columns that are on one, and these columns B×M in ascending order.
+
+        A sentence with fewer of them than others keeps some more. None, and the same paths, where few would be dropped.
+        """
+        live = torch.zeros(self.places.size(0), self.columns, dtype=torch.bool, device=self.places.device)
+        live.scatter_(1, self.places.flatten(1), True)
+        count = int(live.sum(1).amax())
+        if 4 * count > 3 * self.columns:
+            return self, None
+        kept = live.byte().sort(dim=1, descending=True, stable=True).indices[:, :count]
+        places = (live.cumsum(1) - 1).gather(1, self.places.flatten(1)).view_as(self.places)
+        return Paths(places, count), kept
 
     def fold(self, x: Tensor) -> Tensor:
         """Return R×H×1×… as B×H×P×…; what is the same for all rows stays as it is."""
@@ -128,7 +153,7 @@ class FollowsPaths(CachedKeys, FlexibleAttention):
 
         added = shared(spread, "along paths", groups[1], mask) if is_shared(mask) else spread()
         queries = paths.fold(q).flatten(0, 1)
-        scores = torch.baddbmm(added, queries, keys.flatten(0, 1), alpha=self.scaling)
+        scores = torch.baddbmm(added, queries, keys.flatten(0, 1).transpose(1, 2), alpha=self.scaling)
         weights = normalise(scores)
         if self.has("reweight"):
             own = paths.unfold(paths.gather(weights.unflatten(0, groups)))
@@ -140,19 +165,29 @@ class FollowsPaths(CachedKeys, FlexibleAttention):
         return attended
 
     def _stored(self, paths: Paths, call: Call, buffer: Buffer, state: IncrementalState) -> tuple[Tensor, Tensor]:
-        """Return the keys B×H×D×N, which products of few queries read faster so, and values B×H×N×D of all columns."""
-        new, end = paths.fold(call.k).transpose(2, 3), paths.columns
-        first = end - new.size(3)
-        if not buffer or cached(buffer, "keys").size(3) < end:
-            room = max(2 * end, 16 * new.size(3))
-            sizes = *new.shape[:2], new.size(2), room
-            keys, values = call.k.new_empty(sizes), call.v.new_empty(sizes).transpose(2, 3).contiguous()
-            if buffer:
-                keys[..., :first] = cached(buffer, "keys")[..., :first]
-                values[:, :, :first] = cached(buffer, "values")[:, :, :first]
-            buffer = {"keys": keys, "values": values}
-            self._set_input_buffer(state, buffer)
-        keys, values = cached(buffer, "keys")[..., :end], cached(buffer, "values")[:, :, :end]
-        keys[..., first:] = new
-        values[:, :, first:] = paths.fold(call.v)
-        return keys, values
+        """Return the keys and the values B×H×N×D of all columns."""
+        found, end = [], paths.columns
+        stored: Buffer = {}
+        for name, x in (("keys", call.k), ("values", call.v)):
+            new = paths.fold(x)
+            first, whole = end - new.size(2), buffer.get(name)
+            if whole is None or whole.size(2) < end:
+                larger = x.new_empty(*new.shape[:2], max(2 * end, LEAST), new.size(3))
+                if whole is not None:
+                    larger[:, :, :first] = whole[:, :, :first]
+                whole = larger
+            whole[:, :, first:end] = new
+            stored[name] = whole
+            found.append(whole[:, :, :end])
+        self._set_input_buffer(state, stored)
+        return found[0], found[1]
+
+    def keep_columns(self, state: IncrementalState, columns: Tensor) -> None:
+        """Keep the columns B×M of the cache alone, in this order."""
+        buffer = self._get_input_buffer(state)
+        for name, whole in buffer.items():
+            assert whole is not None
+            sentences, heads, room, _ = whole.shape
+            groups = torch.arange(sentences * heads, device=whole.device).view(sentences, heads, 1) * room
+            rows = (groups + columns[:, None]).flatten()
+            buffer[name] = whole.flatten(0, 2).index_select(0, rows).unflatten(0, (sentences, heads, -1))

@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.attention import LocalAttention
 from ..core.decoding import IncrementalState
 from ..core.paths import BeamState, Paths
 from ..grammar.layers import LayerBuilder, named_sublayers
@@ -211,16 +210,19 @@ class Decoder(_Stack):
 
     def reorder(self, state: BeamState, rows: Tensor, sentences: Tensor | None) -> None:
         """Let row r of the state become the former row ``rows[r]``; of each sentence's keys, as ``sentences`` says."""
+        count = len(sentences) if sentences is not None else cast(Paths, state.paths).places.size(0)
+        columns = state.reorder(rows, count)
         for layer in self.layers:
             for kind, name, _, _ in layer.sublayers:  # type: ignore[union-attr]
                 if kind == "ffn":
                     continue
                 module = getattr(layer, name)
-                shared = isinstance(module, LocalAttention) and (kind == "cross" or module.paths_of(state) is not None)
-                if (order := sentences if shared else rows) is not None:
+                follows = kind not in ("conv", "cross") and module.paths_of(state) is not None
+                order = sentences if follows or kind == "cross" else rows
+                if order is not None:
                     module.reorder_incremental_state(state, order)
-        count = len(sentences) if sentences is not None else cast(Paths, state.paths).places.size(0)
-        state.reorder(rows, count)
+                if follows and columns is not None:
+                    module.keep_columns(state, columns)
 
 
 class Model(nn.Module):
