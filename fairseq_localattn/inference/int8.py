@@ -75,8 +75,8 @@ def packed(weight: Tensor, scale: Tensor, bias: Tensor | None) -> torch.ScriptOb
 
 
 def to_int8(model: Model) -> Model:
-    """Let a model compute with weights of 8 bits, in place; embeddings and the encoder stay as they are."""
-    for module in list(model.decoder.modules()):
+    """Let a model compute with weights of 8 bits, in place; embeddings stay as they are."""
+    for module in list(model.modules()):
         for name, child in list(module.named_children()):
             if name.endswith(LAYERS) and type(child) is nn.Linear:
                 setattr(module, name, Int8Linear.of(child))

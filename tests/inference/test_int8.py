@@ -11,7 +11,15 @@ from support.inference.models import batch_of, random_model, without_fairseq
 
 
 @pytest.mark.parametrize(
-    "name", ["transformer_mma_tiny", "transformer_man_tiny", "localness-all", "diffwin-all-layers", "hybrid-sublayers"]
+    "name",
+    [
+        "transformer_mma_tiny",
+        "transformer_man_tiny",
+        "localness-all",
+        "diffwin-all-layers",
+        "hybrid-sublayers",
+        "transformer_mgsa_ngram_tiny",
+    ],
 )
 def test_logits_are_nearly_the_same(name: str) -> None:
     model, args = random_model(name)
