@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Sequence
 
 from fairseq.tasks.translation import TranslationTask
 
@@ -19,7 +20,7 @@ from .generation import BEAM, WRITTEN, BeamSearch
 from .report import Row, speed_columns
 from .settings import Settings
 from .systems import PLAIN, SYSTEMS, System, build, make_task, parse, systems_of
-from .timing import PartProgress, Runner, interleave
+from .timing import PartProgress, interleave
 
 SENTENCES = 16
 WEIGHTS = ("fp32", "bf16", "int8")
@@ -60,31 +61,41 @@ class Search:
 
 
 def run_inference(settings: Settings, progress: PartProgress) -> list[Row]:
-    """Return the rows of the part, fairseq's first. Times are those of the processor: other processes wait less."""
+    """Return the rows of the part, fairseq's first. Times are those of the processor: other processes matter less.
+
+    System by system, fairseq's generator beside each, so that few models are held at once.
+    """
     task = make_task(settings.words)
     batches = Batches(task.source_dictionary, task.tag_dictionary)
     samples = batches.sentences(SENTENCES, settings.warm_up, settings.rounds)
-    searches: dict[tuple[str, str], BeamSearch | Search] = {}
-    searches[FAIRSEQ, "fp32"] = BeamSearch(SYSTEMS[PLAIN], settings, task)
-    for system in systems_of(settings, "inference"):
+    fairseqs, systems = BeamSearch(SYSTEMS[PLAIN], settings, task), systems_of(settings, "inference")
+    progress.expect(len(samples) * len(systems) * (1 + len(WEIGHTS)))
+    rows: list[Row] = []
+    for system in systems:
         progress.say(f"{system.name}: building")
-        for weights in WEIGHTS:
-            searches[system.name, weights] = Search(alone(system, settings, task), weights, system.trees)
-    progress.expect(len(samples) * len(searches))
-    runners: dict[str, Runner] = {" ".join(key): each for key, each in searches.items()}
-    count = progress.rounds(settings.rounds)
-    seconds = interleave(runners, samples, settings.warm_up, clock=time.process_time, on_progress=count)
-    baseline = seconds[f"{FAIRSEQ} fp32"]
-    return [
-        {
-            "system": name,
-            "architecture": SYSTEMS[PLAIN if name == FAIRSEQ else name].architecture_of(settings),
-            "weights": weights,
-            "sentences": SENTENCES,
-            "beam": BEAM,
-            "tokens": each.written,
-            **speed_columns(baseline, seconds[f"{name} {weights}"]),
-            "tokens_per_s": statistics.median(each.written / taken for taken in seconds[f"{name} {weights}"]),
-        }
-        for (name, weights), each in searches.items()
-    ]
+        runners: dict[str, BeamSearch | Search] = {FAIRSEQ: fairseqs}
+        runners |= {name: Search(alone(system, settings, task), name, system.trees) for name in WEIGHTS}
+        count = progress.rounds(settings.rounds, where=f"{system.name}: ")
+        seconds = interleave(runners, samples, settings.warm_up, clock=time.process_time, on_progress=count)
+        baseline = seconds.pop(FAIRSEQ)
+        theirs += baseline
+        rows += [
+            _row(system, settings, weights=name, baseline=baseline, taken=taken) for name, taken in seconds.items()
+        ]
+    return [_row(SYSTEMS[PLAIN], settings, weights="fp32", baseline=theirs, taken=theirs, name=FAIRSEQ), *rows]
+
+
+def _row(
+    system: System, settings: Settings, baseline: Sequence[float], taken: Sequence[float], weights: str = "fp32"
+) -> Row:
+    tokens = WRITTEN * SENTENCES
+    return {
+        "system": system.name,
+        "architecture": system.architecture_of(settings),
+        "weights": weights,
+        "sentences": SENTENCES,
+        "beam": BEAM,
+        "tokens": tokens,
+        **speed_columns(baseline, taken),
+        "tokens_per_s": statistics.median(tokens / each for each in taken),
+    }

@@ -57,7 +57,7 @@ from ..kernels.dropout import dropout
 from ..kernels.masks import Frame, hidden_and_bias, is_future
 from . import banded
 from .call import Call
-from .decoding import CachedKeys, GrowableCache, IncrementalState, beam_copies, cached, cached_length
+from .decoding import GrowableCache, IncrementalState, beam_copies, cached, cached_length
 from .flexible import SCORING
 from .paths import FollowsPaths
 from .projections import ProjectedHeads

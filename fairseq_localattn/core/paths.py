@@ -19,9 +19,8 @@ from torch import Tensor
 from ..kernels.masks import hidden_and_bias, join_masks, lowest_score, normalise
 from ..kernels.passes import is_shared, shared
 from .call import Call
-from .decoding import Buffer, CachedKeys, IncrementalState, cached
+from .decoding import Buffer, CachedKeys, IncrementalState
 from .flexible import FlexibleAttention
-
 
 LEAST = 16  # columns below which nothing is gained by dropping some
 
