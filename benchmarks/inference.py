@@ -78,11 +78,10 @@ def run_inference(settings: Settings, progress: PartProgress) -> list[Row]:
         count = progress.rounds(settings.rounds, where=f"{system.name}: ")
         seconds = interleave(runners, samples, settings.warm_up, clock=time.process_time, on_progress=count)
         baseline = seconds.pop(FAIRSEQ)
-        theirs += baseline
-        rows += [
-            _row(system, settings, weights=name, baseline=baseline, taken=taken) for name, taken in seconds.items()
-        ]
-    return [_row(SYSTEMS[PLAIN], settings, weights="fp32", baseline=theirs, taken=theirs, name=FAIRSEQ), *rows]
+        if not rows:
+            rows.append({**_row(system, settings, baseline, baseline), "system": FAIRSEQ})
+        rows += [_row(system, settings, baseline, taken, name) for name, taken in seconds.items()]
+    return rows
 
 
 def _row(
