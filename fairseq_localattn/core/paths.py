@@ -139,8 +139,9 @@ class FollowsPaths(CachedKeys, FlexibleAttention):
             return state.paths
         return None
 
-    def attend_along(self, paths: Paths, call: Call, state: IncrementalState) -> Tensor:
+    def attend_along(self, paths: Paths, call: Call, state: IncrementalState | None) -> Tensor:
         """Store the key and the value of the newest word of each path, and attend to all words; R×H×1×D."""
+        assert state is not None
         keys, values = self._stored(paths, call, self._get_input_buffer(state), state)
         call = call.with_extra(self.prepare(call))
         frame, q, bias = call.frame, call.q, self.score_bias(call)

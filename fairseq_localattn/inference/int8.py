@@ -48,10 +48,9 @@ class Int8Linear(nn.Module):
     @classmethod
     def joined(cls, layers: Sequence[Int8Linear], heads: int) -> Int8Linear:
         """Return one layer with the outputs of several, head by head as :func:`kernels.projections.join` has them."""
-        weight, scale = join_parameters([each.weight for each in layers], [each.scale for each in layers], heads)
-        bias = None
-        if layers[0].bias is not None:
-            bias = torch.stack([each.bias.view(heads, -1) for each in layers], dim=1).flatten()
+        biases = [each.bias for each in layers if each.bias is not None]
+        weight, bias = join_parameters([each.weight for each in layers], biases, heads)
+        scale = torch.stack([each.scale.view(heads, -1) for each in layers], dim=1).flatten()
         return cls(weight, scale, bias)
 
     def forward(self, x: Tensor) -> Tensor:

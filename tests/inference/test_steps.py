@@ -71,4 +71,5 @@ def test_columns_on_no_path_are_dropped() -> None:
             words = words.gather(1, kept)
         found = words[:, None].expand(-1, BEAM, -1).gather(2, state.paths.places)
         assert torch.equal(found, told)
+    assert state.paths is not None
     assert dropped > 100 and state.paths.columns < 150
