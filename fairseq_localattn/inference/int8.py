@@ -59,18 +59,12 @@ class Int8Linear(nn.Module):
 
 
 def packed(weight: Tensor, scale: Tensor, bias: Tensor | None) -> torch.ScriptObject:
-    """Return the parameters as torch's quantized products take them, of oneDNN where torch has it."""
-    quantized, before = torch.backends.quantized, torch.backends.quantized.engine
+    """Return the parameters as torch's quantized products take them."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*quantized tensor creation")
         zeros = torch.zeros(len(scale), dtype=torch.long)
         whole = torch._make_per_channel_quantized_tensor(weight, scale.double(), zeros, 0)
-    try:
-        if "onednn" in quantized.supported_engines:
-            quantized.engine = "onednn"
-        return torch.ops.quantized.linear_prepack(whole, bias)
-    finally:
-        quantized.engine = before
+    return torch.ops.quantized.linear_prepack(whole, bias)
 
 
 def to_int8(model: Model) -> Model:
