@@ -21,7 +21,7 @@ from fairseq_localattn.speed.memory import keep_freed_memory
 from fairseq_localattn.speed.runtime import turn_off_cudnn
 
 from .batches import LONGEST
-from .generation import run_generation
+from .generation import run_generation, run_inference
 from .launches import run_launches, settings_of_count
 from .modules import ATTENTIONS, run_modules, run_scaling
 from .report import LEGEND, Row, Run, as_text, commit_of, draw_scaling, require_matplotlib, write_csv
@@ -37,6 +37,7 @@ RUN: dict[str, Callable[[Settings, PartProgress], list[Row]]] = {
     "step": run_steps,
     "long": run_long,
     "generation": run_generation,
+    "inference": run_inference,
     "scaling": run_scaling,
     "start": run_start,
     "optimizer": run_optimizer,
@@ -168,6 +169,9 @@ def run(args: argparse.Namespace) -> None:
     for part in [part for part in PARTS if part in parts]:
         if not settings.chosen(known_systems(part)):
             progress.say(f"{part}: left out: it has none of the systems {','.join(settings.systems or ())}")
+            continue
+        if part == "inference" and (settings.precision != "fp32" or settings.device.type != "cpu"):
+            progress.say(f"{part}: left out: it measures fp32, bf16 and int8 by itself, on a CPU, without --precision")
             continue
         measure_part(part, facts, folder, progress)
     progress.say(f"finished in {clock(progress.elapsed())}")

@@ -163,7 +163,7 @@ def test_the_release_holds_every_module_and_works_as_user_dir(tmp_path):
     done = run(*pip, "--python", python, "install", "--no-deps", "--no-index", wheel)
     assert done.returncode == 0, done.stderr
     (site,) = fresh.glob("lib/python*/site-packages")
-    (site / "here.pth").write_text(f"{Path(metadata.distribution('torch').locate_file(''))}\n")
+    (site / "here.pth").write_text(f"{metadata.distribution('torch').locate_file('')}\n")
     module = [python, "-m", "fairseq_localattn"]
     assert run(*module, "--version", cwd=tmp_path).stdout.split()[-1] == fairseq_localattn.__version__
     path = run(*module, "--path", cwd=tmp_path).stdout.strip()

@@ -193,7 +193,8 @@ class KeyCache:
         for name, tensor in buffer.items():
             if tensor is None or name == "copies":
                 continue
-            if self.growing and tensor.dim() == 4 and not tensor.requires_grad:
+            grows = self.growing and name.startswith(("prev_", "extra_"))
+            if grows and tensor.dim() == 4 and not tensor.requires_grad:
                 buffer[name] = self._room.reorder(name, tensor, new_order)
             else:
                 moved = tensor.index_select(0, new_order)

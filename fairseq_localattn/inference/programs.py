@@ -28,6 +28,7 @@ from ..core.decoding import IncrementalState, cached
 from ..errors import UsageError
 from ..files import replaced
 from .dictionary import EOS, PAD
+from .int8 import Int8Linear
 from .model import Memory, Model, sinusoids
 
 FORMATS = ("pt2", "aoti", "onnx")
@@ -106,6 +107,8 @@ def programs_of(model: Model) -> Programs:
     for module in model.modules():
         if isinstance(module, LocalAttention):
             module.implementation = "sdpa"
+        elif isinstance(module, Int8Linear):
+            module.prepacked = None
     sizes = model.sizes
     for stack, longest in ((model.encoder, sizes.max_source_positions), (model.decoder, sizes.max_target_positions)):
         if stack.sinusoids is not None:  # else the table would grow with the lengths

@@ -244,6 +244,7 @@ PART_SYSTEMS = {
     "step": (["transformer", "mma", "mgsa_syntactic"], "mma,mgsa_syntactic"),
     "long": (["transformer", "csan_1d_everywhere"], "csan_1d_everywhere"),
     "generation": (["transformer", "man"], "man"),
+    "inference": (["fairseq", *["transformer"] * 3, *["man"] * 3], "man"),
     "scaling": (["fairseq", "dman"], "dman"),
     "optimizer": (["transformer", "transformer_localattn_adam"], "transformer_localattn_adam"),
 }
@@ -260,7 +261,7 @@ def test_each_part_end_to_end(part: str, tmp_path: Path, capsys: pytest.CaptureF
     assert [(row.get("tokens", "") if len(lengths) > 1 else "", row["system"]) for row in rows] == [
         (length, system) for length in lengths for system in systems
     ]
-    words = {"system", "architecture", "note", *report._MACHINE}
+    words = {"system", "architecture", "weights", "note", *report._MACHINE}
     for row in rows:
         numbers = {name: float(value) for name, value in row.items() if name not in words}
         assert all(math.isfinite(value) and value > 0 for value in numbers.values()), numbers
@@ -326,6 +327,7 @@ def test_finished_parts_stay_when_stopped(
     ("flags", "said"),
     [
         (["--systems", "mma,nope"], "nope: choose from"),
+        (["--parts", "module,nope"], "choose from module, step, long, generation, inference, scaling, start"),
         (["--rounds", "2"], "--rounds 2: at least 3"),
         (["--lengths", "16,x"], "--lengths 16,x"),
         (["--flags=--mma-window 0", "--systems", "mma"], "the window of the local heads must be 1 or more"),
