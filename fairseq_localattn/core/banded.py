@@ -229,8 +229,8 @@ def _make_one_block(frame: Frame, half_width: int, *, device: torch.device, widt
         hidden = hidden | frame.key_padding_mask[:, None, first:last]
     bias = None
     if frame.attn_mask is not None:
-        hidden, bias = _with_attn_mask(hidden, frame.attn_mask[:, first:last])
-    return _Band(key_index[None], hidden[:, None], None if bias is None else bias[None])
+        hidden, bias = _with_attn_mask(hidden, frame.attn_mask[..., first:last])
+    return _Band(key_index[None], hidden[:, None], None if bias is None else bias.unsqueeze(-3))
 
 
 def _make_band(
@@ -256,7 +256,7 @@ def _make_band(
     if frame.attn_mask is not None:
         rows = (query_index - frame.offset).clamp(0, frame.query_length - 1)
         columns = key_index.clamp(0, frame.key_length - 1)
-        hidden, bias = _with_attn_mask(hidden, frame.attn_mask[rows[:, :, None], columns[:, None, :]])
+        hidden, bias = _with_attn_mask(hidden, frame.attn_mask[..., rows[:, :, None], columns[:, None, :]])
     return _Band(key_index, hidden, bias)
 
 
@@ -311,7 +311,9 @@ def _widened(band: _Band, frame: Frame, columns: Tensor, *, half_width: int, que
     bias = None
     if frame.attn_mask is not None:
         rows = (query_index - frame.offset).clamp(0, frame.query_length - 1)
-        hidden, bias = _with_attn_mask(hidden, frame.attn_mask[rows[:, :, None], inside[:, None, None, :]])
+        mask = frame.attn_mask if frame.attn_mask.dim() == 3 else frame.attn_mask[None]
+        sentences = torch.arange(mask.size(0), device=mask.device)[:, None, None, None]
+        hidden, bias = _with_attn_mask(hidden, mask[sentences, rows[:, :, None], inside[:, None, None, :]])
     batch = max(band.hidden.size(0), hidden.size(0))
     hidden = torch.cat([band.hidden.expand(batch, -1, -1, -1), hidden.expand(batch, -1, -1, -1)], dim=-1)
     if band.bias is not None and bias is not None:
