@@ -68,6 +68,10 @@ EXTRAS = {
     "tensorboard": ["tensorboard>=2.15,<3", "tensorboardX>=2.6,<3"],
     # Curves of the analyses; scripts/setup.sh installs it.
     "plot": ["matplotlib>=3.8,<4"],
+    # Texts as attention functions of its models; 4.48 is the first that finds them by name.
+    "transformers": ["transformers>=4.48,<6"],
+    # Its generation beside fairseq's and ours in benchmarks/run.py; 4.8.5 is the first that reads torch 2.6's checkpoints.
+    "benchmark": ["ctranslate2>=4.8.5,<5"],
 }
 
 setup(

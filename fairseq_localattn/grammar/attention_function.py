@@ -171,8 +171,7 @@ def _is_causal(module: nn.Module, given: bool | None) -> bool:
     found = getattr(module, "is_causal", None) if given is None else given
     if found is None:
         raise UsageError(f"{type(module).__name__} does not say by is_causal whether it hides the future")
-    # A decoder that was made bidirectional says so in the configuration alone.
-    return bool(found) and getattr(getattr(module, "config", None), "is_causal", True) is not False
+    return bool(found)
 
 
 def _check(text: str, module: nn.Module, given: dict[str, Any], *, queries: int, keys: int, causal: bool) -> None:
