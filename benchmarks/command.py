@@ -21,6 +21,7 @@ from fairseq_localattn.speed.implementation import turn_off_cudnn
 from fairseq_localattn.speed.memory import keep_freed_memory
 
 from .batches import LONGEST
+from .converted import TYPES as CTRANSLATE2
 from .generation import run_generation
 from .launches import run_launches, settings_of_count
 from .modules import ATTENTIONS, run_modules, run_scaling
@@ -72,7 +73,7 @@ def make_parser() -> Parser:
     add = parser.add_argument
     models, attentions, starts = (", ".join([*names][1:]) for names in (SYSTEMS, ATTENTIONS, STARTS))
     add("--parts", default=",".join(PARTS), help="comma-separated; default: all (%(default)s)")
-    systems = f"comma-separated; default: the part's own. Models: {models}. Attentions: {attentions}. Starts: {starts}"
+    systems = f"comma-separated; default: the part's own. Models: {models}. Attentions: {attentions}. Starts: {starts}. In generation: {', '.join(CTRANSLATE2)}"
     add("--systems", help=systems)
     add("--device", choices=("cpu", "cuda"), help="default: a GPU where there is one")
     add(
@@ -151,7 +152,8 @@ def known_systems(part: str) -> tuple[str, ...]:
         return (PLAIN_FUSED,)
     if part == "launches":
         return tuple(SYSTEMS)[1:] + tuple(ATTENTIONS)[1:]
-    return tuple(SYSTEMS if part in DEFAULT_SYSTEMS else ATTENTIONS)[1:]
+    more = tuple(CTRANSLATE2) if part == "generation" else ()
+    return tuple(SYSTEMS if part in DEFAULT_SYSTEMS else ATTENTIONS)[1:] + more
 
 
 def run(args: argparse.Namespace) -> None:
