@@ -70,7 +70,7 @@ EXTRAS = {
     "plot": ["matplotlib>=3.8,<4"],
     # Texts as attention functions of its models; 4.48 is the first that finds them by name.
     "transformers": ["transformers>=4.48,<6"],
-    # Its generation beside fairseq's and ours in benchmarks/run.py; 4.8.5 is the first that reads torch 2.6's checkpoints.
+    # Its generation beside fairseq's and ours in benchmarks/run.py.
     "benchmark": ["ctranslate2>=4.8.5,<5"],
 }
 

@@ -73,7 +73,8 @@ def make_parser() -> Parser:
     add = parser.add_argument
     models, attentions, starts = (", ".join([*names][1:]) for names in (SYSTEMS, ATTENTIONS, STARTS))
     add("--parts", default=",".join(PARTS), help="comma-separated; default: all (%(default)s)")
-    systems = f"comma-separated; default: the part's own. Models: {models}. Attentions: {attentions}. Starts: {starts}. In generation: {', '.join(CTRANSLATE2)}"
+    systems = f"comma-separated; default: the part's own. Models: {models}. Attentions: {attentions}. Starts: {starts}"
+    systems += f". In generation: {', '.join(CTRANSLATE2)}"
     add("--systems", help=systems)
     add("--device", choices=("cpu", "cuda"), help="default: a GPU where there is one")
     add(

@@ -80,7 +80,7 @@ def searches_of(
 
     found = {}
     with tempfile.TemporaryDirectory() as folder:
-        converted = _convert(Path(folder), system, model, settings, task)
+        converted = _convert(Path(folder), system, model, settings=settings, task=task)
         for name in names:
             translator = ctranslate2.Translator(
                 str(converted), compute_type=TYPES[name], inter_threads=1, intra_threads=torch.get_num_threads()
@@ -91,7 +91,7 @@ def searches_of(
 
 
 def _convert(
-    folder: Path, system: System, model: torch.nn.Module, settings: Settings, task: TranslationTask
+    folder: Path, system: System, model: torch.nn.Module, *, settings: Settings, task: TranslationTask
 ) -> Path:
     """Write a checkpoint and both dictionaries, and return the folder that CTranslate2's command makes of them."""
     args = parse(system, settings)

@@ -51,7 +51,8 @@ def train(model: PreTrainedModel, steps: int, generator: torch.Generator) -> flo
 def main() -> None:
     """Train with ordinary attention, then with the attention of the text."""
     parser = argparse.ArgumentParser(description="Fine-tune a tiny made Llama with the attention of a text.")
-    parser.add_argument("--text", default="2*local(window=4) + 2*sinks(window=4, sinks=1)", help="(default: %(default)s)")
+    text = "2*local(window=4) + 2*sinks(window=4, sinks=1)"
+    parser.add_argument("--text", default=text, help="of the attention (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=150, metavar="N", help="updates of either (default: %(default)s)")
     args = parser.parse_args()
     torch.set_num_threads(1)  # the matrices are too small for more

@@ -1,7 +1,8 @@
 """A described attention for models of Hugging Face's transformers (4.48 and later). Depends on torch alone.
 
 A model of transformers projects queries, keys and values itself, and calls a function that it finds by name. Only a
-text that is a mask or a bias of positions fits there: the function has no parameters and does not see the model's input.
+text that is a mask or a bias of positions fits there: the function has no parameters, and does not see the model's
+input.
 
 Shapes: B sentences, H heads of queries, T queries, S keys, D channels a head. Masks of transformers have True = seen,
 or are added to the scores; ours have True = hidden.
@@ -21,9 +22,8 @@ from ..core.attention import LocalAttention
 from ..core.call import Call
 from ..errors import UsageError
 from ..kernels.masks import Frame, future_mask, hides
-from .build import Text
+from .build import Text, mechanisms_of
 from .build import attention as build_attention
-from .build import mechanisms_of
 from .parse import Attention, Group, Mechanism, parse_attention
 from .words import PHRASES
 

@@ -100,7 +100,7 @@ def _hidden(
 
 
 def _as_boolean(mask: Tensor, dtype: torch.dtype) -> Tensor | None:
-    """Return a mask …×T×S as boolean (True = hidden) if it only hides keys, as fairseq's causal mask of 0 and -inf does.
+    """Return a mask …×T×S as boolean (True = hidden) if it only hides keys, as fairseq's causal one of 0 and -inf does.
 
     Returns None if the mask has other values or needs a gradient, or if reading its values would synchronise a GPU:
     there the masks of :func:`future_mask` are known.

@@ -9,8 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import batches, command, converted, generation, modules, report, start, steps
+from benchmarks import batches, command, generation, modules, report, start, steps
 from benchmarks.settings import Settings
 from benchmarks.systems import PLAIN, SYSTEMS, build, make_task, systems_of
 from benchmarks.timing import interleave, ratio_of
@@ -233,37 +231,6 @@ def test_beam_search_must_write_what_the_others_write(task: Any) -> None:
     search.written -= 1
     with pytest.raises(RuntimeError, match="mma wrote"):
         search.finish()
-
-
-def test_ctranslate2_where_it_is_not_installed(task: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is left out, and refused where it is asked for; on a GPU and in bf16 it is no part of the run."""
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    find = partial(converted.searches_of, SYSTEMS[PLAIN], torch.nn.Identity(), task=task, length=30, beam=5)
-    asked = replace(TINY, systems=("ctranslate2_int8",))
-    assert find(settings=TINY) == find(settings=replace(asked, precision="bf16")) == {}
-    with pytest.raises(UsageError, match=r"--systems ctranslate2_int8: pip install 'fairseq_localattn\[benchmark\]'"):
-        find(settings=asked)
-
-
-@pytest.mark.slow
-def test_ctranslate2_translates_as_fairseq(task: Any) -> None:
-    """The model is converted by its own command, and writes the words of fairseq's search."""
-    pytest.importorskip("ctranslate2", reason="pip install 'fairseq_localattn[benchmark]'")
-    settings = Settings(CPU, size="tiny", words=50, systems=("ctranslate2",))
-    plain = generation.BeamSearch(SYSTEMS[PLAIN], settings, task)
-    (search,) = converted.searches_of(SYSTEMS[PLAIN], plain.model, settings, task, length=30, beam=5).values()
-    sample = samples(task)[0]
-    for each in (plain, search):
-        each.prepare(sample)
-        each.run()
-        each.finish()
-    theirs = task.inference_step(plain.generator, [plain.model], sample)
-    found = search.translator.translate_batch(search.sentences, **search.options)
-    same = [
-        [task.source_dictionary[n] for n in best[0]["tokens"][:10]] == each.hypotheses[0][:10]
-        for best, each in zip(theirs, found, strict=True)
-    ]
-    assert sum(same) > 0.8 * len(same)  # fairseq's last word is </s>, so that a beam may prefer another beginning
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("mma", torch.bfloat16), ("transformer_fp32", torch.float32)])

@@ -9,7 +9,6 @@ import torch
 from fairseq.modules.rotary_positional_embedding import RotaryPositionalEmbedding, apply_rotary_pos_emb
 
 import fairseq_localattn
-
 from fairseq_localattn.grammar.build import CONVOLUTION
 from fairseq_localattn.grammar.parse import parse_stack
 from fairseq_localattn.grammar.placement import SITES

@@ -52,7 +52,9 @@ def test_attention_without_fairseq_learns(flags: list[str]):
 def test_fine_tuning_with_transformers():
     """The text alone makes the model no better; training with it does."""
     pytest.importorskip("transformers", reason="pip install 'fairseq_localattn[transformers]'")
-    done = run(sys.executable, EXAMPLES / "finetune_with_transformers.py", "--text", "local(window=3)", "--steps", "100")
+    done = run(
+        sys.executable, EXAMPLES / "finetune_with_transformers.py", "--text", "local(window=3)", "--steps", "100"
+    )
     assert done.returncode == 0, done.stderr
     before, changed, after = (float(line.split("loss ")[1]) for line in done.stdout.splitlines()[:3])
     assert after < min(before, changed) and after < 0.8

@@ -254,7 +254,10 @@ CAUSAL = {"num_key_value_heads": 2, "max_position_embeddings": 64}
 @pytest.mark.parametrize("text", ["local(window=3)", "sinks(window=4, sinks=0)", "csan(window=7, head_span=1)"])
 def test_llama_with_a_window_is_mistral(text: str, padding: str) -> None:
     """Outputs, gradients, generated words and their scores; transformers' sliding_window=4 shows four keys."""
-    llama, mistral = model_of("Llama", registered(text), **CAUSAL), model_of("Mistral", "eager", sliding_window=4, **CAUSAL)
+    llama, mistral = (
+        model_of("Llama", registered(text), **CAUSAL),
+        model_of("Mistral", "eager", sliding_window=4, **CAUSAL),
+    )
     given = batch(padding)
     real = given.get("attention_mask", torch.ones(2, 12)).bool()
     outputs = [model(**given).logits[real] for model in (llama, mistral)]
