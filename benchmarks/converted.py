@@ -1,4 +1,4 @@
-"""CTranslate2 in the part ``generation``: the plain Transformer, converted by its own command, in fp32 and int8."""
+"""CTranslate2 in the part ``inference``: the plain Transformer, converted by its own command, in fp32 and int8."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,11 @@ from fairseq_localattn.errors import UsageError
 
 from .batches import Sample
 from .settings import Settings
-from .systems import System, parse
+from .systems import PLAIN, SYSTEMS, parse
 
 NAME = "ctranslate2"
-# Systems on the command line → the types in which CTranslate2 computes.
-TYPES = {NAME: "float32", f"{NAME}_int8": "int8"}
+# Weights → the types in which CTranslate2 computes.
+TYPES = {"fp32": "float32", "int8": "int8"}
 CONVERTER = "ct2-fairseq-converter"
 LANGUAGES = {"source_lang": "src", "target_lang": "tgt"}
 
@@ -33,15 +32,14 @@ class CTranslate2Search:
     """CTranslate2's beam search with a converted model, on as many threads as torch has.
 
     Args:
-        system: the plain Transformer, under the name of this search.
         translator: holds the converted model.
         symbols: of the joint dictionary.
         length: tokens that each hypothesis has; with fairseq's </s> in that number, both take as many steps.
         beam: hypotheses that are searched.
     """
 
-    def __init__(self, system: System, translator: Any, symbols: list[str], *, length: int, beam: int) -> None:
-        self.system, self.translator, self.symbols = system, translator, symbols
+    def __init__(self, translator: Any, symbols: list[str], *, length: int, beam: int) -> None:
+        self.translator, self.symbols = translator, symbols
         self.options = {"beam_size": beam, "min_decoding_length": length, "max_decoding_length": length}
         self.length, self.written = length, 0
         self.sentences: list[list[str]] = []
@@ -59,42 +57,39 @@ class CTranslate2Search:
     def finish(self) -> None:
         """Raise RuntimeError if the model has not written the fixed number of tokens."""
         if self.written != self.length * len(self.sentences):
-            raise RuntimeError(f"{self.system.name} wrote {self.written} tokens for {len(self.sentences)} sentences")
+            raise RuntimeError(f"{NAME} wrote {self.written} tokens for {len(self.sentences)} sentences")
 
 
 def searches_of(
-    system: System, model: torch.nn.Module, settings: Settings, task: TranslationTask, *, length: int, beam: int
+    model: torch.nn.Module, settings: Settings, task: TranslationTask, *, length: int, beam: int
 ) -> dict[str, CTranslate2Search]:
-    """Return the searches of a plain Transformer by name; none on a GPU, in bf16, or where they are not selected.
+    """Return the searches of a plain Transformer, named by their weights; none where they are not selected.
 
     Without ``--systems`` they are left out where CTranslate2 is not installed. Raises UsageError where it is asked for.
     """
-    names = settings.chosen(tuple(TYPES))
-    if not names or settings.device.type != "cpu" or settings.precision != "fp32":
+    if not settings.chosen((NAME,)):
         return {}
     if importlib.util.find_spec(NAME) is None:
         if settings.systems is None:
             return {}
-        raise UsageError(f"--systems {names[0]}: pip install 'fairseq_localattn[benchmark]'")
+        raise UsageError(f"--systems {NAME}: pip install 'fairseq_localattn[benchmark]'")
     import ctranslate2
 
     found = {}
     with tempfile.TemporaryDirectory() as folder:
-        converted = _convert(Path(folder), system, model, settings=settings, task=task)
-        for name in names:
+        converted = _convert(Path(folder), model, settings, task)
+        for weights, computed in TYPES.items():
             translator = ctranslate2.Translator(
-                str(converted), compute_type=TYPES[name], inter_threads=1, intra_threads=torch.get_num_threads()
+                str(converted), compute_type=computed, inter_threads=1, intra_threads=torch.get_num_threads()
             )
-            own = replace(system, name=name)
-            found[name] = CTranslate2Search(own, translator, task.source_dictionary.symbols, length=length, beam=beam)
+            symbols = task.source_dictionary.symbols
+            found[f"{NAME} {weights}"] = CTranslate2Search(translator, symbols, length=length, beam=beam)
     return found
 
 
-def _convert(
-    folder: Path, system: System, model: torch.nn.Module, *, settings: Settings, task: TranslationTask
-) -> Path:
+def _convert(folder: Path, model: torch.nn.Module, settings: Settings, task: TranslationTask) -> Path:
     """Write a checkpoint and both dictionaries, and return the folder that CTranslate2's command makes of them."""
-    args = parse(system, settings)
+    args = parse(SYSTEMS[PLAIN], settings)
     vars(args).update(LANGUAGES)
     torch.save({"args": args, "model": utils.move_to_cpu(model.state_dict())}, folder / "checkpoint.pt")
     for language in LANGUAGES.values():

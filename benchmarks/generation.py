@@ -11,7 +11,6 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks.translation import TranslationTask
 
 from .batches import Batches, Sample, for_model
-from .converted import CTranslate2Search, searches_of
 from .report import Row, speed_columns
 from .settings import Settings
 from .systems import PLAIN, System, build, make_task, systems_of
@@ -59,13 +58,10 @@ def run_generation(settings: Settings, progress: PartProgress) -> list[Row]:
     task = make_task(settings.words)
     batches = Batches(task.source_dictionary, task.tag_dictionary)
     samples = batches.sentences(SENTENCES, settings.warm_up, settings.rounds)
-    searches: dict[str, BeamSearch | CTranslate2Search] = {}
+    searches = {}
     for system in systems_of(settings, "generation"):
         progress.say(f"{system.name}: building")
-        own = BeamSearch(system, settings, task)
-        searches[system.name] = own
-        if system.name == PLAIN:
-            searches |= searches_of(system, own.model, settings, task, length=WRITTEN, beam=BEAM)
+        searches[system.name] = BeamSearch(system, settings, task)
     progress.expect(len(samples) * len(searches))
     seconds = interleave(
         searches,

@@ -57,8 +57,9 @@ from ..kernels.dropout import dropout
 from ..kernels.masks import Frame, hidden_and_bias, is_future
 from . import banded
 from .call import Call
-from .decoding import CachedKeys, GrowableCache, IncrementalState, beam_copies, cached, cached_length
-from .flexible import SCORING, FlexibleAttention
+from .decoding import GrowableCache, IncrementalState, beam_copies, cached, cached_length
+from .flexible import SCORING
+from .paths import FollowsPaths
 from .projections import ProjectedHeads
 from .query_blocks import attend_in_blocks, queries_at_once
 
@@ -66,7 +67,7 @@ from .query_blocks import attend_in_blocks, queries_at_once
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor] | None] = {"none": None, "relu": F.relu, "gelu": F.gelu}
 
 
-class LocalAttention(ProjectedHeads, CachedKeys, FlexibleAttention):
+class LocalAttention(ProjectedHeads, FollowsPaths):
     """Multi-head attention with fairseq's ``MultiheadAttention`` interface and replaceable steps.
 
     Args:
@@ -321,7 +322,12 @@ class LocalAttention(ProjectedHeads, CachedKeys, FlexibleAttention):
                 value = key if same else value[:, ::copies]  # one tensor is projected in one product
                 key_padding_mask = None if key_padding_mask is None else key_padding_mask[::copies]
             q, k, v, extra = self.project(query, key, value, incremental_state)
-            q, k = self.encode_positions(q, k, cached_length(saved))
+            paths = self.paths_of(incremental_state)
+            q, k = self.encode_positions(q, k, cached_length(saved) if paths is None else paths.length - 1)
+            if paths is not None:
+                frame = Frame(1, paths.length, paths.length - 1)
+                call = Call(frame, query, q=q, k=k, v=v, extra=extra)
+                return self._from_heads(self.attend_along(paths, call, incremental_state)), None
             if incremental_state is not None:
                 key_extra = {name: extra[name] for name in self.extra_keys}
                 k, v, key_extra, key_padding_mask = self._update_state(
@@ -332,11 +338,15 @@ class LocalAttention(ProjectedHeads, CachedKeys, FlexibleAttention):
         frame = Frame(length, k.size(2), offset, key_padding_mask=key_padding_mask, attn_mask=attn_mask)
         need = need_weights or need_head_weights
         attended, weights = self._attend_beams(Call(frame, query, q=q, k=k, v=v, extra=extra), need)
-        heads = attended.permute(2, 0, 1, 3).reshape(length, batch, self.embed_dim)
-        output = self.out_proj(self.activate(heads).contiguous())  # else bias and product were two operations
+        output = self._from_heads(attended)
         if not need or weights is None:
             return output, None
         return output, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
+
+    def _from_heads(self, attended: Tensor) -> Tensor:
+        """Return the output T×B×C from the attended values B×H×T×D."""
+        heads = attended.permute(2, 0, 1, 3).flatten(2)
+        return self.out_proj(self.activate(heads).contiguous())  # else bias and product were two operations
 
     @property
     def dropout_rate(self) -> float:

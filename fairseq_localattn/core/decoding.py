@@ -186,7 +186,12 @@ class CachedKeys(nn.Module):
         for name, tensor in buffer.items():
             if tensor is None or name == "copies":
                 continue
-            if self.self_attention and tensor.dim() == 4 and not tensor.requires_grad:
+            if (
+                self.self_attention
+                and name.startswith(("prev_", "extra_"))
+                and tensor.dim() == 4
+                and not tensor.requires_grad
+            ):
                 buffer[name] = self._cache.reorder(name, tensor, new_order)
             else:
                 moved = tensor.index_select(0, new_order)

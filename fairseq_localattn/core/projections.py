@@ -48,7 +48,7 @@ class ProjectedHeads(nn.Module):
         Joining copies the weights: it pays in training, and in decoding, where ``state`` keeps them joined from step to
         step. Layers that do more than a product, such as those with hooks, are always called.
         """
-        projections: list[nn.Linear] = [getattr(self, name) for name in names]
+        projections: list[Any] = [getattr(self, name) for name in names]
         x = x.contiguous()  # the first layer's input is transposed, and would be multiplied sentence by sentence
         parts: Sequence[Tensor] | None = None
         if len(names) > 1 and all(map(is_plain, projections)) and len({p.bias is None for p in projections}) == 1:
@@ -61,20 +61,22 @@ class ProjectedHeads(nn.Module):
             elif state is not None and not torch.is_grad_enabled():
                 joined = self._joined(tuple(names), projections, state)
                 parts = F.linear(x, *joined).unflatten(-1, (self.num_heads, len(names), self.head_dim)).unbind(3)
+        elif len(names) > 1 and state is not None and all(hasattr(each, "joined") for each in projections):
+            y = self._joined(tuple(names), projections, state)(x)
+            parts = y.unflatten(-1, (self.num_heads, len(names), self.head_dim)).unbind(3)
         if parts is None:
             parts = [projection(x).unflatten(-1, (-1, self.head_dim)) for projection in projections]
         return [part.permute(1, 2, 0, 3) for part in parts]
 
-    def _joined(
-        self, names: tuple[str, ...], projections: Sequence[nn.Linear], state: IncrementalState
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return the joined parameters of the projections, kept in ``state`` for the steps of one decoding.
+    def _joined(self, names: tuple[str, ...], projections: Sequence[Any], state: IncrementalState) -> Any:
+        """Return the joined parameters of the projections, or the joined layer, kept in ``state`` for one decoding.
 
         The keys in the state come from the same parameters, so a change of them concerns the next decoding.
         """
         kept: dict[Any, Any] = state.setdefault(self._state_key.replace("attn_state", "projections"), {})
         if names not in kept:
-            kept[names] = join_for_decoding(projections, self.num_heads)
+            join = getattr(projections[0], "joined", join_for_decoding)
+            kept[names] = join(projections, self.num_heads)
         return kept[names]
 
 

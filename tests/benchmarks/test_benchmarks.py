@@ -271,6 +271,7 @@ PART_SYSTEMS = {
     "step": (["transformer", "mma", "mgsa_syntactic"], "mma,mgsa_syntactic"),
     "long": (["transformer", "csan_1d_everywhere"], "csan_1d_everywhere"),
     "generation": (["transformer", "man"], "man"),
+    "inference": (["fairseq", *["transformer"] * 3, *["man"] * 3], "man"),
     "scaling": (["fairseq", "dman"], "dman"),
     "optimizer": (["transformer", "transformer_localattn_adam"], "transformer_localattn_adam"),
 }
@@ -287,7 +288,7 @@ def test_each_part_end_to_end(part: str, tmp_path: Path, capsys: pytest.CaptureF
     assert [(row.get("tokens", "") if len(lengths) > 1 else "", row["system"]) for row in rows] == [
         (length, system) for length in lengths for system in systems
     ]
-    words = {"system", "architecture", "note", *report._MACHINE}
+    words = {"system", "architecture", "weights", "note", *report._MACHINE}
     for row in rows:
         numbers = {name: float(value) for name, value in row.items() if name not in words}
         assert all(math.isfinite(value) and value > 0 for value in numbers.values()), numbers
@@ -362,7 +363,7 @@ def test_finished_parts_stay_when_stopped(
     [
         (["--systems", "mma,nope"], "nope: choose from"),
         (["--systems", "san", "--parts", "step"], "san: choose from"),
-        (["--parts", "module,nope"], "choose from module, step, long, generation, scaling, start"),
+        (["--parts", "module,nope"], "choose from module, step, long, generation, inference, scaling, start"),
         (["--precision", "fp8"], "invalid choice"),
         (["--rounds", "2"], "--rounds 2: at least 3"),
         (["--pairs", "0"], "--pairs 0: at least 1"),

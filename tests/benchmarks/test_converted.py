@@ -24,12 +24,12 @@ def task() -> Any:
 
 
 def test_where_it_is_not_installed(task: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is left out, and refused where it is asked for; on a GPU and in bf16 it is no part of the run."""
+    """It is left out, and refused where it is asked for."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    find = partial(converted.searches_of, SYSTEMS[PLAIN], torch.nn.Identity(), task=task, length=30, beam=5)
-    asked = replace(TINY, systems=("ctranslate2_int8",))
-    assert find(settings=TINY) == find(settings=replace(asked, precision="bf16")) == {}
-    with pytest.raises(UsageError, match=r"--systems ctranslate2_int8: pip install 'fairseq_localattn\[benchmark\]'"):
+    find = partial(converted.searches_of, torch.nn.Identity(), task=task, length=30, beam=5)
+    asked = replace(TINY, systems=("ctranslate2",))
+    assert find(settings=TINY) == find(settings=replace(asked, systems=("mma",))) == {}
+    with pytest.raises(UsageError, match=r"--systems ctranslate2: pip install 'fairseq_localattn\[benchmark\]'"):
         find(settings=asked)
 
 
@@ -39,16 +39,17 @@ def test_it_translates_as_fairseq(task: Any) -> None:
     pytest.importorskip("ctranslate2", reason="pip install 'fairseq_localattn[benchmark]'")
     settings = replace(TINY, systems=("ctranslate2",))
     plain = generation.BeamSearch(SYSTEMS[PLAIN], settings, task)
-    (search,) = converted.searches_of(SYSTEMS[PLAIN], plain.model, settings, task, length=30, beam=5).values()
+    found = converted.searches_of(plain.model, settings, task, length=30, beam=5)
+    search = found["ctranslate2 fp32"]
     sample = Batches(task.source_dictionary, task.tag_dictionary).sentences(16, 0, 1)[0]
     plain.prepare(sample)
     theirs = task.inference_step(plain.generator, [plain.model], plain.sample)
     search.prepare(sample)
     search.run()
     search.finish()
-    found = search.translator.translate_batch(search.sentences, **search.options)
+    translated = search.translator.translate_batch(search.sentences, **search.options)
     same = [
         [task.source_dictionary[n] for n in best[0]["tokens"][:10]] == each.hypotheses[0][:10]
-        for best, each in zip(theirs, found, strict=True)
+        for best, each in zip(theirs, translated, strict=True)
     ]
     assert sum(same) > 0.8 * len(same)  # fairseq's last word is </s>, so that a beam may prefer another beginning
