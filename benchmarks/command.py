@@ -21,11 +21,11 @@ from fairseq_localattn.speed.implementation import turn_off_cudnn
 from fairseq_localattn.speed.memory import keep_freed_memory
 
 from .batches import LONGEST
-from .converted import NAME as CTRANSLATE2
 from .generation import run_generation
 from .inference import run_inference
 from .launches import run_launches, settings_of_count
 from .modules import ATTENTIONS, run_modules, run_scaling
+from .peers.ctranslate2 import NAME as CTRANSLATE2
 from .report import LEGEND, Row, Run, as_text, commit_of, draw_scaling, require_matplotlib, write_csv
 from .settings import PARTS, PRECISIONS, SIZES, Settings, device_of, names_of, numbers_of
 from .start import STARTS, run_start

@@ -16,8 +16,8 @@ from fairseq_localattn.inference.model import Model
 from fairseq_localattn.inference.sizes import sizes_of
 
 from .batches import Batches, Sample, for_model
-from .converted import CTranslate2Search, searches_of
 from .generation import BEAM, WRITTEN, BeamSearch
+from .peers.ctranslate2 import CTranslate2Search, searches_of
 from .report import Row, speed_columns
 from .settings import Settings
 from .systems import PLAIN, SYSTEMS, System, build, make_task, parse, systems_of

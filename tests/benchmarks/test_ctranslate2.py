@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import converted, generation
+from benchmarks import generation
 from benchmarks.batches import Batches
+from benchmarks.peers import ctranslate2 as converted
 from benchmarks.settings import Settings
 from benchmarks.systems import PLAIN, SYSTEMS, make_task
 from fairseq_localattn.errors import UsageError

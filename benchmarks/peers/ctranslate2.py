@@ -17,9 +17,9 @@ from fairseq.tasks.translation import TranslationTask
 import fairseq_localattn
 from fairseq_localattn.errors import UsageError
 
-from .batches import Sample
-from .settings import Settings
-from .systems import PLAIN, SYSTEMS, parse
+from ..batches import Sample
+from ..settings import Settings
+from ..systems import PLAIN, SYSTEMS, parse
 
 NAME = "ctranslate2"
 # Weights → the types in which CTranslate2 computes.
