@@ -21,8 +21,7 @@ from fairseq_localattn.speed.implementation import turn_off_cudnn
 from fairseq_localattn.speed.memory import keep_freed_memory
 
 from .batches import LONGEST
-from .generation import run_generation
-from .inference import run_inference
+from .generation import run_generation, run_inference
 from .launches import run_launches, settings_of_count
 from .modules import ATTENTIONS, run_modules, run_scaling
 from .peers.ctranslate2 import NAME as CTRANSLATE2
