@@ -24,6 +24,7 @@ from .batches import LONGEST
 from .generation import run_generation, run_inference
 from .launches import run_launches, settings_of_count
 from .modules import ATTENTIONS, run_modules, run_scaling
+from .peers.ctranslate2 import NAME as CTRANSLATE2
 from .report import LEGEND, Row, Run, as_text, commit_of, draw_scaling, require_matplotlib, write_csv
 from .settings import PARTS, PRECISIONS, SIZES, Settings, device_of, names_of, numbers_of
 from .start import STARTS, run_start
@@ -62,6 +63,7 @@ def make_parser() -> Parser:
     models, attentions, starts = (", ".join([*names][1:]) for names in (SYSTEMS, ATTENTIONS, STARTS))
     add("--parts", default=",".join(PARTS), help="comma-separated; default: all (%(default)s)")
     systems = f"comma-separated; default: the part's own. Models: {models}. Attentions: {attentions}. Starts: {starts}"
+    systems += f". In inference: {CTRANSLATE2}"
     add("--systems", help=systems)
     add("--device", choices=("cpu", "cuda"), help="default: a GPU where there is one")
     add(
@@ -140,7 +142,8 @@ def known_systems(part: str) -> tuple[str, ...]:
         return (PLAIN_FUSED,)
     if part == "launches":
         return tuple(SYSTEMS)[1:] + tuple(ATTENTIONS)[1:]
-    return tuple(SYSTEMS if part in DEFAULT_SYSTEMS else ATTENTIONS)[1:]
+    more = (CTRANSLATE2,) if part == "inference" else ()
+    return tuple(SYSTEMS if part in DEFAULT_SYSTEMS else ATTENTIONS)[1:] + more
 
 
 def run(args: argparse.Namespace) -> None:

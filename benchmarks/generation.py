@@ -23,6 +23,7 @@ from fairseq_localattn.inference.model import Model
 from fairseq_localattn.inference.sizes import sizes_of
 
 from .batches import Batches, Sample, for_model
+from .peers.ctranslate2 import CTranslate2Search, searches_of
 from .report import Row, speed_columns
 from .settings import Settings
 from .systems import PLAIN, SYSTEMS, System, build, make_task, parse, systems_of
@@ -145,14 +146,19 @@ def run_inference(settings: Settings, progress: PartProgress) -> list[Row]:
     rows: list[Row] = []
     for system in systems:
         progress.say(f"{system.name}: building")
-        runners: dict[str, BeamSearch | Search] = {FAIRSEQ: fairseqs}
+        runners: dict[str, BeamSearch | Search | CTranslate2Search] = {FAIRSEQ: fairseqs}
         runners |= {name: Search(alone(system, settings, task), name, system.trees) for name in WEIGHTS}
+        if system.name == PLAIN:
+            runners |= searches_of(fairseqs.model, settings, task, length=WRITTEN, beam=BEAM)
         count = progress.rounds(settings.rounds, where=f"{system.name}: ")
         seconds = interleave(runners, samples, settings.warm_up, clock=time.process_time, on_progress=count)
         baseline = seconds.pop(FAIRSEQ)
         if not rows:
             rows.append({**_row(system, settings, baseline, baseline), "system": FAIRSEQ})
-        rows += [_row(system, settings, baseline, taken, weights=name) for name, taken in seconds.items()]
+        for name, taken in seconds.items():
+            other, _, weights = name.rpartition(" ")  # of CTranslate2
+            row = _row(system, settings, baseline, taken, weights=weights)
+            rows.append({**row, "system": other} if other else row)
     return rows
 
 

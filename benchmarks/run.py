@@ -9,7 +9,8 @@
     step         one training step, against fairseq's `transformer`
     long         one training step on pairs of 1,024 and 2,048 tokens, against fairseq's `transformer`
     generation   beam search, against fairseq's `transformer`
-    inference    beam search without fairseq, in fp32, bf16 and int8, against fairseq's generator
+    inference    beam search without fairseq, in fp32, bf16 and int8, against fairseq's generator; and CTranslate2's,
+                 where it is installed
     scaling      one attention, time and memory for lengths up to 8192, with a plot
     start        whole processes, with and without --user-dir, to the error of a missing data folder
     optimizer    norm, optimizer and clearing of gradients: this package's Adam, against fairseq's

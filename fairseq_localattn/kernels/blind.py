@@ -74,6 +74,7 @@ def _find(
         return _none_open(reduce(torch.logical_or, rows), *_ends(windows, frame, device, causal=False))
     if hidden is None and closed is None:
         return padding.all(1)[:, None, None]  # type: ignore[union-attr]
+    closed = closed[:, None] if closed is not None and closed.dim() == 3 else closed
     both = [each for each in (hidden, closed) if each is not None]
     return _none_seen(reduce(torch.logical_or, both), padding)
 
