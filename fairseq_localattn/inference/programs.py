@@ -131,7 +131,7 @@ def _programs(model: Model, least: int) -> Programs:
     """Return the programs for sources of ``least`` tokens or more, which compute what the model does for the fewest."""
     words, tokens = torch.full((2,), EOS), torch.full((2, least + 3), EOS)
     tokens[0, :2] = PAD
-    memory, state = model.encoder(tokens), model.decoder.start()
+    memory, state = model.encoder(tokens), IncrementalState()  # of rows: a program cannot follow paths
     for step in range(2):
         model.decoder(words, step, memory, state)
     of_memory, of_past = (list(_entries(model, state, cross=cross)) for cross in (True, False))
