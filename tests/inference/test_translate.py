@@ -17,20 +17,20 @@ from fairseq.data import encoders
 from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_localattn.errors import UsageError
-from fairseq_localattn.inference import Options, load, search
+from fairseq_localattn.inference import Options, Translator, load, search
 from fairseq_localattn.inference.text import Text, text_of
-from fairseq_localattn.inference.translate import Job, lines_of, write
+from fairseq_localattn.inference.translate import lines_of, write
 from support.inference.models import random_model, write_checkpoint
 
 LINES = ["A dog's bone -- isn't “it” nice?", "x-ray & <b> 3.5%  ", "", "Über größere Hunde, z.B. „Dackel“!"]
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     model, args = random_model("transformer_mma_tiny")
     args.max_source_positions = 30
-    path = write_checkpoint(tmp_path_factory.mktemp("job"), model, args)
-    return Job(load(path), Text(), Options(beam=2, nbest=1, max_len_b=6), max_tokens=200)
+    path = write_checkpoint(tmp_path_factory.mktemp("translator"), model, args)
+    return Translator(load(path), Text(), Options(beam=2, nbest=1, max_len_b=6), max_tokens=200)
 
 
 @pytest.mark.parametrize("kind", ["moses", "subword_nmt", "sentencepiece"])
@@ -75,32 +75,34 @@ def test_steps_that_cannot_be_are_told_of(options: dict[str, Any], message: str)
         text_of(options)
 
 
-def test_each_line_has_the_translation_that_it_has_alone(job: Job) -> None:
+def test_each_line_has_the_translation_that_it_has_alone(translator: Translator) -> None:
     lines = ["w3 w4 w5", "", "w9", " ".join(f"w{n}" for n in range(20)), "w3 w4 w5", "unheard w1"]
-    found = job.translate(lines)
+    found = translator.translate(lines)
     assert found[1] == [("", 0.0)] and found[0][0][0] == found[4][0][0]
     for line, best in zip(lines, found, strict=True):
-        (alone,) = job.translate([line])
+        (alone,) = translator.translate([line])
         assert [text for text, _ in best] == [text for text, _ in alone]
         assert best[0][1] == pytest.approx(alone[0][1], abs=1e-5)
-    tokens = job.trained.source.encode(["w9"])
-    (best_of_all,) = search(job.trained.model, torch.tensor([tokens]), job.options)
-    assert found[2][0][0].split() == job.trained.target.decode(best_of_all[0].tokens)
+    tokens = translator.trained.source.encode(["w9"])
+    (best_of_all,) = search(translator.trained.model, torch.tensor([tokens]), translator.options)
+    assert found[2][0][0].split() == translator.trained.target.decode(best_of_all[0].tokens)
 
 
-def test_a_long_line_is_told_of_and_translated_in_pieces(job: Job, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_line_is_told_of_and_translated_in_pieces(
+    translator: Translator, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = [f"w{n % 40}" for n in range(70)]
-    (whole,) = job.translate([" ".join(words)], first=8)
+    (whole,) = translator.translate([" ".join(words)], first=8)
     assert "line 8: 71 tokens, and the model reads 30: it is translated in 3 pieces" in capsys.readouterr().err
-    parts = job.translate([" ".join(words[start : start + 24]) for start in (0, 24, 48)])
+    parts = translator.translate([" ".join(words[start : start + 24]) for start in (0, 24, 48)])
     assert whole[0][0] == " ".join(best[0][0] for best in parts)
-    refusing = Job(job.trained, job.text, job.options, pieces=False)
+    refusing = Translator(translator.trained, translator.text, translator.options, pieces=False)
     assert refusing.translate([" ".join(words)]) == [[("", 0.0)]]
     assert "it is left empty" in capsys.readouterr().err
 
 
-def test_a_line_of_another_language_is_told_of(job: Job, capsys: pytest.CaptureFixture[str]) -> None:
-    job.translate(["w1 w2 w3 what", "привет как дела"], first=5)
+def test_a_line_of_another_language_is_told_of(translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:
+    translator.translate(["w1 w2 w3 what", "привет как дела"], first=5)
     assert capsys.readouterr().err == (
         "fairseq_localattn: line 6: 3 of 3 words are unknown to the model: is it of its language?\n"
     )
@@ -112,7 +114,7 @@ def test_bytes_that_are_no_text_lose_no_line(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().err.count("line ") == 1
 
 
-def test_random_lines_lose_none(job: Job) -> None:
+def test_random_lines_lose_none(translator: Translator) -> None:
     random.seed(1)
     letters = [chr(n) for n in (*range(1, 10), *range(11, 40), 0x85, 0x2028, 0x3042, 0x1F600, 0xD7FF, 0x10FFFF)]
     kinds = (
@@ -123,7 +125,7 @@ def test_random_lines_lose_none(job: Job) -> None:
     lines = [random.choice(kinds)() for _ in range(999)] + ["w1 " * 5000]
     read = list(lines_of(io.BytesIO("".join(f"{line}\n" for line in lines).encode())))
     assert len(read) == len(lines)
-    written = [text for part in write(job, read, 120, scores=True) for text in part]
+    written = [text for part in write(translator, read, 120, scores=True) for text in part]
     assert len(written) == len(lines)
     assert all(text.count("\n") == 1 and text.endswith("\n") and text.count("\t") == 1 for text in written)
 
@@ -142,8 +144,8 @@ def test_the_command_runs_where_there_is_no_fairseq(tmp_path: Path) -> None:
 
     done = run()
     assert done.returncode == 0, done.stderr
-    job = Job(load(path), Text(), Options(max_len_b=9))
-    assert done.stdout.splitlines() == [best[0][0] for best in job.translate(["w1 w2", "", "w3"])]
+    translator = Translator(load(path), Text(), Options(max_len_b=9))
+    assert done.stdout.splitlines() == [best[0][0] for best in translator.translate(["w1 w2", "", "w3"])]
     export = [*command[:3], "export", "--path", str(path), "--to", str(tmp_path / "model")]
     written = subprocess.run(export, capture_output=True, text=True, env=environment)
     assert written.returncode == 0, written.stderr
