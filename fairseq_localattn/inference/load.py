@@ -52,8 +52,8 @@ def load(
     Raises UsageError, one line, for a file that is missing, damaged, of another model or without its dictionaries.
     """
     file = Path(path)
-    given = {"source_lang": source_lang, "target_lang": target_lang}
-    given = {name: value for name, value in given.items() if value is not None}
+    languages = {"source_lang": source_lang, "target_lang": target_lang}
+    given = {name: value for name, value in languages.items() if value is not None}
     if file.is_dir():
         sizes, weights, dictionaries, text = folder.read(file)
         model = build(sizes, weights, dictionaries, where=str(file))
@@ -76,10 +76,11 @@ def load(
     folders = [Path(data)] if data is not None else [file.parent]
     if data is None and isinstance(trained := getattr(task, "data", None), str):
         folders.append(Path(trained.split(os.pathsep)[0]))
-    named = {name: getattr(task, name, None) for name in ("source_lang", "target_lang")} | given
-    if None in named.values():
-        named = _pair(folders, file) | given
-    source, target = (_dictionary(language, folders) for language in named.values())
+    said = {name: value for name in languages if (value := getattr(task, name, None)) is not None}
+    named = said | given
+    if len(named) < 2:
+        named = _pair(folders, file, named)
+    source, target = (_dictionary(named[name], folders) for name in languages)
     model = build(sizes, state["model"], {"source": source, "target": target}, where=str(file))
     return Trained(model, source, target, {**vars(task), **text_options(state), **named})
 
@@ -124,26 +125,34 @@ def _tie(model: Model, weights: Mapping[str, Tensor]) -> None:
         module.weight = first.setdefault(tensor.data_ptr(), module.weight)
 
 
-def _pair(folders: Sequence[Path], file: Path) -> dict[str, str]:
-    """Return the languages that the names of the training's files say, as fairseq guesses them.
+def _pair(folders: Sequence[Path], file: Path, named: Mapping[str, str]) -> dict[str, str]:
+    """Return the languages that the names of the training's files say, as fairseq guesses them; ``named`` as they are.
 
     Raises UsageError where that is not one pair whose dictionaries stand beside these files.
     """
+    sides = ("source_lang", "target_lang")
     for place in filter(Path.is_dir, folders):
         names = {path.name for path in place.iterdir()}
         parts = [name.split(".") for name in names]
-        pairs = {tuple(part[1].split("-")) for part in parts if len(part) > 2 and part[1].count("-") == 1}
-        found = sorted(pair for pair in pairs if names.issuperset(f"dict.{language}.txt" for language in pair))
+        said = {part[1] for part in parts if len(part) > 2 and part[1].count("-") == 1}
+        pairs = [dict(zip(sides, each.split("-"), strict=True)) for each in sorted(said)]
+        found = [
+            pair
+            for pair in pairs
+            if named.items() <= pair.items() and names.issuperset(f"dict.{each}.txt" for each in pair.values())
+        ]
         if len(found) == 1:
-            return dict(zip(("source_lang", "target_lang"), found[0], strict=True))
+            return found[0]
         if found:
+            listed = ", ".join("-".join(pair.values()) for pair in found)
             raise UsageError(
-                f"{file}: its options name no languages, and {place} has {', '.join(map('-'.join, found))}: "
+                f"{file}: its options do not name both languages, and {place} has {listed}: "
                 "give --source-lang and --target-lang"
             )
+    places = " and ".join(map(str, folders))
     raise UsageError(
-        f"{file}: its options name no languages, and {' and '.join(map(str, folders))} has no files of the training "
-        "such as train.de-en.de.idx: give --source-lang and --target-lang"
+        f"{file}: its options do not name both languages, and {places} has no files of the training such as "
+        "train.de-en.de.idx: give --source-lang and --target-lang"
     )
 
 

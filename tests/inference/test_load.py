@@ -108,6 +108,8 @@ def test_what_is_missing_or_damaged_is_told_of(tmp_path: Path) -> None:
         (["xx-yy"], {"source_lang": "yy", "target_lang": "xx"}, ("yy", "xx")),
         (["xx-yy", "xx-zz"], {}, ("xx", "yy")),
         ([], {"source_lang": "yy", "target_lang": "xx"}, ("yy", "xx")),
+        (["xx-yy", "yy-xx"], {"source_lang": "yy"}, ("yy", "xx")),
+        (["xx-yy"], {"target_lang": "xx"}, "has no files of the training"),
         ([], {}, "has no files of the training such as train.de-en.de.idx: give --source-lang and --target-lang"),
         ([], {"source_lang": "yy"}, "has no files of the training"),
         (["xx-yy", "yy-xx"], {}, "has xx-yy, yy-xx: give --source-lang and --target-lang"),
