@@ -19,7 +19,7 @@ from fairseq_localattn.errors import UsageError
 from fairseq_localattn.inference import load
 from fairseq_localattn.inference.dictionary import EOS, PAD
 from fairseq_localattn.inference.export import main
-from fairseq_localattn.inference.int8 import to_int8
+from fairseq_localattn.inference.int8 import Int8Linear, to_int8
 from fairseq_localattn.inference.programs import programs_of
 from support.inference.models import batch_of, random_model, without_fairseq, write_checkpoint
 from support.models import TINY
@@ -57,6 +57,8 @@ def assert_equal(model: Any, encoder: Run, decoder: Run, least: int) -> None:
 
 
 QUICK = ["transformer_man_tiny"]
+QUICKEST = "transformer_mma_tiny"
+NOT_IN_ONNX = (QUICKEST, "transformer_mgsa_tiny", "transformer_mgsa_ngram_tiny")
 SLOW = [name for name in TINY if name not in (*QUICK, "transformer_mgsa_tiny")]
 
 
@@ -83,7 +85,11 @@ def test_a_folder_of_programs_is_used_by_other_software(tmp_path: Path) -> None:
     assert about["format"] == "pt2" and about["least_tokens"] == 1
     assert about["past"][:2] == ["layers.0.self_attn.prev_key", "layers.0.self_attn.prev_value"]
     tokens = torch.tensor([[5, 6, 7, EOS]])
-    expected = logits_of(to_int8(load(path).model), tokens, torch.tensor([[EOS]]))[0]
+    model = to_int8(load(path).model)
+    for module in model.modules():
+        if isinstance(module, Int8Linear):
+            module.prepacked = None  # a program has a scale for each row
+    expected = logits_of(model, tokens, torch.tensor([[EOS]]))[0]
     torch.testing.assert_close(run_card(tmp_path / "model", tokens), expected, rtol=1e-3, atol=1e-3)
     with pytest.raises(UsageError, match="holds programs for other software, which are not run here"):
         load(tmp_path / "model")
@@ -91,7 +97,9 @@ def test_a_folder_of_programs_is_used_by_other_software(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not find_spec("onnxruntime") or not find_spec("onnxscript"), reason="needs the extra onnx")
-@pytest.mark.parametrize("name", ["transformer_mma_tiny"])
+@pytest.mark.parametrize(
+    "name", [QUICKEST, *(pytest.param(name, marks=pytest.mark.attack) for name in TINY if name not in NOT_IN_ONNX)]
+)
 def test_onnx_runtime_computes_what_the_model_does(name: str, tmp_path: Path) -> None:
     onnxruntime: Any = pytest.importorskip("onnxruntime", reason="needs the extra onnx")
     model, args = random_model(name)
