@@ -16,11 +16,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((RO
 TO_DO = {
     "docs/add-a-variant.md",
     "docs/analysis.md",
-    "docs/architecture.md",
     "docs/compose.md",
     "docs/data.md",
     "docs/fairseq-fixes.md",
-    "docs/index.md",
     "docs/inference.md",
     "docs/own-data.md",
     "docs/papers/csan.md",
