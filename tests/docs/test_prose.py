@@ -27,7 +27,6 @@ TO_DO = {
     "docs/papers/mma.md",
     "docs/papers/others.md",
     "docs/reproduce.md",
-    "docs/use-with-fairseq.md",
 }
 DONE = [path for path in PAGES if path.relative_to(ROOT).as_posix() not in TO_DO]
 
