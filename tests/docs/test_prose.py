@@ -26,7 +26,6 @@ TO_DO = {
     "docs/papers/mgsa.md",
     "docs/papers/mma.md",
     "docs/papers/others.md",
-    "docs/reproduce.md",
 }
 DONE = [path for path in PAGES if path.relative_to(ROOT).as_posix() not in TO_DO]
 
