@@ -46,6 +46,7 @@ from ..kernels.masks import Frame
 from .call import Call
 from .decoding import Buffer, IncrementalState, KeyCache, beam_copies, cached, cached_length
 from .flexible import chosen_way
+from .paths import BeamState, Paths, attend_along, keep_columns
 from .projections import project_to_heads
 from .steps import AttentionSteps
 
@@ -190,7 +191,15 @@ class LocalAttention(AttentionSteps):
                 value = key if same else value[:, ::copies]  # one tensor is projected in one product
                 key_padding_mask = None if key_padding_mask is None else key_padding_mask[::copies]
             q, k, v, extra = self.project(query, key, value, incremental_state)
-            q, k = self.encode_positions(q, k, cached_length(saved))
+            paths = self.paths_of(incremental_state)
+            q, k = self.encode_positions(q, k, cached_length(saved) if paths is None else paths.length - 1)
+            if paths is not None:
+                frame = Frame(1, paths.length, paths.length - 1)
+                call = Call(frame, query, q=q, k=k, v=v, extra=extra)
+                assert incremental_state is not None
+                return self._from_heads(
+                    attend_along(self, paths, call, cache=self.cache, state=incremental_state)
+                ), None
             if incremental_state is not None:
                 key_extra = {name: extra[name] for name in self.extra_keys}
                 by_columns = use_products(k, k, dropout=self.dropout_rate, implementation=self.implementation)
@@ -208,11 +217,15 @@ class LocalAttention(AttentionSteps):
         frame = Frame(length, k.size(2), offset, key_padding_mask=key_padding_mask, attn_mask=attn_mask)
         need = need_weights or need_head_weights
         attended, weights = self._attend_beams(Call(frame, query, q=q, k=k, v=v, extra=extra), need)
-        heads = attended.permute(2, 0, 1, 3).reshape(length, batch, self.embed_dim)
-        output = self.out_proj(self.activate(heads).contiguous())  # else bias and product were two operations
+        output = self._from_heads(attended)
         if not need or weights is None:
             return output, None
         return output, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
+
+    def _from_heads(self, attended: Tensor) -> Tensor:
+        """Return the output T×B×C from the attended values B×H×T×D."""
+        heads = attended.permute(2, 0, 1, 3).flatten(2)
+        return self.out_proj(self.activate(heads).contiguous())  # else bias and product were two operations
 
     def attend_heads(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         """Compute :meth:`attend_and_clear`, by FlexAttention or a kernel where one is chosen and possible."""
@@ -273,6 +286,18 @@ class LocalAttention(AttentionSteps):
         """Reorder the cached tensors to follow a beam: row r becomes the former row ``new_order[r]``."""
         self.cache.reorder(incremental_state, new_order)
         return incremental_state
+
+    # ------------------------------------------------------------------ decoding along paths
+
+    def paths_of(self, state: IncrementalState | None) -> Paths | None:
+        """Return the paths that this attention follows; None where it caches the keys of each row."""
+        if self.self_attention and isinstance(state, BeamState) and self.said_by_steps:
+            return state.paths
+        return None
+
+    def keep_columns(self, state: IncrementalState, columns: Tensor) -> None:
+        """Keep the columns B×M of the cache alone, in this order."""
+        keep_columns(self.cache, state, columns)
 
     def set_beam_size(self, beam_size: int) -> None:
         """Set how often sentences are repeated in cross-attention; called by fairseq's sequence generator."""

@@ -121,6 +121,10 @@ class JointAttention(ComposedAttention):
         """Return whether any mechanism overrides a step."""
         return any(part.has(step) for part in self.members())
 
+    @property
+    def said_by_steps(self) -> bool:
+        return all(part.said_by_steps for part in self.members())
+
     def encode_positions(self, q: Tensor, k: Tensor, first: int) -> tuple[Tensor, Tensor]:
         for part in self.members():
             q, k = part.encode_positions(q, k, first)
@@ -209,6 +213,11 @@ class GroupedAttention(ComposedAttention):
             self.add_part(make, count)
         self.ranges = [slice(last - count, last) for count, last in zip(counts, accumulate(counts), strict=True)]
         self.kind = "+".join(part.kind for part in self.members())  # type: ignore[misc]
+
+    @property
+    def said_by_steps(self) -> bool:
+        """False: each group attends by itself."""
+        return False
 
     def encode_positions(self, q: Tensor, k: Tensor, first: int) -> tuple[Tensor, Tensor]:
         if not any(part.has("encode_positions") for part in self.members()):

@@ -127,15 +127,16 @@ class KeyCache:
     def __init__(self, *, growing: bool) -> None:
         self.growing = growing
         self.name = str(uuid.uuid4())
+        self.key = f"{self.name}.attn_state"  # of the entries in fairseq's state
         self._room = GrowableCache()
 
     def read(self, state: IncrementalState | None) -> Buffer:
         """Return the entries of this attention; nothing before the first step."""
-        return (state or {}).get(f"{self.name}.attn_state", {})
+        return (state or {}).get(self.key, {})
 
     def write(self, state: IncrementalState, buffer: Buffer) -> None:
         """Set the entries of this attention."""
-        state[f"{self.name}.attn_state"] = buffer
+        state[self.key] = buffer
 
     def projections(self, state: IncrementalState) -> dict[Any, Any]:
         """Return what is kept of joined projections during one decoding."""
@@ -192,7 +193,8 @@ class KeyCache:
         for name, tensor in buffer.items():
             if tensor is None or name == "copies":
                 continue
-            if self.growing and tensor.dim() == 4 and not tensor.requires_grad:
+            grows = self.growing and name.startswith(("prev_", "extra_"))
+            if grows and tensor.dim() == 4 and not tensor.requires_grad:
                 buffer[name] = self._room.reorder(name, tensor, new_order)
             else:
                 moved = tensor.index_select(0, new_order)

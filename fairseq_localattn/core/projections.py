@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -37,13 +37,23 @@ def project_to_heads(
             elif not (x.size(0) == 1 and torch.is_grad_enabled()):
                 parts = project_jointly(x, projections, heads)
         elif kept is not None and not torch.is_grad_enabled():
-            names = tuple(map(id, projections))
-            if names not in kept:
-                kept[names] = join_for_decoding(projections, heads)
-            parts = F.linear(x, *kept[names]).unflatten(-1, (heads, len(projections), -1)).unbind(3)
+            joined = _joined(projections, heads, kept, join_for_decoding)
+            parts = F.linear(x, *joined).unflatten(-1, (heads, len(projections), -1)).unbind(3)
+    elif kept is not None and not torch.is_grad_enabled() and all(hasattr(each, "joined") for each in projections):
+        whole: Any = projections[0]  # a layer that joins others of its kind, such as those of 8 bits
+        y = _joined(projections, heads, kept, whole.joined)(x)
+        parts = y.unflatten(-1, (heads, len(projections), -1)).unbind(3)
     if parts is None:
         parts = [projection(x).unflatten(-1, (heads, -1)) for projection in projections]
     return [part.permute(1, 2, 0, 3) for part in parts]
+
+
+def _joined(projections: Sequence[nn.Linear], heads: int, kept: dict[Any, Any], join: Callable[..., Any]) -> Any:
+    """Return what ``join`` makes of the projections, kept for one decoding."""
+    names = tuple(map(id, projections))
+    if names not in kept:
+        kept[names] = join(projections, heads)
+    return kept[names]
 
 
 def lay_out_for_decoding(model: nn.Module) -> None:

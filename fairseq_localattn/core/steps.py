@@ -26,6 +26,7 @@ from ..kernels.dense import (
 )
 from ..kernels.dropout import dropout
 from ..kernels.masks import Frame, hidden_and_bias, is_future
+from ..kernels.passes import is_exporting
 from ..kernels.windows import Score, Window, hidden_keys, sum_by_position
 from . import banded
 from .call import Call
@@ -103,6 +104,11 @@ class AttentionSteps(nn.Module):
         """Whether a term beside the scores depends on q or k, so that ``encode_positions`` would change it."""
         return False
 
+    @property
+    def said_by_steps(self) -> bool:
+        """Whether the steps beside ``attend`` say the whole attention of a query, and read no keys."""
+        return not (self.whole or self.extra_keys)
+
     def prepare(self, call: Call) -> Mapping[str, Tensor]:
         """Return further tensors by name, which the steps below find in ``call.extra``."""
         return {}
@@ -147,7 +153,9 @@ class AttentionSteps(nn.Module):
     def _attend_in_bands(self, call: Call) -> Tensor | None:
         """Attend over a long text inside of the windows; None where that is not possible, or not faster."""
         frame, windows = call.frame, self.windows()
-        if frame.key_length < banded.BANDED_FROM or not windows or not all(window.bounds for window in windows):
+        if is_exporting() or frame.key_length < banded.BANDED_FROM:
+            return None
+        if not windows or not all(window.bounds for window in windows):
             return None
         if len(windows) == 1 and not self.has("position_scores"):
             if self.position_scores(call) is None:

@@ -126,6 +126,11 @@ class GaussianAttention(LocalAttention):
         by_query = self.source == "query" and (self.center == "predicted" or self.width == "query")
         return by_query or self.width == "keys"
 
+    @property
+    def said_by_steps(self) -> bool:
+        """Whether no width is predicted from the keys."""
+        return self.width != "keys"
+
     def _linear(self, channels: int, outputs: int) -> nn.Linear:
         """Return a linear layer with Xavier's weights and biases of 0; without biases in the linear form."""
         layer = nn.Linear(channels, outputs, bias=self.hidden == "tanh")

@@ -24,7 +24,7 @@ from ..core.call import Call
 from ..core.hooks import is_plain
 from ..kernels.distances import all_distances, by_position
 from ..kernels.masks import Frame, at_least_fp32, is_future
-from ..kernels.passes import shared
+from ..kernels.passes import may_read, shared
 from ..kernels.triton.dman import dynamic_mask_attention
 from ..kernels.triton.operators import DTYPES
 from ..kernels.triton.row_dot import row_dot
@@ -103,7 +103,7 @@ class DynamicMaskAttention(LocalAttention):
         by_head = self.head_mask.to(precision)[:, None, None]
         by_distance = self._distances(call.frame, precision) + by_head
         # Clamping is rarely needed. On a CPU, bounding z by the minima of its terms is cheaper than a pass over z.
-        clamp = by_query.device.type != "cpu" or by_query.numel() == 0 or by_distance.numel() == 0
+        clamp = not may_read(by_query.device) or by_query.numel() == 0 or by_distance.numel() == 0
         clamp = clamp or bool(by_query.detach().amin() + by_distance.detach().amin() < _LOWEST_Z)
         return _LogMask.apply(by_query[:, None, :, None] + by_distance, clamp)
 

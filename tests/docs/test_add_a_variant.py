@@ -68,7 +68,7 @@ def test_the_variant_passes_its_tests_and_the_contract(checkout: Path) -> None:
     done = run(checkout, "pytest", "-q", "-p", "no:cacheprovider", "tests", "-k", "dilated")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     passed = re.search(r"(\d+) passed", done.stdout)
-    assert passed and int(passed[1]) > 30
+    assert passed and int(passed[1]) > 20
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -122,15 +123,16 @@ def test_half_precision(text: str, site: str) -> None:
 
 @pytest.mark.parametrize("text", [text for text, site in CASES if site == "decoder"])
 def test_decoding_step_by_step(text: str) -> None:
-    """With padding before the words, and a sentence that is all padding."""
+    """With padding before the words, and a sentence that is all padding; the last words come at once."""
     module = make(text, "decoder").eval()
     x = torch.randn(LENGTH, 3, DIM, dtype=torch.double)
     whole, _ = call(module, x, "decoder", future(LENGTH))
     state: dict[str, Any] = {}
-    for t in range(LENGTH):
-        step = {"incremental_state": state, "key_padding_mask": PADDING[:, t : t + 1]}
-        out, weights = call(module, x[t : t + 1], "decoder", None, **step, need_head_weights=True)
-        torch.testing.assert_close(out[0], whole[t])
+    for start, end in pairwise((*range(LENGTH - 2), LENGTH)):
+        step = {"incremental_state": state, "key_padding_mask": PADDING[:, start:end]}
+        mask = future(LENGTH)[start:end, :end] if end - start > 1 else None
+        out, weights = call(module, x[start:end], "decoder", mask, **step, need_head_weights=True)
+        torch.testing.assert_close(out, whole[start:end])
         assert (weights[:, 0] == 0).all()
 
 

@@ -129,7 +129,6 @@ def test_words_leave_out_options_that_have_their_default() -> None:
         assert word(name, **{option: value.default for option, value in known.options.items()}) == Mechanism(name)
 
 
-names = st.sampled_from(sorted(WORDS))
 SIGNS = st.sampled_from(list("();:>+*&,= 0123456789-.\"'") + ["all", "ffn", "cross", "conv", "window", "true", *WORDS])
 
 
