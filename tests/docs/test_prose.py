@@ -29,7 +29,6 @@ TO_DO = {
     "docs/papers/man.md",
     "docs/papers/mgsa.md",
     "docs/papers/mma.md",
-    "docs/papers/others.md",
     "docs/reproduce.md",
     "docs/use-with-fairseq.md",
 }
