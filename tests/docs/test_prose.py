@@ -24,11 +24,6 @@ TO_DO = {
     "docs/index.md",
     "docs/inference.md",
     "docs/own-data.md",
-    "docs/papers/csan.md",
-    "docs/papers/diffwin.md",
-    "docs/papers/man.md",
-    "docs/papers/mgsa.md",
-    "docs/papers/mma.md",
     "docs/reproduce.md",
     "docs/use-with-fairseq.md",
 }
