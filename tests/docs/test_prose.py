@@ -20,7 +20,6 @@ TO_DO = {
     "docs/architecture.md",
     "docs/compose.md",
     "docs/data.md",
-    "docs/fairseq-fixes.md",
     "docs/index.md",
     "docs/inference.md",
     "docs/own-data.md",
