@@ -16,7 +16,6 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((RO
 TO_DO = {
     "README.md",
     "docs/add-a-variant.md",
-    "docs/analysis.md",
     "docs/architecture.md",
     "docs/compose.md",
     "docs/data.md",
