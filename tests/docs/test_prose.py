@@ -18,7 +18,6 @@ TO_DO = {
     "docs/add-a-variant.md",
     "docs/architecture.md",
     "docs/compose.md",
-    "docs/data.md",
     "docs/index.md",
     "docs/inference.md",
     "docs/own-data.md",
