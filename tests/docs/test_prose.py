@@ -20,7 +20,6 @@ TO_DO = {
     "docs/compose.md",
     "docs/index.md",
     "docs/inference.md",
-    "docs/own-data.md",
     "docs/reproduce.md",
     "docs/use-with-fairseq.md",
 }
