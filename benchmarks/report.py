@@ -13,10 +13,9 @@ from typing import Any
 
 from experiments.system.checkout import commit
 from experiments.system.environment import hardware, versions
-from experiments.system.processes import write_atomic
 from fairseq_localattn.analysis.command import matplotlib
 from fairseq_localattn.errors import UsageError
-from fairseq_localattn.files import replaced
+from fairseq_localattn.files import replaced, write_whole
 
 from .settings import Settings
 from .timing import ratio_of
@@ -36,6 +35,7 @@ COLUMNS = {
     ),
     "long": ("system", "architecture", "tokens", "sentences", *_SPEED, "peak_mib"),
     "generation": ("system", "architecture", "sentences", "beam", "tokens", *_SPEED, "tokens_per_s"),
+    "inference": ("system", "architecture", "weights", "sentences", "beam", "tokens", *_SPEED, "tokens_per_s"),
     "scaling": ("system", "tokens", "sentences", *_SPEED, "us_per_token", "peak_mib", "kib_per_token", "note"),
     "start": ("system", *_SPEED, "beyond_ms"),
     "optimizer": ("system", "architecture", "parameters", "tensors", *_SPEED),
@@ -57,6 +57,7 @@ NOTES = {
     "batch; target padding: share of the targets' positions; peak: of the largest batch",
     "long": "forward, backward, norm, optimizer, clearing of gradients; tokens: of either side of a pair",
     "generation": "beam search; tokens: written in a batch, </s> included",
+    "inference": "the search without fairseq; time: of the processor, tokens: written in a batch, </s> included",
     "scaling": "one attention, forward and backward; tokens: of a sentence; per token: of all sentences",
     "start": "whole processes: fairseq-train to the error of a missing data folder, without and with --user-dir; "
     "`python -m fairseq_localattn --path`; import torch. beyond: median of the differences to the first in each round",
@@ -144,7 +145,7 @@ def write_csv(path: Path, part: str, rows: Sequence[Row], facts: Mapping[str, st
     writer = csv.DictWriter(stream, [*COLUMNS[part], *_MACHINE], lineterminator="\n", restval="")
     writer.writeheader()
     writer.writerows({name: _in_file(value) for name, value in {**row, **facts}.items()} for row in rows)
-    write_atomic(path, stream.getvalue())
+    write_whole(path, stream.getvalue())
 
 
 def _in_file(value: Any) -> Any:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Compare the speed and memory of this package's models with fairseq's own Transformer, interleaved in one process.
 
-    python benchmarks/run.py [--parts module,step,long,generation,scaling,start,optimizer,training,
+    python benchmarks/run.py [--parts module,step,long,generation,inference,scaling,start,optimizer,training,
                              launches] [--device cpu|cuda]
                              [--precision fp32|bf16] [--threads N] [--systems a,b] [--out DIR]
 
@@ -9,6 +9,8 @@
     step         one training step, against fairseq's `transformer`
     long         one training step on pairs of 1,024 and 2,048 tokens, against fairseq's `transformer`
     generation   beam search, against fairseq's `transformer`
+    inference    beam search without fairseq, in fp32, bf16 and int8, against fairseq's generator; and CTranslate2's,
+                 where it is installed
     scaling      one attention, time and memory for lengths up to 8192, with a plot
     start        whole processes, with and without --user-dir, to the error of a missing data folder
     optimizer    norm, optimizer and clearing of gradients: this package's Adam, against fairseq's

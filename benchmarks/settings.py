@@ -11,7 +11,7 @@ from torch import nn
 
 from fairseq_localattn.errors import UsageError
 
-PARTS = ("module", "step", "long", "generation", "scaling", "start", "optimizer", "launches", "training")
+PARTS = ("module", "step", "long", "generation", "inference", "scaling", "start", "optimizer", "launches", "training")
 PRECISIONS = ("fp32", "bf16")
 SEED = 1
 

@@ -13,7 +13,7 @@ import fairseq_localattn
 
 from .report import Row, speed_columns
 from .settings import Settings
-from .timing import PartProgress, interleave
+from .timing import PartProgress, time_rounds
 
 PACKAGE = Path(fairseq_localattn.__file__).parent
 MISSING = "no-such-folder"
@@ -64,7 +64,7 @@ def run_start(settings: Settings, progress: PartProgress) -> list[Row]:
     items = range(settings.warm_up + settings.rounds)
     progress.expect(len(items) * len(names))
     processes = {name: Process(name) for name in names}
-    seconds = interleave(processes, items, settings.warm_up, on_progress=progress.rounds(settings.rounds))
+    seconds = time_rounds(processes, items, settings, progress)
     return [
         {"system": name, **speed_columns(seconds[baseline], own), "beyond_ms": beyond(seconds[baseline], own)}
         for name, own in seconds.items()

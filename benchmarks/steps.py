@@ -26,7 +26,7 @@ from .counters import count_flops, extrapolate_flops, peak_bytes
 from .report import MIB, Row, flop_columns, speed_columns
 from .settings import Settings
 from .systems import PLAIN, PLAIN_FUSED, SYSTEMS, Built, System, build, make_task, systems_of
-from .timing import PartProgress, interleave
+from .timing import PartProgress, time_rounds
 
 LONG_LENGTHS = (1024, 2048)  # tokens of both sides of a pair in the part long
 UPDATES = 10  # of a system in a round of the part training
@@ -124,13 +124,7 @@ def run_steps(settings: Settings, progress: PartProgress) -> list[Row]:
         flops[system.name] = flops_of(build(system, on_cpu, task), system, timed)
     steps = _built(systems, settings, task, progress)
     progress.expect(len(samples) * len(systems))
-    seconds = interleave(
-        steps,
-        samples,
-        settings.warm_up,
-        synchronize=settings.synchronize,
-        on_progress=progress.rounds(settings.rounds),
-    )
+    seconds = time_rounds(steps, samples, settings, progress)
     # The time of forward and backward pass, whose FLOPs are counted.
     passes = {
         name: [whole - part for whole, part in zip(seconds[name], step.update_seconds[settings.warm_up :], strict=True)]
@@ -172,13 +166,7 @@ def run_long(settings: Settings, progress: PartProgress) -> list[Row]:
     for length in lengths:
         sentences = max(1, settings.tokens // length)
         samples = batches.equal(length, sentences, each)
-        seconds = interleave(
-            steps,
-            samples,
-            settings.warm_up,
-            synchronize=settings.synchronize,
-            on_progress=progress.rounds(settings.rounds, 1, f"{length} tokens: "),
-        )
+        seconds = time_rounds(steps, samples, settings, progress, where=f"{length} tokens: ")
         for name, step in steps.items():
             progress.say(f"{length} tokens: {name}, peak memory")
             row: Row = {"system": name, "architecture": step.system.architecture_of(settings), "tokens": length}
@@ -193,8 +181,7 @@ def run_optimizer(settings: Settings, progress: PartProgress) -> list[Row]:
     steps = {name: Update(SYSTEMS[name], settings, task) for name in names}
     rounds = range(settings.warm_up + settings.rounds)
     progress.expect(len(rounds) * len(names))
-    on_progress = progress.rounds(settings.rounds)
-    seconds = interleave(steps, rounds, settings.warm_up, synchronize=settings.synchronize, on_progress=on_progress)
+    seconds = time_rounds(steps, rounds, settings, progress)
     return [
         {
             "system": name,
@@ -237,7 +224,7 @@ def corpus(task: TranslationTask, system: System, settings: Settings) -> Languag
 
 
 class Training:
-    """A training by fairseq's trainer, for :func:`benchmarks.timing.interleave`."""
+    """A training by fairseq's trainer, for :func:`benchmarks.timing.time_rounds`."""
 
     def __init__(self, system: System, settings: Settings) -> None:
         self.system, settings = system, system.settings_of(settings)
@@ -283,13 +270,7 @@ def run_training(settings: Settings, progress: PartProgress) -> list[Row]:
         trainings[system.name] = Training(system, settings)
     rounds = range(settings.warm_up + settings.rounds)
     progress.expect(len(rounds) * len(trainings))
-    seconds = interleave(
-        trainings,
-        rounds,
-        settings.warm_up,
-        synchronize=settings.synchronize,
-        on_progress=progress.rounds(settings.rounds),
-    )
+    seconds = time_rounds(trainings, rounds, settings, progress)
     rows: list[Row] = []
     a_word = {
         name: [second / words for second, words in zip(own, trainings[name].words[settings.warm_up :], strict=True)]

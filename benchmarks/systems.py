@@ -97,6 +97,17 @@ _USUAL = tuple(name for name, system in SYSTEMS.items() if system.architecture !
 DEFAULT_SYSTEMS = {
     "step": _USUAL,
     "generation": _USUAL,
+    "inference": (
+        "mma",
+        "csan_1d",
+        "rope",
+        "alibi",
+        "t5bias",
+        "mgsa_ngram",
+        "mgsa_syntactic",
+        "man",
+        "diffwin",
+    ),
     "training": ("mma", "csan_2d", "man", "diffwin", "mgsa_ngram"),
     "long": ("mma", "hybrid_alibi", *EVERYWHERE),
 }

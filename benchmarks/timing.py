@@ -17,6 +17,8 @@ from typing import Any, Protocol
 
 from experiments.system.progress import Progress
 
+from .settings import Settings
+
 
 class Runner(Protocol):
     """A system that is timed: the time of ``run`` counts, that of ``prepare`` before and ``finish`` after it not."""
@@ -85,6 +87,22 @@ def interleave(
                 on_progress(name, number - warm_up)
                 seconds[name].append(_measure(runners[name], item, repeats, synchronize=synchronize, clock=clock))
     return {name: found[warm_up:] for name, found in seconds.items()}
+
+
+def time_rounds(
+    runners: Mapping[str, Runner],
+    items: Sequence[Any],
+    settings: Settings,
+    progress: PartProgress,
+    *,
+    units: float = 1.0,
+    where: str = "",
+    least: float = 0.0,
+) -> dict[str, list[float]]:
+    """Return :func:`interleave` by the settings of a run; each measurement is so many ``units`` of the progress."""
+    on_progress = progress.rounds(settings.rounds, units, where)
+    wait = settings.synchronize
+    return interleave(runners, items, settings.warm_up, synchronize=wait, least=least, on_progress=on_progress)
 
 
 def _measure(

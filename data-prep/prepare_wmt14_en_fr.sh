@@ -1,4 +1,3 @@
 #!/usr/bin/env bash
-# Prepares WMT14 English-French as fairseq's recipe does: get, check, tokenise, joint BPE, clean, binarise. Run again, it
-# continues or does nothing.
+# Prepares WMT14 English-French as fairseq's recipe does: get, check, tokenise, joint BPE, clean, binarise.
 . "$(dirname "${BASH_SOURCE[0]}")/door.sh"

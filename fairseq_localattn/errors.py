@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 # How torch tells an error of a process that loads data: with its traceback, which ends in the error itself.
 _OF_A_WORKER = re.compile(r"Caught \w+ in .*^[\w.]+: (?P<message>[^\n]+)\s*", re.DOTALL | re.MULTILINE)
@@ -39,3 +41,14 @@ class SentenceError(UsageError):
     def __init__(self, what: str = "", index: int | None = None) -> None:
         super().__init__(what if index is None else f"sentence {index + 1}: {what}")
         self.what, self.index = what, index or 0
+
+
+def nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the nearest of ``names`` to a misspelt one, or None if none is near."""
+    return next(iter(get_close_matches(name, list(names), n=1, cutoff=cutoff)), None)
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return '; did you mean X?' for the nearest of ``names``, or "" if none is near."""
+    meant = nearest(name, names)
+    return f"; did you mean {meant}?" if meant else ""

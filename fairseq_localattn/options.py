@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from argparse import ArgumentParser
-from dataclasses import fields
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import UsageError
@@ -23,6 +23,26 @@ Options = TypeVar("Options", bound="FairseqDataclass")
 RESERVED = ("encoder", "decoder", "quant_noise", "adaptive", "base_")
 
 
+def option(default: Any, text: str) -> Any:
+    """Return the field of an option with its default and its help text."""
+    return field(default=default, metadata={"help": text})
+
+
+def layer_option(site: str, what: str, default: str = "none", more: str = "") -> Any:
+    """Return the field of the option that places ``what`` in layers of a site, such as ``csan_encoder_layers``."""
+    texts = {
+        "encoder": f"encoder layers with {what}: all, none, or numbers from 1 (1-3, 1,4-6)",
+        "decoder": f"decoder layers with {what} in their self-attention",
+        "cross": f"decoder layers with {what} in their attention to the encoder",
+    }
+    return option(default, texts[site] + more)
+
+
+def no_layers(reason: str = "source and target positions cannot be compared") -> Any:
+    """Return the field of the ``…_layers`` option of a site where a mechanism is not defined."""
+    return option("none", f"must stay none: {reason}")
+
+
 def check_names(options: type[FairseqDataclass], prefix: str) -> None:
     """Raise TypeError unless every option is named ``<prefix>_…`` and fairseq does not reserve the prefix."""
     if prefix.startswith(RESERVED):
@@ -30,6 +50,11 @@ def check_names(options: type[FairseqDataclass], prefix: str) -> None:
     for name in option_names(options):
         if not name.startswith(f"{prefix}_"):
             raise TypeError(f"option {name!r} of {options.__name__} must start with {prefix}_")
+
+
+def flag_of(name: str) -> str:
+    """Return the flag of an option, as in ``--csan-window``."""
+    return "--" + name.replace("_", "-")
 
 
 def option_names(options: type[FairseqDataclass]) -> list[str]:
@@ -65,7 +90,7 @@ def check_ranges(args: Any, options: type[FairseqDataclass]) -> None:
     """
     own = set(option_names(options))
     for name, value in vars(args).items():
-        flag, kind = "--" + name.replace("_", "-"), name.rpartition("_")[2]
+        flag, kind = flag_of(name), name.rpartition("_")[2]
         rate = kind.endswith("dropout") or name == "quant_noise_pq"
         if isinstance(value, float) and rate and not 0 <= value < 1:
             raise UsageError(f"{flag} {value}: give a rate from 0 to less than 1")

@@ -8,3 +8,11 @@ RANGES = {
     "layers": (0, 1_000),
     "positions": (1, 1_000_000),
 }
+
+
+def check_number(what: str, number: int, lowest: int, highest: int | None = None) -> None:
+    """Raise ValueError for a number out of bounds; ``what`` is its name in the error."""
+    if number < lowest:
+        raise ValueError(f"{what} must be {lowest} or more, not {number}")
+    if highest is not None and number > highest:
+        raise ValueError(f"{what} must be {highest:,} or less, not {number}")

@@ -17,3 +17,9 @@ usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p;}' "$0"; }
 
 # need_value OPTION [VALUE...]: the option must have a value.
 need_value() { [[ $# -ge 2 && -n $2 && $2 != --* ]] || die "$1 needs a value"; }
+
+# start NAME WORD...: starts scripts/NAME.py with the environment's Python and these words.
+start() {
+  [[ -x $PY ]] || die "no Python at $PY: run scripts/setup.sh first"
+  exec "$PY" "$REPO/scripts/$1.py" "${@:2}"
+}

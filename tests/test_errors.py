@@ -9,9 +9,8 @@ import sys
 import pytest
 from torch._utils import ExceptionWrapper
 
-from experiments.system import processes
 from fairseq_localattn import errors
-from fairseq_localattn.errors import COMMAND_ERROR, SentenceError, UsageError
+from fairseq_localattn.errors import SentenceError, UsageError
 
 
 def test_the_error_of_a_worker_is_its_line() -> None:
@@ -41,7 +40,6 @@ def test_a_command_ends_with_a_line_that_the_runners_know(said: str) -> None:
     """The prefix stands there once, whoever has raised the error; the message itself stays as it is."""
     error = UsageError(said)
     assert str(error) == said and error.code == "fairseq_localattn: x.idx: damaged"
-    assert processes.OWN_ERROR == COMMAND_ERROR
 
 
 def test_the_interpreter_prints_that_line() -> None:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 from experiments.recipes.recipe import ROOT
+from experiments.runs.launch import Launch
+from experiments.runs.schedule import run_all
+from experiments.system.processes import lock
+from experiments.system.progress import Progress
 
+from .course import Step, waiting
 from .machine import COMMIT, CourseError, make_ready, take_data
-from .plan import SIZES, STAGES, Step, of_stages, steps
+from .plan import SIZES, STAGES, of_stages, steps
 
 FAILED, LEFT = 1, 3  # exit statuses: a step has failed; steps are left for a further call
 DESCRIPTION = """\
@@ -90,7 +97,7 @@ def prepare(args: argparse.Namespace, begun: float) -> Callable[[], int]:
     work = (args.work or out / "work").resolve()
     chosen = of_stages(steps(args.device, args.size, out, work), args.stages)
     if args.list:
-        return lambda: show(chosen, out)
+        return lambda: show(chosen)
     try:
         for folder in (out, work):
             folder.mkdir(parents=True, exist_ok=True)
@@ -100,17 +107,14 @@ def prepare(args: argparse.Namespace, begun: float) -> Callable[[], int]:
     if args.packed is not None:
         take_data(args.packed, work / "trainings")
         name_commit(args.packed)
-    deadline = None if args.minutes is None else begun + 60 * args.minutes
-    return lambda: day(chosen, out, args.device, machine=found, deadline=deadline)
+    deadline = math.inf if args.minutes is None else begun + 60 * args.minutes
+    return lambda: day([replace(step, deadline=deadline) for step in chosen], out, args.device, machine=found)
 
 
-def show(chosen: Sequence[Step], out: Path) -> int:
+def show(chosen: Sequence[Step]) -> int:
     """Print the steps."""
-    from .course import Course
-
-    course = Course(chosen, out)
     for step in chosen:
-        print(f"# {course.state(step)}, some {step.minutes:g} min on an H200\npython {' '.join(step.argv)}")
+        print(f"# {step.state()}, some {step.minutes:g} min on an H200\npython {' '.join(step.argv)}")
     return 0
 
 
@@ -123,23 +127,20 @@ def name_commit(packed: Path) -> None:
         os.environ.setdefault("LOCALATTN_COMMIT", commit)
 
 
-def day(chosen: Sequence[Step], out: Path, device: str, *, machine: str, deadline: float | None) -> int:
+def day(chosen: Sequence[Step], out: Path, device: str, *, machine: str) -> int:
     """Carry out the steps, and write the page; return the exit status."""
-    from experiments.system.processes import lock
-    from experiments.system.progress import Progress
-
-    from .course import Course
     from .page import write
 
-    progress, course = Progress(), Course(chosen, out)
+    progress = Progress()
     with lock(out) as held:
-        progress.say(f"{machine}; {len(course.waiting())} of {len(chosen)} steps to do")
+        to_do = [replace(step, held=held) for step in waiting(chosen)]
+        progress.say(f"{machine}; {len(to_do)} of {len(chosen)} steps to do")
         try:
-            course.carry_out(deadline, held, progress)
+            run_all(to_do, [Launch()], progress, finished=lambda step: progress.say(f"{step.name}: {step.state()}"))
         finally:
-            progress.say(f"written: {', '.join(str(path) for path in write(course, device, machine))}")
-    failed = [step.name for step in chosen if course.failed(step)]
-    left = [step.name for step in course.waiting() if step.name not in failed]
+            progress.say(f"written: {', '.join(str(path) for path in write(chosen, out, device, machine=machine))}")
+    failed = [step.name for step in chosen if "failed" in step.stamp()]
+    left = [step.name for step in waiting(chosen) if step.name not in failed]
     for name in failed:
         print(f"gpu_day: failed: {name}: see {out / 'steps' / f'{name}.log'}", file=sys.stderr)
     if left:

@@ -1,108 +1,117 @@
-"""The course of a GPU day: one step after another, until all are done or the time is up."""
+"""The steps of a GPU day as work of the engine's runner: when they begin and stop, and what they have left."""
 
 from __future__ import annotations
 
+import math
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from experiments.runs.launch import Launch
 from experiments.system.processes import Job, JobFailed, read_stamp, write_stamp
-from experiments.system.progress import Progress, clock
+from experiments.system.progress import clock
 
-from .plan import Step
-
-LONGEST = 9 * 60.0  # seconds of a step that does not continue: no command of the course should take as long
+LONGEST = 9 * 60.0  # seconds of a step that does not continue: no command of the day should take as long
 LEAST = 60.0  # seconds for which a step that continues is worth a start: its imports alone take ten
-POLL_SECONDS = 0.2
 CAUTION = 1.3  # a step that was stopped before its end will take longer than that
 
 
-@dataclass(frozen=True)
-class Course:
-    """The steps that are to be done, and what is known of them in ``out``/steps."""
+@dataclass
+class Step:
+    """One command of the day.
 
-    steps: Sequence[Step]
+    Args:
+        name: of its log and stamp.
+        stage: of plan.STAGES.
+        argv: the command, without the interpreter.
+        minutes: estimate for an H200.
+        out: OUT, in whose folder steps its log and stamp are.
+        continues: a second start goes on where the first one was stopped, so that it may be stopped at any time.
+        threads: of the CPU.
+        deadline: of time.monotonic(); before it a step for which there is no time does not begin, and others stop.
+    """
+
+    name: str
+    stage: str
+    argv: tuple[str, ...]
+    minutes: float
     out: Path
-    now: Callable[[], float] = time.monotonic
-    longest: float = LONGEST
+    continues: bool = False
+    threads: int = 1
+    deadline: float = math.inf
+    held: IO[str] | None = None
+    _job: Job | None = field(default=None, repr=False)
+    _begun: float = 0.0
 
-    def stamp(self, step: Step) -> dict[str, Any]:
-        """Return what the last start of a step has left, by the same command; empty where there was none."""
-        found = read_stamp(self._file(step, "json"), {"argv": (list,)}) or {}
-        return found if found.get("argv") == list(step.argv) else {}
+    @property
+    def folder(self) -> Path:
+        return self.out / "steps"
 
-    def done(self, step: Step) -> bool:
-        """Return whether a step has succeeded."""
-        return "seconds" in self.stamp(step)
+    @property
+    def log(self) -> Path:
+        return self.folder / f"{self.name}.log"
 
-    def failed(self, step: Step) -> str:
-        """Return why a step has failed; empty where it has not."""
-        return str(self.stamp(step).get("failed", ""))
+    def stamp(self) -> dict[str, Any]:
+        """Return what the last start has left, by the same command: seconds, failed or stopped; empty without one."""
+        found = read_stamp(self.log.with_suffix(".json"), {"argv": (list,)}) or {}
+        return found if found.get("argv") == list(self.argv) else {}
 
-    def state(self, step: Step) -> str:
-        """Return what has become of a step, for reading."""
-        found = self.stamp(step)
+    def state(self) -> str:
+        """Return what has become of the step, for reading."""
+        found = self.stamp()
         if "seconds" in found:
             return f"done in {clock(found['seconds'])}"
         if "failed" in found:
             return f"failed: {found['failed'].splitlines()[0]}"
         return f"stopped after {clock(found['stopped'])}" if "stopped" in found else "not begun"
 
-    def waiting(self) -> list[Step]:
-        """Return the steps that are not done: those that have failed before come last."""
-        return sorted((step for step in self.steps if not self.done(step)), key=lambda step: bool(self.failed(step)))
+    def fits(self) -> bool:
+        """Return whether there is time for it: the plan's estimate, or more where it was stopped after more."""
+        expected = max(60 * self.minutes, CAUTION * self.stamp().get("stopped", 0.0))
+        return self.deadline - time.monotonic() >= (LEAST if self.continues else expected)
 
-    def log(self, step: Step) -> Path:
-        """Return the path of a step's log."""
-        return self._file(step, "log")
+    def announcement(self) -> str:
+        if self.fits():
+            return f"{self.name}: starts, some {self.minutes:g} min on an H200; log: {self.log}"
+        return f"{self.name}: left for the next call: {clock(self.deadline - time.monotonic())} are too little"
 
-    def _file(self, step: Step, kind: str) -> Path:
-        return self.out / "steps" / f"{step.name}.{kind}"
-
-    def expected(self, step: Step) -> float:
-        """Return the seconds that a step may take: the plan's estimate, or more where it was stopped after more."""
-        return max(60 * step.minutes, CAUTION * self.stamp(step).get("stopped", 0.0))
-
-    def carry_out(self, deadline: float | None, held: IO[str], progress: Progress) -> None:
-        """Start each waiting step once, in order, for which there is time before the deadline (of ``now``)."""
-        for step in self.waiting():
-            left = None if deadline is None else deadline - self.now()
-            if left is not None and left < (LEAST if step.continues else self.expected(step)):
-                progress.say(f"{step.name}: left for the next call: {clock(left)} are too little")
-                continue
-            progress.say(f"{step.name}: starts, some {step.minutes:g} min on an H200; log: {self.log(step)}")
-            facts = self._run(step, left, held, progress)
-            write_stamp(self._file(step, "json"), {"argv": list(step.argv), **facts})
-            how = f"failed: {facts['failed'].splitlines()[0]}" if "failed" in facts else "done"
-            progress.say(f"{step.name}: {'stopped' if 'stopped' in facts else how}")
-
-    def _run(self, step: Step, left: float | None, held: IO[str], progress: Progress) -> dict[str, Any]:
-        """Run a step; return its stamp: seconds, failed, or stopped."""
-        limit = None if step.continues else self.longest
-        if left is not None:
-            limit = left if limit is None else min(left, limit)
-        self.log(step).unlink(missing_ok=True)
-        begun = self.now()
-        job = Job([sys.executable, *step.argv], self.log(step), threads=step.threads, held=held)
+    def advance(self, lane: Launch) -> bool:
+        """Start the command, or stop it where its time is up; return whether it has ended, or is left."""
+        if self._job is None:
+            if not self.fits():
+                return True
+            self.log.unlink(missing_ok=True)
+            self._begun = time.monotonic()
+            self._job = Job([sys.executable, *self.argv], self.log, threads=self.threads, held=self.held)
+            return False
+        taken = time.monotonic() - self._begun
+        facts: dict[str, Any] = {}
         try:
-            while not job.finished():
-                taken = self.now() - begun
-                if limit is not None and taken > limit:
-                    job.stop()
-                    return self._stopped(step, taken, left)
-                progress.update(step.name, max(0.0, 60 * step.minutes - taken))
-                time.sleep(POLL_SECONDS)
+            if self._job.finished():
+                facts = {"seconds": round(taken, 1)}
+            elif time.monotonic() > self.deadline:
+                self._job.stop()
+                facts = {"stopped": round(taken, 1)}
+            elif taken > LONGEST and not self.continues:
+                self._job.stop()
+                raise JobFailed(f"stopped after {clock(taken)}: a step should not take as long (log: {self.log})")
         except JobFailed as error:
-            return {"failed": str(error)}
-        finally:
-            progress.close()
-        return {"seconds": round(self.now() - begun, 1)}
+            facts = {"failed": str(error)}
+        if facts:
+            write_stamp(self.log.with_suffix(".json"), {"argv": list(self.argv), **facts})
+        return bool(facts)
 
-    def _stopped(self, step: Step, taken: float, left: float | None) -> dict[str, Any]:
-        """Return the stamp of a step that ends before its time: a failure, unless the time of this call is up."""
-        if left is not None and taken > left:
-            return {"stopped": round(taken, 1)}
-        return {"failed": f"stopped after {clock(taken)}: a step should not take as long (log: {self.log(step)})"}
+    def status(self) -> str:
+        return self.name
+
+    def seconds_left(self) -> float:
+        return max(0.0, 60 * self.minutes - (time.monotonic() - self._begun if self._job else 0.0))
+
+
+def waiting(steps: Iterable[Step]) -> list[Step]:
+    """Return the steps that are not done: those that have failed before come last."""
+    left = [step for step in steps if "seconds" not in step.stamp()]
+    return sorted(left, key=lambda step: "failed" in step.stamp())

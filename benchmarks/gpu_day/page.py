@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
-import csv
 import tarfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.settings import PRECISIONS
-from experiments.system.processes import write_atomic
+from experiments.measure.csv_files import read_lines
+from experiments.report.text import markdown
 from fairseq_localattn.analysis.command import new_figure
-from fairseq_localattn.files import replaced
+from fairseq_localattn.files import replaced, write_whole
 
-from .course import Course
+from .course import Step
 from .goals import goal_of
 from .plan import SAME, TABLE, TABLES, report_of
 
 Rows = list[dict[str, str]]
 ARCHIVE, PAGE = "gpu_day.tar.gz", "gpu_day.md"
 KEPT = ("*.md", "*.png", "contract", "results", "steps")  # of OUT, in the archive
-TRAINED = (
-    "row",
-    "metric",
-    "score",
-    "difference",
-    "p_value",
-    "updates",
-    "words_per_second",
-    "train_minutes",
-    "precision",
-)
+TRAINED = "row metric score difference p_value updates words_per_second train_minutes precision".split()
 
 
-def write(course: Course, device: str, machine: str) -> list[Path]:
+def write(chosen: Iterable[Step], out: Path, device: str, *, machine: str) -> list[Path]:
     """Write page, picture and archive of what has been measured so far; return their paths."""
-    out = course.out
     steps = {precision: read(out, "step", device, precision) for precision in PRECISIONS}
     picture = draw_goals(steps, machine, out / f"goals_{device}.png")
     parts = [
         f"# A day on one GPU\n\n{machine}",
-        states(course),
+        table("Steps", ("step", "state"), [(step.name, step.state()) for step in chosen]),
         launches(out),
         *fused(out),
         ratios(out, "optimizer", device),
@@ -48,7 +37,7 @@ def write(course: Course, device: str, machine: str) -> list[Path]:
     parts += [contract(out, device), goals(steps)]
     parts += [ratios(out, part, device) for part in ("module", "scaling", "generation", "long")]
     parts += [trainings(out)]
-    write_atomic(out / PAGE, "\n\n".join(part for part in parts if part) + "\n")
+    write_whole(out / PAGE, "\n\n".join(part for part in parts if part) + "\n")
     with replaced(out / ARCHIVE) as unfinished, tarfile.open(unfinished, "w:gz") as archive:
         for path in sorted(path for pattern in KEPT for path in out.glob(pattern)):
             archive.add(path, path.relative_to(out))
@@ -72,17 +61,12 @@ def fused(out: Path) -> list[str]:
     for path in sorted((out / TABLES).glob("*_*/*.csv")):
         part, _, precision = path.stem.split("_")
         columns = ["system", "ratio", "ms", *(["loss"] if part == "training" else [])]
-        rows = [
-            [
-                row["system"],
-                "{:.2f} ({:.2f} to {:.2f})".format(
-                    *(float(row[f"ratio_{x}"]) for x in ("median", "lowest", "highest"))
-                ),
-                f"{float(row['time_ms']):.1f}",
-                *([f"{float(row['loss']):.2f}"] if part == "training" else []),
-            ]
-            for row in read_csv(path)
-        ]
+        rows = []
+        for row in read_csv(path):
+            median, lowest, highest = (float(row[f"ratio_{x}"]) for x in ("median", "lowest", "highest"))
+            ratio = f"{median:.2f} ({lowest:.2f} to {highest:.2f})"
+            loss = [f"{float(row['loss']):.2f}"] if part == "training" else []
+            rows.append([row["system"], ratio, f"{float(row['time_ms']):.1f}", *loss])
         sections.append(table(f"{path.parent.name}, {part}, {precision}: times fairseq's speed", columns, rows))
     return sections
 
@@ -94,22 +78,13 @@ def read(out: Path, part: str, device: str, precision: str) -> Rows:
 
 def read_csv(path: Path) -> Rows:
     """Return the rows of a CSV file; none without one."""
-    if not path.is_file():
-        return []
-    with path.open(encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
+    return [dict(line.values) for line in read_lines(path)] if path.is_file() else []
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a section with a table in Markdown; empty without rows."""
-    lines = ["| " + " | ".join(map(str, row)) + " |" for row in rows]
-    head = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    return "\n".join([f"## {title}", "", *head, *lines]) if lines else ""
-
-
-def states(course: Course) -> str:
-    """Return the section about the steps."""
-    return table("Steps", ("step", "state"), [(step.name, course.state(step)) for step in course.steps])
+    cells = [list(map(str, row)) for row in rows]
+    return f"## {title}\n\n{markdown(columns, cells)}" if cells else ""
 
 
 def contract(out: Path, device: str) -> str:

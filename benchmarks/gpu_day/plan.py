@@ -9,6 +9,7 @@ from pathlib import Path
 from experiments.recipes.recipe import ROOT
 from experiments.system.environment import cores
 
+from .course import Step
 from .machine import CourseError
 
 TABLES = Path("results") / "benchmarks"  # in OUT
@@ -17,27 +18,6 @@ TABLE = ("comparisons", "mechanisms")
 SAME = ("comparisons", "graphs")  # a table whose scores should be equal
 ROWS = ("transformer", "mma", "csan_1d", "csan_2d", "man_full", "diffwin", "mgsa_ngram")
 MOST_WORKERS = 15  # of the contract suite: its models are tiny, and each process has a context on the GPU
-
-
-@dataclass(frozen=True)
-class Step:
-    """One command of the course.
-
-    Args:
-        name: of its log and stamp.
-        stage: of STAGES.
-        argv: the command, without the interpreter.
-        minutes: estimate for an H200.
-        continues: a second start goes on where the first one was stopped, so that it may be stopped at any time.
-        threads: of the CPU.
-    """
-
-    name: str
-    stage: str
-    argv: tuple[str, ...]
-    minutes: float
-    continues: bool = False
-    threads: int = 1
 
 
 @dataclass(frozen=True)
@@ -84,23 +64,18 @@ def steps(device: str, size: str, out: Path, work: Path) -> list[Step]:
         workers = ("-n", str(min(MOST_WORKERS, cores()))) if size == "base" else ("-p", "no:xdist")
         pytest = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml"))
         argv = (*pytest, str(ROOT / "tests" / "contract"), *where, *workers, *chosen.contract)
-        return Step(f"contract_{precision}", "contract", argv, minutes)
+        return Step(f"contract_{precision}", "contract", argv, minutes, out=out)
 
     def table(part: str, precision: str, minutes: float) -> Step:
         """Return a table by fairseq's optimizer, in the form of results/."""
-        step = Step(f"{part}_{precision}", part if part in STAGES else "tables", (), minutes)
+        step = Step(f"{part}_{precision}", part if part in STAGES else "tables", (), minutes, out=out)
         return benchmark(step, part, precision, out / TABLES)
 
     def fused(stage: str, part: str, tokens: int, minutes: float) -> Step:
         """Return a table by this package's optimizer, beside fairseq's model by both."""
-        step = Step(f"{stage}_{part}_{tokens}", stage, (), minutes)
-        more = [
-            "--tokens",
-            str(tokens),
-            "--optimizer",
-            "localattn_adam",
-            *(chosen.graphs if part == "training" else ()),
-        ]
+        step = Step(f"{stage}_{part}_{tokens}", stage, (), minutes, out=out)
+        more = ["--tokens", str(tokens), "--optimizer", "localattn_adam"]
+        more += chosen.graphs if part == "training" else ()
         return benchmark(step, part, chosen.precisions[0], out / TABLES / f"{stage}_{tokens}", *more)
 
     def benchmark(step: Step, part: str, precision: str, where: Path, *more: str) -> Step:
@@ -112,8 +87,8 @@ def steps(device: str, size: str, out: Path, work: Path) -> list[Step]:
 
     where = ("--out", str(work / "trainings"), "--results", str(out / "results"), "--seeds", "1")
     script = str(ROOT / "scripts" / "table.py")
-    trainings = Step("trainings", "trainings", (script, *TABLE, *chosen.trainings, *where), 12, continues=True)
-    same_score = Step("graphs_scores", "trainings", (script, *SAME, *chosen.same, *where), 8, continues=True)
+    trainings = Step("trainings", "trainings", (script, *TABLE, *chosen.trainings, *where), 12, out=out, continues=True)
+    same_score = Step("graphs_scores", "trainings", (script, *SAME, *chosen.same, *where), 8, out=out, continues=True)
     first, *others = chosen.precisions
     return [
         table("launches", first, 2),

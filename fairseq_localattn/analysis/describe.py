@@ -21,11 +21,11 @@ from fairseq.models.transformer import TransformerConfig
 
 from ..compat.loading import explained
 from ..errors import UsageError
-from ..grammar.words import nearest
+from ..grammar.words import or_known
 from ..models.architectures import baseline_of, localattn_architectures, plain_architectures, task_of
 from ..models.struct_config import as_namespace
 from ..options import fill_defaults, option_names
-from ..speed.implementation import ImplementationOptions
+from ..speed.runtime import ImplementationOptions
 from .command import add_user_dir
 
 # fairseq's task → the model whose attention is described by texts, and the architecture with its smallest name.
@@ -65,7 +65,7 @@ def parse(arch: str, flags: Sequence[str]) -> tuple[Namespace, argparse.Argument
         if arch in ARCH_MODEL_REGISTRY:
             raise UsageError(f"--arch {arch}: a model of fairseq without attention that a text describes")
         known = {**localattn_architectures(), **plain_architectures()}
-        raise UsageError(f"--arch {arch}: there is no such architecture{nearest(arch, known)}")
+        raise UsageError(f"--arch {arch}: there is no such architecture{or_known(arch, known)}")
     task = getattr(model, "phrase_task", model.task)
     parser = options.get_training_parser()
     given = ["data", "--task", task, *MORE.get(task, []), "--arch", arch, *flags]

@@ -9,7 +9,6 @@ import re
 import types
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from fairseq import options
@@ -18,7 +17,8 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_REGISTRY
 
-from ..errors import UsageError
+from ..errors import UsageError, did_you_mean, nearest
+from .around import around
 
 CHOICE = re.compile(r"argument (\S+): invalid choice: '?(.*?)'? \(choose from (.*)\)", re.DOTALL)
 FLAG = re.compile(r"--?[a-zA-Z]")  # unlike a negative number
@@ -52,16 +52,11 @@ class Parser(ArgumentParser):
         return parsed
 
 
-def near(name: str, names: Iterable[str]) -> str:
-    """Return the words that name the nearest of ``names``, or "" if none is near."""
-    return "".join(f"; did you mean {each}?" for each in get_close_matches(name, names, n=1))
-
-
 def _no_choice(flag: str, value: str, choices: str) -> str:
     """Return the line of a value that is none of a flag's choices, which argparse's message lists."""
     names = [name.strip("' ") for name in choices.split(",")]
     what = f"{flag.partition('/')[0]} {value}: there is no such value"
-    if len(names) > MOST_CHOICES and (meant := near(value, names)):
+    if len(names) > MOST_CHOICES and (meant := did_you_mean(value, names)):
         return what + meant
     return f"{what}; {LIST}" if flag.startswith("--arch") else f"{what}; choose from {', '.join(names)}"
 
@@ -84,7 +79,7 @@ def _meant(flag: str, known: Iterable[str], owners: Mapping[str, list[str]]) -> 
         return f"there is no flag {flag} any more: leave it out"
     if flag in owners:
         return f"there is no flag {flag} here: it belongs to {_owner(flag, owners)}"
-    meant = next(iter(get_close_matches(flag, {*known, *owners}, n=1, cutoff=0.7)), None)
+    meant = nearest(flag, {*known, *owners}, cutoff=0.7)
     if meant is None:
         return f"there is no flag {flag}"
     whose = "" if meant in known else f", which belongs to {_owner(meant, owners)}"
@@ -127,27 +122,22 @@ def _flags(owner: Any) -> frozenset[str]:
     return frozenset(parser._option_string_actions)
 
 
-def _name_what_is_missing(parse: Callable[..., Any]) -> Callable[..., Any]:
+def _name_what_is_missing(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Wrap fairseq's ``parse_args_and_arch``: raise UsageError where a choice is missing, or two exclude each other."""
-
-    @functools.wraps(parse)
-    def parse_args_and_arch(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return parse(*args, **kwargs)
-        except UsageError:
+    try:
+        return parse(*args, **kwargs)
+    except UsageError:
+        raise
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    except RuntimeError as error:
+        if error.args:
             raise
-        except ValueError as error:
-            raise UsageError(str(error)) from error
-        except RuntimeError as error:
-            if error.args:
-                raise
-            raise UsageError(f"--arch is missing; {LIST}") from error
-        except KeyError as error:
-            if error.args != (None,):
-                raise
-            raise UsageError("--task is missing; give that of the training") from error
-
-    return parse_args_and_arch
+        raise UsageError(f"--arch is missing; {LIST}") from error
+    except KeyError as error:
+        if error.args != (None,):
+            raise
+        raise UsageError("--task is missing; give that of the training") from error
 
 
 def check_preprocess(args: Namespace) -> None:
@@ -179,12 +169,9 @@ def apply() -> None:
     """Install the parser in fairseq; to be called once."""
     # fairseq imports the plugin in get_parser(), before it makes the parser there.
     vars(options)["argparse"] = types.SimpleNamespace(**{**vars(argparse), "ArgumentParser": Parser})
-    options.parse_args_and_arch = _name_what_is_missing(options.parse_args_and_arch)
-    add = options.add_preprocess_args
+    around(options, "parse_args_and_arch")(_name_what_is_missing)
 
-    @functools.wraps(add)
-    def add_preprocess_args(parser: Parser) -> Parser:
+    @around(options, "add_preprocess_args")
+    def add_preprocess_args(add: Callable[..., Parser], parser: Parser) -> Parser:
         parser.check_with(check_preprocess)
         return add(parser)
-
-    options.add_preprocess_args = add_preprocess_args

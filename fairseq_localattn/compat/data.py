@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import os
 import re
@@ -15,6 +14,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetB
 from fairseq.tasks.fairseq_task import FairseqTask
 
 from ..errors import SentenceError, UsageError
+from .around import around
 
 AGAIN = "write it again, by fairseq-preprocess or phrases.binarize, or copy it again"
 TAGS = ".phrases.txt"  # end of the name of a dictionary of tags
@@ -25,37 +25,32 @@ BLOCK = 1 << 20  # sentences that are checked at a time
 
 def apply() -> None:
     """Install the checks in fairseq; to be called once."""
-    Dictionary.add_from_file = _naming_the_line(Dictionary.add_from_file)
-    indexed_dataset.make_dataset = _checked(indexed_dataset.make_dataset)
-    MMapIndexedDatasetBuilder.merge_file_ = _with_long_sizes(MMapIndexedDatasetBuilder.merge_file_)
-    FairseqTask.filter_indices_by_size = _naming_the_sentence(FairseqTask.filter_indices_by_size)
+    around(Dictionary, "add_from_file")(_naming_the_line)
+    around(indexed_dataset, "make_dataset")(_checked)
+    around(MMapIndexedDatasetBuilder, "merge_file_")(_with_long_sizes)
+    around(FairseqTask, "filter_indices_by_size")(_naming_the_sentence)
 
 
 # ------------------------------------------------------------------ dictionaries
 
 
-def _naming_the_line(add_from_file: Callable[..., None]) -> Callable[..., None]:
+def _naming_the_line(add_from_file: Callable[..., None], self: Dictionary, f: Any) -> None:
     """Wrap ``Dictionary.add_from_file`` so that it raises UsageError, with file and line, for a damaged file.
 
     A file without words is refused as well, but for that of tags: trees may have none.
     """
-
-    @functools.wraps(add_from_file)
-    def naming(self: Dictionary, f: Any) -> None:
-        before = len(self)
-        try:
-            add_from_file(self, f)
-            if isinstance(f, str) and len(self) == before and not f.endswith(TAGS):
-                raise UsageError(f"{f}: no words in it; copy the dictionary of the training")
-        except (OSError, UsageError):
+    before = len(self)
+    try:
+        add_from_file(self, f)
+        if isinstance(f, str) and len(self) == before and not f.endswith(TAGS):
+            raise UsageError(f"{f}: no words in it; copy the dictionary of the training")
+    except (OSError, UsageError):
+        raise
+    except Exception as error:  # fairseq raises plain exceptions
+        if not isinstance(f, str):
             raise
-        except Exception as error:  # fairseq raises plain exceptions
-            if not isinstance(f, str):
-                raise
-            place, reason = find_damage(f, type(self), error)
-            raise UsageError(f"{place}: {reason}; correct the line, or copy the dictionary of the training") from error
-
-    return naming
+        place, reason = find_damage(f, type(self), error)
+        raise UsageError(f"{place}: {reason}; correct the line, or copy the dictionary of the training") from error
 
 
 def find_damage(path: str, kind: type[Dictionary], error: Exception) -> tuple[str, str]:
@@ -82,30 +77,31 @@ def find_damage(path: str, kind: type[Dictionary], error: Exception) -> tuple[st
 # ------------------------------------------------------------------ indexed data sets
 
 
-def _checked(make_dataset: Callable[..., Any]) -> Callable[..., Any]:
+def _checked(
+    make_dataset: Callable[..., Any],
+    path: str,
+    impl: str,
+    fix_lua_indexing: bool = False,
+    dictionary: Dictionary | None = None,
+) -> Any:
     """Wrap ``make_dataset`` so that it raises UsageError for a damaged data set, which fairseq reads without checks."""
-
-    @functools.wraps(make_dataset)
-    def checked(path: str, impl: str, fix_lua_indexing: bool = False, dictionary: Dictionary | None = None) -> Any:
-        legacy = impl in ("cached", "lazy")  # also where the kind could not be inferred
-        if (legacy or impl == "mmap") and MMapIndexedDataset.exists(path):
-            with open(f"{path}.idx", "rb") as file:
-                magic = file.read(8)
-                if not legacy or magic != indexed_dataset.IndexedDataset._HDR_MAGIC:
-                    check_index(path, file)
-        dataset = make_dataset(path, impl, fix_lua_indexing=fix_lua_indexing, dictionary=dictionary)
-        if dictionary is not None and isinstance(dataset, MMapIndexedDataset):
-            tokens = np.frombuffer(dataset._bin_buffer, dtype=dataset._index.dtype)
-            lowest, highest = int(tokens.min(initial=0)), int(tokens.max(initial=0))
-            if lowest < 0 or highest >= len(dictionary):
-                number = lowest if lowest < 0 else highest
-                raise UsageError(
-                    f"{path}.bin: the number {number} of a word, and the dictionary has {len(dictionary)}: the file "
-                    f"is damaged, or the dictionary is of other data; {AGAIN}"
-                )
-        return dataset
-
-    return checked
+    legacy = impl in ("cached", "lazy")  # also where the kind could not be inferred
+    if (legacy or impl == "mmap") and MMapIndexedDataset.exists(path):
+        with open(f"{path}.idx", "rb") as file:
+            magic = file.read(8)
+            if not legacy or magic != indexed_dataset.IndexedDataset._HDR_MAGIC:
+                check_index(path, file)
+    dataset = make_dataset(path, impl, fix_lua_indexing=fix_lua_indexing, dictionary=dictionary)
+    if dictionary is not None and isinstance(dataset, MMapIndexedDataset):
+        tokens = np.frombuffer(dataset._bin_buffer, dtype=dataset._index.dtype)
+        lowest, highest = int(tokens.min(initial=0)), int(tokens.max(initial=0))
+        if lowest < 0 or highest >= len(dictionary):
+            number = lowest if lowest < 0 else highest
+            raise UsageError(
+                f"{path}.bin: the number {number} of a word, and the dictionary has {len(dictionary)}: the file "
+                f"is damaged, or the dictionary is of other data; {AGAIN}"
+            )
+    return dataset
 
 
 def check_index(prefix: str, file: BinaryIO) -> None:
@@ -146,41 +142,39 @@ def check_index(prefix: str, file: BinaryIO) -> None:
         raise UsageError(f"{data}: {stored:,} bytes, and {index} announces {end:,}: one of them is damaged; {AGAIN}")
 
 
-def _with_long_sizes(merge: Callable[..., None]) -> Callable[..., None]:
+def _with_long_sizes(merge: Callable[..., None], self: Any, another_file: str) -> None:
     """Wrap ``merge_file_`` of the builder, whose sizes of 32 bits make offsets from 2 GB on overflow with numpy 2."""
-
-    @functools.wraps(merge)
-    def merge_file(self: Any, another_file: str) -> None:
-        before = len(self._sizes)
-        merge(self, another_file)
-        self._sizes[before:] = map(int, self._sizes[before:])
-
-    return merge_file
+    before = len(self._sizes)
+    merge(self, another_file)
+    self._sizes[before:] = map(int, self._sizes[before:])
 
 
 # ------------------------------------------------------------------ sentences
 
 
-def _naming_the_sentence(filter_indices: Callable[..., Any]) -> Callable[..., Any]:
+def _naming_the_sentence(
+    filter_indices: Callable[..., Any],
+    self: Any,
+    indices: Any,
+    dataset: Any,
+    max_positions: Any = None,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
     """Wrap ``filter_indices_by_size`` of tasks so that a sentence that is too long is a SentenceError of one line."""
-
-    @functools.wraps(filter_indices)
-    def naming(self: Any, indices: Any, dataset: Any, max_positions: Any = None, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return filter_indices(self, indices, dataset, max_positions, *args, **kwargs)
-        except Exception as error:
-            found = re.match(r"Size of sample #(\d+) is invalid", str(error))
-            if found is None:
-                raise
-            index = int(found[1])
-            tokens, most = _too_long(dataset.size(index), max_positions)
-            raise SentenceError(
-                f"{tokens} tokens, and the model reads {most}: shorten or split the sentence, or leave such ones out "
-                "(--skip-invalid-size-inputs-valid-test)",
-                index,
-            ) from error
-
-    return naming
+    try:
+        return filter_indices(self, indices, dataset, max_positions, *args, **kwargs)
+    except Exception as error:
+        found = re.match(r"Size of sample #(\d+) is invalid", str(error))
+        if found is None:
+            raise
+        index = int(found[1])
+        tokens, most = _too_long(dataset.size(index), max_positions)
+        raise SentenceError(
+            f"{tokens} tokens, and the model reads {most}: shorten or split the sentence, or leave such ones out "
+            "(--skip-invalid-size-inputs-valid-test)",
+            index,
+        ) from error
 
 
 def _too_long(size: Any, most: Any) -> tuple[Any, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from fairseq.distributed import utils as distributed_utils
 from torch import Tensor
 
 from ..errors import SentenceError, UsageError
+from .around import around
 
 logger = logging.getLogger(__name__)
 FEWEST_WORDS = 5  # that are counted before a warning
@@ -91,10 +91,9 @@ def apply() -> None:
 
     ``call_main`` starts each command of fairseq. Only fairseq-interactive has a function ``buffered_read``.
     """
-    call = distributed_utils.call_main
 
-    @functools.wraps(call)
-    def call_main(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
+    @around(distributed_utils, "call_main")
+    def call_main(call: Callable[..., Any], cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
         module = getattr(main, "__globals__", {})
         names = ("buffered_read", "make_batches")
         if not all(name in module for name in names):
@@ -106,5 +105,3 @@ def apply() -> None:
             return call(cfg, main, **kwargs)
         finally:
             module.update(before)
-
-    distributed_utils.call_main = call_main

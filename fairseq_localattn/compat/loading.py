@@ -25,6 +25,7 @@ from omegaconf import open_dict
 
 from ..errors import UsageError
 from ..stored.reading import CheckpointError
+from .around import around, wrapped
 from .training import same_model
 
 logger = logging.getLogger(__name__)
@@ -114,122 +115,92 @@ def explained(
     return in_one_line
 
 
-def _of_the_file(load: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function of fairseq that builds models from files, ``filenames``."""
+def _of_the_file(load: Callable[..., Any], filenames: Any, *args: Any, **kwargs: Any) -> Any:
+    """Around a function of fairseq that builds models from files, ``filenames``."""
 
-    @functools.wraps(load)
     def load_whole(*args: Any, **kwargs: Any) -> Any:
         models, cfg, task = load(*args, **kwargs)
         cfg["task"]
         return models, cfg, task
 
-    @functools.wraps(load)
-    def load_model_ensemble_and_task(filenames: Any, *args: Any, **kwargs: Any) -> Any:
-        for path in filenames:
-            check_regular(path)
-        advice = "; give a checkpoint that fairseq-train wrote, and --task of its training"
-        use = explained(load_whole, f"cannot use {', '.join(map(str, filenames))}", advice=advice)
-        models, cfg, task = use(filenames, *args, **kwargs)
-        if "criterion" not in cfg:  # commands read it, whether they need it or not
-            with open_dict(cfg):
-                cfg.criterion = None
-        return models, cfg, task
-
-    return load_model_ensemble_and_task
+    for path in filenames:
+        check_regular(path)
+    advice = "; give a checkpoint that fairseq-train wrote, and --task of its training"
+    use = explained(load_whole, f"cannot use {', '.join(map(str, filenames))}", advice=advice)
+    models, cfg, task = use(filenames, *args, **kwargs)
+    if "criterion" not in cfg:  # commands read it, whether they need it or not
+        with open_dict(cfg):
+            cfg.criterion = None
+    return models, cfg, task
 
 
-def _of_the_training(load: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the trainer's method that reads the checkpoint of a training."""
+def _of_the_training(load: Callable[..., Any], self: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
+    """Around the trainer's method that reads the checkpoint of a training."""
 
-    @functools.wraps(load)
-    def load_whole(self: Any, *args: Any, **kwargs: Any) -> Any:
-        state = load(self, *args, **kwargs)
+    def load_same_model(reset_optimizer: bool = False, *args: Any, **kwargs: Any) -> Any:
+        if not reset_optimizer:  # else it is a beginning by the weights of another training
+            same_model.check(filename, self.cfg.model)
+        state = load(self, filename, reset_optimizer, *args, **kwargs)
         if state is not None and not (self.cfg.checkpoint.reset_dataloader or self.cfg.checkpoint.finetune_from_model):
             state["train_iterator"]["epoch"]
         return state
 
-    @functools.wraps(load)
-    def load_same_model(self: Any, filename: str, reset_optimizer: bool = False, *args: Any, **kwargs: Any) -> Any:
-        if not reset_optimizer:  # else it is a beginning by the weights of another training
-            same_model.check(filename, self.cfg.model)
-        return load_whole(self, filename, reset_optimizer, *args, **kwargs)
-
-    @functools.wraps(load)
-    def load_checkpoint(self: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
-        check_regular(filename)
-        use = explained(load_same_model, f"cannot continue from {filename}", advice=RESET)
-        return use(self, filename, *args, **kwargs)
-
-    return load_checkpoint
+    check_regular(filename)
+    return explained(load_same_model, f"cannot continue from {filename}", advice=RESET)(*args, **kwargs)
 
 
-def _of_its_parameters(load: Callable[..., Any]) -> Callable[..., Any]:
+def _of_its_parameters(load: Callable[..., Any], self: Any, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
     """Wrap the method of an optimizer that takes a state: raise ValueError for one of other parameters.
 
     torch compares no shapes, and the first update would fail.
     """
-
-    @functools.wraps(load)
-    def load_state_dict(self: Any, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
-        numbers = [number for group in state_dict["param_groups"] for number in group["params"]]
-        parameters = [each for group in self.param_groups for each in group["params"]]
-        if len(numbers) != len(parameters):
-            raise ValueError(
-                f"the optimizer's state is of {len(numbers)} tensors, and this training has {len(parameters)}: give "
-                "the precision of its training"
-            )
-        for place, (number, parameter) in enumerate(zip(numbers, parameters, strict=True)):
-            for name, found in state_dict["state"].get(number, {}).items():
-                whole = torch.is_tensor(found) and found.dim() and not name.endswith(("_row", "_col"))
-                if whole and found.shape != parameter.shape:
-                    sizes = _shape(", ".join(map(str, found.shape))), _shape(", ".join(map(str, parameter.shape)))
-                    raise ValueError(f"the optimizer's {name} {place} is {sizes[0]}, the model's tensor {sizes[1]}")
-        return load(self, state_dict, *args, **kwargs)
-
-    return load_state_dict
+    numbers = [number for group in state_dict["param_groups"] for number in group["params"]]
+    parameters = [each for group in self.param_groups for each in group["params"]]
+    if len(numbers) != len(parameters):
+        raise ValueError(
+            f"the optimizer's state is of {len(numbers)} tensors, and this training has {len(parameters)}: give "
+            "the precision of its training"
+        )
+    for place, (number, parameter) in enumerate(zip(numbers, parameters, strict=True)):
+        for name, found in state_dict["state"].get(number, {}).items():
+            whole = torch.is_tensor(found) and found.dim() and not name.endswith(("_row", "_col"))
+            if whole and found.shape != parameter.shape:
+                sizes = _shape(", ".join(map(str, found.shape))), _shape(", ".join(map(str, parameter.shape)))
+                raise ValueError(f"the optimizer's {name} {place} is {sizes[0]}, the model's tensor {sizes[1]}")
+    return load(self, state_dict, *args, **kwargs)
 
 
-def _of_the_command(load: Callable[..., Any]) -> Callable[..., Any]:
+def _of_the_command(load: Callable[..., Any], cfg: Any, *args: Any, **kwargs: Any) -> Any:
     """Wrap ``load_checkpoint(cfg, …)``, which chooses the file that a training begins with."""
-
-    @functools.wraps(load)
-    def load_checkpoint(cfg: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return load(cfg, *args, **kwargs)
-        except ValueError as error:
-            if isinstance(error, UsageError) or not str(error).startswith("--finetune-from-model"):
-                raise
-            raise UsageError(f"fairseq_localattn: {str(error).partition(': ')[0]}") from error
-
-    return load_checkpoint
+    try:
+        return load(cfg, *args, **kwargs)
+    except ValueError as error:
+        if isinstance(error, UsageError) or not str(error).startswith("--finetune-from-model"):
+            raise
+        raise UsageError(f"fairseq_localattn: {str(error).partition(': ')[0]}") from error
 
 
-def _needed(build: Callable[..., Any]) -> Callable[..., Any]:
+def _needed(build: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Wrap fairseq's ``build_criterion(cfg)``, which returns None where there are no options."""
-
-    @functools.wraps(build)
-    def build_criterion(*args: Any, **kwargs: Any) -> Any:
-        criterion = build(*args, **kwargs)
-        if criterion is None:
-            raise ValueError("there are none")
-        return criterion
-
-    return build_criterion
+    criterion = build(*args, **kwargs)
+    if criterion is None:
+        raise ValueError("there are none")
+    return criterion
 
 
 def apply() -> None:
     """Install the checks in fairseq; to be called once."""
-    checkpoint_utils.load_model_ensemble_and_task = _of_the_file(checkpoint_utils.load_model_ensemble_and_task)
-    checkpoint_utils.load_checkpoint = _of_the_command(checkpoint_utils.load_checkpoint)
-    Trainer.load_checkpoint = _of_the_training(Trainer.load_checkpoint)
+    around(checkpoint_utils, "load_model_ensemble_and_task")(_of_the_file)
+    around(checkpoint_utils, "load_checkpoint")(_of_the_command)
+    around(Trainer, "load_checkpoint")(_of_the_training)
     EpochBatchIterator.load_state_dict = explained(
         EpochBatchIterator.load_state_dict, "cannot continue in the epoch of the checkpoint"
     )
-    FairseqOptimizer.load_state_dict = _of_its_parameters(FairseqOptimizer.load_state_dict)
+    around(FairseqOptimizer, "load_state_dict")(_of_its_parameters)
     for name in ("build_bpe", "build_tokenizer"):
         setattr(encoders, name, explained(getattr(encoders, name), "cannot make the tokeniser or bpe of the options"))
     FairseqTask.build_criterion = explained(
-        _needed(FairseqTask.build_criterion), "cannot make the criterion of the options"
+        wrapped(FairseqTask.build_criterion, _needed), "cannot make the criterion of the options"
     )
     for task in (TranslationTask, LanguageModelingTask):
         task.load_dataset = explained(

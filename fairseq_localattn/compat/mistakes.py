@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import json
 import logging
 import re
@@ -25,8 +24,8 @@ from hydra._internal import utils as hydra_utils
 from omegaconf import OmegaConf
 from torch.multiprocessing.spawn import ProcessRaisedException
 
-from ..errors import UsageError
-from .arguments import near
+from ..errors import UsageError, did_you_mean
+from .around import around
 from .loading import explained
 
 logger = logging.getLogger(__name__)
@@ -83,32 +82,23 @@ def _told(run: Callable[[], Any], cfg: Any, module: dict[str, Any]) -> Any:
 
 def _explain_commands() -> None:
     """Wrap ``call_main``, by which fairseq runs each command but fairseq-generate, and that one's main function."""
-    call, parse = distributed_utils.call_main, options.parse_args_and_arch
 
-    @functools.wraps(call)
-    def call_main(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
+    @around(distributed_utils, "call_main")
+    def call_main(call: Callable[..., Any], cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
         return _told(lambda: call(cfg, main, **kwargs), cfg, getattr(main, "__globals__", {}))
 
-    @functools.wraps(parse)
-    def parse_args_and_arch(*args: Any, **kwargs: Any) -> Any:  # the last that fairseq-generate calls before its own
-        module = vars(sys.modules.get("fairseq_cli.generate", object))
-        main = module.get("main")
-        if main is not None and not hasattr(main, "__wrapped__"):
-            sys.modules["fairseq_cli.generate"].main = _explained(main)  # type: ignore[attr-defined]
+    @around(options, "parse_args_and_arch")  # the last that fairseq-generate calls before its own
+    def parse_args_and_arch(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        module: Any = sys.modules.get("fairseq_cli.generate")
+        if hasattr(module, "main") and not hasattr(module.main, "__wrapped__"):
+            around(module, "main")(_explained)
         return parse(*args, **kwargs)
 
-    distributed_utils.call_main, options.parse_args_and_arch = call_main, parse_args_and_arch
 
-
-def _explained(main: Callable[..., Any]) -> Callable[..., Any]:
+def _explained(main: Callable[..., Any], args: Any) -> Any:
     """Wrap the main function of fairseq-generate."""
-
-    @functools.wraps(main)
-    def explained_main(args: Any) -> Any:
-        cfg = convert_namespace_to_omegaconf(args) if isinstance(args, Namespace) else args
-        return _told(lambda: main(cfg), cfg, main.__globals__)
-
-    return explained_main
+    cfg = convert_namespace_to_omegaconf(args) if isinstance(args, Namespace) else args
+    return _told(lambda: main(cfg), cfg, main.__globals__)
 
 
 def check_command(cfg: Any, module: dict[str, Any]) -> None:
@@ -160,22 +150,17 @@ def check_choice(kind: str, config: Any) -> None:
         return
     if name is None:
         raise UsageError(f"--{flag} is missing: choose from {', '.join(known)}")
-    raise UsageError(f"there is no {flag} {name}{near(name, known)}")
+    raise UsageError(f"there is no {flag} {name}{did_you_mean(name, known)}")
 
 
-def _check_task(setup: Callable[..., Any]) -> Callable[..., Any]:
+def _check_task(setup: Callable[..., Any], cfg: Any, *args: Any, **kwargs: Any) -> Any:
     """Wrap fairseq's ``setup_task(cfg)``: raise UsageError for a configuration without data or with an unknown task."""
-
-    @functools.wraps(setup)
-    def setup_task(cfg: Any, *args: Any, **kwargs: Any) -> Any:
-        name = cfg.get("_name") if OmegaConf.is_config(cfg) else None
-        if name is not None and name not in TASK_REGISTRY:
-            raise UsageError(f"there is no task {name}{near(name, TASK_REGISTRY)}")
-        if name is not None and "data" in cfg and (OmegaConf.is_missing(cfg, "data") or cfg.data is None):
-            raise UsageError("task.data is missing: give task.data=FOLDER, which fairseq-preprocess wrote")
-        return setup(cfg, *args, **kwargs)
-
-    return setup_task
+    name = cfg.get("_name") if OmegaConf.is_config(cfg) else None
+    if name is not None and name not in TASK_REGISTRY:
+        raise UsageError(f"there is no task {name}{did_you_mean(name, TASK_REGISTRY)}")
+    if name is not None and "data" in cfg and (OmegaConf.is_missing(cfg, "data") or cfg.data is None):
+        raise UsageError("task.data is missing: give task.data=FOLDER, which fairseq-preprocess wrote")
+    return setup(cfg, *args, **kwargs)
 
 
 def check_training(cfg: Any) -> None:
@@ -220,20 +205,17 @@ def apply() -> None:
     """Install the checks in fairseq; to be called once."""
     _explain_commands()
     print_errors_of_hydra_in_one_line()
-    make, build = Trainer.__init__, FairseqTask.build_criterion
 
-    @functools.wraps(make)
-    def init(self: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
+    @around(Trainer, "__init__")
+    def init(make: Callable[..., None], self: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
         check_training(cfg)
         make(self, cfg, *args, **kwargs)
 
-    @functools.wraps(build)
-    def build_criterion(self: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
+    @around(FairseqTask, "build_criterion")
+    def build_criterion(build: Callable[..., Any], self: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
         if cfg is not None:
             check_choice("criterion", cfg)
         return build(self, cfg, *args, **kwargs)
 
-    tasks.setup_task = _check_task(tasks.setup_task)
-    Trainer.__init__ = init
-    FairseqTask.build_criterion = build_criterion
+    around(tasks, "setup_task")(_check_task)
     Trainer._build_optimizer = explained(Trainer._build_optimizer, "cannot make the optimizer of the options")

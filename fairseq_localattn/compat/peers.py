@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import textwrap
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +10,7 @@ from fairseq.distributed import utils as distributed_utils
 from torch.multiprocessing.spawn import ProcessExitedException
 
 from ..errors import UsageError
+from .around import around
 
 # What gloo, NCCL and their store say of a process that is not there any more. "Connection refused" is not among them:
 # it is what a wrong address says, before there is anything to continue from.
@@ -37,28 +37,23 @@ def _cause(error: Exception) -> str:
     return textwrap.shorten(said, LONGEST_CAUSE, placeholder=" …") + memory
 
 
-def _explain_loss(call_main: Callable[..., Any]) -> Callable[..., Any]:
+def _explain_loss(call_main: Callable[..., Any], cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
     """Wrap fairseq's ``call_main(cfg, main, …)``: raise PeerLostError where another process of the training is lost."""
-
-    @functools.wraps(call_main)
-    def explained(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
-        try:
-            return call_main(cfg, main, **kwargs)
-        except (RuntimeError, ProcessExitedException) as error:
-            of_several = cfg.distributed_training.distributed_world_size > 1
-            exited = isinstance(error, ProcessExitedException)
-            if not of_several or not exited and not _lost_lines(error):
-                raise
-            rank = cfg.distributed_training.distributed_rank
-            which = "a process of this training" if rank is None or exited else f"process {rank} stops: another one"
-            raise PeerLostError(
-                f"fairseq_localattn: {which} has died ({_cause(error)}); start all of them again: the same command "
-                f"continues from the last checkpoint in {cfg.checkpoint.save_dir}"
-            ) from error
-
-    return explained
+    try:
+        return call_main(cfg, main, **kwargs)
+    except (RuntimeError, ProcessExitedException) as error:
+        of_several = cfg.distributed_training.distributed_world_size > 1
+        exited = isinstance(error, ProcessExitedException)
+        if not of_several or not exited and not _lost_lines(error):
+            raise
+        rank = cfg.distributed_training.distributed_rank
+        which = "a process of this training" if rank is None or exited else f"process {rank} stops: another one"
+        raise PeerLostError(
+            f"fairseq_localattn: {which} has died ({_cause(error)}); start all of them again: the same command "
+            f"continues from the last checkpoint in {cfg.checkpoint.save_dir}"
+        ) from error
 
 
 def apply() -> None:
     """Install the explanation in fairseq; to be called once."""
-    distributed_utils.call_main = _explain_loss(distributed_utils.call_main)
+    around(distributed_utils, "call_main")(_explain_loss)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from fairseq import checkpoint_utils, models
 
 from ..errors import UsageError
+from .around import around
 
 Weight = TypeVar("Weight")
 STACKS = ("encoder", "decoder")
@@ -51,20 +51,16 @@ def apply() -> None:
     fairseq drops all layers of a stack without the option, and prunes what was trained pruned a second time. Its
     Transformer reads the option as text, and its command line gives numbers.
     """
-    before, build = checkpoint_utils.prune_state_dict, models.build_model
 
-    @functools.wraps(before)
-    def prune_state_dict(state_dict: dict[str, Any], model_cfg: Any) -> dict[str, Any]:
+    @around(checkpoint_utils, "prune_state_dict")
+    def prune_state_dict(before: Callable[..., Any], state_dict: dict[str, Any], model_cfg: Any) -> dict[str, Any]:
         pruned = prune(state_dict, model_cfg)
         before({}, model_cfg)  # clears the options, so that the model is saved as one of fewer layers
         return pruned
 
-    @functools.wraps(build)
-    def build_model(cfg: Any, *args: Any, **kwargs: Any) -> Any:
+    @around(models, "build_model")
+    def build_model(build: Callable[..., Any], cfg: Any, *args: Any, **kwargs: Any) -> Any:
         for name in (f"{stack}_layers_to_keep" for stack in STACKS):
             if isinstance(cfg, Namespace) and isinstance(keep := getattr(cfg, name, None), list):
                 setattr(cfg, name, ",".join(map(str, keep)))
         return build(cfg, *args, **kwargs)
-
-    checkpoint_utils.prune_state_dict = prune_state_dict
-    models.build_model = build_model

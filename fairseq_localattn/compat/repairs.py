@@ -27,8 +27,9 @@ from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from fairseq.tasks.translation import TranslationTask
 
-from ..errors import UsageError
-from . import arguments, checkpoints, data, interactive, loading, mistakes, noise, peers, pruning, saving
+from ..errors import UsageError, did_you_mean
+from . import arguments, data, interactive, loading, mistakes, noise, peers, pruning, safe_reading, saving
+from .around import around
 from .training import command
 
 _applied = False
@@ -45,7 +46,7 @@ def apply() -> None:
             f"fairseq_localattn needs torch >= 2.6, not {torch.__version__}: earlier ones run code from checkpoints"
         )
     noise.hide()
-    checkpoints.protect()
+    safe_reading.protect()
     saving.apply()
     data.apply()
     loading.apply()
@@ -78,13 +79,10 @@ def split_at_all_white_space() -> None:
 
     subword-nmt splits at spaces alone: a word with a no-break space would become "47@@", "@@" and "346".
     """
-    encode = SubwordNMTBPE.encode
 
-    @functools.wraps(encode)
-    def of_words(self: Any, x: str) -> Any:
+    @around(SubwordNMTBPE, "encode")
+    def of_words(encode: Callable[..., Any], self: Any, x: str) -> Any:
         return encode(self, " ".join(x.split()))
-
-    SubwordNMTBPE.encode = of_words
 
 
 def undo_tpu_of_bf16() -> None:
@@ -92,17 +90,16 @@ def undo_tpu_of_bf16() -> None:
 
     fairseq's parse_args_and_arch sets it with every ``--bf16``, and training then requires torch_xla.
     """
-    parse = options.parse_args_and_arch
 
-    @functools.wraps(parse)
-    def parse_args_and_arch(parser: Any, input_args: list[str] | None = None, *rest: Any, **kwargs: Any) -> Any:
+    @around(options, "parse_args_and_arch")
+    def parse_args_and_arch(
+        parse: Callable[..., Any], parser: Any, input_args: list[str] | None = None, *rest: Any, **kwargs: Any
+    ) -> Any:
         result = parse(parser, input_args, *rest, **kwargs)
         args = result[0] if isinstance(result, tuple) else result
         if getattr(args, "tpu", False):
             args.tpu = "--tpu" in (sys.argv[1:] if input_args is None else input_args)
         return result
-
-    options.parse_args_and_arch = parse_args_and_arch
 
 
 def keep_last_batch() -> None:
@@ -111,18 +108,15 @@ def keep_last_batch() -> None:
     The number is ``--required-batch-size-multiple``. Of 500 test sentences, 4 would be neither translated nor scored,
     and a data set of fewer than 8 sentences would be empty.
     """
-    cut = data_utils.batch_by_size
-    signature = inspect.signature(cut)
+    signature = inspect.signature(data_utils.batch_by_size)
 
-    @functools.wraps(cut)
-    def batch_by_size(indices: Any, *args: Any, **kwargs: Any) -> Any:
+    @around(data_utils, "batch_by_size")
+    def batch_by_size(cut: Callable[..., Any], indices: Any, *args: Any, **kwargs: Any) -> Any:
         if signature.bind(indices, *args, **kwargs).arguments.get("fixed_shapes") is not None:
             return cut(indices, *args, **kwargs)  # drops nothing, and its batches may not be consecutive
         batches = list(cut(indices, *args, **kwargs)) if len(indices) else []
         kept = sum(map(len, batches))  # batches are consecutive slices of the indices, so only the end can be missing
         return batches if kept == len(indices) else [*batches, indices[kept:]]
-
-    data_utils.batch_by_size = batch_by_size
 
 
 def keep_batches_on_resume() -> None:
@@ -131,11 +125,10 @@ def keep_batches_on_resume() -> None:
     fairseq makes the batches once, in the first epoch of a process, and breaks ties at random from ``seed + epoch``. A
     resumed training would make different ones, see some sentences twice in its first epoch and miss others.
     """
-    make = FairseqTask.get_batch_iterator
-    signature = inspect.signature(make)
+    signature = inspect.signature(FairseqTask.get_batch_iterator)
 
-    @functools.wraps(make)
-    def get_batch_iterator(self: Any, *args: Any, **kwargs: Any) -> Any:
+    @around(FairseqTask, "get_batch_iterator")
+    def get_batch_iterator(make: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> Any:
         call = signature.bind(self, *args, **kwargs)
         call.apply_defaults()
         arguments = call.arguments
@@ -148,8 +141,6 @@ def keep_batches_on_resume() -> None:
         iterator.seed = seed  # orders the batches of every epoch
         return iterator
 
-    FairseqTask.get_batch_iterator = get_batch_iterator
-
 
 def repair_dynamic_convolutions() -> None:
     """Let DynamicConv compute a short text as it decodes it, and train no parameter that it does not use.
@@ -158,25 +149,23 @@ def repair_dynamic_convolutions() -> None:
     word by word: the scores of a sentence would depend on the longest one in its batch. Zeros in front of the text make
     it as wide as the kernel. The unused bias is uninitialised memory, and DDP waits for its gradient.
     """
-    compute, reset = DynamicConv_scripatable._forward_unfolded, DynamicConv_scripatable.reset_parameters
 
-    @functools.wraps(compute)
-    def forward_unfolded(self: Any, x: torch.Tensor, incremental_state: Any, query: torch.Tensor) -> torch.Tensor:
+    @around(DynamicConv_scripatable, "_forward_unfolded")
+    def forward_unfolded(
+        compute: Callable[..., Any], self: Any, x: torch.Tensor, incremental_state: Any, query: torch.Tensor
+    ) -> Any:
         missing = self.kernel_size - x.size(0)
         if incremental_state is not None or missing <= 0 or self.padding_l != self.kernel_size - 1:
             return compute(self, x, incremental_state, query)
         x, query = (F.pad(y, (0, 0, 0, 0, missing, 0)) for y in (x, query))
         return compute(self, x, None, query)[missing:]
 
-    @functools.wraps(reset)
-    def reset_parameters(self: Any) -> None:
+    @around(DynamicConv_scripatable, "reset_parameters")
+    def reset_parameters(reset: Callable[..., Any], self: Any) -> None:
         reset(self)
         if not self.has_conv_bias:
             torch.nn.init.zeros_(self.conv_bias)
             self.conv_bias.requires_grad_(False)
-
-    DynamicConv_scripatable._forward_unfolded = forward_unfolded
-    DynamicConv_scripatable.reset_parameters = reset_parameters
 
 
 DATA_HINT = "Give the folder that fairseq-preprocess wrote (its --destdir), and a split that is in it"
@@ -205,16 +194,14 @@ def _with_hint(function: Callable[..., Any], hint: str, *more: type[Exception]) 
 
 def name_missing_files() -> None:
     """Replace tracebacks by one line where a data folder, a dictionary, a split or a checkpoint is missing."""
-    infer = data_utils.infer_language_pair
 
-    @functools.wraps(infer)
-    def infer_language_pair(path: str) -> Any:
+    @around(data_utils, "infer_language_pair")
+    def infer_language_pair(infer: Callable[..., Any], path: str) -> Any:
         pair = infer(path)
         if None in pair:
             raise FileNotFoundError(f"No data of a language pair in {path}")
         return pair
 
-    data_utils.infer_language_pair = infer_language_pair
     tasks.setup_task = _with_hint(tasks.setup_task, DATA_HINT)
     for task in (TranslationTask, LanguageModelingTask, SentencePredictionTask):
         # AssertionError: the source and the target, or the labels, have different numbers of sentences.
@@ -226,14 +213,13 @@ def name_missing_files() -> None:
 
 def name_mistakes_in_models() -> None:
     """Replace by one line the KeyError of a misspelt architecture, and the error of a model that is too large."""
-    build = models.build_model
 
-    @functools.wraps(build)
-    def build_model(cfg: Any, *args: Any, **kwargs: Any) -> Any:
+    @around(models, "build_model")
+    def build_model(build: Callable[..., Any], cfg: Any, *args: Any, **kwargs: Any) -> Any:
         known = {*models.ARCH_MODEL_REGISTRY, *models.MODEL_DATACLASS_REGISTRY}
         name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
         if name and name not in known:
-            raise UsageError(f"fairseq_localattn: there is no architecture {name}{arguments.near(name, known)}")
+            raise UsageError(f"fairseq_localattn: there is no architecture {name}{did_you_mean(name, known)}")
         try:
             return build(cfg, *args, **kwargs)
         except (MemoryError, RuntimeError) as error:
@@ -242,8 +228,6 @@ def name_mistakes_in_models() -> None:
                 raise UsageError(f"fairseq_localattn: no memory for a model of these sizes: {detail}") from error
             raise
 
-    models.build_model = build_model
-
 
 def keep_autocast_in_checkpointing() -> None:
     """Let ``--checkpoint-activations`` compute a layer again under the autocast of its forward pass.
@@ -251,10 +235,11 @@ def keep_autocast_in_checkpointing() -> None:
     fairseq does so without autocast: after a forward pass in half precision (``--amp``, or ``--localattn-cpu-matmul
     bf16``) the gradients would be those of a layer in fp32.
     """
-    checkpointed = checkpoint_activations._checkpointed_forward
 
-    @functools.wraps(checkpointed)
-    def _checkpointed_forward(layer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    @around(checkpoint_activations, "_checkpointed_forward")
+    def _checkpointed_forward(
+        checkpointed: Callable[..., Any], layer: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Any:
         on = {
             device: torch.get_autocast_dtype(device) for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)
         }
@@ -267,18 +252,15 @@ def keep_autocast_in_checkpointing() -> None:
 
         return checkpointed(forward, *args, **kwargs)
 
-    checkpoint_activations._checkpointed_forward = _checkpointed_forward
-
 
 def count_diverse_beams_by_position() -> None:
     """Let ``--diverse-beam-groups`` count what the groups share by a sentence's position in its batch.
 
     fairseq-generate gives the numbers of the sentences in the data: those of other sentences, or beyond the batch.
     """
-    search = DiverseBeamSearch.step
 
-    @functools.wraps(search)
-    def step(self: Any, step: int, *args: Any, **kwargs: Any) -> Any:
+    @around(DiverseBeamSearch, "step")
+    def step(search: Callable[..., Any], self: Any, step: int, *args: Any, **kwargs: Any) -> Any:
         call = inspect.signature(search).bind(self, step, *args, **kwargs)
         numbers = call.arguments.get("original_batch_idxs")
         if numbers is not None:
@@ -286,5 +268,3 @@ def count_diverse_beams_by_position() -> None:
                 self.numbers = numbers
             call.arguments["original_batch_idxs"] = (numbers[:, None] == self.numbers).int().argmax(1)
         return search(*call.args, **call.kwargs)
-
-    DiverseBeamSearch.step = step

@@ -5,7 +5,6 @@ Where it would be saved is tried before the training begins.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,20 +16,16 @@ from fairseq.file_io import PathManager
 from ..errors import UsageError
 from ..files import OutputError, check_folder, reason_of, replaced
 from ..stored.reading import newest_whole
+from .around import around, wrapped
 from .training.locks import remove_halves
 
 
-def _copy_whole(copy: Callable[..., Any]) -> Callable[..., Any]:
+def _copy_whole(copy: Callable[..., Any], src_path: str, dst_path: str, overwrite: bool = False) -> Any:
     """Wrap fairseq's ``copy(source, target)`` so that the target is replaced when the copy is complete."""
-
-    @functools.wraps(copy)
-    def copy_whole(src_path: str, dst_path: str, overwrite: bool = False) -> Any:
-        if PathManager.path_requires_pathmanager(dst_path):  # not a local file
-            return copy(src_path, dst_path, overwrite=overwrite)
-        with replaced(Path(dst_path)) as part:
-            return copy(src_path, str(part), overwrite=True)
-
-    return copy_whole
+    if PathManager.path_requires_pathmanager(dst_path):  # not a local file
+        return copy(src_path, dst_path, overwrite=overwrite)
+    with replaced(Path(dst_path)) as part:
+        return copy(src_path, str(part), overwrite=True)
 
 
 def _write_once(obj: Any, file: Any) -> None:
@@ -38,47 +33,37 @@ def _write_once(obj: Any, file: Any) -> None:
     torch.save(obj, file)
 
 
-def _explain_failure(save: Callable[..., Any]) -> Callable[..., Any]:
+def _explain_failure(save: Callable[..., Any], cfg: Any, *args: Any, **kwargs: Any) -> Any:
     """Wrap fairseq's ``save_checkpoint(cfg, …)``: where it cannot write, remove the part, and raise UsageError."""
-
-    @functools.wraps(save)
-    def explained(cfg: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return save(cfg, *args, **kwargs)
-        except (OSError, RuntimeError) as error:
-            reason = reason_of(error)
-            if reason is None:
-                raise
-            folder = Path(cfg.save_dir)
-            remove_halves(folder)
-            whole = newest_whole(folder)
-            after = ""
-            if whole is not None:
-                how = "the same command" if whole.name == "checkpoint_last.pt" else f"--restore-file {whole}"
-                after = f"; the newest whole checkpoint is {whole}, from which {how} continues"
-            raise UsageError(f"fairseq_localattn: cannot save to {cfg.save_dir}: {reason}{after}") from error
-
-    return explained
+    try:
+        return save(cfg, *args, **kwargs)
+    except (OSError, RuntimeError) as error:
+        reason = reason_of(error)
+        if reason is None:
+            raise
+        folder = Path(cfg.save_dir)
+        remove_halves(folder)
+        whole = newest_whole(folder)
+        after = ""
+        if whole is not None:
+            how = "the same command" if whole.name == "checkpoint_last.pt" else f"--restore-file {whole}"
+            after = f"; the newest whole checkpoint is {whole}, from which {how} continues"
+        raise UsageError(f"fairseq_localattn: cannot save to {cfg.save_dir}: {reason}{after}") from error
 
 
-def _verify(verify: Callable[[str], None]) -> Callable[[str], None]:
+def _verify(verify: Callable[[str], None], save_dir: str) -> None:
     """Wrap fairseq's ``verify_checkpoint_directory``: raise UsageError for a folder that takes no files."""
-
-    @functools.wraps(verify)
-    def verified(save_dir: str) -> None:
-        if PathManager.path_requires_pathmanager(save_dir):  # not a local folder
-            return verify(save_dir)
-        try:
-            check_folder(Path(save_dir))
-        except OutputError as error:
-            raise UsageError(f"fairseq_localattn: --save-dir {error}") from error
-
-    return verified
+    if PathManager.path_requires_pathmanager(save_dir):  # not a local folder
+        return verify(save_dir)
+    try:
+        check_folder(Path(save_dir))
+    except OutputError as error:
+        raise UsageError(f"fairseq_localattn: --save-dir {error}") from error
 
 
 def apply() -> None:
     """Install the safe ways to save in fairseq; to be called once."""
-    PathManager.copy = staticmethod(_copy_whole(PathManager.copy))
+    PathManager.copy = staticmethod(wrapped(PathManager.copy, _copy_whole))
     checkpoint_utils._torch_persistent_save = _write_once
-    checkpoint_utils.verify_checkpoint_directory = _verify(checkpoint_utils.verify_checkpoint_directory)
-    checkpoint_utils.save_checkpoint = _explain_failure(checkpoint_utils.save_checkpoint)
+    around(checkpoint_utils, "verify_checkpoint_directory")(_verify)
+    around(checkpoint_utils, "save_checkpoint")(_explain_failure)

@@ -33,40 +33,25 @@ from the same random state, same outputs and gradients.
 from __future__ import annotations
 
 import math
-import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, NoReturn
+from typing import NoReturn
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UsageError
-from ..kernels.dense import (
-    IMPLEMENTATIONS,
-    attention_and_weights,
-    can_skip_future,
-    causal_attention,
-    fused_attention,
-    use_products,
-    weighted_sum,
-    weights_of,
-)
-from ..kernels.dropout import dropout
-from ..kernels.masks import Frame, hidden_and_bias, is_future
-from . import banded
+from ..kernels.dense import use_products
+from ..kernels.masks import Frame
 from .call import Call
-from .decoding import CachedKeys, GrowableCache, IncrementalState, beam_copies, cached, cached_length
-from .flexible import SCORING, FlexibleAttention
-from .projections import ProjectedHeads
-from .query_blocks import attend_in_blocks, queries_at_once
-
-# What may be applied to the concatenated heads before the output projection.
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor] | None] = {"none": None, "relu": F.relu, "gelu": F.gelu}
+from .decoding import Buffer, IncrementalState, KeyCache, beam_copies, cached, cached_length
+from .flexible import chosen_way
+from .paths import BeamState, Paths, attend_along, keep_columns
+from .projections import project_to_heads
+from .steps import AttentionSteps
 
 
-class LocalAttention(ProjectedHeads, CachedKeys, FlexibleAttention):
+class LocalAttention(AttentionSteps):
     """Multi-head attention with fairseq's ``MultiheadAttention`` interface and replaceable steps.
 
     Args:
@@ -78,21 +63,12 @@ class LocalAttention(ProjectedHeads, CachedKeys, FlexibleAttention):
         self_attention, encoder_decoder_attention: as in fairseq.
         causal: the calls hide the future by ``attn_mask``, as in a decoder's self-attention.
         activation: applied to the concatenated heads before the output projection: ``none``, ``relu`` or ``gelu``.
+        implementation: how attention is computed, one of :data:`kernels.dense.IMPLEMENTATIONS`.
         head_dim: D, if it is not C / H: of a part that has some of the heads.
         part: without the four projections, for a part of a composed attention.
 
-    Raises ValueError if ``num_heads`` does not divide ``embed_dim``, and for an unknown activation.
+    Raises ValueError if ``num_heads`` does not divide ``embed_dim``, and for an unknown activation or implementation.
     """
-
-    kind: ClassVar[str] = "san"  # the papers' short name of the mechanism, for tables and figures
-    #: Whether ``attend`` ignores ``score_bias``, ``hidden_keys``, ``reweight`` and ``add_values``, so that no other
-    #: mechanism can act on the same heads by them.
-    whole: ClassVar[bool] = False
-    #: The sites (encoder, decoder, cross) where the mechanism is not defined, each with the reason.
-    undefined_at: ClassVar[Mapping[str, str]] = {}
-    # Names of additional linear layers of the queries and of the keys, each with embed_dim outputs.
-    extra_queries: tuple[str, ...] = ()
-    extra_keys: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -107,22 +83,24 @@ class LocalAttention(ProjectedHeads, CachedKeys, FlexibleAttention):
         *,
         causal: bool = False,
         activation: str = "none",
+        implementation: str = "auto",
         head_dim: int | None = None,
         part: bool = False,
     ) -> None:
-        super().__init__()
-        if head_dim is None and embed_dim % num_heads:
-            raise ValueError(f"{num_heads} attention heads do not divide an embedding of {embed_dim} channels")
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"unknown head activation {activation!r}: choose from {', '.join(ACTIVATIONS)}")
-        self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, head_dim or embed_dim // num_heads
-        self.inner_dim = self.num_heads * self.head_dim  # channels of all heads; equals C except in a part
-        self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
-        self.scaling = self.head_dim**-0.5
-        self.dropout = dropout
-        self.self_attention = self_attention
-        self.encoder_decoder_attention = encoder_decoder_attention
-        self.causal, self.activation, self.with_bias, self.part = causal, activation, bias, part
+        super().__init__(
+            embed_dim,
+            num_heads,
+            dropout=dropout,
+            self_attention=self_attention,
+            encoder_decoder_attention=encoder_decoder_attention,
+            causal=causal,
+            activation=activation,
+            head_dim=head_dim,
+            implementation=implementation,
+        )
+        self.kdim, self.vdim, self.with_bias, self.part = kdim or embed_dim, vdim or embed_dim, bias, part
+        self.beam_size = 1
+        self.cache = KeyCache(growing=self_attention)
         if not part:
             # Created and initialised in fairseq's order: the same seed gives the same weights as fairseq's Transformer.
             self.k_proj = nn.Linear(self.kdim, embed_dim, bias=bias)
@@ -130,11 +108,6 @@ class LocalAttention(ProjectedHeads, CachedKeys, FlexibleAttention):
             self.q_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
             self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
             self.reset_parameters()
-        self.beam_size = 1
-        self.implementation = "auto"
-        self.dropout_in_inference = False
-        self._cache = GrowableCache()
-        self._state_key = f"{uuid.uuid4()}.attn_state"
 
     def reset_parameters(self) -> None:
         """Initialise the four projections as fairseq does."""
@@ -145,132 +118,29 @@ class LocalAttention(ProjectedHeads, CachedKeys, FlexibleAttention):
         if self.out_proj.bias is not None:
             nn.init.zeros_(self.out_proj.bias)
 
-    def set_implementation(self, implementation: str) -> None:
-        """Choose how attention is computed: ``auto``, ``products``, ``sdpa``, ``flex`` or ``triton``.
+    def project(
+        self, query: Tensor, key: Tensor, value: Tensor, state: IncrementalState | None = None
+    ) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
+        """Compute all projections of T×B×C and S×B×C; those of one input tensor in one product.
 
-        Raises ValueError for another name.
+        Returns q B×H×T×D, k and v B×H×S×D, and the outputs of the extra projections by name.
         """
-        if implementation not in IMPLEMENTATIONS:
-            raise ValueError(f"unknown implementation {implementation!r}: choose from {', '.join(IMPLEMENTATIONS)}")
-        self.implementation = implementation
+        queries, keys = ("q_proj", *self.extra_queries), ("k_proj", *self.extra_keys)
+        groups: list[tuple[Tensor, tuple[str, ...]]] = [(query, queries), (key, keys), (value, ("v_proj",))]
+        if query is key and key is value:
+            groups = [(query, (*queries, *keys, "v_proj"))]
+        elif key is value:
+            groups = [(query, queries), (key, (*keys, "v_proj"))]
+        # Keys of another sequence are projected in one step alone.
+        found = [x for y, names in groups for x in self.project_heads(y, names, state if y is query else None)]
+        extra = dict(zip((*queries, *keys, "v_proj"), found, strict=True))
+        return extra.pop("q_proj"), extra.pop("k_proj"), extra.pop("v_proj"), extra
 
-    # ------------------------------------------------------------------ steps that a mechanism may override
-
-    def has(self, step: str) -> bool:
-        """Return whether this attention overrides a step, given by its name."""
-        return getattr(type(self), step) is not getattr(LocalAttention, step)
-
-    @property
-    def reads_projections(self) -> bool:
-        """Whether a term beside the scores depends on q or k, so that ``encode_positions`` would change it."""
-        return False
-
-    def prepare(self, call: Call) -> Mapping[str, Tensor]:
-        """Return further tensors by name, which the steps below find in ``call.extra``."""
-        return {}
-
-    def encode_positions(self, q: Tensor, k: Tensor, first: int) -> tuple[Tensor, Tensor]:
-        """Return q, B×H×T×D, and k, B×H×S×D, changed by their positions; the first query and key stand at ``first``."""
-        return q, k
-
-    def reweight(self, weights: Tensor, call: Call) -> Tensor:
-        """Return new weights B×H×T×S from those after the softmax, before dropout; both at least in fp32.
-
-        A subclass that overrides this step gives up the fused computation, which does not expose the weights.
-        """
-        return weights
-
-    def add_values(self, attended: Tensor, weights: Tensor, call: Call) -> Tensor:
-        """Return new attended values B×H×T×D from them and from the weights B×H×T×S after dropout."""
-        return attended
-
-    def attend(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        """Return the attended values B×H×T×D of all heads, and the weights B×H×T×S or None if they are not needed."""
-        only_masked = not need_weights and call.frame.attn_mask is not None and not any(map(self.has, SCORING))
-        if only_masked and self.skips_future(call):
-            return self.attend_to_one_side(call), None
-        if not need_weights and (attended := self._attend_in_bands(call)) is not None:
-            return attended, None
-        own, dropped, chosen = self.own_scores, self.dropout_rate, self.implementation
-        if not need_weights and (own or use_products(call.q, call.k, dropout=dropped, implementation=chosen)):
-            size = queries_at_once(call, own + 2)
-            if size < call.frame.query_length:
-                names, moving = self.extra_queries, self.self_attention
-                attended = attend_in_blocks(self._attended_at_once, call, size, names=names, moving=moving)
-                return attended, None
-        return self._attend_at_once(call, need_weights)
-
-    @property
-    def own_scores(self) -> int:
-        """About how many tensors B×H×T×S the steps make in training, beside the scores and the weights."""
-        biased = self.has("score_bias") or self.has("position_scores")
-        return biased + sum(map(self.has, ("reweight", "add_values")))
-
-    def _attend_in_bands(self, call: Call) -> Tensor | None:
-        """Attend over a long text inside of the windows; None where that is not possible, or not faster."""
-        frame, windows = call.frame, self.windows()
-        if frame.key_length < banded.BANDED_FROM or not windows or not all(window.bounds for window in windows):
-            return None
-        if len(windows) == 1 and not self.has("position_scores"):
-            if self.position_scores(call) is None:
-                return None
-            return banded.by_bounds(call, windows[0], one_side=self.skips_future(call), **self.computation)
-        full = self.self_attention and frame.query_length == frame.key_length
-        half_width = banded.half_width_of_all(windows) if full else None
-        if half_width is None or banded.too_wide(half_width, frame.key_length):
-            return None
-        scores = self.position_scores(call)
-        if scores is None:
-            return None
-        return banded.banded_attention(call, half_width=half_width, scores=scores, **self.computation)[0]
-
-    def _attended_at_once(self, call: Call) -> Tensor:
-        return self._attend_at_once(call, need_weights=False)[0]
-
-    def _attend_at_once(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        """Compute what :meth:`attend` returns by its five steps, for all queries at once."""
-        call = call.with_extra(self.prepare(call))
-        frame, q, k, v = call.frame, call.q, call.k, call.v
-        bias = self.score_bias(call)
-        hidden, bias = hidden_and_bias(frame, self.hidden_keys(frame, q.device), bias, q.dtype)
-        if need_weights or self.has("reweight"):
-            weights = self.reweight(weights_of(q, k, hidden, bias, scaling=self.scaling), call)
-            kept = dropout(weights, self.dropout_rate)
-            attended = weighted_sum(kept.to(v.dtype), v)
-            return self.add_values(attended, kept, call), weights if need_weights else None
-        if self.has("add_values"):
-            found = attention_and_weights(q, k, v, hidden=hidden, bias=bias, **self.computation)
-            return self.add_values(*found, call), None
-        return self.fused(q, k, v, hidden=hidden, bias=bias), None
-
-    def skips_future(self, call: Call) -> bool:
-        """Return whether :meth:`attend_to_one_side` computes heads that see only the past or only the future."""
-        mask = call.frame.attn_mask
-        can = can_skip_future(call.q, call.k, dropout=self.dropout_rate, implementation=self.implementation)
-        return can and self.self_attention and (mask is None or is_future(mask))
-
-    def attend_to_one_side(self, call: Call, future: bool = False) -> Tensor:
-        """Attend to the own key and those before it, or those after it, by :func:`causal_attention`."""
-        padding = call.frame.key_padding_mask
-        return causal_attention(call.q, call.k, call.v, padding, scaling=self.scaling, future=future)
-
-    def fused(
-        self, q: Tensor, k: Tensor, v: Tensor, *, hidden: Tensor | None = None, bias: Tensor | None = None
-    ) -> Tensor:
-        """Call :func:`fused_attention` with this module's scaling, dropout and implementation."""
-        return fused_attention(q, k, v, hidden=hidden, bias=bias, **self.computation)
-
-    @property
-    def computation(self) -> dict[str, Any]:
-        """The arguments scaling, dropout and implementation of the functions of :mod:`kernels.dense`."""
-        return {"scaling": self.scaling, "dropout": self.dropout_rate, "implementation": self.implementation}
-
-    def activate(self, heads: Tensor) -> Tensor:
-        """Return the input T×B×C of the output projection from the concatenated heads T×B×C."""
-        activation = ACTIVATIONS[self.activation]
-        return heads if activation is None else activation(heads)
-
-    # ------------------------------------------------------------------ the shared forward pass
+    def project_heads(self, x: Tensor, names: Sequence[str], state: IncrementalState | None = None) -> list[Tensor]:
+        """Apply the named linear layers to x, T×B×C. Returns B×H×T×D each, views of one product where that pays."""
+        projections: list[nn.Linear] = [getattr(self, name) for name in names]
+        kept = None if state is None or len(names) == 1 else self.cache.projections(state)
+        return project_to_heads(x, projections, self.num_heads, training=self.training, kept=kept)
 
     def forward(
         self,
@@ -302,7 +172,7 @@ class LocalAttention(ProjectedHeads, CachedKeys, FlexibleAttention):
         """
         length, batch, _ = query.shape
         key_padding_mask = None if key_padding_mask is None else key_padding_mask.to(torch.bool)
-        saved = self._get_input_buffer(incremental_state)
+        saved = self.cache.read(incremental_state)
         if static_kv and "prev_key" in saved:
             q, *rest = self.project_heads(query, ("q_proj", *self.extra_queries), incremental_state)
             k, v = cached(saved, "prev_key"), cached(saved, "prev_value")
@@ -321,27 +191,49 @@ class LocalAttention(ProjectedHeads, CachedKeys, FlexibleAttention):
                 value = key if same else value[:, ::copies]  # one tensor is projected in one product
                 key_padding_mask = None if key_padding_mask is None else key_padding_mask[::copies]
             q, k, v, extra = self.project(query, key, value, incremental_state)
-            q, k = self.encode_positions(q, k, cached_length(saved))
+            paths = self.paths_of(incremental_state)
+            q, k = self.encode_positions(q, k, cached_length(saved) if paths is None else paths.length - 1)
+            if paths is not None:
+                frame = Frame(1, paths.length, paths.length - 1)
+                call = Call(frame, query, q=q, k=k, v=v, extra=extra)
+                assert incremental_state is not None
+                return self._from_heads(
+                    attend_along(self, paths, call, cache=self.cache, state=incremental_state)
+                ), None
             if incremental_state is not None:
                 key_extra = {name: extra[name] for name in self.extra_keys}
-                k, v, key_extra, key_padding_mask = self._update_state(
-                    incremental_state, k, v, key_extra=key_extra, padding=key_padding_mask, copies=copies
+                by_columns = use_products(k, k, dropout=self.dropout_rate, implementation=self.implementation)
+                k, v, key_extra, key_padding_mask = self.cache.update(
+                    incremental_state,
+                    k,
+                    v,
+                    key_extra=key_extra,
+                    padding=key_padding_mask,
+                    copies=copies,
+                    by_columns=by_columns,
                 )
                 extra |= key_extra
         offset = k.size(2) - length if self.self_attention else 0
         frame = Frame(length, k.size(2), offset, key_padding_mask=key_padding_mask, attn_mask=attn_mask)
         need = need_weights or need_head_weights
         attended, weights = self._attend_beams(Call(frame, query, q=q, k=k, v=v, extra=extra), need)
-        heads = attended.permute(2, 0, 1, 3).reshape(length, batch, self.embed_dim)
-        output = self.out_proj(self.activate(heads).contiguous())  # else bias and product were two operations
+        output = self._from_heads(attended)
         if not need or weights is None:
             return output, None
         return output, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
 
-    @property
-    def dropout_rate(self) -> float:
-        """The dropout rate in force: 0 in evaluation, unless fairseq's ``--retain-dropout`` keeps it."""
-        return self.dropout if self.training or self.dropout_in_inference else 0.0
+    def _from_heads(self, attended: Tensor) -> Tensor:
+        """Return the output T×B×C from the attended values B×H×T×D."""
+        heads = attended.permute(2, 0, 1, 3).flatten(2)
+        return self.out_proj(self.activate(heads).contiguous())  # else bias and product were two operations
+
+    def attend_heads(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        """Compute :meth:`attend_and_clear`, by FlexAttention or a kernel where one is chosen and possible."""
+        chosen = None if need_weights else chosen_way(self, call)
+        attended = None if chosen is None else chosen(call)
+        if attended is not None:
+            return attended, None
+        return self.attend_and_clear(call, need_weights)
 
     def _attend_beams(self, call: Call, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         """Call ``attend``; where the hypotheses of a beam share keys, treat them as more queries of one sentence."""
@@ -382,6 +274,38 @@ class LocalAttention(ProjectedHeads, CachedKeys, FlexibleAttention):
             "torch.export.export takes a single attention with lengths that stay the same"
         )
 
-    def extra_repr(self) -> str:
-        activation = "" if self.activation == "none" else f", activation={self.activation}"
-        return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, dropout={self.dropout}{activation}"
+    # ------------------------------------------------------------------ called by fairseq in decoding
+
+    def _get_input_buffer(self, incremental_state: IncrementalState | None) -> Buffer:
+        return self.cache.read(incremental_state)
+
+    def _set_input_buffer(self, incremental_state: IncrementalState, buffer: Buffer) -> None:
+        self.cache.write(incremental_state, buffer)
+
+    def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> IncrementalState:
+        """Reorder the cached tensors to follow a beam: row r becomes the former row ``new_order[r]``."""
+        self.cache.reorder(incremental_state, new_order)
+        return incremental_state
+
+    # ------------------------------------------------------------------ decoding along paths
+
+    def paths_of(self, state: IncrementalState | None) -> Paths | None:
+        """Return the paths that this attention follows; None where it caches the keys of each row."""
+        if self.self_attention and isinstance(state, BeamState) and self.said_by_steps:
+            return state.paths
+        return None
+
+    def keep_columns(self, state: IncrementalState, columns: Tensor) -> None:
+        """Keep the columns B×M of the cache alone, in this order."""
+        keep_columns(self.cache, state, columns)
+
+    def set_beam_size(self, beam_size: int) -> None:
+        """Set how often sentences are repeated in cross-attention; called by fairseq's sequence generator."""
+        self.beam_size = beam_size
+
+    def make_generation_fast_(
+        self, name: str = "", retain_dropout: bool = False, retain_dropout_modules: list[str] | None = None, **_: object
+    ) -> None:
+        """Apply fairseq's ``--retain-dropout``, under the name of fairseq's own attention class."""
+        chosen = retain_dropout_modules is None or "MultiheadAttention" in retain_dropout_modules
+        self.dropout_in_inference = retain_dropout and chosen

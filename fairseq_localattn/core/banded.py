@@ -3,8 +3,8 @@
 A query sees the keys within ``half_width`` positions, of its own head and of the ``head_span // 2`` heads on either
 side, under one softmax (CSAN, Yang et al. 2019, Eq. 4-9). Queries are cut into blocks, and each block is multiplied by
 its *stretch*: the keys that its queries can reach. No tensor of size T×S is made: a sentence and head has
-``T·(block + 2·half_width)·head_span`` scores, where ``block`` is the larger of :data:`MIN_BLOCK` and ``half_width``.
-Where that would be more than all keys (:func:`too_wide`), the queries are one block.
+``T·(block + 2·half_width)·head_span`` scores, ``block`` the larger of :data:`MIN_BLOCK` and ``half_width``. Where that
+would be more than all keys (:func:`too_wide`), the queries are one block.
 
 Shapes: B sentences, H heads, T queries, S keys, D channels per head; n blocks of s queries, r keys per stretch.
 """
@@ -21,10 +21,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..kernels.banded_blocks import BlockLayout, banded_products
+from ..kernels.banded_blocks import BlockLayout, banded_products, by_key_position
 from ..kernels.dense import causal_attention, fused_attention, scaled_scores, use_products
 from ..kernels.masks import Frame, at_least_fp32, hidden_and_bias, join_masks, lowest_score, normalise
-from ..kernels.passes import is_shared, shared
+from ..kernels.passes import is_exporting, is_shared, shared
 from ..kernels.windows import Bounds, Score, Window, distance_windows, half_width_of, hidden_keys, local_window
 from .call import Call
 
@@ -154,9 +154,10 @@ def banded_attention(
     """
     options = _Options(head_span, need_weights, scaling=scaling, dropout=dropout, implementation=implementation)
     frame, q, k, v = call.frame, call.q, call.k, call.v
-    half_width = min(half_width, k.size(2) - 1)
+    half_width = half_width if is_exporting() else min(half_width, k.size(2) - 1)
     block = max(MIN_BLOCK, half_width)
-    if not scores and (too_wide(half_width, k.size(2)) or q.size(2) <= max(block, ONE_BLOCK_SCORES // head_span)):
+    most = max(block, ONE_BLOCK_SCORES // head_span)
+    if is_exporting() or (not scores and (too_wide(half_width, k.size(2)) or q.size(2) <= most)):
         return _one_block(call, half_width=half_width, width_of_query=width_of_query, columns=columns, options=options)
     # Empty queries in front give queries and keys the same origin, on which the blocks rely. A full pass needs none.
     length, lead = q.size(2), frame.offset
@@ -185,7 +186,7 @@ def banded_attention(
     )
     attended = attended.flatten(2, 3)[:, :, lead : lead + length]
     if weights is not None:
-        weights = _by_key_position(weights, band.key_index, frame.key_length)[:, :, lead : lead + length]
+        weights = by_key_position(weights, band.key_index, frame.key_length)[:, :, lead : lead + length]
     return attended, weights
 
 
@@ -209,12 +210,13 @@ def _one_block(
         query_index = torch.arange(frame.offset, frame.offset + q.size(2), device=q.device)
         band = _widened(band, frame, columns, half_width=half_width, query_index=query_index[None])
     attended, weights = _attend_stretches(q[:, :, None], k_near, v_near, band, options=options)
-    return attended[:, :, 0], None if weights is None else _by_key_position(weights, band.key_index, frame.key_length)
+    return attended[:, :, 0], None if weights is None else by_key_position(weights, band.key_index, frame.key_length)
 
 
 def _reach(frame: Frame, half_width: int) -> tuple[int, int]:
     """Return the first key that any query can reach, and the one behind the last."""
-    return max(0, frame.offset - half_width), min(frame.key_length, frame.offset + frame.query_length + half_width)
+    start, end = frame.offset - half_width, frame.offset + frame.query_length + half_width
+    return (0, frame.key_length) if is_exporting() else (max(0, start), min(frame.key_length, end))
 
 
 def _make_one_block(frame: Frame, half_width: int, *, device: torch.device, width_of_query: Tensor | None) -> _Band:
@@ -229,8 +231,8 @@ def _make_one_block(frame: Frame, half_width: int, *, device: torch.device, widt
         hidden = hidden | frame.key_padding_mask[:, None, first:last]
     bias = None
     if frame.attn_mask is not None:
-        hidden, bias = _with_attn_mask(hidden, frame.attn_mask[:, first:last])
-    return _Band(key_index[None], hidden[:, None], None if bias is None else bias[None])
+        hidden, bias = _with_attn_mask(hidden, frame.attn_mask[..., first:last])
+    return _Band(key_index[None], hidden[:, None], None if bias is None else bias.unsqueeze(-3))
 
 
 def _make_band(
@@ -256,7 +258,7 @@ def _make_band(
     if frame.attn_mask is not None:
         rows = (query_index - frame.offset).clamp(0, frame.query_length - 1)
         columns = key_index.clamp(0, frame.key_length - 1)
-        hidden, bias = _with_attn_mask(hidden, frame.attn_mask[rows[:, :, None], columns[:, None, :]])
+        hidden, bias = _with_attn_mask(hidden, frame.attn_mask[..., rows[:, :, None], columns[:, None, :]])
     return _Band(key_index, hidden, bias)
 
 
@@ -311,7 +313,9 @@ def _widened(band: _Band, frame: Frame, columns: Tensor, *, half_width: int, que
     bias = None
     if frame.attn_mask is not None:
         rows = (query_index - frame.offset).clamp(0, frame.query_length - 1)
-        hidden, bias = _with_attn_mask(hidden, frame.attn_mask[rows[:, :, None], inside[:, None, None, :]])
+        mask = frame.attn_mask if frame.attn_mask.dim() == 3 else frame.attn_mask[None]
+        sentences = torch.arange(mask.size(0), device=mask.device)[:, None, None, None]
+        hidden, bias = _with_attn_mask(hidden, mask[sentences, rows[:, :, None], inside[:, None, None, :]])
     batch = max(band.hidden.size(0), hidden.size(0))
     hidden = torch.cat([band.hidden.expand(batch, -1, -1, -1), hidden.expand(batch, -1, -1, -1)], dim=-1)
     if band.bias is not None and bias is not None:
@@ -388,11 +392,3 @@ def missing_heads(heads: int, head_span: int, device: torch.device | None = None
     """Return H×head_span, True where the neighbouring head is before the first or after the last."""
     neighbour = torch.arange(heads, device=device)[:, None] + torch.arange(head_span, device=device) - head_span // 2
     return (neighbour < 0) | (neighbour >= heads)
-
-
-def _by_key_position(weights: Tensor, key_index: Tensor, key_length: int) -> Tensor:
-    """Scatter weights of stretches, B×H×n×s×r, to key positions: B×H×(n·s)×S."""
-    batch, heads, _, rows, _ = weights.shape
-    index = key_index.clamp(0, key_length - 1)[:, None, :].expand(-1, rows, -1).flatten(0, 1)
-    by_key = weights.new_zeros(batch, heads, index.size(0), key_length)
-    return by_key.scatter_add(3, index.expand(batch, heads, -1, -1), weights.flatten(2, 3))

@@ -21,7 +21,7 @@ from ..kernels.windows import Score, Window
 from .attention import LocalAttention
 from .call import Call
 from .decoding import IncrementalState
-from .flexible import SCORING
+from .steps import SCORING
 
 Item = TypeVar("Item")
 # Called with LocalAttention's arguments by keyword; returns an attention, or a part of one.
@@ -73,12 +73,6 @@ class ComposedAttention(LocalAttention):
         for number, part in enumerate(self.members()):
             yield part, self.call_of(number, call)
 
-    def set_implementation(self, implementation: str) -> None:
-        """Choose how attention is computed, for all parts."""
-        super().set_implementation(implementation)
-        for part in self.members():
-            part.set_implementation(implementation)
-
 
 def _of_part(names: Sequence[str] | Mapping[str, Tensor], number: int) -> dict[str, str]:
     """Return name → name in the part, for the names that belong to a part."""
@@ -126,6 +120,10 @@ class JointAttention(ComposedAttention):
     def has(self, step: str) -> bool:
         """Return whether any mechanism overrides a step."""
         return any(part.has(step) for part in self.members())
+
+    @property
+    def said_by_steps(self) -> bool:
+        return all(part.said_by_steps for part in self.members())
 
     def encode_positions(self, q: Tensor, k: Tensor, first: int) -> tuple[Tensor, Tensor]:
         for part in self.members():
@@ -215,6 +213,11 @@ class GroupedAttention(ComposedAttention):
             self.add_part(make, count)
         self.ranges = [slice(last - count, last) for count, last in zip(counts, accumulate(counts), strict=True)]
         self.kind = "+".join(part.kind for part in self.members())  # type: ignore[misc]
+
+    @property
+    def said_by_steps(self) -> bool:
+        """False: each group attends by itself."""
+        return False
 
     def encode_positions(self, q: Tensor, k: Tensor, first: int) -> tuple[Tensor, Tensor]:
         if not any(part.has("encode_positions") for part in self.members()):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import uuid
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..kernels.dense import use_products
 from ..kernels.projections import is_column_major, to_column_major
 
 Buffer = dict[str, Tensor | None]
@@ -117,20 +117,32 @@ def sentence_order(order: Tensor, sentences: int, copies: int) -> tuple[Tensor |
     return found, 1
 
 
-class CachedKeys(nn.Module):
-    """The part of an attention that keeps its keys and values between the steps of decoding, and follows a beam."""
+class KeyCache:
+    """Keys and values of one attention between the steps of decoding, in fairseq's state, which follows a beam.
 
-    self_attention: bool
-    implementation: str
-    _cache: GrowableCache
-    _state_key: str
+    Args:
+        growing: each step adds its keys, as in self-attention; otherwise they stay those of the first step.
+    """
 
-    @property
-    @abstractmethod
-    def dropout_rate(self) -> float:
-        """The dropout rate in force."""
+    def __init__(self, *, growing: bool) -> None:
+        self.growing = growing
+        self.name = str(uuid.uuid4())
+        self.key = f"{self.name}.attn_state"  # of the entries in fairseq's state
+        self._room = GrowableCache()
 
-    def _update_state(
+    def read(self, state: IncrementalState | None) -> Buffer:
+        """Return the entries of this attention; nothing before the first step."""
+        return (state or {}).get(self.key, {})
+
+    def write(self, state: IncrementalState, buffer: Buffer) -> None:
+        """Set the entries of this attention."""
+        state[self.key] = buffer
+
+    def projections(self, state: IncrementalState) -> dict[Any, Any]:
+        """Return what is kept of joined projections during one decoding."""
+        return state.setdefault(f"{self.name}.projections", {})
+
+    def update(
         self,
         state: IncrementalState,
         k: Tensor,
@@ -139,67 +151,51 @@ class CachedKeys(nn.Module):
         key_extra: dict[str, Tensor],
         padding: Tensor | None,
         copies: int,
+        by_columns: bool,
     ) -> tuple[Tensor, Tensor, dict[str, Tensor], Tensor | None]:
-        """Append keys, values, extra projections of keys, and padding of this step to the decoding state.
+        """Add keys, values, extra projections of keys, and padding of this step; return those of all steps so far.
 
-        Returns those of all steps so far.
+        ``copies``: rows of a beam for which one row of keys is kept. ``by_columns``: lay out keys that stay for
+        products with single queries.
         """
-        saved = self._get_input_buffer(state)
+        saved = self.read(state)
         before = saved.get("prev_key")
         if before is not None:
             padding = append_padding(saved.get("prev_key_padding_mask"), padding, before, k)
             names = ("prev_key", "prev_value", *(f"extra_{name}" for name in key_extra))
             k, v, *rest = (
-                self._cache.append(name, cached(saved, name), x)
+                self._room.append(name, cached(saved, name), x)
                 for name, x in zip(names, (k, v, *key_extra.values()), strict=True)
             )
             key_extra = dict(zip(key_extra, rest, strict=True))
-        elif not self.self_attention:  # laid out for single queries, since every step reads them
+        elif not self.growing:  # laid out for single queries, since every step reads them
             v = v.contiguous()
-            fast = use_products(k, k, dropout=self.dropout_rate, implementation=self.implementation)
-            k, *rest = (to_column_major(x) if fast else x.contiguous() for x in (k, *key_extra.values()))
+            k, *rest = (to_column_major(x) if by_columns else x.contiguous() for x in (k, *key_extra.values()))
             key_extra = dict(zip(key_extra, rest, strict=True))
         buffer: Buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": padding}
         buffer |= {f"extra_{name}": x for name, x in key_extra.items()}
         if copies > 1:
-            buffer["copies"] = torch.tensor(copies)  # rows of the beam for which one row of keys is kept
-        self._set_input_buffer(state, buffer)
+            buffer["copies"] = torch.tensor(copies)
+        self.write(state, buffer)
         return k, v, key_extra, padding
 
-    def _get_input_buffer(self, incremental_state: IncrementalState | None) -> Buffer:
-        return (incremental_state or {}).get(self._state_key, {})
-
-    def _set_input_buffer(self, incremental_state: IncrementalState, buffer: Buffer) -> None:
-        incremental_state[self._state_key] = buffer
-
-    def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> IncrementalState:
-        """Reorder the cached tensors to follow a beam: row r becomes the former row ``new_order[r]``."""
-        buffer = self._get_input_buffer(incremental_state)
+    def reorder(self, state: IncrementalState, new_order: Tensor) -> None:
+        """Let row r of the cached tensors become the former row ``new_order[r]``."""
+        buffer = self.read(state)
         copies = buffer.pop("copies", None)
         if copies is not None:
             order, rows = sentence_order(new_order, cached(buffer, "prev_key").size(0), int(copies))
             if rows > 1:
                 buffer["copies"] = copies
             if order is None:
-                return incremental_state
+                return
             new_order = order
         for name, tensor in buffer.items():
             if tensor is None or name == "copies":
                 continue
-            if self.self_attention and tensor.dim() == 4 and not tensor.requires_grad:
-                buffer[name] = self._cache.reorder(name, tensor, new_order)
+            grows = self.growing and name.startswith(("prev_", "extra_"))
+            if grows and tensor.dim() == 4 and not tensor.requires_grad:
+                buffer[name] = self._room.reorder(name, tensor, new_order)
             else:
                 moved = tensor.index_select(0, new_order)
                 buffer[name] = to_column_major(moved) if is_column_major(tensor) else moved
-        return incremental_state
-
-    def set_beam_size(self, beam_size: int) -> None:
-        """Set how often sentences are repeated in cross-attention; called by fairseq's sequence generator."""
-        self.beam_size = beam_size
-
-    def make_generation_fast_(
-        self, name: str = "", retain_dropout: bool = False, retain_dropout_modules: list[str] | None = None, **_: object
-    ) -> None:
-        """Apply fairseq's ``--retain-dropout``, under the name of fairseq's own attention class."""
-        chosen = retain_dropout_modules is None or "MultiheadAttention" in retain_dropout_modules
-        self.dropout_in_inference = retain_dropout and chosen

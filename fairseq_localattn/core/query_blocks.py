@@ -53,7 +53,7 @@ def attend_in_blocks(
             query_length=q.size(2),
             offset=frame.offset + start * moving,
             before=frame.before + start * moving,
-            attn_mask=None if frame.attn_mask is None else frame.attn_mask[start : start + size],
+            attn_mask=None if frame.attn_mask is None else frame.attn_mask[..., start : start + size, :],
         )
         parts = {name: blocks[number] for name, blocks in extra.items()}
         block = replace(call, frame=frame, query=queries[number], q=q).with_extra(parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -11,17 +11,17 @@ from ..core.attention import LocalAttention
 from ..core.composed import GroupedAttention, JointAttention, Maker
 from ..mechanisms.local_convolution import LocalConvolution
 from ..mechanisms.mixed import MixedAttention
-from .parse import Attention, Group, Mechanism, Stack, Sublayer, TextError, parse_attention
-from .words import KINDS, WORDS, Option, nearest
+from .parse import Attention, Group, Mechanism, Sublayer, TextError, parse_attention
+from .words import KINDS, WORDS, Option, or_known
 
 FFN = Sublayer(Mechanism("ffn"))
 CROSS = Sublayer(Mechanism("cross"))
 CONVOLUTION = {"kernel": Option((int,), 7), "form": Option((str,), "separable")}
 
 
-def reason_against(stack: Stack, site: str) -> str | None:
-    """Return why a stack's first undefined sublayer is not for a site; None if all are defined. Words must be known."""
-    for sublayer in (each for stretch in stack.stretches for each in stretch.sublayers):
+def reason_against(sublayers: Iterable[Sublayer], site: str) -> str | None:
+    """Return why the first undefined sublayer is not for a site; None if all are defined. Words must be known."""
+    for sublayer in sublayers:
         if isinstance(sublayer.content, Attention):
             reasons = [WORDS[each.word].reason_against(site) for each in mechanisms_of(sublayer.content)]
         else:
@@ -45,7 +45,7 @@ class Text:
         for mechanism in mechanisms_of(attention):
             if mechanism.word not in WORDS:
                 raise self.error(
-                    f"there is no mechanism {mechanism.word!r}{nearest(mechanism.word, WORDS)}", mechanism.at
+                    f"there is no mechanism {mechanism.word!r}{or_known(mechanism.word, WORDS)}", mechanism.at
                 )
             if reason := WORDS[mechanism.word].reason_against(site):
                 names = {"encoder": "an encoder", "decoder": "a decoder", "cross": "the attention to the encoder"}
@@ -57,7 +57,7 @@ class Text:
         for name, value in mechanism.options.items():
             at = mechanism.option_at.get(name, mechanism.at)
             if name not in known:
-                raise self.error(f"{mechanism.word} has no option {name!r}{nearest(name, known)}", at)
+                raise self.error(f"{mechanism.word} has no option {name!r}{or_known(name, known)}", at)
             try:
                 known[name].value(value)
             except ValueError as error:

@@ -14,10 +14,12 @@ from ..errors import UsageError
 from ..mechanisms.local_convolution import LocalConvolution
 from ..mechanisms.phrasal import parse_granularities
 from .build import Text, complete, mechanisms_of
-from .parse import Attention, Mechanism, Stack, Sublayer, TextError, parse_stack
+from .parse import Attention, Mechanism, Stack, Stretch, Sublayer, TextError, parse_stack
 from .placement import SITES, kept_layers
-from .presets import PLAIN
+from .presets import PLAIN, one
 from .words import PHRASES, WORDS
+
+ORDINARY = Stack((Stretch(one(PLAIN)),))
 
 
 @dataclass(frozen=True)
@@ -88,21 +90,26 @@ class LayerBuilder:
     """Builds the attention of every site and layer from the texts of the sites.
 
     Args:
-        texts: site → text; a site without one, and a layer that its text does not name, has ordinary attention.
+        texts: site → text, read or to be read; a site without one, and a layer that its text does not name, has
+            ordinary attention.
         cfg: the sizes of the model, by the names of fairseq's ``TransformerConfig``.
         flags: site → the command line's flag with its text; errors of a text without a flag do not show it, since the
             user has not written it.
+        implementation: how the attentions are computed, one of :data:`kernels.dense.IMPLEMENTATIONS`.
 
     Raises UsageError for a text that cannot be read or does not fit the model.
     """
 
-    def __init__(self, texts: Mapping[str, str], cfg: Any, flags: Mapping[str, str]) -> None:
-        self.cfg, self.flags = cfg, flags
+    def __init__(
+        self, texts: Mapping[str, str | Stack], cfg: Any, flags: Mapping[str, str], implementation: str = "auto"
+    ) -> None:
+        self.cfg, self.flags, self.implementation = cfg, flags, implementation
         self.stacks: dict[str, Stack] = {}
         self.layers: dict[str, dict[int, Layer]] = {}
         for site in SITES:
             try:
-                self.stacks[site] = parse_stack(texts.get(site) or PLAIN)
+                given = texts.get(site) or ORDINARY
+                self.stacks[site] = parse_stack(given) if isinstance(given, str) else given
                 self.layers[site] = self._expand(site, self.stacks[site])
             except UsageError as error:
                 raise self._error(site, site, error) from None
@@ -159,6 +166,7 @@ class LayerBuilder:
         content = plan.sublayers[plan.plain_attention if position is None else position].content
         assert isinstance(content, Attention)
         sizes = {"dropout": self.cfg.attention_dropout, "causal": site == "decoder"}
+        sizes["implementation"] = self.implementation
         heads = self._config(site).attention_heads
         try:
             return plan.text.attention(content, embed_dim, heads, **sizes, **kwargs)
@@ -177,9 +185,8 @@ class LayerBuilder:
 
     def texts(self) -> dict[str, str]:
         """Return site → text, in its shortest form, of the sites that are not plain."""
-        plain = str(parse_stack(PLAIN))
         found = {site: str(stack) for site, stack in self.stacks.items()}
-        return {site: text for site, text in found.items() if text != plain}
+        return {site: text for site, text in found.items() if text != str(ORDINARY)}
 
     def phrases(self) -> tuple[list[int], bool]:
         """Return the distinct granularities of the encoder's phrases, ascending, and whether trees make them.
@@ -205,9 +212,7 @@ class LayerBuilder:
         return [each for content in contents if isinstance(content, Attention) for each in mechanisms_of(content)]
 
 
-_PLAIN_TEXT = Text(PLAIN)
-
-
 def _plain(site: str) -> Layer:
     """Return the layer of fairseq."""
-    return Layer(complete(_PLAIN_TEXT, parse_stack(PLAIN).stretches[0].sublayers, site, 0), _PLAIN_TEXT)
+    text = Text(PLAIN)
+    return Layer(complete(text, one(PLAIN), site, 0), text)

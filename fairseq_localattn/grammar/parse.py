@@ -23,6 +23,7 @@ from itertools import product
 from typing import TypeVar
 
 from ..errors import UsageError
+from .placement import written
 
 Value = int | float | bool | str | None
 T = TypeVar("T")
@@ -115,7 +116,7 @@ class Stretch:
     at: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
-        layers = ",".join(f"{a}-{b}" if a != b else f"{a}" for a, b in self.ranges) if self.ranges else "all"
+        layers = written(self.ranges) if self.ranges else "all"
         return f"{layers}: {' > '.join(map(str, self.sublayers))}"
 
 

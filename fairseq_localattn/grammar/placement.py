@@ -42,12 +42,17 @@ def parse_layers(text: str, flag: str, layers: Iterable[int], depth: int | None 
     return frozenset(layer for layer in layers if any(layer in numbers for numbers in ranges))
 
 
-def as_ranges(layers: Iterable[int]) -> str:
-    """Return 0-based layers as numbers and ranges from 1: ``1-3,6`` for 0, 1, 2 and 5."""
+def ranges_of(layers: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Return 0-based layers as ranges of numbers from 1, both ends included: 1 to 3 and 6 to 6 for 0, 1, 2 and 5."""
     numbers = sorted(layers)
-    starts = [n for n in numbers if n - 1 not in numbers]
-    ends = [n for n in numbers if n + 1 not in numbers]
-    return ",".join(f"{a + 1}" if a == b else f"{a + 1}-{b + 1}" for a, b in zip(starts, ends, strict=True))
+    starts = [n + 1 for n in numbers if n - 1 not in numbers]
+    ends = [n + 1 for n in numbers if n + 1 not in numbers]
+    return tuple(zip(starts, ends, strict=True))
+
+
+def written(ranges: Iterable[tuple[int, int]]) -> str:
+    """Return ranges of layers as text: ``1-3,6``."""
+    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)
 
 
 @dataclass(frozen=True)

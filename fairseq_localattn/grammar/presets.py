@@ -1,4 +1,4 @@
-"""The papers' models as texts: what the options of a variant, as a checkpoint holds them, say of a layer.
+"""The papers' models in the words of the grammar: what the options of a variant, as a checkpoint holds them, say.
 
 Depends on torch alone, so that a checkpoint is understood without fairseq. ``options`` are any object that has a
 variant's options as attributes; the flags and their defaults are in fairseq_localattn/variants.
@@ -15,11 +15,12 @@ from ..errors import UsageError
 from ..mechanisms.gaussian import parse_width
 from ..mechanisms.local_convolution import LARGEST_KERNEL
 from ..mechanisms.mixed import parse_head_mix
-from .build import CONVOLUTION
-from .parse import MOST_SUBLAYERS, Mechanism
-from .placement import as_ranges
+from .build import CONVOLUTION, FFN
+from .parse import MOST_SUBLAYERS, Attention, Group, Mechanism, Stack, Stretch, Sublayer
+from .placement import ranges_of
 from .words import word
 
+Sublayers = tuple[Sublayer, ...]
 PLAIN = "san"
 #: Sublayers of an order of MAN, beside ``ffn``.
 ATTENTIONS = ("dman", "sman", "san")
@@ -28,23 +29,28 @@ DEFAULT_ORDER = "dman,san,ffn"
 DEFAULT_HEADS = {"ngram": "word,2,3,4", "syntactic": "word,1,2,3"}
 
 
-def mma(options: Any, site: str, heads: int) -> str:
+def one(name: str, **options: Any) -> Sublayers:
+    """Return the one sublayer, beside ``ffn``, of a layer whose heads all have a mechanism; ``options`` are its own."""
+    return (Sublayer(Attention((Group((word(name, **options),)),))),)
+
+
+def mma(options: Any, site: str, heads: int) -> Sublayers:
     """Return the sublayers of a layer with MMA. Raises ValueError for an invalid mix of heads."""
     mix = options.mma_heads if site == "encoder" else options.mma_decoder_heads
     kinds = parse_head_mix(mix, heads)
     if site == "decoder" and "forward" in kinds:
         raise ValueError(f"a forward head in {mix!r} would see nothing but its own position in a causal decoder")
     counted = ((kind, len(list(run))) for kind, run in groupby(kinds))
-    window = {"window": options.mma_window}
-    return " + ".join(f"{count}*{word(kind, **(window if kind == 'local' else {}))}" for kind, count in counted)
+    window = {"local": {"window": options.mma_window}}
+    return (Sublayer(Attention(tuple(Group((word(kind, **window.get(kind, {})),), count) for kind, count in counted))),)
 
 
-def csan(options: Any, site: str, heads: int) -> str:
+def csan(options: Any, site: str, heads: int) -> Sublayers:
     """Return the sublayers of a layer with CSAN."""
-    return word("csan", window=options.csan_window, head_span=options.csan_heads)
+    return one("csan", window=options.csan_window, head_span=options.csan_heads)
 
 
-def man(options: Any, site: str, heads: int) -> str:
+def man(options: Any, site: str, heads: int) -> Sublayers:
     """Return the sublayers of a layer of MAN in their order."""
     activation = str(options.man_head_activation)
     own: dict[str, dict[str, Any]] = {
@@ -52,15 +58,14 @@ def man(options: Any, site: str, heads: int) -> str:
         "sman": {"boundary": parse_static_width(options.man_static_width)},
         "san": {},
     }
-    words = {kind: word(kind, **given, activation=activation) for kind, given in own.items()} | {"ffn": "ffn"}
-    return " > ".join(
-        words[kind] for kind in parse_order(getattr(options, f"man_{site}_order", DEFAULT_ORDER), "the order")
-    )
+    found = {kind: one(kind, **given, activation=activation) for kind, given in own.items()} | {"ffn": (FFN,)}
+    order = parse_order(getattr(options, f"man_{site}_order", DEFAULT_ORDER), "the order")
+    return tuple(each for kind in order for each in found[kind])
 
 
-def plain_man(options: Any) -> str:
+def plain_man(options: Any) -> Sublayers:
     """Return ordinary attention, whose heads have the activation of MAN as well."""
-    return word("san", activation=str(options.man_head_activation))
+    return one(PLAIN, activation=str(options.man_head_activation))
 
 
 def parse_order(text: str, flag: str) -> tuple[str, ...]:
@@ -76,6 +81,8 @@ def parse_order(text: str, flag: str) -> tuple[str, ...]:
         raise UsageError(f"{flag} {text}: no word would see another; the order needs san, dman or sman")
     if "ffn" not in order:
         raise UsageError(f"{flag} {text}: the order needs ffn, the feed-forward network, at least once")
+    if len(order) > MOST_SUBLAYERS:
+        raise UsageError(f"{flag}: {len(order):,} sublayers: a layer has {MOST_SUBLAYERS} or less")
     return order
 
 
@@ -102,17 +109,17 @@ def is_segmented(options: Any, site: str) -> bool:
     return str(getattr(options, f"diffwin_{site}_form")) == "segment"
 
 
-def diffwin(options: Any, site: str, heads: int) -> str:
+def diffwin(options: Any, site: str, heads: int) -> Sublayers:
     """Return the sublayers of a layer with differentiable windows."""
     segments = {"segment_size": options.diffwin_segment_size} if is_segmented(options, site) else {}
     if window_of(options, site) == "mw":
-        return word("mw", renormalise=options.diffwin_renormalise, **segments)
-    return word("aw", **segments)
+        return one("mw", renormalise=options.diffwin_renormalise, **segments)
+    return one("aw", **segments)
 
 
-def mgsa(options: Any, site: str, heads: int) -> str:
+def mgsa(options: Any, site: str, heads: int) -> Sublayers:
     """Return the sublayers of a layer with phrases."""
-    return word(
+    return one(
         "ngram" if str(options.mgsa_partition) == "ngram" else "tree",
         heads=options.mgsa_heads or DEFAULT_HEADS[str(options.mgsa_partition)],
         composition=str(options.mgsa_composition),
@@ -121,22 +128,22 @@ def mgsa(options: Any, site: str, heads: int) -> str:
     )
 
 
-def blocksan(options: Any, site: str, heads: int) -> str:
+def blocksan(options: Any, site: str, heads: int) -> Sublayers:
     """Return the sublayers of a layer with blocks."""
-    return word("block", block_length=options.blocksan_length)
+    return one("block", block_length=options.blocksan_length)
 
 
-def relpos(options: Any, site: str, heads: int) -> str:
+def relpos(options: Any, site: str, heads: int) -> Sublayers:
     """Return the sublayers of a layer with relative positions."""
     own, values = str(options.relpos_heads) == "own", not options.relpos_no_values
-    return word("shaw", max_distance=options.relpos_distance, own_tables=own, values=values)
+    return one("shaw", max_distance=options.relpos_distance, own_tables=own, values=values)
 
 
-def localness(options: Any, site: str, heads: int) -> str:
+def localness(options: Any, site: str, heads: int) -> Sublayers:
     """Return the sublayers of a layer with Gaussians. Raises ValueError for a centre that the site does not have."""
     if site == "cross" and str(options.localness_center) == "self":
         raise ValueError("--localness-center self: the query's own position means nothing in the other sentence")
-    return word(
+    return one(
         "gauss",
         center=str(options.localness_center),
         width=parse_width(options.localness_width),
@@ -148,7 +155,7 @@ def localness(options: Any, site: str, heads: int) -> str:
     )
 
 
-def qanet(options: Any, site: str, heads: int) -> str:
+def qanet(options: Any, site: str, heads: int) -> Sublayers:
     """Return the sublayers of a layer: convolutions, attention, and ffn. Raises UsageError for invalid options."""
     if not 1 <= options.qanet_convs < MOST_SUBLAYERS:
         raise UsageError(
@@ -161,40 +168,43 @@ def qanet(options: Any, site: str, heads: int) -> str:
         )
     given = {"kernel": options.qanet_kernel, "form": str(options.qanet_form)}
     convolution = Mechanism("conv", {name: each for name, each in given.items() if each != CONVOLUTION[name].default})
-    return " > ".join([str(convolution)] * options.qanet_convs + [PLAIN])
+    return (Sublayer(convolution),) * options.qanet_convs + one(PLAIN)
 
 
-def rope(options: Any, site: str, heads: int) -> str:
+def rope(options: Any, site: str, heads: int) -> Sublayers:
     """Return the sublayers of a layer with rotary positions."""
-    return word("rope", base=options.rope_base)
+    return one("rope", base=options.rope_base)
 
 
-def alibi(options: Any, site: str, heads: int) -> str:
+def alibi(options: Any, site: str, heads: int) -> Sublayers:
     """Return the sublayers of a layer with linear biases."""
-    return word("alibi")
+    return one("alibi")
 
 
-def t5bias(options: Any, site: str, heads: int) -> str:
+def t5bias(options: Any, site: str, heads: int) -> Sublayers:
     """Return the sublayers of a layer with T5's bias."""
-    return word("t5", buckets=options.t5bias_buckets, max_distance=options.t5bias_distance)
+    return one("t5", buckets=options.t5bias_buckets, max_distance=options.t5bias_distance)
 
 
-def sinks(options: Any, site: str, heads: int) -> str:
+def sinks(options: Any, site: str, heads: int) -> Sublayers:
     """Return the sublayers of a layer with sliding windows and sinks."""
-    return word("sinks", window=options.sinks_window, sinks=options.sinks_count)
+    return one("sinks", window=options.sinks_window, sinks=options.sinks_count)
 
 
-def plain(options: Any) -> str:
+def plain(options: Any) -> Sublayers:
     """Return ordinary attention."""
-    return PLAIN
+    return one(PLAIN)
 
 
 @dataclass(frozen=True)
 class Preset:
-    """What a variant's options say of the layers in which it stands (``text``), and of the others (``plain``)."""
+    """What a variant's options say of the layers where it stands, by options, site and heads, and of the others.
 
-    text: Callable[[Any, str, int], str]
-    plain: Callable[[Any], str] = plain
+    ``sublayers`` raises ValueError for options that describe no layer.
+    """
+
+    sublayers: Callable[[Any, str, int], Sublayers]
+    plain: Callable[[Any], Sublayers] = plain
 
 
 #: The prefix of a variant's options → its preset.
@@ -205,13 +215,12 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-def text_of_stack(own: Iterable[int], layers: Iterable[int], *, text: str, plain: str) -> str:
-    """Return the text of a site whose ``layers``, numbers from 0, have ``text`` where they are ``own``, else ``plain``.
+def stack_of(own: Iterable[int], layers: Iterable[int], *, sublayers: Sublayers, plain: Sublayers) -> Stack | None:
+    """Return a site whose ``layers``, numbers from 0, have ``sublayers`` where they are ``own``, and else ``plain``.
 
-    Empty where all of them are ordinary.
+    None where all of them are ordinary.
     """
     own, layers = set(own), set(layers)
-    parts = [f"{as_ranges(own) if own != layers else 'all'}: {text}"] if own else []
-    if layers - own and plain != PLAIN:
-        parts.append(f"{as_ranges(layers - own) if own else 'all'}: {plain}")
-    return "; ".join(parts)
+    parts = [(own, sublayers), (layers - own, () if plain == one(PLAIN) else plain)]
+    stretches = [Stretch(each, None if at == layers else ranges_of(at)) for at, each in parts if at and each]
+    return Stack(tuple(stretches)) if stretches else None

@@ -30,6 +30,7 @@ class DescribedAttention(nn.Module):
         batch_first: B×T×C in the place of T×B×C.
         site: ``encoder`` or ``decoder`` for self-attention, where query, key and value are one tensor; ``cross`` for
             attention to another sequence. A decoder hides the future where a call gives no ``attn_mask``.
+        implementation: how it is computed, as by ``--localattn-attention``: auto, products, sdpa, flex or triton.
         device, dtype: of the parameters.
 
     A state dict of torch's own attention loads; :meth:`torch_state_dict` returns one.
@@ -54,6 +55,7 @@ class DescribedAttention(nn.Module):
         vdim: int | None = None,
         batch_first: bool = False,
         site: str = "encoder",
+        implementation: str = "auto",
         device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -64,8 +66,8 @@ class DescribedAttention(nn.Module):
             if mechanism.word in PHRASES:
                 raise TextError(text, mechanism.at, "phrases come with the batches of a translation model")
         cross = site == "cross"
-        options = {"dropout": dropout, "bias": bias, "kdim": kdim, "vdim": vdim, "self_attention": not cross}
-        options["encoder_decoder_attention"] = cross
+        options: dict[str, Any] = {"dropout": dropout, "bias": bias, "kdim": kdim, "vdim": vdim}
+        options |= {"self_attention": not cross, "encoder_decoder_attention": cross, "implementation": implementation}
         with nullcontext() if device is None else torch.device(device):
             self.attention = build_attention(text, embed_dim, num_heads, site=site, **options).to(dtype=dtype)
         self.register_load_state_dict_pre_hook(_from_torchs_names)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import types
 from collections.abc import Iterable, Mapping
@@ -12,6 +11,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from ..core.attention import LocalAttention
 from ..core.composed import Maker
+from ..errors import nearest
 from ..mechanisms.alibi import LinearBiasAttention
 from ..mechanisms.block import BlockAttention
 from ..mechanisms.convolutional import ConvolutionalAttention
@@ -26,17 +26,8 @@ from ..mechanisms.windowed import AdditiveWindowAttention, MultiplicativeWindowA
 from .parse import Mechanism, Value
 
 # Arguments of LocalAttention that the place in a model decides.
-PLACED = {
-    "self_attention",
-    "encoder_decoder_attention",
-    "kdim",
-    "vdim",
-    "dropout",
-    "bias",
-    "causal",
-    "head_dim",
-    "part",
-}
+PLACED = {"self_attention", "encoder_decoder_attention", "kdim", "vdim", "dropout", "bias", "causal", "implementation"}
+PLACED |= {"head_dim", "part"}
 LARGEST = 2**31  # of a number
 CONSTANTS: dict[str, Value] = {"true": True, "false": False, "none": None}
 
@@ -93,14 +84,16 @@ class Option:
     default: Value
 
     def value(self, written: Value) -> Value:
-        """Return the value that a number or a word of a text stands for. Raises ValueError for another type."""
-        if isinstance(written, str) and type(CONSTANTS.get(written, written)) in self.kinds:
-            return CONSTANTS.get(written, written)
+        """Return a value, or that which a word of a text stands for. Raises ValueError for another type."""
+        meant = CONSTANTS.get(written, written) if isinstance(written, str) else written
+        if isinstance(meant, (bool, str, type(None))) and type(meant) in self.kinds:
+            return meant
         if isinstance(written, str) and str in self.kinds:
             return written
         whole = isinstance(written, int) and int in self.kinds
-        if isinstance(written, (int, float)) and (whole or float in self.kinds) and abs(written) < LARGEST:
-            return written
+        if isinstance(written, (int, float)) and not isinstance(written, bool):
+            if (whole or float in self.kinds) and abs(written) < LARGEST:
+                return written
         raise ValueError(f"must be {self}, not {written!r}")
 
     def __str__(self) -> str:
@@ -167,10 +160,10 @@ KINDS = {"san": "global", "global": "global", "local": "local", "forward": "forw
 PHRASES = ("ngram", "tree")
 
 
-def word(name: str, **options: Value) -> str:
-    """Return a mechanism as it is written in a text, without the options that have their default."""
+def word(name: str, **options: Value) -> Mechanism:
+    """Return a mechanism without the options that have their default."""
     known = WORDS[name].options
-    return str(Mechanism(name, {key: value for key, value in options.items() if value != known[key].default}))
+    return Mechanism(name, {key: value for key, value in options.items() if value != known[key].default})
 
 
 @cache
@@ -193,8 +186,8 @@ def _kinds(hint: Any) -> tuple[type, ...]:
     return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
-def nearest(word: str, words: Iterable[str]) -> str:
-    """Return '; did you mean X?' for the known word nearest to a misspelt one, or the known words."""
+def or_known(word: str, words: Iterable[str]) -> str:
+    """Return '; did you mean X?' for the known word nearest to a misspelt one, or else the known words."""
     known = list(words)
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else f": there are {', '.join(known)}" if known else ""
+    meant = nearest(word, known, cutoff=0.5)
+    return f"; did you mean {meant!r}?" if meant else f": there are {', '.join(known)}" if known else ""

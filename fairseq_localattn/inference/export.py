@@ -6,19 +6,40 @@ python -m fairseq_localattn export --path CHECKPOINT --to FOLDER
 from __future__ import annotations
 
 import argparse
+import csv
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..errors import UsageError
 from ..files import write_whole
-from . import folder
+from . import folder, programs
+from .int8 import packed, to_int8
 from .load import Trained, load
 from .text import SUBWORDS, TOKENIZERS, text_of
 
 TEXT = ("tokenizer", "bpe", "bpe_codes", "sentencepiece_model")
 
 
-def card(trained: Trained, license: str | None) -> str:
-    """Return the model card, in Markdown."""
+def scores_of(path: Path, row: str | None) -> list[str]:
+    """Return the lines of a table of the scores of a row in a CSV of results. Raises UsageError without any."""
+    try:
+        with open(path, encoding="utf-8", newline="") as stream:
+            found = list(csv.DictReader(stream))
+        rows = [each for each in found if each["row"] == row]
+        keys = ("scale", "seed", "metric", "score", "signature", "date")
+        lines = ["| " + " | ".join(each[key].replace("|", " ") for key in keys) + " |" for each in rows]
+    except OSError as error:
+        raise UsageError(f"--results {path}: cannot be read: {error.strerror}") from None
+    except (KeyError, TypeError, AttributeError, UnicodeDecodeError, csv.Error):
+        raise UsageError(f"--results {path}: is no CSV of results: give one of results/<paper>/") from None
+    if not lines:
+        known = ", ".join(dict.fromkeys(each["row"] for each in found)) or "none"
+        raise UsageError(f"--row {row}: {path} has no such row: choose from {known}")
+    return ["", "| " + " | ".join(keys) + " |", "|---|---|---|---|---|---|", *lines]
+
+
+def card(trained: Trained, license: str | None, scores: Sequence[str] = ()) -> str:
+    """Return the model card, in Markdown; ``scores``: its lines on scores."""
     sizes, options = trained.model.sizes, trained.options
     parameters = sum(parameter.numel() for parameter in trained.model.parameters())
     pair = " → ".join(str(options.get(f"{side}_lang") or "?") for side in ("source", "target"))
@@ -34,6 +55,7 @@ def card(trained: Trained, license: str | None) -> str:
         f"| text | tokeniser {options.get('tokenizer') or 'none'}, subwords {options.get('bpe') or 'none'} |",
         f"| longest sentence | {sizes.max_source_positions} tokens |",
         f"| training data | {Path(str(options.get('data') or 'not stated')).name} |",
+        *scores,
         *("", "Intended use: translation of sentences like those of the training data. Other text may be"),
         "translated wrongly without a sign of it.",
         *("", "```bash", "python -m fairseq_localattn translate --path . < raw > translated", "```", ""),
@@ -53,21 +75,43 @@ def parser() -> argparse.ArgumentParser:
     add("--bpe-codes", metavar="FILE", help="of --bpe subword_nmt; it is copied")
     add("--sentencepiece-model", metavar="FILE", help="of --bpe sentencepiece; it is copied")
     add("--license", metavar="NAME", help="of the weights, for the model card")
+    add("--format", choices=("safetensors", *programs.FORMATS), default="safetensors", help="default: safetensors")
+    add("--int8", action="store_true", help="weights of 8 bits, a scale for each output channel")
+    add("--results", type=Path, metavar="CSV", help="of results/, for the model card's scores; with --row")
+    add("--row", metavar="NAME", help="of --results, that of this model")
     return found
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Write the folder."""
     args = parser().parse_args(argv)
+    programs.check_format(args.format)
+    if args.int8 and args.format == "onnx":
+        raise UsageError("--int8 --format onnx: use onnxruntime's quantize_dynamic on programs without --int8")
+    scores = [] if args.results is None else scores_of(args.results, args.row)
     trained = load(args.path, args.data)
+    if trained.options.get("int8"):
+        raise UsageError(
+            f"--path {args.path}: has weights of 8 bits, which are not exported again: give its checkpoint"
+        )
     given = {name: value for name in TEXT if (value := getattr(args, name)) is not None}
-    options = {**trained.options, **given}
+    options = {**trained.options, **given, "int8": args.int8 or None}
     text_of(options)  # what cannot be read is told of now
     trained = Trained(trained.model, trained.source, trained.target, options)
     dictionaries = {"source": trained.source, "target": trained.target}
-    folder.save(args.to, trained.model.sizes, trained.model.state_dict(), dictionaries, options)
-    write_whole(args.to / folder.CARD, card(trained, args.license))
-    print(f"{args.to}: python -m fairseq_localattn translate --path {args.to} < raw > translated")
+    about, model = card(trained, args.license, scores), trained.model
+    weights = packed(model) if args.int8 else model.state_dict()
+    if args.format == "safetensors":
+        folder.save(args.to, model.sizes, weights, dictionaries, options)
+        use = f"python -m fairseq_localattn translate --path {args.to} < raw > translated"
+    else:
+        folder.check_new(args.to)  # before work of minutes
+        found = programs.programs_of(to_int8(model) if args.int8 else model)._replace(format=args.format)
+        programs.write(found, args.to)
+        folder.save(args.to, model.sizes, {}, dictionaries, options, found.about())
+        use = f"encoder and decoder as programs ({args.format})"
+    write_whole(args.to / folder.CARD, about)
+    print(f"{args.to}: {use}")
 
 
 if __name__ == "__main__":

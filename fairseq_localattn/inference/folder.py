@@ -15,13 +15,29 @@ from ..files import check_folder, write_whole
 from ..ranges import RANGES
 from . import safetensors
 from .dictionary import Dictionary
+from .int8 import unpacked
 from .sizes import Sizes
 
 VERSION = 1
 WEIGHTS, ABOUT, CARD = "model.safetensors", "model.json", "README.md"
 #: Options of the text that are kept, and those that name a file, which is copied.
-TEXT = ("source_lang", "target_lang", "tokenizer", "moses_no_dash_splits", "moses_no_escape", "bpe", "bpe_separator")
+TEXT = (
+    "source_lang",
+    "target_lang",
+    "tokenizer",
+    "moses_no_dash_splits",
+    "moses_no_escape",
+    "bpe",
+    "bpe_separator",
+    "int8",
+)
 FILES = ("bpe_codes", "sentencepiece_model")
+
+
+def check_new(folder: Path) -> None:
+    """Raise UsageError for a folder with a model in it."""
+    if (folder / ABOUT).exists():
+        raise UsageError(f"--to {folder}: a model is in it; give another folder")
 
 
 def save(
@@ -30,13 +46,15 @@ def save(
     weights: Mapping[str, Tensor],
     dictionaries: Mapping[str, Dictionary],
     options: Mapping[str, Any],
+    programs: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a folder; ``dictionaries`` by ``source`` and ``target``, ``options`` of the text by fairseq's names.
 
+    ``programs``: what a caller of them needs to know, where they stand in the folder in the place of the weights.
+
     Raises UsageError for a folder with a model in it, and for a file of subwords that is missing.
     """
-    if (folder / ABOUT).exists():
-        raise UsageError(f"--to {folder}: a model is in it; give another folder")
+    check_new(folder)
     kept = {name: options[name] for name in TEXT if options.get(name) is not None}
     files = {name: Path(options[name]) for name in FILES if options.get(name)}
     for name, path in files.items():
@@ -50,13 +68,16 @@ def save(
         dictionary.write(folder / f"dict.{side}.txt")
     first: dict[int, str] = {}
     same = {name: first.setdefault(tensor.data_ptr(), name) for name, tensor in weights.items()}
-    safetensors.write(folder / WEIGHTS, {name: weights[name] for name in first.values()})
-    about = {
+    if programs is None:
+        safetensors.write(folder / WEIGHTS, {name: weights[name] for name in first.values()})
+    about: dict[str, Any] = {
         "version": VERSION,
         "sizes": sizes.as_dict(),
         "text": kept,
         "same": {name: other for name, other in same.items() if name != other},
     }
+    if programs is not None:
+        about["programs"] = programs
     write_whole(folder / ABOUT, json.dumps(about, indent=1) + "\n")
 
 
@@ -71,6 +92,10 @@ def read(folder: Path) -> tuple[Sizes, dict[str, Tensor], dict[str, Dictionary],
         raise UsageError(f"{folder / ABOUT}: is damaged; export the model again") from None
     if version != VERSION:
         raise UsageError(f"{folder}: was exported by another version ({version}, here {VERSION}); export it again")
+    if "programs" in about:
+        raise UsageError(
+            f"{folder}: holds programs for other software, which are not run here: export it with --format safetensors"
+        )
     try:
         sizes = Sizes.from_dict(about["sizes"])
     except (KeyError, UsageError) as error:
@@ -82,6 +107,10 @@ def read(folder: Path) -> tuple[Sizes, dict[str, Tensor], dict[str, Dictionary],
         if other not in weights:
             raise UsageError(f"{folder / WEIGHTS}: has no {other}; export the model again")
         weights[name] = weights[other]
+    try:
+        weights = unpacked(weights)
+    except KeyError as error:
+        raise UsageError(f"{folder / WEIGHTS}: has no {error.args[0]}; export the model again") from None
     broken = [name for name, tensor in weights.items() if not bool(tensor.isfinite().all())]
     if broken:
         raise UsageError(f"{folder / WEIGHTS}: {broken[0]} holds NaN or infinity; export another checkpoint")

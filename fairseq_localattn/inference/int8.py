@@ -1,50 +1,110 @@
-"""A decoder with weights of 8 bits: a scale for each output channel, and for each row of the input when it comes."""
+"""A model with weights of 8 bits: a scale for each output channel, and one for the input when it comes."""
 
 from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
+from ..kernels.projections import join_parameters
 from .model import Model
 
+# By the ends of their names: those of windows have projections of their own, such as ``left_q_proj``.
 LAYERS = ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2", "output_projection")
 LARGEST = 127
+# The processor multiplies 8 bits into 32. Without this, sums of two products may overflow 16 bits.
+WIDE = getattr(torch.cpu, "_is_vnni_supported", lambda: False)() or torch.backends.quantized.engine == "qnnpack"
 
 
 class Int8Linear(nn.Module):
-    """A linear layer whose product is one of integers."""
+    """A linear layer whose product is one of integers.
+
+    Args:
+        weight: O×C in 8 bits.
+        scale: O.
+        bias: O or None.
+    """
 
     weight: Tensor
     scale: Tensor
     bias: Tensor | None
 
-    def __init__(self, linear: nn.Linear) -> None:
+    def __init__(self, weight: Tensor, scale: Tensor, bias: Tensor | None) -> None:
         super().__init__()
-        weight, scale = quantized(linear.weight)
-        self.register_buffer("weight", weight)
-        self.register_buffer("scale", scale.T.contiguous())
-        self.register_buffer("bias", linear.bias)
+        for name, tensor in (("weight", weight), ("scale", scale), ("bias", bias)):
+            self.register_buffer(name, tensor)
+        #: What torch's quantized product takes; None where the layer becomes part of an exported program.
+        self.prepacked: torch.ScriptObject | None = prepacked(weight, scale, bias)
+
+    @classmethod
+    def of(cls, linear: nn.Linear) -> Int8Linear:
+        """Return the layer with weights rounded to 8 bits."""
+        weight, scale = quantized(linear.weight.detach().float())
+        return cls(weight, scale[:, 0], None if linear.bias is None else linear.bias.detach().float())
+
+    @classmethod
+    def joined(cls, layers: Sequence[Int8Linear], heads: int) -> Int8Linear:
+        """Return one layer with the outputs of several, head by head as :func:`kernels.projections.join` has them."""
+        biases = [each.bias for each in layers if each.bias is not None]
+        weight, bias = join_parameters([each.weight for each in layers], biases, heads)
+        scale = torch.stack([each.scale.view(heads, -1) for each in layers], dim=1).flatten()
+        return cls(weight, scale, bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer to …×C."""
+        if self.prepacked is not None:
+            return torch.ops.quantized.linear_dynamic(x, self.prepacked, not WIDE)
         rows, scale = quantized(x.reshape(-1, x.size(-1)))
-        y = torch._int_mm(rows, self.weight.T) * scale
-        y *= self.scale
-        if self.bias is not None:
-            y += self.bias
-        return y.view(*x.shape[:-1], -1)
+        y = torch._int_mm(rows, self.weight.T) * scale * self.scale
+        return (y if self.bias is None else y + self.bias).view(*x.shape[:-1], -1)
 
 
 def quantized(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a matrix in 8 bits, and the scale of each row."""
+    """Return a matrix in 8 bits, and the scale of each row, O×1."""
     scale = x.abs().amax(1, keepdim=True).clamp(min=1e-20) / LARGEST
     return (x / scale).round_().to(torch.int8), scale
 
 
+def prepacked(weight: Tensor, scale: Tensor, bias: Tensor | None) -> torch.ScriptObject:
+    """Return the parameters as torch's quantized products take them."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*quantized tensor creation")
+        zeros = torch.zeros(len(scale), dtype=torch.long)
+        whole = torch._make_per_channel_quantized_tensor(weight, scale.double(), zeros, 0)
+    return torch.ops.quantized.linear_prepack(whole, bias)
+
+
 def to_int8(model: Model) -> Model:
-    """Let the decoder of a model compute with weights of 8 bits, in place; the encoder stays as it is."""
-    for module in list(model.decoder.modules()):
-        for name, child in list(module.named_children()):
-            if name in LAYERS and type(child) is nn.Linear:
-                setattr(module, name, Int8Linear(child))
+    """Let a model compute with weights of 8 bits, in place; embeddings and other layers stay as they are."""
+    for name, linear in linear_layers(model):
+        parent, _, own = name.rpartition(".")
+        setattr(model.get_submodule(parent), own, Int8Linear.of(linear))
     return model
+
+
+def linear_layers(model: Model) -> list[tuple[str, nn.Linear]]:
+    """Return the layers that compute in 8 bits, with their names."""
+    return [
+        (name, module) for name, module in model.named_modules() if name.endswith(LAYERS) and type(module) is nn.Linear
+    ]
+
+
+def packed(model: Model) -> dict[str, Tensor]:
+    """Return the weights of a model, those of layers in 8 bits with their scales; those of embeddings as they are."""
+    weights = dict(model.state_dict())
+    looked_up = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    for name, linear in linear_layers(model):
+        if id(linear.weight) not in looked_up:
+            weights[f"{name}.weight"], weights[f"{name}.scale"] = quantized(linear.weight)
+    return weights
+
+
+def unpacked(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights in fp32; :func:`to_int8` makes the same numbers of them. Raises KeyError without a scale."""
+    found = dict(weights)
+    for name, tensor in weights.items():
+        if tensor.dtype == torch.int8:
+            found[name] = tensor * found.pop(f"{name.removesuffix('weight')}scale")
+    return found

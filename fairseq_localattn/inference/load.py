@@ -18,6 +18,7 @@ from ..errors import UsageError
 from ..stored.reading import read
 from . import folder
 from .dictionary import Dictionary
+from .int8 import to_int8
 from .model import Model
 from .sizes import Sizes, options_of, sizes_of, text_options
 
@@ -48,6 +49,8 @@ def load(path: str | os.PathLike[str], data: str | os.PathLike[str] | None = Non
     if file.is_dir():
         sizes, weights, dictionaries, text = folder.read(file)
         model = build(sizes, weights, dictionaries, where=str(file))
+        if text.get("int8"):
+            to_int8(model)
         return Trained(model, dictionaries["source"], dictionaries["target"], text)
     if not file.is_file():
         raise UsageError(f"{file}: no such file; give a checkpoint of fairseq-train, or a folder of export")

@@ -8,15 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..core.decoding import IncrementalState
+from ..core.paths import BeamState, Paths
 from ..grammar.layers import LayerBuilder, named_sublayers
-from ..kernels.passes import forward_pass
+from ..kernels.passes import forward_pass, may_read
 from ..mechanisms.phrasal import MultiGranularityAttention
 from ..mechanisms.phrase_memory.partition import partition_of_batch
 from .dictionary import PAD
@@ -165,7 +166,7 @@ class Encoder(_Stack):
         ``phrases``: B×K×P, of a model with trees the lengths of the phrases on each level, </s> included; 0 = none.
         """
         mask = tokens.eq(PAD)
-        padding = mask if bool(mask.any()) else None
+        padding = mask if not may_read(tokens.device) or bool(mask.any()) else None
         positions = (~mask).cumsum(dim=1).masked_fill(mask, 0) + PAD
         x = self.embed(tokens, positions)
         x = (x if padding is None else x.masked_fill(mask[..., None], 0)).transpose(0, 1)
@@ -190,12 +191,14 @@ class Decoder(_Stack):
         self.output_projection = nn.Linear(sizes.decoder.embed_dim, words, bias=False)
         self._joined: IncrementalState = {}
 
-    def start(self) -> IncrementalState:
+    def start(self) -> BeamState:
         """Return the state of a new decoding, with the joined weights of earlier ones."""
-        return dict(self._joined)
+        return BeamState(self._joined)
 
-    def forward(self, tokens: Tensor, step: int, memory: Memory, state: IncrementalState) -> Tensor:
+    def forward(self, tokens: Tensor, step: int | Tensor, memory: Memory, state: IncrementalState) -> Tensor:
         """Return the logits B×V after the tokens B at position ``step``, from 0, for the decoding of ``state``."""
+        if isinstance(state, BeamState):
+            state.begin_step(tokens)
         x = self.embed(tokens[:, None], PAD + 1 + step).transpose(0, 1)
         with forward_pass():
             for layer in self.layers:
@@ -205,13 +208,21 @@ class Decoder(_Stack):
         x = x[0] if self.layer_norm is None else self.layer_norm(x[0])
         return self.output_projection(x)
 
-    def reorder(self, state: IncrementalState, rows: Tensor, sentences: Tensor | None) -> None:
-        """Let row r of the state become the former row ``rows[r]``; of the encoder's keys, as ``sentences`` says."""
+    def reorder(self, state: BeamState, rows: Tensor, sentences: Tensor | None) -> None:
+        """Let row r of the state become the former row ``rows[r]``; of each sentence's keys, as ``sentences`` says."""
+        count = len(sentences) if sentences is not None else cast(Paths, state.paths).places.size(0)
+        columns = state.reorder(rows, count)
         for layer in self.layers:
             for kind, name, _, _ in layer.sublayers:  # type: ignore[union-attr]
-                order = sentences if kind == "cross" else rows
-                if kind != "ffn" and order is not None:
-                    getattr(layer, name).reorder_incremental_state(state, order)
+                if kind == "ffn":
+                    continue
+                module = getattr(layer, name)
+                follows = kind not in ("conv", "cross") and module.paths_of(state) is not None
+                order = sentences if follows or kind == "cross" else rows
+                if order is not None:
+                    module.reorder_incremental_state(state, order)
+                if follows and columns is not None:
+                    module.keep_columns(state, columns)
 
 
 class Model(nn.Module):

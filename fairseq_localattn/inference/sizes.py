@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import UsageError
 from ..grammar.placement import SITES, parse_layers
-from ..grammar.presets import PRESETS, text_of_stack, window_of
+from ..grammar.presets import PRESETS, stack_of, window_of
 
 ACTIVATIONS = ("relu", "gelu", "gelu_accurate", "gelu_fast", "tanh", "linear")
 # fairseq's plain Transformers; other architectures must say their attention by options that are known here.
@@ -203,8 +203,8 @@ def texts_of(options: Namespace, stacks: Mapping[str, StackSizes]) -> dict[str, 
         if prefix == "diffwin" and window_of(options, site) == "none":
             where = "none"
         own = parse_layers(where, name, range(stack.layers), stack.layers)
-        text = preset.text(options, site, stack.attention_heads) if own else ""
-        plain = preset.plain(options)
-        if described := text_of_stack(own, range(stack.layers), text=text, plain=plain):
-            found[site] = described
+        sublayers = preset.sublayers(options, site, stack.attention_heads) if own else ()
+        described = stack_of(own, range(stack.layers), sublayers=sublayers, plain=preset.plain(options))
+        if described is not None:
+            found[site] = str(described)
     return found

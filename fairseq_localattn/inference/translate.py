@@ -146,7 +146,7 @@ def parser() -> argparse.ArgumentParser:
     add("--buffer-size", type=int, default=10_000, help="lines that are read before they are translated")
     add("--long", choices=("pieces", "empty"), default="pieces", help="what becomes of lines that are too long")
     add("--scores", action="store_true", help="write the score and a tab before each translation")
-    add("--int8", action="store_true", help="compute the decoder with weights of 8 bits; faster for wide models")
+    add("--int8", action="store_true", help="compute with weights of 8 bits; faster for wide models")
     add("--threads", type=int, help="of torch")
     return found
 
@@ -172,6 +172,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         for lines in write(job, lines_of(sys.stdin.buffer), args.buffer_size, scores=args.scores):
             sys.stdout.buffer.write("".join(lines).encode("utf-8"))
             sys.stdout.buffer.flush()
+    except KeyboardInterrupt:
+        tell("interrupted; the lines that are written are whole")
+        raise SystemExit(130) from None  # as a shell says of a command that is interrupted
     except BrokenPipeError:  # the reader, such as `head`, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -237,3 +237,12 @@ class _BandedProducts(torch.autograd.Function):
         by_q = layout.merge(by_queries, ctx.length)
         by_k, by_v = (layout.merge(x, ctx.length, layout.half_width) for x in (by_keys, by_values))
         return by_q, by_k, by_v, None, by_bias, None, None, None
+
+
+def by_key_position(weights: Tensor, key_index: Tensor, key_length: int) -> Tensor:
+    """Scatter weights of stretches, B×H×n×s×r, to key positions: B×H×(n·s)×S."""
+    batch, heads, _, rows, _ = weights.shape
+    index = (
+        key_index.clamp(0, key_length - 1)[:, None, :].expand(-1, rows, -1).flatten(0, 1).expand(batch, heads, -1, -1)
+    )
+    return weights.new_zeros(batch, heads, index.size(2), key_length).scatter_add(3, index, weights.flatten(2, 3))

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .masks import Frame, hides, is_future
-from .passes import is_shared, shared
+from .passes import is_shared, may_read, shared
 from .windows import Window, spans_of
 
 
@@ -44,7 +44,7 @@ def blind_queries(
         dtype: of the scores.
         device: of the tensors.
     """
-    padding, mask, on_cpu = frame.key_padding_mask, frame.attn_mask, device.type == "cpu"
+    padding, mask, on_cpu = frame.key_padding_mask, frame.attn_mask, may_read(device)
     if padding is None and mask is None and hidden is None:
         return None
     causal = mask is not None and hidden is None and on_cpu and not frame.offset and is_future(mask)
@@ -74,6 +74,7 @@ def _find(
         return _none_open(reduce(torch.logical_or, rows), *_ends(windows, frame, device, causal=False))
     if hidden is None and closed is None:
         return padding.all(1)[:, None, None]  # type: ignore[union-attr]
+    closed = closed[:, None] if closed is not None and closed.dim() == 3 else closed
     both = [each for each in (hidden, closed) if each is not None]
     return _none_seen(reduce(torch.logical_or, both), padding)
 
@@ -157,7 +158,7 @@ def _hidden_by_padding(windows: tuple[Window, ...], frame: Frame, causal: bool) 
 
 def clear(x: Tensor, blind: Tensor) -> Tensor:
     """Return x, B×H×T×E and finite, with 0 for the queries in ``blind``, which then have no gradient."""
-    if x.device.type != "cpu":
+    if not may_read(x.device):
 
         def sees() -> Tensor:
             return (~blind).to(x.dtype)[..., None]

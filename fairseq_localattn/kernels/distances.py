@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from .dropout import dropout_factors
 from .masks import at_least_fp32
-from .passes import shared
+from .passes import is_exporting, shared
 
 
 def all_distances(
@@ -31,6 +31,9 @@ def all_distances(
 
 def by_position(entries: Tensor, keys: int) -> Tensor:
     """Arrange entries of all distances, …×(T+S-1) as in :func:`all_distances`, by query and key: …×T×S."""
+    if is_exporting():  # which makes a constant of the size of a view's windows
+        first = torch.arange(entries.size(-1) - keys, -1, -1, device=entries.device)
+        return entries[..., first[:, None] + torch.arange(keys, device=entries.device)]
     return entries.unfold(-1, keys, 1).flip(-2)
 
 
@@ -58,12 +61,12 @@ class ClippedDistances:
     @property
     def first(self) -> int:
         """The lowest clipped distance that occurs; 0 or less."""
-        return max(-self.limit, 1 - self.offset - self.queries)
+        return -self.limit if is_exporting() else max(-self.limit, 1 - self.offset - self.queries)
 
     @property
     def last(self) -> int:
         """The highest clipped distance that occurs; 0 or more."""
-        return min(self.limit, self.keys - self.offset - 1)
+        return self.limit if is_exporting() else min(self.limit, self.keys - self.offset - 1)
 
     @property
     def count(self) -> int:
@@ -75,14 +78,24 @@ class ClippedDistances:
         """The number of distances below :attr:`first`."""
         return self.first + self.offset + self.queries - 1
 
+    def of_pairs(self, device: torch.device) -> Tensor:
+        """Return the number of each pair's clipped distance among those that occur, T×S."""
+        distances = all_distances(self.queries, self.keys, self.offset, device)
+        return by_position(distances.clamp(self.first, self.last) - self.first, self.keys)
+
 
 def spread(x: Tensor, distances: ClippedDistances) -> Tensor:
     """Read x, …×T×n by query and clipped distance (``first`` to ``last``), for each key: …×T×S."""
+    if is_exporting():
+        return x.gather(-1, distances.of_pairs(x.device).expand(*x.shape[:-1], -1))
     return _Spread.apply(x, distances)
 
 
 def collect(x: Tensor, distances: ClippedDistances) -> Tensor:
     """Sum x, …×T×S, over the keys of each clipped distance: …×T×n. The transpose of :func:`spread`."""
+    if is_exporting():
+        places = distances.of_pairs(x.device).expand_as(x)
+        return x.new_zeros(*x.shape[:-1], distances.count).scatter_add(-1, places, x)
     return _Collect.apply(x, distances)
 
 

@@ -28,7 +28,7 @@ class Frame:
         key_length: S.
         offset: position of the first query among the keys (self-attention only; 0 in a full pass).
         key_padding_mask: B×S, boolean, True = padding.
-        attn_mask: T×S, boolean (True = hidden) or added to the scores.
+        attn_mask: T×S, or B×T×S if sentences differ, boolean (True = hidden) or added to the scores.
         before: in a block of queries, those of the same self-attention before it, which ``offset`` counts as well.
     """
 
@@ -71,6 +71,7 @@ def hidden_and_bias(
         layers of a forward pass share them.
     """
     padding, mask = frame.key_padding_mask, frame.attn_mask
+    mask = mask[:, None] if mask is not None and mask.dim() == 3 else mask
     if is_shared(window):
         hidden, added = shared(lambda: _hidden(padding, window, mask, dtype), "hidden", padding, window, mask, dtype)
     else:
@@ -99,7 +100,7 @@ def _hidden(
 
 
 def _as_boolean(mask: Tensor, dtype: torch.dtype) -> Tensor | None:
-    """Return a mask T×S as boolean (True = hidden) if it only hides keys, as fairseq's causal mask of 0 and -inf does.
+    """Return a mask …×T×S as boolean (True = hidden) if it only hides keys, as fairseq's causal one of 0 and -inf does.
 
     Returns None if the mask has other values or needs a gradient, or if reading its values would synchronise a GPU:
     there the masks of :func:`future_mask` are known.
@@ -133,7 +134,7 @@ def future_mask(length: int, dtype: torch.dtype, device: torch.device) -> Tensor
 
 
 def is_future(mask: Tensor, read: bool = True) -> bool:
-    """Return whether a mask T×S, boolean or added to the scores, hides the keys after each query and nothing else.
+    """Return whether a mask …×T×S, boolean or added to the scores, hides the keys after each query and nothing else.
 
     Reading it waits for a GPU. fairseq cuts its mask from one tensor, which is read once and each time that it grows. A
     change through ``.data`` is not noticed. Without ``read``, False is returned for a mask that is not known yet.

@@ -77,6 +77,19 @@ def is_shared(x: Tensor | None) -> bool:
     return x is None or (current is not None and id(x) in current.results)
 
 
+def is_exporting() -> bool:
+    """Return whether torch.export makes a graph for all lengths and values, which Python must not read.
+
+    torch 2.6 does not say so.
+    """
+    return bool(getattr(torch.compiler, "is_exporting", bool)())
+
+
+def may_read(device: torch.device) -> bool:
+    """Return whether Python may read tensors: on a CPU, where nothing waits, and not where a graph is made for all."""
+    return device.type == "cpu" and not is_exporting()
+
+
 def is_capturing() -> bool:
     """Return whether a CUDA graph is being captured."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from .kept import kept
 from .masks import Frame
-from .passes import shared
+from .passes import is_exporting, shared
 
 # A function of the indices (sentence, head, position of the query, position of the key), which broadcast: the term that
 # is added to the score, or whether the key is seen. A tensor that needs a gradient may be indexed only once. Numbers
@@ -137,7 +137,7 @@ def _hidden(window: Window, frame: Frame, heads: int, device: torch.device) -> T
     if window.by_padding:
         key = "window", window, lengths, heads, device, frame.key_padding_mask
         return shared(lambda: _dense(window, frame, heads, device), *key)
-    make = hidden_by_lengths if lengths[0] * lengths[1] <= KEPT_UP_TO else hidden_by_lengths.in_pass
+    make = hidden_by_lengths if is_exporting() or lengths[0] * lengths[1] <= KEPT_UP_TO else hidden_by_lengths.in_pass
     return make(window, lengths, heads, device=device)
 
 

@@ -20,6 +20,11 @@ class BandedAttention(LocalAttention, ABC):
     head_span = 1
     whole = True
 
+    @property
+    def said_by_steps(self) -> bool:
+        """Whether a query sees one head: ``windows`` says its band then."""
+        return self.head_span == 1
+
     @abstractmethod
     def band(self, frame: Frame, device: torch.device) -> tuple[int, Tensor | None]:
         """Return ``half_width`` and ``width_of_query`` of :func:`banded_attention`."""

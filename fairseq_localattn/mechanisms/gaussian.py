@@ -54,21 +54,22 @@ CUT_OFF = lowest_score(torch.float32) / 2
 FIRST_SIGMA, LAST_SIGMA = 1.0, 32.0  # of the first and the last head at the start, geometric between
 
 
-def parse_width(text: str) -> float | str:
+def parse_width(given: float | str) -> float | str:
     """Return a width from ``head``, ``keys``, ``query`` or a number of positions, at least ``2·LOWEST_SIGMA``.
 
     Raises ValueError for anything else.
     """
-    name = text.strip().lower()
+    name = given.strip().lower() if isinstance(given, str) else given
     if name in WIDTHS:
         return name
     try:
         width = float(name)
     except ValueError:
         width = 0.0
-    if not 2 * LOWEST_SIGMA <= width < float("inf"):
+    lowest = 2 * LOWEST_SIGMA
+    if not lowest <= width < float("inf"):
         raise ValueError(
-            f"a window's width of {text!r}: give {', '.join(WIDTHS)}, or a number of positions from {2 * LOWEST_SIGMA}"
+            f"a window's width of {str(given)!r}: give {', '.join(WIDTHS)}, or a number of positions from {lowest}"
         )
     return width
 
@@ -113,7 +114,7 @@ class GaussianAttention(LocalAttention):
             raise ValueError(f"{local_heads} heads with a Gaussian were asked for, and there are {num_heads} heads")
         if center == "self" and self.encoder_decoder_attention:
             raise ValueError("a centre at the query's own position means nothing in the other sentence")
-        self.center, self.width = center, parse_width(str(width))
+        self.center, self.width = center, parse_width(width)
         self.local_heads, self.cut = local_heads or num_heads, cut
         self.source, self.hidden = source, hidden
         if center == "predicted" or self.width == "query":
@@ -134,6 +135,11 @@ class GaussianAttention(LocalAttention):
         """Whether centre or width is predicted from the projected queries or keys."""
         by_query = self.source == "query" and (self.center == "predicted" or self.width == "query")
         return by_query or self.width == "keys"
+
+    @property
+    def said_by_steps(self) -> bool:
+        """Whether no width is predicted from the keys."""
+        return self.width != "keys"
 
     def _linear(self, channels: int, outputs: int) -> nn.Linear:
         """Return a linear layer with Xavier's weights and biases of 0; without biases in the linear form."""

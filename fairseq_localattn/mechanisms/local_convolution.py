@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ..core.decoding import IncrementalState
 from ..core.hooks import is_plain
 from ..kernels.convolution import depthwise_convolution, full_convolution, relu_in_place
+from ..ranges import check_number
 
 FORMS = ("separable", "full")
 LARGEST_KERNEL = 9_999  # positions; more is certainly a typing error
@@ -42,8 +43,7 @@ class LocalConvolution(nn.Module):
         super().__init__()
         if kernel < 1 or kernel % 2 == 0:
             raise ValueError(f"the kernel of a convolution must be odd and positive, not {kernel}")
-        if kernel > LARGEST_KERNEL:
-            raise ValueError(f"the kernel of a convolution must be {LARGEST_KERNEL:,} or less, not {kernel}")
+        check_number("the kernel of a convolution", kernel, 1, LARGEST_KERNEL)
         if form not in FORMS:
             raise ValueError(f"unknown form {form!r} of a convolution: choose from {', '.join(FORMS)}")
         self.kernel, self.form, self.causal = kernel, form, causal
@@ -57,7 +57,7 @@ class LocalConvolution(nn.Module):
             # torch's biases, not 0: an empty sentence would be 0 at every layer norm, whose gradient then explodes.
             self.bias = nn.Parameter(torch.empty(channels).uniform_(-1, 1) * (channels * kernel) ** -0.5)
             nn.init.xavier_uniform_(self.weight)
-        self._state_key = f"{uuid.uuid4()}.conv_state"
+        self.state_key = f"{uuid.uuid4()}.conv_state"
 
     def forward(
         self, x: Tensor, padding: Tensor | None = None, incremental_state: IncrementalState | None = None
@@ -87,18 +87,18 @@ class LocalConvolution(nn.Module):
         """Put the K-1 inputs before x in front of it, and keep the last K-1: B×(K-1)×C, 0 before the first word."""
         if not self.causal:
             raise ValueError("only a causal convolution can be computed word by word")
-        earlier = state.get(self._state_key, {}).get("inputs")
+        earlier = state.get(self.state_key, {}).get("inputs")
         if earlier is None:
             earlier = x.new_zeros(x.size(1), self.kernel - 1, x.size(2))
         x = torch.cat([earlier.transpose(0, 1), x])
-        state[self._state_key] = {"inputs": x[x.size(0) - self.kernel + 1 :].transpose(0, 1)}
+        state[self.state_key] = {"inputs": x[x.size(0) - self.kernel + 1 :].transpose(0, 1)}
         return x
 
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> IncrementalState:
         """Reorder the kept inputs to follow a beam: row r becomes the former row ``new_order[r]``."""
-        earlier = incremental_state.get(self._state_key, {}).get("inputs")
+        earlier = incremental_state.get(self.state_key, {}).get("inputs")
         if earlier is not None:
-            incremental_state[self._state_key] = {"inputs": earlier.index_select(0, new_order)}
+            incremental_state[self.state_key] = {"inputs": earlier.index_select(0, new_order)}
         return incremental_state
 
     def extra_repr(self) -> str:

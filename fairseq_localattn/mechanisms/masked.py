@@ -24,11 +24,12 @@ from ..core.call import Call
 from ..core.hooks import is_plain
 from ..kernels.distances import all_distances, by_position
 from ..kernels.masks import Frame, at_least_fp32, is_future
-from ..kernels.passes import shared
+from ..kernels.passes import may_read, shared
 from ..kernels.triton.dman import dynamic_mask_attention
 from ..kernels.triton.operators import DTYPES
 from ..kernels.triton.row_dot import row_dot
 from ..kernels.windows import Score, by_distance
+from ..ranges import check_number
 from .banded import BandedAttention
 from .relative import MAX_DISTANCES
 
@@ -86,12 +87,7 @@ class DynamicMaskAttention(LocalAttention):
 
     def __init__(self, embed_dim: int, num_heads: int, *, max_distance: int = 1024, **kwargs: object) -> None:
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
-        if max_distance < 0:
-            raise ValueError(f"the greatest distance of the dynamic mask must be 0 or more, not {max_distance}")
-        if max_distance > MAX_DISTANCES:
-            raise ValueError(
-                f"the greatest distance of the dynamic mask must be {MAX_DISTANCES:,} or less, not {max_distance}"
-            )
+        check_number("the greatest distance of the dynamic mask", max_distance, 0, MAX_DISTANCES)
         self.max_distance, self.ahead = max_distance, 0 if self.causal else max_distance
         self.query_mask = nn.Linear(embed_dim, 1, bias=False)
         # Entry d + ahead is P_d, from d = -ahead (the furthest future) to d = max_distance (the furthest past).
@@ -108,7 +104,7 @@ class DynamicMaskAttention(LocalAttention):
         by_head = self.head_mask.to(precision)[:, None, None]
         by_distance = self._distances(call.frame, precision) + by_head
         # Clamping is rarely needed. On a CPU, bounding z by the minima of its terms is cheaper than a pass over z.
-        clamp = by_query.device.type != "cpu" or by_query.numel() == 0 or by_distance.numel() == 0
+        clamp = not may_read(by_query.device) or by_query.numel() == 0 or by_distance.numel() == 0
         clamp = clamp or bool(by_query.detach().amin() + by_distance.detach().amin() < _LOWEST_Z)
         return _LogMask.apply(by_query[:, None, :, None] + by_distance, clamp)
 
@@ -188,8 +184,7 @@ class StaticMaskAttention(BandedAttention):
 
     def __init__(self, embed_dim: int, num_heads: int, *, boundary: int | None = 4, **kwargs: object) -> None:
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
-        if boundary is not None and boundary < 0:
-            raise ValueError(f"the boundary of a static mask must be 0 or more, not {boundary}")
+        check_number("the boundary of a static mask", boundary or 0, 0)
         self.boundary = boundary
 
     def band(self, frame: Frame, device: torch.device) -> tuple[int, Tensor | None]:

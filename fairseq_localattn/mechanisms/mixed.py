@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ..core.attention import LocalAttention
 from ..kernels.windows import Bounds, Window, distance_windows
+from ..ranges import check_number
 
 HEAD_KINDS = ("global", "local", "forward", "backward")
 
@@ -73,8 +74,7 @@ class MixedAttention(LocalAttention):
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
         if len(head_kinds) != num_heads:
             raise ValueError(f"{len(head_kinds)} kinds given for {num_heads} heads")
-        if window < 1:
-            raise ValueError(f"the window of the local heads must be 1 or more, not {window}")
+        check_number("the window of the local heads", window, 1)
         self.head_kinds, self.window = tuple(head_kinds), window
         self._bounds = tuple(bounds_of_kind(kind, window) for kind in head_kinds)
 

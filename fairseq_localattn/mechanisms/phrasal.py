@@ -7,12 +7,12 @@ A head of granularity g computes ``Q = H W_Q``, ``K = H_g W_K``, ``V = H_g W_V``
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..core.attention import LocalAttention
 from ..core.call import Call
@@ -202,3 +202,18 @@ def share_among_words(weights: Tensor, partition: Partition) -> Tensor:
     with_padding = torch.cat([share, torch.zeros_like(share[..., :1])], dim=-1)
     index = partition.index[:, :, None].expand(-1, -1, weights.size(2), -1)
     return with_padding.gather(-1, index)
+
+
+def phrase_attentions(module: nn.Module) -> list[MultiGranularityAttention]:
+    """Return the attentions of a module that have phrases."""
+    return [part for part in module.modules() if isinstance(part, MultiGranularityAttention)]
+
+
+@contextmanager
+def phrases_of(module: nn.Module, partition: Partition) -> Iterator[list[MultiGranularityAttention]]:
+    """Let all attentions of a module that have phrases attend to those of ``partition``; yields these attentions."""
+    found = phrase_attentions(module)
+    with ExitStack() as stack:
+        for attention in found:
+            stack.enter_context(attention.use_partition(partition))
+        yield found

@@ -28,6 +28,7 @@ from ..kernels.distances import (
 from ..kernels.kept import kept
 from ..kernels.masks import Frame, at_least_fp32, hidden_and_bias, is_future, join_masks
 from ..kernels.windows import Score, by_distance
+from ..ranges import check_number
 
 # Devices on which operations cost what they compute; on the others each costs the same, and few are taken.
 CHEAP_ON = ("cpu",)
@@ -64,10 +65,7 @@ class RelativeAttention(LocalAttention):
         **kwargs: object,
     ) -> None:
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
-        if max_distance < 0:
-            raise ValueError(f"the greatest relative position must be 0 or more, not {max_distance}")
-        if max_distance > MAX_DISTANCES:
-            raise ValueError(f"the greatest relative position must be {MAX_DISTANCES:,} or less, not {max_distance}")
+        check_number("the greatest relative position", max_distance, 0, MAX_DISTANCES)
         self.max_distance, self.own_tables = max_distance, own_tables
 
         def table() -> nn.Parameter:
@@ -259,8 +257,7 @@ class BucketedAttention(DistanceBiasAttention):
         exact = buckets // 2 if self.causal else buckets // 4
         if buckets < 4 or buckets % 2:
             raise ValueError(f"the number of buckets must be even and 4 or more, not {buckets}")
-        if buckets > MAX_DISTANCES:
-            raise ValueError(f"the number of buckets must be {MAX_DISTANCES:,} or less, not {buckets}")
+        check_number("the number of buckets", buckets, 4, MAX_DISTANCES)
         if max_distance <= exact:
             raise ValueError(f"the greatest distance must be above {exact} with {buckets} buckets, not {max_distance}")
         self.buckets, self.max_distance = buckets, max_distance

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..core.attention import LocalAttention
 from ..kernels.windows import Window, distance_windows
+from ..ranges import check_number
 
 
 class SinkAttention(LocalAttention):
@@ -38,8 +39,7 @@ class SinkAttention(LocalAttention):
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
         if window < 1:
             raise ValueError(f"the sliding window must have 1 position or more, not {window}")
-        if sinks < 0:
-            raise ValueError(f"the number of attention sinks must be 0 or more, not {sinks}")
+        check_number("the number of attention sinks", sinks, 0)
         self.window, self.sinks = window, sinks
 
     def windows(self) -> tuple[Window, ...]:

@@ -30,6 +30,7 @@ from ..kernels.dense import paired_scores, scaled_scores
 from ..kernels.kept import may_keep
 from ..kernels.masks import Frame, hidden_and_bias, is_future, join_masks, normalise
 from ..kernels.triton import soft_windows
+from ..ranges import check_number
 
 LEAST_SUM = 1e-20  # by which renormalised weights are divided at least: gradients of less would overflow
 
@@ -181,8 +182,7 @@ class WindowAttention(LocalAttention):
 
     def __init__(self, embed_dim: int, num_heads: int, *, segment_size: int = 1, **kwargs: object) -> None:
         super().__init__(embed_dim, num_heads, **kwargs)  # type: ignore[arg-type]
-        if segment_size < 1:
-            raise ValueError(f"the size of a segment must be 1 or more, not {segment_size}")
+        check_number("the size of a segment", segment_size, 1)
         if segment_size > 1 and self.causal:
             raise ValueError("a decoder cannot point to a segment that is not finished: its windows need segments of 1")
         self.segment_size = segment_size

@@ -7,20 +7,16 @@ the attention (MAN halves the feed-forward network), the variant's module says s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from fairseq.dataclass import FairseqDataclass
-from fairseq.models import (
-    ARCH_CONFIG_REGISTRY,
-    ARCH_MODEL_NAME_REGISTRY,
-    ARCH_MODEL_REGISTRY,
-)
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 
 from ..errors import UsageError
-from ..grammar.placement import SITES, as_ranges, parse_layers
+from ..grammar.placement import SITES, parse_layers, ranges_of, written
 from ..options import fill_defaults, option_names, set_missing
-from ..speed.implementation import ImplementationOptions
+from ..speed.runtime import ImplementationOptions
+from .base import LocalModel
 from .struct_config import named_architecture
 
 # Architecture of this package → its baseline.
@@ -89,28 +85,22 @@ def _clip_layers(args: Any, names: Iterable[str]) -> None:
         try:
             parse_layers(text, name, (), depth)
         except UsageError:  # it names a layer beyond the stack
-            setattr(args, name, as_ranges(parse_layers(text, name, range(depth))) or "none")
+            setattr(args, name, written(ranges_of(parse_layers(text, name, range(depth)))) or "none")
 
 
 def register_architecture(
-    model: str,
-    name: str,
-    baseline: str,
-    options: type[FairseqDataclass],
-    *,
-    adjust: Callable[[Any], None] | None = None,
-    **defaults: Any,
+    model: type[LocalModel], name: str, baseline: str, *, adjust: Callable[[Any], None] | None = None, **defaults: Any
 ) -> None:
     """Register an architecture with fairseq.
 
     Args:
-        model: the registered name of the variant's model.
+        model: the variant's model, registered with fairseq.
         name: the name for ``--arch``.
         baseline: the plain architecture whose sizes it has.
-        options: the variant's options.
         adjust: sets in ``args``, whose variant options are complete, what else differs from the baseline.
         defaults: values of the options, by name, that replace the dataclass's defaults.
     """
+    options = model.options
 
     def architecture(args: Any) -> None:
         not_written = [name for name in option_names(options) if getattr(args, name, None) is None]
@@ -121,10 +111,58 @@ def register_architecture(
         ARCH_CONFIG_REGISTRY[baseline](args)
         _clip_layers(args, not_written)
         # fairseq runs this function while it parses the command line, before it starts worker processes.
-        ARCH_MODEL_REGISTRY[model].check_args(args)
+        model.check_args(args)
 
-    named_architecture(model, name)(architecture)
+    named_architecture(_name_of(model), name)(architecture)
     _BASELINES[name] = baseline
+
+
+def _name_of(model: type[LocalModel]) -> str:
+    """Return the name under which a model is registered with fairseq."""
+    return next(name for name, registered in MODEL_REGISTRY.items() if registered is model)
+
+
+#: The sizes of a task's models: what is added to a model's name → the plain architecture.
+SIZES: dict[str, dict[str, str]] = {
+    "translation": {
+        "": "transformer",
+        "_tiny": "transformer_localattn_tiny",
+        "_small": "transformer_localattn_small",
+        "_medium": "transformer_localattn_medium",
+        "_iwslt_de_en": "transformer_iwslt_de_en",
+        "_wmt_en_de": "transformer_wmt_en_de",
+        "_wmt_en_de_big": "transformer_vaswani_wmt_en_de_big",
+    },
+    "language_modeling": {size: f"transformer_lm_localattn{size}" for size in ("", "_small", "_tiny")},
+    "sentence_prediction": {size: f"transformer_localattn_classifier{size}" for size in ("", "_tiny")},
+}
+# The lower half of their layers, of which stacks of six have the first three.
+_LOWER_HALVES = {"_tiny": "1", "_small": "1-2", "_medium": "1-2"}
+
+
+def register_sizes(
+    model: type[LocalModel],
+    name: str | None = None,
+    *,
+    lower_half: Iterable[str] = (),
+    own: Mapping[str, Mapping[str, Any] | None] | None = None,
+    **options: Any,
+) -> None:
+    """Register a model with fairseq in all sizes of its task.
+
+    Args:
+        model: the variant's model, registered with fairseq.
+        name: what the architectures are called before the size; by default the model's name.
+        lower_half: names of ``…_layers`` options that place the variant in the lower half of a stack.
+        own: size → further options of that size alone; None leaves it out.
+        options: of all sizes, as in :func:`register_architecture`.
+    """
+    for size, baseline in SIZES[model.task].items():
+        lower = "1" if model.task == "sentence_prediction" else _LOWER_HALVES.get(size, "1-3")
+        of_size = (own or {}).get(size, {})
+        if of_size is not None:
+            given = {**dict.fromkeys(lower_half, lower), **options, **of_size}
+            register_architecture(model, (name or _name_of(model)) + size, baseline, **given)
 
 
 def localattn_architectures(task: str | None = None) -> dict[str, str]:

@@ -6,7 +6,6 @@ variants/csan.py is a short example.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from argparse import ArgumentParser, Namespace
 from typing import Any, ClassVar
 
@@ -18,20 +17,22 @@ from ..compat.pruning import prune
 from ..core.projections import lay_out_for_decoding
 from ..errors import UsageError
 from ..grammar.build import reason_against
-from ..grammar.parse import parse_stack
+from ..grammar.parse import Stack
 from ..grammar.placement import SITES, Placement, kept_layers, parse_layers
-from ..grammar.presets import PLAIN, text_of_stack
+from ..grammar.presets import PRESETS, Sublayers, stack_of
 from ..hub import FromPretrained
-from ..options import add_flags, check_names, check_ranges, fill_defaults, read_options
-from ..speed.implementation import ImplementationOptions, convert_to_bf16
+from ..options import add_flags, check_names, check_ranges, fill_defaults, flag_of, read_options
+from ..speed.products import convert_to_bf16
+from ..speed.runtime import ImplementationOptions, softmax_is_fairseqs
 from .builder import AttentionBuilder
+from .struct_config import as_namespace
 
 
 class LocalModel(FromPretrained):
     """Mixin for fairseq's models: options, flags and placement of a variant's attention.
 
-    A subclass for one paper sets ``prefix`` and ``options`` and defines ``text``, which describes its layers in the
-    words of :mod:`fairseq_localattn.grammar`. The fields ``<prefix>_<site>_layers`` of the options place them.
+    A subclass for one paper sets ``prefix`` and ``options``. The preset of the prefix (:mod:`grammar.presets`) says
+    what its layers are, and the fields ``<prefix>_<site>_layers`` of the options place them.
     """
 
     #: fairseq's task that the model is trained on; set by the base classes of models/.
@@ -44,12 +45,6 @@ class LocalModel(FromPretrained):
     options: ClassVar[type[FairseqDataclass]]
     #: Options that change more than the attention, so that no text expresses them.
     beyond_text: ClassVar[tuple[str, ...]] = ()
-    #: Whether the label-smoothed loss may overwrite the logits; set by ``configure_runtime``.
-    loss_in_place: bool = False
-    #: The number of shapes of batches whose training steps a GPU records; set by ``configure_runtime``.
-    most_graphs: int = 0
-    #: Whether a machine without a GPU decodes with parameters of bfloat16; set by ``configure_runtime``.
-    decodes_in_bf16: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Check the names of a variant's options when its class is defined."""
@@ -64,6 +59,30 @@ class LocalModel(FromPretrained):
         add_flags(parser, cls.options)
         add_flags(parser, ImplementationOptions)
 
+    @classmethod
+    def completed(cls, args: Any) -> Namespace:
+        """Return the options of a model; those that a checkpoint of an older version lacks have their defaults."""
+        args = as_namespace(args)
+        fill_defaults(args, cls.options)
+        fill_defaults(args, ImplementationOptions)
+        return args
+
+    @property
+    def runtime(self: Any) -> ImplementationOptions:
+        """The options by which attention, matrix products and loss are computed."""
+        stack = self.encoder if self.sites == ("encoder",) else self.decoder
+        return read_options(stack.cfg, ImplementationOptions)
+
+    @property
+    def loss_in_place(self: Any) -> bool:
+        """Whether the label-smoothed loss may overwrite the logits."""
+        return str(self.runtime.localattn_loss) == "auto" and softmax_is_fairseqs(self)
+
+    @property
+    def most_graphs(self) -> int:
+        """The number of shapes of batches whose training steps a GPU records."""
+        return self.runtime.localattn_graphs
+
     def load_state_dict(self, state_dict: Any, strict: bool = True, model_cfg: Any = None, args: Any = None) -> Any:
         """Copy the weights of a checkpoint; called by fairseq.
 
@@ -75,8 +94,7 @@ class LocalModel(FromPretrained):
     def prepare_for_inference_(self, cfg: Any) -> None:
         """Prepare the model for decoding; called by fairseq-generate and the other commands that only read a model."""
         super().prepare_for_inference_(cfg)  # type: ignore[misc]
-        if self.decodes_in_bf16:
-            convert_to_bf16(self)  # type: ignore[arg-type]
+        convert_to_bf16(self, str(self.runtime.localattn_cpu_matmul))  # type: ignore[arg-type]
         lay_out_for_decoding(self)  # type: ignore[arg-type]
 
     @classmethod
@@ -96,48 +114,43 @@ class LocalModel(FromPretrained):
         """Raise UsageError for options that have no effect, which are likely mistakes; ``cfg`` is made of ``args``."""
 
     @classmethod
-    @abstractmethod
-    def text(cls, options: Any, site: str, heads: int) -> str:
-        """Return the sublayers of the layers where the variant is placed, as in ``dman > san > ffn``.
-
-        ``heads`` is the number of heads at the site. Raises ValueError for options that describe none.
-        """
-
-    @classmethod
-    def plain_text(cls, options: Any) -> str:
-        """Return the attention of all other layers."""
-        return PLAIN
+    def refuse_unused(cls, args: Namespace, name: str, reason: str) -> None:
+        """Raise UsageError for an option without effect that has another value than its default."""
+        value = getattr(args, name)
+        if str(value) != str(getattr(cls.options(), name)):
+            shown = "" if isinstance(value, bool) else f" {value}"
+            raise UsageError(f"{flag_of(name)}{shown} changes nothing: {reason}")
 
     @classmethod
-    def texts(cls, options: Any, cfg: TransformerConfig) -> dict[str, str]:
-        """Return the text of each site that is not plain. Raises UsageError for options that describe none."""
-        placed, found, plain = cls.placement(options, cfg), {}, cls.plain_text(options)
+    def stacks(cls, options: Any, cfg: TransformerConfig) -> dict[str, Stack]:
+        """Return the layers of each site that is not plain. Raises UsageError for options that describe none."""
+        placed, found, preset = cls.placement(options, cfg), {}, PRESETS[cls.prefix]
         for site in cls.sites:
             stack = cfg.encoder if site == "encoder" else cfg.decoder
             layers = set(kept_layers(stack.layers, stack.layers_to_keep))
             own = layers & placed.layers.get(site, frozenset())
-            text = ""
+            sublayers: Sublayers = ()
             if own:
                 try:
-                    text = cls.text(options, site, stack.attention_heads)
+                    sublayers = preset.sublayers(options, site, stack.attention_heads)
                 except ValueError as error:
                     raise UsageError(f"{site} layer {min(own) + 1}: {error}") from None
-                if reason := reason_against(parse_stack(text), site):
+                if reason := reason_against(sublayers, site):
                     raise UsageError(f"--{cls.prefix}-{site}-layers: {reason}")
-            if described := text_of_stack(own, layers, text=text, plain=plain):
+            described = stack_of(own, layers, sublayers=sublayers, plain=preset.plain(options))
+            if described is not None:
                 found[site] = described
         return found
 
     @classmethod
     def attention_builder(cls, cfg: TransformerConfig) -> AttentionBuilder:
         """Return what builds the attention of every layer. Raises UsageError for invalid options."""
-        return AttentionBuilder(cls.texts(read_options(cfg, cls.options), cfg), cfg, flags={})
+        return AttentionBuilder(cls.stacks(read_options(cfg, cls.options), cfg), cfg, flags={})
 
     @classmethod
     def stored_texts(cls, args: Namespace) -> dict[str, str]:
         """Return site → text of the sites that are not plain, by options that a checkpoint may hold incompletely."""
-        fill_defaults(args, cls.options)
-        return cls.attention_builder(TransformerConfig.from_namespace(args)).texts()
+        return cls.attention_builder(TransformerConfig.from_namespace(cls.completed(args))).texts()
 
     @classmethod
     def placed(cls, cfg: TransformerConfig) -> list[str]:
@@ -158,7 +171,7 @@ class LocalModel(FromPretrained):
             depth = None if stack.layers_to_keep else stack.layers
             existing = kept_layers(stack.layers, stack.layers_to_keep)
             name = f"{cls.prefix}_{site}_layers"
-            layers[site] = parse_layers(getattr(options, name), "--" + name.replace("_", "-"), existing, depth)
+            layers[site] = parse_layers(getattr(options, name), flag_of(name), existing, depth)
         placement = Placement(layers)
         for site in placement.sites:
             flag = f"--{cls.prefix}-{site}-layers"

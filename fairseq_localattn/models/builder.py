@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from fairseq.models.transformer import TransformerConfig
 from fairseq.modules.quant_noise import quant_noise
 from torch import nn
 
 from ..core.attention import LocalAttention
 from ..errors import UsageError
 from ..grammar.layers import LayerBuilder
+from ..grammar.parse import Stack
 
 
 class AttentionBuilder(LayerBuilder):
-    """Builds the attention of every site and layer, with the noise that ``--quant-noise-pq`` asks for."""
+    """Builds the attention of every site and layer, with the noise that ``--quant-noise-pq`` asks for.
+
+    Args:
+        cfg: of fairseq, with the options of the implementation.
+        texts, flags: see :class:`LayerBuilder`.
+    """
+
+    def __init__(self, texts: Mapping[str, str | Stack], cfg: TransformerConfig, flags: Mapping[str, str]) -> None:
+        super().__init__(texts, cfg, flags, implementation=str(cfg.localattn_attention))
 
     def build(
         self, site: str, layer: int, embed_dim: int, *, position: int | None = None, **kwargs: Any

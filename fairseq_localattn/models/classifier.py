@@ -7,7 +7,7 @@ a variant's model is a subclass of :class:`LocalClassifier`.
 """
 
 from argparse import ArgumentParser, Namespace
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -23,8 +23,8 @@ from torch import Tensor, nn
 
 from ..grammar.placement import count_kept_layers
 from ..hub import ClassifierHubInterface, FromPretrained
-from ..options import check_ranges, fill_defaults, set_missing
-from ..speed.implementation import configure_runtime
+from ..options import check_ranges, fill_defaults, option, set_missing
+from ..speed.runtime import configure_runtime
 from .base import LocalModel
 from .struct_config import as_namespace, named_architecture
 from .transformer import LocalEncoder, LocalEncoderLayer
@@ -34,16 +34,16 @@ from .transformer import LocalEncoder, LocalEncoderLayer
 class ClassifierOptions(FairseqDataclass):
     """Options of fairseq's Transformer that concern its encoder without being named after it."""
 
-    activation_fn: ChoiceEnum(utils.get_available_activation_fns()) = field(  # type: ignore[valid-type]
-        default="relu", metadata={"help": "activation function to use"}
+    activation_fn: ChoiceEnum(utils.get_available_activation_fns()) = option(  # type: ignore[valid-type]
+        "relu", "activation function to use"
     )
-    dropout: float = field(default=0.1, metadata={"help": "dropout probability"})
-    attention_dropout: float = field(default=0.0, metadata={"help": "dropout probability for attention weights"})
-    activation_dropout: float = field(default=0.0, metadata={"help": "dropout probability after activation in FFN"})
-    layernorm_embedding: bool = field(default=False, metadata={"help": "add layernorm to embedding"})
-    no_scale_embedding: bool = field(default=False, metadata={"help": "if True, dont scale embeddings"})
-    no_token_positional_embeddings: bool = field(default=False, metadata={"help": "no positions"})
-    checkpoint_activations: bool = field(default=False, metadata={"help": "recompute activations to save memory"})
+    dropout: float = option(0.1, "dropout probability")
+    attention_dropout: float = option(0.0, "dropout probability for attention weights")
+    activation_dropout: float = option(0.0, "dropout probability after activation in FFN")
+    layernorm_embedding: bool = option(False, "add layernorm to embedding")
+    no_scale_embedding: bool = option(False, "if True, dont scale embeddings")
+    no_token_positional_embeddings: bool = option(False, "no positions")
+    checkpoint_activations: bool = option(False, "recompute activations to save memory")
 
 
 class ClassificationHead(nn.Module):
@@ -138,32 +138,26 @@ class LocalClassifier(LocalModel, PlainClassifier):
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> PlainClassifier:
         """Return a new model without heads; called by fairseq. Raises UsageError for invalid options."""
-        args = as_namespace(args)
-        fill_defaults(args, cls.options)
-        model = super().build_model(args, task)
-        configure_runtime(model, args)
+        model = super().build_model(cls.completed(args), task)
+        configure_runtime(model)
         return model
 
     @classmethod
     def build_encoder(cls, cfg: TransformerConfig, words: Dictionary, embed_tokens: nn.Module) -> FairseqEncoder:
         """Return the encoder with the variant's attention."""
-        return LocalEncoder(cfg, words, embed_tokens, cls.attention_builder(cfg), layer_class=cls.encoder_layer)
+        builder, layer = cls.attention_builder(cfg), cls.encoder_layer
+        return LocalEncoder(cfg, words, embed_tokens, builder=builder, layer_class=layer)
 
 
-def _set_sizes(args: Namespace, dim: int, ffn: int) -> None:
-    """Set sizes with two layers of four heads where the command line has not; leave the rest to the defaults."""
-    sizes = {"embed_dim": dim, "ffn_embed_dim": ffn, "attention_heads": 4, "layers": 2}
-    set_missing(args, **{f"encoder_{name}": size for name, size in sizes.items()})
-    fill_defaults(args, ClassifierOptions)
+def _register(name: str, dim: int, ffn: int) -> None:
+    """Register a plain classifier of two layers with four heads."""
+
+    @named_architecture("transformer_localattn_classifier", name)
+    def set_sizes(args: Namespace) -> None:
+        sizes = {"embed_dim": dim, "ffn_embed_dim": ffn, "attention_heads": 4, "layers": 2}
+        set_missing(args, **{f"encoder_{name}": size for name, size in sizes.items()})
+        fill_defaults(args, ClassifierOptions)
 
 
-@named_architecture("transformer_localattn_classifier", "transformer_localattn_classifier")
-def transformer_localattn_classifier(args: Namespace) -> None:
-    """Set the sizes of the "tiny version" of Nguyen et al. 2020."""
-    _set_sizes(args, dim=128, ffn=512)
-
-
-@named_architecture("transformer_localattn_classifier", "transformer_localattn_classifier_tiny")
-def transformer_localattn_classifier_tiny(args: Namespace) -> None:
-    """Set the sizes for tests."""
-    _set_sizes(args, dim=64, ffn=128)
+_register("transformer_localattn_classifier", dim=128, ffn=512)  # the "tiny version" of Nguyen et al. 2020
+_register("transformer_localattn_classifier_tiny", dim=64, ffn=128)  # for tests

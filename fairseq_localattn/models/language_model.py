@@ -15,8 +15,8 @@ from fairseq.models.transformer_lm import (
 )
 
 from ..grammar.placement import count_kept_layers
-from ..options import fill_defaults, set_missing
-from ..speed.implementation import configure_runtime
+from ..options import set_missing
+from ..speed.runtime import configure_runtime
 from .base import LocalModel
 from .struct_config import as_namespace, named_architecture
 from .transformer import LocalDecoder, LocalDecoderLayer
@@ -51,44 +51,35 @@ class LocalLanguageModel(LocalModel, PlainLanguageModel):
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> LocalLanguageModel:
         """Return a new model; called by fairseq. Raises UsageError for invalid options."""
-        args = as_namespace(args)
-        fill_defaults(args, cls.options)
+        args = cls.completed(args)
         count_kept_layers(args, "decoder")
         # fairseq chooses among three kinds of embedding inside build_model: take that of its model without layers.
         without_layers = Namespace(**{**vars(args), "decoder_layers": 0, "decoder_layers_to_keep": None})
         embed_tokens = super().build_model(without_layers, task).decoder.embed_tokens
         args.max_target_positions = without_layers.max_target_positions
         cfg = TransformerConfig.from_namespace(args)
-        builder = cls.attention_builder(cfg)
-        words, layer = task.target_dictionary, cls.decoder_layer
-        model = cls(LocalDecoder(cfg, words, embed_tokens, builder, layer_class=layer, no_encoder_attn=True))
-        configure_runtime(model, args)
+        options: dict[str, Any] = {"builder": cls.attention_builder(cfg), "layer_class": cls.decoder_layer}
+        model = cls(LocalDecoder(cfg, task.target_dictionary, embed_tokens, no_encoder_attn=True, **options))
+        configure_runtime(model)
         return model
 
 
-def _set_lm_sizes(args: Any, dim: int, ffn: int, heads: int, layers: int) -> None:
-    """Set the sizes of a language model where the command line has not; leave the rest to fairseq's defaults."""
-    sizes = {"embed_dim": dim, "ffn_embed_dim": ffn, "attention_heads": heads, "layers": layers}
-    set_missing(args, **{f"decoder_{name}": size for name, size in sizes.items()})
-    base_lm_architecture(args)
-    # fairseq's own defaults, except for values that it takes from the task ("${task...}").
-    defaults = vars(TransformerLanguageModelConfig()).items()
-    set_missing(args, **{name: value for name, value in defaults if not str(value).startswith("${")})
+#: Channels, channels of the feed-forward network, heads and layers: as in fairseq, for tests, for two CPU cores.
+_SIZES = {"": (512, 2048, 8, 6), "_tiny": (64, 128, 4, 2), "_small": (128, 512, 4, 3)}
 
 
-@named_architecture("transformer_lm_localattn", "transformer_lm_localattn")
-def transformer_lm_localattn(args: Any) -> None:
-    """Set the base sizes, pre-norm as in fairseq's named language models (its transformer_lm is post-norm)."""
-    _set_lm_sizes(args, dim=512, ffn=2048, heads=8, layers=6)
+def _register(name: str, sizes: tuple[int, ...]) -> None:
+    """Register a plain language model, pre-norm as fairseq's named ones (its transformer_lm is post-norm)."""
+
+    @named_architecture("transformer_lm_localattn", name)
+    def set_sizes(args: Any) -> None:
+        names = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers")
+        set_missing(args, **{f"decoder_{name}": size for name, size in zip(names, sizes, strict=True)})
+        base_lm_architecture(args)
+        # fairseq's own defaults, except for values that it takes from the task ("${task...}").
+        defaults = vars(TransformerLanguageModelConfig()).items()
+        set_missing(args, **{name: value for name, value in defaults if not str(value).startswith("${")})
 
 
-@named_architecture("transformer_lm_localattn", "transformer_lm_localattn_tiny")
-def transformer_lm_localattn_tiny(args: Any) -> None:
-    """Set the sizes for tests."""
-    _set_lm_sizes(args, dim=64, ffn=128, heads=4, layers=2)
-
-
-@named_architecture("transformer_lm_localattn", "transformer_lm_localattn_small")
-def transformer_lm_localattn_small(args: Any) -> None:
-    """Set the sizes for two CPU cores."""
-    _set_lm_sizes(args, dim=128, ffn=512, heads=4, layers=3)
+for _size, _values in _SIZES.items():
+    _register(f"transformer_lm_localattn{_size}", _values)

@@ -44,15 +44,9 @@ class PhraseModel(LocalTransformerModel):
         cfg = TransformerConfig.from_namespace(args)
         builder = cls.attention_builder(cfg)
         granularities, of_trees = builder.phrases()
-        return PhraseEncoder(
-            cfg,
-            src_dict,
-            embed_tokens,
-            builder,
-            granularities=granularities,
-            needs_phrases=of_trees,
-            layer_class=cls.encoder_layer,
-        )
+        phrases: dict[str, Any] = {"granularities": granularities, "needs_phrases": of_trees}
+        layer = cls.encoder_layer
+        return PhraseEncoder(cfg, src_dict, embed_tokens, builder=builder, layer_class=layer, **phrases)
 
     @classmethod
     def check_task(cls, task: Any, level: int) -> None:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import functools
 from argparse import SUPPRESS, Action, ArgumentParser, Namespace
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from fairseq.models import ARCH_MODEL_REGISTRY, register_model_architecture
 from fairseq.models.transformer import TransformerModelBase
 from omegaconf import OmegaConf
 
-from ..errors import UsageError
+from ..errors import UsageError, nearest
+from ..options import flag_of
 
 ArchitectureFunction = Callable[[Any], None]
 # Options of the task, or of all parts ("common"), that fairseq's models read from the one namespace of a command line.
@@ -82,7 +82,7 @@ def _options_of(config: Any, name: str) -> Namespace:
     model = ARCH_MODEL_REGISTRY[name]
     model.add_args(parser)
     for option, kind in UNFLAGGED.items() if issubclass(model, TransformerModelBase) else ():
-        parser.add_argument("--" + option.replace("_", "-"), type=kind)
+        parser.add_argument(flag_of(option), type=kind)
     flags = {flag[2:].replace("-", "_"): action for flag, action in parser._option_string_actions.items()}
     root, words, shared = config._get_parent() or {}, [], {}
     for part, options in SHARED.items():
@@ -90,7 +90,8 @@ def _options_of(config: Any, name: str) -> Namespace:
         shared.update({option: others[option] for option in options if option in others})
     known = {*flags, *(option for options in SHARED.values() for option in options)}
     values = _flat(vars(given))
-    if unknown := [f"{option}{_nearest(option, known)}" for option in values if option not in known]:
+    close = {option: nearest(option, known) for option in values if option not in known}
+    if unknown := [f"{option} (did you mean {meant}?)" if meant else option for option, meant in close.items()]:
         hint = "its options are the flags of fairseq-train, with _ for -"
         raise UsageError(f"{name}: the model has no option {', '.join(unknown)}; {hint}")
     for option, value in values.items():
@@ -121,8 +122,3 @@ def _words(parser: ArgumentParser, action: Action, value: Any) -> list[str]:
             parser.error(f"argument {flag}: give true or false, not {value!r}")
         return [flag]
     return [f"{flag}={','.join(map(str, value)) if isinstance(value, list) else value}"]
-
-
-def _nearest(option: str, known: Any) -> str:
-    """Return the words that name the known option nearest to a misspelt one, if one is near."""
-    return "".join(f" (did you mean {near}?)" for near in get_close_matches(option, known, n=1))

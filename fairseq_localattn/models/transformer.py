@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, ClassVar
 
@@ -28,12 +29,11 @@ from ..core.attention import LocalAttention
 from ..grammar.placement import count_kept_layers, kept_layers
 from ..kernels.masks import future_mask
 from ..kernels.passes import forward_pass
-from ..options import fill_defaults
-from ..speed.implementation import configure_runtime
-from ..speed.layers import FusedResidual, MayAutocast
+from ..speed.layers import FusedResidual
+from ..speed.products import trains_in_bf16
+from ..speed.runtime import configure_runtime
 from .base import LocalModel
 from .builder import AttentionBuilder
-from .struct_config import as_namespace
 from .unread import with_unread_padding
 
 # Key in the encoder's output after a reordering: for each row, the row of the original batch that it is a copy of.
@@ -73,34 +73,48 @@ class LocalDecoderLayer(FusedResidual, TransformerDecoderLayerBase):
         )
 
 
-def wrap_layer(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
-    """Wrap a layer in activation checkpointing and FSDP as fairseq wraps its own."""
-    if cfg.checkpoint_activations:
-        layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
-    return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
+class _LocalStack:
+    """A mixin for fairseq's encoder and decoder: builds layers that know their number, and may train in bfloat16.
 
+    Inference does without torch.autocast, which would convert all weights in every step of decoding.
+    """
 
-class LocalEncoder(MayAutocast, TransformerEncoderBase):
-    """fairseq's encoder with layers of class ``layer_class``."""
+    #: Whether it is the ``encoder`` or the ``decoder``.
+    name: ClassVar[str]
+    training: bool
 
     def __init__(
-        self,
-        cfg: TransformerConfig,
-        dictionary: Dictionary,
-        embed_tokens: nn.Module,
-        builder: AttentionBuilder,
-        *,
-        layer_class: type[LocalEncoderLayer] = LocalEncoderLayer,
+        self, cfg: TransformerConfig, *args: Any, builder: AttentionBuilder, layer_class: type[nn.Module], **kwargs: Any
     ) -> None:
         self.builder, self.layer_class = builder, layer_class
+        self.autocast = trains_in_bf16(str(cfg.localattn_cpu_matmul))
+        stack = getattr(cfg, self.name)
         # fairseq's constructor builds the layers in order and does not pass their number.
-        self.layer_numbers: Iterator[int] = iter(kept_layers(cfg.encoder.layers, cfg.encoder.layers_to_keep))
-        super().__init__(cfg, dictionary, embed_tokens)
+        self.layer_numbers: Iterator[int] = iter(kept_layers(stack.layers, stack.layers_to_keep))
+        super().__init__(cfg, *args, **kwargs)  # type: ignore[call-arg]
         del self.layer_numbers  # an iterator cannot be copied with the model
+
+    def next_layer(self, cfg: TransformerConfig, option: bool) -> nn.Module:
+        """Return the next layer, wrapped in activation checkpointing and FSDP as fairseq wraps its own."""
+        layer: nn.Module = self.layer_class(cfg, self.builder, next(self.layer_numbers), option)
+        if cfg.checkpoint_activations:
+            layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
+        return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute fairseq's forward pass."""
+        with torch.autocast("cpu", torch.bfloat16) if self.autocast and self.training else nullcontext():
+            return super().forward(*args, **kwargs)  # type: ignore[misc]
+
+
+class LocalEncoder(_LocalStack, TransformerEncoderBase):
+    """fairseq's encoder with layers of class ``layer_class``."""
+
+    name = "encoder"
 
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
         """Return the next layer; called by fairseq's constructor."""
-        return wrap_layer(self.layer_class(cfg, self.builder, next(self.layer_numbers), self.return_fc), cfg)
+        return self.next_layer(cfg, self.return_fc)
 
     def forward_scriptable(self, src_tokens: Tensor, *args: Any, **kwargs: Any) -> dict[str, list[Tensor]]:
         """Compute fairseq's forward pass, without waiting for a GPU; called by ``forward``."""
@@ -123,27 +137,14 @@ class LocalEncoder(MayAutocast, TransformerEncoderBase):
         return {**super().reorder_encoder_out(encoder_out, new_order), ORIGINAL_ROWS: [after]}
 
 
-class LocalDecoder(MayAutocast, TransformerDecoderBase):
+class LocalDecoder(_LocalStack, TransformerDecoderBase):
     """fairseq's decoder with layers of class ``layer_class``."""
 
-    def __init__(
-        self,
-        cfg: TransformerConfig,
-        dictionary: Dictionary,
-        embed_tokens: nn.Module,
-        builder: AttentionBuilder,
-        *,
-        layer_class: type[LocalDecoderLayer] = LocalDecoderLayer,
-        no_encoder_attn: bool = False,
-    ) -> None:
-        self.builder, self.layer_class = builder, layer_class
-        self.layer_numbers: Iterator[int] = iter(kept_layers(cfg.decoder.layers, cfg.decoder.layers_to_keep))
-        super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn=no_encoder_attn)
-        del self.layer_numbers
+    name = "decoder"
 
     def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
         """Return the next layer; called by fairseq's constructor."""
-        return wrap_layer(self.layer_class(cfg, self.builder, next(self.layer_numbers), no_encoder_attn), cfg)
+        return self.next_layer(cfg, no_encoder_attn)
 
     def extract_features(self, prev_output_tokens: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, dict[str, Any]]:
         """Compute fairseq's forward pass, without waiting for a GPU; called by ``forward``."""
@@ -173,12 +174,11 @@ class LocalTransformerModel(LocalModel, TransformerModel):
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> LocalTransformerModel:
         """Return a new model; called by fairseq. Raises UsageError for invalid options."""
-        args = as_namespace(args)
-        fill_defaults(args, cls.options)  # a checkpoint of an older version may lack an option
+        args = cls.completed(args)
         for stack in ("encoder", "decoder"):
             count_kept_layers(args, stack)
         model = super().build_model(args, task)
-        configure_runtime(model, args)
+        configure_runtime(model)
         return model
 
     def set_beam_size(self, beam_size: int) -> None:
@@ -189,17 +189,12 @@ class LocalTransformerModel(LocalModel, TransformerModel):
     def build_encoder(cls, args: Any, src_dict: Dictionary, embed_tokens: nn.Module) -> LocalEncoder:
         """Return the encoder; called by fairseq's ``build_model``."""
         cfg = TransformerConfig.from_namespace(args)
-        return LocalEncoder(cfg, src_dict, embed_tokens, cls.attention_builder(cfg), layer_class=cls.encoder_layer)
+        builder, layer = cls.attention_builder(cfg), cls.encoder_layer
+        return LocalEncoder(cfg, src_dict, embed_tokens, builder=builder, layer_class=layer)
 
     @classmethod
     def build_decoder(cls, args: Any, tgt_dict: Dictionary, embed_tokens: nn.Module) -> LocalDecoder:
         """Return the decoder; called by fairseq's ``build_model``."""
         cfg = TransformerConfig.from_namespace(args)
-        return LocalDecoder(
-            cfg,
-            tgt_dict,
-            embed_tokens,
-            cls.attention_builder(cfg),
-            layer_class=cls.decoder_layer,
-            no_encoder_attn=cfg.no_cross_attention,
-        )
+        options: dict[str, Any] = {"builder": cls.attention_builder(cfg), "layer_class": cls.decoder_layer}
+        return LocalDecoder(cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention, **options)

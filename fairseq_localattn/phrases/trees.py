@@ -203,16 +203,3 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise TreeError(f"{path}:{number}: invalid UTF-8 at byte {error.start + 1} of the line") from None
     except OSError as error:
         raise TreeError(f"{path}: cannot be read: {error.strerror}") from None
-
-
-def read_trees(path: Path) -> Iterator[tuple[int, Tree | None]]:
-    """Yield (line number from 1, tree) of a file of trees, with None for a sentence without a tree.
-
-    Raises TreeError with file and line.
-    """
-    for number, line in read_lines(path):
-        try:
-            tree = read_tree(line) if line.strip() else None
-        except TreeError as error:
-            raise TreeError(f"{path}:{number}: {error}") from None
-        yield number, tree

@@ -5,7 +5,6 @@ Only modules without parameters are replaced, so state dicts do not change.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from operator import attrgetter
 from typing import Any
 
@@ -74,21 +73,6 @@ class ReLU:
         if x.device.type != "cpu":
             return F.relu(x)
         return _ReLU.apply(x) if all(is_plain(attrgetter(path)(self.layer)) for path in self.paths) else F.relu(x)
-
-
-class MayAutocast:
-    """A mixin for fairseq's encoders and decoders, which may train under torch.autocast with bfloat16 on a CPU.
-
-    Inference does without: autocast would convert all weights in every step of decoding.
-    """
-
-    autocast = False
-    training: bool
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute fairseq's forward pass."""
-        with torch.autocast("cpu", torch.bfloat16) if self.autocast and self.training else nullcontext():
-            return super().forward(*args, **kwargs)  # type: ignore[misc]
 
 
 class FusedResidual:

@@ -3,32 +3,24 @@
 The model ``transformer_blocksan``: its attention is in mechanisms/block.py.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models import register_model
 
-from ..grammar import presets
-from ..models.architectures import register_architecture
+from ..models.architectures import register_sizes
 from ..models.transformer import LocalTransformerModel
+from ..options import layer_option, no_layers, option
 
 
 @dataclass
 class BlockSANOptions(FairseqDataclass):
     """Options of block attention; the defaults are those of CSAN's code."""
 
-    blocksan_length: int = field(
-        default=4, metadata={"help": "words in a block; 0: ⌈(2n)^⅓⌉ in a sentence of n words (Bi-BloSAN's code)"}
-    )
-    blocksan_encoder_layers: str = field(
-        default="all", metadata={"help": "encoder layers with blocks: all, none, or numbers from 1 (1-3, 1,4-6)"}
-    )
-    blocksan_decoder_layers: str = field(
-        default="none", metadata={"help": "must stay none: a word would see the future of its own block"}
-    )
-    blocksan_cross_layers: str = field(
-        default="none", metadata={"help": "must stay none: a block is one of the sentence's own words"}
-    )
+    blocksan_length: int = option(4, "words in a block; 0: ⌈(2n)^⅓⌉ in a sentence of n words (Bi-BloSAN's code)")
+    blocksan_encoder_layers: str = layer_option("encoder", "blocks", "all")
+    blocksan_decoder_layers: str = no_layers("a word would see the future of its own block")
+    blocksan_cross_layers: str = no_layers("a block is one of the sentence's own words")
 
 
 @register_model("transformer_blocksan")
@@ -38,16 +30,5 @@ class BlockSANTransformerModel(LocalTransformerModel):
     prefix = "blocksan"
     options = BlockSANOptions
 
-    text = staticmethod(presets.blocksan)
 
-
-for _suffix, _baseline in (
-    ("", "transformer"),
-    ("_tiny", "transformer_localattn_tiny"),
-    ("_small", "transformer_localattn_small"),
-    ("_medium", "transformer_localattn_medium"),
-    ("_iwslt_de_en", "transformer_iwslt_de_en"),
-    ("_wmt_en_de", "transformer_wmt_en_de"),
-    ("_wmt_en_de_big", "transformer_vaswani_wmt_en_de_big"),
-):
-    register_architecture("transformer_blocksan", f"transformer_blocksan{_suffix}", _baseline, BlockSANOptions)
+register_sizes(BlockSANTransformerModel)

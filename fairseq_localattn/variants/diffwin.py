@@ -5,22 +5,22 @@ are in mechanisms/windowed.py.
 """
 
 from argparse import Namespace
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.models import MODEL_REGISTRY, register_model
+from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 
 from ..errors import UsageError
-from ..grammar import presets
 from ..grammar.placement import Placement
 from ..grammar.presets import is_segmented, window_of
-from ..models.architectures import register_architecture
+from ..models.architectures import register_architecture, register_sizes
 from ..models.base import LocalModel
 from ..models.classifier import LocalClassifier
 from ..models.language_model import LocalLanguageModel
 from ..models.transformer import LocalTransformerModel
+from ..options import option
 
 WINDOWS = ChoiceEnum(("none", "mw", "aw"))
 FORMS = ChoiceEnum(("token", "segment"))
@@ -30,60 +30,41 @@ FORMS = ChoiceEnum(("token", "segment"))
 class AnyWindowOptions(FairseqDataclass):
     """Options of windows at any site."""
 
-    diffwin_renormalise: bool = field(
-        default=False, metadata={"help": "mw: divide the masked weights by their sum (the paper does not)"}
-    )
+    diffwin_renormalise: bool = option(False, "mw: divide the masked weights by their sum (the paper does not)")
 
 
 @dataclass
 class SegmentOptions(FairseqDataclass):
     """Options of windows whose ends are segments."""
 
-    diffwin_segment_size: int = field(default=5, metadata={"help": "tokens in a segment (b)"})
+    diffwin_segment_size: int = option(5, "tokens in a segment (b)")
 
 
 @dataclass
 class EncoderOptions(FairseqDataclass):
     """Options of the encoder's self-attention."""
 
-    diffwin_encoder: WINDOWS = field(  # type: ignore[valid-type]
-        default="aw", metadata={"help": "the encoder's self-attention: none, mw (multiplicative) or aw (additive)"}
-    )
-    diffwin_encoder_form: FORMS = field(  # type: ignore[valid-type]
-        default="token", metadata={"help": "whether its windows end at tokens or at segments"}
-    )
-    diffwin_encoder_layers: str = field(
-        default="1-3", metadata={"help": "its layers with windows: all, none, or numbers from 1 (1-3, 1,4-6)"}
-    )
+    diffwin_encoder: WINDOWS = option("aw", "the encoder's self-attention: none, mw (multiplicative) or aw (additive)")  # type: ignore[valid-type]
+    diffwin_encoder_form: FORMS = option("token", "whether its windows end at tokens or at segments")  # type: ignore[valid-type]
+    diffwin_encoder_layers: str = option("1-3", "its layers with windows: all, none, or numbers from 1 (1-3, 1,4-6)")
 
 
 @dataclass
 class DecoderOptions(FairseqDataclass):
     """Options of the decoder's self-attention."""
 
-    diffwin_decoder: WINDOWS = field(  # type: ignore[valid-type]
-        default="mw",
-        metadata={"help": "the decoder's self-attention: none, mw (multiplicative) or aw (additive)"},
-    )
-    diffwin_decoder_form: FORMS = field(  # type: ignore[valid-type]
-        default="token", metadata={"help": "must stay token: an unfinished segment cannot be pointed to"}
-    )
-    diffwin_decoder_layers: str = field(
-        default="1-3", metadata={"help": "its layers with windows: all, none, or numbers from 1 (1-3, 1,4-6)"}
-    )
+    diffwin_decoder: WINDOWS = option("mw", "the decoder's self-attention: none, mw (multiplicative) or aw (additive)")  # type: ignore[valid-type]
+    diffwin_decoder_form: FORMS = option("token", "must stay token: an unfinished segment cannot be pointed to")  # type: ignore[valid-type]
+    diffwin_decoder_layers: str = option("1-3", "its layers with windows: all, none, or numbers from 1 (1-3, 1,4-6)")
 
 
 @dataclass
 class CrossOptions(FairseqDataclass):
     """Options of the decoder's attention to the encoder."""
 
-    diffwin_cross: WINDOWS = field(  # type: ignore[valid-type]
-        default="aw", metadata={"help": "the decoder's attention to the encoder: none, mw or aw"}
-    )
-    diffwin_cross_form: FORMS = field(  # type: ignore[valid-type]
-        default="segment", metadata={"help": "whether its windows end at tokens or at segments of the source"}
-    )
-    diffwin_cross_layers: str = field(default="1-3", metadata={"help": "its layers (of the decoder) with windows"})
+    diffwin_cross: WINDOWS = option("aw", "the decoder's attention to the encoder: none, mw or aw")  # type: ignore[valid-type]
+    diffwin_cross_form: FORMS = option("segment", "whether its windows end at tokens or at segments of the source")  # type: ignore[valid-type]
+    diffwin_cross_layers: str = option("1-3", "its layers (of the decoder) with windows")
 
 
 @dataclass
@@ -133,17 +114,12 @@ class DiffWinModel(LocalModel):
                 " out; give --diffwin-cross none"
             )
         for site in cls.sites:
-            form = f"diffwin_{site}_form"
-            if site not in sites and is_segmented(args, site) and str(getattr(cls.options(), form)) == "token":
-                raise UsageError(f"--diffwin-{site}-form segment changes nothing: no layer there has windows")
-        if args.diffwin_renormalise and not any(window_of(args, site) == "mw" for site in sites):
-            raise UsageError("--diffwin-renormalise changes nothing: no layer has mw, whose weights it would divide")
-        default_size = SegmentOptions().diffwin_segment_size
-        size = getattr(args, "diffwin_segment_size", default_size)
-        if size != default_size and not any(is_segmented(args, site) for site in sites):
-            raise UsageError(f"--diffwin-segment-size {size} changes nothing: no layer has windows of segments")
-
-    text = staticmethod(presets.diffwin)
+            if site not in sites and is_segmented(args, site):
+                cls.refuse_unused(args, f"diffwin_{site}_form", "no layer there has windows")
+        if not any(window_of(args, site) == "mw" for site in sites):
+            cls.refuse_unused(args, "diffwin_renormalise", "no layer has mw, whose weights it would divide")
+        if hasattr(args, "diffwin_segment_size") and not any(is_segmented(args, site) for site in sites):
+            cls.refuse_unused(args, "diffwin_segment_size", "no layer has windows of segments")
 
 
 @register_model("transformer_diffwin")
@@ -167,27 +143,9 @@ class DiffWinClassifier(DiffWinModel, LocalClassifier):
     options = DiffWinClassifierOptions
 
 
-def _register(
-    architecture: str, baseline: str, layers: str = "1-3", model: type[DiffWinModel] = DiffWinTransformerModel
-) -> None:
-    """Register an architecture with windows in the same layers of all attentions of its model."""
-    places: dict[str, Any] = {f"diffwin_{site}_layers": layers for site in model.sites}
-    name = next(name for name, registered in MODEL_REGISTRY.items() if registered is model)
-    register_architecture(name, architecture, baseline, model.options, **places)
-
-
-_register("transformer_diffwin", "transformer")
-_register("transformer_diffwin_iwslt_de_en", "transformer_iwslt_de_en")
-_register("transformer_diffwin_wmt_en_de", "transformer_wmt_en_de")
-_register("transformer_diffwin_wmt_en_fr", "transformer_wmt_en_de")
-# Windows in the lower half of the stack, as in the paper.
-_register("transformer_diffwin_small", "transformer_localattn_small", "1-2")
-_register("transformer_diffwin_medium", "transformer_localattn_medium", "1-2")
-_register("transformer_diffwin_tiny", "transformer_localattn_tiny", "1")
-
-_register("transformer_lm_diffwin", "transformer_lm_localattn", model=DiffWinLanguageModel)
-_register("transformer_lm_diffwin_small", "transformer_lm_localattn_small", "1-2", DiffWinLanguageModel)
-_register("transformer_lm_diffwin_tiny", "transformer_lm_localattn_tiny", "1", DiffWinLanguageModel)
-
-_register("transformer_diffwin_classifier", "transformer_localattn_classifier", "1", DiffWinClassifier)
-_register("transformer_diffwin_classifier_tiny", "transformer_localattn_classifier_tiny", "1", DiffWinClassifier)
+for _model in (DiffWinTransformerModel, DiffWinLanguageModel, DiffWinClassifier):
+    # Windows in the lower half of the stack, as in the paper.
+    register_sizes(
+        _model, lower_half=[f"diffwin_{_site}_layers" for _site in _model.sites], own={"_wmt_en_de_big": None}
+    )
+register_architecture(DiffWinTransformerModel, "transformer_diffwin_wmt_en_fr", "transformer_wmt_en_de")

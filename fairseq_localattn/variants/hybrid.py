@@ -5,7 +5,7 @@ The models ``transformer_localattn``, ``transformer_lm_hybrid`` and ``transforme
 """
 
 from argparse import Namespace
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from fairseq.dataclass import FairseqDataclass
@@ -16,7 +16,7 @@ from ..errors import UsageError
 from ..grammar.layers import is_plain
 from ..grammar.presets import PLAIN
 from ..grammar.words import PHRASES
-from ..models.architectures import register_architecture
+from ..models.architectures import register_architecture, register_sizes
 from ..models.base import LocalModel
 from ..models.builder import AttentionBuilder
 from ..models.classifier import LocalClassifier
@@ -24,16 +24,12 @@ from ..models.language_model import LocalLanguageModel
 from ..models.layers.phrase_encoder import PhraseEncoderLayer
 from ..models.layers.sublayers import OrderedDecoderLayer, OrderedEncoderLayer
 from ..models.phrase_model import PhraseModel
+from ..options import option
 
 
 def _text(of: str) -> Any:
     """Return the field of a text."""
-    return field(
-        default="",
-        metadata={
-            "help": f"{of}, such as '1-3: 2*local(window=2) + 2*global; 4-6: dman > san'; empty: ordinary attention"
-        },
-    )
+    return option("", f"{of}, such as '1-3: 2*local(window=2) + 2*global; 4-6: dman > san'; empty: ordinary attention")
 
 
 @dataclass
@@ -122,21 +118,7 @@ class HybridClassifier(HybridModel, LocalClassifier):
         return builder
 
 
-_SIZES = {
-    "": "transformer",
-    "_tiny": "transformer_localattn_tiny",
-    "_small": "transformer_localattn_small",
-    "_medium": "transformer_localattn_medium",
-    "_iwslt_de_en": "transformer_iwslt_de_en",
-    "_wmt_en_de": "transformer_wmt_en_de",
-    "_wmt_en_de_big": "transformer_vaswani_wmt_en_de_big",
-}
-register_architecture("transformer_localattn", "transformer_localattn", "transformer", HybridOptions)
-for _suffix, _baseline in _SIZES.items():
-    register_architecture("transformer_localattn", f"transformer_hybrid{_suffix}", _baseline, HybridOptions)
-for _suffix in ("", "_small", "_tiny"):
-    _names = f"transformer_lm_hybrid{_suffix}", f"transformer_lm_localattn{_suffix}"
-    register_architecture("transformer_lm_hybrid", *_names, DecoderOptions)
-for _suffix in ("", "_tiny"):
-    _names = f"transformer_hybrid_classifier{_suffix}", f"transformer_localattn_classifier{_suffix}"
-    register_architecture("transformer_hybrid_classifier", *_names, EncoderOptions)
+register_architecture(HybridTransformerModel, "transformer_localattn", "transformer")
+register_sizes(HybridTransformerModel, "transformer_hybrid")
+register_sizes(HybridLanguageModel)
+register_sizes(HybridClassifier)

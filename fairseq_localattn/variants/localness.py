@@ -6,7 +6,7 @@ the first one.
 """
 
 from argparse import Namespace
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
@@ -14,56 +14,44 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 
 from ..errors import UsageError
-from ..grammar import presets
 from ..mechanisms.gaussian import CENTERS, HIDDEN, SOURCES, parse_width
-from ..models.architectures import register_architecture
+from ..models.architectures import SIZES, register_sizes
 from ..models.base import LocalModel
 from ..models.classifier import LocalClassifier
 from ..models.transformer import LocalTransformerModel
+from ..options import layer_option, option
 
 
 @dataclass
 class LocalnessClassifierOptions(FairseqDataclass):
     """Options of the classifier; the defaults are the model of Yang et al. with widths predicted from queries."""
 
-    localness_center: ChoiceEnum(CENTERS) = field(  # type: ignore[valid-type]
-        default="predicted", metadata={"help": "the centre of a query's window: predicted, or self: its own position"}
+    localness_center: ChoiceEnum(CENTERS) = option(  # type: ignore[valid-type]
+        "predicted", "the centre of a query's window: predicted, or self: its own position"
     )
-    localness_width: str = field(
-        default="query",
-        metadata={
-            "help": "the width d of a window, 2σ: a number of positions, head (a trainable number a head), keys "
-            "(predicted from the mean key) or query (predicted from the query)"
-        },
+    localness_width: str = option(
+        "query",
+        "the width d of a window, 2σ: a number of positions, head (a trainable number a head), keys "
+        "(predicted from the mean key) or query (predicted from the query)",
     )
-    localness_heads: int = field(default=0, metadata={"help": "heads with a window, the last ones; 0: all"})
-    localness_cut: bool = field(
-        default=False, metadata={"help": "hide keys further than d from the centre, but not the nearest one"}
+    localness_heads: int = option(0, "heads with a window, the last ones; 0: all")
+    localness_cut: bool = option(False, "hide keys further than d from the centre, but not the nearest one")
+    localness_product: bool = option(False, "multiply the weights by the Gaussian, without normalising them again")
+    localness_source: ChoiceEnum(SOURCES) = option(  # type: ignore[valid-type]
+        "query", "what predicts: the projected query, or the layer's input (DiffWin's code)"
     )
-    localness_product: bool = field(
-        default=False, metadata={"help": "multiply the weights by the Gaussian, without normalising them again"}
+    localness_hidden: ChoiceEnum(HIDDEN) = option(  # type: ignore[valid-type]
+        "tanh", "the predicting layer: tanh, or linear, without biases (DiffWin's code)"
     )
-    localness_source: ChoiceEnum(SOURCES) = field(  # type: ignore[valid-type]
-        default="query", metadata={"help": "what predicts: the projected query, or the layer's input (DiffWin's code)"}
-    )
-    localness_hidden: ChoiceEnum(HIDDEN) = field(  # type: ignore[valid-type]
-        default="tanh", metadata={"help": "the predicting layer: tanh, or linear, without biases (DiffWin's code)"}
-    )
-    localness_encoder_layers: str = field(
-        default="1-3", metadata={"help": "encoder layers with windows: all, none, or numbers from 1 (1-3, 1,4-6)"}
-    )
+    localness_encoder_layers: str = layer_option("encoder", "windows", "1-3")
 
 
 @dataclass
 class LocalnessOptions(LocalnessClassifierOptions):
     """Options of the translation model."""
 
-    localness_decoder_layers: str = field(
-        default="none", metadata={"help": "decoder layers with windows in their self-attention"}
-    )
-    localness_cross_layers: str = field(
-        default="none", metadata={"help": "decoder layers with windows in their attention to the encoder (predicted)"}
-    )
+    localness_decoder_layers: str = layer_option("decoder", "windows")
+    localness_cross_layers: str = layer_option("cross", "windows", more=" (predicted)")
 
 
 class LocalnessModel(LocalModel):
@@ -81,12 +69,10 @@ class LocalnessModel(LocalModel):
         except ValueError as error:
             raise UsageError(f"--localness-width: {error}") from None
         from_query = args.localness_center == "predicted" or width == "query"
-        if placed and str(args.localness_source) == "input" and not from_query:
-            raise UsageError("--localness-source input changes nothing: neither centre nor width is predicted from it")
-        if placed and str(args.localness_hidden) == "linear" and not (from_query or width == "keys"):
-            raise UsageError("--localness-hidden linear changes nothing: neither centre nor width is predicted")
-
-    text = staticmethod(presets.localness)
+        if placed and not from_query:
+            cls.refuse_unused(args, "localness_source", "neither centre nor width is predicted from it")
+            if width != "keys":
+                cls.refuse_unused(args, "localness_hidden", "neither centre nor width is predicted")
 
 
 @register_model("transformer_localness")
@@ -103,28 +89,11 @@ class LocalnessClassifier(LocalnessModel, LocalClassifier):
     options = LocalnessClassifierOptions
 
 
-def _register(suffix: str, baseline: str, half: int, **defaults: Any) -> None:
-    """Register the three systems with the sizes of ``baseline``; ``half`` of its heads are those of local_hard."""
-    systems: dict[str, dict[str, Any]] = {
-        "transformer_localness": {},
-        "transformer_local_hard": {"localness_width": "10", "localness_heads": half},
-        "transformer_neighbor": {"localness_center": "self", "localness_width": "head"},
-    }
-    for system, values in systems.items():
-        options = {**values, **defaults}
-        register_architecture("transformer_localness", f"{system}{suffix}", baseline, LocalnessOptions, **options)
-
-
-_register("", "transformer", half=4)
-_register("_tiny", "transformer_localattn_tiny", half=2, localness_encoder_layers="1")
-_register("_small", "transformer_localattn_small", half=2, localness_encoder_layers="1-2")
-_register("_medium", "transformer_localattn_medium", half=2, localness_encoder_layers="1-2")
-_register("_iwslt_de_en", "transformer_iwslt_de_en", half=2)
-_register("_wmt_en_de", "transformer_wmt_en_de", half=4)
-_register("_wmt_en_de_big", "transformer_vaswani_wmt_en_de_big", half=8)
-
-for _suffix in ("", "_tiny"):
-    _name, _plain = f"transformer_localness_classifier{_suffix}", f"transformer_localattn_classifier{_suffix}"
-    register_architecture(
-        "transformer_localness_classifier", _name, _plain, LocalnessClassifierOptions, localness_encoder_layers="1"
-    )
+_PLACES: dict[str, Any] = {"lower_half": ["localness_encoder_layers"]}
+_HALVES = {"": 4, "_wmt_en_de": 4, "_wmt_en_de_big": 8}  # of the heads; in the other sizes 2
+_HARD = {size: {"localness_heads": _HALVES.get(size, 2)} for size in SIZES["translation"]}
+_NEIGHBOR: dict[str, Any] = {"localness_center": "self", "localness_width": "head"}
+register_sizes(LocalnessTransformerModel, **_PLACES)
+register_sizes(LocalnessTransformerModel, "transformer_local_hard", own=_HARD, localness_width="10", **_PLACES)
+register_sizes(LocalnessTransformerModel, "transformer_neighbor", **_PLACES, **_NEIGHBOR)
+register_sizes(LocalnessClassifier, **_PLACES)

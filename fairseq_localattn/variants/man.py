@@ -4,57 +4,46 @@ The model ``transformer_man``: its attentions are in mechanisms/masked.py, its l
 """
 
 from argparse import Namespace
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 
-from ..core.attention import ACTIVATIONS
+from ..core.steps import ACTIVATIONS
 from ..errors import UsageError
-from ..grammar import presets
+from ..grammar.placement import Placement
 from ..grammar.presets import DEFAULT_ORDER, parse_order, parse_static_width
 from ..mechanisms.relative import MAX_DISTANCES
-from ..models.architectures import register_architecture
+from ..models.architectures import register_architecture, register_sizes
 from ..models.layers.sublayers import OrderedDecoderLayer, OrderedEncoderLayer
 from ..models.transformer import LocalTransformerModel
-from ..options import set_missing
+from ..options import layer_option, no_layers, option, set_missing
 
 
 @dataclass
 class MANOptions(FairseqDataclass):
     """Options of MAN; the defaults are the model of the paper's text."""
 
-    man_encoder_order: str = field(
-        default=DEFAULT_ORDER,
-        metadata={"help": "sublayers of an encoder layer, in order: dman (dynamic mask), sman (static), san, ffn"},
+    man_encoder_order: str = option(
+        DEFAULT_ORDER, "sublayers of an encoder layer, in order: dman (dynamic mask), sman (static), san, ffn"
     )
-    man_decoder_order: str = field(
-        default=DEFAULT_ORDER,
-        metadata={"help": "those of a decoder layer; cross-attention follows the last of dman, sman, san"},
+    man_decoder_order: str = option(
+        DEFAULT_ORDER, "those of a decoder layer; cross-attention follows the last of dman, sman, san"
     )
-    man_encoder_layers: str = field(
-        default="all", metadata={"help": "encoder layers with that order: all, none, or numbers from 1 (1-3, 1,4-6)"}
+    man_encoder_layers: str = layer_option("encoder", "that order", "all")
+    man_decoder_layers: str = option("all", "decoder layers with that order; others: san,ffn")
+    man_cross_layers: str = no_layers()
+    man_static_width: str = option(
+        "4", "sman sees the keys at distance ≤ b: a whole number, or sqrt for √L/2 by sentence length L"
     )
-    man_decoder_layers: str = field(default="all", metadata={"help": "decoder layers with that order; others: san,ffn"})
-    man_cross_layers: str = field(
-        default="none", metadata={"help": "must stay none: source and target positions cannot be compared"}
+    man_max_distance: int = option(1024, "distances with a parameter of their own in dman; beyond, that of this one")
+    man_head_activation: ChoiceEnum(tuple(ACTIVATIONS)) = option(  # type: ignore[valid-type]
+        "none", "on the concatenated heads of every attention, before the output projection"
     )
-    man_static_width: str = field(
-        default="4",
-        metadata={"help": "sman sees the keys at distance ≤ b: a whole number, or sqrt for √L/2 by sentence length L"},
-    )
-    man_max_distance: int = field(
-        default=1024, metadata={"help": "distances with a parameter of their own in dman; beyond, that of this one"}
-    )
-    man_head_activation: ChoiceEnum(tuple(ACTIVATIONS)) = field(  # type: ignore[valid-type]
-        default="none",
-        metadata={"help": "on the concatenated heads of every attention, before the output projection"},
-    )
-    man_post_norm: bool = field(
-        default=False, metadata={"help": "layer norm after each sublayer, in an architecture that has it before"}
-    )
+    man_post_norm: bool = option(False, "layer norm after each sublayer, in an architecture that has it before")
 
 
 @register_model("transformer_man")
@@ -66,13 +55,9 @@ class MANTransformerModel(LocalTransformerModel):
     encoder_layer = OrderedEncoderLayer
     decoder_layer = OrderedDecoderLayer
 
-    text = staticmethod(presets.man)
-
-    plain_text = staticmethod(presets.plain_man)
-
     @classmethod
-    def texts(cls, options: Any, cfg: TransformerConfig) -> dict[str, str]:
-        """Return the texts of the sites. Raises UsageError also for options of no layer that are invalid."""
+    def placement(cls, options: Any, cfg: TransformerConfig) -> Placement:
+        """Return the layers with an order. Raises UsageError also for options of no layer that are invalid."""
         for site in ("encoder", "decoder"):
             parse_order(getattr(options, f"man_{site}_order"), f"--man-{site}-order")
         parse_static_width(options.man_static_width)
@@ -80,7 +65,7 @@ class MANTransformerModel(LocalTransformerModel):
             raise UsageError(
                 f"--man-max-distance {options.man_max_distance}: give a number from 0 to {MAX_DISTANCES:,}"
             )
-        return super().texts(options, cfg)
+        return super().placement(options, cfg)
 
     @classmethod
     def check_effects(cls, args: Namespace, cfg: TransformerConfig) -> None:
@@ -88,41 +73,42 @@ class MANTransformerModel(LocalTransformerModel):
         placed = cls.placed(cfg)
         used = {kind for site in placed for kind in parse_order(getattr(args, f"man_{site}_order"), "")}
         for site in ("encoder", "decoder"):
-            flag, order = f"--man-{site}-order", getattr(args, f"man_{site}_order")
-            if site not in placed and order != DEFAULT_ORDER:
-                raise UsageError(
-                    f"{flag} {order} changes nothing: --man-{site}-layers is none, give all or some layers"
-                )
+            if site not in placed:
+                cls.refuse_unused(args, f"man_{site}_order", f"--man-{site}-layers is none, give all or some layers")
         for name, kind in (("man_static_width", "sman"), ("man_max_distance", "dman")):
-            value = getattr(args, name)
-            if kind not in used and value != getattr(MANOptions(), name):
-                flag = "--" + name.replace("_", "-")
-                raise UsageError(f"{flag} {value} changes nothing: no order has {kind}, see --man-encoder-order")
+            if kind not in used:
+                cls.refuse_unused(args, name, f"no order has {kind}, see --man-encoder-order")
 
 
-def _register(suffix: str, baseline: str, ffn: int, norm: str = "pre", **defaults: Any) -> None:
-    """Register an architecture that has its own FFN size (2·d in the paper) and place of the layer norm."""
+def _differences(ffn: int, pre_norm: bool = True) -> Callable[[Namespace], None]:
+    """Return what sets the FFN size (2·d in the paper) and the place of the layer norm of an architecture."""
 
     def adjust(args: Namespace) -> None:
-        norms = {f"{stack}_normalize_before": norm == "pre" for stack in ("encoder", "decoder")}
+        norms = dict.fromkeys(("encoder_normalize_before", "decoder_normalize_before"), pre_norm)
         if args.man_post_norm:
             if given := [name for name in norms if getattr(args, name, False)]:
                 raise UsageError(f"--man-post-norm and --{given[0].replace('_', '-')}: choose one of them")
             norms = dict.fromkeys(norms, False)
         set_missing(args, encoder_ffn_embed_dim=ffn, decoder_ffn_embed_dim=ffn, **norms)
 
-    name = f"transformer_man{suffix}"
-    register_architecture("transformer_man", name, baseline, MANOptions, adjust=adjust, **defaults)
+    return adjust
 
 
-_register("", "transformer", ffn=1024)
-_register("_tiny", "transformer_localattn_tiny", ffn=128)
-_register("_small", "transformer_localattn_small", ffn=256)
-_register("_medium", "transformer_localattn_medium", ffn=512)
-# As in the authors' code, with the 36.8M parameters of Table 1: DMAN in the encoder only, ReLU on the heads.
-_register("_iwslt_de_en", "transformer_iwslt_de_en", ffn=512, man_decoder_layers="none", man_head_activation="relu")
+_RELU = {"man_head_activation": "relu"}
+_OWN: dict[str, dict[str, Any]] = {
+    "": {"adjust": _differences(1024)},
+    "_tiny": {"adjust": _differences(128)},
+    "_small": {"adjust": _differences(256)},
+    "_medium": {"adjust": _differences(512)},
+    # As in the authors' code, with the 36.8M parameters of Table 1: DMAN in the encoder only, ReLU on the heads.
+    "_iwslt_de_en": {"adjust": _differences(512), "man_decoder_layers": "none", **_RELU},
+    "_wmt_en_de": {"adjust": _differences(1024), **_RELU},
+    "_wmt_en_de_big": {"adjust": _differences(2048), **_RELU},
+}
+register_sizes(MANTransformerModel, own=_OWN)
 # As in the paper's text (49.4M parameters).
-_register("_iwslt_de_en_full", "transformer_iwslt_de_en", ffn=1024)
-_register("_wmt_en_de", "transformer_wmt_en_de", ffn=1024, man_head_activation="relu")
-_register("_wmt_en_de_big", "transformer_vaswani_wmt_en_de_big", ffn=2048, man_head_activation="relu")
-_register("_summarization", "transformer_localattn_summarization", ffn=1536, norm="post", man_head_activation="gelu")
+_FULL = "transformer_man_iwslt_de_en_full"
+register_architecture(MANTransformerModel, _FULL, "transformer_iwslt_de_en", adjust=_differences(1024))
+_SUMMARIES: dict[str, Any] = {"adjust": _differences(1536, pre_norm=False), "man_head_activation": "gelu"}
+_BASELINE = "transformer_localattn_summarization"
+register_architecture(MANTransformerModel, "transformer_man_summarization", _BASELINE, **_SUMMARIES)

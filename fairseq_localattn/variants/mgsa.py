@@ -5,7 +5,7 @@ models/layers/phrase_encoder.py.
 """
 
 from argparse import Namespace
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
@@ -13,11 +13,11 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 
 from ..errors import UsageError
-from ..grammar import presets
 from ..grammar.placement import Placement
 from ..mechanisms.phrase_memory.compose import COMPOSITIONS, INTERACTIONS
-from ..models.architectures import register_architecture
+from ..models.architectures import register_sizes
 from ..models.phrase_model import PhraseModel
+from ..options import option
 
 PARTITIONS = ("ngram", "syntactic")
 
@@ -26,33 +26,21 @@ PARTITIONS = ("ngram", "syntactic")
 class MGSAOptions(FairseqDataclass):
     """Options of MGSA; the defaults are the paper's best model without tag supervision, which needs a criterion."""
 
-    mgsa_partition: ChoiceEnum(PARTITIONS) = field(  # type: ignore[valid-type]
-        default="syntactic",
-        metadata={"help": "what makes a phrase: ngram, or syntactic (needs --task translation_with_phrases)"},
+    mgsa_partition: ChoiceEnum(PARTITIONS) = option(  # type: ignore[valid-type]
+        "syntactic", "what makes a phrase: ngram, or syntactic (needs --task translation_with_phrases)"
     )
-    mgsa_heads: str = field(
-        default="",
-        metadata={
-            "help": "heads of words, and heads of phrases by the n of n-grams or the level of the tree: equal shares "
-            "as in word,2,3,4 (default of ngram) or word,1,2,3 (default of syntactic), or counts as in word:1,2:3"
-        },
+    mgsa_heads: str = option(
+        "",
+        "heads of words, and heads of phrases by the n of n-grams or the level of the tree: equal shares "
+        "as in word,2,3,4 (default of ngram) or word,1,2,3 (default of syntactic), or counts as in word:1,2:3",
     )
-    mgsa_composition: ChoiceEnum(COMPOSITIONS) = field(  # type: ignore[valid-type]
-        default="sans", metadata={"help": "how words make a phrase: max, lstm, or sans (self-attention)"}
+    mgsa_composition: ChoiceEnum(COMPOSITIONS) = option(  # type: ignore[valid-type]
+        "sans", "how words make a phrase: max, lstm, or sans (self-attention)"
     )
-    mgsa_interaction: ChoiceEnum(INTERACTIONS) = field(  # type: ignore[valid-type]
-        default="onlstm", metadata={"help": "what runs over the phrases: none, lstm or onlstm"}
-    )
-    mgsa_chunk: int = field(
-        default=1, metadata={"help": "channels that share a value of ON-LSTM's master gates; divides a head's"}
-    )
-    mgsa_tags: bool = field(
-        default=False,
-        metadata={"help": "tag supervision; with --criterion label_smoothed_cross_entropy_with_phrase_tags"},
-    )
-    mgsa_encoder_layers: str = field(
-        default="1", metadata={"help": "layers with phrases: all, none, or numbers from 1 (1-3, 1,4-6)"}
-    )
+    mgsa_interaction: ChoiceEnum(INTERACTIONS) = option("onlstm", "what runs over the phrases: none, lstm or onlstm")  # type: ignore[valid-type]
+    mgsa_chunk: int = option(1, "channels that share a value of ON-LSTM's master gates; divides a head's")
+    mgsa_tags: bool = option(False, "tag supervision; with --criterion label_smoothed_cross_entropy_with_phrase_tags")
+    mgsa_encoder_layers: str = option("1", "layers with phrases: all, none, or numbers from 1 (1-3, 1,4-6)")
 
 
 @register_model("transformer_mgsa")
@@ -64,8 +52,6 @@ class MGSATransformer(PhraseModel):
         "--mgsa-partition syntactic takes phrases from trees: give --task translation_with_phrases, or take ngram"
     )
     heads_flag, beyond_text = "--mgsa-heads", ("mgsa_tags",)
-
-    text = staticmethod(presets.mgsa)
 
     @classmethod
     def placement(cls, options: Any, cfg: TransformerConfig) -> Placement:
@@ -85,16 +71,12 @@ class MGSATransformer(PhraseModel):
     @classmethod
     def check_effects(cls, args: Namespace, cfg: TransformerConfig) -> None:
         """Raise UsageError for options of phrases in no layer, and for chunks without ON-LSTM."""
-        standard = cls.options()
         if not cls.placed(cfg):
             for name in ("mgsa_heads", "mgsa_composition", "mgsa_tags"):
-                if str(getattr(args, name)) != str(getattr(standard, name)):
-                    flag = "--" + name.replace("_", "-")
-                    raise UsageError(f"{flag} changes nothing: --mgsa-encoder-layers is none, give all or some layers")
+                cls.refuse_unused(args, name, "--mgsa-encoder-layers is none, give all or some layers")
         elif str(args.mgsa_interaction) == "onlstm":
             return
-        if args.mgsa_chunk != standard.mgsa_chunk:
-            raise UsageError(f"--mgsa-chunk {args.mgsa_chunk} changes nothing: no layer has --mgsa-interaction onlstm")
+        cls.refuse_unused(args, "mgsa_chunk", "no layer has --mgsa-interaction onlstm")
 
     @classmethod
     def build_model(cls, args: Namespace, task: Any) -> "MGSATransformer":
@@ -105,18 +87,6 @@ class MGSATransformer(PhraseModel):
         return model
 
 
-def _register(suffix: str, baseline: str) -> None:
-    """Register the syntactic model with ON-LSTM (Table 4) and the n-gram one without interaction (Table 3, row 2)."""
-    names = f"transformer_mgsa{suffix}", f"transformer_mgsa_ngram{suffix}"
-    ngram: dict[str, Any] = {"mgsa_partition": "ngram", "mgsa_interaction": "none"}
-    register_architecture("transformer_mgsa", names[0], baseline, MGSAOptions)
-    register_architecture("transformer_mgsa", names[1], baseline, MGSAOptions, **ngram)
-
-
-_register("", "transformer")
-_register("_tiny", "transformer_localattn_tiny")
-_register("_small", "transformer_localattn_small")
-_register("_medium", "transformer_localattn_medium")
-_register("_iwslt_de_en", "transformer_iwslt_de_en")
-_register("_wmt_en_de", "transformer_wmt_en_de")
-_register("_wmt_en_de_big", "transformer_vaswani_wmt_en_de_big")
+# The syntactic model with ON-LSTM (Table 4), and the n-gram one without interaction (Table 3, row 2).
+register_sizes(MGSATransformer)
+register_sizes(MGSATransformer, "transformer_mgsa_ngram", mgsa_partition="ngram", mgsa_interaction="none")

@@ -4,7 +4,7 @@ The model ``transformer_mma``: its attention is in mechanisms/mixed.py.
 """
 
 from argparse import Namespace
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from fairseq.data import Dictionary
@@ -13,40 +13,29 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 from torch import nn
 
-from ..errors import UsageError
-from ..grammar import presets
-from ..models.architectures import register_architecture
+from ..models.architectures import register_architecture, register_sizes
 from ..models.transformer import LocalEncoder, LocalTransformerModel
+from ..options import layer_option, no_layers, option
 
 
 @dataclass
 class MMAOptions(FairseqDataclass):
     """Options of MMA; the defaults are the paper's model."""
 
-    mma_heads: str = field(
-        default="global,local,forward,backward",
-        metadata={
-            "help": "kinds of the encoder's heads, in order: in equal shares (global,local,forward,backward) "
-            "or with counts that add up to the number of heads (global:1,local:3)"
-        },
+    mma_heads: str = option(
+        "global,local,forward,backward",
+        "kinds of the encoder's heads, in order: in equal shares (global,local,forward,backward) "
+        "or with counts that add up to the number of heads (global:1,local:3)",
     )
-    mma_decoder_heads: str = field(
-        default="global,local",
-        metadata={"help": "kinds of the decoder's heads, when --mma-decoder-layers places MMA there"},
+    mma_decoder_heads: str = option(
+        "global,local", "kinds of the decoder's heads, when --mma-decoder-layers places MMA there"
     )
-    mma_window: int = field(default=1, metadata={"help": "local heads see the keys at distance ≤ w"})
-    mma_encoder_layers: str = field(
-        default="all", metadata={"help": "encoder layers with MMA: all, none, or numbers from 1 (1-3, 1,4-6)"}
-    )
-    mma_decoder_layers: str = field(
-        default="none", metadata={"help": "decoder layers with MMA in their self-attention (beyond the paper)"}
-    )
-    mma_cross_layers: str = field(
-        default="none", metadata={"help": "must stay none: source and target positions cannot be compared"}
-    )
-    mma_no_encoder_positions: bool = field(
-        default=False,
-        metadata={"help": "encoder without position embedding (Table 3); with --mma-heads global, the baseline's row"},
+    mma_window: int = option(1, "local heads see the keys at distance ≤ w")
+    mma_encoder_layers: str = layer_option("encoder", "MMA", "all")
+    mma_decoder_layers: str = layer_option("decoder", "MMA", more=" (beyond the paper)")
+    mma_cross_layers: str = no_layers()
+    mma_no_encoder_positions: bool = option(
+        False, "encoder without position embedding (Table 3); with --mma-heads global, the baseline's row"
     )
 
 
@@ -61,19 +50,12 @@ class MMATransformerModel(LocalTransformerModel):
     @classmethod
     def check_effects(cls, args: Namespace, cfg: TransformerConfig) -> None:
         """Raise UsageError for heads of no layer, and for a window that no head has."""
-        sites = cls.placed(cfg)
-        standard = cls.options()
-        for site, name in (("encoder", "mma_heads"), ("decoder", "mma_decoder_heads")):
-            if site not in sites and (value := getattr(args, name)) != getattr(standard, name):
-                flag = "--" + name.replace("_", "-")
-                raise UsageError(
-                    f"{flag} {value} changes nothing: --mma-{site}-layers is none, give all or some layers"
-                )
-        mixes = [args.mma_heads if site == "encoder" else args.mma_decoder_heads for site in sites]
-        if args.mma_window != standard.mma_window and not any("local" in mix for mix in mixes):
-            raise UsageError(f"--mma-window {args.mma_window} changes nothing: no layer has local heads")
-
-    text = staticmethod(presets.mma)
+        sites, heads = cls.placed(cfg), {"encoder": "mma_heads", "decoder": "mma_decoder_heads"}
+        for site, name in heads.items():
+            if site not in sites:
+                cls.refuse_unused(args, name, f"--mma-{site}-layers is none, give all or some layers")
+        if not any("local" in getattr(args, heads[site]) for site in sites):
+            cls.refuse_unused(args, "mma_window", "no layer has local heads")
 
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Dictionary, embed_tokens: nn.Module) -> LocalEncoder:
@@ -84,13 +66,5 @@ class MMATransformerModel(LocalTransformerModel):
         return encoder
 
 
-for _suffix, _baseline in (
-    ("", "transformer"),
-    ("_tiny", "transformer_localattn_tiny"),
-    ("_small", "transformer_localattn_small"),
-    ("_medium", "transformer_localattn_medium"),
-    ("_iwslt_de_en", "transformer_iwslt_de_en"),
-    ("_wat17", "transformer"),
-    ("_wmt_en_de", "transformer_wmt_en_de"),
-):
-    register_architecture("transformer_mma", f"transformer_mma{_suffix}", _baseline, MMAOptions)
+register_sizes(MMATransformerModel, own={"_wmt_en_de_big": None})
+register_architecture(MMATransformerModel, "transformer_mma_wat17", "transformer")

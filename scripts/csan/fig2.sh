@@ -1,8 +1,3 @@
 #!/usr/bin/env bash
 # Figure 2 of Yang et al. 2019, BLEU by window and by number of heads: prepares the data, trains, decodes and scores the rows of configs/csan/fig2.yaml, and draws them.
-#
-#   scripts/csan/fig2.sh [--scale smoke|small|full] [--rows a,b] [--seeds 1,2] [--gpus N] [--dry-run] ...    (--help: all options)
-set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-[[ -x $PY ]] || die "no Python at $PY: run scripts/setup.sh first"
-exec "$PY" "$REPO/scripts/figure.py" csan fig2 "$@"
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh" && start figure csan fig2 "$@"

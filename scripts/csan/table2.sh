@@ -1,8 +1,3 @@
 #!/usr/bin/env bash
 # Table 2 of Yang et al. 2019, three pairs of languages, base and big: prepares the data, trains, decodes and scores the rows of configs/csan/table2.yaml.
-#
-#   scripts/csan/table2.sh [--scale smoke|small|full] [--rows a,b] [--seeds 1,2] [--gpus N] [--dry-run] ...    (--help: all options)
-set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-[[ -x $PY ]] || die "no Python at $PY: run scripts/setup.sh first"
-exec "$PY" "$REPO/scripts/table.py" csan table2 "$@"
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh" && start table csan table2 "$@"

@@ -1,8 +1,3 @@
 #!/usr/bin/env bash
 # Table 2 of Fan et al. 2021, summaries, CNN/DM and Gigaword: prepares the data, trains, decodes and scores the rows of configs/man/table2.yaml.
-#
-#   scripts/man/table2.sh [--scale smoke|small|full] [--rows a,b] [--seeds 1,2] [--gpus N] [--dry-run] ...    (--help: all options)
-set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-[[ -x $PY ]] || die "no Python at $PY: run scripts/setup.sh first"
-exec "$PY" "$REPO/scripts/table.py" man table2 "$@"
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh" && start table man table2 "$@"

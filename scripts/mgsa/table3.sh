@@ -1,8 +1,3 @@
 #!/usr/bin/env bash
 # Table 3 of Hao et al. 2019, partition, tags and interaction: prepares the data, trains, decodes and scores the rows of configs/mgsa/table3.yaml.
-#
-#   scripts/mgsa/table3.sh [--scale smoke|small|full] [--rows a,b] [--seeds 1,2] [--gpus N] [--dry-run] ...    (--help: all options)
-set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-[[ -x $PY ]] || die "no Python at $PY: run scripts/setup.sh first"
-exec "$PY" "$REPO/scripts/table.py" mgsa table3 "$@"
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh" && start table mgsa table3 "$@"

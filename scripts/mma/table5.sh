@@ -1,8 +1,3 @@
 #!/usr/bin/env bash
 # Table 5 of Cui et al. 2019, widths of the window: prepares the data, trains, decodes and scores the rows of configs/mma/table5.yaml.
-#
-#   scripts/mma/table5.sh [--scale smoke|small|full] [--rows a,b] [--seeds 1,2] [--gpus N] [--dry-run] ...    (--help: all options)
-set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-[[ -x $PY ]] || die "no Python at $PY: run scripts/setup.sh first"
-exec "$PY" "$REPO/scripts/table.py" mma table5 "$@"
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh" && start table mma table5 "$@"

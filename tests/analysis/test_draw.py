@@ -26,18 +26,6 @@ def masks_of(text: str, site: str = "encoder", heads: int = 4) -> list[list[Tens
     return [[panel.values for panel in panels] for panels in groups.values()]
 
 
-def test_hard_windows_are_drawn_as_they_are_defined() -> None:
-    text = "1: 1*local(window=2) + 1*forward + 1*backward + 1*global; 2: csan(window=5) > sman(boundary=1)"
-    mixed, csan, sman = masks_of(text)
-    wanted = [APART.abs() <= 2, APART >= 0, APART <= 0, torch.ones_like(APART)]
-    for got, mask in zip(mixed, wanted, strict=True):
-        torch.testing.assert_close(got, mask.float())
-    for head in csan:
-        torch.testing.assert_close(head, (APART.abs() <= 2).float())
-    for head in sman:
-        torch.testing.assert_close(head, (APART.abs() <= 1).float())
-
-
 def test_a_decoder_sees_no_future() -> None:
     ((sinks, *_),) = masks_of("sinks(window=3, sinks=1)", "decoder")
     first = torch.zeros_like(APART, dtype=torch.bool)
@@ -51,13 +39,6 @@ def test_a_bias_falls_with_the_distance() -> None:
     for number, got in enumerate(heads, start=1):
         wanted = torch.exp(-(2.0 ** (-2 * number)) * APART.abs()) * (APART.abs() <= 4)
         torch.testing.assert_close(got, wanted)
-
-
-def test_words_of_an_ngram_are_seen_alike() -> None:
-    (heads,) = masks_of('ngram(heads="word:1,2:3")')
-    torch.testing.assert_close(heads[0], torch.ones(LENGTH, LENGTH))
-    for head in heads[1:]:
-        torch.testing.assert_close(head[:, 0], head[:, 1])
 
 
 def test_each_attention_is_drawn_once_and_the_same_each_time() -> None:

@@ -61,12 +61,6 @@ def test_hard_windows_are_those_of_the_papers(example, panels):
         assert torch.equal(group[title], values.float()), title
 
 
-def test_1d_windows_see_no_other_head(example):
-    module = masks.ConvolutionalAttention(masks.CHANNELS, masks.HEADS, window=5, head_span=1, self_attention=True)
-    seen = masks.seen_keys(module, example).any(-1).any(1)  # head of the query × head of the key
-    assert torch.equal(seen, torch.eye(masks.HEADS, dtype=torch.bool))
-
-
 def test_words_of_a_phrase_are_seen_alike(panels):
     """Weights of phrases, and soft masks of segments, are equal within each of them."""
     phrases = {

@@ -114,44 +114,31 @@ ARCHIVES: dict[str, tuple[bytes, tuple[str, ...]]] = {
     "bomb of many.zip": (zipped(*((f"one/{n}", MEGABYTE[:50_000]) for n in range(100))), BOMB),
     "empty files.tgz": (many(200), BOMB),
     "overlapping.zip": (overlapping(), ()),
-    "bomb.tgz": (tgz(("one/a", MEGABYTE, {})), BOMB),
     "bomb in another member.tgz": (tgz(("two/a", MEGABYTE, {}), GOOD), BOMB),
     "bomb.tar.bz2": (tar(("one/a", MEGABYTE, {}), packed=bz2.compress), BOMB),
-    "bomb.tar.xz": (tar(("one/a", MEGABYTE, {}), packed=lzma.compress), BOMB),
-    "bomb by bzip2.zip": (zipped(("one/a", MEGABYTE), method=zipfile.ZIP_BZIP2), BOMB),
     "bomb by lzma.zip": (zipped(("one/a", MEGABYTE), method=zipfile.ZIP_LZMA), BOMB),
     "header tells less.zip": (patched(zipped(("one/a", MEGABYTE)), 22, 24, number_of(10)), DAMAGED),
     "sum is wrong.zip": (patched(zipped(("one/a", TEXT)), 14, 16, number_of(1)), DAMAGED),
     "long name.tgz": (long_header(tarfile.GNUTYPE_LONGNAME), ("a header of 1,073,741,824 bytes",)),
-    "long link.tgz": (long_header(tarfile.GNUTYPE_LONGLINK), ("a header of 1,073,741,824 bytes",)),
     "long pax header.tgz": (long_header(tarfile.XHDTYPE), ("a header of 1,073,741,824 bytes",)),
-    "long global header.tgz": (long_header(tarfile.XGLTYPE), ("a header of 1,073,741,824 bytes",)),
     "encrypted.zip": (ENCRYPTED, ("'one/a' is encrypted: unpack it by another program", "--local DIR")),
     "unknown method.zip": (UNKNOWN, ("cannot be read here", "compression method", "--local DIR")),
-    "strongly encrypted.zip": (patched(zipped(("one/a", TEXT)), 6, 8, b"\x40\x00"), ("cannot be read here",)),
-    "patched data.zip": (patched(zipped(("one/a", TEXT)), 6, 8, b"\x20\x00"), ("cannot be read here",)),
     "name without UTF-8.zip": (
         patched(zipped(("one/a", TEXT)), 6, 8, b"\x00\x08").replace(b"one/a", b"one/\xff"), DAMAGED
     ),
     "above.tgz": (tgz(("one/../../evil", TEXT, {})), ("would be written outside of the folder",)),
     "above.zip": (zipped(("one/../../evil", TEXT)), ("would be written outside of the folder",)),
-    "link.tgz": (tgz(GOOD, ("one/b", None, {"type": tarfile.SYMTYPE, "linkname": "/etc"})), ("'one/b' is a link",)),
     "hard link.tgz": (tgz(GOOD, ("one/b", None, {"type": tarfile.LNKTYPE, "linkname": "one/a"})), ("is a link",)),
     "through a link.tgz": (
         tgz(("one/b", None, {"type": tarfile.SYMTYPE, "linkname": ".."}), ("one/b/evil", TEXT, {})), ("is a link",)
     ),
     "link.zip": (zipped(("one/b", b"/etc"), mode=stat.S_IFLNK | 0o777), ("'one/b' is a link or a device",)),
-    "device.zip": (zipped(("one/b", b""), mode=stat.S_IFBLK | 0o777), ("'one/b' is a link or a device",)),
     "device.tgz": (tgz(GOOD, ("one/b", None, {"type": tarfile.CHRTYPE, "devminor": 5})), ("a link or a device",)),
-    "block device.tgz": (tgz(GOOD, ("one/b", None, {"type": tarfile.BLKTYPE})), ("a link or a device",)),
-    "fifo.tgz": (tgz(GOOD, ("one/b", None, {"type": tarfile.FIFOTYPE})), ("a link or a device",)),
     "file and folder.tgz": (tgz(GOOD, ("one/a/b", TEXT, {})), ("'one/a/b' is a file and a folder",)),
     "folder and file.tgz": (tgz(("one/a/b", TEXT, {}), GOOD), ("'one/a' is a file and a folder",)),
     "line break.tgz": (tgz(("one/../\nb", TEXT, {})), ("'one/../\\nb'",)),
     "cut.zip": (zipped(("one/a", TEXT))[:-30], DAMAGED),
-    "cut in the middle.zip": (zipped(("one/a", NOISE))[:4000], DAMAGED),
     "cut.tgz": (tgz(GOOD)[:-20], DAMAGED),
-    "cut.tar": (tar(GOOD)[:900], DAMAGED),
     "cut.tar.xz": (tar(("one/a", NOISE, {}), packed=lzma.compress)[:4000], DAMAGED),
     "nothing.tgz": (b"", DAMAGED),
     "text.tgz": (TEXT, DAMAGED),
@@ -172,10 +159,7 @@ def test_hostile_archive(name: str, tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "old").iterdir()] == ["one"], "an older folder is changed"
 
 
-CHECKED = ["bomb.zip", "encrypted.zip", "unknown method.zip", "cut.zip", "sum is wrong.zip", "overlapping.zip"]
-
-
-@pytest.mark.parametrize("name", CHECKED)
+@pytest.mark.parametrize("name", ["bomb.zip", "encrypted.zip", "unknown method.zip", "cut.zip"])
 def test_hostile_archive_is_found_by_the_check_of_downloads(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(ARCHIVES[name][0])
     assert_refused(attempt(unpack.check, tmp_path / name), f"data error: {tmp_path / name}", *ARCHIVES[name][1])
@@ -217,12 +201,6 @@ def test_what_is_not_wanted_may_be_a_link(tmp_path: Path) -> None:
     assert unpack.unpack(tmp_path / "a.tgz", tmp_path / "out", ["one"]) == 1
 
 
-def test_the_sizes_of_official_archives_are_far_below_the_bound() -> None:
-    """Real text unpacks to at most ten times its size; a file of a word a line, over and over, to more."""
-    text = "".join(f"{number} {random.Random(number).random()} the of and\n" for number in range(5000)).encode()
-    assert len(text) < expansion.TIMES / 10 * len(gzip.compress(text))
-
-
 @pytest.mark.slow
 def test_bombs_in_the_preparations(tmp_path: Path) -> None:
     """With the bound as it stands: nothing is left in OUT, and the option is one of every preparation."""
@@ -259,11 +237,9 @@ def test_a_full_disk_is_no_damaged_archive(
         assert (disk.folder / "out/one/a").read_bytes() == content
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
-def test_damaged_archives(seed: int, tmp_path: Path) -> None:
+def test_damaged_archives(tmp_path: Path) -> None:
     """Bytes overwritten, removed or doubled at random: the good content, or one line, and never anything else."""
-    chance = random.Random(seed)
+    chance = random.Random(1)
     wanted = {f"one/{number}": chance.randbytes(300) + TEXT for number in range(4)}
     entries: list[Member] = [(name, content, {}) for name, content in wanted.items()]
     kinds = {
@@ -271,14 +247,11 @@ def test_damaged_archives(seed: int, tmp_path: Path) -> None:
         ".tar.bz2": tar(*entries, packed=bz2.compress), ".tar.xz": tar(*entries, packed=lzma.compress),
     }  # fmt: skip
     for ending, whole in kinds.items():
-        for trial in range(150):
+        for trial in range(60):
             data = bytearray(whole)
             for _ in range(chance.randint(1, 4)):
                 at, count = chance.randrange(len(data)), chance.randint(1, 8)
-                change = chance.choice(
-                    [chance.randbytes(count), b"", bytes(data[at : at + count]) * 2, b"\xff" * count]
-                )
-                data[at : at + count] = change
+                data[at : at + count] = chance.choice([chance.randbytes(count), b"", bytes(data[at : at + count]) * 2])
             (tmp_path / f"a{ending}").write_bytes(data)
             try:
                 unpack.unpack(tmp_path / f"a{ending}", tmp_path / "out", ["one"])

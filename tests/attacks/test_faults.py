@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import random
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +17,6 @@ import torch
 
 from benchmarks import command as benchmark
 from experiments.engine import quickstart, table
-from experiments.measure import probe
 from experiments.report import pages
 from experiments.report.results import Results
 from experiments.runs import averaging
@@ -23,7 +24,7 @@ from fairseq_localattn import files
 from fairseq_localattn.analysis import masks
 from fairseq_localattn.analysis.command import new_figure, save_csv, save_figure
 from fairseq_localattn.errors import UsageError
-from support.attacks.faults import Disk, FailingDisk, left_over, small_disk
+from support.attacks.faults import FailingDisk, left_over, small_disk
 from support.checkpoints import assert_same_training
 from support.cli import Done, call, fairseq, make_data, train_flags
 from support.paths import ROOT
@@ -95,38 +96,29 @@ def test_of_a_table(option: str, refusing: Path, tmp_path: Path) -> None:
     assert not list((tmp_path / "out").rglob("*"))
 
 
+#: Command → its main function, its words (PLACE, and TMP, a folder that can be written), and how its error begins.
+OUTPUTS: dict[str, tuple[Callable[..., object], str, str]] = {
+    "quickstart": (quickstart.main, "--out PLACE", "quickstart: error: --out"),
+    "average": (averaging.main, "TMP/one.pt --output PLACE/averaged.pt", "average: error: "),
+    "benchmarks": (benchmark.main, "--parts module --out PLACE", "run: error: "),
+    "analyses": (masks.main, "--out PLACE/masks.png", "--out "),  # all of them check their outputs by one function
+}
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_of_commands(name: str, refusing: Path, tmp_path: Path) -> None:
+    torch.save({}, tmp_path / "one.pt")
+    main, words, said = OUTPUTS[name]
+    places = {"PLACE": str(refusing), "TMP": str(tmp_path)}
+    given = [re.sub("PLACE|TMP", lambda found: places[found[0]], word) for word in words.split()]
+    one_line(call(main if name == "analyses" else of(main), *given, check=False), said)
+
+
 def test_of_the_default_results(refusing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The repository itself cannot be written."""
     monkeypatch.setattr(table, "ROOT", refusing)
     done = call(of(table.main), "mma", "table2", "--cpu", "--out", tmp_path / "out", check=False)
     one_line(done, f"table: error: --results {refusing}/results/mma: cannot be written")
-
-
-def test_of_the_quick_start(refusing: Path) -> None:
-    one_line(call(of(quickstart.main), "--out", refusing, check=False), "quickstart: error: --out")
-
-
-def test_of_averaging(refusing: Path, tmp_path: Path) -> None:
-    torch.save({}, tmp_path / "one.pt")
-    done = call(of(averaging.main), tmp_path / "one.pt", "--output", refusing / "averaged.pt", check=False)
-    one_line(done, "average: error: ")
-
-
-def test_of_probing(refusing: Path, tmp_path: Path) -> None:
-    for split in ("train", "valid", "test"):
-        (tmp_path / f"{split}.mrg").write_text("")
-    words = ["--data", tmp_path, "--lang", "en", "--arch", ARCH, "--trees", tmp_path]
-    for work, out in ((refusing, tmp_path / "out"), (tmp_path / "work", refusing)):
-        one_line(call(of(probe.main), *words, "--work", work, "--out", out, check=False), "probe: error: ")
-
-
-def test_of_benchmarks(refusing: Path) -> None:
-    one_line(call(of(benchmark.main), "--parts", "module", "--out", refusing, check=False), "run: error: ")
-
-
-def test_of_analyses(refusing: Path) -> None:
-    """All of them check their outputs by one function."""
-    one_line(call(masks.main, "--out", refusing / "masks.png", check=False), "--out ")
 
 
 def test_of_pages(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -168,7 +160,7 @@ def state_of(bench: Bench) -> list[dict[str, str]]:
     assert not left_over(bench.root)
     for path in [*bench.out.rglob("*.json"), *bench.out.rglob(".*.json")]:
         json.loads(path.read_text("utf-8"))
-    return [{**line, "date": ""} for line in Results(bench.results / "mma" / "table1.csv").lines()]
+    return [{**line.values, "date": ""} for line in Results(bench.results / "mma" / "table1.csv").lines()]
 
 
 def run_table(bench: Bench) -> Done:
@@ -206,24 +198,23 @@ def failing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> tuple[FailingDisk,
     return disk, state_of(bench)
 
 
-@pytest.mark.slow
+SOME = [
+    pytest.param(False, id="some", marks=pytest.mark.slow),
+    pytest.param(True, id="every", marks=pytest.mark.attack),
+]
+
+
+@pytest.mark.parametrize("every", SOME)
 @pytest.mark.parametrize("lasting", [False, True])
-def test_some_writes_of_a_table(lasting: bool, bench: Bench, failing: tuple[FailingDisk, list[dict[str, str]]]) -> None:
+def test_writes_of_a_table(
+    lasting: bool, every: bool, bench: Bench, failing: tuple[FailingDisk, list[dict[str, str]]]
+) -> None:
     disk, expected = failing
-    for number in random.Random(22 + lasting).sample(range(1, len(disk.writes) + 1), 3):
+    count = len(disk.writes)
+    chosen = random.Random(22 + lasting).sample(range(1, count + 1), 2)
+    for number in range(1, count + 1) if every else chosen:
         fail_at(bench, disk, number, lasting)
         assert state_of(bench) == expected
-
-
-@pytest.mark.attack
-@pytest.mark.parametrize("lasting", [False, True])
-def test_every_write_of_a_table(lasting: bool, bench: Bench, failing: tuple[FailingDisk, list[dict[str, str]]]) -> None:
-    disk, expected = failing
-    number = 1
-    while fail_at(bench, disk, number, lasting):
-        assert state_of(bench) == expected
-        number += 1
-    assert number > 20
 
 
 # --- every write of saving
@@ -272,56 +263,30 @@ def fail_saving(disk: FailingDisk, number: int, data: Path, undisturbed: Path) -
     return True
 
 
-@pytest.mark.slow
-def test_some_writes_of_saving(data: Path, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("every", SOME)
+def test_writes_of_saving(
+    every: bool, data: Path, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     disk = FailingDisk(tmp_path / "run", monkeypatch)
-    for number in (5, 9):
-        assert fail_saving(disk, number, data, undisturbed)
-
-
-@pytest.mark.attack
-def test_every_write_of_saving(data: Path, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    disk = FailingDisk(tmp_path / "run", monkeypatch)
-    number = 1
-    while fail_saving(disk, number, data, undisturbed):
-        number += 1
-    assert number > 12
+    for number in itertools.count(1) if every else (5, 9):
+        if not fail_saving(disk, number, data, undisturbed):
+            assert number > 12
+            return
 
 
 # --- disks that fill up
 
 
-def fill_up(disk: Disk, kib: int, data: Path, undisturbed: Path) -> bool:
-    """Train on a disk of this size, and continue with more space; return whether it was too small."""
-    disk.resize(kib)
-    folder = disk.folder / "run"
-    done = training(data, folder)
-    if done.returncode == 0:
-        return False
-    assert_stopped(done, folder)
-    disk.resize(100_000)
-    again = training(data, folder)
-    assert again.returncode == 0, again.stderr
-    assert_same_training(folder / "checkpoint_last.pt", undisturbed)
-    shutil.rmtree(folder)
-    return True
-
-
 @pytest.mark.slow
 def test_a_disk_that_fills_up_while_saving(data: Path, undisturbed: Path, tmp_path: Path) -> None:
-    size = undisturbed.stat().st_size // 1024
-    with small_disk(tmp_path / "disk", 100_000) as disk:
-        assert fill_up(disk, int(1.5 * size), data, undisturbed)
-
-
-@pytest.mark.attack
-def test_disks_of_every_size_while_saving(data: Path, undisturbed: Path, tmp_path: Path) -> None:
-    size = undisturbed.stat().st_size // 1024
-    with small_disk(tmp_path / "disk", 100_000) as disk:
-        tenths = 1
-        while fill_up(disk, max(16, size * tenths // 10), data, undisturbed):
-            tenths += 3
-        assert tenths > 20
+    """The training goes on with more space."""
+    with small_disk(tmp_path / "disk", int(1.5 * undisturbed.stat().st_size // 1024)) as disk:
+        folder = disk.folder / "run"
+        assert_stopped(training(data, folder), folder)
+        disk.resize(100_000)
+        again = training(data, folder)
+        assert again.returncode == 0, again.stderr
+        assert_same_training(folder / "checkpoint_last.pt", undisturbed)
 
 
 @pytest.mark.slow
@@ -358,7 +323,7 @@ def test_tables_and_pictures_on_a_disk_that_fills_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pages", [7, 9, 10])
+@pytest.mark.parametrize("pages", [7, 10])
 def test_a_table_on_a_disk_that_fills_up(
     pages: int, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Each console script once as a subprocess: train, generate, interactive, validate, eval-lm, and the scoring script."""
+"""Each console script once as a process of its own, and the scoring script."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support import forked
-from support.cli import BIN, REPOSITORY, USER_DIR, fairseq, fairseq_in_shell, run, train_flags
+from support.cli import REPOSITORY, USER_DIR, fairseq, fairseq_in_shell, run, train_flags
 
 pytestmark = pytest.mark.xdist_group("doors")  # one training serves all of this file
 
@@ -39,16 +39,16 @@ def test_interactive(trained: Path, data: Path, tmp_path: Path) -> None:
     """From another directory, with the path that ``python -m fairseq_localattn --path`` prints."""
     path = run(sys.executable, "-m", "fairseq_localattn", "--path", cwd=tmp_path).stdout.strip()
     assert Path(path) == USER_DIR
-    command = [BIN / "fairseq-interactive", data, "--user-dir", path, "--path", trained, "--cpu",
-               "--input", data.parent / "test.xx", "-s", "xx", "-t", "yy", "--beam", 2]  # fmt: skip
-    translated = run(*command, cwd=tmp_path).stdout
+    words = [data, "--user-dir", path, "--path", trained, "--cpu", "--input", data.parent / "test.xx",
+             "-s", "xx", "-t", "yy", "--beam", 2]  # fmt: skip
+    translated = forked.run("fairseq-interactive", *words, cwd=tmp_path).stdout
     assert sum(line.startswith("H-") for line in translated.splitlines()) == 12
 
 
 @pytest.mark.slow
 def test_validate(trained: Path, data: Path, tmp_path: Path) -> None:
-    validated = fairseq_in_shell("validate", data, "--task", "translation", "--path", trained, "--cpu",
-                                 "--max-tokens", 500, cwd=tmp_path)  # fmt: skip
+    validated = forked.run("fairseq-validate", data, "--task", "translation", "--path", trained, "--cpu",
+                           "--max-tokens", 500, "--user-dir", USER_DIR, cwd=tmp_path)  # fmt: skip
     found = re.search(r"valid on 'valid' subset \| loss ([\d.]+)", validated.stdout + validated.stderr)
     assert found and 0 < float(found[1]) < 20
 
@@ -65,9 +65,9 @@ def test_language_model(data: Path, tmp_path: Path) -> None:
         "--lr", 0.01, "--max-tokens", 500, "--max-update", 5, "--cpu", "--no-epoch-checkpoints",
         "--sample-break-mode", "eos", "--tokens-per-sample", 32, "--save-dir", tmp_path / "run",
     )  # fmt: skip
-    scored = fairseq_in_shell(
-        "eval-lm", tmp_path / "bin", "--path", tmp_path / "run" / "checkpoint_last.pt", "--cpu", "--gen-subset", "test",
-        "--sample-break-mode", "eos", "--max-tokens", 500, cwd=tmp_path,
+    scored = forked.run(
+        "fairseq-eval-lm", tmp_path / "bin", "--path", tmp_path / "run" / "checkpoint_last.pt", "--cpu", "--gen-subset",
+        "test", "--sample-break-mode", "eos", "--max-tokens", 500, "--user-dir", USER_DIR, cwd=tmp_path,
     )  # fmt: skip
     words = sum(len(line.split()) + 1 for line in text["test"].read_text().splitlines())
     assert f"Evaluated {words} tokens" in scored.stdout + scored.stderr

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_localattn.phrases import binarize
-from support.cli import call, fairseq, train_flags, tree_of
+from support.cli import call, fairseq, train_flags
 
 pytestmark = pytest.mark.xdist_group("phrases")  # one training serves all of this file
 ARCH, TASK = "transformer_mgsa_tiny", "translation_with_phrases"
@@ -132,7 +132,3 @@ def test_extra_shards_and_an_upsampled_one(data: Path, tmp_path: Path) -> None:
     flags = train_flags(folder, ARCH, tmp_path / "run", updates=3, task=TASK, upsample_primary=2)
     done = fairseq("train", *flags)
     assert "train1 xx-yy 12 examples" in done.stdout
-
-
-def test_the_trees_of_these_tests() -> None:
-    assert tree_of(["a", "b", "c", "d"]) == "(ROOT (S (NP (A a) (B b)) (VP (C c) (D d))))"

@@ -13,8 +13,7 @@ from support.cli import Done, call, fairseq, train_flags
 TRANSLATION = {"encoder_layers": 3, "decoder_layers": 3}
 BOTH = {"encoder_layers_to_keep": "0,2", "decoder_layers_to_keep": "1"}
 CASES = [
-    ("transformer_localattn_tiny", {**TRANSLATION, "encoder_layers_to_keep": "0,2"}),
-    pytest.param("transformer_csan_tiny", {**TRANSLATION, **BOTH}, marks=pytest.mark.slow),
+    ("transformer_csan_tiny", {**TRANSLATION, **BOTH}),
     ("transformer_lm_diffwin_tiny", {"decoder_layers_to_keep": "0,2"}),
     ("transformer_diffwin_classifier_tiny", {"encoder_layers": 3, "encoder_layers_to_keep": "0,2"}),
 ]

@@ -1,11 +1,11 @@
-"""Training of every architecture: the loss falls, it resumes exactly, two processes agree with one; and mistakes."""
+"""Training: the loss falls, it resumes exactly, two processes agree with one; and mistakes."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import socket
-import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +13,22 @@ import pytest
 import torch
 
 import fairseq_localattn  # noqa: F401  (allows the classes that fairseq's checkpoints hold)
+from support import forked
 from support.checkpoints import assert_same, assert_same_training, checkpoint
-from support.cli import BIN, USER_DIR, environment, fairseq, fairseq_in_shell, train_flags
+from support.cli import USER_DIR, fairseq, fairseq_in_shell, train_flags
 from support.mechanisms.inputs import labelled
-from support.models import TINY, task_of
+from support.models import task_of
 
 PAPERS = [f"transformer_{paper}_tiny" for paper in ("csan", "diffwin", "man", "mgsa", "mma")]  # the quick lane's
-# The tests of an architecture share its training.
-every_architecture = pytest.mark.parametrize(
-    "arch",
-    [
-        pytest.param(
-            arch, marks=[pytest.mark.xdist_group(f"training {arch}")] + [pytest.mark.slow] * (arch not in PAPERS)
-        )
-        for arch in TINY
-    ],
-)
+# Models of other kinds of sublayers; what they compute is tested in tests/contract.
+OTHERS = ["transformer_hybrid_tiny", "transformer_qanet_tiny"]
+
+
+def marks(arch: str) -> list[pytest.MarkDecorator]:
+    """Return marks of a test: those of an architecture share its training."""
+    return [pytest.mark.xdist_group(f"training {arch}")] + [pytest.mark.slow] * (arch not in PAPERS)
+
+
 UPDATES = 16
 SAVED = {"save_interval_updates": 4, "keep_interval_updates": -1}
 
@@ -52,7 +52,7 @@ def trainings(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return train
 
 
-@every_architecture
+@pytest.mark.parametrize("arch", [pytest.param(arch, marks=marks(arch)) for arch in (*PAPERS, *OTHERS)])
 def test_train_and_generate(arch: str, trainings: Any, data: Path, tmp_path: Path) -> None:
     """The loss falls, and every sentence is translated."""
     folder, printed = trainings(arch)
@@ -65,13 +65,13 @@ def test_train_and_generate(arch: str, trainings: Any, data: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-@every_architecture
+@pytest.mark.parametrize("arch", [pytest.param(arch, marks=marks(arch)) for arch in PAPERS[:4:3]])
 def test_resumed_equals_uninterrupted(arch: str, trainings: Any, data: Path, tmp_path: Path) -> None:
     """Stopped in its second epoch and started again: equal weights, optimizer state and history, to the bit."""
     whole, _ = trainings(arch)
     shutil.copy(whole / "checkpoint_2_12.pt", tmp_path / "checkpoint_last.pt")
     # One architecture in a process of its own: there the plugin comes with --user-dir, before the checkpoint.
-    train = fairseq_in_shell if arch == TINY[0] else fairseq
+    train = fairseq_in_shell if arch == PAPERS[0] else fairseq
     resumed = train("train", *flags(arch, data, tmp_path))
     assert "Loaded checkpoint" in resumed.stderr + resumed.stdout
     assert_same_training(whole / "checkpoint_2_16.pt", tmp_path / "checkpoint_2_16.pt")
@@ -97,17 +97,16 @@ def test_two_processes_equal_one(arch: str, more: dict[str, object], data: Path,
         "distributed_world_size": 2, "distributed_init_method": f"tcp://127.0.0.1:{port}", "distributed_no_spawn": True,
         "distributed_backend": "gloo", "ddp_backend": "legacy_ddp", "num_workers": 1,
     }  # fmt: skip
-    ranks = []
-    for rank in (0, 1):
-        words = train_flags(data, arch, tmp_path / "two", updates=4, distributed_rank=rank, **settings)
-        command = [str(BIN / "fairseq-train"), *map(str, words), "--user-dir", str(USER_DIR)]
-        with open(tmp_path / f"rank{rank}.log", "w") as log:
-            ranks.append(subprocess.Popen(command, env=environment(), stdout=log, stderr=log))
-    assert [rank.wait(timeout=240) for rank in ranks] == [0, 0], (tmp_path / "rank0.log").read_text()[-3000:]
+    settings["user_dir"] = USER_DIR
+    with ExitStack() as stack:
+        words = [train_flags(data, arch, tmp_path / "two", 4, distributed_rank=rank, **settings) for rank in (0, 1)]
+        ranks = [stack.enter_context(forked.started("fairseq-train", *each, cwd=tmp_path)) for each in words]
+        done = [rank.wait() for rank in ranks]
+    assert [each.returncode for each in done] == [0, 0], done[0].stderr[-3000:]
     one, two = (checkpoint(tmp_path / n / "checkpoint_last.pt") for n in ("one", "two"))
     assert two["optimizer_history"][-1]["num_updates"] == 4
     if more:
-        tags = re.findall(r'"train_tag_loss": "([\d.]+)"', (tmp_path / "rank0.log").read_text())
+        tags = re.findall(r'"train_tag_loss": "([\d.]+)"', done[0].stdout + done[0].stderr)
         assert tags and float(tags[-1]) > 0, "the loss of the tags is not summed over the processes"
     for key, weight in one["model"].items():
         torch.testing.assert_close(two["model"][key], weight, rtol=0, atol=1e-5, msg=labelled(key))

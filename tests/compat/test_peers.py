@@ -31,7 +31,7 @@ def end_with(error: Exception, rank: int | None, size: int = 4) -> None:
     checkpoint = Namespace(save_dir="runs/a")
     training = Namespace(distributed_rank=rank, distributed_world_size=size)
     cfg = Namespace(distributed_training=training, checkpoint=checkpoint)
-    peers._explain_loss(call_main)(cfg, None)
+    peers._explain_loss(call_main, cfg, call_main)
 
 
 @pytest.mark.parametrize(

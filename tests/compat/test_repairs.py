@@ -18,8 +18,7 @@ from fairseq.search import DiverseBeamSearch
 from fairseq.tokenizer import tokenize_line
 
 from fairseq_localattn.compat import repairs
-from support.cli import USER_DIR, make_data
-from support.forked import run
+from support.cli import fairseq, make_data
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # Hydra's, on how fairseq calls it
 
@@ -69,13 +68,12 @@ def data(tmp_path_factory) -> Path:
     return make_data(tmp_path_factory.mktemp("compat"), train=12)
 
 
-def refusal(command: str, *args: object, cwd: Path) -> str:
-    """Return the only line of its own that a failing command prints, after fairseq's warnings on stderr."""
-    done = run(command, *args, "--user-dir", USER_DIR, "--cpu", cwd=cwd)
-    assert done.returncode == 1 and "Traceback" not in done.stderr + done.stdout, done.stderr
-    lines = [line for line in done.stderr.splitlines() if "fairseq_localattn:" in line]
-    assert lines == done.stderr.splitlines()[-1:]
-    return lines[0]
+def refusal(command: str, *args: object) -> str:
+    """Return the only line that a failing command prints on stderr."""
+    done = fairseq(command, *args, "--cpu", check=False)
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 1 and line.startswith("fairseq_localattn: ") and "Traceback" not in done.stdout
+    return line
 
 
 TRAIN = ["--arch", "transformer_tiny", "--max-tokens", "100"]
@@ -84,52 +82,50 @@ FOLDER = "Give the folder that fairseq-preprocess wrote"
 CHECKPOINT = "Give --path a checkpoint that fairseq-train wrote"
 
 
-@pytest.mark.parametrize("command, args", [("fairseq-train", TRAIN), ("fairseq-generate", ["--path", "x.pt"])])
-@pytest.mark.slow
+@pytest.mark.parametrize("command, args", [("train", TRAIN), ("generate", ["--path", "x.pt"])])
 def test_missing_folder_is_named(command, args, tmp_path):
-    line = refusal(command, tmp_path / "missing", *args, cwd=tmp_path)
+    line = refusal(command, tmp_path / "missing", *args)
     assert f"No such file or directory: {tmp_path / 'missing'}. {FOLDER}" in line
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("command, args", [("fairseq-train", TRAIN), ("fairseq-generate", ["--path", "x.pt"])])
+@pytest.mark.parametrize("command, args", [("train", TRAIN), ("generate", ["--path", "x.pt"])])
 def test_missing_dictionary_is_named(command, args, data, tmp_path):
     for file in data.iterdir():
         if file.name.startswith(("train", "test")):
             (tmp_path / file.name).write_bytes(file.read_bytes())
-    assert f"{tmp_path / 'dict.xx.txt'}. {FOLDER}" in refusal(command, tmp_path, *args, cwd=tmp_path)
+    assert f"{tmp_path / 'dict.xx.txt'}. {FOLDER}" in refusal(command, tmp_path, *args)
 
 
 @pytest.mark.parametrize(
     "command, args",
     [
-        ("fairseq-generate", LANGUAGES),
-        ("fairseq-interactive", LANGUAGES),
-        ("fairseq-validate", ["--task", "translation", "--max-tokens", "100"]),
-        ("fairseq-eval-lm", []),
+        ("generate", LANGUAGES),
+        ("interactive", LANGUAGES),
+        ("validate", ["--task", "translation", "--max-tokens", "100"]),
+        ("eval-lm", []),
     ],
 )
 def test_missing_checkpoint_is_named(command, args, data, tmp_path):
     shutil.copy(data / "dict.xx.txt", tmp_path / "dict.txt")  # fairseq-eval-lm reads this file
-    folder = tmp_path if command == "fairseq-eval-lm" else data
-    line = refusal(command, folder, *args, "--path", tmp_path / "x.pt", cwd=tmp_path)
+    folder = tmp_path if command == "eval-lm" else data
+    line = refusal(command, folder, *args, "--path", tmp_path / "x.pt")
     assert f"Model file not found: {tmp_path / 'x.pt'}. {CHECKPOINT}" in line
 
 
 def test_folder_without_data_is_named(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
-    line = refusal("fairseq-train", tmp_path, *TRAIN, cwd=tmp_path)
+    line = refusal("train", tmp_path, *TRAIN)
     assert f"No data of a language pair in {tmp_path}. {FOLDER}" in line
 
 
 def test_missing_split_is_named(data, tmp_path):
-    line = refusal("fairseq-train", data, *TRAIN, *LANGUAGES, "--valid-subset", "tset", cwd=tmp_path)
+    line = refusal("train", data, *TRAIN, *LANGUAGES, "--valid-subset", "tset")
     assert f"Dataset not found: tset ({data}). {FOLDER}" in line
 
 
 def test_missing_folder_of_a_language_model_is_named(tmp_path):
     args = ["--task", "language_modeling", "--arch", "transformer_lm", *TRAIN[2:]]
-    line = refusal("fairseq-train", tmp_path / "missing", *args, cwd=tmp_path)
+    line = refusal("train", tmp_path / "missing", *args)
     assert f"No such file or directory: {tmp_path / 'missing' / 'dict.txt'}. {FOLDER}" in line
 
 
@@ -141,7 +137,7 @@ def test_repairs_are_applied_once():
 
 @pytest.mark.parametrize("flags, tpu", [(["--bf16"], False), (["--bf16", "--tpu"], True), ([], False)])
 def test_bf16_does_not_turn_on_tpu(flags, tpu, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["fairseq-train"])
+    monkeypatch.setattr(sys, "argv", ["train"])
     args = ["data", "--arch", "transformer_tiny", *flags]
     parsed = options.parse_args_and_arch(options.get_training_parser(), args)
     assert isinstance(parsed, argparse.Namespace)

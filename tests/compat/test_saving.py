@@ -50,7 +50,7 @@ def test_a_failure_to_save_names_the_newest_whole_checkpoint(error: Exception, t
         raise error
 
     with pytest.raises(UsageError, match=r"cannot save to .*checkpoint1.pt, from which --restore-file .*1.pt") as found:
-        saving._explain_failure(save)(Namespace(save_dir=str(tmp_path)))
+        saving._explain_failure(save, Namespace(save_dir=str(tmp_path)))
     assert "\n" not in str(found.value)
     assert not list(tmp_path.glob("*.tmp"))
 
@@ -60,7 +60,7 @@ def test_other_errors_of_saving_stay(tmp_path: Path) -> None:
         raise RuntimeError("CUDA out of memory")
 
     with pytest.raises(RuntimeError, match="CUDA"):
-        saving._explain_failure(save)(Namespace(save_dir=str(tmp_path)))
+        saving._explain_failure(save, Namespace(save_dir=str(tmp_path)))
 
 
 def test_fairseq_writes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

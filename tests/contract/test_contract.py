@@ -42,17 +42,22 @@ from support.models import (
 )
 
 PARAMETER_FREE = ["mma", "csan", "rope", "alibi", "sinks"]
-# Lengths that differ, one of them 1; longer than the windows of the cases, and than the blocks of `every_way`.
+# Lengths that differ, one of them 1; longer than the windows of the cases, and than the blocks of `short`.
 SOURCE, TARGET = [9, 4, 13, 1], [7, 11, 3, 5]
+EVERY = {**CASES, **LM_CASES, **CLASSIFIER_CASES}
 every_case = pytest.mark.parametrize("name", CASES)
 
 
 # Of 56 cases and more, the way of long sentences takes half a minute of the quick lane.
 @pytest.fixture(params=["short", pytest.param("long", marks=pytest.mark.slow)])
-def every_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run a test also on the path of long sentences, bands in blocks; blocks of three queries reach it here."""
+def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Run a test also on the path of long sentences, bands in blocks; blocks of three queries reach it here.
+
+    What else a test varies goes with the path: pairs of both have no code of their own.
+    """
     if request.param == "long":
         take_long_ways(monkeypatch)
+    return request.param == "short"
 
 
 def logits(model: torch.nn.Module, sample: dict) -> Tensor:
@@ -83,8 +88,7 @@ def plain_flags(arch: str) -> list[str]:
 
 @pytest.mark.parametrize("arch", TINY)
 @pytest.mark.parametrize("flags", FAIRSEQ_OPTIONS, ids=" ".join)
-@pytest.mark.parametrize("left", [True, False])
-def test_placed_nowhere_it_is_fairseqs_transformer(arch: str, flags: list[str], left: bool) -> None:
+def test_placed_nowhere_it_is_fairseqs_transformer(arch: str, flags: list[str]) -> None:
     """Same state-dict keys, same weights from the same seed, same outputs and gradients."""
     ours, theirs = (
         place(build(arch, [*flags, *placed_nowhere(arch)]).eval()),
@@ -93,7 +97,7 @@ def test_placed_nowhere_it_is_fairseqs_transformer(arch: str, flags: list[str], 
     assert list(ours.state_dict()) == list(theirs.state_dict())
     for key, weight in theirs.state_dict().items():
         assert torch.equal(ours.state_dict()[key], weight), key
-    sample = batch(SOURCE, TARGET, left)
+    sample = batch(SOURCE, TARGET, left=len(flags) != 3)
     ours_loss, theirs_loss = loss(ours, sample) / sample["ntokens"], loss(theirs, sample) / sample["ntokens"]
     assert_close(ours_loss, theirs_loss, rtol=0, atol=1e-6)
     ours_loss.backward()
@@ -124,15 +128,13 @@ def test_stock_weights_load(name: str) -> None:
 # ---------------------------------------------------------------------------------------------- padding, causality
 
 
-@pytest.mark.usefixtures("every_way")
 @every_case
-@pytest.mark.parametrize("left", [True, False])
-def test_padding_changes_nothing(name: str, left: bool) -> None:
+def test_padding_changes_nothing(name: str, short: bool) -> None:
     """A sentence pair alone, in a batch with longer ones, and with more padding than needed: the same logits."""
     model = case(name)
     src, tgt = sentences(SOURCE), sentences(TARGET, seed=1)
     wide = {
-        "src_tokens": pad(src, left, to=17),
+        "src_tokens": pad(src, left=short, to=17),
         "src_lengths": on_device(torch.tensor(SOURCE)),
         "prev_output_tokens": shifted(pad(tgt, False, to=13)),
     }
@@ -143,12 +145,10 @@ def test_padding_changes_nothing(name: str, left: bool) -> None:
         assert_close(together[row, : len(t)], logits(model, {"net_input": alone})[0], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.usefixtures("every_way")
 @every_case
-@pytest.mark.parametrize("length", [4, 6])
-def test_no_position_sees_the_future(name: str, length: int) -> None:
+def test_no_position_sees_the_future(name: str, short: bool) -> None:
     """Changing target word p changes nothing before it and something after it; with T == B = 4 as well as T = 6."""
-    model = case(name)
+    model, length = case(name), 4 if short else 6
     sample = batch(SOURCE, [length] * 4)
     before = logits(model, sample)
     for p in range(1, length):
@@ -177,13 +177,11 @@ def test_the_encoder_uses_every_word(name: str) -> None:
 # ---------------------------------------------------------------------------------------------- decoding
 
 
-@pytest.mark.usefixtures("every_way")
 @every_case
-@pytest.mark.parametrize("left", [True, False])
-def test_incremental_equals_full(name: str, left: bool) -> None:
+def test_incremental_equals_full(name: str, short: bool) -> None:
     """Word by word with fairseq's decoding state, and with the rows of the batch reordered on the way."""
     model = case(name)
-    sample = batch(SOURCE, [9, 9, 9, 9], left)
+    sample = batch(SOURCE, [9, 9, 9, 9], left=not short)
     assert_close(decode_by_word(model, sample), logits(model, sample), rtol=1e-4, atol=1e-5)
 
 
@@ -201,14 +199,14 @@ def test_decoding_in_bf16_is_near_fp32(name: str) -> None:
 
 @every_case
 def test_beam_search_scores_are_the_models(name: str) -> None:
-    """Beam 5 over a padded batch: every hypothesis's score is what a full pass gives it; the best comes first."""
+    """Beam 3 over a padded batch: every hypothesis's score is what a full pass gives it; the best comes first."""
     model = case(name)
     words = dictionary()
     sample = batch(SOURCE, TARGET)
-    generator = SequenceGenerator([model], words, beam_size=5, max_len_b=12, normalize_scores=False)
+    generator = SequenceGenerator([model], words, beam_size=3, max_len_b=12, normalize_scores=False)
     found = generator.generate([model], {**sample, "net_input": with_phrases(model, sample["net_input"])})
     for row, hypotheses in enumerate(found):
-        assert len(hypotheses) == 5
+        assert len(hypotheses) == 3
         assert [h["score"] for h in hypotheses] == sorted((h["score"] for h in hypotheses), reverse=True)
         for hypothesis in hypotheses:
             tokens = hypothesis["tokens"][None]
@@ -254,7 +252,7 @@ def test_a_beam_whose_sentences_finish(name: str) -> None:
 # ---------------------------------------------------------------------------------------------- training, numerics
 
 
-@pytest.mark.usefixtures("every_way")
+@pytest.mark.usefixtures("short")
 @every_case
 def test_every_parameter_gets_a_gradient(name: str) -> None:
     model = case(name, share=False).train()
@@ -262,37 +260,14 @@ def test_every_parameter_gets_a_gradient(name: str) -> None:
     assert_gradients(model)
 
 
-@pytest.mark.own_precision
-@every_case
-def test_an_empty_sentence_has_one_gradient(name: str) -> None:
-    """With a source that is all padding, and a loss over all positions, implementations have equal gradients."""
-    model, sample = case(name), batch(SOURCE, TARGET)  # in evaluation: without dropout
-    sample["net_input"]["src_tokens"][0] = dictionary().pad()
-    found = []
-    for implementation in ("products", "sdpa"):
-        for module in model.modules():
-            if isinstance(module, LocalAttention):
-                module.set_implementation(implementation)
-        model.zero_grad()
-        out, _ = model(**with_phrases(model, sample["net_input"]))
-        out.square().mean().backward()
-        found.append({key: p.grad.clone() for key, p in model.named_parameters() if p.grad is not None})
-    scale = max(float(x.abs().max()) for x in found[0].values())
-    for key, wanted in found[0].items():
-        assert_close(found[1][key], wanted, rtol=1e-3, atol=1e-5 * scale, msg=labelled(key))
-
-
 @pytest.mark.slow
 @pytest.mark.own_precision
-@pytest.mark.usefixtures("every_way")
 @every_case
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("left", [True, False])
-def test_half_precision_stays_finite(name: str, dtype: torch.dtype, left: bool) -> None:
+def test_half_precision_stays_finite(name: str, short: bool) -> None:
     """Forward and backward with much padding and a sentence that is all padding; the loss is near fp32's."""
-    model = case(name).train()
-    sample = batch(SOURCE, TARGET, left)
-    wide = pad(sentences(SOURCE), left, to=40)
+    model, dtype = case(name).train(), torch.float16 if short else torch.bfloat16
+    sample = batch(SOURCE, TARGET)
+    wide = pad(sentences(SOURCE), left=short, to=40)
     wide[1] = dictionary().pad()
     sample["net_input"]["src_tokens"] = wide
     model.eval()
@@ -306,15 +281,13 @@ def test_half_precision_stays_finite(name: str, dtype: torch.dtype, left: bool) 
 
 
 @pytest.mark.own_precision
-@pytest.mark.usefixtures("every_way")
 @every_case
-@pytest.mark.parametrize("factor", [200, 10_000])
-def test_large_inputs_stay_finite_in_fp16(name: str, factor: float) -> None:
-    """Inputs of every attention times ``factor``, with padding and an empty sentence; the last layer gives weights.
+def test_large_inputs_stay_finite_in_fp16(name: str, short: bool) -> None:
+    """Inputs of every attention times a factor, with padding and an empty sentence; the last layer gives weights.
 
     Scores go far beyond the range of fp16. fairseq's attention is finite there as long as it gives no weights.
     """
-    model = case(name).half()
+    model, factor = case(name).half(), 10_000 if short else 200
 
     def enlarge(module: torch.nn.Module, args: tuple, kwargs: dict) -> tuple:
         given = {key: kwargs[key] * factor for key in ("query", "key", "value") if kwargs.get(key) is not None}
@@ -350,10 +323,10 @@ def test_state_dict_round_trip(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.own_precision
-@pytest.mark.parametrize("name", [*CASES, *LM_CASES, *CLASSIFIER_CASES])
-def test_fairseqs_configuration_holds_the_options(name: str) -> None:
-    """fairseq-train turns its arguments into a configuration before it builds a model."""
-    convert_namespace_to_omegaconf(parse(*{**CASES, **LM_CASES, **CLASSIFIER_CASES}[name]))
+@pytest.mark.parametrize("given", {ARCH_MODEL_REGISTRY[arch]: (arch, flags) for arch, flags in EVERY.values()}.values())
+def test_fairseqs_configuration_holds_the_options(given: tuple[str, list[str]]) -> None:
+    """fairseq-train turns its arguments into a configuration before it builds a model; the last case of each model."""
+    convert_namespace_to_omegaconf(parse(*given))
 
 
 @pytest.mark.own_precision

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from fairseq.modules import AdaptiveInput, CharacterTokenEmbedder
-from fairseq.sequence_generator import SequenceGenerator
 from fairseq.sequence_scorer import SequenceScorer
 from torch import Tensor, nn
 
 from fairseq_localattn.models.architectures import baseline_of
-from support.device import assert_close, assert_same, least_effect, on_device, place
+from support.device import assert_close, least_effect, on_device, place
 from support.mechanisms.inputs import labelled
 from support.models import (
     LANGUAGE_MODELS,
@@ -22,7 +20,6 @@ from support.models import (
     assert_gradients,
     build_lm,
     dictionary,
-    load_saved,
     pad,
     parse,
     placed_nowhere,
@@ -71,18 +68,9 @@ def test_placed_nowhere_it_is_fairseqs_language_model(arch: str, flags: list[str
 
 
 @every_case
-def test_padding_changes_nothing(name: str) -> None:
-    model = case(name)
-    together = logits(model, targets(to=17))
-    for row, sentence in enumerate(sentences(LENGTHS)):
-        alone = logits(model, sentence[None])[0]
-        assert_close(together[row, : len(sentence)], alone, rtol=1e-4, atol=1e-5)
-
-
-@every_case
-@pytest.mark.parametrize("length", [4, 6])
-def test_no_position_sees_the_future(name: str, length: int) -> None:
-    """With as many sentences as positions as well."""
+def test_no_position_sees_the_future(name: str) -> None:
+    """With as many sentences as positions."""
+    length = 4
     model, target = case(name), targets([length] * 4)
     before = logits(model, target)
     for p in range(length - 1):  # the last symbol is never an input
@@ -121,50 +109,10 @@ def test_scores_of_eval_lm_are_the_models(name: str) -> None:
 
 
 @every_case
-def test_beam_search_scores_are_the_models(name: str) -> None:
-    """Beam 3 after a prefix of two words: a hypothesis's score is what a full pass gives it."""
-    model, words = case(name), dictionary()
-    prefix = torch.stack([sentence[:2] for sentence in sentences([5, 5])])
-    start = prefix.new_full((2, 1), words.eos())
-    net_input = {"src_tokens": torch.cat([start, prefix], 1), "src_lengths": on_device(torch.tensor([3, 3]))}
-    sample = {"net_input": net_input}
-    generator = SequenceGenerator([model], words, beam_size=3, max_len_b=9, normalize_scores=False)
-    for row, hypotheses in enumerate(generator.generate([model], sample, prefix_tokens=prefix, bos_token=words.eos())):
-        assert len(hypotheses) == 3
-        for hypothesis in hypotheses:
-            tokens = hypothesis["tokens"][None]
-            assert tokens[0, :2].tolist() == prefix[row].tolist()
-            rescored = logits(model, tokens).log_softmax(-1)[0].gather(1, tokens.T).sum()
-            assert_close(hypothesis["score"], rescored, rtol=1e-4, atol=1e-4)
-
-
-@every_case
 def test_every_parameter_gets_a_gradient(name: str) -> None:
     model = case(name, share=False).train()
     loss(model, targets()).backward()
     assert_gradients(model)
-
-
-@pytest.mark.own_precision
-@every_case
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_stays_finite(name: str, dtype: torch.dtype) -> None:
-    """With much padding, and a row that is all padding."""
-    model, target = case(name), targets(to=40)
-    target[1] = dictionary().pad()
-    half = copy.deepcopy(model).to(dtype)
-    got = loss(half, target)
-    assert_close(got, loss(model, target).detach(), rtol=0.03, atol=0.1)
-    got.backward()
-    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in half.parameters())
-
-
-@every_case
-def test_state_dict_round_trip(name: str) -> None:
-    model, other = case(name, seed=1), case(name, seed=2)
-    assert not torch.allclose(logits(model, targets()), logits(other, targets()))
-    load_saved(other, model)
-    assert_same(logits(model, targets()), logits(other, targets()))
 
 
 @pytest.mark.own_precision

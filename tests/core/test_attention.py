@@ -14,6 +14,7 @@ from fairseq_localattn.core.decoding import GrowableCache
 from fairseq_localattn.kernels.projections import is_column_major
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention
+from support.mechanisms.implementations import compute_by
 from support.models import batch, build, dictionary
 
 MAKES = [
@@ -31,7 +32,7 @@ def test_keys_of_an_encoder_are_laid_out_for_single_queries() -> None:
     for forced, fast in (("auto", True), ("sdpa", False)):
         torch.manual_seed(1)
         module = LocalAttention(8, 2, encoder_decoder_attention=True).eval()
-        module.set_implementation(forced)
+        compute_by(module, forced)
         state: dict[str, Any] = {}
         with torch.no_grad():
             out = [module(x, keys, keys, incremental_state=state, static_kv=True, need_weights=False)[0]]
@@ -65,7 +66,7 @@ def test_forced_implementations_agree(make: Any, length: int) -> None:
     padding[1, :3] = True
     results = []
     for name in ("auto", "products", "sdpa"):
-        module.set_implementation(name)
+        compute_by(module, name)
         module.zero_grad()
         out, _ = module(x, x, x, key_padding_mask=padding, need_weights=False)
         out.square().sum().backward()
@@ -154,3 +155,15 @@ def test_equal_sentences_are_no_beam() -> None:
             got, _ = attention(x, keys, keys, **options)
             wanted, _ = attention(x, keys, keys, need_weights=False)
             torch.testing.assert_close(got, wanted)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"implementation": "cudnn"}, "unknown implementation 'cudnn': choose from auto, products, sdpa, flex, triton"),
+        ({"activation": "tanh"}, "unknown head activation 'tanh': choose from none, relu, gelu"),
+    ],
+)
+def test_refuses_what_is_not_known(option: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        LocalAttention(8, 2, **option)

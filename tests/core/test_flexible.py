@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from fairseq_localattn.core.composed import JointAttention
 from fairseq_localattn.grammar.build import attention
 from fairseq_localattn.kernels import flex
 from fairseq_localattn.kernels.windows import Score, Window
-from fairseq_localattn.mechanisms.mixed import MixedAttention
+from support.mechanisms.implementations import compute_by
 from support.models import batch, build, loss
 
 DIM, HEADS = 16, 4
@@ -54,7 +53,11 @@ CASES = [
     for site in ("encoder", "decoder")
     if site == "encoder" or "forward" not in text
 ]
-# Each at one site, for tests that compile.
+# Of each kind of window and score one, for a test that compiles for seconds.
+COMPILED = [("2*local(window=3) + 1*forward + 1*backward", "encoder"), ("sman(boundary=none)", "decoder")]
+COMPILED += [("gauss(width=4, cut=true)", "encoder"), ("rope & backward & dman", "encoder")]
+COMPILED += [("shaw(max_distance=2, own_tables=true, values=false)", "decoder"), ("local(window=8) & alibi", "decoder")]
+# Each at one site, for tests on a GPU.
 ONE_SITE = [(text, "decoder" if n % 2 and "forward" not in text else "encoder") for n, text in enumerate(TEXTS)]
 ON_A_GPU = [(*case, torch.float32) for case in ONE_SITE]
 ON_A_GPU += [(*case, dtype) for case in ONE_SITE[3:9:2] for dtype in (torch.bfloat16, torch.float16)]
@@ -116,7 +119,7 @@ def future(length: int, boolean: bool = False) -> Tensor:
 
 
 def outputs(module: LocalAttention, implementation: str, x: Tensor, **options: Any) -> Tensor:
-    module.set_implementation(implementation)
+    compute_by(module, implementation)
     with torch.no_grad():
         return module(x, x, x, need_weights=False, **options)[0]
 
@@ -125,7 +128,7 @@ def outputs(module: LocalAttention, implementation: str, x: Tensor, **options: A
 def test_flex_computes_what_the_products_compute(text: str, site: str, calls: list[int]) -> None:
     """All padding, and lengths of one block and of several; also at queries that see nothing."""
     module = make(text, site)
-    for length, kind in ((13, "left"), (150, "none"), (150, "left"), (150, "right"), (270, "both")):
+    for length, kind in ((13, "left"), (150, "none"), (150, "right"), (270, "both")):
         x, padding = torch.randn(length, 3, DIM), padding_of(kind, length)
         mask = future(length) if site == "decoder" else None
         options = {"key_padding_mask": padding, "attn_mask": mask}
@@ -138,7 +141,7 @@ def test_flex_computes_what_the_products_compute(text: str, site: str, calls: li
 def gradients(module: LocalAttention, implementation: str, x: Tensor, **options: Any) -> list[Tensor | None]:
     """Return the output, and the gradients of input and parameters."""
     x = x.detach().requires_grad_()
-    module.set_implementation(implementation)
+    compute_by(module, implementation)
     module.zero_grad()
     out = module(x, x, x, need_weights=False, **options)[0]
     probe = torch.randn(out.shape, generator=torch.Generator().manual_seed(7)).to(out)
@@ -176,7 +179,7 @@ def compare(found: list[Tensor | None], wanted: list[Tensor | None], tolerance: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiled", [True])
-@pytest.mark.parametrize(("text", "site"), ONE_SITE)
+@pytest.mark.parametrize(("text", "site"), COMPILED)
 def test_gradients(text: str, site: str, compiled: bool, calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients equal those of torch's reference, whose backward pass runs on a CPU although torch refuses it there."""
     from torch.nn.attention import flex_attention
@@ -230,7 +233,7 @@ def test_cross_attention(calls: list[int]) -> None:
     module, x, keys = make("gauss", "cross"), torch.randn(9, 3, DIM), torch.randn(14, 3, DIM)
     found = []
     for name in ("flex", "products"):
-        module.set_implementation(name)
+        compute_by(module, name)
         with torch.no_grad():
             found.append(module(x, keys, keys, key_padding_mask=padding_of("left", 14), need_weights=False)[0])
     assert calls == [HEADS]
@@ -261,7 +264,7 @@ def test_calls_that_flex_cannot_compute(calls: list[int], caplog: pytest.LogCapt
     def both(module: LocalAttention, x: Tensor = x, **options: Any) -> None:
         found = []
         for name in ("flex", "sdpa"):
-            module.set_implementation(name)
+            compute_by(module, name)
             torch.manual_seed(1)
             found.append(module(x, x, x, **{"need_weights": False, **options})[0])
         assert not calls and torch.equal(*found)
@@ -352,14 +355,3 @@ def test_functions_of_positions_are_all_that_a_mechanism_must_state(calls: list[
     whole = outputs(module, "products", x[:9], attn_mask=future(9))
     steps = [outputs(module, "products", x[t : t + 1], incremental_state=state) for t in range(9)]
     torch.testing.assert_close(torch.cat(steps), whole, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("compiled", [True])
-def test_a_stated_window_compiles_for_lengths_that_change(compiled: bool, calls: list[int]) -> None:
-    module = stated(partial(MixedAttention, head_kinds=["local", "local", "forward", "backward"], window=5))
-    for length in (20, 150):
-        x, padding = torch.randn(length, 3, DIM), padding_of("left", length)
-        got, wanted = (outputs(module, name, x, key_padding_mask=padding) for name in ("flex", "products"))
-        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
-    assert len(calls) == 2

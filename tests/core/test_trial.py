@@ -16,6 +16,7 @@ from fairseq_localattn.core.call import Call
 from fairseq_localattn.grammar.build import attention
 from fairseq_localattn.kernels.masks import Frame
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention
+from support.mechanisms.implementations import compute_by
 
 DIM, HEADS = 16, 4
 
@@ -68,7 +69,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
                 raise error
             return None if factor is None else self.attend(call, need_weights=False)[0] * factor
 
-        monkeypatch.setattr(LocalAttention, "_by_flex", by_flex)
+        monkeypatch.setattr(flexible, "by_flex", by_flex)
         monkeypatch.setattr(trial, "milliseconds", Clock(*times))
 
     return start
@@ -113,7 +114,7 @@ def test_nothing_is_timed_where_there_is_no_choice(tried: Any) -> None:
 def test_a_trial_leaves_gradients_alone(tried: Any) -> None:
     tried(1.0, 2.0)
     module, plain = make("dman").train(), make("dman").train()
-    plain.set_implementation("sdpa")
+    compute_by(plain, "sdpa")
     for each in (module, plain):
         torch.manual_seed(1)
         run(each, 9)
@@ -130,7 +131,7 @@ def test_auto_does_not_try_what_is_short_or_no_training_or_not_possible(tried: A
         module(x, x, x, need_weights=False)
     run(module, 7)
     run(make("local(window=2)", dropout=0.1).train(), 20)
-    module.set_implementation("sdpa")
+    compute_by(module, "sdpa")
     run(module, 20)
     assert not trial._chosen
 
@@ -162,7 +163,7 @@ def test_a_kernel_is_tried_with_dropout_and_compared_without(
     call = inputs_of(module, 6)
     before = torch.get_rng_state()
     with caplog.at_level(logging.INFO):
-        assert (module._chosen(call) is None) == (chosen == "sdpa")
+        assert (flexible.chosen_way(module, call) is None) == (chosen == "sdpa")
     assert torch.equal(torch.get_rng_state(), before)
     assert list(trial._chosen.values()) == [chosen] and module.training
     said = (

@@ -70,14 +70,14 @@ def test_the_variant_passes_its_tests_and_the_contract(checkout: Path) -> None:
     done = run(checkout, "pytest", "-q", "-p", "no:cacheprovider", "tests", "-k", "dilated")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     passed = re.search(r"(\d+) passed", done.stdout)
-    assert passed and int(passed[1]) > 30
+    assert passed and int(passed[1]) > 20
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("add_a_variant")
 def test_the_variant_is_listed(checkout: Path) -> None:
     listed = run(checkout, "fairseq_localattn").stdout
-    assert "  transformer_dilated _small _tiny" in listed.splitlines()
+    assert "  transformer_dilated _iwslt_de_en _medium _small _tiny _wmt_en_de _wmt_en_de_big" in listed.splitlines()
 
 
 def test_the_files_are_as_the_repository_wants_them(checkout: Path) -> None:

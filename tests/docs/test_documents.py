@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from pathlib import Path
@@ -89,9 +90,9 @@ def test_named_modules_and_architectures_exist(path: Path) -> None:
         assert architecture in ARCH_MODEL_REGISTRY, architecture
 
 
-@every_document
-def test_named_flags_exist(path: Path) -> None:
-    """Flags of the models, by their prefix."""
+@functools.cache
+def known_flags() -> tuple[set[str], set[str]]:
+    """Return the flags of the models, and their prefixes."""
     from fairseq import options
     from fairseq.models import MODEL_REGISTRY
 
@@ -102,8 +103,13 @@ def test_named_flags_exist(path: Path) -> None:
         parser = options.get_parser("test")
         MODEL_REGISTRY[model].add_args(parser)
         known |= set(parser._option_string_actions)
+    return known, {"localattn", *(MODEL_REGISTRY[model].prefix for model in set(localattn_architectures().values()))}
+
+
+@every_document
+def test_named_flags_exist(path: Path) -> None:
+    known, prefixes = known_flags()
     text = "\n".join(code(path.read_text("utf-8")))
-    prefixes = {"localattn", *(MODEL_REGISTRY[model].prefix for model in set(localattn_architectures().values()))}
     for flag in re.findall(rf"--(?:{'|'.join(sorted(prefixes))})-[a-z-]*[a-z]", text):
         assert flag in known, flag
 

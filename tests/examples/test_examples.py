@@ -48,6 +48,19 @@ def test_attention_without_fairseq_learns(flags: list[str]):
     assert float(done.stdout.split("accuracy on new texts: ")[1]) > 0.95
 
 
+@pytest.mark.slow
+def test_fine_tuning_with_transformers():
+    """The text alone makes the model no better; training with it does."""
+    pytest.importorskip("transformers", reason="pip install 'fairseq_localattn[transformers]'")
+    done = run(
+        sys.executable, EXAMPLES / "finetune_with_transformers.py", "--text", "local(window=3)", "--steps", "100"
+    )
+    assert done.returncode == 0, done.stderr
+    before, changed, after = (float(line.split("loss ")[1]) for line in done.stdout.splitlines()[:3])
+    assert after < min(before, changed) and after < 0.8
+    assert float(done.stdout.split("follow the rule: ")[1]) > 0.8
+
+
 def notebook_cells(kind: str) -> list[str]:
     notebook = json.loads((EXAMPLES / "masks.ipynb").read_text("utf-8"))
     assert notebook["nbformat"] == 4

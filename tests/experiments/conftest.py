@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
+from experiments.measure import measures
 from support.corpora import prep
 from support.tables.bench import TOY, Bench
 
@@ -22,3 +24,10 @@ def toy_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def warm_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start the commands of runs and preparations in processes that are forked from one that has imported fairseq."""
+    monkeypatch.setattr(sys, "executable", prep.warm_python())
+    monkeypatch.setattr(measures, "PYTHON", (sys.executable, "-m"))

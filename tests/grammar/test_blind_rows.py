@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.grammar.build import attention
 from fairseq_localattn.grammar.words import WORDS
 from fairseq_localattn.mechanisms.phrase_memory.partition import ngram_lengths, partition_of
+from support.mechanisms.implementations import compute_by
 from support.mechanisms.inputs import future, labelled, take_long_ways
 
 DIM, HEADS, LENGTH = 8, 4, 7
@@ -82,7 +84,7 @@ def test_gradients_of_every_word(text: str, site: str) -> None:
     for kind in masks_for(text):
         mask, wanted = mask_of(kind, site), None
         for implementation in ("products", "sdpa"):
-            module.set_implementation(implementation)
+            compute_by(module, implementation)
             for long in (False, True):
                 with pytest.MonkeyPatch.context() as patch:
                     if long:
@@ -112,7 +114,7 @@ def test_half_precision(text: str, site: str) -> None:
             mask = mask_of(kind, site)
             mask = mask if mask is None or mask.dtype == torch.bool else mask.to(dtype)
             for implementation in ("products", "sdpa"):
-                module.set_implementation(implementation)
+                compute_by(module, implementation)
                 out, _ = call(module, x, site, mask)
                 assert torch.equal(out[:, 0], out[:1, 0].expand(LENGTH, -1))
                 (by_x,) = torch.autograd.grad(out[:, 0].square().sum(), x)
@@ -121,22 +123,23 @@ def test_half_precision(text: str, site: str) -> None:
 
 @pytest.mark.parametrize("text", [text for text, site in CASES if site == "decoder"])
 def test_decoding_step_by_step(text: str) -> None:
-    """With padding before the words, and a sentence that is all padding."""
+    """With padding before the words, and a sentence that is all padding; the last words come at once."""
     module = make(text, "decoder").eval()
     x = torch.randn(LENGTH, 3, DIM, dtype=torch.double)
     whole, _ = call(module, x, "decoder", future(LENGTH))
     state: dict[str, Any] = {}
-    for t in range(LENGTH):
-        step = {"incremental_state": state, "key_padding_mask": PADDING[:, t : t + 1]}
-        out, weights = call(module, x[t : t + 1], "decoder", None, **step, need_head_weights=True)
-        torch.testing.assert_close(out[0], whole[t])
+    for start, end in pairwise((*range(LENGTH - 2), LENGTH)):
+        step = {"incremental_state": state, "key_padding_mask": PADDING[:, start:end]}
+        mask = future(LENGTH)[start:end, :end] if end - start > 1 else None
+        out, weights = call(module, x[start:end], "decoder", mask, **step, need_head_weights=True)
+        torch.testing.assert_close(out, whole[start:end])
         assert (weights[:, 0] == 0).all()
 
 
 @pytest.mark.parametrize("implementation", ["products", "sdpa"])
 def test_as_with_torchs_boolean_mask(implementation: str) -> None:
     module = make("san", "encoder")
-    module.set_implementation(implementation)
+    compute_by(module, implementation)
     x, found = torch.randn(LENGTH, 3, DIM, dtype=torch.double, requires_grad=True), []
     closed = mask_of("boolean", "encoder")
     assert closed is not None

@@ -223,19 +223,6 @@ def test_beside_rotations_padding_changes_nothing(text: str) -> None:
     torch.testing.assert_close(behind[6:], alone, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("text", TEXTS)
-def test_weights_are_those_of_the_output(text: str) -> None:
-    """With weights, the same output as without, and rows that sum to 1 but for multiplied ones."""
-    torch.manual_seed(3)
-    module = attention(text, DIM, HEADS, self_attention=True).double().eval()
-    x = torch.randn(LENGTH, 2, DIM, dtype=torch.float64)
-    out, weights = module(x, x, x, need_head_weights=True)
-    torch.testing.assert_close(out, module(x, x, x, need_weights=False)[0])
-    assert weights.shape == (HEADS, 2, LENGTH, LENGTH)
-    for h in range(HEADS if "mw" not in text else 2):
-        torch.testing.assert_close(weights[h].sum(-1), torch.ones(2, LENGTH, dtype=torch.float64))
-
-
 @pytest.mark.parametrize("long", [False, True])
 @pytest.mark.parametrize(
     ("with_gradient", "dtype"), [(False, torch.float32), (True, torch.float32), (True, torch.float16)]

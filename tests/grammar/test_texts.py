@@ -25,7 +25,10 @@ def few(examples: int) -> settings:
     return settings(max_examples=examples, derandomize=True, deadline=None, database=None, suppress_health_check=health)
 
 
-def check_model(texts: tuple[str, ...]) -> None:
+@pytest.mark.slow
+@few(40)
+@given(TEXTS)
+def test_any_text_trains_and_decodes(texts: tuple[str, ...]) -> None:
     """Build a model, train one step, and compare its decoding with its full pass."""
     given_texts: dict[str, Any] = {f"localattn_{site}": text for site, text in zip(SITES, texts, strict=True)}
     args = parse(ARCH)
@@ -45,21 +48,12 @@ def check_model(texts: tuple[str, ...]) -> None:
     torch.testing.assert_close(decode_by_word(model, sample), full, rtol=1e-4, atol=2e-5)
 
 
-@few(15)
-@given(TEXTS)
-def test_any_text_trains_and_decodes(texts: tuple[str, ...]) -> None:
-    check_model(texts)
-
-
-@pytest.mark.slow
-@few(60)
-@given(TEXTS)
-def test_many_texts_train_and_decode(texts: tuple[str, ...]) -> None:
-    check_model(texts)
-
-
-def check_damaged(site: str, text: str) -> None:
-    """Build all attentions of a damaged text without memory, or end in one line."""
+@every_site
+@few(100)
+@given(st.data())
+def test_a_damaged_text_builds_or_ends_in_one_line(site: str, data: st.DataObject) -> None:
+    """Without memory."""
+    text = data.draw(damaged(site))
     args, own = parse(ARCH), dict[str, Any]({f"localattn_{site}": text})
     vars(args).update(own, task="translation_with_phrases")
     try:
@@ -68,18 +62,3 @@ def check_damaged(site: str, text: str) -> None:
             build(ARCH, (), **own)
     except UsageError as error:
         assert "\n" not in str(error) and f"--localattn-{site}: " in str(error)
-
-
-@every_site
-@few(40)
-@given(st.data())
-def test_a_damaged_text_builds_or_ends_in_one_line(site: str, data: st.DataObject) -> None:
-    check_damaged(site, data.draw(damaged(site)))
-
-
-@pytest.mark.slow
-@every_site
-@few(300)
-@given(st.data())
-def test_many_damaged_texts_build_or_end_in_one_line(site: str, data: st.DataObject) -> None:
-    check_damaged(site, data.draw(damaged(site)))

@@ -18,6 +18,7 @@ from fairseq_localattn.core import query_blocks
 from fairseq_localattn.core.banded import BANDED_FROM
 from fairseq_localattn.grammar.torch_module import DescribedAttention
 from fairseq_localattn.kernels.dense import PRODUCTS_UP_TO, SKIPPED_FROM
+from support.mechanisms.inputs import allow_tensors_without_data
 from support.mechanisms.texts import HERE
 
 DIM, HEADS = 16, 4
@@ -26,6 +27,9 @@ EVERY = [(text, site) for site in HERE for text in HERE[site]]
 EVERY += [(text, site) for text in MIXES for site in ("encoder", "decoder")]
 OPTIONS = [("mw(segment_size=2)", "encoder"), ("aw(segment_size=3)", "cross"), ("gauss(width=keys)", "decoder")]
 OPTIONS += [(text, "encoder") for text in ("gauss(product=true, cut=true)", "dman & shaw & local(window=2)", "aw + mw")]
+# What counts positions or blocks from the first word, in forms beside the words alone.
+BEGINNINGS = ["mw(segment_size=3)", "aw(segment_size=2)", "block(block_length=3)", "gauss(center=self, width=query)"]
+BEGINNINGS += ["gauss(width=keys, hidden=linear)", "gauss(product=true, cut=true, width=2)"]
 every_attention = pytest.mark.parametrize(("text", "site"), EVERY)
 
 
@@ -56,6 +60,29 @@ def test_none_leaves_torchs_fused_kernel(text: str, site: str, padded: bool) -> 
         for length in (PRODUCTS_UP_TO + 1, max(BANDED_FROM, SKIPPED_FROM) + 1):
             with torch.no_grad():
                 run(module.eval(), *inputs(length, length), padded=padded)
+
+
+@pytest.mark.parametrize("text", [*HERE["encoder"], *BEGINNINGS])
+def test_padding_on_both_sides_changes_nothing(text: str) -> None:
+    """Centres, blocks and segments begin at the first word, wherever it stands."""
+    module = attention(text, DIM, HEADS).double().eval()
+    x, around = inputs(7, 6, batch=1, dtype=torch.double)
+    wide = torch.cat([around[:4], x, around[4:]])
+    padding = torch.tensor([[True] * 4 + [False] * 7 + [True] * 2])
+    for got, wanted in zip(module(wide, wide, wide, key_padding_mask=padding), module(x, x, x), strict=True):
+        inside = got[4:11] if got.shape == wide.shape else got[:, 4:11, 4:11]
+        torch.testing.assert_close(inside, wanted)
+
+
+# On the device meta the product that rope turns has another layout in memory.
+@pytest.mark.parametrize("text", [text for text in (*HERE["encoder"], *BEGINNINGS) if text != "rope"])
+def test_no_value_is_read(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both passes run on tensors without data, so nothing waits for a GPU."""
+    allow_tensors_without_data(monkeypatch)
+    module = attention(text, DIM, HEADS, dropout=0.1, device="meta")
+    x, padding = torch.empty(7, 3, DIM, device="meta"), torch.empty(3, 7, dtype=torch.bool, device="meta")
+    module(x, x, x, key_padding_mask=padding, need_weights=False)[0].sum().backward()
+    assert all(p.grad is not None for p in module.parameters())
 
 
 @pytest.mark.parametrize("padded", [False, True])

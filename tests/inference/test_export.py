@@ -12,7 +12,8 @@ import torch
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.inference import Options, load, safetensors, search
 from fairseq_localattn.inference.dictionary import Dictionary
-from fairseq_localattn.inference.export import main
+from fairseq_localattn.inference.export import main, scores_of
+from fairseq_localattn.inference.int8 import to_int8
 from support.inference.models import batch_of, random_model, write_checkpoint
 
 
@@ -110,6 +111,37 @@ def test_weights_without_a_number_are_refused(exported: Path, tmp_path: Path) ->
     safetensors.write(folder / "model.safetensors", weights)
     with pytest.raises(UsageError, match=r"encoder.layers.0.fc1.bias holds NaN"):
         load(folder)
+
+
+def test_weights_of_8_bits_translate_as_those_that_are_made_at_load(exported: Path, tmp_path: Path) -> None:
+    path = exported / "checkpoint_best.pt"
+    main(["--path", str(path), "--to", str(tmp_path / "model"), "--int8"])
+    size = [(folder / "model.safetensors").stat().st_size for folder in (tmp_path / "model", exported / "model")]
+    assert size[0] < 0.5 * size[1]
+    tokens = torch.tensor([[5, 6, 7, 2], [9, 8, 7, 2]])
+    one, other = to_int8(load(path).model), load(tmp_path / "model").model
+    for mine, theirs in zip(
+        search(one, tokens, Options(max_len_b=9)), search(other, tokens, Options(max_len_b=9)), strict=True
+    ):
+        assert mine[0].tokens == theirs[0].tokens and mine[0].score == pytest.approx(theirs[0].score, abs=1e-4)
+    with pytest.raises(UsageError, match="has weights of 8 bits, which are not exported again"):
+        main(["--path", str(tmp_path / "model"), "--to", str(tmp_path / "again")])
+    weights = safetensors.read(tmp_path / "model" / "model.safetensors")
+    del weights["encoder.layers.0.fc1.scale"]
+    safetensors.write(tmp_path / "model" / "model.safetensors", weights)
+    with pytest.raises(UsageError, match=r"has no encoder.layers.0.fc1.scale; export the model again"):
+        load(tmp_path / "model")
+
+
+def test_a_card_has_the_scores_of_its_row(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("scale,row,seed,metric,score,signature,date\nsmall,mma,2,bleu,27.5,a|b,2026-01-02\n")
+    assert scores_of(path, "mma")[-1] == "| small | 2 | bleu | 27.5 | a b | 2026-01-02 |"
+    with pytest.raises(UsageError, match="--row man: .* has no such row: choose from mma"):
+        scores_of(path, "man")
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(UsageError, match="is no CSV of results"):
+        scores_of(path, "mma")
 
 
 def test_a_dictionary_is_written_as_it_was_read(tmp_path: Path) -> None:

@@ -11,7 +11,15 @@ from support.inference.models import batch_of, random_model, without_fairseq
 
 
 @pytest.mark.parametrize(
-    "name", ["transformer_mma_tiny", "transformer_man_tiny", "localness-all", "diffwin-all-layers", "hybrid-sublayers"]
+    "name",
+    [
+        "transformer_mma_tiny",
+        "transformer_man_tiny",
+        "localness-all",
+        "diffwin-all-layers",
+        "hybrid-sublayers",
+        "transformer_mgsa_ngram_tiny",
+    ],
 )
 def test_logits_are_nearly_the_same(name: str) -> None:
     model, args = random_model(name)
@@ -31,4 +39,4 @@ def test_logits_are_nearly_the_same(name: str) -> None:
 
 def test_a_row_of_zeros_is_computed() -> None:
     linear = torch.nn.Linear(8, 16).requires_grad_(False)
-    torch.testing.assert_close(Int8Linear(linear)(torch.zeros(1, 2, 8)), linear.bias.expand(1, 2, 16))
+    torch.testing.assert_close(Int8Linear.of(linear)(torch.zeros(1, 2, 8)), linear.bias.expand(1, 2, 16))

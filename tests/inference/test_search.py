@@ -14,7 +14,7 @@ from support.inference.models import assert_equal, batch_of, fairseqs, random_mo
 from support.models import CASES, TINY
 
 LENGTHS = [3 + 5 * n % 17 for n in range(20)]
-MORE = ("mma-no-positions", "mma-pre-norm", "man-after-ffn", "man-mixed-layers", "hybrid-sublayers", "hybrid-trees")
+MORE = ("mma-no-positions", "man-after-ffn", "hybrid-sublayers", "hybrid-trees")
 
 
 def both(name: str, prefix: torch.Tensor | None = None, **options: Any) -> tuple[Any, Any]:

@@ -120,7 +120,7 @@ def test_random_lines_lose_none(job: Job) -> None:
         lambda: "".join(random.choices(letters, k=random.randrange(60))),
         lambda: " ".join(f"w{random.randrange(60)}" for _ in range(random.randrange(40))),
     )
-    lines = [random.choice(kinds)() for _ in range(300)]
+    lines = [random.choice(kinds)() for _ in range(999)] + ["w1 " * 5000]
     read = list(lines_of(io.BytesIO("".join(f"{line}\n" for line in lines).encode())))
     assert len(read) == len(lines)
     written = [text for part in write(job, read, 120, scores=True) for text in part]

@@ -11,7 +11,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.core.call import Call
 from fairseq_localattn.mechanisms.gaussian import GaussianAttention, parse_width
 from support.mechanisms.gaussian import MODULES, PREDICTED, expected, make, run
@@ -19,7 +18,6 @@ from support.mechanisms.inputs import (
     DIM,
     HEADS,
     LENGTHS,
-    allow_tensors_without_data,
     future,
     gradient,
     labelled,
@@ -27,8 +25,6 @@ from support.mechanisms.inputs import (
 )
 
 every_module = pytest.mark.parametrize("name", MODULES)
-every_side = pytest.mark.parametrize("left", [True, False])
-UNNORMALISED = ("luong", "product")
 
 
 def check(module: Any, x: Tensor, keys: Tensor, padding: Tensor, causal: bool) -> None:
@@ -56,7 +52,7 @@ def check(module: Any, x: Tensor, keys: Tensor, padding: Tensor, causal: bool) -
     torch.testing.assert_close(explicit * real, results[0][0][1].detach())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.sampled_from([*MODULES]), LENGTHS, st.booleans(), st.booleans())
 @example("localness", [4, 2, 4, 1], True, True)  # as many sentences as positions: a wrong axis would fit
 @example("keys", [4, 4, 4, 4], False, True)
@@ -78,71 +74,7 @@ def test_on_an_encoder_equals_equations(name: str, lengths: list[int], left: boo
     check(module, x, keys, padding, causal=False)
 
 
-@every_module
-def test_gradcheck(name: str) -> None:
-    """Numerical against analytical gradients in float64, with padding."""
-    module = make(name)
-    x, padding = random_case([6, 4], left=True)
-    real = (~padding).T[..., None]
-
-    def f(inputs: Tensor) -> Tensor:
-        return run(module, inputs, inputs, padding)[0] * real
-
-    assert torch.autograd.gradcheck(f, (x.requires_grad_(),))
-
-
 # ---------------------------------------------------------------------------------------------- limits
-
-
-def plain_of(module: LocalAttention) -> LocalAttention:
-    """Return ordinary attention with the projections of a module."""
-    plain = LocalAttention(DIM, HEADS, self_attention=True).double().eval()
-    plain.load_state_dict({key: x for key, x in module.state_dict().items() if not key.startswith("window")})
-    return plain
-
-
-@pytest.mark.parametrize("center", ["self", "predicted"])
-@every_side
-def test_an_infinite_width_is_ordinary_attention(center: str, left: bool) -> None:
-    module = GaussianAttention(DIM, HEADS, center=center, width=1e9, self_attention=True).double()
-    x, padding = random_case([9, 5], left)
-    got, wanted = (run(m, x, x, padding)[0][(~padding).T] for m in (module, plain_of(module)))
-    torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
-
-
-@every_side
-def test_no_width_around_itself_is_the_own_value(left: bool) -> None:
-    """At the least width the next key has exp(-50) of the query's own weight."""
-    module = GaussianAttention(DIM, HEADS, center="self", width=0.2, self_attention=True).double()
-    x, padding = random_case([9, 5], left)
-    got, _ = run(module, x, x, padding)
-    torch.testing.assert_close(got[(~padding).T], module.out_proj(module.v_proj(x))[(~padding).T])
-
-
-@every_module
-@pytest.mark.parametrize("causal", [False, True])
-def test_a_shift_by_padding_changes_nothing(name: str, causal: bool) -> None:
-    """Padding on both sides: centre and width count from the first real key."""
-    module = make(name, causal=causal)
-    x, _ = random_case([7], True)
-    wide = torch.cat([torch.randn(4, 1, DIM).double(), x, torch.randn(2, 1, DIM).double()])
-    padding = torch.tensor([[True] * 4 + [False] * 7 + [True] * 2])
-    got, weights = run(module, wide, wide, padding, causal, need_weights=True)
-    wanted, plain = run(module, x, x, torch.zeros(1, 7, dtype=torch.bool), causal, need_weights=True)
-    torch.testing.assert_close(got[4:11], wanted)
-    torch.testing.assert_close(weights[:, 4:11, 4:11], plain)
-    sums = weights[:, 4:11].sum(-1)
-    assert ((sums - 1).abs() < 1e-9).all() == (name not in UNNORMALISED)
-
-
-def test_the_first_heads_are_ordinary() -> None:
-    """Heads without a Gaussian come first, as in the authors' code."""
-    module = make("hard")
-    x, padding = random_case([8, 8], True)
-    by_head = run(module, x, x, padding, need_head_weights=True)[1]
-    plain = run(plain_of(module), x, x, padding, need_head_weights=True)[1]
-    differs = (by_head - plain).abs().amax((1, 2, 3)) > 1e-3
-    assert differs.tolist() == [False, False, True, True]
 
 
 def test_a_cut_never_closes_the_nearest_visible_key() -> None:
@@ -167,56 +99,9 @@ def test_widths_by_head_at_the_start() -> None:
 # ---------------------------------------------------------------------------------------------- decoding, precision
 
 
-@every_module
-def test_step_by_step_with_padding(name: str) -> None:
-    """n counts the words so far: each step equals the full causal pass, also with rows in another order."""
-    module = make(name, causal=True)
-    x, padding = random_case([8, 5, 2], left=True)
-    full, _ = run(module, x, x, padding, causal=True)
-    state: dict = {}
-    order = torch.arange(3)
-    for t in range(8):
-        if t == 3:
-            new = torch.tensor([1, 1, 0])
-            module.reorder_incremental_state(state, new)
-            order = order[new]
-        step_x, now = x[t : t + 1, order], padding[order, t : t + 1]
-        step, _ = module(
-            step_x, step_x, step_x, key_padding_mask=now if now.any() else None,
-            incremental_state=state, need_weights=False,
-        )  # fmt: skip
-        real = ~padding[order, t]
-        if t < 3:
-            torch.testing.assert_close(step[0, real], full[t, real])
-        else:  # from here on the cached words are those of other rows: equal to the rows moved as a whole
-            moved = torch.cat([x[:3][:, new], x[3 : t + 1][:, order]])
-            pads = torch.cat([padding[new, :3], padding[order, 3 : t + 1]], dim=1)
-            wanted, _ = run(module, moved, moved, pads, causal=True)
-            torch.testing.assert_close(step[0, real], wanted[t, real])
-
-
-@pytest.mark.parametrize("name", PREDICTED)
-def test_a_beam_folded_into_the_queries(name: str) -> None:
-    """Three hypotheses of two sentences share the encoder's keys: the same as six rows of their own."""
-    module = make(name, self_attention=False, encoder_decoder_attention=True)
-    keys, padding = random_case([7, 4], left=True)
-    x, _ = random_case([1] * 6, left=True, seed=3)
-    rows = torch.arange(2).repeat_interleave(3)
-    wanted, _ = run(module, x, keys[:, rows], padding[rows])
-    module.set_beam_size(3)
-    state: dict = {}
-    got, _ = module(
-        x, keys[:, rows], keys[:, rows], key_padding_mask=padding[rows], incremental_state=state, static_kv=True,
-        need_weights=False,
-    )  # fmt: skip
-    assert module._get_input_buffer(state)["prev_key"].size(0) == 2
-    torch.testing.assert_close(got, wanted)
-
-
 @pytest.mark.slow
 @every_module
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@every_side
+@pytest.mark.parametrize(("dtype", "left"), [(torch.float16, True), (torch.bfloat16, False)])
 def test_half_precision_over_long_distances(name: str, dtype: torch.dtype, left: bool) -> None:
     """600 keys, where -2 (Δ/d)² is far beyond fp16: finite, gradients included, and near the result in float64."""
     module = make(name)
@@ -261,17 +146,6 @@ def test_the_bell_is_computed_in_fp32(context: str) -> None:
     torch.testing.assert_close(seen[0][0, 0].double(), wanted, rtol=1e-5, atol=1e-7)
 
 
-@every_module
-def test_no_value_is_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both passes run on tensors without data, so nothing waits for a GPU."""
-    allow_tensors_without_data(monkeypatch)
-    module, x = make(name, causal=True, dropout=0.1).to("meta").train(), torch.randn(7, 3, DIM, device="meta").double()
-    padding, mask = torch.zeros(3, 7, dtype=torch.bool, device="meta"), future(7).to("meta")
-    out, _ = module(x, x, x, key_padding_mask=padding, attn_mask=mask, need_weights=False)
-    out.sum().backward()
-    assert all(p.grad is not None for p in module.parameters())
-
-
 def test_a_narrow_width_by_head_keeps_its_gradient_finite() -> None:
     """σ = w² below 0.1 counts as 0.1; the gradient of G by w would grow with w⁻⁵."""
     module = GaussianAttention(DIM, HEADS, center="self", width="head", self_attention=True)
@@ -308,24 +182,3 @@ def test_widths_as_text() -> None:
     for text in ("", "nan", "inf", "-1", "0", "wide"):
         with pytest.raises(ValueError, match="a window's width of"):
             parse_width(text)
-
-
-@pytest.mark.parametrize(
-    ("kwargs", "count"),
-    [
-        ({}, 812_592 // 3),
-        ({"width": 10}, 800_280 // 3),
-        ({"width": 10, "local_heads": 4}, 397_068 // 3),
-        ({"center": "self", "width": "head"}, 24 // 3),
-        ({"center": "self", "width": "query", "local_heads": 4}, 397_068 // 3),
-        ({"hidden": "linear", "source": "input"}, 786_816 // 3),  # with DiffWin's u_d, which has no gradient there
-        ({"hidden": "linear", "source": "input", "width": 5}, 786_816 // 3 - 64),
-        ({"embed_dim": 1024, "num_heads": 16}, 3_247_200 // 3),
-    ],
-)
-def test_parameters_a_layer(kwargs: dict[str, Any], count: int) -> None:
-    """Three layers of base size have as many parameters more as the comparison table says."""
-    sizes = {"embed_dim": 512, "num_heads": 8} | kwargs
-    with torch.device("meta"):
-        module = GaussianAttention(**sizes)
-    assert sum(p.numel() for key, p in module.named_parameters() if key.startswith("window")) == count

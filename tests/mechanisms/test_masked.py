@@ -8,21 +8,17 @@ from typing import Any
 
 import pytest
 import torch
-from fairseq.modules import MultiheadAttention
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from fairseq_localattn.core.attention import Frame, LocalAttention
 from fairseq_localattn.core.call import Call
-from support.mechanisms.checks import check_gradients
-from support.mechanisms.inputs import DIM, HEADS, LENGTHS, cut_into_blocks, random_case
+from support.mechanisms.inputs import DIM, LENGTHS, cut_into_blocks, random_case
 from support.mechanisms.masked import (
     ACTIVATIONS,
     MODULES,
-    every_module,
     every_path,
-    every_side,
     expected,
     half_precision,
     make,
@@ -45,7 +41,7 @@ def check(module: LocalAttention, x: Tensor, padding: Tensor, causal: bool) -> d
 # ---------------------------------------------------------------------------------------------- Eq. 4, 5, 11, 12
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(LENGTHS, st.booleans(), st.booleans(), st.sampled_from([*ACTIVATIONS]), st.sampled_from([0, 1, 3, 25]))
 @example([4, 2, 4, 1], False, True, "none", 25)  # as many sentences as positions: a wrong axis would fit
 @example([4, 4, 4, 4], True, False, "relu", 2)
@@ -127,64 +123,7 @@ def test_the_least_mask_is_1e_10() -> None:
     torch.testing.assert_close(got[~padding], wanted[~padding], rtol=1e-9, atol=0)
 
 
-# ---------------------------------------------------------------------------------------------- special cases, Eq. 7-9
-
-
-@every_side
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("name", ["san", "open dman", "wide sman"])
-def test_eq_7_a_mask_of_ones_is_fairseqs_self_attention(name: str, causal: bool, left: bool) -> None:
-    x, padding = random_case([9, 4, 1], left)
-    module = make(name.split()[-1], causal, **({"boundary": 9} if name == "wide sman" else {})).double()
-    if name == "open dman":
-        nn.init.constant_(module.head_mask, 50)
-    fairseqs = MultiheadAttention(DIM, HEADS, self_attention=True).double().eval()
-    projections = {key: value for key, value in module.state_dict().items() if "_proj" in key}
-    fairseqs.load_state_dict(projections, strict=True)
-    if causal and left:  # fairseq's own is NaN where a padded query sees no key
-        x, padding = x[:, :1], padding[:1]
-    results = []
-    for m in (module, fairseqs):
-        inputs = x.clone().requires_grad_()
-        results.append(outcome(run(m, inputs, padding, causal)[0], inputs, m, padding))
-    same(results[0], results[1])
-
-
-@every_path
-@every_side
-@pytest.mark.parametrize("bias", [True, False])
-def test_eq_9_a_mask_that_is_the_identity_is_the_feed_forward_network(
-    bias: bool, left: bool, block: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One head, ReLU and M = I give fc2(relu(fc1(x))) with W_V and W_H for any queries and keys."""
-    cut_into_blocks(monkeypatch, block)
-    module = make("sman", heads=1, boundary=0, activation="relu", bias=bias).double()
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.normal_()
-        module.q_proj.weight *= 10
-    fc1, fc2 = nn.Linear(DIM, DIM, bias=bias).double(), nn.Linear(DIM, DIM, bias=bias).double()
-    fc1.load_state_dict(module.v_proj.state_dict())
-    fc2.load_state_dict(module.out_proj.state_dict())
-    ffn = nn.Sequential(fc1, nn.ReLU(), fc2)
-    x, padding = random_case([9, 4, 1], left)
-    inputs = x.clone().requires_grad_()
-    got = outcome(run(module, inputs, padding)[0], inputs, module, padding)
-    wanted = outcome(ffn(inputs), inputs, ffn, padding)
-    renamed = {key.replace("0.", "v_proj.").replace("2.", "out_proj."): value for key, value in wanted.items()}
-    same(got, renamed)
-    assert all(got[key].abs().max() < 1e-9 for key in got if key.startswith(("q_proj", "k_proj")))
-
-
-# ---------------------------------------------------------------------------------------------- gradients, precision
-
-
-@every_path
-@every_module
-def test_gradcheck(name: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    cut_into_blocks(monkeypatch, block)
-    module = make(name, activation="gelu")
-    check_gradients(module, [key for key, _ in module.named_parameters() if "_mask" in key])
+# ---------------------------------------------------------------------------------------------- precision
 
 
 @half_precision

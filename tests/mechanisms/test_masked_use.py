@@ -1,67 +1,14 @@
-"""Mask attention (MAN) in use: causality, decoding step by step, explicit weights, states, initial values, mistakes."""
+"""Mask attention (MAN) in use: the cost of a step, states, initial values, mistakes."""
 
 from __future__ import annotations
-
-from itertools import pairwise
 
 import pytest
 import torch
 
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, StaticMaskAttention
-from support.mechanisms.inputs import DIM, HEADS, LargestTensor, cut_into_blocks, future, random_case
-from support.mechanisms.masked import every_module, every_path, every_side, expected, make, outcome, run
-
-
-@every_module
-def test_no_position_sees_the_future(name: str) -> None:
-    """With either kind of ``attn_mask``, and with as many sentences as positions, which the authors' code confuses."""
-    module = make(name, causal=True).double()
-    x, _ = random_case([6] * 6, left=False)
-    before, _ = run(module, x, causal=True)
-    boolean, _ = module(x, x, x, attn_mask=future(6).bool(), need_weights=False)
-    torch.testing.assert_close(boolean, before)
-    for p in range(6):
-        changed = x.clone()
-        changed[p] += 1
-        after, _ = run(module, changed, causal=True)
-        torch.testing.assert_close(after[:p], before[:p], rtol=0, atol=1e-12)
-        assert (after[p] - before[p]).abs().amax(-1).min() > 1e-3
-
-
-@every_module
-def test_a_query_that_may_see_no_key_stays_finite(name: str) -> None:
-    """A whole row of -inf in ``attn_mask``."""
-    module = make(name)
-    x = torch.randn(5, 2, DIM)
-    mask = torch.zeros(5, 5)
-    mask[3] = float("-inf")
-    free, _ = module(x, x, x, need_weights=False)
-    for weights in (True, False):
-        out, _ = module(x, x, x, attn_mask=mask, need_weights=weights)
-        assert out.isfinite().all()
-        torch.testing.assert_close(out[:3], free[:3])
-
-
-@every_path
-@every_side
-@every_module
-def test_step_by_step_equals_the_full_pass(name: str, left: bool, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Token by token, past the greatest distance and past lengths at which √L/2 changes; then in two chunks."""
-    cut_into_blocks(monkeypatch, block)
-    module = make(name, causal=True).double()
-    x, padding = random_case([18, 7, 2, 16], left)
-    full, _ = run(module, x, padding, causal=True)
-    real = (~padding).T
-    for cuts in (range(19), (0, 5, 18)):
-        state: dict = {}
-        outputs = []
-        for a, b in pairwise(cuts):
-            chunk, now = x[a:b], padding[:, a:b]
-            options = {"key_padding_mask": now if now.any() else None, "incremental_state": state}
-            mask = future(18)[a:b, :b] if b - a > 1 else None
-            outputs.append(module(chunk, chunk, chunk, **options, attn_mask=mask, need_weights=False)[0])
-        torch.testing.assert_close(torch.cat(outputs)[real], full[real])
+from support.mechanisms.inputs import DIM, HEADS, LargestTensor
+from support.mechanisms.masked import every_module, make
 
 
 @every_module
@@ -80,43 +27,6 @@ def test_a_step_takes_time_linear_in_what_is_cached(name: str) -> None:
         return mode.size
 
     assert largest(2000) <= 2.1 * largest(1000)
-
-
-# ---------------------------------------------------------------------------------------------- weights, repeatability
-
-
-@every_path
-@pytest.mark.parametrize("causal", [False, True])
-@every_module
-def test_explicit_weights(name: str, causal: bool, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """need_weights: the same output; S_M of Eq. 4 averaged over heads, whose rows sum to one."""
-    cut_into_blocks(monkeypatch, block)
-    module = make(name, causal, activation="relu").double()
-    x, padding = random_case([9, 5], left=not causal)
-    real = (~padding).T
-    fused, none = run(module, x, padding, causal)
-    explicit, mean = run(module, x, padding, causal, weights=True)
-    _, by_head = module(
-        x, x, x, key_padding_mask=padding, attn_mask=future(9) if causal else None, need_head_weights=True
-    )
-    assert none is None and mean.shape == (2, 9, 9) and by_head.shape == (HEADS, 2, 9, 9)
-    torch.testing.assert_close(explicit[real], fused[real])
-    torch.testing.assert_close(mean[real.T], expected(module, x, padding, causal)[1][real.T])
-    torch.testing.assert_close(by_head.mean(0), mean)
-    rows = by_head[:, ~padding]
-    torch.testing.assert_close(rows.sum(-1), torch.ones_like(rows[..., 0]))
-
-
-@every_module
-def test_two_runs_are_the_same_bit_by_bit(name: str) -> None:
-    """Forward and backward in fp32, longer than a block."""
-    module = make(name)
-    x, padding = random_case([150, 90, 1], left=True)
-    results = []
-    for _ in range(2):
-        inputs = x.float().requires_grad_()
-        results.append(outcome(run(module, inputs, padding)[0], inputs, module, padding))
-    assert all(torch.equal(results[0][key], results[1][key]) for key in results[0])
 
 
 @every_module

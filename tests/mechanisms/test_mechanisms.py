@@ -36,7 +36,7 @@ from support.mechanisms.inputs import (
 KINDS = ["global", "local", "forward", "backward"]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(LENGTHS, st.booleans(), st.booleans(), st.sampled_from([1, 3, 5, 11, 25]), st.sampled_from([1, 3]))
 def test_csan_equals_equations(lengths: list[int], left: bool, causal: bool, window: int, head_span: int) -> None:
     module = ConvolutionalAttention(DIM, HEADS, window=window, head_span=head_span, self_attention=True)
@@ -62,7 +62,7 @@ def _csan(q: Tensor, k: Tensor, v: Tensor, exists: Tensor, **kwargs: object) -> 
 MIXES = ["global,local,forward,backward", "global:1,local:3", "forward:2,backward:2", "local", "backward:1,global:3"]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(LENGTHS, st.booleans(), st.booleans(), st.sampled_from(MIXES), st.integers(1, 4), st.booleans())
 def test_mma_equals_equations(lengths: list[int], left: bool, causal: bool, mix: str, w: int, long: bool) -> None:
     """``long`` forces the path of long sentences, where the local heads are computed in their band."""
@@ -94,22 +94,6 @@ MODULES: dict[str, Callable[..., LocalAttention]] = {
 }
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_gradcheck(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numerical against analytical gradients in float64, in one block and in several, with padding."""
-    module = MODULES[name](DIM, HEADS, self_attention=True).double()
-    x, padding = random_case([7, 4], left=True)
-    x.requires_grad_()
-    real = (~padding).T[..., None]
-
-    def f(inputs: Tensor) -> Tensor:
-        return module(inputs, inputs, inputs, key_padding_mask=padding, need_weights=False)[0] * real
-
-    assert torch.autograd.gradcheck(f, (x,))
-    take_long_ways(monkeypatch, 2)
-    assert torch.autograd.gradcheck(f, (x,))
-
-
 @pytest.mark.parametrize("block", [2, 64])
 @pytest.mark.parametrize("name", MODULES)
 def test_explicit_weights_belong_to_the_output(name: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,17 +115,6 @@ def test_explicit_weights_belong_to_the_output(name: str, block: int, monkeypatc
     if name.startswith("csan"):
         far = (torch.arange(7)[:, None] - torch.arange(7)).abs() > 1
         assert (by_head[:, 0][:, far] == 0).all(), "weight outside the window"
-
-
-@pytest.mark.parametrize("length", [1, 5, 30, 130])
-def test_csan_with_a_window_as_wide_as_the_sentence_is_ordinary_attention(length: int) -> None:
-    ordinary = LocalAttention(DIM, HEADS, self_attention=True).double()
-    csan = ConvolutionalAttention(DIM, HEADS, window=2 * length + 1, head_span=1, self_attention=True).double()
-    csan.load_state_dict(ordinary.state_dict())
-    x, padding = random_case([length, max(1, length // 2)], left=True)
-    real = (~padding).T
-    wanted, got = (m(x, x, x, key_padding_mask=padding, need_weights=False)[0] for m in (ordinary, csan))
-    torch.testing.assert_close(got[real], wanted[real], rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.slow
@@ -198,23 +171,6 @@ def test_a_long_causal_chunk_after_a_prefix(monkeypatch: pytest.MonkeyPatch) -> 
     first, _ = module(x[:4], x[:4], x[:4], incremental_state=state, attn_mask=mask[:4, :4], need_weights=False)
     rest, _ = module(x[4:], x[4:], x[4:], incremental_state=state, attn_mask=mask[4:], need_weights=False)
     torch.testing.assert_close(torch.cat([first, rest]), full)
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_step_by_step_with_padding(name: str) -> None:
-    """Keys that were padding when they were cached stay hidden: each step equals the full causal pass."""
-    module = MODULES[name](DIM, HEADS, self_attention=True).double()
-    x, padding = random_case([8, 5, 2], left=True)
-    full, _ = module(x, x, x, key_padding_mask=padding, attn_mask=future(8), need_weights=False)
-    state: dict = {}
-    for t in range(8):
-        now = padding[:, t : t + 1]
-        step, _ = module(
-            x[t : t + 1], x[t : t + 1], x[t : t + 1], key_padding_mask=now if now.any() else None,
-            incremental_state=state, need_weights=False,
-        )  # fmt: skip
-        real = ~padding[:, t]
-        torch.testing.assert_close(step[0, real], full[t, real])
 
 
 BAD_MIXES = ["global:2,local:1", "global:5", "global,local,forward", "globl:4", "global:x,local:1", "global:0", ""]

@@ -104,21 +104,6 @@ def test_output_gradients_and_phrases_are_the_references(
         torch.testing.assert_close(parameter.grad, expected, rtol=1e-8, atol=1e-10, msg=labelled(name))
 
 
-@pytest.mark.parametrize(("composition", "interaction"), EVERY)
-def test_gradcheck(composition: str, interaction: str) -> None:
-    module = attention(composition, interaction, [0, 1, 1], chunk=2)
-    padding = padding_of([3, 1], left=True, to=4)
-    lengths = torch.tensor([[[2, 1], [1, 2]], [[1, 0], [1, 0]]])
-    x = torch.randn(4, 2, CHANNELS, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-
-    def run(x: Tensor) -> Tensor:
-        with module.use_partition(partition_of(lengths, padding)):
-            output, _ = module(x, x, x, key_padding_mask=padding, need_weights=False)
-        return output.masked_fill(padding.T[..., None], 0)
-
-    assert torch.autograd.gradcheck(run, (x.requires_grad_(),))
-
-
 @pytest.mark.parametrize("left", [True, False])
 @pytest.mark.parametrize("interaction", INTERACTIONS)
 def test_ngrams_by_an_lstm_are_the_references(left: bool, interaction: str) -> None:

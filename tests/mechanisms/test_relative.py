@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,7 +9,6 @@ from unittest.mock import patch
 
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -118,72 +116,7 @@ def test_bi_direct_is_mma(lengths: list[int], left: bool) -> None:
     check(module, references.bi_direct, *random_case(lengths, left), causal=False)
 
 
-def test_heads_of_bi_direct_may_stand_in_any_order() -> None:
-    """``forward:2,backward:2`` with its heads permuted is the alternating order of CSAN's code."""
-    x, _ = random_case([7], left=False)
-    alternating = MixedAttention(DIM, HEADS, head_kinds=["backward", "forward"] * 2, self_attention=True).double()
-    grouped = MixedAttention(DIM, HEADS, head_kinds=["forward"] * 2 + ["backward"] * 2, self_attention=True).double()
-    order = torch.tensor([1, 3, 0, 2])
-    channels = torch.arange(DIM).view(HEADS, -1)[order].flatten()
-    weights = copy.deepcopy(alternating.state_dict())
-    for name in ("q_proj", "k_proj", "v_proj"):
-        weights[f"{name}.weight"], weights[f"{name}.bias"] = (
-            weights[f"{name}.{p}"][channels] for p in ("weight", "bias")
-        )
-    weights["out_proj.weight"] = weights["out_proj.weight"][:, channels]
-    grouped.load_state_dict(weights)
-    torch.testing.assert_close(output(grouped, x), output(alternating, x))
-
-
 # ---------------------------------------------------------------------------------------------- what must hold
-
-
-def relative_and_ordinary(**options: Any) -> tuple[RelativeAttention, LocalAttention]:
-    torch.manual_seed(1)
-    module = RelativeAttention(DIM, HEADS, **options, self_attention=True).double()
-    ordinary = LocalAttention(DIM, HEADS, self_attention=True).double()
-    ordinary.load_state_dict({k: v for k, v in module.state_dict().items() if "positions" not in k})
-    return module, ordinary
-
-
-@pytest.mark.parametrize("options", [{}, {"own_tables": True}, {"values": False}])
-def test_tables_of_zeros_are_ordinary_attention(options: dict) -> None:
-    module, ordinary = relative_and_ordinary(**options)
-    x, padding = random_case([9, 5], left=True)
-    assert not torch.allclose(output(module, x), output(ordinary, x))
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            if "positions" in name:
-                parameter.zero_()
-    got, wanted = (output(m, x, key_padding_mask=padding)[~padding.T] for m in (module, ordinary))
-    torch.testing.assert_close(got, wanted)
-
-
-def test_nothing_is_clipped_from_the_longest_distance_on() -> None:
-    """k = S-1 and a greater k with the same inner rows are equal; a smaller one is not."""
-    x, _ = random_case([6], left=False)
-    exact, _ = relative_and_ordinary(max_distance=5)
-    wanted = output(exact, x)
-    for distance in (8, 4):
-        other = RelativeAttention(DIM, HEADS, max_distance=distance, self_attention=True).double()
-        state = exact.state_dict()
-        for name in ("key_positions", "value_positions"):
-            inner = state[name]
-            if distance > 5:
-                state[name] = F.pad(inner, (0, 0, distance - 5, distance - 5), value=7.0)
-            else:
-                state[name] = inner[:, 5 - distance : 6 + distance]
-        other.load_state_dict(state)
-        assert torch.allclose(output(other, x), wanted) == (distance > 5)
-
-
-def test_a_distance_of_zero_knows_no_order() -> None:
-    module, _ = relative_and_ordinary(max_distance=0)
-    x, _ = random_case([7], left=False)
-    order = torch.tensor([3, 0, 6, 1, 5, 2, 4])
-    torch.testing.assert_close(output(module, x[order]), output(module, x)[order])
-    module, _ = relative_and_ordinary(max_distance=1)
-    assert not torch.allclose(output(module, x[order]), output(module, x)[order])
 
 
 def test_a_shift_of_all_positions_changes_no_rotated_score() -> None:
@@ -239,27 +172,7 @@ def test_slopes() -> None:
     assert slopes_of(1).tolist() == [2**-8] and len(slopes_of(5)) == 5
 
 
-@pytest.mark.parametrize("window", [1, 2])
-def test_a_window_of_the_own_position_without_sinks(window: int) -> None:
-    """A causal window of 1 sees its own value alone; one of 2 does not."""
-    module = SinkAttention(DIM, HEADS, window=window, sinks=0, causal=True, self_attention=True).double()
-    x, _ = random_case([6], left=False)
-    own = module.out_proj(module.v_proj(x))
-    assert torch.allclose(output(module, x, attn_mask=future(6)), own) == (window == 1)
-
-
 # ---------------------------------------------------------------------------------------------- cost, precision
-
-
-MAKES: dict[str, Callable[..., LocalAttention]] = {
-    "shaw": RelativeAttention,
-    "shaw-own": partial(RelativeAttention, own_tables=True),
-    "shaw-keys": partial(RelativeAttention, values=False),
-    "t5": BucketedAttention,
-    "alibi": LinearBiasAttention,
-    "rope": RotaryAttention,
-    "sinks": SinkAttention,
-}
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -270,65 +183,6 @@ def test_no_tensor_of_queries_keys_and_channels(own: bool) -> None:
     with LargestTensor() as mode:
         output(module, x).sum().backward()
     assert mode.size <= 4 * 256 * (2 * 256 - 1)
-
-
-@pytest.mark.parametrize("name", [name for name in MAKES if name not in ("shaw", "shaw-own")])
-def test_the_fused_product_computes_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-    fused = F.scaled_dot_product_attention
-
-    def count(*args: Any, **kwargs: Any) -> Tensor:
-        calls.append(1)
-        return fused(*args, **kwargs)
-
-    monkeypatch.setattr(F, "scaled_dot_product_attention", count)
-    module = MAKES[name](64, 4, self_attention=True)
-    module.set_implementation("sdpa")
-    output(module, torch.randn(9, 2, 64))
-    assert calls == [1]
-
-
-@pytest.mark.parametrize("name", MAKES)
-@pytest.mark.parametrize("length", [9, 200])
-def test_implementations_agree(name: str, length: int) -> None:
-    """Products, torch's fused kernel, and the explicit weights."""
-    torch.manual_seed(1)
-    module = MAKES[name](64, 4, self_attention=True).double()
-    x = torch.randn(length, 2, 64, dtype=torch.double)
-    padding = torch.zeros(2, length, dtype=torch.bool)
-    padding[1, :3] = True
-    results = []
-    for implementation in ("products", "sdpa", "weights"):
-        module.zero_grad()
-        module.set_implementation("auto" if implementation == "weights" else implementation)
-        out, _ = module(x, x, x, key_padding_mask=padding, need_weights=implementation == "weights")
-        out[~padding.T].square().sum().backward()
-        results.append([out[~padding.T], *(p.grad for p in module.parameters())])
-    for other in results[1:]:
-        for got, wanted in zip(other, results[0], strict=True):
-            torch.testing.assert_close(got, wanted)
-
-
-@ways
-@pytest.mark.parametrize("name", MAKES)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision(name: str, dtype: torch.dtype, cheap: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Far distances and a sentence that is all padding: finite, and near fp32 with the same weights."""
-    monkeypatch.setattr(relative, "CHEAP_ON", cheap)
-    torch.manual_seed(1)
-    module = MAKES[name](64, 4, self_attention=True).to(dtype)
-    x = torch.randn(300, 3, 64).to(dtype)
-    padding = torch.zeros(3, 300, dtype=torch.bool)
-    padding[1, :290], padding[2] = True, True
-    results = []
-    for m in (module, copy.deepcopy(module).float()):
-        inputs = x.to(m.out_proj.weight.dtype, copy=True).requires_grad_()
-        out = output(m, inputs, key_padding_mask=padding) * (~padding).T[..., None]
-        out.float().square().sum().backward()
-        assert all(p.grad is not None and p.grad.isfinite().all() for p in m.parameters())
-        results.append([out, inputs.grad])
-    for got, wanted in zip(*results, strict=True):
-        assert (got.float() - wanted).norm() < 20 * torch.finfo(dtype).eps * wanted.norm()
 
 
 def test_a_bias_beyond_fp16_stays_finite() -> None:

@@ -11,7 +11,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fairseq_localattn.core.attention import Frame
 from fairseq_localattn.mechanisms.windowed import (
     AdditiveWindowAttention,
     Segments,
@@ -20,8 +19,8 @@ from fairseq_localattn.mechanisms.windowed import (
     soft_window,
 )
 from support.mechanisms import references
-from support.mechanisms.inputs import DIM, HEADS, LENGTHS, gradient, labelled, random_case
-from support.mechanisms.windowed import MODULES, every_module, every_side, make, run
+from support.mechanisms.inputs import DIM, LENGTHS, gradient, labelled, random_case
+from support.mechanisms.windowed import MODULES, make, run
 
 
 def distribution(length: int, seed: int) -> Tensor:
@@ -49,22 +48,6 @@ def test_figure_1() -> None:
     wanted = torch.tensor([0, 0, 1, 1, 1, 1, 1, 1, 0, 0], dtype=torch.float64)
     assert torch.equal(window(one_hot(3, 10), one_hot(8, 10)), wanted)
     assert torch.equal(window(one_hot(8, 10), one_hot(3, 10)), wanted)
-
-
-def test_one_hot_pointers_give_the_discrete_window() -> None:
-    """Eq. 3 holds for all l ≠ r; where both ends meet, their key counts twice."""
-    for l, r in product(range(1, 8), repeat=2):  # noqa: E741
-        wanted = torch.tensor([float(min(l, r) <= i <= max(l, r)) for i in range(1, 8)], dtype=torch.float64)
-        assert torch.equal(window(one_hot(l, 7), one_hot(r, 7)), wanted * (2 if l == r else 1))
-
-
-def test_sharper_pointers_come_nearer_to_the_discrete_window() -> None:
-    scores = torch.zeros(10, dtype=torch.float64)
-    scores[2], other = 1, scores.roll(5)
-    other[7] = 1
-    wanted = window(one_hot(3, 10), one_hot(8, 10))
-    gaps = [(window((c * scores).softmax(0), (c * other).softmax(0)) - wanted).abs().max() for c in (1, 5, 20, 40)]
-    assert gaps == sorted(gaps, reverse=True) and gaps[-1] < 1e-12
 
 
 # ---------------------------------------------------------------------------------------------- Eq. 9, Appendix
@@ -189,7 +172,7 @@ def check(module: WindowAttention, x: Tensor, keys: Tensor, padding: Tensor, cau
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.sampled_from([*MODULES]), LENGTHS, st.booleans(), st.booleans())
 @example("aw", [4, 2, 4, 1], True, True)  # as many sentences as positions: a wrong axis would fit
 @example("mw", [4, 4, 4, 4], False, True)
@@ -199,7 +182,7 @@ def test_token_windows_equal_equations(name: str, lengths: list[int], left: bool
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.sampled_from([*MODULES]), LENGTHS, st.booleans(), st.integers(1, 6))
 @example("aw", [11, 7, 5, 1], True, 5)
 @example("mw", [11, 7, 5, 1], True, 2)
@@ -208,7 +191,7 @@ def test_segment_windows_equal_equations(name: str, lengths: list[int], left: bo
     check(make(name, size), x, x, padding, causal=False)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.sampled_from([*MODULES]), LENGTHS, st.booleans(), st.integers(1, 4), st.integers(1, 5))
 def test_windows_on_an_encoder_equal_equations(
     name: str, lengths: list[int], left: bool, size: int, queries: int
@@ -219,34 +202,3 @@ def test_windows_on_an_encoder_equal_equations(
     x, _ = random_case([queries] * len(lengths), left, seed=2)
     module = make(name, size, self_attention=False, encoder_decoder_attention=True, kdim=DIM + 3, vdim=DIM + 3)
     check(module, x, keys, padding, causal=False)
-
-
-@every_module
-@every_side
-def test_padding_on_both_sides(name: str, left: bool) -> None:
-    """Segments begin at the first real key wherever it stands."""
-    module = make(name, 3).double()
-    x, _ = random_case([7], left)
-    wide = torch.cat([torch.randn(4, 1, DIM).double(), x, torch.randn(2, 1, DIM).double()])
-    padding = torch.tensor([[True] * 4 + [False] * 7 + [True] * 2])
-    got, weights = run(module, wide, wide, padding, causal=False, need_weights=True)
-    wanted, plain = run(module, x, x, torch.zeros(1, 7, dtype=torch.bool), causal=False, need_weights=True)
-    torch.testing.assert_close(got[4:11], wanted)
-    torch.testing.assert_close(weights[:, 4:11, 4:11], plain)
-
-
-def test_weights_of_mw_are_diminished_and_those_of_aw_sum_to_one() -> None:
-    x, padding = random_case([9, 5], True)
-    for name, one in (("mw", False), ("mw-renormalised", True), ("aw", True)):
-        _, weights = run(make(name).double(), x, x, padding, causal=False, need_weights=True)
-        sums = weights[~padding].sum(-1)
-        assert ((sums - 1).abs() < 1e-9).all() == one
-        assert (sums > 0).all()
-
-
-def test_each_head_has_a_window_of_its_own() -> None:
-    module = make("mw").double()
-    x, _ = random_case([9], True)
-    mask = module.soft_mask(Frame(9, 9), module.pointer_scores(module.project(x, x, x)[3]))
-    assert mask.shape == (1, HEADS, 9, 9)
-    assert all((mask[:, g] - mask[:, h]).abs().max() > 0.01 for g, h in ((0, 1), (1, 2), (2, 3)))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_localattn.phrases.trees import Span, TreeError, partition, read_tree, read_trees, strip_function
+from fairseq_localattn.phrases.trees import Span, TreeError, partition, read_lines, read_tree, strip_function
 from support.paths import ROOT
 from support.trees import FIGURE_1
 
@@ -104,20 +104,15 @@ def test_what_is_no_tree_is_refused(text, message):
         read_tree(text)
 
 
-def test_a_file_of_trees_has_empty_lines_and_errors_with_file_and_line(tmp_path):
+def test_a_file_of_trees_is_read_by_lines_with_errors_of_file_and_line(tmp_path):
     path = tmp_path / "x.tree"
     path.write_bytes(b"\xef\xbb\xbf(NN a)\n\n(NN b\n")  # with a byte-order mark
-    trees = read_trees(path)
-    number, tree = next(trees)
-    assert number == 1 and tree is not None and tree.words() == ["a"]
-    assert next(trees) == (2, None)
-    with pytest.raises(TreeError, match=rf"^{re.escape(str(path))}:3: unbalanced brackets"):
-        next(trees)
+    assert list(read_lines(path)) == [(1, "(NN a)"), (2, ""), (3, "(NN b")]
     path.write_bytes(b"(NN a)\n(NN \xff)\n")
     with pytest.raises(TreeError, match=rf"^{re.escape(str(path))}:2: invalid UTF-8 at byte 5"):
-        list(read_trees(path))
+        list(read_lines(path))
     with pytest.raises(TreeError, match="missing.tree: cannot be read: No such file"):
-        list(read_trees(tmp_path / "missing.tree"))
+        list(read_lines(tmp_path / "missing.tree"))
 
 
 def test_deep_trees_need_no_recursion():

@@ -132,7 +132,7 @@ def test_another_configuration_than_of_fairseq(trained: tuple[Path, Path], tmp_p
 @pytest.mark.parametrize(
     ("option", "name", "said"),
     [
-        ("arch", "transformer_mna_tiny", r"architecture here \(the nearest is transformer_mma_tiny\); give the --user"),
+        ("arch", "transformer_mna_tiny", r"architecture here \(did you mean transformer_mma_tiny\?\); give the --user"),
         ("task", "of_my_own", "the task of_my_own, and there is no such task here; give the --user-dir"),
     ],
 )

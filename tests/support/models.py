@@ -56,21 +56,15 @@ def _hybrid(encoder: str = "", decoder: str = "", cross: str = "", *more: str) -
 # Options of the variants that the contract is tested for beside their defaults: name → (architecture, flags).
 PLACEMENTS = {
     "mma-decoder": ("transformer_mma_tiny", ["--mma-decoder-layers", "all"]),
-    "mma-pre-norm": ("transformer_mma_tiny", ["--encoder-normalize-before", "--decoder-normalize-before"]),
     "mma-no-positions": ("transformer_mma_tiny", ["--mma-no-encoder-positions"]),
     "csan-decoder": ("transformer_csan_tiny", ["--csan-decoder-layers", "all", "--csan-window", "3"]),
-    "csan-1d-decoder": ("transformer_csan_1d_tiny", ["--csan-decoder-layers", "2", "--csan-window", "5"]),
     "man-static": ("transformer_man_tiny", _man("sman,san,ffn", "--man-static-width", "2")),
     "man-static-sqrt": ("transformer_man_tiny", _man("sman,san,ffn", "--man-static-width", "sqrt")),
     "man-c1": ("transformer_man_tiny", _man("ffn,san,ffn")),
-    "man-c3": ("transformer_man_tiny", _man("dman,dman,ffn", "--man-max-distance", "3")),
     "man-c4-post-norm": ("transformer_man_tiny", _man("san,dman,ffn", "--man-post-norm")),
     "man-after-ffn": ("transformer_man_tiny", _man("san,ffn,ffn,dman", "--man-head-activation", "gelu")),
     "man-encoder-only": ("transformer_man_tiny", ["--man-decoder-layers", "none", "--man-head-activation", "relu"]),
     "man-checkpointed": ("transformer_man_tiny", ["--checkpoint-activations"]),
-    "man-mixed-layers": ("transformer_man_tiny", ["--man-encoder-layers", "2", "--man-decoder-layers", "1"]),
-    "diffwin-encoder-mw": ("transformer_diffwin_tiny", _diffwin("mw", "none", "none")),
-    "diffwin-decoder-aw": ("transformer_diffwin_tiny", _diffwin("none", "aw", "none")),
     "diffwin-cross-mw": ("transformer_diffwin_tiny", _diffwin("none", "none", "mw", "--diffwin-cross-form", "token")),
     "diffwin-segments": (
         "transformer_diffwin_tiny",
@@ -91,7 +85,6 @@ PLACEMENTS = {
     "mgsa-lstm": _syntactic("--mgsa-composition", "lstm", "--mgsa-interaction", "none", "--mgsa-heads", "word:2,3:2"),
     "mgsa-checkpointed": _syntactic("--checkpoint-activations", "--mgsa-encoder-layers", "all", "--mgsa-tags"),
     "relpos-own-keys": ("transformer_relpos_tiny", ["--relpos-heads", "own", "--relpos-no-values"]),
-    "csan-all": ("transformer_csan_tiny", ["--csan-encoder-layers", "all", "--csan-window", "3"]),
     "localness-all": ("transformer_localness_tiny", _everywhere("localness")),
     "localness-keys": ("transformer_localness_tiny", _everywhere("localness", "--localness-width", "keys")),
     "localness-diffwin": (
@@ -102,14 +95,9 @@ PLACEMENTS = {
         "transformer_local_hard_tiny",
         _everywhere("localness", "--localness-width", "2", "--localness-cut", "--localness-product"),
     ),
-    "neighbor-decoder": ("transformer_neighbor_tiny", ["--localness-decoder-layers", "all"]),
     "neighbor-query": ("transformer_neighbor_tiny", ["--localness-width", "query", "--localness-heads", "2"]),
     "blocksan-roots": ("transformer_blocksan_tiny", ["--blocksan-length", "0", "--encoder-normalize-before"]),
     "qanet-full": ("transformer_qanet_tiny", ["--qanet-form", "full", "--qanet-kernel", "3", "--qanet-convs", "2"]),
-    "qanet-decoder": (
-        "transformer_qanet_tiny",
-        ["--qanet-decoder-layers", "all", "--qanet-convs", "2", "--decoder-normalize-before"],
-    ),
     "hybrid-heads": _hybrid(
         "2*csan(window=3, head_span=1) + 1*dman + 1*global", "2*local(window=2) + 2*sinks(window=2)", "2*aw+2*mw"
     ),

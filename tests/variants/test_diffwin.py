@@ -9,7 +9,7 @@ from fairseq.data import Dictionary
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.models.architectures import baseline_of
 from support import models
-from support.models import build, build_classifier, build_lm, parse
+from support.models import build, build_lm, parse
 from support.paths import ROOT
 
 TINY = "transformer_diffwin_tiny"
@@ -56,12 +56,6 @@ def test_the_papers_best_language_model_is_the_default() -> None:
         assert windows(build_lm("transformer_lm_diffwin").decoder.layers) == ["mw"] * 3 + ["san"] * 3
     model = build_lm("transformer_lm_diffwin_tiny", ["--diffwin-decoder", "aw", "--diffwin-decoder-layers", "2"])
     assert windows(model.decoder.layers) == ["san", "aw"]
-
-
-def test_the_papers_best_classifier_is_the_default() -> None:
-    assert windows(build_classifier("transformer_diffwin_classifier").encoder.layers) == ["aw", "san"]
-    model = build_classifier("transformer_diffwin_classifier_tiny", ["--diffwin-encoder", "mw"])
-    assert windows(model.encoder.layers) == ["mw", "san"]
 
 
 def test_layers_of_sites_without_windows_are_not_checked() -> None:

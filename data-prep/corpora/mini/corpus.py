@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import pkgutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,7 +35,3 @@ def main() -> None:
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
     known[args.name](args.folder)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

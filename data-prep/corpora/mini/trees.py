@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import sys
 from pathlib import Path
 
 from corpora.errors import DataError, as_status
@@ -80,7 +79,3 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     args = parser.parse_args()
     write_trees(args.tok, args.lang, args.folder)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -18,12 +18,12 @@ from corpora.preparations import texts, trees
 from corpora.preparations.fetch import Found, obtain_members
 from corpora.preparations.options import Given, Options, count
 from corpora.preparations.steps import Preparation, Step
-from corpora.preparations.texts import SPLITS, Pair, Sources
+from corpora.preparations.texts import Pair, Sources
 from corpora.sources import aspec as aspec_source
 from corpora.sources import nist as nist_source
 from corpora.text import bitext
 from corpora.text.bitext import Limits
-from corpora.text.lines import find_file
+from corpora.text.lines import SPLITS, find_file
 from corpora.tokens import segment
 
 
@@ -38,9 +38,7 @@ def _in_words(
     out, until, limits = given.out, ("raw", "tok"), Limits(1, most)
     official = () if published is None else (published,)
 
-    def take(part: Path, folder: str, quiet: bool = False) -> None:
-        measured = out / "words"
-        texts.take_pairs(pair, out / folder, part, measured=measured, limits=limits, official=official, quiet=quiet)
+    take = partial(texts.take_pairs, pair, measured=out / "words", limits=limits, official=official)
 
     def words(part: Path) -> None:
         segment.words_of_folder(out / "source", part, segmented, given.workers)
@@ -48,8 +46,8 @@ def _in_words(
     return [
         Step("source", "read and check the text", read, until=until, reads=True),
         Step("words", "segment the text into words", words, resumes=True, until=until),
-        Step("raw", "take the training pairs", partial(take, folder="source")),
-        Step("tok", "take their words", partial(take, folder="words", quiet=True)),
+        Step("raw", "take the training pairs", partial(take, out / "source")),
+        Step("tok", "take their words", partial(take, out / "words")),
         texts.bpe(given, pair, "BPE"),
         texts.binarise(given, pair, ("--joined-dictionary",) if given.joined_dictionary else ()),
     ]
@@ -68,10 +66,9 @@ EN_JA = Pair("en", "ja")
 SECTIONS = (0, 1_000_000, 2_000_000, 3_008_500)
 
 
-def aspec(words: Sequence[object]) -> Preparation:
+def aspec(options: Options, words: Sequence[object]) -> Preparation:
     """WAT17 English-Japanese, which takes an application to https://jipsti.jst.go.jp/aspec/, or other text of these
     languages. valid = dev (1,790 pairs), test 1,812. With --pieces there is no OUT/tok; --bpe needs the extra ja."""
-    options = Options("prepare_aspec", aspec.__doc__)
     options.local("ASPEC", "ASPEC-JE: train/train-{1,2,3}.txt, dev/dev.txt, test/test.txt, plain or .gz")
     options.number("sections", 2, "training files, the best aligned first: 1, 2 (2,000,000 pairs) or 3")
     options.add("pairs", "DIR", "not ASPEC: {train,dev or valid,test}.{en,ja}, plain or .gz", check=Path)
@@ -128,7 +125,7 @@ def _read_pairs(given: Given, part: Path) -> None:
         english, japanese = EN_JA.files(part / split)
         joined = japanese.with_name(f"{japanese.name}.words") if given.join_ja else japanese
         rules = bitext.Rules(min_correlation=float(given.min_correlation))
-        bitext.join_and_report([files], (english, joined), rules)
+        bitext.join([files], (english, joined), rules)
         if given.join_ja:
             segment.join_file(joined, japanese, given.workers)
             joined.unlink()
@@ -140,14 +137,13 @@ ZH_EN = Pair("zh", "en")
 NIST = Pair("zh", "en", (*SPLITS, "test1", "test2", "test3"))
 
 
-def nist(words: Sequence[object]) -> Preparation:
+def nist(options: Options, words: Sequence[object]) -> Preparation:
     """Test sets have four references each: mt02.zh and mt02.en.ref0 to .ref3, or NIST's .sgm or .xml below DIR
     (mt02_chinese_evlset_v0.sgm, …-ref.sgm: LDC2010T10, T11, T12, T14, T17). Training text: train.zh and train.en, or
     train/*.zh and train/*.en (.gz, .sgm, .xml too); the 1.25M pairs of the literature are LDC2002E18, LDC2003E07,
     LDC2003E14, the Hansards of LDC2004T07, LDC2004T08 and LDC2005T06. Splits: valid MT02, test MT03, test1 to test3
     MT04 to MT06; references are OUT/raw/test.en.ref0 to .ref3, and in OUT/tok; OUT/raw/test.en is the first one. Case
     is kept, as in Hao et al. 2019. Words are found by jieba (the extra zh): trees are over words."""
-    options = Options("prepare_nist", nist.__doc__)
     options.local("NIST", "the licensed text: see below; there is no download")
     options.add("encoding", "NAME", "of its files; older LDC corpora: gb18030, big5", "utf-8")
     options.min_correlation()
@@ -180,10 +176,9 @@ CWMT_CORPORA = ("casia2015", "casict2011", "casict2015", "datum2015", "datum2017
 WMT17_PAIRS = 20_620_000
 
 
-def wmt17_zh_en(words: Sequence[object]) -> Preparation:
+def wmt17_zh_en(options: Options, words: Sequence[object]) -> Preparation:
     """News Commentary v12, the UN Parallel Corpus v1.0, and of CWMT six corpora: about 25 million pairs. valid =
     newsdev2017 (2,002), test = newstest2017 (2,001). 40 GB of disk. Words are found by jieba (the extra zh)."""
-    options = Options("prepare_wmt17_zh_en", wmt17_zh_en.__doc__)
     options.corpus("WMT17_ZH_EN", "the archives, or what they unpack to")
     options.add("max-words", "N", "training pairs with a longer side are left out; 0: none are", 50, count)
     _add_words(options)
@@ -207,7 +202,7 @@ def _read_wmt17(given: Given, part: Path) -> None:
         one, stem = Sources(given, ZH_EN), f"{archive}/{name}-zhen"
         one.add_members(f"{WMT17}/{archive}.tgz", f"{stem}-src.zh.sgm", f"{stem}-ref.en.sgm")
         rules = bitext.Rules(min_correlation=float(given.min_correlation))
-        bitext.join_and_report(one.files, ZH_EN.files(part / split), rules, official)
+        bitext.join(one.files, ZH_EN.files(part / split), rules, official)
     train = Sources(given, ZH_EN)
     train.add_pair(f"{WMT17}/training-parallel-nc-v12.tgz", "training/news-commentary-v12.zh-en")
     train.add_pair(UN, "en-zh/UNv1.0.en-zh")

@@ -18,10 +18,11 @@ from corpora.preparations import texts, trees
 from corpora.preparations.fetch import obtain_members
 from corpora.preparations.options import Given, Options, decimal, one_of
 from corpora.preparations.steps import Preparation, Step
-from corpora.preparations.texts import SPLITS, Pair, Sources
+from corpora.preparations.texts import Pair, Sources
 from corpora.text import bitext
 from corpora.text.bitext import Limits
-from corpora.text.lines import find_file, read_lines, write_lines
+from corpora.text.lines import SPLITS, find_file, read_lines, write_lines
+from corpora.text.linewise import change_file
 from corpora.tokens import moses_tokenize
 
 WMT, LATER = "http://www.statmt.org", "http://data.statmt.org"
@@ -55,11 +56,10 @@ TEST_SETS = {
 }
 
 
-def iwslt14(words: Sequence[object]) -> Preparation:
+def iwslt14(options: Options, words: Sequence[object]) -> Preparation:
     """Train 160,239 pairs, valid (every 23rd pair) 7,283, test 6,750. OUT/raw is cased, OUT/tok lower-cased. Test sets:
     fairseq's are dev2010, TEDX.dev2012 and tst2010 to tst2012; mma's, as Cui et al. 2019 write, dev2010 and tst2010 to
     tst2013. The last is not in de-en.tgz: put IWSLT15's IWSLT15.TED.tst2013.de-en.{de,en}.xml into DIR."""
-    options = Options("prepare_iwslt14", iwslt14.__doc__)
     options.corpus("IWSLT14", "folder with de-en.tgz, or with its files, there or in DIR/de-en")
     options.flag("tokenised", "DIR has {train,valid,test}.{de,en}: lower-cased Moses tokens; all but BPE is done")
     options.add("test", "SETS", "fairseq or mma: see below", "fairseq", one_of(*TEST_SETS))
@@ -134,21 +134,35 @@ def _copy_tokenised(given: Given, part: Path) -> None:
 
 def _detokenise(given: Given, part: Path) -> None:
     for name, _, lang in DE_EN.names():
-        moses_tokenize.detokenise(given.out / "tok" / name, part / name, lang, given.workers)
+        change_file(given.out / "tok" / name, part / name, partial(moses_tokenize.detokenizer, lang), given.workers)
 
 
 # WMT14
 
 
-def _read_newstests(given: Given, pair: Pair, part: Path, valid: bool) -> None:
-    """Write the test set newstest2014, English to another language, and the validation set newstest2013."""
-    test, name = Sources(given, pair), f"test-full/newstest2014-{pair.target}en"
-    test.add_members("http://statmt.org/wmt14/test-full.tgz", f"{name}-src.en.sgm", f"{name}-ref.{pair.target}.sgm")
-    test.join(part / "test", 3003)
-    if valid:
-        dev = Sources(given, pair)
-        dev.add_pair(f"{LATER}/wmt17/translation-task/dev.tgz", "dev/newstest2013")
-        dev.join(part / "valid", 3000)
+def _read_wmt14(
+    given: Given, pair: Pair, part: Path, corpora: Sequence[tuple[str, ...]], *, divided: bool = False
+) -> None:
+    """Write the test set newstest2014, English to another language, newstest2013, and the training text.
+
+    divided: there is no newstest2013, and the training text is called "all".
+    """
+    train = "all" if divided else "train"
+    lang, sets = pair.target, {"test": (Sources(given, pair), 3003), train: (Sources(given, pair), None)}
+    stem = f"test-full/newstest2014-{lang}en"
+    sets["test"][0].add_members("http://statmt.org/wmt14/test-full.tgz", f"{stem}-src.en.sgm", f"{stem}-ref.{lang}.sgm")
+    if not divided:
+        sets["valid"] = Sources(given, pair), 3000
+        sets["valid"][0].add_pair(f"{LATER}/wmt17/translation-task/dev.tgz", "dev/newstest2013")
+    for corpus in corpora:
+        sets[train][0].add_pair(*corpus)
+    for split, (one, official) in sets.items():
+        one.join(part / split, official)
+
+
+def _common(lang: str) -> list[tuple[str, ...]]:
+    return [(f"{WMT}/wmt13/training-parallel-europarl-v7.tgz", f"training/europarl-v7.{lang}-en"),
+            (f"{WMT}/wmt13/training-parallel-commoncrawl.tgz", f"commoncrawl.{lang}-en")]  # fmt: skip
 
 
 EN_DE = Pair("en", "de")
@@ -164,13 +178,12 @@ NEWS = {
 # Steps and their order are those of Lu et al. 2019 (zhuohan123/macaron-net, prepare-wmt14en2de.sh), as in Fan et al.
 # 2021: cleaned before BPE, by 1 to 80 tokens and Moses' own ratio, News Commentary v12 (--data wmt17). fairseq's own
 # script cleans after BPE, by 1 to 250 subwords and a ratio of 1.5, which leaves 4.0 of the papers' 4.5 million pairs.
-def wmt14_en_de(words: Sequence[object]) -> Preparation:
+def wmt14_en_de(options: Options, words: Sequence[object]) -> Preparation:
     """Archives: training-parallel-{europarl-v7,commoncrawl,nc-v9}.tgz (nc-v11, nc-v12), dev.tgz (of WMT17),
     test-full.tgz, 1.7 GB; 8 GB of disk. Train about 4.5 million pairs, cased, Moses tokens with split dashes; valid
     newstest2013 (3,000 pairs), test newstest2014 (3,003). google: WMT16 as Google has prepared it, in 32,000 merges and
     32,768 words, of which fairseq's recipe and Nguyen et al. 2020 speak; no text is cleaned, and OUT/raw has no
     training text."""
-    options = Options("prepare_wmt14_en_de", wmt14_en_de.__doc__)
     options.corpus("WMT14_EN_DE", "folder with the archives named below, or with their files, plain or .gz", "WMT14")
     kinds = "wmt14, wmt16 or wmt17: News Commentary v9, v11 or v12; google: --local's wmt16_en_de.tar.gz, or its files"
     options.add("data", "NAME", kinds, "wmt14", one_of(*NEWS, "google"))
@@ -214,12 +227,7 @@ def wmt14_en_de(words: Sequence[object]) -> Preparation:
 
 
 def _read_wmt14_en_de(given: Given, part: Path) -> None:
-    _read_newstests(given, EN_DE, part, valid=True)
-    train = Sources(given, EN_DE)
-    train.add_pair(f"{WMT}/wmt13/training-parallel-europarl-v7.tgz", "training/europarl-v7.de-en")
-    train.add_pair(f"{WMT}/wmt13/training-parallel-commoncrawl.tgz", "commoncrawl.de-en")
-    train.add_pair(*NEWS[given.data])
-    train.join(part / "train")
+    _read_wmt14(given, EN_DE, part, [*_common("de"), NEWS[given.data]])
 
 
 def _take_google(given: Given, ending: str, part: Path) -> None:
@@ -249,11 +257,10 @@ def _google_tokens(given: Given, part: Path) -> None:
 EN_FR = Pair("en", "fr")
 
 
-def wmt14_en_fr(words: Sequence[object]) -> Preparation:
+def wmt14_en_fr(options: Options, words: Sequence[object]) -> Preparation:
     """Archives: training-parallel-{europarl-v7,commoncrawl,un,nc-v9}.tgz, training-giga-fren.tar, test-full.tgz, and
     dev.tgz (of WMT17) for newstest2013: 6.7 GB; 100 GB of disk, and 1 GB of memory a million distinct words. Train
     about 36 million pairs of 40.8; test newstest2014 (3,003). Cleaned after BPE, a split's validation text as well."""
-    options = Options("prepare_wmt14_en_fr", wmt14_en_fr.__doc__)
     options.corpus("WMT14_EN_FR", "folder with the archives named below, or with their files, plain or .gz", "WMT14")
     kinds = "split: every N-th pair of the training text; or newstest2013 (3,000 pairs)"
     options.add("valid", "SET", kinds, "split", one_of("split", "newstest2013"))
@@ -282,23 +289,19 @@ def wmt14_en_fr(words: Sequence[object]) -> Preparation:
 
 
 def _read_wmt14_en_fr(given: Given, part: Path) -> None:
-    _read_newstests(given, EN_FR, part, valid=given.valid == "newstest2013")
-    train = Sources(given, EN_FR)
-    train.add_pair(f"{WMT}/wmt13/training-parallel-europarl-v7.tgz", "training/europarl-v7.fr-en")
-    train.add_pair(f"{WMT}/wmt13/training-parallel-commoncrawl.tgz", "commoncrawl.fr-en")
-    train.add_pair(f"{WMT}/wmt13/training-parallel-un.tgz", "un/undoc.2000.fr-en")
-    train.add_pair(f"{WMT}/wmt14/training-parallel-nc-v9.tgz", "training/news-commentary-v9.fr-en")
-    train.add_pair(f"{WMT}/wmt10/training-giga-fren.tar", "giga-fren.release2.fixed", ".gz")
-    train.join(part / "all")
-    everything = EN_FR.files(part / "all")
-    if given.valid == "split":  # every N-th line, before anything is removed
-        counts = bitext.select(everything, everything, part, EN_FR.languages, limits=Limits(0), every=given.every)
-        bitext.report_selection(part, counts)
+    corpora: list[tuple[str, ...]] = [
+        *_common("fr"),
+        (f"{WMT}/wmt13/training-parallel-un.tgz", "un/undoc.2000.fr-en"),
+        (f"{WMT}/wmt14/training-parallel-nc-v9.tgz", "training/news-commentary-v9.fr-en"),
+        (f"{WMT}/wmt10/training-giga-fren.tar", "giga-fren.release2.fixed", ".gz"),
+    ]
+    split = given.valid == "split"
+    _read_wmt14(given, EN_FR, part, corpora, divided=split)
+    if split:  # every N-th line, before anything is removed
+        everything = EN_FR.files(part / "all")
+        bitext.select(everything, everything, part, EN_FR.languages, limits=Limits(0), every=given.every)
         for path in everything:
             path.unlink()
-    else:
-        for path, target in zip(everything, EN_FR.files(part / "train"), strict=True):
-            path.rename(target)
 
 
 def _clean_en_fr(given: Given, folder: Path, part: Path) -> None:
@@ -306,8 +309,7 @@ def _clean_en_fr(given: Given, folder: Path, part: Path) -> None:
     limits, measured = Limits(1, given.max, float(given.ratio)), given.out / "subwords"
     if given.valid == "split":
         valid = EN_FR.files(measured / "valid"), EN_FR.files(folder / "valid")
-        counts = bitext.select(*valid, part, EN_FR.languages, limits=limits, name="valid")
-        bitext.report_selection(part, counts)
+        bitext.select(*valid, part, EN_FR.languages, limits=limits, name="valid")
     texts.take_pairs(EN_FR, folder, part, measured=measured, limits=limits)
     if (folder / "codes").exists():
         shutil.copy(folder / "codes", part)

@@ -114,19 +114,7 @@ def _get(given: Given, url: str, file: Path, check: Callable[[Path], None]) -> N
         raise UsageError("curl is missing: install it, or give the data with --local DIR")
     given.say(f"download {url}")
     part, log = file.with_name(f"{file.name}.part"), file.with_name(f"{file.name}.log")
-    words = [
-        "curl",
-        "-fsSL",
-        "--retry",
-        "3",
-        "--connect-timeout",
-        "20",
-        "--continue-at",
-        "-",
-        "--output",
-        str(part),
-        url,
-    ]
+    words = ["curl", *"-fsSL --retry 3 --connect-timeout 20 --continue-at - --output".split(), str(part), url]
     status = run_logged("download", part, log, words)
     if status in REFUSES_TO_CONTINUE or (status == 22 and "416" in log.read_text()):
         # The part is complete, or of another file; then one attempt from the start.

@@ -17,10 +17,13 @@ from corpora.errors import UsageError
 from corpora.preparations.fetch import Found, obtain, obtain_members
 from corpora.preparations.options import Given, Options, count, one_of
 from corpora.preparations.steps import Preparation, Step
-from corpora.preparations.texts import SPLITS, prefixes, preprocess
+from corpora.preparations.texts import prefixes, preprocess
+from corpora.sources import imdb as imdb_source
 from corpora.sources import labelled
+from corpora.sources import sst as sst_source
+from corpora.sources import sva as sva_source
 from corpora.text import streams
-from corpora.text.lines import find_file
+from corpora.text.lines import SPLITS, find_file
 from corpora.tokens import dictionary, moses_tokenize
 
 MOST_WORDS = "size of the dictionary: the N most frequent words, without fairseq's own symbols; 0: all"
@@ -61,9 +64,8 @@ def _labelled(given: Given, texts: Path, sentences: Path) -> list[Step]:
 SST = "https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip"
 
 
-def sst(words: Sequence[object]) -> Preparation:
+def sst(options: Options, words: Sequence[object]) -> Preparation:
     """Train 8,544 sentences, valid = dev 1,101, test 2,210; with two classes 6,920, 872, 1,821; class k is label k."""
-    options = Options("prepare_sst", sst.__doc__)
     options.corpus("SST", "folder with the trees, {train,dev,test}.txt, plain or .gz")
     options.add("classes", "N", "as labelled, or 2: negative and positive, no neutral texts", "5", one_of("5", "2"))
     options.flag("phrases", "train on every distinct phrase of the training trees, not on the sentences alone")
@@ -74,7 +76,10 @@ def sst(words: Sequence[object]) -> Preparation:
     def read(part: Path) -> None:
         found = Found(given.local, False) if given.local else obtain_members(given, SST, "trees")
         folder = found.path if given.local else found.path / "trees"
-        labelled.prepare_sst(folder, part, int(given.classes), given.phrases, exact=found.verified)
+        classes, train = int(given.classes), "sentences" if given.phrases else "train"
+        official = {train if split == "train" else split: n for split, n in sst_source.OFFICIAL[classes].items()}
+        examples = sst_source.read(folder, classes, given.phrases)
+        labelled.prepare(part, classes, examples, official, exact=found.verified)
 
     raw = given.out / "raw"
     steps = [
@@ -87,9 +92,8 @@ def sst(words: Sequence[object]) -> Preparation:
 IMDB = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz"
 
 
-def imdb(words: Sequence[object]) -> Preparation:
+def imdb(options: Options, words: Sequence[object]) -> Preparation:
     """Label 0 negative, 1 positive. Reviews have up to 2,500 words or so: train with --shorten-method truncate."""
-    options = Options("prepare_imdb", imdb.__doc__)
     options.corpus("IMDB", "folder aclImdb with {train,test}/{pos,neg}/ID_RATING.txt, or the folder it is in")
     options.number("valid", 1000, "validation reviews of each class: the last N training reviews by their file names")
     options.number("min-count", 5, "words that are rarer in the training text become <unk>")
@@ -99,7 +103,8 @@ def imdb(words: Sequence[object]) -> Preparation:
     def read(part: Path) -> None:
         members = [f"aclImdb/{part}/{kind}" for part in ("train", "test") for kind in ("pos", "neg")]
         found = Found(given.local, False) if given.local else obtain_members(given, IMDB, *members)
-        labelled.prepare_imdb(found.path, part, given.valid, exact=found.verified)
+        examples, official = imdb_source.read(found.path, given.valid), imdb_source.official(given.valid)
+        labelled.prepare(part, 2, examples, official, exact=found.verified)
 
     def tokenise(part: Path) -> None:
         for split in SPLITS:
@@ -121,9 +126,8 @@ SVA = "https://www.dropbox.com/s/5axdu3q9jkxzjy8/agr_50_mostcommon_10K.tsv.gz?dl
 SVA_TABLE = "agr_50_mostcommon_10K.tsv"
 
 
-def sva(words: Sequence[object]) -> Preparation:
+def sva(options: Options, words: Sequence[object]) -> Preparation:
     """The text ends before the verb; label 0: the verb is singular (VBZ), 1: plural (VBP). Rare words are tags."""
-    options = Options("prepare_sva", sva.__doc__)
     options.corpus("SVA", f"folder with {SVA_TABLE}, plain or .gz")
     options.number("seed", 1, "seed of the division into train (9 %%), valid (1 %%) and test (90 %%), as in the paper")
     options.number("min-count", 1, "words that are rarer in the training text become <unk>")
@@ -132,7 +136,7 @@ def sva(words: Sequence[object]) -> Preparation:
 
     def read(part: Path) -> None:
         folder = given.local or obtain(given, SVA).path.parent
-        labelled.prepare_sva(find_file(folder, SVA_TABLE), part, given.seed)
+        labelled.prepare(part, 2, sva_source.read(find_file(folder, SVA_TABLE), given.seed), {})
 
     raw = given.out / "raw"
     steps = [
@@ -158,9 +162,8 @@ TRAINING, HELD_OUT = "training-monolingual.tokenized.shuffled", "heldout-monolin
 ONE_BILLION_COUNTS = (30_301_028, 768_646_526)
 
 
-def one_billion(words: Sequence[object]) -> Preparation:
+def one_billion(options: Options, words: Sequence[object]) -> Preparation:
     """Train: all 99 files; valid and test: the files 00001 and 00000 of 00050 that are held out. 12 GB of disk."""
-    options = Options("prepare_1bw", one_billion.__doc__)
     options.corpus("ONE_BILLION", f"folder {RELEASE}, or the folder it is in")
     options.add("words", "N", MOST_WORDS, 32000, count)
     given = options.read(words)
@@ -189,9 +192,8 @@ def _read_one_billion(given: Given, part: Path) -> None:
         streams.write([file], part / f"{split}.en", rules)
 
 
-def lm(words: Sequence[object]) -> Preparation:
+def lm(options: Options, words: Sequence[object]) -> Preparation:
     """OUT/bin is for fairseq's task language_modeling."""
-    options = Options("prepare_lm", lm.__doc__)
     names = "{train,valid,test}.LANG, wiki.{train,valid,test}.tokens or ptb.{train,valid,test}.txt"
     options.add("local", "DIR", f"folder with {names}: tokenised text, a sentence a line, plain or .gz", check=Path)
     blank = "refuse, keep (each is one </s>, as published perplexities of WikiText count it) or drop"

@@ -10,9 +10,10 @@ from __future__ import annotations
 import importlib
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from corpora.errors import UsageError, as_status
+from corpora.preparations.options import Options
 from corpora.preparations.steps import Preparation
 
 # Name of the door → module and function; a module is imported when it is asked for.
@@ -24,16 +25,15 @@ PREPARATIONS = {
     "prepare_cnndm": "summaries.cnndm", "prepare_gigaword": "summaries.gigaword",
     "prepare_sst": "labelled.sst", "prepare_imdb": "labelled.imdb", "prepare_sva": "labelled.sva",
     "prepare_1bw": "labelled.one_billion", "prepare_lm": "labelled.lm",
-    "prepare_probing": "probing.probing", "parse_text": "probing.parse_text",
+    "prepare_probing": "trees.probing", "parse_text": "trees.parse_text",
 }  # fmt: skip
 
 
 def planned(name: str, words: Sequence[object]) -> Preparation:
     """Return the preparation behind a door for the words of its command line; raises UsageError."""
     module, function = PREPARATIONS[name].split(".")
-    make: Callable[[Sequence[object]], Preparation]
     make = getattr(importlib.import_module(f"corpora.preparations.{module}"), function)
-    return make(words)
+    return make(Options(name, make.__doc__), words)
 
 
 def main(name: str, words: Sequence[object]) -> int:

@@ -13,17 +13,16 @@ from corpora.preparations import texts, trees
 from corpora.preparations.bitext import cleaned
 from corpora.preparations.options import Given, Options, decimal, one_of
 from corpora.preparations.steps import Preparation, Step
-from corpora.preparations.texts import SPLITS, Pair
+from corpora.preparations.texts import Pair
 from corpora.text import bitext
 from corpora.text.bitext import Limits
-from corpora.text.lines import count_lines, find_file
+from corpora.text.lines import SPLITS, count_lines, find_file
 from corpora.tokens import moses_tokenize
 
 
-def parallel(words: Sequence[object]) -> Preparation:
+def parallel(options: Options, words: Sequence[object]) -> Preparation:
     """OUT/bpe has the subwords' model: codes or sentencepiece.model, with --separate LANG.codes or LANG.model. Needed
     are the first three options."""
-    options = Options("prepare_parallel", parallel.__doc__)
     options.add("source", "LANG", "the ending of the files, code of a language such as de", "")
     options.add("target", "LANG", "likewise", "")
     options.add("train", "PREFIX", "PREFIX.LANG, a sentence a line, plain or .gz; empty sides are left out", "")
@@ -54,7 +53,7 @@ def parallel(words: Sequence[object]) -> Preparation:
         *cleaned(given, read, partial(_tokenise, given), partial(_divide, given, pair), verb="clean and divide"),
         Step("bpe", f"subwords, {size} {kind}", make, resumes=True),
         texts.binarise(given, pair, () if given.separate else ("--joined-dictionary",)),
-        *trees.steps(given, pair, subwords="sentencepiece" if given.pieces else "subword_nmt"),
+        *trees.steps(given, pair, kind="sentencepiece" if given.pieces else "subword_nmt"),
     ]
     sides = "separate" if given.separate else "joint"
     note = f"parallel {pair.source}-{pair.target} tokenizer={given.tokenizer} {kind}={size} sides={sides}"
@@ -95,10 +94,7 @@ def _read(given: Given, files: dict[str, tuple[Path, Path]], part: Path, words: 
     pair = Pair(given.source, given.target)
     for split, sources in files.items():
         rules = bitext.Rules(strict=split != "train", words=words, min_correlation=float(given.min_correlation))
-        if split == "train":
-            bitext.join_and_report([sources], pair.files(part / split), rules)
-        else:
-            bitext.join([sources], pair.files(part / split), rules)
+        bitext.join([sources], pair.files(part / split), rules)
 
 
 def _tokenise(given: Given, part: Path) -> None:
@@ -115,12 +111,8 @@ def _tokenise(given: Given, part: Path) -> None:
 
 def _divide(given: Given, pair: Pair, folder: Path, part: Path) -> None:
     """Take the pairs whose tokens have the right lengths, without those that are held out."""
-    held_out, measured, every = (
-        [split for split in ("valid", "test") if not getattr(given, split)],
-        given.out / "tokens",
-        0,
-    )
-    if held_out:
-        every = max(10, count_lines(measured / f"train.{given.source}") // given.held_out)
+    held_out, measured = [split for split in ("valid", "test") if not getattr(given, split)], given.out / "tokens"
+    lines = count_lines(measured / f"train.{given.source}")
+    every = max(10, lines // given.held_out) if held_out else 0
     limits = Limits(1, given.max, float(given.ratio or "inf"))
     texts.take_pairs(pair, folder, part, measured=measured, limits=limits, every=every, held_out=held_out)

@@ -12,18 +12,17 @@ from corpora.preparations import texts, trees
 from corpora.preparations.fetch import PREP_DIR, obtain
 from corpora.preparations.options import Given, Options
 from corpora.preparations.steps import Preparation, Step
-from corpora.preparations.texts import SPLITS, Pair
+from corpora.preparations.texts import Pair
 from corpora.text import bitext
-from corpora.text.lines import find_file, read_lines, write_lines
+from corpora.text.lines import SPLITS, find_file, read_lines, write_lines
 from corpora.toy import grammar
 
 DE_EN = Pair("de", "en")
 
 
-def toy(words: Sequence[object]) -> Preparation:
+def toy(options: Options, words: Sequence[object]) -> Preparation:
     """German and English, cased. OUT/bin is for fairseq in both directions (-s de -t en, -s en -t de);
     OUT/raw/SPLIT.en.tree has the constituency trees of the English."""
-    options = Options("prepare_toy", toy.__doc__)
     options.number("seed", 1, "seed of the grammar")
     options.number("train", 20000, "training pairs")
     options.number("valid", 500, "validation pairs")
@@ -57,10 +56,9 @@ OFFICIAL_NAMES = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
 MANIFEST = PREP_DIR / "multi30k.manifest"
 
 
-def multi30k(words: Sequence[object]) -> Preparation:
+def multi30k(options: Options, words: Sequence[object]) -> Preparation:
     """Splits: train (29,000 pairs), valid = val (1,014), test = test_2016_flickr (1,000). OUT/bin is for fairseq in
     both directions."""
-    options = Options("prepare_multi30k", multi30k.__doc__)
     options.corpus("MULTI30K", "folder with {train,val,test_2016_flickr}.{de,en}, plain or .gz")
     options.flag("lowercase", "lower-case the text, the raw references included")
     options.number("bpe", 4000, "joint BPE merges")

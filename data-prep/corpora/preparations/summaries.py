@@ -8,6 +8,7 @@ OUT/bin    for fairseq, article to summary, with one dictionary of the size of t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from corpora.errors import UsageError
@@ -16,8 +17,11 @@ from corpora.preparations.fetch import obtain, obtain_members
 from corpora.preparations.options import Given, Options, count
 from corpora.preparations.steps import Preparation, Step
 from corpora.preparations.texts import Pair
+from corpora.sources import cnndm as cnndm_source
+from corpora.sources import gigaword as gigaword_source
 from corpora.sources import summaries
 from corpora.text.lines import read_lines, write_lines
+from corpora.text.linewise import change_file
 from corpora.tokens import wordpiece
 
 SIDES = Pair("article", "summary")
@@ -57,12 +61,15 @@ def _finish(given: Given, most_words: int = 0) -> list[Step]:
 
     def words(part: Path) -> None:
         for name in ("valid.summary", "test.summary"):
-            wordpiece.words(vocabulary, out / "raw" / name, part / name, given.workers)
+            split = partial(wordpiece.splitter, vocabulary)
+            change_file(out / "raw" / name, part / name, split, given.workers, allow_empty=True)
 
     def pieces(part: Path) -> None:
         for name, split, side in SIDES.names():
             most = most_words if side == "summary" and split != "test" else 0
-            wordpiece.encode(vocabulary, out / "raw" / name, part / name, given.workers, max_words=most)
+            encoder, text = partial(wordpiece.encoder, vocabulary, most), out / "raw" / name
+            change_file(text, part / name, encoder, given.workers, allow_empty=True)
+            wordpiece.check_known(text, part / name)
         test = part / "test.summary"  # ROUGE is taken against OUT/tok
         write_lines(test, (" ".join(line.split(" ")[:MOST_PIECES]) for _, line in read_lines(test)))
 
@@ -79,10 +86,9 @@ STORIES = f"https://huggingface.co/datasets/cnn_dailymail/resolve/{REVISION}/dat
 LISTS = "https://raw.githubusercontent.com/abisee/cnn-dailymail/master/url_lists"
 
 
-def cnndm(words: Sequence[object]) -> Preparation:
+def cnndm(options: Options, words: Sequence[object]) -> Preparation:
     """Not anonymised (See et al. 2017). Texts are not cut: train with --truncate-source --max-source-positions 512.
     OUT/raw/test.article.sentences: what LEAD-3 is taken from. OUT/tok/test.summary: the references for ROUGE."""
-    options = Options("prepare_cnndm", cnndm.__doc__)
     stories = "folder with {cnn,dailymail}_stories.tgz or {cnn,dailymail}/stories, and all_{train,val,test}.txt"
     options.corpus("CNNDM", f"{stories}; or with {{train,val,test}}.{{source,target}}, one text a line")
     _add_vocabulary(options)
@@ -99,7 +105,8 @@ def cnndm(words: Sequence[object]) -> Preparation:
             folders = [obtain_members(given, url, member).path for url, member in names]
             files = [obtain(given, f"{LISTS}/all_{split}.txt").path for split in ("train", "val", "test")]
             lists = files[-1].parent
-        summaries.prepare_cnndm(lists, folders, part, judge=not given.no_checksums)
+        examples = cnndm_source.read(lists, folders, judge=not given.no_checksums)
+        summaries.prepare(part, examples, cnndm_source.OFFICIAL, cnndm_source.PAPER)
 
     steps = [
         Step("raw", "read and check the stories", read, reads=True),  # 312,085 files are unpacked
@@ -112,11 +119,10 @@ GIGAWORD_REVISION = "e45e01b2da13842bb3df1b12dc046910147b3d82"
 GIGAWORD = f"https://huggingface.co/datasets/Harvard/gigaword/resolve/{GIGAWORD_REVISION}/data/ggw_data.zip"
 
 
-def gigaword(words: Sequence[object]) -> Preparation:
+def gigaword(options: Options, words: Sequence[object]) -> Preparation:
     """Rush et al. (2015), as it comes: digits are #, rare words <unk>, in the test set UNK. OUT/tok/test.summary: the
     references for ROUGE. DIR has sent-summary's train/{train.article,train.title,valid.article.filter,
     valid.title.filter}.txt and Giga/{input,task1_ref0}.txt, UniLM's org_data, or ggw_data.zip; plain or .gz."""
-    options = Options("prepare_gigaword", gigaword.__doc__)
     options.corpus("GIGAWORD", "folder sumdata of sent-summary, or org_data of UniLM, or the folder it is in")
     _add_vocabulary(options)
     given = options.read(words)
@@ -127,7 +133,8 @@ def gigaword(words: Sequence[object]) -> Preparation:
         folder, verified = given.local, False
         if folder is None or (folder / "ggw_data.zip").exists():
             folder, verified = obtain_members(given, GIGAWORD, "org_data")
-        summaries.prepare_gigaword(folder, part, judge=not (given.no_checksums or verified))
+        examples = gigaword_source.read(folder, judge=not (given.no_checksums or verified))
+        summaries.prepare(part, examples, gigaword_source.OFFICIAL, gigaword_source.OFFICIAL)
 
     steps = [Step("raw", "read and check the texts", read, reads=True), *_finish(given)]
     return Preparation(given, f"gigaword vocab={vocabulary} {given.checked()}", steps)

@@ -10,18 +10,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from corpora.errors import UsageError
 from corpora.preparations.fetch import PREP_DIR, obtain_members
 from corpora.preparations.options import Given
 from corpora.preparations.steps import Step
 from corpora.text import bitext
-from corpora.text.bitext import Limits
-from corpora.text.lines import count_lines, find_file
+from corpora.text.lines import SPLITS, count_lines, find_file
+from corpora.text.linewise import change_file
 from corpora.text.watch import run_logged
 from corpora.tokens import moses_tokenize, sentencepieces, subwords
-
-SPLITS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class Sources:
             markup=markup, words=words, open_end=free,
             min_correlation=-1 if free else float(self.given.min_correlation),
         )  # fmt: skip
-        bitext.join_and_report(self.files, self.pair.files(prefix), rules, official)
+        bitext.join(self.files, self.pair.files(prefix), rules, official)
 
 
 def python() -> str:
@@ -105,23 +104,15 @@ def tokenise_wmt(given: Given, pair: Pair, text: Path, part: Path) -> None:
         )  # fmt: skip
 
 
-def take_pairs(
-    pair: Pair, folder: Path, part: Path, *, measured: Path, limits: Limits, every: int = 0,
-    held_out: Sequence[str] = ("valid",), official: Sequence[int] = (), quiet: bool = False,
-) -> None:  # fmt: skip
+def take_pairs(pair: Pair, folder: Path, part: Path, *, measured: Path, **how: Any) -> None:
     """Write the pairs of folder/train whose lines in measured/train fit, and the other splits of the folder.
 
-    The latter are those that do not exist in `part` after every N-th pair was held out. Raises DataError.
+    The latter are those that do not exist in `part` after pairs were held out. how: as for bitext.select. Raises
+    DataError.
     """
-    counts = bitext.select(
-        pair.files(measured / "train"), pair.files(folder / "train"), part, pair.languages, limits=limits, every=every,
-        held_out=held_out,
-    )  # fmt: skip
-    if not quiet:
-        bitext.report_selection(part, counts, official)
+    bitext.select(pair.files(measured / "train"), pair.files(folder / "train"), part, pair.languages, **how)
     for path in sorted(folder.iterdir()):
-        split = path.name.partition(".")[0]
-        if split in pair.splits and not (part / path.name).exists():
+        if path.name.partition(".")[0] in pair.splits and not (part / path.name).exists():
             shutil.copy(path, part)
 
 
@@ -141,7 +132,8 @@ def make_subwords(
         if not model.exists():
             made.learn([text / f"train.{lang}" for lang in pair.languages if models[lang] == model], model, size)
     for name, _, lang in pair.names():
-        made.apply(models[lang], text / name, part / name, given.workers)
+        encoder = partial(made.encoder, models[lang])
+        change_file(text / name, part / name, encoder, given.workers, allow_empty=True)
 
 
 def bpe(given: Given, pair: Pair, title: str = "joint BPE") -> Step:

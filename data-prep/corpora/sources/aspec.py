@@ -43,8 +43,8 @@ def read_pairs(path: Path, scored: bool) -> Iterator[tuple[int, str, str]]:
         yield number, fields[-2].strip(), fields[-1].strip()
 
 
-def extract(sources: Sequence[Path], targets: tuple[Path, Path], scored: bool) -> tuple[int, int]:
-    """Write Japanese and English of all sources; return the numbers of pairs kept and left out. Raises DataError."""
+def prepare(sources: Sequence[Path], targets: tuple[Path, Path], official: int, scored: bool = False) -> None:
+    """Write Japanese and English of all sources, and print their number beside the published one; raises DataError."""
     count = empty = 0
     with whole_files(targets) as (japanese, english):
         for source in sources:
@@ -57,12 +57,6 @@ def extract(sources: Sequence[Path], targets: tuple[Path, Path], scored: bool) -
                     empty += 1
                 else:
                     raise DataError(f"{source}:{number}: the {'English' if ja else 'Japanese'} is empty")
-    return count, empty
-
-
-def prepare(sources: Sequence[Path], targets: tuple[Path, Path], official: int, scored: bool = False) -> None:
-    """Extract the pairs, and print their number beside the published one; raises DataError."""
-    count, empty = extract(sources, targets, scored)
     report(targets[0].stem, count, official)
     if empty:
         print(f"{targets[0].stem}: {empty:,} more pairs have an empty side and are left out", flush=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from corpora.errors import DataError
+from corpora.text.lines import find_file
 from corpora.text.overlap import aligned
 
 # Pairs as TensorFlow Datasets counts them in org_data.
@@ -28,26 +29,18 @@ FORMS = {
 BELOW = ("", "train", "Giga")
 
 
-def find(folder: Path, name: str) -> Path | None:
-    """Return a file of this name, plain or .gz, in `folder` or its place in the release; None: there is none."""
-    for below in BELOW:
-        for path in (folder / below / name, folder / below / f"{name}.gz"):
-            if path.exists():
-                return path
-    return None
-
-
 def files(folder: Path) -> dict[str, tuple[Path, Path]]:
-    """Return the two files of each split; raises DataError where one is missing."""
+    """Return the two files of each split, plain or .gz; raises DataError where one is missing."""
     missing = ""
     for form, names in FORMS.items():
         root = folder / form if (folder / form).is_dir() else folder
-        found = {split: [find(root, name) for name in pair] for split, pair in names.items()}
-        if all(path for pair in found.values() for path in pair):
-            return {split: (first, second) for split, (first, second) in found.items() if first and second}
-        lost = [
-            name for split, pair in found.items() for name, path in zip(names[split], pair, strict=True) if not path
-        ]
+        found, lost = {}, []
+        for split, pair in names.items():
+            places = [[path for below in BELOW if (path := find_file(root / below, name)).exists()] for name in pair]
+            lost += [name for name, paths in zip(pair, places, strict=True) if not paths]
+            found[split] = [paths[0] for paths in places if paths]
+        if not lost:
+            return {split: (first, second) for split, (first, second) in found.items()}
         if len(lost) < 6 or not missing:
             missing = f"no {lost[0]}, plain or .gz"
     raise DataError(f"{folder}: {missing}; give the folder sumdata of sent-summary, or org_data, or the one it is in")

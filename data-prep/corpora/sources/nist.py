@@ -124,9 +124,7 @@ def training_pairs(folder: Path) -> list[tuple[Path, Path]]:
     return [(found["zh"], found["en"]) for found in sides.values()]
 
 
-def read_training(
-    chinese: Path, english: Path, encoding: str, minimum: float = MIN_CORRELATION
-) -> Iterator[tuple[str, str]]:
+def read_training(chinese: Path, english: Path, encoding: str, minimum: float) -> Iterator[tuple[str, str]]:
     """Yield the pairs of two files, empty sides included; raises DataError where they do not belong together."""
     if is_marked_up(chinese) and is_marked_up(english):
         lines, references = read_set(chinese, english, 1, encoding)
@@ -137,7 +135,7 @@ def read_training(
             yield one[1], two[1]
 
 
-def write_training(folder: Path, raw: Path, encoding: str, minimum: float = MIN_CORRELATION) -> None:
+def write_training(folder: Path, raw: Path, encoding: str, minimum: float) -> None:
     """Check and join the training text, without pairs of which a side is empty; raises DataError."""
     total = empty = 0
     with whole_files([raw / "train.zh", raw / "train.en"]) as out:

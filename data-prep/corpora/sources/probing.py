@@ -26,6 +26,7 @@ from corpora.text.lines import Line, check_words, read_lines, whole_files
 from fairseq_localattn.analysis.probing.labels import TASKS, labels_of
 from fairseq_localattn.phrases.trees import TreeError, read_tree
 
+_ROUND = {ord("("): "-LRB-", ord(")"): "-RRB-"}  # in the leaf of a bracketing
 _LEAF = re.compile(r" +([^\s()]+) *\)")
 
 
@@ -49,11 +50,6 @@ class Writer:
             plain = "_".join(word.split())
         plain = self.tokenizer.escape_xml(plain) if self.escape else plain
         return plain.lower() if self.lowercase else plain
-
-
-def in_brackets(word: str) -> str:
-    """Return the word as the leaf of a bracketing."""
-    return word.replace("(", "-LRB-").replace(")", "-RRB-")
 
 
 def bracketings(path: Path) -> Iterator[Line]:
@@ -97,7 +93,7 @@ def label_split(path: Path, part: Path, split: str, *, writer: Writer, lang: str
             sentence = " ".join(map(writer.write, tree.words()))
             check_words(path, number, sentence)
             text.write(sentence + "\n")
-            trees.write(_LEAF.sub(lambda leaf: f" {in_brackets(writer.write(leaf[1]))})", line) + "\n")
+            trees.write(_LEAF.sub(lambda leaf: f" {writer.write(leaf[1]).translate(_ROUND)})", line) + "\n")
             found = labels_of(tree)
             for task, out in zip(TASKS, labels, strict=True):
                 out.write(" ".join(found[task]) + "\n")
@@ -108,14 +104,6 @@ def label_split(path: Path, part: Path, split: str, *, writer: Writer, lang: str
     return counts
 
 
-def report(split: str, counts: Counter[str]) -> None:
-    """Print the numbers that label_split returns."""
-    kept = ", ".join(f"{task} {counts[task]:,}" for task in TASKS)
-    lost = f"; blank lines: {counts['blank']:,}" if counts["blank"] else ""
-    lost += f"; without a tree: {counts['failed']:,}" if counts["failed"] else ""
-    print(f"{split}: {counts['sentences']:,} sentences; with a label: {kept}{lost}", flush=True)
-
-
 def prepare(
     files: Mapping[str, Path], part: Path, lang: str, *, escape: bool = False, lowercase: bool = False,
     skip_failed: bool = False,
@@ -124,7 +112,10 @@ def prepare(
     writer, failed = Writer(lang, escape, lowercase), 0
     for split, path in files.items():
         counts = label_split(path, part, split, writer=writer, lang=lang)
-        report(split, counts)
+        kept = ", ".join(f"{task} {counts[task]:,}" for task in TASKS)
+        lost = f"; blank lines: {counts['blank']:,}" if counts["blank"] else ""
+        lost += f"; without a tree: {counts['failed']:,}" if counts["failed"] else ""
+        print(f"{split}: {counts['sentences']:,} sentences; with a label: {kept}{lost}", flush=True)
         failed += counts["failed"]
     if failed and not skip_failed:
         raise DataError(f"what is listed above is no tree ({failed:,}): mend it, or leave it out with --skip-failed")

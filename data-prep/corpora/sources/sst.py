@@ -5,7 +5,6 @@ One tree a line: (LABEL TREE TREE) or (LABEL WORD), labels from 0, very negative
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +21,7 @@ OFFICIAL = {
 }
 
 # A word may contain a no-break space ("2 1\/2"), or a separator of lines; either becomes a space.
-_TOKEN = re.compile(r"[()]|[^ \t()]+")
+_WORD = r"[^ \t()]+"
 _BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]"}
 
 
@@ -36,44 +35,30 @@ def unescape(word: str) -> str:
 def subtrees(tree: str) -> list[tuple[str, int]]:
     """Return (text, label) of every subtree, children before their parent: the last is the whole sentence.
 
-    Raises ValueError for a malformed tree.
+    Raises ValueError for what is no such tree.
     """
-    found: list[tuple[str, int]] = []
-    # For each open bracket: label, words directly inside, texts of the subtrees.
-    stack: list[tuple[int, list[str], list[str]]] = []
-    tokens = iter(_TOKEN.findall(tree))
-    for token in tokens:
-        if found and not stack:
-            raise ValueError("unbalanced brackets: more follows after the tree")
-        if token == "(":
-            label = next(tokens, "the end of the line")
-            if label not in ("0", "1", "2", "3", "4"):
-                raise ValueError(f"a label from 0 to 4 must follow each bracket, found {label}")
-            stack.append((int(label), [], []))
-        elif not stack:
-            raise ValueError(f"a tree begins with a bracket, found {token}")
-        elif token != ")":
-            stack[-1][1].append(token)
-        else:
-            found.append(_close(*stack.pop()))
-            if stack:
-                stack[-1][2].append(found[-1][0])
-    if stack:
-        raise ValueError(f"unbalanced brackets: {len(stack)} not closed")
-    if not found:
+    from nltk import Tree
+
+    if not tree:
         raise ValueError("empty line, and no tree")
+    try:
+        top = Tree.fromstring(tree, node_pattern=_WORD, leaf_pattern=_WORD)
+    except ValueError:
+        raise ValueError("unbalanced brackets, or more than one tree") from None
+    found: list[tuple[str, int]] = []
+
+    def close(node: Tree) -> str:
+        label, inner = node.label(), [isinstance(child, Tree) for child in node]
+        if label not in ("0", "1", "2", "3", "4"):
+            raise ValueError(f"a label from 0 to 4 must follow each bracket, found {label or 'none'}")
+        if inner not in ([False], [True, True]):
+            raise ValueError(f"a node has two subtrees or one word, found {sum(inner)} subtrees of {len(inner)}")
+        texts = [close(child) if isinstance(child, Tree) else " ".join(unescape(child).split()) for child in node]
+        found.append((" ".join(texts), int(label)))
+        return found[-1][0]
+
+    close(top)
     return found
-
-
-def _close(label: int, words: list[str], children: list[str]) -> tuple[str, int]:
-    """Return (text, label) of a subtree: a leaf with one word, or a node with two children."""
-    if len(words) == 1 and not children:
-        return " ".join(unescape(words[0]).split()), label
-    if len(children) == 2 and not words:
-        return " ".join(children), label
-    if not children:
-        raise ValueError(f"a leaf has one word, found {len(words)}: ({label} {' '.join(words)})".replace(" )", ")"))
-    raise ValueError(f"a node has two subtrees or one word, found {len(children)} subtrees and {len(words)} words")
 
 
 def to_class(label: int, classes: int) -> int | None:

@@ -7,16 +7,13 @@ and line.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from corpora.errors import DataError
 from corpora.progress import progress
-from corpora.sources import cnndm, gigaword
-from corpora.text.lines import LineFiles
-
-SPLITS = ("train", "valid", "test")
+from corpora.text.lines import SPLITS, LineFiles
 
 
 @dataclass
@@ -37,10 +34,12 @@ class Split:
         self.longest = max(self.longest, words)
 
 
-def write(part: Path, examples: Iterable[tuple[str, str, str, str]]) -> dict[str, Split]:
-    """Write (split, text, summary, sentences) into the files of their splits; return the size of each split.
+def prepare(
+    part: Path, examples: Iterable[tuple[str, str, str, str]], official: Mapping[str, int], paper: Mapping[str, int]
+) -> None:
+    """Write (split, text, summary, sentences) into the files of their splits, and print the size of each split.
 
-    Raises DataError where a split is empty.
+    official, paper: numbers of pairs, and those in the corpus's paper. Raises DataError where a split is empty.
     """
     splits = {name: Split() for name in SPLITS}
     with LineFiles(part) as files:
@@ -56,11 +55,6 @@ def write(part: Path, examples: Iterable[tuple[str, str, str, str]]) -> dict[str
     for name, found in splits.items():
         if not found.pairs:
             raise DataError(f"{part / name}: no text with a summary in this split; give the whole corpus")
-    return splits
-
-
-def report(splits: Mapping[str, Split], official: Mapping[str, int], paper: Mapping[str, int]) -> None:
-    """Print the size of each split, with the number of pairs that is official and the one in the corpus's paper."""
     for name, split in splits.items():
         counts = [f"official: {official[name]:,}"] if official[name] != split.pairs else []
         counts += [f"paper: {paper[name]:,}"] if official[name] != paper[name] else []
@@ -69,13 +63,3 @@ def report(splits: Mapping[str, Split], official: Mapping[str, int], paper: Mapp
             note += f"; {split.left_out:,} left out, without text or summary"
         article, summary = (words / split.pairs for words in (split.article_words, split.summary_words))
         print(f"{note}; {article:.1f} words a text, {summary:.1f} a summary, at most {split.longest:,}", flush=True)
-
-
-def prepare_cnndm(lists: Path, stories: Sequence[Path], part: Path, judge: bool = True) -> None:
-    """Write CNN/DailyMail; see cnndm.read."""
-    report(write(part, cnndm.read(lists, stories, judge)), cnndm.OFFICIAL, cnndm.PAPER)
-
-
-def prepare_gigaword(folder: Path, part: Path, judge: bool = True) -> None:
-    """Write Gigaword's headlines; see gigaword.read."""
-    report(write(part, gigaword.read(folder, judge)), gigaword.OFFICIAL, gigaword.OFFICIAL)

@@ -15,11 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from corpora.errors import DataError
-from corpora.text.lines import check_words, read_lines
+from corpora.text.lines import SPLITS, check_words, read_lines
 
 CLASSES = {"VBZ": 0, "VBP": 1}
 COLUMNS = ("sentence", "verb_pos", "verb_index")
-SPLITS = ("train", "valid", "test")
 
 
 def rows(path: Path) -> Iterator[tuple[int, str, int]]:

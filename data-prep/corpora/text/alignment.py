@@ -44,13 +44,9 @@ def pairs(first: Path, second: Path, sides: Sequence[Iterable[Line]]) -> Iterato
 
 
 def check_lengths(
-    first: Path,
-    second: Path,
-    together: Iterable[tuple[Line, Line]],
-    minimum: float | None = None,
-    *,
+    first: Path, second: Path, together: Iterable[tuple[Line, Line]], minimum: float | None = None, *,
     small: bool = False,
-) -> Iterator[tuple[Line, Line]]:
+) -> Iterator[tuple[Line, Line]]:  # fmt: skip
     """Yield the pairs of lines again; raises DataError at the end of a block whose lengths do not go together.
 
     minimum: correlation of the logarithms of the lengths that every block must have; -1: no check; None: the usual one.
@@ -62,6 +58,19 @@ def check_lengths(
     block = SMALL_BLOCK if small else BLOCK
     lengths: tuple[list[float], list[float]] = ([], [])
     begin = end = 0
+
+    def judge() -> None:
+        try:
+            found = statistics.correlation(*lengths)
+        except statistics.StatisticsError:  # all lengths of a side are equal
+            return
+        if found < minimum:
+            advice = "" if small else "; --min-correlation -1 takes them as they are"
+            raise DataError(
+                f"{second}:{begin}: misaligned with {first}: the lengths of lines {begin} to {end} do not go together "
+                f"(correlation {found:.2f}, at least {minimum:g}{advice})"
+            )
+
     for one, two in together:
         yield one, two
         sizes = len(one[1].strip()), len(two[1].strip())
@@ -71,29 +80,7 @@ def check_lengths(
         for side, size in zip(lengths, sizes, strict=True):
             side.append(size if small else math.log(size))
         if len(lengths[0]) == block:
-            _judge(first, second, lengths, (begin, end), minimum=minimum, small=small)
+            judge()
             lengths, begin = ([], []), 0
     if len(lengths[0]) >= FEWEST:
-        _judge(first, second, lengths, (begin, end), minimum=minimum, small=small)
-
-
-def _judge(
-    first: Path,
-    second: Path,
-    lengths: Sequence[Sequence[float]],
-    lines: tuple[int, int],
-    *,
-    minimum: float,
-    small: bool,
-) -> None:
-    try:
-        found = statistics.correlation(*lengths)
-    except statistics.StatisticsError:  # all lengths of a side are equal
-        return
-    if found < minimum:
-        begin, end = lines
-        advice = "" if small else "; --min-correlation -1 takes them as they are"
-        raise DataError(
-            f"{second}:{begin}: misaligned with {first}: the lengths of lines {begin} to {end} do not go together "
-            f"(correlation {found:.2f}, at least {minimum:g}{advice})"
-        )
+        judge()

@@ -93,11 +93,13 @@ def _strict_lines(path: Path, manifest: Path | None) -> Iterator[Line]:
 
 def _side(path: Path, rules: Rules) -> Iterable[Line]:
     if rules.strict:
-        lines = _strict_lines(path, rules.manifest)
-        return own_words(path, lines) if rules.words else lines
-    texts = read_texts(path, open_end=rules.open_end)
-    side = without_markup(texts) if rules.markup else texts
-    return side if rules.open_end else own_text(path, side, rules.words)
+        lines: Iterable[Line] = _strict_lines(path, rules.manifest)
+    else:
+        lines = read_texts(path, open_end=rules.open_end)
+        lines = without_markup(lines) if rules.markup else lines
+        if rules.open_end or not rules.words:
+            return lines if rules.open_end else own_text(path, lines)
+    return own_words(path, lines) if rules.words else lines
 
 
 def read_pair(first: Path, second: Path, rules: Rules) -> Iterator[tuple[Line, Line]]:
@@ -107,9 +109,14 @@ def read_pair(first: Path, second: Path, rules: Rules) -> Iterator[tuple[Line, L
     return check_lengths(first, second, together, minimum, small=rules.strict)
 
 
-def join(sources: Sequence[tuple[Path, Path]], targets: tuple[Path, Path], rules: Rules) -> list[int]:
-    """Write the pairs of all sources to the two targets, and return the number of each; raises DataError."""
-    counts = []
+def join(
+    sources: Sequence[tuple[Path, Path]], targets: tuple[Path, Path], rules: Rules, official: int | None = None
+) -> None:
+    """Write the pairs of all sources to the two targets, and print their numbers; raises DataError.
+
+    official: the published number.
+    """
+    total = 0
     with whole_files(targets) as out:
         for first, second in sources:
             count = 0
@@ -117,47 +124,32 @@ def join(sources: Sequence[tuple[Path, Path]], targets: tuple[Path, Path], rules
                 out[0].write(one[1] + "\n")
                 out[1].write(two[1] + "\n")
                 count += 1
-            counts.append(count)
-    return counts
-
-
-def join_and_report(
-    sources: Sequence[tuple[Path, Path]], targets: tuple[Path, Path], rules: Rules, official: int | None = None
-) -> None:
-    """Join the sources, and print the numbers of pairs; official: the published one."""
-    counts = join(sources, targets, rules)
-    for (first, _), count in zip(sources, counts, strict=True) if len(counts) > 1 else ():
-        report(first.name, count, None)
-    report(targets[0].stem, sum(counts), official)
+            total += count
+            if len(sources) > 1:
+                report(first.name, count, None)
+    report(targets[0].stem, total, official)
 
 
 def select(
-    measured: tuple[Path, Path],
-    taken: tuple[Path, Path],
-    folder: Path,
-    langs: tuple[str, str],
-    *,
-    limits: Limits,
-    every: int = 0,
-    held_out: Sequence[str] = ("valid",),
-    name: str = "train",
-) -> dict[str, int]:
-    """Write the pairs of `taken` whose lines of `measured` fit to folder/NAME.LANG; return the counts by split.
+    measured: tuple[Path, Path], taken: tuple[Path, Path], folder: Path, langs: tuple[str, str], *, limits: Limits,
+    every: int = 0, held_out: Sequence[str] = ("valid",), name: str = "train", official: Sequence[int] = (),
+) -> None:  # fmt: skip
+    """Write the pairs of `taken` whose lines of `measured` fit to folder/NAME.LANG, and print their numbers.
 
     every: every n-th pair that fits goes to the first split of `held_out` instead, the pair after it to the second one;
-    0: none does. The count "source" is that of all pairs. Raises DataError, also where no pair is left.
+    0: none does. official: the published numbers. Raises DataError, also where no pair is left.
     """
     splits = (name, *held_out) if every else (name,)
-    counts = dict.fromkeys(("source", *splits), 0)
+    counts, total = dict.fromkeys(splits, 0), 0
     streams = (pairs(*paths, [read_lines(path) for path in paths]) for paths in (measured, taken))
     together = progress(itertools.zip_longest(*streams), folder.name, "pairs")
     with whole_files([folder / f"{split}.{lang}" for split in splits for lang in langs]) as out:
         for tokens, lines in together:
             if tokens is None or lines is None:
                 raise DataError(f"{taken[0]}: has not as many lines as {measured[0]}")
-            counts["source"] += 1
+            total += 1
             if limits.fit(tokens[0][1], tokens[1][1]):
-                kept = sum(counts[split] for split in splits) + 1
+                kept = sum(counts.values()) + 1
                 place = 1 + kept % every if every else 0
                 place = place if place < len(splits) else 0
                 counts[splits[place]] += 1
@@ -165,19 +157,13 @@ def select(
                     out[2 * place + side].write(lines[side][1] + "\n")
         for split in splits:
             if not counts[split]:
-                raise DataError(f"{taken[0]}: of {counts['source']:,} pairs none is left for {split}")
-    return counts
+                raise DataError(f"{taken[0]}: of {total:,} pairs none is left for {split}")
+    print(f"{folder.name.removesuffix('.part')}: {total:,} pairs before cleaning", flush=True)
+    for (split, count), published in itertools.zip_longest(counts.items(), official[: len(splits)]):
+        report(split, count, published)
 
 
 def report(name: str, count: int, official: int | None) -> None:
     """Print a number of pairs, with the published one where it is known."""
     note = "" if official is None else f" (published: {official:,})"
     print(f"{name}: {count:,} pairs{note}", flush=True)
-
-
-def report_selection(folder: Path, counts: dict[str, int], official: Sequence[int] = ()) -> None:
-    """Print the counts that select() returns, with the published numbers of train and valid."""
-    splits = {split: count for split, count in counts.items() if split != "source"}
-    print(f"{folder.name.removesuffix('.part')}: {counts['source']:,} pairs before cleaning", flush=True)
-    for (split, count), published in itertools.zip_longest(splits.items(), official[: len(splits)]):
-        report(split, count, published)

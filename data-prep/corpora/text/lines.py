@@ -31,6 +31,7 @@ from corpora.text.expansion import Expansion
 
 Line = tuple[int, str]  # number in its file, from 1, and text
 
+SPLITS = ("train", "valid", "test")
 SYMBOLS = ("<s>", "<pad>", "</s>")  # fairseq's own words; <unk> in a text is what fairseq means by it
 LONGEST = 10_000_000  # bytes of a line
 _SPACES = dict.fromkeys(map(ord, "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")  # where str.splitlines splits
@@ -151,14 +152,11 @@ def read_whole(path: Path) -> str:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def own_text(path: Path, lines: Iterable[Line], words: bool = False) -> Iterator[Line]:
+def own_text(path: Path, lines: Iterable[Line]) -> Iterator[Line]:
     """Yield the lines of training text that nobody has vouched for, with spaces for line separators inside of them.
 
-    words: the text is tokenised, and read as by own_words. Raises DataError for a NUL.
+    Raises DataError for a NUL.
     """
-    if words:
-        yield from own_words(path, lines)
-        return
     for number, text in lines:
         refuse_nul(path, number, text)
         yield number, one_line(text)

@@ -66,38 +66,28 @@ def _complete_lines(path: Path) -> int:
 
 
 def change_file(
-    source: Path,
-    target: Path,
-    make: Callable[[], Change],
-    workers: int,
-    *,
-    allow_empty: bool = False,
-    resume: bool = False,
+    source: Path, target: Path, make: Callable[[], Change], workers: int, *, allow_empty: bool = False
 ) -> None:
     """Write `change(line)` for each line of `source` to `target`, which appears when it is complete.
 
     make: returns `change`, a function from line to line without newlines; called once in each process, and pickled; in
     this process first, so that what is missing is reported once, and what it loads is there for the workers.
-    resume: continue TARGET.part of a stopped run with the same arguments, and do nothing where the target exists.
-    Raises DataError for text that cannot be read, for changed lines with symbols of fairseq's as words, and, without
+    TARGET.part of a stopped run with the same arguments is continued; nothing is done where the target exists. Raises
+    DataError for text that cannot be read, for changed lines with symbols of fairseq's as words, and, without
     allow_empty, where nothing is left of a line.
     """
-    if resume and target.exists():
+    if target.exists():
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f"{target.name}.part{'' if resume else os.getpid()}")
+    part = target.with_name(f"{target.name}.part")
     done = _complete_lines(part) if part.exists() else 0
     make()
-    try:
-        with part.open("a", encoding="utf-8", newline="\n") as out:
-            lines = (text for _, text in islice(read_lines(source, open_end=True), done, None))
-            changed = progress(_changed(lines, make, workers), target.name, initial=done)
-            for number, text in enumerate(changed, done + 1):
-                if not allow_empty and not text.strip():
-                    raise DataError(f"{source}:{number}: no token left after normalisation; remove the pair")
-                check_words(source, number, text)
-                out.write(text + "\n")
-        os.replace(part, target)
-    finally:
-        if not resume:
-            part.unlink(missing_ok=True)
+    with part.open("a", encoding="utf-8", newline="\n") as out:
+        lines = (text for _, text in islice(read_lines(source, open_end=True), done, None))
+        changed = progress(_changed(lines, make, workers), target.name, initial=done)
+        for number, text in enumerate(changed, done + 1):
+            if not allow_empty and not text.strip():
+                raise DataError(f"{source}:{number}: no token left after normalisation; remove the pair")
+            check_words(source, number, text)
+            out.write(text + "\n")
+    os.replace(part, target)

@@ -18,30 +18,6 @@ LEAST = 1.3
 LETTERS = 4  # of the words that count
 
 
-class Overlap:
-    """Counts the words that summaries share with their own text and with the text before it."""
-
-    def __init__(self) -> None:
-        self._previous: set[str] = set()
-        self.clear()
-
-    def clear(self) -> None:
-        self.own = self.other = self.pairs = 0
-
-    def add(self, article: str, summary: str) -> None:
-        words = {word for word in summary.lower().split() if len(word) >= LETTERS}
-        text = set(article.lower().split())
-        if self._previous:
-            self.own += len(words & text)
-            self.other += len(words & self._previous)
-            self.pairs += 1
-        self._previous = text
-
-    def belongs(self) -> bool:
-        """Return whether the pairs since clear() belong together; True for too few of them."""
-        return self.pairs < FEWEST or self.own > LEAST * self.other
-
-
 def aligned(articles: Path, summaries: Path, official: int, judge: bool = True) -> Iterator[tuple[str, str]]:
     """Yield (text, summary) of two files side by side, plain or .gz; white space of any kind becomes one space.
 
@@ -49,31 +25,32 @@ def aligned(articles: Path, summaries: Path, official: int, judge: bool = True) 
     Raises DataError with file and line: files that cannot be read, of different length, or, with `judge`, that do not
     belong together.
     """
-    overlap, begin, number = Overlap(), 1, 0
+    own = other = count = number = 0  # words shared with the own text and with the text before it, pairs, lines
+    begin, before = 1, set[str]()
+
+    def check() -> None:
+        if judge and count >= FEWEST and own <= LEAST * other:
+            raise DataError(
+                f"{summaries}:{begin}: misaligned with {articles}: in lines {begin} to {number} the summaries have "
+                f"{own:,} words of their own text, {other:,} of the text before; get both files again, or give "
+                "--no-checksums to take them as they are"
+            )
+
     sides = [read_lines(path, open_end=True) for path in (articles, summaries)]
     for (number, article), (_, summary) in pairs(articles, summaries, sides):
         one, two = (" ".join(text.split()) for text in (article, summary))
-        overlap.add(one, two)
+        words, text = {word for word in two.lower().split() if len(word) >= LETTERS}, set(one.lower().split())
+        if before:
+            own, other, count = own + len(words & text), other + len(words & before), count + 1
+        before = text
         yield one, two
-        if judge and overlap.pairs == BLOCK:
-            _judge(overlap, articles, summaries, (begin, number))
-            overlap.clear()
+        if count == BLOCK:
+            check()
+            own = other = count = 0
             begin = number + 1
-    if judge:
-        _judge(overlap, articles, summaries, (begin, number))
-    if number != official:
-        for path in (articles, summaries):
-            _need_newline(path, number)
-
-
-def _judge(overlap: Overlap, articles: Path, summaries: Path, lines: tuple[int, int]) -> None:
-    if not overlap.belongs():
-        begin, end = lines
-        raise DataError(
-            f"{summaries}:{begin}: misaligned with {articles}: in lines {begin} to {end} the summaries have "
-            f"{overlap.own:,} words of their own text, {overlap.other:,} of the text before; get both files again, or "
-            "give --no-checksums to take them as they are"
-        )
+    check()
+    for path in (articles, summaries) if number != official else ():
+        _need_newline(path, number)
 
 
 def _need_newline(path: Path, number: int) -> None:

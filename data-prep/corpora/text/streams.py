@@ -7,14 +7,13 @@ symbols.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from corpora.errors import DataError
 from corpora.progress import progress
-from corpora.text.lines import SYMBOLS, check_words, decode, own_words, read_bytes, read_text
+from corpora.text.lines import SYMBOLS, check_words, own_words, read_lines, read_text, write_lines
 
 BLANK_LINES = ("refuse", "keep", "drop")
 
@@ -50,7 +49,7 @@ def is_heading(text: str) -> bool:
     return len(words) > 2 and words[0] == words[-1] == "=" and set(words) != {"="}
 
 
-def _own_lines(path: Path, rules: Rules, count: Count) -> Iterator[bytes]:
+def _own_lines(path: Path, rules: Rules, count: Count) -> Iterator[str]:
     lines = read_text(path, blank=rules.blank_lines is not None)
     for number, text in own_words(path, lines) if rules.words else lines:
         if not rules.words:
@@ -59,58 +58,47 @@ def _own_lines(path: Path, rules: Rules, count: Count) -> Iterator[bytes]:
             raise DataError(f"{path}:{number}: empty line; remove it, or give --blank-lines keep or drop")
         if (not text and rules.blank_lines == "drop") or (rules.no_headings and is_heading(text)):
             count.left_out += 1
-            continue
-        line = text.encode()
-        count.lines += 1
-        count.words += len(line.split())
-        yield line
+        else:
+            yield text
 
 
-def clean_lines(path: Path, rules: Rules, count: Count) -> Iterator[bytes]:
-    """Yield the checked lines of a file, without newline, and count them into `count`; raises DataError."""
-    if not rules.lenient:
-        yield from _own_lines(path, rules, count)
-        return
+def _official_lines(path: Path, count: Count) -> Iterator[str]:
     symbols = {symbol.encode() for symbol in SYMBOLS}
-    for number, line in read_bytes(path):
-        decode(path, number, line)
-        words = line.split()
-        count.lines += 1
-        count.words += len(words)
-        count.odd += not words or b"\r" in line or b"\0" in line or (b"<" in line and not symbols.isdisjoint(words))
-        yield line.replace(b"\r", b" ")
+    for _, text in read_lines(path):
+        words = text.encode().split()
+        count.odd += not words or "\r" in text or "\0" in text or ("<" in text and not symbols.isdisjoint(words))
+        yield text.replace("\r", " ")
 
 
 def copy(sources: Sequence[Path], target: Path, rules: Rules) -> Count:
     """Write the checked lines of all sources to `target`, which appears when it is complete; raises DataError."""
     count = Count()
-    temporary = target.with_name(f"{target.name}.part{os.getpid()}")
-    try:
-        with temporary.open("wb") as out:
-            lines = (line for source in sources for line in clean_lines(source, rules, count))
-            out.writelines(line + b"\n" for line in progress(lines, target.name))
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+
+    def lines() -> Iterator[str]:
+        for source in sources:
+            for line in _official_lines(source, count) if rules.lenient else _own_lines(source, rules, count):
+                count.lines += 1
+                count.words += len(line.encode().split())
+                yield line
+
+    write_lines(target, progress(lines(), target.name))
     return count
-
-
-def report(name: str, count: Count, official: Sequence[int] | None, exact: bool) -> None:
-    """Print what a text holds, with the official counts; raises DataError where `exact` and the lines differ."""
-    note = ""
-    if official:
-        note = f" (official: {official[0]:,} sentences, {official[1]:,} words)"
-        if exact and count.lines != official[0]:
-            raise DataError(f"{name}: {count.lines:,} sentences{note}; get the corpus again")
-    if count.odd:
-        note += f"; {count.odd:,} of them empty, with a carriage return, a NUL or a symbol of fairseq's"
-    if count.left_out:
-        note += f"; {count.left_out:,} blank lines or headings left out"
-    print(f"{name}: {count.lines:,} sentences, {count.words:,} words{note}", flush=True)
 
 
 def write(
     sources: Sequence[Path], target: Path, rules: Rules, official: Sequence[int] | None = None, exact: bool = False
 ) -> None:
-    """Write the checked lines of all sources, and print their counts beside the official ones; see report."""
-    report(target.name, copy(sources, target, rules), official, exact)
+    """Copy the lines, and print their counts beside the official ones.
+
+    Raises DataError, also where `exact` and the number of lines is not official.
+    """
+    count, note = copy(sources, target, rules), ""
+    if official:
+        note = f" (official: {official[0]:,} sentences, {official[1]:,} words)"
+        if exact and count.lines != official[0]:
+            raise DataError(f"{target.name}: {count.lines:,} sentences{note}; get the corpus again")
+    if count.odd:
+        note += f"; {count.odd:,} of them empty, with a carriage return, a NUL or a symbol of fairseq's"
+    if count.left_out:
+        note += f"; {count.left_out:,} blank lines or headings left out"
+    print(f"{target.name}: {count.lines:,} sentences, {count.words:,} words{note}", flush=True)

@@ -28,25 +28,11 @@ from corpora.text.expansion import Expansion
 _CHUNK = 1 << 20
 _BLOCK = 4096  # bytes that a file takes at least, so that a million empty ones count too
 _LONGEST_HEADER = 1 << 20  # bytes of a header that tarfile reads in one go; a long name has some hundred
-_HEADERS = (
-    tarfile.GNUTYPE_LONGNAME,
-    tarfile.GNUTYPE_LONGLINK,
-    tarfile.XHDTYPE,
-    tarfile.XGLTYPE,
-    tarfile.SOLARIS_XHDTYPE,
-)
 # What tarfile and zipfile raise for damaged archives; ValueError is also that of names which are no UTF-8.
 _DAMAGED = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    EOFError,
-    zlib.error,
-    lzma.LZMAError,
-    struct.error,
-    ValueError,
-    OverflowError,
+    tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError, struct.error, ValueError, OverflowError,
     IndexError,
-)
+)  # fmt: skip
 _BY_HAND = "unpack it by another program, and give the folder with --local DIR"
 
 
@@ -59,12 +45,12 @@ class _Member(NamedTuple):
 
 
 class _TarInfo(tarfile.TarInfo):
-    """Header of a member of a .tar; refuses those that would fill the memory."""
+    """Header of a member of a .tar; refuses long names, links and headers of pax that would fill the memory."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _TarInfo:
         found = super().frombuf(buf, encoding, errors)
-        if found.type in _HEADERS and found.size > _LONGEST_HEADER:
+        if found.type in b"LKxgX" and found.size > _LONGEST_HEADER:
             raise tarfile.ReadError(f"a header of {found.size:,} bytes")
         return found
 

@@ -9,6 +9,7 @@ does the same.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
@@ -26,41 +27,27 @@ class Tokenizer:
     """
 
     def __init__(
-        self,
-        lang: str,
-        *,
-        lowercase: bool = False,
-        aggressive_dash_splits: bool = False,
-        normalise: bool = True,
+        self, lang: str, *, lowercase: bool = False, aggressive_dash_splits: bool = False, normalise: bool = True,
         plain_apostrophes: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.normalizer = MosesPunctNormalizer(lang=lang, perl_parity=True, post_remove_control_chars=True)
         self.tokenizer = MosesTokenizer(lang)
-        self.lowercase = lowercase
-        self.aggressive_dash_splits = aggressive_dash_splits
-        self.normalise = normalise
-        self.plain_apostrophes = plain_apostrophes
+        self.lowercase, self.dashes = lowercase, aggressive_dash_splits
+        self.normalise, self.plain_apostrophes = normalise, plain_apostrophes
 
     def __call__(self, line: str) -> str:
         """Return the tokens of a line (without newline), separated by spaces."""
         text = line.replace("’", "'") if self.plain_apostrophes else line
         if self.normalise:
             text = self.normalizer.normalize(text + "\n")  # the Perl script's rules see the newline
-        text = self.tokenizer.tokenize(
-            text, aggressive_dash_splits=self.aggressive_dash_splits, return_str=True, escape=True
-        )
+        text = self.tokenizer.tokenize(text, aggressive_dash_splits=self.dashes, return_str=True, escape=True)
         return text.lower() if self.lowercase else text
 
 
-class Detokenizer:
-    """Joins the tokens of single lines of one language."""
-
-    def __init__(self, lang: str) -> None:
-        self.detokenizer = MosesDetokenizer(lang=lang)
-
-    def __call__(self, line: str) -> str:
-        """Return the text of a line of tokens."""
-        return self.detokenizer.detokenize(line.split())
+def detokenizer(lang: str) -> Callable[[str], str]:
+    """Return a function from a line of tokens to its text."""
+    moses = MosesDetokenizer(lang=lang)
+    return lambda line: moses.detokenize(line.split())
 
 
 def tokenise(
@@ -70,10 +57,4 @@ def tokenise(
 
     allow_empty: a line without tokens is kept, as an empty line. settings: those of Tokenizer.
     """
-    make = functools.partial(Tokenizer, lang, **settings)
-    change_file(source, target, make, workers, allow_empty=allow_empty, resume=True)
-
-
-def detokenise(source: Path, target: Path, lang: str, workers: int) -> None:
-    """Join the tokens of a text file; raises DataError."""
-    change_file(source, target, functools.partial(Detokenizer, lang), workers)
+    change_file(source, target, functools.partial(Tokenizer, lang, **settings), workers, allow_empty=allow_empty)

@@ -18,8 +18,6 @@ from corpora.text.lines import one_space
 from corpora.text.linewise import change_file
 from corpora.tokens.moses_tokenize import Tokenizer
 
-LANGUAGES = ("ja", "zh")
-
 # Chinese and Japanese characters and their punctuation, full-width forms included.
 _WIDE = "\u2e80-\u312f\u31a0-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff"
 _INNER_SPACE = re.compile(rf"(?<=[{_WIDE}])\s+(?=[{_WIDE}])")
@@ -55,33 +53,27 @@ def chinese() -> Callable[[str], str]:
     return lambda text: one_space(" ".join(jieba.cut(_INNER_SPACE.sub("", text))))
 
 
-def segmenter(lang: str) -> Callable[[str], str]:
-    """Return the function from raw text to words for a language of LANGUAGES."""
-    return {"ja": japanese, "zh": chinese}[lang]()
-
-
-def changer(lang: str, kind: str) -> Callable[[str], str]:
-    """Return the function for each line; kind: words (segment it), join (join its words) or copy (it is in words)."""
-    if kind == "words":
-        return segmenter(lang)
-    return join if kind == "join" else one_space
+SEGMENTERS = {"ja": japanese, "zh": chinese}
 
 
 def words_of_folder(source: Path, out: Path, segmented: bool, workers: int) -> None:
     """Segment every file NAME.LANG (or NAME.LANG.ref0, …) of a folder into words, and continue a stopped run.
 
-    A line without words stays empty in training text (NAME train). Raises DataError, for such a line elsewhere too.
+    segmented: Japanese and Chinese are in words. A line without words stays empty in training text (NAME train). Raises
+    DataError, for such a line elsewhere too.
     """
     for file in sorted(source.iterdir()):
         name, lang = file.name.split(".")[:2]
-        make: Callable[[], Callable[[str], str]]
-        if lang in LANGUAGES:
-            make = functools.partial(changer, lang, "copy" if segmented else "words")
-        else:
-            make = functools.partial(Tokenizer, lang)
-        change_file(file, out / file.name, make, workers, allow_empty=name == "train", resume=True)
+        make: Callable[[], Callable[[str], str]] = SEGMENTERS.get(lang) or functools.partial(Tokenizer, lang)
+        if segmented and lang in SEGMENTERS:
+            make = functools.partial(_given, one_space)
+        change_file(file, out / file.name, make, workers, allow_empty=name == "train")
 
 
 def join_file(source: Path, target: Path, workers: int) -> None:
     """Join the words of a file; raises DataError."""
-    change_file(source, target, functools.partial(changer, "", "join"), workers)
+    change_file(source, target, functools.partial(_given, join), workers)
+
+
+def _given(change: Callable[[str], str]) -> Callable[[str], str]:
+    return change

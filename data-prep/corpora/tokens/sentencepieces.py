@@ -1,16 +1,14 @@
-"""SentencePiece models of large files, and text in their pieces, in several processes."""
+"""SentencePiece models of large files, and lines in their pieces."""
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import sentencepiece
 
 from corpora.errors import DataError
-from corpora.text.linewise import change_file
 
 SAMPLE = 5_000_000  # lines, of a longer text
 COVERAGE = 0.9995  # share of the characters that a model must know, as SentencePiece's documentation advises
@@ -44,16 +42,7 @@ def learn(paths: Sequence[Path], model: Path, pieces: int) -> None:
             path.unlink(missing_ok=True)
 
 
-class Encoder:
-    """Splits a line into the pieces of a model."""
-
-    def __init__(self, model: Path) -> None:
-        self.model = sentencepiece.SentencePieceProcessor(model_file=str(model))
-
-    def __call__(self, line: str) -> str:
-        return " ".join(self.model.encode(line, out_type=str))
-
-
-def apply(model: Path, source: Path, target: Path, workers: int) -> None:
-    """Write a text in the pieces of a model, and continue a stopped run; raises DataError."""
-    change_file(source, target, functools.partial(Encoder, model), workers, allow_empty=True, resume=True)
+def encoder(model: Path) -> Callable[[str], str]:
+    """Return a function that splits a line into the pieces of a model."""
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    return lambda line: " ".join(pieces.encode(line, out_type=str))

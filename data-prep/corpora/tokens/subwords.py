@@ -7,19 +7,17 @@ instead of the text.
 from __future__ import annotations
 
 import contextlib
-import functools
 import io
 import os
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
 from corpora.errors import DataError
 from corpora.progress import progress
 from corpora.text.lines import read_lines
-from corpora.text.linewise import change_file
 
 _CACHED = 200_000  # words whose subwords a process keeps; subword-nmt itself would keep them all
 
@@ -61,34 +59,27 @@ def learn(paths: Sequence[Path], codes: Path, merges: int) -> None:
             written = _Codes(out, merges)
             learn_bpe(words, written, merges, is_dict=True)
         if written.count < merges:
-            print(
-                f"BPE: {written.count:,} merges, not {merges:,}: no other pair of characters occurs twice", flush=True
-            )
+            print(f"BPE: {written.count:,} merges, not {merges:,}: no other pair occurs twice", flush=True)
         os.replace(part, codes)
     finally:
         part.unlink(missing_ok=True)
 
 
-class Encoder:
-    """Splits the words of a line into subwords; raises DataError for a file that has no codes."""
+def encoder(codes: Path) -> Callable[[str], str]:
+    """Return a function that splits the words of a line; raises DataError for a file that has no codes."""
+    from subword_nmt.apply_bpe import BPE
 
-    def __init__(self, codes: Path) -> None:
-        from subword_nmt.apply_bpe import BPE
+    said = io.StringIO()
+    try:
+        with codes.open(encoding="utf-8-sig", newline="\n") as stream, contextlib.redirect_stderr(said):
+            bpe = BPE(stream)
+    except (SystemExit, ValueError):  # subword-nmt ends the program
+        first = said.getvalue().partition("\n")[0].removeprefix("Error: ")
+        raise DataError(f"{codes}: no codes of subword-nmt{first and ': '}{first}") from None
 
-        said = io.StringIO()
-        try:
-            with codes.open(encoding="utf-8-sig", newline="\n") as stream, contextlib.redirect_stderr(said):
-                self.bpe = BPE(stream)
-        except (SystemExit, ValueError):  # subword-nmt ends the program
-            first = said.getvalue().partition("\n")[0].removeprefix("Error: ")
-            raise DataError(f"{codes}: no codes of subword-nmt{first and ': '}{first}") from None
+    def encode(line: str) -> str:
+        if len(bpe.cache) > _CACHED:
+            bpe.cache.clear()
+        return bpe.process_line(line)
 
-    def __call__(self, line: str) -> str:
-        if len(self.bpe.cache) > _CACHED:
-            self.bpe.cache.clear()
-        return self.bpe.process_line(line)
-
-
-def apply(codes: Path, source: Path, target: Path, workers: int) -> None:
-    """Write a text in subwords, and continue a stopped run; raises DataError."""
-    change_file(source, target, functools.partial(Encoder, codes), workers, allow_empty=True, resume=True)
+    return encode

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corpora.errors import DataError
 from corpora.text.lines import SYMBOLS, read_bytes, read_lines, write_lines
-from corpora.text.linewise import change_file
 
 if TYPE_CHECKING:
     from tokenizers import BertWordPieceTokenizer
@@ -63,7 +61,7 @@ def write_vocabulary(entries: Sequence[str], part: Path) -> None:
     print(f"vocabulary: {len(entries):,} entries", flush=True)
 
 
-def load(vocabulary: Path) -> BertWordPieceTokenizer:
+def _load(vocabulary: Path) -> BertWordPieceTokenizer:
     """Return the tokenizer, which treats a special entry in the text, such as "[SEP]", as text."""
     from tokenizers import BertWordPieceTokenizer
 
@@ -102,30 +100,27 @@ def learn(size: int, texts: Sequence[Path]) -> list[str]:
     return sorted(numbers, key=lambda entry: numbers[entry])
 
 
-class Encoder:
-    """Turns a line into its pieces, as words of fairseq's dictionary; max_words: of its first words, 0: of all."""
+def encoder(vocabulary: Path, max_words: int = 0) -> Callable[[str], str]:
+    """Return a function from a line to its pieces, as words of fairseq's dictionary.
 
-    def __init__(self, vocabulary: Path, max_words: int = 0) -> None:
-        self._tokenizer, self._max_words = load(vocabulary), max_words
+    max_words: of its first words, 0: of all.
+    """
+    tokenizer = _load(vocabulary)
 
-    def __call__(self, line: str) -> str:
-        encoding = self._tokenizer.encode(line, add_special_tokens=False)
-        tokens = encoding.tokens
-        if self._max_words:
-            numbered = zip(tokens, encoding.word_ids, strict=True)
-            tokens = [token for token, word in numbered if word < self._max_words]
+    def encode(line: str) -> str:
+        encoding = tokenizer.encode(line, add_special_tokens=False)
+        numbered = zip(encoding.tokens, encoding.word_ids, strict=True)
+        tokens = [token for token, word in numbered if not max_words or word < max_words]
         return " ".join("<unk>" if token == "[UNK]" else token for token in tokens)
 
+    return encode
 
-class Words:
-    """Turns a line into the words that Encoder cuts into pieces: lower-cased, no accents, punctuation apart."""
 
-    def __init__(self, vocabulary: Path) -> None:
-        inner = load(vocabulary)._tokenizer  # the wrapper lacks these methods
-        self._normalizer, self._splitter = inner.normalizer, inner.pre_tokenizer
-
-    def __call__(self, line: str) -> str:
-        return " ".join(word for word, _ in self._splitter.pre_tokenize_str(self._normalizer.normalize_str(line)))
+def splitter(vocabulary: Path) -> Callable[[str], str]:
+    """Return a function from a line to the words that `encoder` cuts: lower-cased, no accents, punctuation apart."""
+    inner = _load(vocabulary)._tokenizer  # the wrapper lacks these methods
+    normalise, split = inner.normalizer.normalize_str, inner.pre_tokenizer.pre_tokenize_str
+    return lambda line: " ".join(word for word, _ in split(normalise(line)))
 
 
 def check_known(source: Path, encoded: Path) -> None:
@@ -146,14 +141,3 @@ def learn_vocabulary(size: int, texts: Sequence[Path], part: Path) -> None:
     if len(entries) < size:
         print(f"vocabulary: the text has no more than {len(entries):,} of {size:,} entries", flush=True)
     write_vocabulary(entries, part)
-
-
-def words(vocabulary: Path, source: Path, target: Path, workers: int) -> None:
-    """Write a text in words, and continue a stopped run; raises DataError."""
-    change_file(source, target, partial(Words, vocabulary), workers, allow_empty=True, resume=True)
-
-
-def encode(vocabulary: Path, source: Path, target: Path, workers: int, *, max_words: int = 0) -> None:
-    """Write a text in pieces, of its first words (0: all) a line, and continue a stopped run; raises DataError."""
-    change_file(source, target, partial(Encoder, vocabulary, max_words), workers, allow_empty=True, resume=True)
-    check_known(source, target)

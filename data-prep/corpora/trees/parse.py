@@ -19,7 +19,6 @@ import itertools
 import json
 import math
 import os
-import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -42,29 +41,25 @@ class Part:
         self.out, self.block = out, block
         self.path, self.about = (out.with_name(out.name + ending) for ending in (".part", ".part.json"))
         self._text = json.dumps(origin)
-        self._end: int | None = None  # of the whole blocks of an interrupted run, until they are continued
 
     def lines_done(self) -> int:
-        """Return the number of lines in the whole blocks of an interrupted run."""
-        done = self._end = 0
-        if self.about.exists() and self.about.read_bytes() == self._text.encode() and self.path.exists():
-            at = 0
-            with self.path.open("rb") as part:
-                for number, line in enumerate(part, 1):
-                    at += len(line)
-                    if line.endswith(b"\n") and number % self.block == 0:
-                        done, self._end = number, at
+        """Return the number of lines in the whole blocks of an interrupted run; what follows them is removed."""
+        if not (self.about.exists() and self.about.read_bytes() == self._text.encode() and self.path.exists()):
+            return 0
+        done = end = at = 0
+        with self.path.open("r+b") as part:
+            for number, line in enumerate(part, 1):
+                at += len(line)
+                if line.endswith(b"\n") and number % self.block == 0:
+                    done, end = number, at
+            part.truncate(end)
         return done
 
-    def append(self, trees: Sequence[str]) -> None:
-        """Write the trees of the next block; the first call removes a cut-off block and trees of other text."""
-        if self._end:
-            os.truncate(self.path, self._end)
-        elif self._end == 0:
-            # The old trees are removed first, so that the new description never stands for them.
+    def append(self, trees: Sequence[str], first: bool = False) -> None:
+        """Write the trees of the next block; first: no others are to stay."""
+        if first:  # the old trees are removed first, so that the new description never stands for them
             self.path.unlink(missing_ok=True)
             self.about.write_text(self._text, "utf-8")
-        self._end = None
         with self.path.open("a", encoding="utf-8", newline="\n") as part:
             part.write("".join(tree + "\n" for tree in trees))
 
@@ -110,10 +105,9 @@ def parse_file(
     begin = time.monotonic()
     with progress(None, out.name, total=total, initial=done) as bar:
         for trees in parse_blocks(_blocks(source, block, done), settings, processes):
-            part.append(trees)
+            part.append(trees, first=bar.n == 0)
             bar.update(len(trees))
     speed = f"; {(total - done) / (time.monotonic() - begin):.0f} lines/s" if done < total else ""
-    part.append([])  # removes half a line that follows the last block
     report = _report(_lines(source), part.lines())
     part.finish()
     print(f"{out.name}: {report}{speed}", flush=True)
@@ -157,7 +151,3 @@ def _arguments() -> argparse.Namespace:
 @as_status
 def main() -> None:
     parse_file(**vars(_arguments()))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

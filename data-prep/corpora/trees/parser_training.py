@@ -85,7 +85,7 @@ class Training:
             return
         best = self.work / "tagger.pt"
         best.unlink(missing_ok=True)
-        with _Log(self.work / "tagger.log", _TaggerBar(steps)):
+        with _Log(self.work / "tagger.log", _tagger_bar(steps)):
             tagger.main([
                 *self._common("conllu", best), *options, "--max_steps", str(steps), "--no_second_optim",
                 "--max_steps_before_stop", str(steps), "--eval_interval", str(max(1, steps // 6)),
@@ -163,15 +163,15 @@ class Training:
         ]  # fmt: skip
 
 
-class _TaggerBar:
-    """Shows the steps of stanza's tagger, which it reports in its log."""
+def _tagger_bar(steps: int) -> Callable[[str], None]:
+    """Return what shows the steps of stanza's tagger, which it reports in its log."""
+    bar = progress(None, "tagger", "steps", total=steps)
 
-    def __init__(self, steps: int) -> None:
-        self._bar = progress(None, "tagger", "steps", total=steps)
-
-    def __call__(self, message: str) -> None:
+    def show(message: str) -> None:
         if found := re.search(r"Finished STEP (\d+)/", message):
-            self._bar.update(int(found[1]) - self._bar.n)
+            bar.update(int(found[1]) - bar.n)
+
+    return show
 
 
 class _Evaluator:

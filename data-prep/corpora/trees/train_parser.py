@@ -1,9 +1,5 @@
 """Trains stanza's tagger and constituency parser on bracketings, without network or Java, for data-prep/parse.py.
 
-    python data-prep/train_parser.py --train gum.train.mrg.gz --dev gum.dev.mrg.gz --test gum.test.mrg.gz --out DIR \\
-        [--lang en] [--size small|tiny] [--text FILE…] [--max-words N] [--epochs N] [--steps N] [--seed N]
-    python data-prep/parse.py --models DIR --lang en tok/train.en train.en.tree
-
 Files of bracketings are plain or .gz; function labels and empty elements are removed. --text is tokenised text without
 trees, such as the text to be parsed, for the word vectors in addition to the treebank's. Written are DIR/resources.json
 and DIR/LANG/{pretrain,pos,constituency}/trained.pt, which stanza.Pipeline(LANG, dir=DIR, download_method=None) loads,
@@ -26,7 +22,6 @@ import argparse
 import hashlib
 import importlib.util
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +107,3 @@ def main() -> None:
     training.parser([*parser.split(), *(["--epochs", str(args.epochs)] if args.epochs else [])])
     training.install()
     training.score({"dev": args.dev, **({"test": args.test} if args.test else {})})
-
-
-if __name__ == "__main__":
-    sys.exit(main())

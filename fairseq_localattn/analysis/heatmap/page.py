@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import UsageError
-from ...speed.implementation import texts_of
+from ...speed.runtime import texts_of
 from ..attention_weights import Sublayer, masked_parts
 from ..command import written
 from ..head_names import head_names, phrase_names

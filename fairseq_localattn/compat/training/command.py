@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import multiprocessing
 import os
 import signal
@@ -15,36 +14,32 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 from torch.multiprocessing.spawn import ProcessExitedException
 
+from ..around import around
 from . import locks, stopping
 
 
-def _training(call: Callable[..., Any]) -> Callable[..., Any]:
+def _training(call: Callable[..., Any], cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
     """Wrap fairseq's ``call_main(cfg, main, …)``, which starts each of its commands; others than trainings stay."""
-
-    @functools.wraps(call)
-    def call_main(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
-        if "validate_and_save" not in getattr(main, "__globals__", {}):
+    if "validate_and_save" not in getattr(main, "__globals__", {}):
+        return call(cfg, main, **kwargs)
+    if cfg.distributed_training.distributed_init_method is None:
+        distributed_utils.infer_init_method(cfg.distributed_training)
+    with ExitStack() as stack:
+        folder = cfg.checkpoint.save_dir
+        first = cfg.distributed_training.distributed_rank == 0
+        if first and not cfg.checkpoint.no_save and not PathManager.path_requires_pathmanager(folder):
+            stack.enter_context(locks.held(Path(folder)))
+        for number in stopping.SIGNALS:
+            stack.callback(_restore, number, signal.getsignal(number))
+        spawns = not cfg.distributed_training.distributed_no_spawn
+        if cfg.distributed_training.distributed_init_method is not None and spawns:
+            stopping.receive(_forward)
+        try:
             return call(cfg, main, **kwargs)
-        if cfg.distributed_training.distributed_init_method is None:
-            distributed_utils.infer_init_method(cfg.distributed_training)
-        with ExitStack() as stack:
-            folder = cfg.checkpoint.save_dir
-            first = cfg.distributed_training.distributed_rank == 0
-            if first and not cfg.checkpoint.no_save and not PathManager.path_requires_pathmanager(folder):
-                stack.enter_context(locks.held(Path(folder)))
-            for number in stopping.SIGNALS:
-                stack.callback(_restore, number, signal.getsignal(number))
-            spawns = not cfg.distributed_training.distributed_no_spawn
-            if cfg.distributed_training.distributed_init_method is not None and spawns:
-                stopping.receive(_forward)
-            try:
-                return call(cfg, main, **kwargs)
-            except ProcessExitedException as error:  # of a spawned process
-                if error.exit_code - 128 in stopping.SIGNALS:
-                    raise SystemExit(error.exit_code) from None
-                raise
-
-    return call_main
+        except ProcessExitedException as error:  # of a spawned process
+            if error.exit_code - 128 in stopping.SIGNALS:
+                raise SystemExit(error.exit_code) from None
+            raise
 
 
 def _restore(number: int, handler: Any) -> None:
@@ -61,4 +56,4 @@ def _forward(number: int, frame: object) -> None:
 def apply() -> None:
     """Install it in fairseq; to be called once."""
     stopping.apply()
-    distributed_utils.call_main = _training(distributed_utils.call_main)
+    around(distributed_utils, "call_main")(_training)

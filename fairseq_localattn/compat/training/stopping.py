@@ -22,6 +22,7 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 
 from ...errors import COMMAND_ERROR
+from ..around import around
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 SAME = 1.0  # seconds within which a signal that comes again is the same request, by way of a launcher
@@ -49,17 +50,14 @@ class Stop:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
-    def exchanged(self, aggregate: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap the trainer's exchange ``aggregate(logging_outputs, *sums)`` so that it sums the signals too."""
-
-        @functools.wraps(aggregate)
-        def with_signals(logging_outputs: Any, *stats: Any, ignore: bool = False) -> Any:
-            own = [float(number == self.received) for number in SIGNALS]
-            logging_outputs, sums = aggregate(logging_outputs, *stats, *own, ignore=ignore)
-            self._counts = sums[len(stats) :]
-            return logging_outputs, sums[: len(stats)]
-
-        return with_signals
+    def exchanged(
+        self, aggregate: Callable[..., Any], logging_outputs: Any, *stats: Any, ignore: bool = False
+    ) -> tuple[Any, Any]:
+        """Around the trainer's exchange ``aggregate(logging_outputs, *sums)``: sum the signals too."""
+        own = [float(number == self.received) for number in SIGNALS]
+        logging_outputs, sums = aggregate(logging_outputs, *stats, *own, ignore=ignore)
+        self._counts = sums[len(stats) :]
+        return logging_outputs, sums[: len(stats)]
 
     def asked(self, processes: int) -> int | None:
         """Return the signal by which the training ends now, the same in all processes; None if it goes on."""
@@ -71,25 +69,18 @@ class Stop:
 _stops: WeakKeyDictionary[Any, Stop] = WeakKeyDictionary()  # trainer → its signals
 
 
-def _begin(load: Callable[..., Any]) -> Callable[..., Any]:
+def _begin(load: Callable[..., Any], cfg: Any, trainer: Any, **kwargs: Any) -> Any:
     """Wrap fairseq's ``load_checkpoint(cfg, trainer)``, with which a training begins: signals are received from now."""
-
-    @functools.wraps(load)
-    def load_checkpoint(cfg: Any, trainer: Any, **kwargs: Any) -> Any:
-        begun = load(cfg, trainer, **kwargs)
-        modules: list[Any] = [
-            module for module in map(sys.modules.get, MODULES) if hasattr(module, "validate_and_save")
-        ]
-        for module in modules:
-            if not hasattr(module.validate_and_save, "stops"):
-                module.validate_and_save = _stopping(module.validate_and_save)
-        stop = Stop()
-        if modules and receive(stop.receive):
-            _stops[trainer] = stop
-            trainer._aggregate_logging_outputs = stop.exchanged(trainer._aggregate_logging_outputs)
-        return begun
-
-    return load_checkpoint
+    begun = load(cfg, trainer, **kwargs)
+    modules: list[Any] = [module for module in map(sys.modules.get, MODULES) if hasattr(module, "validate_and_save")]
+    for module in modules:
+        if not hasattr(module.validate_and_save, "stops"):
+            module.validate_and_save = _stopping(module.validate_and_save)
+    stop = Stop()
+    if modules and receive(stop.receive):
+        _stops[trainer] = stop
+        around(trainer, "_aggregate_logging_outputs")(stop.exchanged)
+    return begun
 
 
 def receive(handler: Any, signals: Sequence[int] = SIGNALS) -> bool:
@@ -102,17 +93,12 @@ def receive(handler: Any, signals: Sequence[int] = SIGNALS) -> bool:
     return True
 
 
-def _noted(save: Callable[..., Any]) -> Callable[..., Any]:
+def _noted(save: Callable[..., Any], cfg: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
     """Wrap fairseq's ``save_checkpoint(cfg, trainer, …)`` so that it is known which update is saved."""
-
-    @functools.wraps(save)
-    def save_checkpoint(cfg: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
-        saved = save(cfg, trainer, *args, **kwargs)
-        if trainer in _stops:
-            _stops[trainer].saved_at = trainer.get_num_updates()
-        return saved
-
-    return save_checkpoint
+    saved = save(cfg, trainer, *args, **kwargs)
+    if trainer in _stops:
+        _stops[trainer].saved_at = trainer.get_num_updates()
+    return saved
 
 
 def _stopping(validate_and_save: Callable[..., Any]) -> Callable[..., Any]:
@@ -151,5 +137,5 @@ def _stopping(validate_and_save: Callable[..., Any]) -> Callable[..., Any]:
 
 def apply() -> None:
     """Install it in fairseq; to be called once."""
-    checkpoint_utils.load_checkpoint = _begin(checkpoint_utils.load_checkpoint)
-    checkpoint_utils.save_checkpoint = _noted(checkpoint_utils.save_checkpoint)
+    around(checkpoint_utils, "load_checkpoint")(_begin)
+    around(checkpoint_utils, "save_checkpoint")(_noted)

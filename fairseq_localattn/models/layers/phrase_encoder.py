@@ -8,21 +8,18 @@ activation checkpointing, which thereby sees all inputs that it must replay.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from typing import Any
 
-from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
-from ...mechanisms.phrasal import MultiGranularityAttention
+from ...mechanisms.phrasal import phrase_attentions, phrases_of
 from ...mechanisms.phrase_memory.partition import Partition, partition_of_batch
-from ..builder import AttentionBuilder
 from ..transformer import LocalEncoder, LocalEncoderLayer
 
 
 class PhraseEncoderLayer(LocalEncoderLayer):
-    """fairseq's encoder layer that accepts a partition for its :class:`MultiGranularityAttention`."""
+    """fairseq's encoder layer that accepts a partition for its :class:`~.phrasal.MultiGranularityAttention`."""
 
     def forward(
         self,
@@ -37,43 +34,26 @@ class PhraseEncoderLayer(LocalEncoderLayer):
         """
         if partition is None:
             return super().forward(x, encoder_padding_mask, attn_mask)
-        attentions = phrase_attentions(self)
-        with ExitStack() as stack:
-            for attention in attentions:
-                stack.enter_context(attention.use_partition(partition))
+        with phrases_of(self, partition) as attentions:
             x = super().forward(x, encoder_padding_mask, attn_mask)
             return x, attentions[-1].composed
 
 
-def phrase_attentions(layer: nn.Module) -> list[MultiGranularityAttention]:
-    """Return the attentions of a layer that have phrases; one, but in layers of several sublayers."""
-    return [module for module in layer.modules() if isinstance(module, MultiGranularityAttention)]
-
-
 class PhraseEncoder(LocalEncoder):
-    """fairseq's encoder for layers with :class:`MultiGranularityAttention`.
+    """fairseq's encoder for layers with :class:`~.phrasal.MultiGranularityAttention`.
 
     Args:
         granularities: the distinct granularities of the heads, ascending: n of n-grams, or levels of a tree from 1.
         needs_phrases: the phrases come with the batch, from trees; otherwise they are n-grams, computed here.
+        args, kwargs: see :class:`LocalEncoder`.
     """
 
-    def __init__(
-        self,
-        cfg: TransformerConfig,
-        dictionary: Dictionary,
-        embed_tokens: nn.Module,
-        builder: AttentionBuilder,
-        *,
-        granularities: Sequence[int],
-        needs_phrases: bool,
-        layer_class: type[PhraseEncoderLayer] = PhraseEncoderLayer,
-    ) -> None:
+    def __init__(self, *args: Any, granularities: Sequence[int], needs_phrases: bool, **kwargs: Any) -> None:
         self.granularities = tuple(granularities)
         self._partition: Partition | None = None
         self._composed: list[Tensor] = []
         self._head_granularities: tuple[int, ...] = ()  # of each head, as an index into granularities
-        super().__init__(cfg, dictionary, embed_tokens, builder, layer_class=layer_class)
+        super().__init__(*args, **kwargs)
         self.needs_phrases = needs_phrases and bool(self._head_granularities)
         self.tag_proj: nn.Linear | None = None
 

@@ -20,7 +20,7 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.modules import LayerNorm
 from torch import Tensor, nn
 
-from ...core.attention import IncrementalState
+from ...core.decoding import IncrementalState
 from ...errors import UsageError
 from ...grammar.layers import NamedSublayer, is_plain, named_sublayers
 from ...mechanisms.local_convolution import LocalConvolution

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from fairseq.modules import LayerDropModuleList
 from fairseq.trainer import Trainer
 from torch import Tensor, nn
 
+from ...compat.around import around
 from ...core.hooks import has_hooks, hooks_of
 from .batch import PHRASES, FixedBatch, Padding, Paddings, unknown_tensors
 from .ladder import LadderDataset
@@ -178,10 +178,9 @@ def _instead(task: Any, name: str, method: Callable[..., Any]) -> Iterator[None]
 
 def apply() -> None:
     """Install it in fairseq's trainer; to be called once. Validation and models without graphs stay as they are."""
-    get, step = Trainer.get_train_iterator, Trainer.train_step
 
-    @functools.wraps(get)
-    def get_train_iterator(self: Trainer, *args: Any, **kwargs: Any) -> Any:
+    @around(Trainer, "get_train_iterator")
+    def get_train_iterator(get: Callable[..., Any], self: Trainer, *args: Any, **kwargs: Any) -> Any:
         most, make = getattr(self.get_model(), "most_graphs", 0), self.task.get_batch_iterator
         if not most or self.device.type not in RECORDERS:
             return get(self, *args, **kwargs)
@@ -192,8 +191,8 @@ def apply() -> None:
         with _instead(self.task, "get_batch_iterator", get_batch_iterator):
             return get(self, *args, **kwargs)
 
-    @functools.wraps(step)
-    def train_step(self: Trainer, samples: list[Any], *args: Any, **kwargs: Any) -> Any:
+    @around(Trainer, "train_step")
+    def train_step(step: Callable[..., Any], self: Trainer, samples: list[Any], *args: Any, **kwargs: Any) -> Any:
         recorded, make = _criterions.get(self), self.task.train_step
         if recorded is None:
             return step(self, samples, *args, **kwargs)
@@ -205,5 +204,3 @@ def apply() -> None:
 
         with _instead(self.task, "train_step", of_the_task):
             return step(self, samples, *args, **kwargs)
-
-    Trainer.get_train_iterator, Trainer.train_step = get_train_iterator, train_step

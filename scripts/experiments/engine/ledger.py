@@ -5,18 +5,18 @@ from __future__ import annotations
 import datetime
 import functools
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from experiments.data.prepared import trees_fingerprint
-from experiments.engine.choice import Row
-from experiments.engine.plan import KEPT, Plan
+from experiments.engine.plan import KEPT, Plan, Row
+from experiments.measure.csv_files import Line
 from experiments.measure.generated import ScoreError, pieces_of_text
 from experiments.measure.metrics import OF_TRAINING
 from experiments.recipes.tables import papers, tables_of
-from experiments.report.results import COLUMNS, Line, Results, in_words, number
+from experiments.report.results import COLUMNS, Results, in_words, number
 from experiments.runs.run import Run
 from experiments.system.checkout import commit, same_package
 from experiments.system.processes import described
@@ -48,7 +48,7 @@ class Ledger:
         scoring = self.scoring(row, run)
         return [line for line in self.results(row).lines() if self.is_of(line, row, run) and line["scoring"] == scoring]
 
-    def is_of(self, line: Mapping[str, str], row: Row, run: Run) -> bool:
+    def is_of(self, line: Line, row: Row, run: Run) -> bool:
         """Return whether a line of the results is of this row, seed and settings."""
         of = (line["scale"], line["row"], line["seed"], line["settings"])
         return of == (self.plan.choice.scale, row.name, str(run.seed), run.settings)
@@ -72,23 +72,21 @@ class Ledger:
         A training that several rows, tables or papers share is done once, also where its folder is gone. Without
         ``write`` the rows' runs count as done, and their lines are left as they are.
         """
-        known: dict[tuple[str, ...], list[Line]] = {}
+        known: dict[tuple[str, ...], dict[str, list[Line]]] = {}  # by the row that has them
         configs = self.plan.rows[0].table.path.parents[1]
         for table in (f"{paper}/{name}" for paper in papers(configs) for name in tables_of(paper, configs)):
-            results = Results(self.plan.choice.results / f"{table}.csv")  # files of analyses and benchmarks lie beside
-            for line in results.lines():
+            # Files of analyses and benchmarks lie beside.
+            for line in Results(self.plan.choice.results / f"{table}.csv").lines():
                 identity = tuple(line[name] for name in ("scale", "architecture", "seed", "settings", "scoring"))
-                known.setdefault(identity, []).append({**line, "_from": f"{results.path}:{line['row']}"})
+                known.setdefault(identity, {}).setdefault(f"{table}/{line['row']}", []).append(line)
         for run in self.plan.runs:
             for row in self.plan.rows_of(run):
                 if self.lines(row, run):
                     continue
                 identity = (self.plan.choice.scale, run.arch, str(run.seed), run.settings, self.scoring(row, run))
-                same = known.get(identity, [])
-                lines = [line for line in same if line["_from"] == same[0]["_from"]]
-                if lines:
+                for lines in list(known.get(identity, {}).values())[:1]:
                     own = {"row": row.name, "baseline": _baseline_name(row)}
-                    new = [{name: {**line, **own}[name] for name in COLUMNS} for line in lines]
+                    new = [{**line.values, **own} for line in lines]
                     if write:
                         self.results(row).put(new, instead=functools.partial(self.is_of, row=row, run=run))
                     self.adopted.add((row.name, run.folder))
@@ -185,7 +183,7 @@ class Ledger:
         again = any(run.folder == baseline.folder and not self._has_lines(run) for run in self.plan.runs)
         return baseline.done() or (baseline.measure.has_counts(baseline) and not again)
 
-    def _new_lines(self, row: Row, run: Run, baseline: Run | None) -> list[Line]:
+    def _new_lines(self, row: Row, run: Run, baseline: Run | None) -> list[dict[str, str]]:
         """Return the lines of the results for a finished run, one a metric. Raises ScoreError."""
         facts: dict[str, Any] = run.facts()
         trained = ("updates", "parameters", "attention", *SPEEDS)
@@ -203,7 +201,7 @@ class Ledger:
             "settings": run.settings,
             "scoring": self.scoring(row, run),
             "commit": run.commit() or commit(),
-            **{name: before[name] for name in ("note", *SPEEDS) if before},
+            **{name: before[name] for name in ("note", *SPEEDS) if before is not None},
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         }
         lines = []
@@ -214,11 +212,11 @@ class Ledger:
             lines.append({name: "" if found.get(name) is None else str(found[name]) for name in COLUMNS})
         return lines
 
-    def _noted(self, row: Row, run: Run) -> Line:
-        """Return an earlier line of the same training where somebody has noted something on it; else an empty one."""
+    def _noted(self, row: Row, run: Run) -> Line | None:
+        """Return an earlier line of the same training where somebody has noted something on it."""
         began = run.commit().partition("..")[0]
         lines = [line for line in self.results(row).lines() if line["note"] and self.is_of(line, row, run)]
-        return next((line for line in lines if line["commit"].partition("..")[0] == began), {})
+        return next((line for line in lines if line["commit"].partition("..")[0] == began), None)
 
     def headline(self, run: Run, key: str | None = None) -> str:
         """Return the number of a run that is compared, for its row ``key`` or its first, with gain and p if tested."""

@@ -1,24 +1,83 @@
-"""The rows of a table at one scale, with their corpora and their runs."""
+"""What a user asks for, and the plan of it: the rows of a table at one scale, with their corpora and their runs."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from experiments.data.preparation import Corpus, local_folder, prepared
-from experiments.engine.choice import Choice, Row
 from experiments.measure.measures import measure_of
 from experiments.recipes.recipe import Recipe, RecipeError
 from experiments.recipes.scales import recipe_at
-from experiments.report.estimates import estimate, hours
+from experiments.recipes.tables import Table
+from experiments.report.estimates import REFERENCE, estimate, hours
+from experiments.runs.launch import Launch
 from experiments.runs.run import Run
 from experiments.system.checkout import ROOT
+from fairseq_localattn.files import OutputError, check_file, check_folder
 
 KEPT = "counts"  # folder of the results with what BLEU counts in outputs
 TREES_VARIABLE = "PROBING_TREES"  # a folder with {train,valid,test}.mrg or .mrg.gz
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table, with its recipe at the plan's scale as the row states it."""
+
+    table: Table
+    name: str
+    stated: Recipe
+
+    @property
+    def key(self) -> str:
+        """PAPER/TABLE/ROW."""
+        return f"{self.table.paper}/{self.table.name}/{self.name}"
+
+    def seeds(self, asked: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the seeds of its trainings: those asked for, else the recipe's; one where nothing is trained."""
+        seeds = asked or self.stated.seeds
+        return seeds[:1] if self.stated.lead else seeds
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a user asks for. ``seeds``: in place of the recipes'; ``local``: corpus → folder with a copy of it.
+
+    Data, trainings and logs go to ``out``, CSVs to ``results``. ``with_baselines``: baselines that are missing are
+    trained as well. ``jobs``: trainings side by side; ``gpu``: the kind of GPU, for estimates.
+    """
+
+    scale: str
+    launch: Launch
+    out: Path
+    results: Path
+    seeds: tuple[int, ...] = ()
+    local: Mapping[str, str] = field(default_factory=dict)
+    with_baselines: bool = True
+    keep_checkpoints: bool = False
+    jobs: int = 1
+    gpu: str = REFERENCE
+
+
+def folders(local: list[str], rows: list[Row]) -> dict[str, str]:
+    """Return corpus → the folder given for it by --local [NAME=]DIR. Raises RecipeError."""
+    names = list(dict.fromkeys(row.stated.corpus.name for row in rows))
+    found = {}
+    for value in local:
+        name, equals, folder = value.partition("=")
+        if not equals:
+            if len(names) > 1:
+                raise RecipeError(
+                    f"--local {value}: these rows have several corpora: give NAME=DIR, of {', '.join(names)}"
+                )
+            name, folder = names[0], value
+        if name not in names:
+            raise RecipeError(f"--local {value}: these rows have no corpus {name}: there are {', '.join(names)}")
+        found[name] = folder
+    return found
 
 
 @dataclass(frozen=True)
@@ -60,8 +119,6 @@ class Plan:
 
     def check_outputs(self, *paths: Path) -> None:
         """Raise RecipeError where --out or one of these files cannot be written."""
-        from fairseq_localattn.files import OutputError, check_file, check_folder
-
         option = "--out"
         try:
             check_folder(self.choice.out)

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.engine.carry_out import prepare_all, show_commands
-from experiments.engine.choice import Choice, Row, folders
-from experiments.engine.plan import Plan, make_plan
+from experiments.engine.plan import Choice, Plan, Row, folders, make_plan
 from experiments.engine.table import as_status
 from experiments.recipes.nodes import Entry, RecipeError
 from experiments.recipes.recipe import Recipe
@@ -23,9 +22,10 @@ from experiments.runs.run import Run
 from experiments.runs.schedule import run_all
 from experiments.system.checkout import ROOT
 from experiments.system.environment import cores
-from experiments.system.processes import JobFailed, lock, read_stamp, write_atomic, write_stamp
+from experiments.system.processes import JobFailed, lock, read_stamp, write_stamp
 from experiments.system.progress import Progress, clock
 from fairseq_localattn.__main__ import SIZE
+from fairseq_localattn.files import write_whole
 
 SCORING_SECONDS = 8.0
 OWN_MERGES = "4000"  # of BPE on one's own text, as on Multi30k
@@ -49,7 +49,6 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
 
 def sized(architecture: str) -> str:
     """Return an architecture in its quick-start size. Raises RecipeError for one that does not translate."""
-    import fairseq_localattn  # noqa: F401  registers the architectures
     from fairseq_localattn.models.architectures import localattn_architectures, plain_architectures, quick_size_of
 
     if architecture in plain_architectures():
@@ -170,7 +169,7 @@ def quickstart(args: argparse.Namespace) -> int:
             text = text_of(plan.runs, facts)
             assert text is not None
         for folder in (system.folder, out):  # there the newest summary, of whatever architecture
-            write_atomic(folder / "summary.md", text)
+            write_whole(folder / "summary.md", text)
         write_stamp(out / "summary.json", facts)
         progress.close()
     print("\n" + text)

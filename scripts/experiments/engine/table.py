@@ -25,10 +25,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from experiments.engine.carry_out import carry_out, show_commands
-from experiments.engine.choice import Choice, Row, folders
 from experiments.engine.ledger import Ledger
-from experiments.engine.plan import Plan, make_plan
-from experiments.measure.generated import ScoreError
+from experiments.engine.plan import Choice, Plan, Row, folders, make_plan
 from experiments.recipes.nodes import RecipeError, nearest
 from experiments.recipes.recipe import Recipe
 from experiments.recipes.scales import recipe_at
@@ -39,6 +37,7 @@ from experiments.system.checkout import ROOT
 from experiments.system.environment import cores
 from experiments.system.processes import Busy, JobFailed, described, stop_all, stop_on_signals
 from experiments.system.progress import Progress
+from fairseq_localattn.errors import UsageError
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -51,42 +50,33 @@ class OneLineParser(argparse.ArgumentParser):
 def make_parser(prog: str = "table", description: str | None = __doc__) -> OneLineParser:
     """Return the parser of a command that trains and measures the rows of a table."""
     parser = OneLineParser(prog=prog, description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("paper", metavar="PAPER", help="man, diffwin, csan, mma, mgsa; a folder of configs/")
-    parser.add_argument("table", metavar="TABLE", help="table1, fig2, …")
-    parser.add_argument("--scale", choices=SCALES, help="default: full; without it small, then sample")
-    parser.add_argument("--smoke", dest="scale", action="store_const", const="smoke", help="--scale smoke")
-    parser.add_argument("--rows", help="comma-separated; default: all, and the baselines that they need")
-    parser.add_argument("--seeds", help="comma-separated; default: the recipes'")
-    parser.add_argument(
-        "--gpus",
-        type=int,
-        help="of one training, on this machine (default: what its batch fills); on a CPU processes (1)",
-    )
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        help="trainings side by side (default: the recipe's jobs; on a CPU as many as there are cores; --nodes: 1)",
-    )
-    parser.add_argument("--threads", type=int, help="of one training on a CPU (default: the recipe's)")
-    parser.add_argument(
-        "--max-tokens", type=int, metavar="N", help="most tokens that a GPU holds; the batch stays the paper's"
-    )
-    parser.add_argument("--precision", choices=("auto", *PRECISIONS), default="auto", help="default: by the GPU")
-    parser.add_argument("--task", type=int, metavar="N", help="only training N of the rows and seeds, from 0")
-    parser.add_argument("--nodes", type=int, default=1, help="machines of one training, by srun in a SLURM job")
-    parser.add_argument("--rendezvous", default="", metavar="HOST:PORT", help="outside SLURM: of this machine")
-    parser.add_argument("--local", action="append", default=[], metavar="[NAME=]DIR", help="folder with a corpus")
-    parser.add_argument("--out", type=Path, help="data, models and logs (default: runs/<scale>)")
-    parser.add_argument("--results", type=Path, help="folder of the CSVs (default: results; smoke: under --out)")
+    add = parser.add_argument
+    add("paper", metavar="PAPER", help="man, diffwin, csan, mma, mgsa; a folder of configs/")
+    add("table", metavar="TABLE", help="table1, fig2, …")
+    add("--scale", choices=SCALES, help="default: full; without it small, then sample")
+    add("--smoke", dest="scale", action="store_const", const="smoke", help="--scale smoke")
+    add("--rows", help="comma-separated; default: all, and the baselines that they need")
+    add("--seeds", help="comma-separated; default: the recipes'")
+    add("--gpus", type=int, help="of one training, on this machine (default: what its batch fills); on a CPU "
+        "processes (1)")  # fmt: skip
+    add("--jobs", type=int, help="trainings side by side (default: the recipe's jobs; on a CPU as many as there are "
+        "cores; --nodes: 1)")  # fmt: skip
+    add("--threads", type=int, help="of one training on a CPU (default: the recipe's)")
+    add("--max-tokens", type=int, metavar="N", help="most tokens that a GPU holds; the batch stays the paper's")
+    add("--precision", choices=("auto", *PRECISIONS), default="auto", help="default: by the GPU")
+    add("--task", type=int, metavar="N", help="only training N of the rows and seeds, from 0")
+    add("--nodes", type=int, default=1, help="machines of one training, by srun in a SLURM job")
+    add("--rendezvous", default="", metavar="HOST:PORT", help="outside SLURM: of this machine")
+    add("--local", action="append", default=[], metavar="[NAME=]DIR", help="folder with a corpus")
+    add("--out", type=Path, help="data, models and logs (default: runs/<scale>)")
+    add("--results", type=Path, help="folder of the CSVs (default: results; smoke: under --out)")
     device = parser.add_mutually_exclusive_group()
     device.add_argument("--cpu", action="store_true", help="train on the CPU")
     device.add_argument("--gpu", action="store_true", help="train on a GPU what the recipes train on a CPU")
-    parser.add_argument("--dry-run", action="store_true", help="print the commands only")
-    help_resume = "continue trainings that were stopped (default); --no-resume: train them anew, the old is kept aside"
-    parser.add_argument("--resume", action=argparse.BooleanOptionalAction, default=True, help=help_resume)
-    parser.add_argument(
-        "--keep-checkpoints", action="store_true", help="keep the checkpoints of which an average has been made"
-    )
+    add("--dry-run", action="store_true", help="print the commands only")
+    add("--resume", action=argparse.BooleanOptionalAction, default=True, help="continue trainings that were stopped "
+        "(default); --no-resume: train them anew, the old is kept aside")  # fmt: skip
+    add("--keep-checkpoints", action="store_true", help="keep the checkpoints of which an average has been made")
     return parser
 
 
@@ -284,7 +274,7 @@ def as_status(name: str, work: Callable[[], int]) -> int:
     stop_on_signals()
     try:
         return work()
-    except (RecipeError, Busy, ScoreError) as error:
+    except (UsageError, Busy) as error:
         print(f"{name}: error: {error}", file=sys.stderr)
         return 2
     except (JobFailed, OSError) as error:

@@ -18,6 +18,7 @@ from experiments.engine.table import OneLineParser, as_status, make_parser, pars
 from experiments.figures import scores, weights
 from experiments.recipes.catalogue import Figure, find_figure
 from experiments.recipes.nodes import RecipeError
+from fairseq_localattn.analysis.command import check_output, check_plot, save_figure
 
 
 def make_figure_parser() -> OneLineParser:
@@ -29,17 +30,10 @@ def make_figure_parser() -> OneLineParser:
     return parser
 
 
-def check_picture(path: Path, writable: bool = True) -> None:
-    """Raise RecipeError where matplotlib is missing, or where ``writable`` and the picture cannot be written."""
-    from fairseq_localattn.analysis.command import check_output, check_plot  # here, as the import takes seconds
-    from fairseq_localattn.errors import UsageError
-
-    try:
-        check_plot(path, "--plot")
-        if writable:
-            check_output(path, "--plot")
-    except UsageError as error:
-        raise RecipeError(str(error)) from None
+def check_picture(path: Path) -> None:
+    """Raise UsageError where matplotlib is missing, or the picture cannot be written."""
+    check_plot(path)
+    check_output(path, "--plot")
 
 
 def of_weights(figure: Figure, args: argparse.Namespace) -> int:
@@ -60,12 +54,10 @@ def of_weights(figure: Figure, args: argparse.Namespace) -> int:
 
 def of_scores(figure: Figure, args: argparse.Namespace) -> int:
     """Measure the rows of a figure of scores that have not been measured, and draw it; return the exit status."""
-    from fairseq_localattn.analysis.command import save_figure  # here, as the import takes seconds
-
     if args.sentence is not None:
         raise RecipeError(f"--sentence {args.sentence} changes nothing: {figure.paper} {figure.name} draws scores")
     if not args.dry_run:  # before hours of training
-        check_picture(args.plot or Path("picture.png"), writable=args.plot is not None)
+        check_picture(args.plot) if args.plot else check_plot(Path("picture.png"))
     status, ledger = run_table(args)
     if status or args.dry_run or args.task is not None:
         return status

@@ -11,9 +11,10 @@ from typing import Any
 
 from experiments.engine.ledger import Ledger
 from experiments.measure.bleu import FEWEST, LENGTHS, ORDERS, group_size
+from experiments.measure.csv_files import Line
 from experiments.measure.generated import ScoreError
 from experiments.recipes.recipe import Recipe
-from experiments.report.results import Line
+from fairseq_localattn.analysis.command import new_figure
 
 SETTING = re.compile(r"(?P<panel>1d_window|2d_heads)_(?P<x>\d+)")  # rows of Figure 2 of Yang et al. 2019
 PANELS = {"1d_window": ("(a) 1D-CSANs", "Window size"), "2d_heads": ("(b) 2D-CSANs, window 11", "Number of heads")}
@@ -152,8 +153,6 @@ DRAWINGS: Mapping[str, Callable[[Any, Sequence[System]], None]] = {
 
 def draw(key: str, systems: Sequence[System]) -> Any:
     """Return the matplotlib ``Figure`` of a figure of scores, PAPER/NAME. Raises ScoreError."""
-    from fairseq_localattn.analysis.command import new_figure  # here, as the import takes seconds
-
     figure = new_figure(figsize=(8.0, 4.4))
     DRAWINGS[key](figure, systems)
     figure.supxlabel(textwrap.fill(note(systems), 120), fontsize="x-small")

@@ -6,16 +6,15 @@ import importlib
 import tempfile
 from pathlib import Path
 
-from experiments.engine.choice import Row
-from experiments.engine.plan import Plan
-from experiments.measure.csv_files import csv_text, read_csv
-from experiments.measure.generated import read_lines
+from experiments.engine.plan import Plan, Row
+from experiments.measure import generated
+from experiments.measure.csv_files import csv_text, read_lines
 from experiments.recipes.catalogue import Figure
 from experiments.recipes.nodes import RecipeError
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import find_table
 from experiments.runs.run import Run
-from experiments.system.processes import write_atomic
+from fairseq_localattn.files import write_whole
 
 SUBSET = "test"
 LENGTHS = range(8, 13)  # in words: short enough to be read in a picture
@@ -49,7 +48,7 @@ def runs_of(plan: Plan) -> list[Run]:
 def choose_sentence(run: Run) -> int:
     """Return the number of the first sentence of the test set with a length in LENGTHS. Raises RecipeError."""
     tokens = run.data.folder / "tok" / f"{SUBSET}.{run.data.source}"
-    for number, line in enumerate(read_lines(tokens)):
+    for number, line in enumerate(generated.read_lines(tokens)):
         if len(line.split()) in LENGTHS:
             return number
     raise RecipeError(f"{tokens}: no sentence of {LENGTHS[0]} to {LENGTHS[-1]} words: choose one by --sentence")
@@ -60,8 +59,6 @@ def draw(figure: Figure, plan: Plan, sentence: int | None, picture: Path) -> Pat
 
     Raises RecipeError for what the user can mend.
     """
-    from fairseq_localattn.errors import UsageError  # here, as the import takes seconds
-
     runs = runs_of(plan)
     if len({run.data.bin for run in runs}) > 1:
         raise RecipeError(f"{figure.paper} {figure.name}: its rows do not read the same data")
@@ -75,16 +72,13 @@ def draw(figure: Figure, plan: Plan, sentence: int | None, picture: Path) -> Pat
         for run, name in zip(runs, names, strict=True):
             argv += ["--path", str(run.model), "--name", name]
         argv += ["--plot", str(picture), "--csv", str(numbers), *(["--cpu"] if runs[0].on_cpu else [])]
-        try:
-            module.main(argv)
-        except UsageError as error:
-            raise RecipeError(str(error)) from None
-        lines = [cells for _, cells in read_csv(numbers)]
+        module.main(argv)
+        lines = read_lines(numbers, ("checkpoint",))
     facts = {}
     for name, row, run in zip(names, plan.rows, runs, strict=True):
         of_run = (run.arch, str(run.seed), run.commit(), row.stated.description)
         facts[name] = [plan.choice.scale, row.key, *of_run, SUBSET, str(number)]
-    at = lines[0].index("checkpoint")
     beside = picture.with_suffix(".csv")
-    write_atomic(beside, csv_text([*COLUMNS, *lines[0]], [[*facts[cells[at]], *cells] for cells in lines[1:]]))
+    rows = [[*facts[line["checkpoint"]], *line.values.values()] for line in lines]
+    write_whole(beside, csv_text([*COLUMNS, *lines[0].values], rows))
     return beside

@@ -37,23 +37,13 @@ from typing import Any
 
 from experiments.measure.bleu import REFERENCE_LENGTHS
 from experiments.measure.generated import BPE_KINDS, ScoreError
+from experiments.measure.metrics import metric_name
 from experiments.measure.predictions import accuracy, perplexity, read_perplexity
 from experiments.measure.rouge import SCORERS
 from experiments.measure.scoring import Measurement, TestSet, chrf, lead3, pooled, summarization
 from experiments.measure.significance import drawn
+from fairseq_localattn.files import described
 
-NAMES = {
-    "sacrebleu": "BLEU",
-    "tokenised_bleu": "tokenised BLEU",
-    "multi_bleu": "tokenised BLEU",
-    "compound_bleu": "tokenised BLEU, compounds split",
-    "chrf": "chrF",
-    "rouge1": "ROUGE-1",
-    "rouge2": "ROUGE-2",
-    "rougeL": "ROUGE-L",
-    "rouge_avg": "ROUGE, mean of the three",
-    "rougeL_swapped": "ROUGE-L, arguments swapped",
-}
 Facts = dict[str, Any]  # for JSON; "measurements" is what as_text shows
 
 
@@ -166,8 +156,7 @@ def as_text(facts: Facts) -> str:
     output = facts["output"] if isinstance(facts["output"], str) else " ".join(facts["output"])
     lines = [output + (f": {facts['sentences']} sentences" if "sentences" in facts else "")]
     for measured in facts["measurements"]:
-        name = NAMES.get(measured.metric, measured.metric)
-        lines.append(f"{name} {measured.score:.2f}  {measured.signature}")
+        lines.append(f"{metric_name(measured.metric)} {measured.score:.2f}  {measured.signature}")
         if measured.difference is not None:
             tested = "" if measured.p_value is None else f", p = {measured.p_value:.4f} by {_test_of(measured.metric)}"
             lines.append(f"    against the baseline: {measured.difference:+.2f}{tested}")
@@ -179,33 +168,25 @@ def _test_of(metric: str) -> str:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="score", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "output",
-        nargs="*",
-        default=[],
-        help="fairseq's output, of several seeds several; accuracy: predictions; perplexity: the log",
-    )
-    parser.add_argument("--metric", choices=METRICS, default="bleu", help="default: bleu")
-    parser.add_argument(
-        "--reference", type=Path, action="append", help="raw reference, one sentence a line; or several"
-    )
-    parser.add_argument("--target", default="en", help="language of the reference, for detokenisation (default: en)")
-    parser.add_argument(
-        "--baseline", action="append", default=[], help="output of the system to test against; once for each seed"
-    )
-    parser.add_argument("--tokenised", type=Path, action="append", help="tokenised references: tokenised BLEU as well")
-    parser.add_argument("--reference-length", choices=REFERENCE_LENGTHS, default="closest",
-                        help="which of several references the brevity penalty looks at (default: closest)")  # fmt: skip
-    parser.add_argument("--bpe", choices=BPE_KINDS, default="subword_nmt", help="default: subword_nmt")
-    parser.add_argument("--lowercase", action="store_true", help="compare without case")
-    parser.add_argument("--by-length", action="store_true", help="BLEU by the number of source words as well")
-    parser.add_argument("--by-ngram", action="store_true", help="BLEU of the n-grams of each order alone as well")
-    parser.add_argument("--source", type=Path, help="lead3: the articles; by length: sources with words apart")
-    parser.add_argument("--scorer", choices=SCORERS, default="python", help="of ROUGE (default: python)")
-    parser.add_argument("--json", action="store_true")
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="score", description=__doc__, formatter_class=form)
+    add = parser.add_argument
+    add("output", nargs="*", default=[], help="fairseq's output, of several seeds several; accuracy: predictions; "
+        "perplexity: the log")  # fmt: skip
+    add("--metric", choices=METRICS, default="bleu", help="default: bleu")
+    add("--reference", type=Path, action="append", help="raw reference, one sentence a line; or several")
+    add("--target", default="en", help="language of the reference, for detokenisation (default: en)")
+    add("--baseline", action="append", default=[], help="output of the system to test against; once for each seed")
+    add("--tokenised", type=Path, action="append", help="tokenised references: tokenised BLEU as well")
+    add("--reference-length", choices=REFERENCE_LENGTHS, default="closest",
+        help="which of several references the brevity penalty looks at (default: closest)")  # fmt: skip
+    add("--bpe", choices=BPE_KINDS, default="subword_nmt", help="default: subword_nmt")
+    add("--lowercase", action="store_true", help="compare without case")
+    add("--by-length", action="store_true", help="BLEU by the number of source words as well")
+    add("--by-ngram", action="store_true", help="BLEU of the n-grams of each order alone as well")
+    add("--source", type=Path, help="lead3: the articles; by length: sources with words apart")
+    add("--scorer", choices=SCORERS, default="python", help="of ROUGE (default: python)")
+    add("--json", action="store_true")
     return parser
 
 
@@ -220,8 +201,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"score: {error}", file=sys.stderr)
         return 2
     except OSError as error:  # of a temporary folder, for ROUGE's own script
-        from fairseq_localattn.files import described  # here, as the import takes seconds
-
         print(f"score: {described(error)}", file=sys.stderr)
         return 1
     if args.json:

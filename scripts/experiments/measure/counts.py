@@ -21,6 +21,7 @@ import numpy as np
 
 from experiments.measure.bleu import Counter
 from experiments.measure.generated import ScoreError
+from fairseq_localattn.files import replaced
 
 SUFFIX = ".npz"
 IDENTITY = ".identity"  # METRIC.identity in a file: Counter.identity
@@ -75,7 +76,6 @@ def save_counts(path: Path, counts: Mapping[str, np.ndarray], counters: Mapping[
 
 
 def _write(path: Path, data: bytes) -> None:
-    from fairseq_localattn.files import replaced
 
     with replaced(path) as part:
         part.write_bytes(data)

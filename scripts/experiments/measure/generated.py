@@ -10,10 +10,12 @@ from pathlib import Path
 
 from sacremoses import MosesDetokenizer
 
+from fairseq_localattn.errors import UsageError
+
 BPE_KINDS = ("subword_nmt", "sentencepiece", "wordpiece", "none")
 
 
-class ScoreError(ValueError):
+class ScoreError(UsageError):
     """Raised for output or references that cannot be scored; the message names the file and what is wrong with it."""
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import abc
 import json
+import shlex
 import statistics
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -27,7 +29,8 @@ from experiments.recipes.recipe import SECTIONS, Recipe, RecipeError
 from experiments.system.checkout import ROOT, USER_DIR
 from experiments.system.logs import last_validation
 
-PROBE = ROOT / "scripts" / "probe.py"
+PREPARE_PROBING = ROOT / "data-prep" / "prepare_probing.sh"
+PYTHON = (sys.executable, "-m")
 
 
 class Measured(Protocol):
@@ -42,26 +45,20 @@ class Measured(Protocol):
     narrow: bool
 
     @property
-    def folder(self) -> Path:
-        """The run's folder."""
+    def folder(self) -> Path: ...
 
     @property
-    def key(self) -> str:
-        """What the results call the run."""
+    def key(self) -> str: ...  # what the results call it
 
     @property
-    def model(self) -> Path:
-        """The checkpoint that is measured."""
+    def model(self) -> Path: ...  # the checkpoint that is measured
 
     @property
-    def on_cpu(self) -> bool:
-        """Whether the run uses no GPU."""
+    def on_cpu(self) -> bool: ...
 
-    def flags(self, section: str) -> tuple[str, ...]:
-        """Return the recipe's flags of a section as argv."""
+    def flags(self, section: str) -> tuple[str, ...]: ...
 
-    def encoder_flags(self) -> list[str]:
-        """Return the flags that an encoder of its own takes, in probing from scratch."""
+    def encoder_flags(self) -> list[str]: ...  # of an encoder of its own, in probing from scratch
 
 
 class Measure(abc.ABC):
@@ -87,7 +84,7 @@ class Measure(abc.ABC):
 
     @abc.abstractmethod
     def argv(self, run: Measured, folder: Path, subset: str) -> list[str]:
-        """Return the command after the interpreter. It writes into ``folder``, or a log that ``collect`` reads."""
+        """Return the command. It writes into ``folder``, or a log that ``collect`` reads."""
 
     @abc.abstractmethod
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
@@ -133,7 +130,7 @@ class Generated(Measure):
     def argv(self, run: Measured, folder: Path, subset: str) -> list[str]:
         with_phrases = run.recipe.flag("train", "task") == PHRASE_TASK
         return [
-            "-m", "fairseq_cli.generate", str(run.data.bin),
+            *PYTHON, "fairseq_cli.generate", str(run.data.bin),
             "--user-dir", str(USER_DIR), "--path", str(run.model),
             "--source-lang", run.data.source, "--target-lang", run.data.target, "--gen-subset", subset,
             "--results-path", str(folder),
@@ -180,14 +177,10 @@ class PhraseTranslation(Translation):
 
 
 class ByLength(Translation):
-    """BLEU by the number of source words."""
-
     by_length = True
 
 
 class ByNgram(Translation):
-    """BLEU of the n-grams of each order alone."""
-
     by_ngram = True
 
 
@@ -236,7 +229,7 @@ class Classification(Measure):
     def argv(self, run: Measured, folder: Path, subset: str) -> list[str]:
         written = ["--path", str(run.model), "--gen-subset", subset, "--predictions", str(folder / self.output(subset))]
         cpu = ["--cpu"] if run.on_cpu else []
-        return ["-m", "fairseq_localattn.analysis.accuracy", str(run.data.bin), *written, *cpu]
+        return [*PYTHON, "fairseq_localattn.analysis.accuracy", str(run.data.bin), *written, *cpu]
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         name = self.output()
@@ -252,7 +245,7 @@ class LanguageModelling(Measure):
 
     def argv(self, run: Measured, folder: Path, subset: str) -> list[str]:
         where = ["--user-dir", str(USER_DIR), "--path", str(run.model), "--gen-subset", subset]
-        return ["-m", "fairseq_cli.eval_lm", str(run.data.bin), *where, *run.flags("eval_lm")]
+        return [*PYTHON, "fairseq_cli.eval_lm", str(run.data.bin), *where, *run.flags("eval_lm")]
 
     def output(self, subset: str = "test") -> str:
         return f"perplexity-{subset}.json"
@@ -286,7 +279,7 @@ class Locality(Measure):
     def argv(self, run: Measured, folder: Path, subset: str) -> list[str]:
         windows = ",".join(map(str, self.windows))
         return [
-            "-m", "fairseq_localattn.analysis.locality", str(run.data.bin), "--path", str(run.model),
+            *PYTHON, "fairseq_localattn.analysis.locality", str(run.data.bin), "--path", str(run.model),
             "--gen-subset", subset, "--windows", windows, "--csv", str(folder / self.output()),
             *(["--cpu"] if run.on_cpu else []),
         ]  # fmt: skip
@@ -300,7 +293,7 @@ class Locality(Measure):
 
 
 class Probing(Measure):
-    """Accuracies of classifiers on the encoder's states, by analysis/probing."""
+    """Accuracies of classifiers on the encoder's states by analysis/probing, on tasks in the encoder's own subwords."""
 
     step, stamp = "probe", "probed"
     data_keys = ("source", "target")
@@ -317,15 +310,21 @@ class Probing(Measure):
         return run.folder / f"probing{self.variant(run)}"
 
     def argv(self, run: Measured, folder: Path, subset: str) -> list[str]:
-        words = [str(PROBE), "--data", str(run.data.folder), "--lang", run.data.source]
-        words += ["--out", str(folder), "--work", str(self.work(run)), "--seed", str(run.seed)]
+        """Prepare the tasks, of which those that are there are kept, probe, and keep the numbers."""
+        work, data = self.work(run), run.data
+        own = ["--codes", str(data.folder / "bpe" / "codes"), "--dict", str(data.bin / f"dict.{data.source}.txt")]
+        trees = [word for split in ("train", "valid", "test") for word in (f"--{split}", _tree_file(run.trees, split))]
+        # The translation data have Moses' entities.
+        prepare = ["bash", str(PREPARE_PROBING), str(work / "data"), "--lang", data.source, *trees, *own, "--escape"]
+        probe = [*PYTHON, "fairseq_localattn.analysis.probing", str(work / "data" / "bin")]
         if run.recipe.probing == "scratch":
-            words += ["--arch", run.arch, *(f"--flag={word}" for word in run.encoder_flags())]
+            probe += ["--arch", run.arch, *run.encoder_flags()]
         else:
-            words += ["--encoder", str(run.model)]
-        words += ["--trees", str(run.trees)] if run.trees else []
-        words += ["--epochs", "1"] if run.narrow else []
-        return [*words, *(["--cpu"] if run.on_cpu else [])]
+            probe += ["--encoder", str(run.model), "--encoder-data", str(data.bin)]
+        probe += [*(["--epochs", "1"] if run.narrow else []), *(["--cpu"] if run.on_cpu else [])]
+        numbers = str(work / self.output())
+        probe += ["--balance", "--seed", str(run.seed), "--out", numbers]
+        return ["bash", "-c", " && ".join(map(shlex.join, (prepare, probe, ["cp", numbers, str(folder)])))]
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         """Return the accuracy of each task in percent, and ``probing_avg``, the mean."""
@@ -341,6 +340,14 @@ class Probing(Measure):
             for row in rows
         ]
         return [*found, Measurement("probing_avg", statistics.mean(m.score for m in found))]
+
+
+def _tree_file(folder: Path | None, split: str) -> str:
+    """Return the trees of a split: train.mrg, or NAME.train.mrg (of valid dev, too), plain or .gz; else the first."""
+    folder = folder or Path("TREES")
+    words = ("valid", "dev") if split == "valid" else (split,)
+    names = (f"{prefix}{word}.mrg{ending}" for word in words for prefix in ("", "*.") for ending in ("", ".gz"))
+    return str(next((path for name in names for path in sorted(folder.glob(name))), folder / f"{split}.mrg"))
 
 
 def _lines(path: Path, *needed: str) -> list[Line]:

@@ -17,6 +17,7 @@ NAMES = {
     "compound_bleu": "BLEU, compounds split",
     "sacrebleu": "sacreBLEU",
     "multi_bleu": "BLEU, several references",
+    "chrf": "chrF",
     "rouge1": "ROUGE-1",
     "rouge2": "ROUGE-2",
     "rougeL": "ROUGE-L",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import io
 import re
 from collections.abc import Callable
 from typing import Any
 
 from experiments.recipes.nodes import RecipeError, nearest
-from experiments.recipes.recipe import SECTIONS, Recipe
+from experiments.recipes.recipe import Recipe
 from experiments.system.checkout import USER_DIR
 
 RESERVED = {
@@ -25,14 +26,13 @@ def command_of(section: str) -> str:
     return "fairseq-" + section.replace("_", "-")
 
 
-def expand(recipe: Recipe, section: str, *, arch: str) -> list[str]:
+@functools.lru_cache(maxsize=256)  # once for all seeds
+def expand(recipe: Recipe, section: str, *, arch: str) -> tuple[str, ...]:
     """Return the flags of one section as fairseq's argv, checked by fairseq's parser with the architecture's flags.
 
     The result holds neither the data folder nor what RESERVED names: the caller adds those. Raises RecipeError for an
     unknown flag, a model size, a reserved flag, or a value that the parser refuses.
     """
-    if section not in SECTIONS:
-        raise RecipeError(f"no section {section!r}: the sections are {', '.join(SECTIONS)}")
     entries = recipe.section(section)
     for key, entry in entries.items():
         where = entry.where
@@ -61,7 +61,7 @@ def expand(recipe: Recipe, section: str, *, arch: str) -> list[str]:
         _parse(section, fixed + argv, known=False)
     except (RefusedError, ValueError, SyntaxError, NameError) as error:
         raise _at_line(recipe, section, str(error), places) from None
-    return argv
+    return tuple(argv)
 
 
 def _flag_argv(where: str, option: str, action: argparse.Action, value: Any) -> list[str]:

@@ -14,10 +14,12 @@ from typing import Any
 
 import yaml
 
+from fairseq_localattn.errors import UsageError
+
 MOST_BYTES = 1_000_000  # the largest recipe has some ten thousand
 
 
-class RecipeError(ValueError):
+class RecipeError(UsageError):
     """A recipe that cannot be used; the message names file and line, and is one line."""
 
     def __init__(self, message: str) -> None:

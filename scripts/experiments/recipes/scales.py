@@ -12,6 +12,7 @@ from dataclasses import replace
 from experiments.recipes.nodes import RecipeError
 from experiments.recipes.recipe import CONFIGS, Recipe, load_recipe
 from experiments.recipes.tables import Table
+from fairseq_localattn.errors import UsageError
 
 SMOKE = CONFIGS / "scales" / "smoke.yaml"
 # Flags that smoke replaces and never adds: a batch in tokens or in sentences, a schedule, a shortest output.
@@ -37,9 +38,7 @@ def recipe_at(table: Table, row: str, scale: str) -> Recipe:
 
 def other_size(recipe: Recipe, size: str) -> str:
     """Return a recipe's architecture in another size. Raises RecipeError for an unknown architecture."""
-    import fairseq_localattn  # noqa: F401  registers the architectures
-    from fairseq_localattn.errors import UsageError
-    from fairseq_localattn.models.architectures import other_size_of
+    from fairseq_localattn.models.architectures import other_size_of  # here, as the import takes seconds
 
     try:
         return other_size_of(recipe.architecture, size)
@@ -77,8 +76,6 @@ def smoke(recipe: Recipe) -> Recipe:
 def narrow_flags(architecture: str, stacks: Sequence[str] = ("encoder", "decoder")) -> list[str]:
     """Return flags that make an architecture narrow: same heads and layers, 8 channels a head, an FFN of 2·d."""
     from fairseq.models import ARCH_CONFIG_REGISTRY
-
-    import fairseq_localattn  # noqa: F401  registers the architectures
 
     args = Namespace()
     ARCH_CONFIG_REGISTRY[architecture](args)

@@ -52,6 +52,9 @@ ROW_KEYS = (*KEYS, *LAYERS, "extends", "same_as", "baseline")
 TABLE_KEYS = (*KEYS, *LAYERS, "extends", "baseline", "rows", "quoted")
 
 
+read_base = functools.cache(read_file)  # once for all rows
+
+
 @dataclass(frozen=True)
 class RowSource:
     """What a row is made of: the files that it extends at each scale, and layers on top of them, in order."""
@@ -85,12 +88,6 @@ class RowSource:
         return any(key in layer for layer in self.own_layers(scale))
 
 
-@functools.cache
-def read_base(path: Path) -> Layer:
-    """read_file(), once for all rows."""
-    return read_file(path)
-
-
 @dataclass(frozen=True, eq=False)
 class Table:
     """One table file."""
@@ -114,12 +111,17 @@ class Table:
         names = [name for name, source in self.sources.items() if scale in source.scales()]
         return sorted(names, key=lambda name: self.baselines[name] is not None)
 
+    @functools.cache  # noqa: B019  (tables are few, and read once)
     def recipe(self, row: str, scale: str) -> Recipe:
-        """Return the recipe of a row at a scale of LAYERS, with the row's own architecture.
-
-        Raises RecipeError.
-        """
-        return _recipe(self, row, scale)
+        """Return the recipe of a row at a scale of LAYERS, with the row's own architecture. Raises RecipeError."""
+        source = self.sources[row]
+        found = make_recipe(source.layer(scale), path=self.path, where=source.where, name=row)
+        for key in ("label", "metric", "data", *(() if found.lead else ("architecture",))):
+            if not getattr(found, key):
+                raise RecipeError(f"{source.where}: the row {row} needs the key {key!r}")
+        if not found.lead and not isinstance(found.flag("train", "max_update"), int):
+            raise RecipeError(f"{source.where}: train needs max_update (beside max_epoch: for the time left)")
+        return found
 
     def baseline(self, row: str) -> tuple[Table, str] | None:
         """Return the table and the row that a row is tested against; None without one. Raises RecipeError."""
@@ -131,19 +133,6 @@ class Table:
             known = ", ".join(table.sources)
             raise RecipeError(f"{self.sources[row].where}: baseline {'/'.join(found)}: {table.path} has {known}")
         return table, found[1]
-
-
-@functools.cache
-def _recipe(table: Table, row: str, scale: str) -> Recipe:
-    source = table.sources[row]
-    found = make_recipe(source.layer(scale), path=table.path, where=source.where, name=row)
-    needed = ("label", "metric", "data", *(() if found.lead else ("architecture",)))
-    for key in needed:
-        if not getattr(found, key):
-            raise RecipeError(f"{source.where}: the row {row} needs the key {key!r}")
-    if not found.lead and not isinstance(found.flag("train", "max_update"), int):
-        raise RecipeError(f"{source.where}: train needs max_update (beside max_epoch: for the time left)")
-    return found
 
 
 @functools.cache

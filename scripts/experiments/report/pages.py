@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.measure.generated import ScoreError
-from experiments.recipes.nodes import RecipeError, nearest
+from experiments.recipes.nodes import nearest
 from experiments.recipes.tables import papers, tables_of
 from experiments.report.claims import claims_table
 from experiments.report.gains import RANKED, draw, is_drawn, picture, tables_shown
@@ -35,7 +35,8 @@ from experiments.report.papers import all_tables, summary_table, table_of_paper
 from experiments.report.ranking import ranking_table
 from experiments.report.speed import attentions_table, speed_table
 from experiments.system.checkout import ROOT
-from experiments.system.processes import write_atomic
+from fairseq_localattn.errors import UsageError
+from fairseq_localattn.files import write_whole
 
 MARKER = re.compile(r"<!-- (?P<end>end of )?table (?P<name>\S+) -->")
 GAINS = re.compile(r"figures/gains_(\w+)\.png")
@@ -181,7 +182,7 @@ def make(root: Path, check: bool) -> int:
             print(f"make_tables: {picture(root, name)} {said}", file=sys.stderr)
         return 1 if differ or outdated else 0
     for page, text in texts.items():
-        write_atomic(page, text)
+        write_whole(page, text)
     for name in outdated:
         draw(root, name)
     renewed = ", ".join(place.rpartition(": table ")[2] for place in differ)
@@ -199,6 +200,6 @@ def main(argv: list[str] | None = None, root: Path = ROOT) -> int:
     args = parser.parse_args(argv)
     try:
         return make(root, args.check)
-    except (ScoreError, RecipeError, OSError) as error:
+    except (UsageError, OSError) as error:
         print(f"make_tables: error: {error}", file=sys.stderr)
         return 2

@@ -16,10 +16,10 @@ from experiments.measure.bleu import FEWEST, group_size
 from experiments.measure.csv_files import Line, read_lines
 from experiments.measure.generated import ScoreError
 from experiments.measure.metrics import FAMILIES, metric_name
+from experiments.recipes.catalogue import FOLDER, Figure, figures_of
 from experiments.recipes.recipe import Recipe
 from experiments.recipes.tables import PAPERS, Table, find_table, load_table, tables_of
 from experiments.recipes.tables import SCALES as ALL_SCALES
-from experiments.report.pictures import pictures_of_table, pictures_without_table
 from experiments.report.results import KEY, NEEDED
 from experiments.report.text import (
     NOT_MEASURED,
@@ -303,16 +303,29 @@ def title(table: str) -> str:
     return f"{word} {table.removeprefix(kind)}".strip()
 
 
+def pictures(root: Path, figure: Figure) -> list[str]:
+    """Return a paragraph with picture and caption for each scale at which the figure has been drawn."""
+    found = []
+    for path in sorted((root / "results" / FOLDER).glob(f"{figure.paper}_{figure.name}_*.png")):
+        scale = path.stem.rpartition("_")[2]
+        files = f"{FOLDER}/{path.stem}.csv", f"{figure.paper}/{figure.name}.csv"  # of weights, of scores
+        numbers = "".join(f" [Numbers]({name})." for name in files if (root / "results" / name).is_file())
+        title = f"Figure {figure.name.removeprefix('fig')}, {scale} scale"
+        found.append(f"![{title}]({FOLDER}/{path.name})\n\n*{scale.capitalize()} scale. {figure.caption}*{numbers}")
+    return found
+
+
 def all_tables(root: Path, paper: str) -> str:
     """Return all tables and figures of a paper, each under its heading; a figure that is drawn stands for its table."""
     parts = []
     for name in tables_of(paper, root / "configs"):
         about = load_table(root / "configs" / paper / f"{name}.yaml").title.partition(": ")[2]
         heading = title(name) + (f": {about.rstrip('.')}" if about else "")
-        shown = pictures_of_table(root, paper, name) or [table_of_paper(root, paper, name)]
-        parts.append("\n\n".join([f"### {heading}", *shown]))
-    for heading, found in pictures_without_table(root, paper).items():
-        parts.append("\n\n".join([f"### {heading}", *found]))
+        drawn = [text for figure in figures_of(paper) if figure.name == name for text in pictures(root, figure)]
+        parts.append("\n\n".join([f"### {heading}", *(drawn or [table_of_paper(root, paper, name)])]))
+    for figure in figures_of(paper):
+        if figure.rows and (drawn := pictures(root, figure)):
+            parts.append("\n\n".join([f"### {title(figure.name)}: {figure.about}", *drawn]))
     return "\n\n".join(parts)
 
 

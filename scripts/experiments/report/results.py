@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.measure.csv_files import csv_text, read_csv
+from experiments.measure.csv_files import Line, csv_text, read_lines
 from experiments.measure.generated import ScoreError
-from experiments.system.processes import write_atomic
+from fairseq_localattn.files import remove_parts, write_whole
 
 # What results/README.md describes.
 COLUMNS = (
@@ -18,10 +18,9 @@ COLUMNS = (
     "steps_per_second", "train_minutes", "attention", "settings", "scoring", "commit", "hardware",
     "torch", "fairseq", "package", "date", "note",
 )  # fmt: skip
-LATER = ("attention",)  # columns that older files lack, where they are empty
+LATER = ("attention",)  # columns that older files lack
 NEEDED = tuple(name for name in COLUMNS if name not in LATER)
 KEY = ("scale", "row", "seed", "settings", "metric")
-Line = dict[str, str]
 
 
 class Results:
@@ -32,24 +31,19 @@ class Results:
 
     def lines(self) -> list[Line]:
         """Return all lines. Raises ScoreError where the file has other columns, was cut off or is damaged."""
-        try:
-            (_, header), *lines = read_csv(self.path)
-        except FileNotFoundError:
-            return []
-        if tuple(header) not in (COLUMNS, NEEDED):
+        lines = read_lines(self.path, NEEDED) if self.path.exists() else []
+        if lines and not lines[0].values.keys() <= set(COLUMNS):
             raise ScoreError(f"{self.path}:1: other columns than {','.join(COLUMNS)}; move the file away")
-        return [dict.fromkeys(COLUMNS, "") | dict(zip(header, cells, strict=True)) for _, cells in lines]
+        return lines
 
     def put(self, new: Sequence[Mapping[str, Any]], instead: Callable[[Line], bool]) -> None:
         """Append lines in place of those of which ``instead`` is true. The file is replaced as a whole."""
-        from fairseq_localattn.files import remove_parts  # here, as the import takes seconds
-
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with (self.path.parent / ".lock").open("a") as guard:  # NFS locks files between machines, not folders
             fcntl.flock(guard, fcntl.LOCK_EX)
             remove_parts(self.path.parent, self.path.name)  # of writers that were killed
-            lines = [*(line for line in self.lines() if not instead(line)), *new]
-            write_atomic(self.path, csv_text(COLUMNS, [[line.get(name, "") for name in COLUMNS] for line in lines]))
+            lines = [*(line.values for line in self.lines() if not instead(line)), *new]
+            write_whole(self.path, csv_text(COLUMNS, [[line.get(name, "") for name in COLUMNS] for line in lines]))
 
 
 def in_words(line: Line) -> str:

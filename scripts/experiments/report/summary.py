@@ -8,6 +8,7 @@ from typing import Any
 
 from experiments.measure.generated import read_lines
 from experiments.measure.scoring import Measurement, TestSet, translation
+from experiments.report.text import markdown
 from experiments.runs.run import Run
 from experiments.system.environment import hardware, versions
 
@@ -62,21 +63,18 @@ def examples(runs: Sequence[Run], count: int = 5) -> list[dict[str, str]]:
 
 def as_markdown(title: str, facts: dict[str, Any]) -> str:
     """Return the summary for reading; ``facts`` is what collect() returns."""
-    lines = [
-        f"# {title}",
-        "",
-        "| architecture | BLEU | p | updates | parameters | training min | target words/s |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    rows = []
     for row in facts["systems"]:
         p = "" if row["p_value"] is None else f"{row['p_value']:.4f}"
-        numbers = f"{row['updates']} | {row['parameters']:,}"
         # None: the training was shorter than one interval of its log
         forms = (("train_minutes", ".1f"), ("words_per_second", ","))
-        minutes, speed = ("-" if row[key] is None else format(row[key], form) for key, form in forms)
-        lines.append(f"| {row['architecture']} | {row['bleu']:.2f} | {p} | {numbers} | {minutes} | {speed} |")
+        times = ["-" if row[key] is None else format(row[key], form) for key, form in forms]
+        rows.append(
+            [row["architecture"], f"{row['bleu']:.2f}", p, str(row["updates"]), f"{row['parameters']:,}", *times]
+        )
+    header = ("architecture", "BLEU", "p", "updates", "parameters", "training min", "target words/s")
+    lines = [f"# {title}", "", markdown(header, rows), ""]
     lines += [
-        "",
         f"gain: {facts['difference']:+.2f} BLEU",
         f"BLEU: {facts['systems'][0]['signature']}",
         f"p: paired bootstrap against {facts['baseline']}, {facts['test']}",

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import pickle
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -23,6 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.runs.checkpoints import BEST_BY, BY_EPOCHS, BY_UPDATES, LAST, whole
+from fairseq_localattn.errors import COMMAND_ERROR, UsageError
+from fairseq_localattn.files import check_file, described, replaced
 
 if TYPE_CHECKING:
     import torch
@@ -38,10 +39,6 @@ KEPT_BY = {
 }
 
 
-class AverageError(ValueError):
-    """Raised for checkpoints that cannot be averaged; the message names the file and what is wrong with it."""
-
-
 def select(
     folder: Path, *, last: int | None = None, last_epochs: int | None = None, best: int | None = None
 ) -> list[Path]:
@@ -49,10 +46,10 @@ def select(
 
     Give one of ``last`` (by updates), ``last_epochs`` and ``best``: how many. By updates, checkpoint_last.pt counts
     where it is the newest, as fairseq writes no other at the end of an epoch.
-    Raises AverageError where there are fewer.
+    Raises UsageError where there are fewer.
     """
     if not folder.is_dir():
-        raise AverageError(f"{folder}: no such folder")
+        raise UsageError(f"{folder}: no such folder")
     if best is not None:
         return _best(folder, best)
     if last_epochs is not None:
@@ -69,14 +66,14 @@ def _updates(path: Path) -> int:
     try:
         return int(_load(path)["optimizer_history"][-1]["num_updates"])
     except (KeyError, IndexError, TypeError):
-        raise AverageError(f"{path}: does not say after how many updates it was written") from None
+        raise UsageError(f"{path}: does not say after how many updates it was written") from None
 
 
 def _best(folder: Path, count: int) -> list[Path]:
     found = [(match[1], float(match[2]), match.string) for match in _matches(folder, BEST_BY)]
     metrics = sorted({metric for metric, _, _ in found})
     if len(metrics) > 1:
-        raise AverageError(f"{folder}: best checkpoints by {' and by '.join(metrics)}; name the files themselves")
+        raise UsageError(f"{folder}: best checkpoints by {' and by '.join(metrics)}; name the files themselves")
     if not found:
         return _enough(folder, [], BEST_BY, count)
     cfg = _load(folder / found[0][2]).get("cfg") or {}
@@ -91,10 +88,10 @@ def _matches(folder: Path, pattern: re.Pattern[str]) -> list[re.Match[str]]:
 
 def _enough(folder: Path, found: list[str], kind: re.Pattern[str], count: int) -> list[Path]:
     if count < 1:
-        raise AverageError(f"{count} checkpoints cannot be averaged: at least 1")
+        raise UsageError(f"{count} checkpoints cannot be averaged: at least 1")
     if len(found) < count:
         what, keep = KEPT_BY[kind]
-        raise AverageError(
+        raise UsageError(
             f"{folder}: {len(found)} checkpoint{'s' * (len(found) != 1)} {what}, {count} are needed; {keep}"
         )
     return [folder / name for name in found[-count:]]
@@ -103,12 +100,10 @@ def _enough(folder: Path, found: list[str], kind: re.Pattern[str], count: int) -
 def average(paths: Sequence[Path], target: Path, say: Callable[[str], None] = lambda line: None) -> None:
     """Write the mean of checkpoints to ``target``; report progress, and what was not averaged, to ``say``.
 
-    One checkpoint at a time is in memory. Integers and booleans are taken from the last checkpoint. Raises AverageError
-    for files that are missing, cut off, not fairseq's, or of different models.
+    One checkpoint at a time is in memory. Integers and booleans are taken from the last checkpoint. Raises UsageError
+    for files that are missing, cut off, not fairseq's, or of different models, and OSError.
     """
     import torch
-
-    from fairseq_localattn.files import OutputError, replaced
 
     _check_files(paths, target)
     mean = _Mean()
@@ -121,32 +116,24 @@ def average(paths: Sequence[Path], target: Path, say: Callable[[str], None] = la
     mean.put_into(state["model"])
     state.pop("last_optimizer_state", None)
     state["extra_state"] = {**(state.get("extra_state") or {}), "averaged": [path.name for path in paths]}
-    try:
-        with replaced(target) as part:
-            torch.save(state, part)
-    except OutputError as error:
-        raise AverageError(str(error)) from None
+    with replaced(target) as part:
+        torch.save(state, part)
 
 
 def _check_files(paths: Sequence[Path], target: Path) -> None:
     for path in paths:
         if not path.is_file():
-            raise AverageError(f"{path}: no such file")
+            raise UsageError(f"{path}: no such file")
     real = [path.resolve() for path in paths]
     if not real:
-        raise AverageError("no checkpoints to average")
+        raise UsageError("no checkpoints to average")
     if twice := [path for path, name in zip(paths, real, strict=True) if real.count(name) > 1]:
-        raise AverageError(f"{twice[0]}: is named twice")
+        raise UsageError(f"{twice[0]}: is named twice")
     if target.resolve() in real:
-        raise AverageError(f"{target}: is one of the checkpoints; write the mean to another file")
+        raise UsageError(f"{target}: is one of the checkpoints; write the mean to another file")
     if not target.parent.is_dir():
-        raise AverageError(f"{target.parent}: no such folder to write to")
-    from fairseq_localattn.files import check_file
-
-    try:
-        check_file(target)
-    except OSError as error:
-        raise AverageError(str(error)) from None
+        raise UsageError(f"{target.parent}: no such folder to write to")
+    check_file(target)
 
 
 class _Mean:
@@ -160,7 +147,7 @@ class _Mean:
         self.first: tuple[Path, dict[str, Any]] | None = None  # path, and shape and dtype of each parameter
 
     def add(self, path: Path, model: dict[str, torch.Tensor]) -> None:
-        """Add a model. Raises AverageError for parameters that differ in shape or dtype."""
+        """Add a model. Raises UsageError for parameters that differ in shape or dtype."""
         import torch
 
         self._compare(path, {name: (tuple(value.shape), value.dtype) for name, value in model.items()})
@@ -182,7 +169,7 @@ class _Mean:
         for name in sorted(expected.keys() | parameters.keys()):
             here, there = parameters.get(name, "not there"), expected.get(name, "not there")
             if here != there:
-                raise AverageError(f"{path}: {name} is {here}, but {there} in {other}: another model")
+                raise UsageError(f"{path}: {name} is {here}, but {there} in {other}: another model")
 
     def put_into(self, model: dict[str, torch.Tensor]) -> None:
         """Put the means in place of the parameters, in their precision; shared tensors stay shared."""
@@ -197,37 +184,22 @@ class _Mean:
 
 
 def _load(path: Path) -> dict[str, Any]:
-    """Return a checkpoint, mapped into memory and read as data. Raises AverageError."""
-    import torch
+    """Return a checkpoint, mapped into memory and read as data. Raises UsageError."""
+    from fairseq_localattn.stored.reading import read  # here, as the import takes seconds
 
-    from fairseq_localattn.stored import contents
-    from fairseq_localattn.stored.reading import FILE_CLASSES, foreign_classes
-
-    torch.serialization.add_safe_globals(FILE_CLASSES)
-    try:
-        with open(path, "rb") as file:
-            archive = file.read(2) != b"\x80\x02"  # as torch has written since 1.6; before that, pickles
-        if not archive or whole(path):
-            return dict(contents.read(str(path)))
-    except Exception as error:
-        names = foreign_classes(str(path), error) if isinstance(error, pickle.UnpicklingError) else []
-        if names:
-            raise AverageError(f"{path}: refused: it holds {', '.join(names)}, which no checkpoint does") from None
-        raise AverageError(f"{path}: cannot be read: {' '.join(str(error).split())[:160]}") from None
-    raise AverageError(f"{path}: half a file, or no checkpoint of fairseq's")
+    with open(path, "rb") as file:
+        archive = file.read(2) != b"\x80\x02"  # as torch has written since 1.6; before that, pickles
+    if archive and not whole(path):
+        raise UsageError(f"{path}: half a file, or no checkpoint of fairseq's")
+    return dict(read(str(path)))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="average", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "inputs",
-        nargs="+",
-        type=Path,
-        metavar="FOLDER|FILE",
-        help="a folder, or the files; one file is exported without the optimizer's state",
-    )
+    told = "a folder, or the files; one file is exported without the optimizer's state"
+    parser.add_argument("inputs", nargs="+", type=Path, metavar="FOLDER|FILE", help=told)
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--last", type=int, metavar="N", help="the last of the folder, by updates")
     group.add_argument("--last-epochs", type=int, metavar="N", help="the last of the folder, by epochs")
@@ -238,13 +210,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     how = {name: getattr(args, name) for name in ("last", "last_epochs", "best") if getattr(args, name) is not None}
     try:
         if how and len(args.inputs) > 1:
-            raise AverageError("--last, --last-epochs and --best take one folder")
+            raise UsageError("--last, --last-epochs and --best take one folder")
         if not how and args.inputs[0].is_dir():
-            raise AverageError(f"{args.inputs[0]}: is a folder: give --last, --last-epochs or --best")
+            raise UsageError(f"{args.inputs[0]}: is a folder: give --last, --last-epochs or --best")
         paths = select(args.inputs[0], **how) if how else args.inputs
         average(paths, args.output, lambda line: print(f"average: {line}", flush=True))
-    except AverageError as error:
-        print(f"average: error: {error}", file=sys.stderr)
+    except (UsageError, OSError) as error:
+        said = described(error) if isinstance(error, OSError) else str(error).removeprefix(COMMAND_ERROR)
+        print(f"average: error: {said}", file=sys.stderr)
         return 2
     print(f"average: written to {args.output}")
     return 0

@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import fairseq_localattn
 from experiments.system.logs import train_log
+from fairseq_localattn.errors import UsageError
+from fairseq_localattn.files import remove_parts, replaced
 
 LAST = Path("checkpoints") / "checkpoint_last.pt"
 BEST = Path("checkpoints") / "checkpoint_best.pt"
@@ -29,8 +32,6 @@ def mend_last_checkpoint(folder: Path) -> None:
     Trainings replace it as a whole, and a kill leaves parts beside it; a damaged one comes from elsewhere, such as a
     copy that was cut off, or a training without the plugin.
     """
-    from fairseq_localattn.files import remove_parts, replaced
-
     for part in folder.glob("*.pt.tmp"):  # fairseq's, of a training that was killed
         part.unlink()
     remove_parts(folder)
@@ -73,8 +74,6 @@ def _contents(folder: Path) -> dict[str, Any]:
         return {}
     import torch
 
-    import fairseq_localattn
-
     fairseq_localattn.register()  # names the classes that a checkpoint may hold
     try:
         return dict(torch.load(folder / LAST, map_location="cpu", weights_only=True, mmap=True))
@@ -114,7 +113,6 @@ def attention_of(path: Path) -> str | None:
     None also of a model that is none of this package.
     """
     from fairseq_localattn.analysis.describe import checkpoint_arguments, texts_of
-    from fairseq_localattn.errors import UsageError
 
     try:
         texts = texts_of(*checkpoint_arguments(str(path)))

@@ -143,7 +143,6 @@ def batch_key(recipe: Recipe) -> str:
 
 
 def _is_own(recipe: Recipe) -> bool:
-    import fairseq_localattn  # noqa: F401  registers the architectures
     from fairseq_localattn.models.architectures import localattn_architectures  # here, as the import takes seconds
 
     return recipe.architecture in localattn_architectures()

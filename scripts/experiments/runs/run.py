@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 import shutil
 import sys
 import time
@@ -151,7 +152,7 @@ class Run:
 
     def flags(self, section: str) -> tuple[str, ...]:
         """Return the recipe's flags of a section as argv."""
-        return _expanded(self.recipe, section, self.arch)
+        return expand(self.recipe, section, arch=self.arch)
 
     def encoder_flags(self) -> list[str]:
         """Return the variant's flags and dropout, as probing from scratch takes them."""
@@ -202,6 +203,11 @@ class Run:
             todo += f" (begun with another fairseq_localattn, commit {name}: the results will name both commits)"
         return f"{self.label}: {todo}, in {self.folder}"
 
+    def announcement(self) -> str:
+        """Return the command of the other machines where this one does not start it; empty else."""
+        by_hand = self.launch.rendezvous and not self.launch.srun and not self.facts()
+        return f"on each other machine, in this folder: {shlex.join(self.train_argv())}" if by_hand else ""
+
     def commit(self) -> str:
         """Return the commit that trained and decoded; 'a..b' where these were several, in order."""
         return "..".join(entry["commit"] for entry in code_of(self.folder))
@@ -236,7 +242,7 @@ class Run:
 
     def measure_argv(self, subset: str = "test") -> list[str]:
         """Return the command that measures the model on a test set."""
-        return [sys.executable, *self.measure.argv(self, self.folder / GENERATING, subset)]
+        return self.measure.argv(self, self.folder / GENERATING, subset)
 
     def argv(self, step: Step) -> list[str]:
         """Return the command of a step."""
@@ -391,9 +397,3 @@ class Run:
             if seconds > 10 and done > 0:
                 return generate + remaining * seconds / done
         return generate + expected * remaining / self.updates
-
-
-@functools.lru_cache(maxsize=256)
-def _expanded(recipe: Recipe, section: str, arch: str) -> tuple[str, ...]:
-    """Return ``expand`` of a section, once for all seeds."""
-    return tuple(expand(recipe, section, arch=arch))

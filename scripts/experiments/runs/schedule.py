@@ -1,27 +1,48 @@
-"""Runs side by side, with their progress."""
+"""Work side by side, with its progress."""
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
 
 from experiments.runs.launch import Launch
-from experiments.runs.run import Run
 from experiments.system.processes import Busy, JobFailed, stop_all
 from experiments.system.progress import Progress, time_left
 
 POLL_SECONDS = 0.3
 
 
+class Work(Protocol):
+    """What calls of ``advance`` bring to its end: a run, or a step of a GPU day. Works of one folder take turns.
+
+    ``announcement``: said before it begins. ``advance`` returns whether all is done; raises JobFailed, Busy, OSError.
+    """
+
+    @property
+    def folder(self) -> Path: ...
+
+    def announcement(self) -> str: ...
+
+    def advance(self, lane: Launch) -> bool: ...
+
+    def status(self) -> str: ...
+
+    def seconds_left(self) -> float: ...
+
+
+W = TypeVar("W", bound=Work)
+
+
 def run_all(
-    runs: Sequence[Run],
+    runs: Sequence[W],
     lanes: Sequence[Launch],
     progress: Progress,
     *,
     after: float = 0.0,
-    finished: Callable[[Run], None] = lambda run: None,
-    failed: Callable[[Run, Exception], None] | None = None,
+    finished: Callable[[W], None] = lambda run: None,
+    failed: Callable[[W, Exception], None] | None = None,
 ) -> None:
     """Bring all runs to their end in order, one at a time in each of ``lanes``. Ctrl-C ends the children.
 
@@ -31,7 +52,7 @@ def run_all(
         failed: called with a run that fails, while the others go on; without it the first failure is raised.
     """
     waiting = list(runs)
-    active: list[tuple[Run, Launch]] = []
+    active: list[tuple[W, Launch]] = []
     free = list(lanes)
     count = 0
     try:
@@ -42,8 +63,8 @@ def run_all(
                 if run is None:
                     break
                 waiting.remove(run)
-                if run.launch.rendezvous and not run.launch.srun and not run.facts():
-                    progress.say(f"on each other machine, in this folder: {shlex.join(run.train_argv())}")
+                if said := run.announcement():
+                    progress.say(said)
                 active.append((run, free.pop(0)))
             for run, lane in list(active):
                 try:

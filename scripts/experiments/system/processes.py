@@ -18,9 +18,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
 
+from fairseq_localattn import files
+from fairseq_localattn.errors import COMMAND_ERROR
+
 _alive: list[Job] = []
 Types = tuple[type, ...]
-OWN_ERROR = "fairseq_localattn: "  # begin of an error of one line
 TRACEBACK = "Traceback (most recent call last)"
 # Seconds that a child has to end by SIGTERM: a training saves its last update.
 SAVING = 60
@@ -34,20 +36,9 @@ class Busy(RuntimeError):  # noqa: N818
     """Raised where another process works in the folder."""
 
 
-def write_atomic(path: Path, text: str) -> None:
-    """Write a file so that a reader, also after a kill, sees either the old text or the new one. Raises OSError."""
-    from fairseq_localattn.files import write_whole  # here, as the import takes seconds
-
-    write_whole(path, text)
-
-
 def described(error: Exception) -> str:
     """Return what an error says, for one of the operating system in one line: which file, why, what to do."""
-    if not isinstance(error, OSError):
-        return str(error)
-    from fairseq_localattn import files
-
-    return files.described(error)
+    return files.described(error) if isinstance(error, OSError) else str(error)
 
 
 def read_stamp(path: Path, facts: Mapping[str, Types] = MappingProxyType({})) -> dict[str, Any] | None:
@@ -71,7 +62,7 @@ def _refuse_constant(name: str) -> None:
 
 def write_stamp(path: Path, facts: Mapping[str, Any]) -> None:
     """Mark a step as finished, with its facts. Raises ValueError for NaN and infinity, which read_stamp refuses."""
-    write_atomic(path, json.dumps(facts, indent=2, sort_keys=True, allow_nan=False) + "\n")
+    files.write_whole(path, json.dumps(facts, indent=2, sort_keys=True, allow_nan=False) + "\n")
 
 
 def lock(folder: Path) -> IO[str]:
@@ -83,9 +74,7 @@ def lock(folder: Path) -> IO[str]:
     except OSError:
         stream.close()
         raise Busy(f"{folder}: another run is at work here; wait for it, stop it, or choose another --out") from None
-    from fairseq_localattn.files import remove_parts
-
-    remove_parts(folder)  # of writers that were killed
+    files.remove_parts(folder)  # of writers that were killed
     return stream
 
 
@@ -159,10 +148,8 @@ class Job:
         how = f"was killed by signal {-status}" if status < 0 else f"failed with exit status {status}"
         words = " ".join(self.argv[1:3]).split()  # in one line, also of python -c
         what = " ".join([Path(self.argv[0]).name, *words, how])
-        from fairseq_localattn.files import check_folder
-
         try:
-            check_folder(self.log.parent)  # on a full disk the log says nothing
+            files.check_folder(self.log.parent)  # on a full disk the log says nothing
         except OSError as error:
             return f"{what}: {described(error)}"
         return f"{what}\n{tail(self.log)}\nwhole log: {self.log}"
@@ -176,7 +163,7 @@ class Job:
             return line
         text = self.log.read_bytes()[self._log_size :].decode("utf-8", errors="replace")
         lines = text.splitlines()
-        own = [line for line in lines if line.startswith(OWN_ERROR)]  # also where torchrun adds its traceback
+        own = [line for line in lines if line.startswith(COMMAND_ERROR)]  # also where torchrun adds its traceback
         said = [] if TRACEBACK in text else [line for line in lines if "error: " in line]
         return next(iter([*own[-1:], *said[-1:]]), None)
 
@@ -213,7 +200,7 @@ def first_error(folder: Path) -> str | None:
             line = next(iter(str(facts["message"]["message"]).splitlines()), "")[:300]
             found.append((int(facts["message"]["extraInfo"]["timestamp"]), line))
     line = min(found, default=(0, ""))[1]
-    return line[line.find(OWN_ERROR) :] if OWN_ERROR in line else line or None
+    return line[line.find(COMMAND_ERROR) :] if COMMAND_ERROR in line else line or None
 
 
 def stop_all() -> None:

@@ -144,9 +144,10 @@ def test_kinds_of_heads(name: str) -> None:
     assert KINDS[name] in heads and all(len(each) == 4 for each in heads)
 
 
+# Together they have every word of the grammar, at every site where it is defined.
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_every_model_has_a_page(name: str) -> None:
+@pytest.mark.parametrize("name", [*(name for name in CASES if name.startswith("hybrid-")), "transformer_mgsa_tiny"])
+def test_every_mechanism_has_a_page(name: str) -> None:
     """No head without a kind, and no more values than were counted."""
     trained = as_trained(case(name))
     if getattr(trained.model.encoder, "needs_phrases", False):

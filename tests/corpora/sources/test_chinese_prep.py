@@ -14,7 +14,7 @@ import pytest
 from corpora.sources import nist, sgm
 from corpora.tokens import segment
 from corpora.tokens.moses_tokenize import Tokenizer
-from support.corpora.prep import assert_refused, assert_translation_data, attempt, lines_of, prepare
+from support.corpora.prep import SPLITS, assert_refused, assert_translation_data, attempt, lines_of, prepare
 from support.corpora.preparations import CASES
 
 NIST_SETS = {"valid": "02", "test": "03", "test1": "04", "test2": "05", "test3": "06"}
@@ -57,11 +57,6 @@ def test_nist_test_sets_and_references(nist_data, nist_corpus):
         assert lines_of(nist_data / f"raw/{split}.en") == english[:count]
         assert [line.replace(" ", "") for line in lines_of(nist_data / f"tok/{split}.zh")] == chinese
     assert len({line.split()[0] for line in lines_of(nist_data / "tok/test.en")} & {"Today", "In", "This"}) > 1  # cased
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("nist")
-def test_nist_binarised(nist_data, preparation):
     words = {
         split: {lang: lines_of(nist_data / f"tok/{split}.{lang}") for lang in ("zh", "en")}
         for split in ("train", *NIST_SETS)
@@ -203,12 +198,6 @@ def test_sets_as_nist_writes_them(tmp_path):
 # prepare_wmt17_zh_en.sh
 
 
-@pytest.fixture()
-def wmt_data(preparation) -> Path:
-    pytest.importorskip("jieba", reason="needs the extra zh")
-    return preparation("wmt17_zh_en").out
-
-
 @pytest.mark.slow
 @pytest.mark.xdist_group("wmt17_zh_en")
 def test_wmt17_reads_every_corpus(preparation):
@@ -223,32 +212,15 @@ def test_wmt17_reads_every_corpus(preparation):
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("wmt17_zh_en")
-def test_wmt17_cleaned_and_binarised(wmt_data):
-    """Raw text and words stay beside each other, no side is longer than 20 words, and what is dropped is as long."""
-    words = {
-        split: {lang: lines_of(wmt_data / f"tok/{split}.{lang}") for lang in ("zh", "en")}
-        for split in ("train", "valid", "test")
-    }
-    chinese, english = words["train"]["zh"], words["train"]["en"]
+def test_wmt17_cleaned_and_binarised(preparation):
+    """Text and words stay beside each other, no side is longer than 20 words, and words in a corpus do not count."""
+    pytest.importorskip("jieba", reason="needs the extra zh")
+    out, moses, cut = preparation("wmt17_zh_en").out, Tokenizer("en"), segment.chinese()
+    words = {split: {lang: lines_of(out / f"tok/{split}.{lang}") for lang in ("zh", "en")} for split in SPLITS}
+    chinese, english, raw = words["train"]["zh"], words["train"]["en"], lines_of(out / "raw/train.zh")
     assert max(len(line.split()) for line in chinese + english) == 20
-    assert [line.replace(" ", "") for line in chinese] == [
-        line.replace(" ", "") for line in lines_of(wmt_data / "raw/train.zh")
-    ]
-    moses = Tokenizer("en")
-    assert english == [moses(line) for line in lines_of(wmt_data / "raw/train.en")]
-    kept = len(english)
-    assert 500 < kept < 1520
-    assert len(words["valid"]["zh"]) == len(words["test"]["zh"]) == 100
-    assert_translation_data(wmt_data / "bin", "zh", "en", words, "subword_nmt")
-    assert (wmt_data / "bin/dict.zh.txt").read_bytes() == (wmt_data / "bin/dict.en.txt").read_bytes()
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("wmt17_zh_en")
-def test_wmt17_words_in_a_corpus_do_not_count(wmt_data):
-    """datum2017 comes in words, which are joined: its text is parted like that of the others."""
-    raw = lines_of(wmt_data / "raw/train.zh")
-    spaced = [number for number, line in enumerate(raw) if " " in line]
-    cut = segment.chinese()
-    tokens = lines_of(wmt_data / "tok/train.zh")
-    assert spaced and all(tokens[number] == cut(raw[number].replace(" ", "")) for number in spaced)
+    assert chinese == [cut(line.replace(" ", "")) for line in raw] and any(" " in line for line in raw)
+    assert english == [moses(line) for line in lines_of(out / "raw/train.en")]
+    assert 500 < len(english) < 1520 and len(words["valid"]["zh"]) == len(words["test"]["zh"]) == 100
+    assert_translation_data(out / "bin", "zh", "en", words, "subword_nmt")
+    assert (out / "bin/dict.zh.txt").read_bytes() == (out / "bin/dict.en.txt").read_bytes()

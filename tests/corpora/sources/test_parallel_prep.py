@@ -95,14 +95,13 @@ def test_without_validation_text_two_splits_are_held_out_and_pieces_join_to_the_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "ending"), [("--bpe", "codes"), ("--pieces", "model")])
-def test_separate_subwords_and_dictionaries(own_text: Path, tmp_path: Path, kind: str, ending: str):
-    options = [*GIVEN, "--train", own_text / "corpus", "--separate", "--held-out", 20, kind, 100]
-    done = prepare("parallel", tmp_path, *options)
-    assert done.returncode == 0, done.stderr
-    one, two = (tmp_path / f"bpe/{lang}.{ending}" for lang in ("de", "en"))
-    assert one.read_bytes() != two.read_bytes()
-    assert (tmp_path / "bin/dict.de.txt").read_bytes() != (tmp_path / "bin/dict.en.txt").read_bytes()
+def test_separate_subwords_and_dictionaries(own_text: Path, tmp_path: Path):
+    for kind, ending, last in (("--bpe", "codes", "bin"), ("--pieces", "model", "bpe")):
+        out, options = tmp_path / ending, [*GIVEN, "--train", own_text / "corpus", "--separate", "--held-out", 20]
+        prepare_until(last, "parallel", out, *options, kind, 100)
+        one, two = (out / f"bpe/{lang}.{ending}" for lang in ("de", "en"))
+        assert one.read_bytes() != two.read_bytes()
+    assert (tmp_path / "codes/bin/dict.de.txt").read_bytes() != (tmp_path / "codes/bin/dict.en.txt").read_bytes()
 
 
 @pytest.mark.slow
@@ -114,15 +113,6 @@ def test_phrases_of_ones_own_trees_go_with_pieces(tmp_path: Path):
     done = prepare("parallel", tmp_path / "out", *GIVEN, *text, *kind)
     assert done.returncode == 0 and "train.de-en.en: 150 sentences, 0 without" in done.stdout, done.stderr
     assert (tmp_path / "out/bin/test.de-en.en.phrases.idx").exists()
-
-
-@pytest.mark.slow
-def test_windows_line_ends_do_not_reach_the_tokens(own_text: Path, tmp_path: Path):
-    for lang in ("de", "en"):
-        (tmp_path / f"text.{lang}").write_bytes((own_text / f"corpus.{lang}").read_bytes().replace(b"\n", b"\r\n"))
-    out = tmp_path / "out"
-    prepare_until("tok", "parallel", out, *GIVEN, "--train", tmp_path / "text", "--tokenizer", "none")
-    assert b"\r" not in (out / "tok/train.de").read_bytes()
 
 
 def test_a_comma_in_the_output_folder_is_refused(own_text: Path, tmp_path: Path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import zipfile
 from pathlib import Path
 
@@ -47,11 +46,8 @@ def trees(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def sst_data(trees, tmp_path_factory) -> Path:
-    """Prepared by download; a broken archive is refused first."""
-    folder = tmp_path_factory.mktemp("sst_data")
-    archive, out = folder / "trees.zip", folder / "out"
+def test_sst_by_download_of_a_broken_archive(trees, tmp_path):
+    archive, out = tmp_path / "trees.zip", tmp_path / "out"
     with zipfile.ZipFile(archive, "w") as packed:
         for path in sorted(trees.iterdir()):
             packed.write(path, f"trees/{path.name}")
@@ -60,25 +56,20 @@ def sst_data(trees, tmp_path_factory) -> Path:
     refused = prepare("sst", out, "--no-checksums", SST_URL=archive.as_uri())
     assert_refused(refused, "trees.zip is not the whole file", "damaged or cut-off archive", "run again")
     archive.write_bytes(whole)
-    done = prepare("sst", out, "--no-checksums", SST_URL=archive.as_uri())
-    assert done.returncode == 0, done.stderr
-    return out
+    prepare_until("raw", "sst", out, "--no-checksums", SST_URL=archive.as_uri())
+    assert lines_of(out / "raw/train.text") == TEXTS + TEXTS[:5]
+    assert lines_of(out / "raw/train.label") == [str(label) for label in LABELS + LABELS[:5]]
+    assert lines_of(out / "raw/valid.text") == TEXTS[1:]
+    assert lines_of(out / "raw/labels.txt") == ["0 2", "1 2", "2 3", "3 2", "4 2"]
 
 
 @pytest.mark.slow
-def test_sst_raw_text_and_labels(sst_data):
-    assert lines_of(sst_data / "raw/train.text") == TEXTS + TEXTS[:5]
-    assert lines_of(sst_data / "raw/train.label") == [str(label) for label in LABELS + LABELS[:5]]
-    assert lines_of(sst_data / "raw/valid.text") == TEXTS[1:]
-    assert lines_of(sst_data / "raw/test.label") == [str(label) for label in LABELS[::-1]]
-    assert lines_of(sst_data / "raw/labels.txt") == ["0 2", "1 2", "2 3", "3 2", "4 2"]
-
-
-@pytest.mark.slow
-def test_sst_serves_the_task(sst_data):
-    texts = {"train": TEXTS + TEXTS[:5], "valid": TEXTS[1:], "test": TEXTS[::-1]}
-    labels = {"train": LABELS + LABELS[:5], "valid": LABELS[1:], "test": LABELS[::-1]}
-    assert_classification_task(sst_data / "bin", 5, texts, labels)
+@pytest.mark.xdist_group("sst")
+def test_sst_serves_the_task(preparation):
+    done = preparation("sst")
+    texts = {split: lines_of(done.out / f"raw/{split}.text") for split in SPLITS}
+    labels = {split: [int(label) for label in lines_of(done.out / f"raw/{split}.label")] for split in SPLITS}
+    assert_classification_task(done.out / "bin", 5, texts, labels)
 
 
 def test_sst_two_classes_leave_neutral_texts_out(trees):
@@ -105,26 +96,26 @@ def test_sst_phrases_are_distinct_and_only_in_training(trees):
     assert ("great", 1) in {row[1:] for row in sst.read(trees, 2, phrases=True)}
 
 
-@pytest.mark.slow
-def test_sst_phrases_keep_the_dictionary_of_the_sentences(trees, sst_data, tmp_path):
+def test_sst_phrases_keep_the_dictionary_of_the_sentences(trees, tmp_path):
     """Counted over phrases, the word of a single leaf would be frequent."""
-    prepare_until("dict", "sst", tmp_path / "out", "--local", trees, "--phrases")
-    assert (tmp_path / "out/dict/dict.txt").read_bytes() == (sst_data / "dict/dict.txt").read_bytes()
-    assert len(lines_of(tmp_path / "out/raw/train.text")) == 23
-    assert len(lines_of(tmp_path / "out/raw/train.label")) == 23
+    for name, options in (("phrases", ["--phrases"]), ("sentences", [])):
+        prepare_until("dict", "sst", tmp_path / name, "--local", trees, *options)
+    one, two = (tmp_path / name / "dict/dict.txt" for name in ("phrases", "sentences"))
+    assert one.read_bytes() == two.read_bytes() and len(lines_of(tmp_path / "phrases/raw/train.text")) == 23
 
 
 @needs_sst
 @pytest.mark.parametrize(
     ("options", "counts", "classes"),
     [
-        ({}, (8544, 1101, 2210), [1092, 2218, 1624, 2322, 1288]),
         ({"classes": 2}, (6920, 872, 1821), [3310, 3610]),
         ({"phrases": True}, (159274, 1101, 2210), [7233, 27711, 81658, 33361, 9311]),
     ],
 )
 def test_sst_release_has_its_numbers(tmp_path, options, counts, classes):
-    done = attempt(labelled.prepare_sst, SST, tmp_path, exact=True, **options)
+    classes_, phrases = options.get("classes", 5), options.get("phrases", False)
+    official = sst.OFFICIAL[classes_] | ({"train": counts[0]} if phrases else {})
+    done = attempt(labelled.prepare, tmp_path, classes_, sst.read(SST, classes_, phrases), official, exact=True)
     assert done.returncode == 0, done.stderr
     for split, count in zip(SPLITS, counts, strict=True):
         assert len(lines_of(tmp_path / f"{split}.text")) == len(lines_of(tmp_path / f"{split}.label")) == count
@@ -148,12 +139,12 @@ def test_separators_of_lines_in_a_tree_are_spaces(trees, tmp_path):
 @pytest.mark.parametrize(
     ("tree", "message"),
     [
-        ("(3 (2 It) (2 works)", "train.txt:3: unbalanced brackets: 1 not closed"),
-        ("(3 (2 It) (2 works)))", "train.txt:3: unbalanced brackets: more follows"),
+        ("(3 (2 It) (2 works)", "train.txt:3: unbalanced brackets"),
+        ("(3 (2 It) (2 works)))", "train.txt:3: unbalanced brackets, or more than one tree"),
         ("(3 (5 It) (2 works))", "train.txt:3: a label from 0 to 4 must follow each bracket, found 5"),
-        ("(3 (2 It) (2 works) (2 .))", "train.txt:3: a node has two subtrees or one word, found 3 subtrees"),
-        ("(3 (2 It) (2 works well))", "train.txt:3: a leaf has one word, found 2: (2 works well)"),
-        ("It works", "train.txt:3: a tree begins with a bracket, found It"),
+        ("(3 (2 It) (2 works) (2 .))", "train.txt:3: a node has two subtrees or one word, found 3 subtrees of 3"),
+        ("(3 (2 It) (2 works well))", "train.txt:3: a node has two subtrees or one word, found 0 subtrees of 2"),
+        ("It works", "train.txt:3: unbalanced brackets"),
         ("(3 (2 It) (2 <pad>))", "train.txt:3: the word <pad> is a symbol of fairseq's"),
         ("", "train.txt:3: empty line"),
     ],
@@ -162,19 +153,11 @@ def test_bad_trees_name_file_and_line(trees, tmp_path, tree, message):
     for name in ("train", "dev", "test"):
         (tmp_path / f"{name}.txt").write_bytes((trees / f"{name}.txt").read_bytes())
     (tmp_path / "train.txt").write_text("\n".join([*TREES[:2], tree, *TREES]) + "\n", "utf-8")
-    assert_refused(attempt(labelled.prepare_sst, tmp_path, tmp_path), message)
+    assert_refused(attempt(list, sst.read(tmp_path, 5, phrases=False)), message)
 
 
-def test_bad_tree_folders(trees, tmp_path):
-    out = tmp_path / "out"
-    folder = tmp_path / "trees"
-    folder.mkdir()
-    packed = gzip.compress((trees / "train.txt").read_bytes())
-    (folder / "train.txt.gz").write_bytes(packed[:-30])
-    assert_refused(prepare("sst", out, "--local", folder), "train.txt.gz:", "damaged or cut-off gzip file")
-    (folder / "train.txt.gz").write_bytes(packed)
-    assert_refused(prepare("sst", out, "--local", folder), "dev.txt: cannot be read: No such file")
-    assert not (out / "raw").exists()
-    assert_refused(attempt(labelled.prepare_sst, trees, tmp_path, exact=True), "train: 11 texts (official: 8,544)")
-    done = attempt(labelled.prepare_sst, trees, tmp_path)
+def test_sst_numbers_are_official_or_said(trees, tmp_path):
+    given = [labelled.prepare, tmp_path, 5, list(sst.read(trees, 5, phrases=False)), sst.OFFICIAL[5]]
+    assert_refused(attempt(*given, exact=True), "train: 11 texts (official: 8,544)")
+    done = attempt(*given)
     assert done.returncode == 0 and "train: 11 texts (official: 8,544); class 0: 2, class 1: 2" in done.stdout

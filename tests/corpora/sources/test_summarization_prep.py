@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import shutil
 import tarfile
-import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -20,7 +18,7 @@ pytest.importorskip("tokenizers", reason="WordPieces need the package tokenizers
 
 from corpora.errors import DataError
 from corpora.mini import news as mini_news
-from corpora.sources import cnndm, summaries
+from corpora.sources import cnndm
 from corpora.text import overlap
 from corpora.tokens import wordpiece
 from experiments.measure import rouge
@@ -45,7 +43,7 @@ def cnndm_data(preparation) -> Path:
 
 @CNNDM
 @pytest.mark.slow
-def test_cnndm_summaries_are_the_highlights_in_the_order_of_the_list(stories, cnndm_data):
+def test_cnndm_summaries_are_the_highlights_in_the_order_of_the_list(stories, cnndm_data, preparation):
     texts = {}
     for name in ("cnn", "dailymail"):
         with tarfile.open(stories / f"{name}_stories.tgz") as tar:
@@ -66,19 +64,11 @@ def test_cnndm_summaries_are_the_highlights_in_the_order_of_the_list(stories, cn
             body = text[: text.index("@highlight")].split()
             assert [word for word in article.split() if word != "."] == body
             assert "@highlight" not in article
-
-
-def test_cnndm_counts_stand_beside_the_paper_s(stories, tmp_path):
-    part = tmp_path / "part"
-    part.mkdir()
-    for archive in ("cnn", "dailymail"):
-        shutil.unpack_archive(stories / f"{archive}_stories.tgz", tmp_path / "unpacked", "gztar")
-    done = attempt(summaries.prepare_cnndm, stories, [tmp_path / "unpacked"], part)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(
-        "train: 300 pairs (official: 287,113; paper: 287,226); 1 left out, without text or summary;"
-    )
-    assert "\ntest: 30 pairs (official: 11,490);" in done.stdout
+    counts = "train: 300 pairs (official: 287,113; paper: 287,226); 1 left out, without text or summary;"
+    assert counts in preparation("cnndm").said
+    articles, sentences = (lines_of(cnndm_data / f"raw/test.article{end}") for end in ("", ".sentences"))
+    for article, line in zip(articles, sentences, strict=True):
+        assert line.replace(".", "").split() == article.replace(".", "").split() and line.endswith(" .")
 
 
 def test_story_as_see_et_al_read_it():
@@ -99,20 +89,6 @@ def test_lead3_is_taken_from_sentences():
     assert rouge.lead(line, 2) == 'Mr. Weber left the U.S. on Monday . He said: "I\'m off." .'
     assert rouge.sentences_of(line)[2:] == ["Nobody .", "Caption .", "It is over ."]
     assert cnndm.sentences(["..."]) == "..."
-
-
-@CNNDM
-@pytest.mark.slow
-def test_cnndm_sentences_and_references_are_aligned(cnndm_data):
-    articles, sentences = (lines_of(cnndm_data / f"raw/test.article{end}") for end in ("", ".sentences"))
-    assert len(articles) == len(sentences) == 30
-    for article, line in zip(articles, sentences, strict=True):
-        assert line.replace(".", "").split() == article.replace(".", "").split()
-        assert rouge.lead(line, 1).startswith(article[:20])
-        assert line.endswith(" .") and len(rouge.sentences_of(line)) >= 6
-    for split in ("valid", "test"):
-        raw, words = (lines_of(cnndm_data / f"{step}/{split}.summary") for step in ("raw", "tok"))
-        assert words == [line.lower() for line in raw]  # made summaries have no other signs than full stops
 
 
 def assert_translation_task(out: Path, truncate: int = 0) -> None:
@@ -154,7 +130,7 @@ def test_cnndm_pieces_join_to_the_words(cnndm_data):
     """What MASS does with sed 's/ ##//g', and the tokenizer's own decoder."""
     from tokenizers.decoders import WordPiece
 
-    decoder, make = WordPiece(cleanup=False), wordpiece.Words(cnndm_data / "vocab/vocab.txt")
+    decoder, make = WordPiece(cleanup=False), wordpiece.splitter(cnndm_data / "vocab/vocab.txt")
     cut = 0
     for split in SPLITS:
         for lang in LANGS:
@@ -202,38 +178,20 @@ def test_bad_tables_name_file_and_line(tmp_path, damage, message):
         target.write_bytes(target.read_bytes()[:-4])
     else:
         write_lines(target, damage(lines_of(target)))
-    (tmp_path / "part").mkdir()
-    assert_refused(attempt(summaries.prepare_cnndm, tmp_path / "in", [], tmp_path / "part"), message)
+    assert_refused(attempt(list, cnndm.read(tmp_path / "in", [])), message)
 
 
-def test_official_number_of_lines_may_end_without_newline(tmp_path):
-    tables(tmp_path, {"val": 5})
-    pair = (tmp_path / "val.source", tmp_path / "val.target")
-    pair[1].write_bytes(pair[1].read_bytes()[:-1])
-    assert len(list(overlap.aligned(*pair, official=5))) == 5
-    with pytest.raises(DataError, match="val.target:5: no newline at the end"):
-        list(overlap.aligned(*pair, official=6))
-
-
-def test_pairs_of_another_order_can_be_forced(tmp_path):
+def test_official_tables_and_those_that_are_forced(tmp_path):
+    """The official number of lines may end without newline; pairs of another order can be taken as they are."""
     tables(tmp_path, {"val": 60})
-    write_lines(tmp_path / "val.target", lines_of(tmp_path / "val.target")[::-1])
     pair = (tmp_path / "val.source", tmp_path / "val.target")
+    write_lines(pair[1], lines_of(pair[1])[::-1])
     with pytest.raises(DataError, match="in lines 1 to 60 the summaries have"):
         list(overlap.aligned(*pair, official=60))
+    pair[1].write_bytes(pair[1].read_bytes()[:-1])
     assert len(list(overlap.aligned(*pair, official=60, judge=False))) == 60
-
-
-def test_pairs_are_not_kept_in_memory(tmp_path):
-    paths = (tmp_path / "a.gz", tmp_path / "b.gz")
-    for path, text in zip(paths, ("word%d and many other words follow it here .", "headline word%d"), strict=True):
-        path.write_bytes(gzip.compress("".join(f"{text % n}\n" for n in range(20_000)).encode()))
-    tracemalloc.start()
-    try:
-        assert sum(1 for _ in overlap.aligned(*paths, official=0)) == 20_000
-        assert tracemalloc.get_traced_memory()[1] < 500_000
-    finally:
-        tracemalloc.stop()
+    with pytest.raises(DataError, match="val.target:60: no newline at the end"):
+        list(overlap.aligned(*pair, official=61, judge=False))
 
 
 # Gigaword

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import functools
 import gzip
-import io
 import os
 import re
 import signal
-import tarfile
 import time
 import tracemalloc
 import zipfile
@@ -69,14 +67,6 @@ def test_segments_of_test_sets(tmp_path):
         list(markup.read_texts(path))
 
 
-def test_other_encodings(tmp_path):
-    path = tmp_path / "text"
-    path.write_bytes("中文\n".encode("gb18030"))
-    assert list(markup.read_texts(path, "gb18030")) == [(1, "中文")]
-    with pytest.raises(DataError, match="text:1: invalid UTF-8"):
-        list(markup.read_texts(path))
-
-
 def test_markup_of_iwslt(tmp_path):
     lines = ["<url>http://x</url>", "<talkid>1</talkid>", "<title>A talk</title>", "<keywords>a, b</keywords>",
              "<description>Of it</description>", "Text < more", "<reviewer>R</reviewer>"]  # fmt: skip
@@ -91,11 +81,10 @@ def test_join_and_select_say_what_they_keep(tmp_path):
         write(tmp_path / name, lines)
     pairs = [(tmp_path / f"{name}.de", tmp_path / f"{name}.en") for name in "ab"]
     both = (tmp_path / "all.de", tmp_path / "all.en")
-    done = attempt(bitext.join_and_report, pairs, both, bitext.Rules(), 5)
+    done = attempt(bitext.join, pairs, both, bitext.Rules(), 5)
     assert done.stdout == "a.de: 2 pairs\nb.de: 3 pairs\nall: 5 pairs (published: 5)\n", done.stderr
     select = [bitext.select, both, both, tmp_path, ("de", "en")]
-    counts = bitext.select(both, both, tmp_path, ("de", "en"), limits=bitext.Limits(1, None, 1.5), every=2)
-    done = attempt(bitext.report_selection, tmp_path, counts)
+    done = attempt(*select, limits=bitext.Limits(1, None, 1.5), every=2)
     assert done.stdout.endswith("5 pairs before cleaning\ntrain: 2 pairs\nvalid: 1 pairs\n"), done.stderr
     assert lines_of(tmp_path / "train.en") == ["one", "four"] and lines_of(tmp_path / "valid.de") == ["zwei zwei"]
     assert_refused(attempt(*select, limits=bitext.Limits(4)), "all.de: of 5 pairs none is left for train")
@@ -109,28 +98,27 @@ def test_shifted_text_is_refused(tmp_path, sentences):
     one, two = mini_translation.odd((list(sentences[0]), list(sentences[1])))
     first, second = tmp_path / "x.de", tmp_path / "x.en"
     targets = (tmp_path / "out.de", tmp_path / "out.en")
-    assert bitext.join([(write(first, one), write(second, two))], targets, bitext.Rules()) == [600]
+    bitext.join([(write(first, one), write(second, two))], targets, bitext.Rules())
     write(first, one[1:] + one[:1])
     with pytest.raises(DataError, match=r"x\.en:1: misaligned with .*x\.de: the lengths of lines 1 to 600"):
         bitext.join([(first, second)], targets, bitext.Rules())
     assert lines_of(targets[0]) == one  # of the first time
-    assert bitext.join([(first, second)], targets, bitext.Rules(min_correlation=-1)) == [600]
+    bitext.join([(first, second)], targets, bitext.Rules(min_correlation=-1))
 
 
-@pytest.mark.slow
-def test_large_text_is_not_held_in_memory(tmp_path):
+def test_large_text_is_not_held_in_memory(tmp_path, capsys):
     first, second = tmp_path / "x.de.gz", tmp_path / "x.en"
-    first.write_bytes(gzip.compress(b"ein Satz von sehr vielen in diesem Korpus .\n" * 15_000))
-    second.write_bytes(b"one of very many sentences in this corpus .\n" * 15_000)
+    first.write_bytes(gzip.compress(b"ein Satz von sehr vielen in diesem Korpus .\n" * 9_000))
+    second.write_bytes(b"one of very many sentences in this corpus .\n" * 9_000)
     targets = (tmp_path / "all.de", tmp_path / "all.en")
     tracemalloc.start()
     try:
-        assert bitext.join([(first, second)], targets, bitext.Rules()) == [15_000]
-        counts = bitext.select(targets, targets, tmp_path, ("de", "en"), limits=bitext.Limits(1, 80, 9), every=1333)
-        assert tracemalloc.get_traced_memory()[1] < 1_500_000
+        bitext.join([(first, second)], targets, bitext.Rules())
+        bitext.select(targets, targets, tmp_path, ("de", "en"), limits=bitext.Limits(1, 80, 9), every=1333)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
-    assert counts == {"source": 15_000, "train": 14_989, "valid": 11}
+    assert "9,000 pairs before cleaning\ntrain: 8,994 pairs\nvalid: 6 pairs\n" in capsys.readouterr().out
 
 
 # Lines changed in several processes
@@ -142,13 +130,11 @@ def test_stopped_work_goes_on_in_the_file(tmp_path, workers):
     source, target = write(tmp_path / "in", lines), tmp_path / "out"
     part = tmp_path / "out.part"
     part.write_text("".join(f"kept {number}\n" for number in range(1200)) + "Zeile 12")
-    linewise.change_file(source, target, Upper, workers, resume=True)
+    linewise.change_file(source, target, Upper, workers)
     assert lines_of(target) == [f"kept {number}" for number in range(1200)] + [line.upper() for line in lines[1200:]]
     target.write_text("mine\n")
-    linewise.change_file(source, target, Upper, workers, resume=True)
-    assert target.read_text() == "mine\n"
     linewise.change_file(source, target, Upper, workers)
-    assert lines_of(target) == [line.upper() for line in lines]
+    assert target.read_text() == "mine\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 
 
@@ -164,7 +150,7 @@ class Dies:
 def test_a_killed_worker_ends_the_work(tmp_path):
     source = write(tmp_path / "in", [f"line {number}" for number in range(2000)])
     with pytest.raises(DataError, match="a process was killed.*fewer --workers"):
-        linewise.change_file(source, tmp_path / "out", Dies, 2, resume=True)
+        linewise.change_file(source, tmp_path / "out", Dies, 2)
     assert not (tmp_path / "out").exists() and (tmp_path / "out.part").exists()
 
 
@@ -173,21 +159,13 @@ def test_what_every_worker_would_lack_is_said_once(tmp_path):
     source = write(tmp_path / "in", ["a line"])
     codes = write(tmp_path / "codes", ["#version: 0.2", "a b c"])
     with pytest.raises(DataError, match=f"{codes}: no codes of subword-nmt: invalid line 2 in BPE codes file: a b c"):
-        linewise.change_file(source, tmp_path / "out", functools.partial(subwords.Encoder, codes), 2)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["codes", "in"]
+        linewise.change_file(source, tmp_path / "out", functools.partial(subwords.encoder, codes), 2)
+    assert not (tmp_path / "out.part").exists()
 
 
 class Upper:
     def __call__(self, line: str) -> str:
         return line.upper()
-
-
-def test_tokenizer_without_normalisation():
-    text = "Er sagte: „Wie geht’s“ – x-y"
-    assert moses_tokenize.Tokenizer("de", normalise=False)(text) == "Er sagte : „ Wie geht ’ s “ – x-y"
-    assert moses_tokenize.Tokenizer("de")(text) == "Er sagte : &quot; Wie geht &apos; s &quot; - x-y"
-    plain = moses_tokenize.Tokenizer("de", aggressive_dash_splits=True, normalise=False, plain_apostrophes=True)
-    assert plain(text) == "Er sagte : „ Wie geht &apos; s “ – x @-@ y"
 
 
 def test_empty_lines_stay_where_they_are_allowed(tmp_path):
@@ -203,9 +181,10 @@ def test_the_cache_of_subwords_does_not_grow_and_does_not_matter(tmp_path, monke
     codes, lines = tmp_path / "codes", sentences[0]
     subwords.learn([write(tmp_path / "text", lines)], codes, 50)
     monkeypatch.setattr(subwords, "_CACHED", 5)
-    encoder = subwords.Encoder(codes)
-    assert [encoder(line) for line in lines] == encoded(codes, lines)
-    assert len(encoder.bpe.cache) < 60
+    encode = subwords.encoder(codes)
+    assert [encode(line) for line in lines] == encoded(codes, lines)
+    (bpe,) = (cell.cell_contents for cell in encode.__closure__ or ())
+    assert len(bpe.cache) < 60
 
 
 def test_a_mark_at_the_start_of_codes_is_no_code(tmp_path, sentences):
@@ -214,7 +193,7 @@ def test_a_mark_at_the_start_of_codes_is_no_code(tmp_path, sentences):
     subwords.learn([write(tmp_path / "text", sentences[0])], codes, 50)
     expected = encoded(codes, sentences[0])
     codes.write_bytes(b"\xef\xbb\xbf" + codes.read_bytes())
-    assert list(map(subwords.Encoder(codes), sentences[0])) == expected
+    assert list(map(subwords.encoder(codes), sentences[0])) == expected
 
 
 def test_too_little_text_for_codes(tmp_path):
@@ -233,7 +212,8 @@ def test_sentencepiece_goes_there_and_back(tmp_path, sentences):
     model = tmp_path / "de.model"
     sentencepieces.learn([german, english], model, 150)
     assert sentencepiece.SentencePieceProcessor(model_file=str(model)).get_piece_size() == 150
-    sentencepieces.apply(model, german, tmp_path / "valid", 2)
+    encoder = functools.partial(sentencepieces.encoder, model)
+    linewise.change_file(german, tmp_path / "valid", encoder, 2)
     pieces = lines_of(tmp_path / "valid")
     assert any(len(line.split()) > len(text.split()) for line, text in zip(pieces, sentences[0], strict=True))
     assert ["".join(line.split()).replace("▁", " ")[1:] for line in pieces] == sentences[0]
@@ -262,16 +242,6 @@ def test_unpack(tmp_path, ending):
     archive.write_bytes(archive.read_bytes()[: 2500 if ending == ".tar" else 40])
     with pytest.raises(DataError, match=f"a{ending}: damaged"):
         unpack.unpack(archive, folder, ["one", "two", "onetwo"])
-
-
-def test_unpack_writes_nothing_outside(tmp_path):
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as tar:
-        tar.addfile(tarfile.TarInfo("one/../../evil"))
-    (tmp_path / "a.tar").write_bytes(packed.getvalue())
-    with pytest.raises(DataError, match="would be written outside"):
-        unpack.unpack(tmp_path / "a.tar", tmp_path / "out", ["one"])
-    assert not (tmp_path / "evil").exists()
 
 
 def test_checksums_name_every_file_once():

@@ -8,10 +8,10 @@ import json
 import re
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 
 import pytest
-import stanza
 import torch
 
 from corpora.errors import DataError
@@ -28,7 +28,6 @@ from support.corpora.prep import (
     lines_of,
     prepare,
     run,
-    start_and_kill,
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("parse")]  # one trained parser serves all of this file
@@ -110,7 +109,6 @@ def parse_here(*arguments: object) -> subprocess.CompletedProcess[str]:
 # Training
 
 
-@pytest.mark.slow
 def test_trained_models_are_good_for_what_they_are(models):
     scores = json.loads((models / "scores.json").read_text())["dev"]
     assert scores["sentences"] == 40 and scores["tags"] > 0.6 and scores["f1"] > 0.5, scores
@@ -119,17 +117,6 @@ def test_trained_models_are_good_for_what_they_are(models):
 def test_killed_training_went_on_after_its_last_epoch(models):
     started = re.findall(r"Starting epoch (\d)", (models / "train/parser.log").read_text())
     assert started == ["1", "2", "2", "3"]
-
-
-@pytest.mark.slow
-def test_stanza_loads_the_models_without_network(models):
-    pipeline = stanza.Pipeline(
-        "en", dir=str(models), processors="tokenize,pos,constituency", tokenize_pretokenized=True,
-        download_method=None, logging_level="ERROR", use_gpu=False,
-    )  # fmt: skip
-    (sentence,) = pipeline([["the", "dog", "sees", "a", "cat", "."]]).sentences
-    assert sentence.constituency.leaf_labels() == ["the", "dog", "sees", "a", "cat", "."]
-    assert [word.text for word in sentence.words if word.upos == "."] == ["."]
 
 
 def test_second_run_trains_nothing_and_other_options_are_refused(models, trees):
@@ -225,44 +212,42 @@ def test_one_tree_a_line_with_the_lines_own_tokens(parsed, tokens):
     assert len({tree for tree in found if tree.count("(") > 5}) > 10
 
 
-def test_killed_run_continues_to_the_same_bytes(models, tokens, parsed, tmp_path):
+def test_stopped_run_continues_to_the_same_bytes(models, tokens, parsed, tmp_path, monkeypatch):
     """In the second block and in the midst of a line."""
-    out = tmp_path / "out.tree"
-    part = tmp_path / "out.tree.part"
-    kill_when(command(models, tokens, out), lambda: part.exists() and part.read_bytes().count(b"\n") >= 4)
+    out, blocks = tmp_path / "out.tree", parser_stanza.parse_blocks
+    monkeypatch.setattr(parser_stanza, "parse_blocks", lambda *given: stopped(blocks(*given), 2))
+    with pytest.raises(KeyboardInterrupt):
+        parse_here("--models", models, "--batch", 1, tokens, out)
+    monkeypatch.undo()
     assert not out.exists()
-    with part.open("ab") as stream:
+    with (tmp_path / "out.tree.part").open("ab") as stream:
         stream.write(b"(ROOT (NP (NN cut")
     done = parse_here("--models", models, "--batch", 1, tokens, out)
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"out.tree: continues after line \d+ of 28", done.stdout)
+    assert done.returncode == 0 and "out.tree: continues after line 8 of 28" in done.stdout, done.stderr
     assert out.read_bytes() == parsed.read_bytes()
     assert [path.name for path in tmp_path.iterdir()] == ["out.tree"]
 
 
-def test_a_damaged_part_is_named(tmp_path):
+def stopped(items, count: int):
+    """Yield some items; then the user stops the program."""
+    yield from islice(items, count)
+    raise KeyboardInterrupt
+
+
+def test_a_damaged_part_is_named_and_one_of_another_text_not_taken(tmp_path):
     """Its description as well may be cut or overwritten: then the text is parsed from the beginning."""
     part = parse.Part(tmp_path / "out", {"text": "x"}, block=1)
     assert part.lines_done() == 0
-    part.append(["(A a)", "(B b)"])
+    part.append(["(A a)", "(B b)"], first=True)
     (tmp_path / "out.part").write_bytes(b"(A a)\n(\xff b)\n")
     assert parse.Part(tmp_path / "out", {"text": "x"}, block=1).lines_done() == 2
     with pytest.raises(DataError, match="out.part: damaged; remove it"):
         list(part.lines())
+    assert parse.Part(tmp_path / "out", {"text": "y"}, block=1).lines_done() == 0
     (tmp_path / "out.part.json").write_bytes(b"\xff")
     assert parse.Part(tmp_path / "out", {"text": "x"}, block=1).lines_done() == 0
 
 
-def test_part_of_another_text_is_not_taken(models, tokens, parsed, tmp_path):
-    out = tmp_path / "out.tree"
-    (tmp_path / "out.tree.part").write_text("(ROOT (NN foreign))\n" * 8)
-    (tmp_path / "out.tree.part.json").write_text('{"text": "another"}')
-    done = parse_here("--models", models, "--batch", 1, tokens, out)
-    assert done.returncode == 0 and "continues" not in done.stdout
-    assert out.read_bytes() == parsed.read_bytes()
-
-
-@pytest.mark.slow
 def test_two_processes_give_the_same_bytes(models, tokens, parsed, tmp_path):
     done = call(*command(models, tokens, tmp_path / "out.tree", "--workers", "2"))
     assert done.returncode == 0, done.stderr
@@ -328,7 +313,6 @@ def test_missing_models_and_text_are_errors_of_one_line(models, tokens, tmp_path
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
 def test_multi30k_is_parsed_by_given_models(models, tmp_path):
     """Lower-cased text is parsed as it was before: the leaves keep their case, and are the tokens otherwise."""
     sizes = {"train": 60, "val": 4, "test_2016_flickr": 4}
@@ -346,7 +330,7 @@ def test_multi30k_is_parsed_by_given_models(models, tmp_path):
 
 
 def test_raw_text_becomes_the_trees_of_the_probing_tasks(models, tmp_path):
-    """One command makes what prepare_probing.sh takes, and continues where it was stopped."""
+    """One command makes what prepare_probing.sh takes."""
     sizes = {"train": 40, "valid": 8, "test": 8}
     toy_grammar.write(tmp_path / "text", 4, sizes)
     files = [word for split in sizes for word in (f"--{split}", tmp_path / f"text/{split}.en")]
@@ -355,10 +339,8 @@ def test_raw_text_becomes_the_trees_of_the_probing_tasks(models, tmp_path):
     assert_refused(
         prepare("parse_text", out, *files, "--parser", tmp_path / "none"), "no such folder; train models with"
     )
-    start_and_kill("parse_text", out, out / "trees.part/train.en.tree", *files, "--parser", models)
     done = prepare("parse_text", out, *files, "--parser", models)
     assert done.returncode == 0 and done.stdout.endswith(f"ready: {out}/trees\n"), done.stderr
-    assert "train.en.tree" not in done.stdout, "what was parsed is parsed again"
     for split, count in sizes.items():
         found = [" ".join(read_tree(tree).words()) for tree in lines_of(out / f"trees/{split}.mrg")]
         assert found == [leaves.unescape(line) for line in lines_of(out / f"tok/{split}.en")] and len(found) == count
@@ -375,12 +357,3 @@ def test_missing_stanza_is_said_in_one_line(program, tmp_path, monkeypatch, caps
     monkeypatch.setattr(sys, "argv", ["program", *options[program]])
     assert program.main() == 1
     assert capsys.readouterr().err.endswith("stanza is missing: pip install 'fairseq_localattn[parse]'\n")
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [(b"", "text: is empty"), (b"a\nb \xff\n", "text:2: invalid UTF-8 at byte 3 of the line")],
-)
-def test_unusable_text(models, tmp_path, content, message):
-    (tmp_path / "text").write_bytes(content)
-    assert_refused(parse_here("--models", models, tmp_path / "text", tmp_path / "out"), message)

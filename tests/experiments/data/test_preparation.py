@@ -35,12 +35,6 @@ def test_the_corpus_comes_from_flag_variable_recipe_or_nowhere(tmp_path: Path, m
     assert preparation.local_folder(data, None) is None
 
 
-def test_multi30k_knows_its_variable() -> None:
-    for table in (("man", "table1"), ("quickstart", "multi30k")):
-        found = find_table(*table)
-        assert recipe_at(found, found.rows("small")[0], "small").corpus.variable == "MULTI30K_DIR"
-
-
 def test_another_preparation_has_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a change of options the data are prepared anew, and the old ones stay; other flags change nothing."""
     monkeypatch.setattr(preparation, "ROOT", tmp_path)

@@ -6,10 +6,12 @@ import functools
 import os
 import platform
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+import torch
 
 from experiments.engine import table
 from experiments.recipes.scales import recipe_at
@@ -53,18 +55,28 @@ def test_where_the_nodes_of_a_job_meet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_two_nodes_train_together(bench: Bench, toy_corpus: Path, tmp_path: Path) -> None:
-    """torchrun of both nodes meets by its own rendezvous; what the results need is there whoever has rank 0."""
+@pytest.mark.usefixtures("warm_children")
+def test_two_nodes_train_as_one_process(bench: Bench, toy_corpus: Path, tmp_path: Path) -> None:
+    """torchrun of both nodes meets by its own rendezvous; the same updates come out as of one process, to rounding."""
     bench.data(toy_corpus)
     stub(tmp_path / "bin", "srun", SRUN)
     bench.patch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     bench.patch.setenv("SLURM_JOB_NUM_NODES", "2")
     bench.patch.setenv("SLURM_JOB_ID", str(os.getpid()))
     assert bench.run("table1", "--rows", "mma", "--nodes", "2") == 0
-    assert "training on 2 devices" in (bench.folder("transformer_mma_tiny") / "train.log").read_text()
+    folder = bench.folder("transformer_mma_tiny")
+    assert "training on 2 devices" in (folder / "train.log").read_text()
+    assert (folder / "train.json.log").read_text().count('"wps"') == 4, "one process has written"
     (line,) = bench.scores("table1").values()
     assert (line["updates"], line["batch_tokens"], line["attention"] != "") == ("4", "1200", True)
     assert int(line["parameters"]) > 10_000
+    two = torch.load(folder / "averaged.pt", weights_only=False)["model"]
+    shutil.move(folder, bench.out / "two")
+    (bench.results / "mma" / "table1.csv").unlink()
+    assert bench.run("table1", "--rows", "mma") == 0
+    one = torch.load(folder / "averaged.pt", weights_only=False)["model"]
+    assert one.keys() == two.keys()
+    torch.testing.assert_close(two, one, atol=2e-5, rtol=1e-3)  # an error names the parameter
 
 
 def test_outside_slurm_the_command_of_the_others_is_said(bench: Bench, capsys: pytest.CaptureFixture) -> None:
@@ -93,15 +105,7 @@ def test_an_array_trains_each_once(bench: Bench, capsys: pytest.CaptureFixture) 
     }
 
 
-@pytest.mark.parametrize(
-    ("variables", "words"),
-    [
-        ({}, ""),
-        ({"SLURM_JOB_NUM_NODES": "2"}, "--nodes 2 "),
-        ({"SLURM_ARRAY_TASK_ID": "3"}, "--task 3 "),
-    ],
-)
-def test_the_template(variables: dict[str, str], words: str, tmp_path: Path) -> None:
+def test_the_template(tmp_path: Path) -> None:
     """sbatch hands it the arguments of the table; a job that is warned of its end goes back into the queue."""
     python = stub(tmp_path / "venv" / "bin", "python", "#!/bin/bash\necho \"$@\"\ntrap 'echo saved; exit 130' TERM\n"
                   "[[ $* != *slow* ]] || { kill -USR1 $PPID; sleep 30 & wait $!; }\n")  # fmt: skip
@@ -110,12 +114,14 @@ def test_the_template(variables: dict[str, str], words: str, tmp_path: Path) -> 
         **{name: value for name, value in os.environ.items() if not name.startswith("SLURM_")},
         "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "LOCALATTN_VENV": str(python.parents[1]),
-        "SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_SUBMIT_DIR": str(ROOT), **variables,
+        "SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_SUBMIT_DIR": str(ROOT),
     }  # fmt: skip
 
-    def submitted(command: str) -> str:
-        words = ["bash", str(ROOT / "scripts" / "slurm.sbatch"), *shlex.split(command)]
-        return subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout
+    def submitted(command: str, **variables: str) -> str:
+        words, env = ["bash", str(ROOT / "scripts" / "slurm.sbatch"), *shlex.split(command)], environment | variables
+        return subprocess.run(words, env=env, capture_output=True, text=True, check=True).stdout
 
-    assert submitted("man table1 --rows a") == f"scripts/table.py man table1 --rows a {words}--resume\n"
+    assert submitted("man table1 --rows a") == "scripts/table.py man table1 --rows a --resume\n"
+    both = submitted("man table1", SLURM_JOB_NUM_NODES="2", SLURM_ARRAY_TASK_ID="3")
+    assert both == "scripts/table.py man table1 --nodes 2 --task 3 --resume\n"
     assert submitted("man slow").splitlines()[1:] == ["saved", "scontrol requeue 7"]

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from experiments.engine import quickstart
-from experiments.engine.choice import Row
-from experiments.engine.plan import Plan
+from experiments.engine.plan import Plan, Row
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import find_table
 from experiments.runs import checkpoints
@@ -72,21 +71,17 @@ def rows(data: str, architecture: str) -> tuple[Row, Row]:
 # --- its rows
 
 
-@pytest.mark.parametrize("data", ["toy", "multi30k"])
 @pytest.mark.parametrize(
     ("architecture", "name", "baseline"),
     [
         ("transformer_mgsa", "mgsa", "transformer_en_de"),
-        ("transformer_mgsa_iwslt_de_en", "mgsa_iwslt_de_en", "transformer_en_de"),
-        ("transformer_mgsa_ngram", "mgsa_ngram", "transformer"),
         ("transformer_mma", "mma", "transformer"),
-        ("transformer_csan_small", "csan", "transformer"),
         ("transformer_man_iwslt_de_en", "man_iwslt_de_en", "transformer"),
     ],
 )
-def test_two_rows(data: str, architecture: str, name: str, baseline: str) -> None:
+def test_two_rows(architecture: str, name: str, baseline: str) -> None:
     """An architecture that the table lacks has the plain Transformer's flags; both rows have one seed."""
-    system, plain = rows(data, architecture)
+    system, plain = rows("toy", architecture)
     assert (system.name, plain.name) == (name, baseline)
     size = "transformer_iwslt_de_en" if "iwslt" in name else "transformer_localattn_small"
     assert (system.stated.architecture, plain.stated.architecture) == (quickstart.sized(architecture), size)
@@ -176,20 +171,6 @@ def test_text_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture) -> None
     assert all(f" --max-update {plain.stated.flag('train', 'max_update')} " in line for line in commands[::2])
 
 
-@pytest.mark.slow
-def test_own_text_is_compared(tmp_path: Path) -> None:
-    """Baseline and variant side by side: BLEU, gain and p from two text files, with tiny models."""
-    subprocess.run([sys.executable, ROOT / "examples/own_data/make_text.py", tmp_path / "text"], check=True)
-    quick = QuickStart(tmp_path, SMALL.replace("max_update: 120", "max_update: 20"))
-    quick.command += ["--data", str(tmp_path / "text")]
-    text = quick.finish()
-    facts = json.loads((quick.out / "summary.json").read_text())
-    assert [system["architecture"] for system in facts["systems"]] == list(ARCHITECTURES)
-    assert facts["data"] == "own" and facts["sentences"] == 20 and 0 < facts["systems"][0]["p_value"] <= 1
-    assert facts["examples"][0]["reference"] in (tmp_path / "text/test.en").read_text("utf-8").splitlines()
-    assert f"{facts['difference']:+.2f}" in text
-
-
 # --- what it refuses
 
 
@@ -199,7 +180,6 @@ def test_own_text_is_compared(tmp_path: Path) -> None:
         (["--arch", "lstm"], "--arch lstm: no such architecture; there are transformer_alibi, transformer_"),
         (["--data", "wmt"], "--data wmt: no such data set; there are multi30k, toy"),
         (["--data", "multi30k", "--local", "/none/there"], "--local /none/there: no such folder"),
-        (["--out"], "--out needs a value"),
         (["--speed", "9"], "unknown argument '--speed'"),
     ],
 )
@@ -225,11 +205,8 @@ def test_the_script_knows_all_architectures_that_translate() -> None:
     ("options", "message"),
     [
         (["--arch", "transformer_nosuch"], "--arch transformer_nosuch: no such architecture; there are transformer_"),
-        (["--arch", "transformer_lm_diffwin"], "--arch transformer_lm_diffwin: no such architecture"),
         (["--data", "wmt"], "--data wmt: no such data set; there are multi30k, toy"),
-        (["--local", "/none/there"], "--local /none/there: toy takes no folder"),
         (["--data", "multi30k", "--local", "/none/there"], "--local /none/there: no such folder"),
-        (["--table", "/none/there.yaml"], "/none/there.yaml: cannot be read"),
         (["--arch", "transformer_localattn_small"], "--arch transformer_localattn_small: a baseline, trained beside"),
         (["--data", str(ROOT)], f"--data {ROOT}: has no train.de; --source and --target name the languages"),
         (

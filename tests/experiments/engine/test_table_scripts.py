@@ -6,7 +6,6 @@ import csv
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,12 +21,13 @@ from support.paths import ROOT, SHARED
 
 PAPERS = ("csan", "diffwin", "man", "mgsa", "mma")
 SCRIPTS = sorted(path for paper in PAPERS for path in (ROOT / "scripts" / paper).glob("*"))
+# Each recipe is checked by fairseq's parsers; at the scale smoke, whose flags are those of the full scale, one a paper.
 TABLES = [
     pytest.param(paper, name, scale, marks=[] if scale == "small" and paper in ("csan", "mma") else [pytest.mark.slow])
     for paper in papers()
     for name in tables_of(paper)
     for scale in SCALES
-    if find_table(paper, name).rows(scale)
+    if find_table(paper, name).rows(scale) and (scale != "smoke" or name in ("table1", "mechanisms"))
 ]
 
 
@@ -46,15 +46,9 @@ def test_a_script_is_a_door(script: Path) -> None:
     paper, name = script.parent.name, script.stem
     door = "figure" if name.startswith("fig") else "table"
     text = script.read_text("utf-8")
-    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    assert lines == [
-        "set -euo pipefail",
-        '. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"',
-        '[[ -x $PY ]] || die "no Python at $PY: run scripts/setup.sh first"',
-        f'exec "$PY" "$REPO/scripts/{door}.py" {paper} {name} "$@"',
-    ]
-    assert text.startswith("#!/usr/bin/env bash\n") and os.access(script, os.X_OK)
-    assert f"scripts/{paper}/{name}.sh" in text and len(text.splitlines()) < 20
+    shebang, comment, *lines = text.splitlines()
+    assert lines == [f'. "$(dirname "${{BASH_SOURCE[0]}}")/../lib.sh" && start {door} {paper} {name} "$@"']
+    assert shebang == "#!/usr/bin/env bash" and comment.startswith("# ") and os.access(script, os.X_OK)
 
 
 def start(script: Path, environment: Path, *options: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -77,15 +71,6 @@ def test_a_script_hands_on_its_words(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     words = [str(ROOT.resolve() / "scripts/table.py"), "man", "table1", "--smoke", "--rows", "a b"]
     assert done.stdout.splitlines() == words
-
-
-@pytest.mark.slow
-def test_a_script_for_real(tmp_path: Path) -> None:
-    script = ROOT / "scripts" / "mma" / "table2.sh"
-    done = start(script, Path(sys.prefix), "--dry-run", "--scale", "small", "--out", str(tmp_path / "out"))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("fairseq_cli.train") == 4 and "transformer_mma_small" in done.stdout
-    assert not (tmp_path / "out").exists()
 
 
 # --- dry runs
@@ -153,7 +138,6 @@ SMOKE = [
     ("man", "table2", ["cnndm_man", "cnndm_lead3"]),
     ("diffwin", "table5", ["sst_aw"]),
     ("diffwin", "table6", ["mw"]),
-    ("csan", "table1", ["1d"]),
     ("mma", "table1", ["en_ja_mma"]),
     ("mgsa", "table4", ["base_zh_en_mgsa"]),
     ("mgsa", "table5", ["scratch_ngram"]),
@@ -161,6 +145,7 @@ SMOKE = [
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm_children")
 @pytest.mark.parametrize(("paper", "name", "chosen"), SMOKE, ids=lambda value: value if isinstance(value, str) else "")
 def test_smoke(
     paper: str,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import math
 import random
 import shutil
@@ -97,14 +96,6 @@ def test_several_references(length: str, tmp_path: Path, test_set: scoring.TestS
     assert multi.p_value is not None and 0 < multi.p_value <= 1
 
 
-def test_the_two_lengths_differ_where_they_should(tmp_path: Path) -> None:
-    hypotheses = [" ".join(line.split()[:10]) for line in REFERENCES]
-    short = [" ".join(line.split()[:6]) for line in REFERENCES]
-    counters = [bleu.Counter([REFERENCES, short], tokenize="none", reference_length=n) for n in bleu.REFERENCE_LENGTHS]
-    closest, shortest = (counter.bleu(counter.counts(hypotheses).sum(0)) for counter in counters)
-    assert closest < shortest == pytest.approx(100)
-
-
 def test_references_must_go_together(tmp_path: Path, test_set: scoring.TestSet) -> None:
     output = write_output(tmp_path / "out", REFERENCES)
     other = write_lines(tmp_path / "other", REFERENCES)
@@ -113,18 +104,6 @@ def test_references_must_go_together(tmp_path: Path, test_set: scoring.TestSet) 
     write_lines(other, REFERENCES[1:])
     with pytest.raises(ScoreError, match=r"other: 29 lines, but .*test.en has 30"):
         scoring.translation(output, replace(test_set, others=(other,), others_tokenised=(other,)))
-
-
-def test_command_with_several_references(tmp_path: Path, test_set: scoring.TestSet) -> None:
-    output = write_output(tmp_path / "out", noisy(REFERENCES, 0.2, 1))
-    other = write_lines(tmp_path / "other", noisy(REFERENCES, 0.2, 2))
-    args = [word for path in (test_set.reference, other) for word in ("--reference", path, "--tokenised", path)]
-    done = run_score(output, *args, "--bpe", "none", "--reference-length", "shortest", "--json")
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
-    assert [one["metric"] for one in report["measurements"]] == ["multi_bleu", "sacrebleu", "chrf"]
-    assert report["bleu"]["signature"].startswith("nrefs:2|") and "tok:none" in report["tokenised"]["signature"]
-    assert report["tokenised"]["signature"].endswith("|reflen:shortest")
 
 
 # --- compounds
@@ -221,13 +200,6 @@ def test_japanese_without_mecab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert "needs MeCab" in told and "pip install -e '.[ja]'" in told and told.count("\n") == 1
 
 
-def test_chinese(tmp_path: Path) -> None:
-    chinese = ["我们 在 北京 看到 了 一 本 书 。", "他 用 iPhone 打 电话 。"] * 4
-    test = scoring.TestSet(write_lines(tmp_path / "test.zh", [c.replace(" ", "") for c in chinese]), "zh", "none")
-    found = by_metric(scoring.translation(write_output(tmp_path / "out", chinese), test))["sacrebleu"]
-    assert "tok:zh" in found.signature and found.score > 85
-
-
 # --- by length
 
 
@@ -293,16 +265,10 @@ def test_bootstrap_without_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found[0].signature == "bs:500|seed:none" and len({one.p_value for one in found}) > 1
 
 
-def test_no_difference_is_no_evidence() -> None:
-    same = np.random.default_rng(1).random((40, 1))
-    found = significance.paired_bootstrap(same, same, lambda sums: float(sums[0]), samples=50)
-    assert (found.difference, found.p_value) == (0, 1)
-
-
 # --- by order of the n-grams
 
 
-@pytest.mark.parametrize("length", ["closest", "shortest"])
+@pytest.mark.parametrize("length", ["shortest"])
 def test_bleu_by_ngram(length: str, tmp_path: Path, test_set: scoring.TestSet) -> None:
     """Each order against loops, with two references; too short outputs pay the brevity penalty; BLEU is their mean."""
     other = write_lines(tmp_path / "test.en.ref1", [" ".join(line.split()[:-2]) for line in REFERENCES])
@@ -335,11 +301,3 @@ def test_orders_without_a_match_and_outputs_that_are_too_short() -> None:
     assert by_order(["a b x d"], ["a b c d"]) == pytest.approx([75, 100 / 3, 0, 0, 0, 0, 0, 0])
     assert by_order([""], ["a b"]) == [0] * 8
     assert by_order(REFERENCES, REFERENCES) == [100] * 8
-
-
-def test_command_by_ngram(tmp_path: Path, test_set: scoring.TestSet, capsys: pytest.CaptureFixture) -> None:
-    output = write_output(tmp_path / "out", noisy(REFERENCES, 0.1, 3))
-    assert score.main([str(output), "--reference", str(test_set.reference), "--bpe", "none", "--by-ngram"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[3:]] == [
-        f"bleu_ngram_{order}" for order in range(1, 9)
-    ]

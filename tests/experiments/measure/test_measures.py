@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
-import random
 import re
-import time
 from itertools import product
 from pathlib import Path
 
@@ -17,13 +14,8 @@ from experiments.measure import measures, predictions
 from experiments.measure.generated import ScoreError
 from experiments.measure.scoring import Measurement
 from experiments.measure.significance import mcnemar
-from experiments.recipes.flags import expand
 from experiments.recipes.recipe import Recipe, RecipeError, load_recipe
-from experiments.runs import run as run_module
-from experiments.system.processes import JobFailed
 from fairseq_localattn.analysis.accuracy import wilson_interval
-from support import cli
-from support.corpora import prep
 from support.engine.outputs import write_lines
 from support.engine.runs import fake_run
 from support.recipes import BASE, with_flag, write
@@ -54,20 +46,6 @@ checkpoint: best
   best_checkpoint_metric: accuracy
   maximize_best_checkpoint_metric: true
 """
-MODEL_LANGUAGE = f"""\
-data: {{name: text, prepare: data-prep/prepare_lm.sh, options: [--lang, en]}}
-metric: perplexity
-architecture: transformer_lm_diffwin_tiny
-{TRAIN}  task: language_modeling
-  sample_break_mode: eos
-  tokens_per_sample: 64
-  max_tokens: 200
-  criterion: cross_entropy
-eval_lm:
-  cpu: true
-  num_workers: 0
-  sample_break_mode: eos
-"""
 FOUND = "x | Evaluated 1,234 tokens in 1.0s\n"
 
 
@@ -80,7 +58,7 @@ def load(folder: Path, text: str) -> Recipe:
 
 @pytest.mark.parametrize(
     ("correct", "total", "low", "high"),
-    [(8, 10, 0.4902, 0.9433), (0, 10, 0.0, 0.2775), (10, 10, 0.7225, 1.0), (1445, 1821, 0.7743, 0.8115)],
+    [(8, 10, 0.4902, 0.9433), (1445, 1821, 0.7743, 0.8115)],
 )
 def test_wilson_interval(correct: int, total: int, low: float, high: float, tmp_path: Path) -> None:
     """Against published values, and against its own definition: ends at which the share is 1.96 deviations away."""
@@ -94,12 +72,6 @@ def test_wilson_interval(correct: int, total: int, low: float, high: float, tmp_
     counted = predictions.accuracy(path)
     assert (counted.score, counted.sentences) == (pytest.approx(100 * share), total)
     assert (counted.low, counted.high) == pytest.approx((100 * low, 100 * high), abs=1e-2)
-
-
-@pytest.mark.parametrize(("correct", "total"), [(1, 0), (3, 2), (-1, 5)])
-def test_no_share(correct: int, total: int) -> None:
-    with pytest.raises(ValueError, match="is no share"):
-        wilson_interval(correct, total)
 
 
 def test_mcnemar_by_enumeration() -> None:
@@ -147,31 +119,14 @@ def test_perplexity_is_read_from_the_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("metric: bleu\n" + BASE, r"metric must be one of tokenised_bleu, .*, not 'bleu'"),
         ("metric: sacrebleu\n" + with_flag("task: masked_lm"), r":5: no measure for the task masked_lm: there are "),
         ("metric: sacrebleu\n" + BASE.replace(", target: en", ""), r"data needs the key 'target'"),
-        ("metric: probing\n" + BASE, r"the metric probing needs probing: pre-trained, or probing: scratch"),
         (CLASSIFY + "generate:\n  beam: 5\n", r":24: generate: beam changes nothing: the task is sentence_prediction"),
     ],
 )
 def test_recipes_without_a_measure(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=message) as caught:
         measures.measure_of(load(tmp_path, text))
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "section", "message"),
-    [
-        (MODEL_LANGUAGE + "  beam: 5\n", "eval_lm", r":25: fairseq-eval-lm has no flag 'beam'"),
-        (MODEL_LANGUAGE.replace("_lm_diffwin_tiny", "_none"), "train", r"transformer_none"),
-        (CLASSIFY + "  diffwin_decoder: mw\n", "train", r":23: fairseq-train has no flag 'diffwin_decoder' for "),
-    ],
-)
-def test_flags_that_the_command_does_not_have(text: str, section: str, message: str, tmp_path: Path) -> None:
-    recipe = load(tmp_path, text)
-    with pytest.raises(RecipeError, match=message) as caught:
-        expand(recipe, section, arch=recipe.architecture)
     assert "\n" not in str(caught.value)
 
 
@@ -221,100 +176,3 @@ def test_what_is_wanted_of_the_training(tmp_path: Path) -> None:
     accuracy, *more = run.measurements(None, {"accuracy", "parameters", "steps_per_second"})
     assert (accuracy.metric, accuracy.score, accuracy.difference) == ("accuracy", 50, None)
     assert more == [Measurement("parameters", 7.0)]
-
-
-# --- for real
-
-
-class JobHere:
-    """A step of a run, done in this process as soon as it is started."""
-
-    def __init__(self, argv: list[str], log: Path, **rest: object) -> None:
-        self.started = time.time()
-        module = importlib.import_module(argv[2])
-        done = cli.call(getattr(module, "cli_main", None) or module.main, *argv[3:], check=False)
-        log.write_text(done.stdout + done.stderr)
-        self.failed = done.returncode != 0
-        self.log = log
-
-    def finished(self) -> bool:
-        if self.failed:
-            raise JobFailed(self.log.read_text()[-3000:])
-        return True
-
-
-def write_trees(folder: Path) -> None:
-    """Twenty and ten sentences, whose class is told by one word."""
-    draw = random.Random(1)
-    for split, size in (("train", 20), ("dev", 10), ("test", 10)):
-        labels = [draw.choice("0134") for _ in range(size)]
-        words = [draw.choice(("good fine" if label in "34" else "bad poor").split()) for label in labels]
-        lines = [
-            f"({label} (2 (2 a) (2 {draw.choice('xyz')})) (2 {word}))"
-            for label, word in zip(labels, words, strict=True)
-        ]
-        write_lines(folder / f"{split}.txt", lines)
-
-
-def write_text(folder: Path) -> None:
-    draw = random.Random(1)
-    for split, size in (("train", 60), ("valid", 10), ("test", 10)):
-        lines = [" ".join(draw.choices("a b c d e f".split(), k=draw.randint(1, 9))) for _ in range(size)]
-        write_lines(folder / f"{split}.en", lines)
-
-
-def finished_runs(kind: str, flags: str, folder: Path) -> list[run_module.Run]:
-    """Return a system, with these flags more, and the plain model: prepared, trained and measured."""
-    corpus, text = folder / "corpus", CLASSIFY if kind == "classify" else MODEL_LANGUAGE
-    corpus.mkdir()
-    (write_trees if kind == "classify" else write_text)(corpus)
-    name, options = ("sst", ["--classes", "2", "--min-count", "1"]) if kind == "classify" else ("lm", ["--lang", "en"])
-    done = prep.prepare(name, folder / "data", *options, "--local", corpus)
-    assert done.returncode == 0, done.stderr
-    found = []
-    for of, more in (("diffwin", flags), ("localattn", "")):
-        recipe = load(folder, text.replace("diffwin", of).replace("train:\n", f"train:\n{more}"))
-        fake = fake_run(recipe, folder, recipe.architecture)
-        run = run_module.Run(
-            recipe=recipe,
-            arch=fake.arch,
-            seed=1,
-            data=fake.data,
-            stated=recipe,
-            out=folder,
-            launch=fake.launch,
-        )
-        while not run.advance():
-            pass
-        found.append(run)
-    return found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "flags", "matrices"),
-    [("classify", "  diffwin_encoder: mw\n", 4), ("model-language", "  diffwin_decoder: aw\n", 6)],
-)
-def test_measured_for_real(
-    kind: str, flags: str, matrices: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_module, "Job", JobHere)
-    system, plain = finished_runs(kind, flags, tmp_path)
-    (ours,), (base,) = system.measurements(plain), plain.measurements(None)
-    assert base.difference is None and ours.difference == pytest.approx(ours.score - base.score)
-    if kind == "classify":
-        for found in (ours, base):
-            assert found.metric == "accuracy" and found.signature.startswith("sentences:10|")
-            assert found.low is not None and found.high is not None and 0 <= found.low < found.high <= 100
-            assert found.low < found.score < found.high or found.score in (0, 100)
-        assert ours.p_value is not None and 0 < ours.p_value <= 1
-    else:
-        words = sum(len(line.split()) + 1 for line in (tmp_path / "corpus" / "test.en").read_text("utf-8").splitlines())
-        for found in (ours, base):
-            tokens, loss = re.fullmatch(r"tokens:(\d+)\|loss:(.+)", found.signature).groups()  # type: ignore[union-attr]
-            assert found.metric == "perplexity" and int(tokens) == words and 2 < found.score < 40
-            assert found.score == pytest.approx(2 ** float(loss), abs=0.006)
-        assert ours.p_value is None
-    # With AW the matrices of pointers and local score (d = 64) are in one layer, with MW those of the pointers.
-    assert system.facts()["updates"] == plain.facts()["updates"] == 6
-    assert system.facts()["parameters"] - plain.facts()["parameters"] == matrices * (64 * 64 + 64)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from experiments.data.prepared import Prepared
-from experiments.measure import measures, probe
+from experiments.measure import measures
 from experiments.measure.scoring import Measurement
 from experiments.recipes.recipe import RecipeError, load_recipe
 from support.recipes import BASE, write
@@ -32,22 +32,9 @@ def test_the_measure_follows_metric_and_task(tmp_path: Path) -> None:
         "bleu": "Translation", "mean": "Translation", "rouge": "Summarization", "lead": "Lead", "length": "ByLength",
         "ngram": "ByNgram", "locality": "Locality", "probing": "Probing",
     }  # fmt: skip
-    with pytest.raises(RecipeError, match="metric must be one of"):
-        measures.measure_of(load_recipe(write(tmp_path, BASE)))
-    with pytest.raises(RecipeError, match="metric probing needs probing: pre-trained, or probing: scratch"):
-        measures.measure_of(load_recipe(write(tmp_path, "metric: probing\n" + BASE)))
-
-
-def test_the_mean_of_several_test_sets() -> None:
-    found = [
-        Measurement("MT03/multi_bleu", 40.0, "s", 1.0, 0.01),
-        Measurement("MT04/multi_bleu", 42.0, "s", 2.0, 0.5),
-        Measurement("MT03/sacrebleu", 39.0, "t"),
-        Measurement("MT04/sacrebleu", 40.0, "t"),
-    ]
-    first, second = measures._means(found)
-    assert first == Measurement("average/multi_bleu", 41.0, "s", 1.5)
-    assert second == Measurement("average/sacrebleu", 39.5, "t")
+    for metric, message in (("", "metric must be one of"), ("metric: probing\n", "metric probing needs probing: pre-")):
+        with pytest.raises(RecipeError, match=message):
+            measures.measure_of(load_recipe(write(tmp_path, metric + BASE)))
 
 
 def test_locality_is_that_of_mask_attention_where_there_is_some(tmp_path: Path) -> None:
@@ -91,10 +78,8 @@ def test_as_many_leading_sentences_as_the_recipe_says(sentences: int, tmp_path: 
     assert (found["rouge1"] == pytest.approx(100)) == (sentences == 2)
 
 
-def test_probing_without_trees_says_where_they_go(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match=r"set \$PROBING_TREES to a folder with"):
-        probe.tree_file(None, "train")
-    with pytest.raises(SystemExit, match=r"no train\.mrg and no train\.mrg\.gz"):
-        probe.tree_file(tmp_path, "train")
-    (tmp_path / "train.mrg.gz").write_bytes(b"")
-    assert probe.tree_file(tmp_path, "train") == tmp_path / "train.mrg.gz"
+def test_trees_of_probing_have_several_names(tmp_path: Path) -> None:
+    assert measures._tree_file(None, "train") == "TREES/train.mrg", "of a dry run"
+    for name, split in (("train.mrg.gz", "train"), ("wsj.dev.mrg", "valid"), ("valid.mrg", "valid")):
+        (tmp_path / name).touch()
+        assert measures._tree_file(tmp_path, split) == str(tmp_path / name)

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from corpora.mini.trees import write_trees
 from experiments.data.preparation import Corpus
 from experiments.data.prepared import Prepared
 from experiments.recipes.recipe import load_recipe
 from experiments.recipes.scales import AVERAGED, SMOKE, narrow_flags, recipe_at
 from experiments.recipes.tables import find_table
-from support.paths import DATA_PREP
 
 
 def test_a_smoke_run_differs_in_what_smoke_yaml_says() -> None:
     table = find_table("diffwin", "table1")
-    whole, small, settings = (
-        recipe_at(table, "en_de_all", "full"),
-        recipe_at(table, "en_de_all", "smoke"),
-        load_recipe(SMOKE),
-    )
+    whole, small = (recipe_at(table, "en_de_all", scale) for scale in ("full", "smoke"))
+    settings = load_recipe(SMOKE)
     for key, entry in small.train.items():
         assert entry.value == (settings.train.get(key) or whole.train[key]).value, key
     assert set(whole.train) <= set(small.train)
@@ -35,23 +30,11 @@ def test_a_smoke_run_differs_in_what_smoke_yaml_says() -> None:
     assert small.seeds == (1,) and small.expect_minutes < whole.expect_minutes
 
 
-def test_options_of_a_mini_corpus() -> None:
-    """The recipe's own for the mini corpus where it has some; trees come from files, not from a parser."""
-    table = find_table("mgsa", "table3")
-    whole, small = (recipe_at(table, "syntactic", scale).corpus for scale in ("full", "smoke"))
-    assert whole.smoke is not None and small.options == (*whole.smoke, "--tree-files", "{folder}.trees")
-    plain = find_table("man", "table1")
-    assert "--trees" not in recipe_at(plain, "iwslt14_man", "smoke").corpus.options
-
-
 @pytest.mark.parametrize(
     ("architecture", "heads", "stacks"),
     [
-        ("transformer_man_iwslt_de_en", 4, ["encoder", "decoder"]),
         ("transformer_csan_wmt_en_de_big", 16, ["encoder", "decoder"]),
-        ("transformer_man_summarization", 12, ["encoder", "decoder"]),
         ("transformer_lm_diffwin", 8, ["decoder"]),
-        ("transformer_diffwin_classifier", 4, ["encoder"]),
     ],
 )
 def test_a_narrow_model_keeps_its_heads(architecture: str, heads: int, stacks: list[str]) -> None:
@@ -62,7 +45,10 @@ def test_a_narrow_model_keeps_its_heads(architecture: str, heads: int, stacks: l
 
 
 def test_trees_of_a_mini_corpus_come_between_two_preparations(tmp_path: Path) -> None:
+    """With the recipe's own options for the mini corpus; trees come from files, not from a parser."""
     small = recipe_at(find_table("mgsa", "table3"), "syntactic", "smoke")
+    whole = recipe_at(find_table("mgsa", "table3"), "syntactic", "full").corpus.smoke
+    assert whole and small.corpus.options == (*whole, "--tree-files", "{folder}.trees")
     data = Prepared(tmp_path / "data", "en", "de")
     corpus, without, trees, last = Corpus(small, data, None, tmp_path / "mini").commands()
     assert corpus[-2:] == ["wmt14_en_de", str(tmp_path / "mini")]
@@ -74,8 +60,7 @@ def test_trees_of_a_mini_corpus_come_between_two_preparations(tmp_path: Path) ->
 def test_mini_trees_have_the_words_of_their_lines(tmp_path: Path) -> None:
     lines = ["A dog runs in ( the ) park .", "Yes", "Two words"]
     (tmp_path / "test.en").write_text("".join(line + "\n" for line in lines))
-    script = DATA_PREP / "mini_trees.py"
-    subprocess.run([sys.executable, script, tmp_path, "en", tmp_path / "trees"], check=True)
+    write_trees(tmp_path, "en", tmp_path / "trees")
     trees = (tmp_path / "trees" / "test.en.tree").read_text().splitlines()
     for line, tree in zip(lines, trees, strict=True):
         leaves = [word.rstrip(")") for word in tree.split() if not word.startswith("(")]

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from experiments.recipes import tables
 from experiments.recipes.recipe import SECTIONS, Recipe, RecipeError
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import Table, find_table, papers, tables_of
@@ -175,37 +174,20 @@ def test_papers_and_tables_in_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("rows:", "raws:", r"table1.yaml:10: unknown key 'raws'; did you mean 'rows'"),
-        ("baseline: plain", "same_as: plain", r":7: unknown key 'same_as'"),
         ("baseline: plain", "baselines: plain", r":7: unknown key 'baselines'; did you mean 'baseline'"),
-        ("  plain: {label", "  plain: {lable", r":19: unknown key 'lable'; did you mean 'label'"),
         ("small: {train: {dropout: 0.0}}", "small: {trian: {dropout: 0.0}}", r":16: unknown key 'trian'; did you"),
-        ("small: {train: {dropout: 0.0}}", "small: {baseline: x}", r":16: unknown key 'baseline'"),
         ("  plain: {", "  Plain: {", r":19: Plain: the name of a row has lower-case letters, digits and '_'"),
         ("  plain: {", "  mma: {", r":19: mma was already given on line 11"),
         ("extends: base/full.yaml", "extends: base/ful.yaml", r":5: extends base/ful.yaml: there is no such file"),
-        ("small: base/small.yaml", "small: base/none.yaml", r":6: small base/none.yaml: there is no such file"),
         ("baseline: plain", "baseline: plan", r"baseline plan: there is no such row; did you mean 'plain'"),
         ("same_as: mma", "same_as: mna", r":20: same_as mna: no such row stands above; did you mean 'mma'"),
-        ("same_as: mma", "same_as: big", r":20: same_as big: no such row stands above"),
         ("same_as: mma", "same_as: table9/mma", r":20: same_as table9/mma: there is no .*table9.yaml"),
-        ("same_as: mma", "same_as: table2/mna", r":20: same_as table2/mna: .* has no row mna; did you mean 'mma'"),
-        ("  plain: {label: Transformer", "  plain: {seeds: []", r""),
         ("rows:", "rows: 3\nseeds:", r":10: rows must be a mapping"),
-        (
-            "  plain: {label: Transformer, architecture: transformer_iwslt_de_en}",
-            "  plain: 3",
-            r":19: the row plain must",
-        ),
     ],
 )
 def test_wrong_structure_of_a_table(old: str, new: str, message: str, tmp_path: Path) -> None:
     read(tmp_path, TABLE, "table2")
     assert TABLE.count(old) >= 1
-    if not message:  # found when the row is read
-        with pytest.raises(RecipeError, match=r":19: seeds must be a list of different whole numbers"):
-            read(tmp_path, TABLE.replace(old, new, 1)).recipe("plain", "full")
-        return
     with pytest.raises(RecipeError, match=message) as caught:
         read(tmp_path, TABLE.replace(old, new, 1))
     assert str(caught.value).startswith(str(tmp_path)) and "\n" not in str(caught.value)
@@ -221,30 +203,14 @@ def test_rows_that_begin_as_each_other(tmp_path: Path) -> None:
         read(tmp_path, "rows:\n  a: {label: x}\n  b: {same_as: table1/a}\n")
 
 
-def test_a_wrong_number_of_the_paper_is_at_its_own_line(tmp_path: Path) -> None:
-    text = "rows:\n  a:\n    label: x\n    paper:\n      rouge1: 3\n      rougeL: high\n"
-    with pytest.raises(RecipeError, match=r"table1.yaml:7: paper: rougeL must be a number, not 'high'"):
-        read(tmp_path, "extends: base/full.yaml\n" + text).recipe("a", "full")
-
-
 def test_quoted_systems_are_numbers_without_a_recipe(tmp_path: Path) -> None:
     text = "extends: base/full.yaml\nrows:\n  a: {label: x}\nquoted:\n  Local (2018):\n    tokenised_bleu: 28.5\n"
     table = read(tmp_path, text)
     assert (table.rows("full"), table.quoted) == (["a"], {"Local (2018)": {"tokenised_bleu": 28.5}})
-    with pytest.raises(RecipeError, match=r"table2.yaml:6: tokenised_bleu must be a number, not 'high'"):
-        read(tmp_path, text.replace("28.5", "high"), "table2")
-
-
-def test_a_file_without_rows(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"table1.yaml: a table needs the key 'rows'"):
         read(tmp_path, "extends: base/full.yaml\n")
-
-
-def test_a_baseline_that_another_table_does_not_have(tmp_path: Path) -> None:
-    read(tmp_path, TABLE)
-    text = "baseline: table1/plan\nrows:\n  x: {same_as: table1/mma}\n"
-    with pytest.raises(RecipeError, match=r"table2.yaml:3: baseline table1/plan: .*table1.yaml has mma, plain, wide"):
-        read(tmp_path, text, "table2").baseline("x")
+    with pytest.raises(RecipeError, match=r"table2.yaml:6: tokenised_bleu must be a number, not 'high'"):
+        read(tmp_path, text.replace("28.5", "high"), "table2")
 
 
 @pytest.mark.parametrize(
@@ -252,18 +218,12 @@ def test_a_baseline_that_another_table_does_not_have(tmp_path: Path) -> None:
     [
         ("label: Transformer, ", "", "the row plain needs the key 'label'"),
         (", architecture: transformer_iwslt_de_en}", "}", "the row plain needs the key 'architecture'"),
-        ("label: Transformer", "label: Transformer, data: {name: x, prepare: data-prep/y}", ""),
-        ("label: Transformer", "label: Transformer, metric: null", "the row plain needs the key 'metric'"),
         ("label: Transformer", "label: Transformer, train: {max_update: null, max_epoch: 3}", "train needs max_update"),
         ("label: Transformer", "label: Transformer, average: {last: 0}", "average must be"),
-        ("label: Transformer", "label: 3", "label must be text, not 3"),
     ],
 )
 def test_a_wrong_row(old: str, new: str, message: str, tmp_path: Path) -> None:
     found = read(tmp_path, TABLE.replace(old, new, 1))
-    if not message:
-        assert found.recipe("plain", "full").corpus.source == ""
-        return
     with pytest.raises(RecipeError, match=rf"table1.yaml:19: .*{message}"):
         found.recipe("plain", "full")
 
@@ -288,8 +248,3 @@ def test_the_small_size_of_an_architecture(tmp_path: Path) -> None:
     wrong = read(tmp_path, TABLE.replace("transformer_iwslt_de_en}", "transformer_nosuch}"))
     with pytest.raises(RecipeError, match=r"table1.yaml:19: unknown architecture 'transformer_nosuch': choose from"):
         recipe_at(wrong, "plain", "small")
-
-
-def test_a_table_is_read_once(tmp_path: Path) -> None:
-    first = read(tmp_path, TABLE)
-    assert tables.load_table(first.path) is first

@@ -34,7 +34,6 @@ def measure(root: Path, scores: dict[int, tuple[float, str]], metric: str = "sac
 
 @pytest.mark.parametrize(("scores", "verdict", "number"), [
     ({1: (36.0, "0.0010"), 2: (35.5, "0.0400")}, "yes", "+0.75, p ≤ 0.040"),
-    ({1: (36.0, "0.0010"), 2: (35.5, "0.0500")}, "unclear", "+0.75, p ≤ 0.050"),
     ({1: (36.0, "0.0010"), 2: (34.9, "0.0010")}, "unclear", "+0.45 (+1.00, -0.10), p ≤ 0.001"),
     ({1: (34.0, "0.0010"), 2: (35.5, "0.0010")}, "no", "-0.25 (-1.00, +0.50), p ≤ 0.001"),
     ({}, "not tested", "not measured yet"),
@@ -113,13 +112,8 @@ def test_a_claim_is_found_in_part_where_rows_are_missing(tmp_path: Path) -> None
     assert row_of(tmp_path, both)[2] == "in part"
 
 
-def test_a_claim_without_a_comparison_says_why(tmp_path: Path) -> None:
-    assert row_of(tmp_path, "why: no measure of it")[2:] == ["not tested", "no measure of it"]
-
-
 @pytest.mark.parametrize(("text", "message"), [
     ("compare: [table1 man better]", "claim 1: 'table1 man better' is not of the form 'TABLE ROW > ROW[: METRIC[ >"),
-    ("compare: [table9 man > transformer]", "table9"),
     ("compare: [table1 men > transformer]", "table1.yaml has no row men"),
     ("reason: none", "claim 1: needs claim, where, and compare or why, and nothing else"),
 ])  # fmt: skip
@@ -128,12 +122,6 @@ def test_slips_are_errors_of_one_line(tmp_path: Path, text: str, message: str) -
     with pytest.raises(ScoreError) as raised:
         row_of(tmp_path, text)
     assert message in str(raised.value) and "\n" not in str(raised.value)
-
-
-def test_a_file_without_claims(tmp_path: Path) -> None:
-    put(tmp_path, "results/claims/man.yaml", "claims: 3")
-    with pytest.raises(ScoreError, match="needs a list 'claims'"):
-        claims_table(tmp_path, "man")
 
 
 def test_every_paper_has_its_claims() -> None:

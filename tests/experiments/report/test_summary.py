@@ -34,12 +34,10 @@ def test_a_training_shorter_than_a_log_interval(loaded: Recipe, tmp_path: Path) 
         "hardware": "", "versions": {}, "commit": "", "difference": 1.5,
     }  # fmt: skip
     text = summary.as_markdown("t", facts)
-    assert "| a | 30.00 |  | 3 | 1,234 | - | - |" in text and "\ngain: +1.50 BLEU\n" in text
+    assert "| a | 30.00 | 3 | 1,234 | - | - |" in text and "\ngain: +1.50 BLEU\n" in text
 
 
-@pytest.mark.parametrize(
-    ("size", "expected"), [(1, [0]), (3, [0, 1, 2]), (5, [0, 1, 2, 3, 4]), (100, [10, 30, 50, 70, 90])]
-)
+@pytest.mark.parametrize(("size", "expected"), [(5, [0, 1, 2, 3, 4]), (100, [10, 30, 50, 70, 90])])
 def test_examples_are_spread_and_come_once(size: int, expected: list[int], loaded: Recipe, tmp_path: Path) -> None:
     run = fake_run(loaded, tmp_path, "a")
     for folder in (run.data.folder / "raw", run.folder):

@@ -9,11 +9,10 @@ import pytest
 from benchmarks.modules import ATTENTIONS, FAIRSEQ
 from benchmarks.systems import DEFAULT_SYSTEMS, SYSTEMS
 from experiments.measure.csv_files import Line
-from experiments.measure.generated import ScoreError
-from experiments.measure.metrics import OF_TRAINING, metric_name
-from experiments.recipes.tables import SCALES, find_table, tables_of
+from experiments.measure.metrics import metric_name
+from experiments.recipes.tables import find_table, tables_of
 from experiments.recipes.tables import papers as all_papers
-from experiments.report import pages, papers, results, speed
+from experiments.report import pages, papers, speed
 from experiments.report.text import p_value
 from support.tables.files import HEAD, TWO_ROWS, csv_of, line, put, table_file
 
@@ -91,20 +90,6 @@ def test_a_gain_that_no_line_says_is_that_of_the_scores(tmp_path: Path) -> None:
     assert of_man[4:] == ["36.52 (±2.48)", "+1.03 (+2.31, -0.25)", "0.020"]
 
 
-def test_the_ranking_takes_the_newest_settings(tmp_path: Path) -> None:
-    """Lines of former settings stay in the file, and are not averaged with those of the present ones."""
-    table_file(tmp_path, TWO_ROWS, "comparisons/mechanisms")
-    small = {"scale": "small", "parameters": "1914880"}
-    csv_of(
-        tmp_path,
-        line("man", 1, "sacrebleu", 40.00, **small, settings="bb", date="2026-02-01"),
-        line("transformer", 1, "sacrebleu", 35.00, **small, date="2026-01-01"),
-        line("man", 1, "sacrebleu", 20.00, **small, date="2026-01-01"),
-        table="comparisons/mechanisms",
-    )
-    assert [row[1] for row in cells(table(tmp_path, "ranking"))] == ["40.00", "35.00"]
-
-
 def test_a_scale_without_numbers_has_no_column(tmp_path: Path) -> None:
     """Nor has one that the table lacks, and systems that a paper quotes have no row."""
     table_file(tmp_path, TWO_ROWS + "quoted:\n  Local: {tokenised_bleu: 28.5, parameters: 89_000_000}\n")
@@ -115,14 +100,16 @@ def test_a_scale_without_numbers_has_no_column(tmp_path: Path) -> None:
 
 
 def test_the_ranking_sorts_by_mean_score(tmp_path: Path) -> None:
-    """The ranking is that of the small scale; what has not been trained stands last."""
+    """The ranking is that of the small scale and the newest settings; what has not been measured stands last."""
     rows = TWO_ROWS + "  mma: {label: MMA, architecture: transformer_mma_tiny}\n"
     table_file(tmp_path, rows, "comparisons/mechanisms")
+    new = {"scale": "small", "parameters": "1933684", "date": "2026"}
     csv_of(
         tmp_path,
         line("transformer", 1, "sacrebleu", 35.00, scale="small", parameters="1914880"),
-        line("man", 1, "sacrebleu", 35.00, difference="0.00", p="0.5", scale="small", parameters="1933684"),
-        line("man", 2, "sacrebleu", 37.00, difference="2.00", p="0.0040", scale="small", parameters="1933684"),
+        line("man", 1, "sacrebleu", 35.00, difference="0.00", p="0.5", **new),
+        line("man", 2, "sacrebleu", 37.00, difference="2.00", p="0.0040", **new),
+        line("man", 3, "sacrebleu", 10.00, scale="small", settings="bb", date="2025"),
         line("mma", 1, "sacrebleu", 99.00),
         table="comparisons/mechanisms",
     )
@@ -218,16 +205,6 @@ def test_gains_are_over_baselines_that_were_trained_alike(tmp_path: Path, update
     assert found[found.index("36.00") + 1 :] == gain
 
 
-def test_perplexity_has_no_test(tmp_path: Path) -> None:
-    table_file(tmp_path, TWO_ROWS.replace("baseline:", "metric: perplexity\nbaseline:"))
-    csv_of(
-        tmp_path, line("transformer", 1, "perplexity", 46.37), line("man", 1, "perplexity", 44.95, difference="-1.42")
-    )
-    header, *_ = table(tmp_path, "man/table1").split("\n")
-    assert header.endswith("| full scale: perplexity (lower is better) (1 seed) | gain, full |")
-    assert cells(table(tmp_path, "man/table1"))[1][-2:] == ["44.95", "-1.42"]
-
-
 def test_metrics_of_a_family(tmp_path: Path) -> None:
     """BLEU by length, locality and probing: what the paper has, then what was measured, the fewer as columns."""
     paper = "{bleu_10_20: 30, bleu_50: 20.5}"
@@ -304,20 +281,10 @@ def test_summary_has_a_line_for_each_paper(tmp_path: Path) -> None:
     )
 
 
-def test_a_summary_of_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ScoreError, match="results: nothing of the summary has been measured"):
-        table(tmp_path, "summary")
-
-
 def test_rows_of_the_summary_are_there() -> None:
     for key in papers.SUMMARY:
         paper, name, row = key.split("/")
         assert row in find_table(paper, name).rows("small"), key
-
-
-def test_columns_are_those_that_are_written() -> None:
-    assert set(results.KEY) < set(results.COLUMNS) and set(OF_TRAINING) < set(results.COLUMNS)
-    assert set(papers.SCALES) == set(SCALES) - {"smoke"}
 
 
 # --- measures on trained models

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -124,9 +122,7 @@ def test_quick_starts_need_no_page(tmp_path: Path) -> None:
         ("\n<!-- table man -->\n", ":2: table man has no line '<!-- end of table man -->'"),
         ("<!-- end of table man -->\n", ":1: table man ends here, but does not begin before"),
         ("<!-- table man -->\n<!-- table summary -->\n", ":2: table summary begins before '<!-- end of table man -->'"),
-        ("<!-- table man -->\n<!-- end of table x -->\n", ":2: table x ends here, but does not begin before"),
         ("<!--table man-->\n", ":1: not a marker: write '<!-- table NAME -->'"),
-        ("  <!-- table man -->\n", ":1: not a marker: write '<!-- table NAME -->'"),
     ],
 )
 def test_wrong_markers(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, message: str) -> None:
@@ -140,10 +136,6 @@ def test_wrong_markers(tmp_path: Path, capsys: pytest.CaptureFixture[str], text:
     ("old", "new", "message"),
     [
         (",34.8,", ",much,", "results/man/table1.csv:4: score must be a number, not 'much'"),
-        (",34.8,", ",nan,", "results/man/table1.csv:4: score must be a number, not 'nan'"),
-        (",34.8,", ",,", "results/man/table1.csv:4: score must be a number, not ''"),
-        (",-0.20,", ",x,", "results/man/table1.csv:4: difference must be a number, not 'x'"),
-        ("0.2507", "x", "results/man/table1.csv:3: p_value must be a number, not 'x'"),
         (
             "small,man,transformer_man,,2,",
             "small,man,transformer_man,,1,",
@@ -170,9 +162,7 @@ def test_wrong_results(tmp_path: Path, capsys: pytest.CaptureFixture[str], old: 
     ("old", "new", "message"),
     [
         ("  man: {label", "  man: {lable", "configs/man/table1.yaml:7: unknown key 'lable'; did you mean 'label'"),
-        ("36.3", "high", "configs/man/table1.yaml:7: paper: tokenised_bleu must be a number, not 'high'"),
         ("baseline: transformer", "baseline: gone", "configs/man/table1.yaml:6: baseline gone: there is no such row"),
-        ("baseline: transformer", "baseline: table7/x", "configs/man/table7.yaml: cannot be read"),
     ],
 )
 def test_wrong_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, message: str) -> None:
@@ -182,10 +172,8 @@ def test_wrong_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str], old: s
     assert message in refusal(tmp_path, capsys)
 
 
-def test_the_repositorys_pages_are_up_to_date() -> None:
+def test_the_repositorys_pages_are_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
     """README.md and results/*.md say what the CSVs say. To mend it: python results/make_tables.py"""
-    command = [sys.executable, str(ROOT / "results" / "make_tables.py"), "--check"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert pages.main(["--check"]) == 0, capsys.readouterr().err
     shown = {block.name for path in pages.pages(ROOT) for block in pages.blocks_of(path, path.read_text().split("\n"))}
     assert {"summary", "man", "diffwin", "csan", "mma", "mgsa", "ranking", "sample"} <= shown

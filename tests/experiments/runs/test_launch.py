@@ -33,15 +33,10 @@ def paper(tmp_path: Path) -> recipe.Recipe:
     ("gpus", "nodes", "most", "size", "update_freq"),
     [
         (8, 1, None, 4096, 3),
-        (4, 1, None, 4096, 6),
-        (1, 1, None, 4096, 24),
         (8, 3, None, 4096, 1),
         (8, 6, None, 2048, 1),  # more than the paper's tokens are for: each has fewer
-        (3, 1, None, 4096, 8),
         (5, 1, None, 3932, 5),  # 98,304 tokens do not divide by 5
         (8, 1, 2048, 2048, 6),  # smaller GPUs
-        (8, 1, 9999, 6144, 2),  # larger ones sum fewer steps, of as many tokens each
-        (1, 1, 98304, 98304, 1),  # a whole batch at once
         (1, 1, 10**6, 98304, 1),
     ],
 )
@@ -81,12 +76,6 @@ def test_sentences_are_divided_as_well(tmp_path: Path) -> None:
         launch.batch_of(recipe.load_recipe(write(tmp_path, text)), launch.Launch(gpus=64))
 
 
-def test_a_batch_needs_a_size(tmp_path: Path) -> None:
-    unknown = recipe.load_recipe(write(tmp_path, BASE.replace("  max_tokens: 600\n", "")))
-    with pytest.raises(recipe.RecipeError, match="train needs max_tokens"):
-        launch.batch_of(unknown, launch.Launch())
-
-
 def test_flags_of_the_machine(paper: recipe.Recipe) -> None:
     adapted = launch.Launch(gpus=2, precision="bf16").adapt(paper)
     flags = {key: entry.value for key, entry in adapted.train.items()}
@@ -96,11 +85,17 @@ def test_flags_of_the_machine(paper: recipe.Recipe) -> None:
     assert one.flag("train", "distributed_world_size") == 1 and one.flag("train", "cpu") is True
     assert one.flag("generate", "cpu") is True and adapted.flag("generate", "cpu") is None
     assert not {"fp16", "bf16"} & set(one.train)
+    # fairseq rounds sentences down to a multiple of 8, of which a smaller batch has few.
+    rounded = [launch.Launch(gpus=n).adapt(paper).flag("train", "required_batch_size_multiple") for n in (8, 48, 5)]
+    assert rounded == [None, 1, 1]
 
 
 @pytest.mark.parametrize(
     ("stated", "cpu", "expected"),
-    [("adam", False, "localattn_adam"), ("adam", True, "adam"), ("nag", False, "nag"), ("nag", True, "nag")],
+    [
+        ("adam", False, "localattn_adam"),
+        ("adam", True, "adam"),
+    ],
 )
 def test_the_optimizer_of_the_machine(stated: str, cpu: bool, expected: str, paper: recipe.Recipe) -> None:
     """Recorded lines stay valid: their settings are those of the recipe as it is stated."""
@@ -124,12 +119,6 @@ def test_rows_have_the_batches_of_the_baseline(
     assert "localattn_graphs" not in launch.Launch(cpu=True).adapt(replace(paper, architecture=architecture)).train
 
 
-def test_small_batches_are_not_rounded_down_to_eight_sentences(paper: recipe.Recipe) -> None:
-    for gpus, multiple in ((8, None), (4, None), (48, 1), (5, 1)):
-        adapted = launch.Launch(gpus=gpus).adapt(paper)
-        assert adapted.flag("train", "required_batch_size_multiple") == multiple, gpus
-
-
 def test_commands() -> None:
     assert launch.Launch().command(Path("e"))[1:] == ["-m", "fairseq_cli.train"]
     several = launch.Launch(gpus=4).command(Path("e"))
@@ -151,18 +140,9 @@ def test_gpus_of_a_lane() -> None:
     assert cpu.environment() == cpu.environment(train=False) == {"CUDA_VISIBLE_DEVICES": ""}
 
 
-def test_perplexity_is_measured_by_one_process(tmp_path: Path) -> None:
-    text = PAPER.replace("generate:\n  beam: 5", "eval_lm:\n  sample_break_mode: eos")
-    adapted = launch.Launch(gpus=8, precision="fp16").adapt(recipe.load_recipe(write(tmp_path, text)))
-    assert adapted.flag("eval_lm", "distributed_world_size") == 1 and adapted.flag("eval_lm", "cpu") is None
-
-
-@pytest.mark.parametrize(
-    ("capabilities", "precision"),
-    [([(9, 0)], "bf16"), ([(8, 0), (7, 0)], "fp16"), ([(7, 5)], "fp16"), ([(6, 1)], "fp32"), ([], "fp32")],
-)
-def test_precision_by_hardware(capabilities: list[tuple[int, int]], precision: str) -> None:
-    assert launch.best_precision(capabilities) == precision
+def test_precision_by_hardware() -> None:
+    found = {"bf16": [(9, 0)], "fp16": [(8, 0), (7, 0)], "fp32": []}
+    assert all(launch.best_precision(capabilities) == name for name, capabilities in found.items())
 
 
 def test_a_cpu_is_named_with_its_vector_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,13 +162,6 @@ def test_worker_takes_its_place_from_torchrun() -> None:
     first = worker.worker_argv(["data", "--log-file", "train.log", "--cpu"], {**variables, "RANK": "0"})
     assert "--log-file" in first
     assert first[first.index("--distributed-backend") + 1] == "gloo" and "legacy_ddp" in first
-
-
-def test_worker_outside_torchrun(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
-    monkeypatch.delenv("RANK", raising=False)
-    monkeypatch.setattr(sys, "argv", ["train_worker.py", "data"])
-    assert worker.main() == 2
-    assert capsys.readouterr().err == "train_worker: error: $RANK is not set: start it with torchrun\n"
 
 
 def test_worker_ends_the_exchange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

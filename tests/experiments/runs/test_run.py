@@ -15,8 +15,8 @@ import pytest
 from experiments.recipes.recipe import Recipe, load_recipe
 from experiments.runs import run, schedule
 from experiments.runs.checkpoints import LAST
-from experiments.runs.settings import settings_hash
 from experiments.system import checkout, processes, progress
+from fairseq_localattn.files import write_whole
 from support.engine.runs import FakeRun, fake_run, save_checkpoint
 from support.paths import SCRIPTS
 from support.recipes import BASE, with_flag, write
@@ -40,10 +40,6 @@ def test_finished_steps_are_skipped(loaded: Recipe, tmp_path: Path) -> None:
     (again.folder / "generated.json").unlink()
     assert not run_all(fake_run(loaded, tmp_path, "a"))
     assert again.done() and log.read_text() == "trained\n"
-
-
-def test_two_runs_of_one_folder_take_turns(loaded: Recipe, tmp_path: Path) -> None:
-    assert not run_all(*(fake_run(loaded, tmp_path, "a") for _ in range(2)))
 
 
 def test_a_failing_run_does_not_lose_the_others(loaded: Recipe, tmp_path: Path) -> None:
@@ -194,7 +190,7 @@ def test_commit_and_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     git("init")
     commits, packages = [], []
     for name, text in (("package/a.py", "1"), ("package/a.py", "2"), ("README", "3")):
-        processes.write_atomic(tmp_path / name, text)
+        write_whole(tmp_path / name, text)
         git("add", ".")
         git("commit", "-m", "x")
         commits.append(checkout.commit())
@@ -204,30 +200,10 @@ def test_commit_and_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert [same(name) for name in commits] == [False, True, True]
     assert same(f"{commits[1]}..{commits[2]}") and not same(f"{commits[0]}..{commits[1]}")
     assert not same("0123456789") and not same("none") and not same(commits[2] + "+dirty")
-    processes.write_atomic(tmp_path / "results" / "r.csv", "new")
+    write_whole(tmp_path / "results" / "r.csv", "new")
     assert checkout.commit() == commits[2]
     (tmp_path / "package/a.py").write_text("4")
     assert checkout.commit() == commits[2] + "+dirty" and checkout.package() not in packages
-
-
-# --- settings
-
-
-def test_settings_hash(tmp_path: Path) -> None:
-    """The hash names folders of runs and stands in the results: where it changes, all must be measured again."""
-
-    def settings(text: str, data: str = "data") -> str:
-        return settings_hash(load_recipe(write(tmp_path, text)), data)
-
-    known = settings(BASE)
-    assert known == "13079338" == settings(with_flag("log_interval: 7")) == settings("checkpoint: last\n" + BASE)
-    best = settings("checkpoint: best\n" + BASE)
-    assert len({known, best, settings(with_flag("dropout: 0.2")), settings(BASE, "new")}) == 4
-    # It says when the model is validated, which decides which checkpoint can be the best.
-    often, seldom = (
-        settings("checkpoint: best\n" + with_flag(f"save_interval_updates: {updates}")) for updates in (100, 1000)
-    )
-    assert often != seldom
 
 
 # --- progress

@@ -19,11 +19,7 @@ from experiments.system.progress import Progress
 from support.engine.runs import FakeRun, fake_run, save_checkpoint
 from support.recipes import BASE, write
 
-DAMAGED = [
-    b"", b"[]", b"{}", b"null", b'"done"', b"3", b"true", b'{"updates": 3', b"\xff\xfe{}", b"\0" * 40, b"[" * 100_000,
-]  # fmt: skip
-VALUES = [b'{"updates": "3"}', b'{"updates": true}', b'{"updates": null}', b'{"updates": NaN}', b'{"updates": [3]}']
-OTHERS = [b'{"updates": 3, "machine": []}', b'{"updates": 3, "parameters": "7"}', b'{"updates": 3, "seed": {}}']
+DAMAGED = [b"", b"[]", b'{"updates": 3', b"\xff\xfe{}", b"[" * 100_000]
 
 
 def finish(run: FakeRun) -> None:
@@ -31,7 +27,7 @@ def finish(run: FakeRun) -> None:
     assert run.done()
 
 
-@pytest.mark.parametrize("content", [*DAMAGED, *VALUES, *OTHERS])
+@pytest.mark.parametrize("content", [DAMAGED[0], b'{"updates": true}', b'{"updates": 3, "machine": []}'])
 def test_a_damaged_stamp_of_a_training(content: bytes, loaded: Recipe, tmp_path: Path) -> None:
     one = fake_run(loaded, tmp_path, "a")
     save_checkpoint(one.folder, 3)
@@ -46,7 +42,7 @@ def test_a_damaged_stamp_of_a_training(content: bytes, loaded: Recipe, tmp_path:
     finish(again)
 
 
-@pytest.mark.parametrize("content", [*DAMAGED, b'{"output": 3}', b'{"output": null}'])
+@pytest.mark.parametrize("content", [DAMAGED[2], b'{"output": 3}'])
 def test_a_damaged_stamp_of_a_measure(content: bytes, loaded: Recipe, tmp_path: Path) -> None:
     one = fake_run(loaded, tmp_path, "a")
     write_stamp(one.folder / "trained.json", {"updates": 3})
@@ -56,20 +52,19 @@ def test_a_damaged_stamp_of_a_measure(content: bytes, loaded: Recipe, tmp_path: 
     assert json.loads((one.folder / "generated.json").read_text()) == {"output": "generate-test.txt"}
 
 
-@pytest.mark.parametrize("content", [b"[]", b'{"average": 5}', b"{}"])
-def test_a_damaged_stamp_of_an_average(content: bytes, tmp_path: Path) -> None:
+def test_a_damaged_stamp_of_an_average(tmp_path: Path) -> None:
     """The average is whole, and what it was made of is gone: it is not made again."""
     one = fake_run(load_recipe(write(tmp_path, BASE + "average: {last: 2}\n")), tmp_path, "a")
     write_stamp(one.folder / "trained.json", {"updates": 3})
     shutil.copy(save_checkpoint(one.folder, 3), one.model)
     (one.folder / LAST).unlink()
-    (one.folder / "averaged.json").write_bytes(content)
+    (one.folder / "averaged.json").write_text('{"average": 5}')
     assert not one.done()
     finish(one)
     assert json.loads((one.folder / "averaged.json").read_text()) == {"average": {"last": 2}}
 
 
-@pytest.mark.parametrize("content", [*DAMAGED, b'{"code": 3}', b'{"code": [3]}', b'{"code": [{"commit": 1}]}'])
+@pytest.mark.parametrize("content", [DAMAGED[3], b'{"code": [{"commit": 1}]}'])
 def test_a_damaged_stamp_of_the_code(content: bytes, loaded: Recipe, tmp_path: Path) -> None:
     """The results say that it is unknown which code has run, beside that which goes on."""
     one = fake_run(loaded, tmp_path, "a")
@@ -87,27 +82,24 @@ def test_what_is_there(tmp_path: Path) -> None:
     assert read_stamp(path, {"updates": (int,), "speed": (int, float), "more": (int, type(None))}) is not None
     assert read_stamp(path, {"speed": (int,)}) is None and read_stamp(path, {"more": (int,)}) is None
     assert read_stamp(tmp_path / "none.json") is None
+    for content in (*DAMAGED, b'{"updates": NaN}'):
+        path.write_bytes(content)
+        assert read_stamp(path) is None, content[:9]
+    for value in (float("nan"), float("inf")):  # what would be read as damage is not written
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            write_stamp(tmp_path / "new.json", {"speed": value})
+    assert not (tmp_path / "new.json").exists()
 
 
-@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EACCES])
-def test_a_stamp_that_cannot_be_read(
-    number: int, loaded: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stamp_that_cannot_be_read(loaded: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is done again: the step may be finished. The table ends with the line of ``described``."""
     one = fake_run(loaded, tmp_path, "a")
     write_stamp(one.folder / "trained.json", {"updates": 3})
 
     def read_text(path: Path, encoding: str) -> str:
-        raise OSError(number, os.strerror(number), str(path))
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
 
     monkeypatch.setattr(Path, "read_text", read_text)
     with pytest.raises(OSError) as found:
         one.done()
-    assert described(found.value).startswith(f"{one.folder / 'trained.json'}: {os.strerror(number)}")
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_what_would_be_read_as_damage_is_not_written(value: float, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        write_stamp(tmp_path / "s.json", {"speed": value})
-    assert not list(tmp_path.iterdir())
+    assert described(found.value).startswith(f"{one.folder / 'trained.json'}: {os.strerror(errno.EIO)}")

@@ -9,6 +9,7 @@ import torch
 
 from fairseq_localattn.grammar.build import attention
 from support.kernels import SHARED_MEMORY, compile_launches, needs_interpreter, recorded
+from support.mechanisms.implementations import compute_by
 
 pytestmark = [needs_interpreter, pytest.mark.slow]
 
@@ -16,7 +17,7 @@ pytestmark = [needs_interpreter, pytest.mark.slow]
 def train(text: str, site: str, length: int, dtype: torch.dtype, dropout: float = 0.1) -> None:
     """Call an attention with two heads of 64 channels, and its backward pass."""
     module = attention(text, 128, 2, site=site, self_attention=True, dropout=dropout).to(dtype).train()
-    module.set_implementation("triton")
+    compute_by(module, "triton")
     x = torch.zeros(length, 2, 128, dtype=dtype, requires_grad=True)
     padding = torch.zeros(2, length, dtype=torch.bool)
     mask = torch.full((length, length), -torch.inf, dtype=dtype).triu(1) if site == "decoder" else None

@@ -13,6 +13,7 @@ from fairseq_localattn.kernels.triton import dman
 from fairseq_localattn.kernels.triton.dman import dynamic_mask_attention
 from fairseq_localattn.kernels.triton.operators import draw_seed
 from support.kernels import DEVICE, needs_gpu, needs_triton, recorded
+from support.mechanisms.implementations import compute_by
 from support.mechanisms.inputs import LargestTensor, random_case
 from support.mechanisms.masked import expected, make, outcome, run, same
 
@@ -26,7 +27,7 @@ HEADS = 2
 def test_the_equations_hold(left: bool, causal: bool) -> None:
     """Also where distances are clipped, and at real queries alone, as the loops have it."""
     module = make("dman", causal).to(DEVICE)
-    module.set_implementation("triton")
+    compute_by(module, "triton")
     x, padding = (tensor.to(DEVICE) for tensor in random_case([7, 4, 1], left))
     inputs = x.float().requires_grad_()
     got = outcome(run(module, inputs, padding, causal)[0], inputs, module, padding)

@@ -13,6 +13,7 @@ from fairseq_localattn.kernels.triton import operators
 from fairseq_localattn.kernels.triton.operators import draw_seed, reason_against_triton
 from fairseq_localattn.kernels.triton.row_dot import row_dot
 from support.kernels import DEVICE, needs_interpreter, needs_triton, recorded
+from support.mechanisms.implementations import compute_by
 from support.mechanisms.inputs import future
 
 DIM, HEADS = 16, 4
@@ -84,7 +85,7 @@ def test_kernels_compute_what_the_steps_compute(text: str, site: str) -> None:
     mask = future(9).float() if site == "decoder" else None
 
     def output(name: str, **options: Any) -> tuple[torch.Tensor, list[Any]]:
-        module.set_implementation(name)
+        compute_by(module, name)
         with recorded() as launches, torch.no_grad():
             return module(x, x, x, key_padding_mask=padding, **options)[0], launches
 
@@ -104,7 +105,7 @@ def test_a_layer_with_a_hook_is_called() -> None:
     found: dict[str, torch.Tensor] = {}
     module.get_submodule("query_mask").register_forward_hook(lambda layer, inputs, output: output * 2)
     for name in ("sdpa", "triton"):
-        module.set_implementation(name)
+        compute_by(module, name)
         found[name] = module(x, x, x, need_weights=False)[0]
     torch.testing.assert_close(found["triton"], found["sdpa"], rtol=1e-4, atol=1e-5)
 
@@ -113,7 +114,7 @@ def test_a_layer_with_a_hook_is_called() -> None:
 def test_the_log_says_where_they_do_not_run(caplog: pytest.LogCaptureFixture) -> None:
     flexible._log_once.cache_clear()
     module = attention("dman", DIM, HEADS, site="encoder", self_attention=True).double().to(DEVICE)
-    module.set_implementation("triton")
+    compute_by(module, "triton")
     x = torch.randn(5, 2, DIM, dtype=torch.double, device=DEVICE)
     with caplog.at_level("INFO"):
         module(x, x, x, need_weights=False)

@@ -27,6 +27,7 @@ from support.kernels import (
     recorded,
 )
 from support.mechanisms import references
+from support.mechanisms.implementations import compute_by
 from support.mechanisms.inputs import LargestTensor
 
 pytestmark = needs_triton
@@ -169,7 +170,7 @@ def make(text: str, site: str, channels: int = 24, **options: Any) -> LocalAtten
     torch.manual_seed(3)
     options |= {"self_attention": site != "cross", "encoder_decoder_attention": site == "cross"}
     module = attention(text, channels, 2, site=site, **options)
-    module.set_implementation("triton")
+    compute_by(module, "triton")
     return module.train()
 
 
@@ -201,7 +202,7 @@ def test_a_module_has_the_results_of_its_steps(text: str, site: str, monkeypatch
     monkeypatch.setattr(soft_windows, "window_attention", by_window)
     for implementation in ("sdpa", "triton"):
         module = make(text, site).to(DEVICE)
-        module.set_implementation(implementation)
+        compute_by(module, implementation)
         out = train(module, inputs(module, 7, 11, DEVICE, torch.float32))
         found.append([out, *(p.grad for p in module.parameters())])
     by_window.assert_called_once()
@@ -218,7 +219,7 @@ def test_what_the_kernels_do_not_compute_is_left_to_the_steps(text: str, mask: T
     x = torch.randn(17, 1, 24, device=DEVICE)
     mask = None if mask is None else mask.to(DEVICE)
     got = module(x, x, x, attn_mask=mask, need_weights=False)[0]
-    module.set_implementation("sdpa")
+    compute_by(module, "sdpa")
     torch.testing.assert_close(got, module(x, x, x, attn_mask=mask, need_weights=False)[0])
 
 

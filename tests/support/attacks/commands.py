@@ -7,48 +7,38 @@ import os
 import resource
 import select
 import signal
-import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from support import cli
+from support.cli import Done
 
 SECRET = "kept-secret-7351"  # the value of an environment variable that no output may have
 MEMORY = 1 << 30  # bytes that a command may take beyond what this process has
 SECONDS = 20
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """Exit status and output of a command; ``grown`` is the growth of its memory in bytes."""
 
     status: int
     out: str
     err: str
     grown: int
-    seconds: float
-
-    @property
-    def line(self) -> str:
-        """The last line on stderr."""
-        return self.err.rstrip().rpartition("\n")[2]
 
 
-def attacked(main: Callable[[], object], *words: object, folder: Path) -> Outcome:
-    """Run a command's main function in a fork of this process, in ``folder``, and return its outcome.
+def attacked(run: Callable[[], Done], folder: Path) -> Outcome:
+    """Run a command in a fork of this process, in ``folder``, and return its outcome.
 
     A command that takes longer than :data:`SECONDS` is killed; its status is then -9. Memory is bounded as well.
     """
-    for name in ("out", "err"):
-        (folder / name).unlink(missing_ok=True)
-    before, start = _pages("rss"), time.monotonic()
+    before, start = _bytes(1), time.monotonic()
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
-        _in_the_fork(main, words, folder, writer)
+        _in_the_fork(run, folder, writer)
     os.close(writer)
     answer = b""
     try:
@@ -62,22 +52,19 @@ def attacked(main: Callable[[], object], *words: object, folder: Path) -> Outcom
     finally:
         os.close(reader)
         _, status, used = os.wait4(child, 0)
-    seconds, grown = time.monotonic() - start, used.ru_maxrss * 1024 - before
-    if not answer:
-        return Outcome(os.waitstatus_to_exitcode(status) or -1, "", "", grown, seconds)
-    code, out, err = json.loads(answer)
-    return Outcome(code, out, err, grown, seconds)
+    code, out, err = json.loads(answer) if answer else (os.waitstatus_to_exitcode(status) or -1, "", "")
+    return Outcome(code, out, err, used.ru_maxrss * 1024 - before)
 
 
-def _in_the_fork(main: Callable[[], object], words: tuple[object, ...], folder: Path, writer: int) -> None:
+def _in_the_fork(run: Callable[[], Done], folder: Path, writer: int) -> None:
     try:
-        limit = _pages("vms") + 4 * MEMORY
+        limit = _bytes(0) + 4 * MEMORY
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         os.chdir(folder)
         os.environ["ATTACKED_SECRET"] = SECRET
         with open(os.devnull) as nothing:
             os.dup2(nothing.fileno(), 0)
-        done: subprocess.CompletedProcess[str] = cli.call(main, *words, check=False)
+        done = run()
         answer = json.dumps([done.returncode, done.stdout, done.stderr]).encode()
         while answer:
             answer = answer[os.write(writer, answer) :]
@@ -85,16 +72,15 @@ def _in_the_fork(main: Callable[[], object], words: tuple[object, ...], folder: 
         os._exit(0)
 
 
-def _pages(kind: str) -> int:
-    """Return the resident (``rss``) or virtual (``vms``) memory of this process in bytes."""
-    sizes = Path("/proc/self/statm").read_text().split()
-    return int(sizes[{"vms": 0, "rss": 1}[kind]]) * resource.getpagesize()
+def _bytes(place: int) -> int:
+    """Return the virtual (0) or resident (1) memory of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[place]) * resource.getpagesize()
 
 
-def assert_one_line(outcome: Outcome) -> None:
+def assert_bounded(outcome: Outcome) -> None:
     """Fail unless the command ended within its bounds, with success or with a line that says what is wrong."""
     text = outcome.out + outcome.err
-    assert outcome.status >= 0, f"killed after {outcome.seconds:.0f} s: {text[-2000:]}"
+    assert outcome.status >= 0, f"killed: {text[-2000:]}"
     assert "Traceback" not in text, text[-3000:]
     assert "weights_only" not in text and SECRET not in text, text[-3000:]
     assert outcome.grown < MEMORY, f"{outcome.grown / 2**20:.0f} MiB: {text[-500:]}"

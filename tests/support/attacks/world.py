@@ -1,14 +1,13 @@
-"""What commands under attack read: data and valid checkpoints, and each command that reads a checkpoint."""
+"""What commands under attack read, data and valid checkpoints, and each command that reads some."""
 
 from __future__ import annotations
 
 import copy
-import importlib
+import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -17,126 +16,220 @@ from fairseq_localattn.analysis import accuracy, describe
 from fairseq_localattn.analysis.heatmap import command as heatmap
 from fairseq_localattn.analysis.locality import command as locality
 from fairseq_localattn.analysis.probing import command as probing
-from fairseq_localattn.variants.mma import MMATransformerModel
+from fairseq_localattn.models.transformer import LocalTransformerModel
+from fairseq_localattn.phrases import binarize
 from support.attacks.hostile import State
-from support.cli import USER_DIR, fairseq, make_data, train_flags
+from support.cli import Done, call, fairseq, make_data, train_flags
 
-Command = tuple[Callable[[], object], list[object]]
+TREES = "translation_with_phrases"
+SHORT = ["--optimizer", "adam", "--lr", 0.01, "--max-update", 1, "--cpu"]
+PAIR = ["-s", "xx", "-t", "yy", "--beam", 1, "--max-len-b", 5]
+VALID = ["--max-tokens", 100, "--valid-subset", "test"]
 
 
-@dataclass(frozen=True)
-class World:
-    """A folder with data for translation (bin), language models (lm), classifiers (classes) and probing (probing)."""
+class World(NamedTuple):
+    """A folder with data (bin, classes, probing), their text and trees, and a model of each kind."""
 
     folder: Path
-    states: dict[str, State]
+
+    def model(self, kind: str) -> Path:
+        return self.folder / kind / "checkpoint_last.pt"
+
+    def data(self, command: str) -> Path:
+        """Return the folder of data that a command reads."""
+        return self.folder / ("classes" if COMMANDS[command].kind == "classifier" else "bin")
 
     def state(self, kind: str) -> State:
-        """Return a copy of the contents of a valid checkpoint: ``translation``, ``lm`` or ``classifier``."""
-        return copy.deepcopy(self.states[kind])
+        """Return the contents of a valid checkpoint, which may be changed."""
+        return copy.deepcopy(torch.load(self.model(kind), weights_only=False))
 
 
 def make_world(folder: Path) -> World:
     """Write the data, and train each kind of model for one update."""
-    data = make_data(folder, train=16, held_out=4)
-    fairseq("train", *train_flags(data, "transformer_mma_tiny", folder / "translation", 1))
-    sentences = (folder / "train.xx").read_text()
-    (folder / "labels").write_text("".join("low\n" if line[0] < "e" else "high\n" for line in sentences.splitlines()))
-
-    def binarise(name: str, text: Path, *more: object) -> None:
-        prefixes = [word for split in ("train", "valid", "test") for word in (f"--{split}pref", text)]
-        fairseq("preprocess", "--only-source", *prefixes, "--destdir", folder / name, *more)
-
-    words = ("--srcdict", data / "dict.xx.txt")
-    binarise("lm", folder / "train.xx", *words)
-    binarise("classes/input0", folder / "train.xx", *words)
-    binarise("classes/label", folder / "labels")
-    (folder / "text").mkdir()
-    for split in ("train", "valid", "test"):
-        (folder / "text" / f"{split}.xx").write_text(sentences)
-    texts = [word for split in ("train", "valid", "test") for word in (f"--{split}pref", folder / "text" / split)]
-    fairseq("preprocess", "--only-source", "-s", "xx", *texts, "--destdir", folder / "probing", *words)
+    data = make_data(folder, train=24, held_out=4)
+    shutil.copy(data / "dict.xx.txt", data / "dict.txt")  # for the language model
+    inputs, labels = folder / "classes" / "input0", folder / "classes" / "label"
+    inputs.mkdir(parents=True)
+    shutil.copy(data / "dict.xx.txt", inputs / "dict.txt")
+    prefixes: list[object] = []
+    texts: list[object] = []
+    for split, size in (("train", 24), ("valid", 4), ("test", 4)):
+        for end in ("bin", "idx"):
+            for target in (data, inputs):
+                shutil.copy(data / f"{split}.xx-yy.xx.{end}", target / f"{split}.{end}")
+        (folder / f"{split}.label").write_text("low\nhigh\n" * (size // 2))
+        prefixes += [f"--{split}pref", folder / f"{split}.label"]
+        texts += [f"--{split}pref", folder / split]
+    fairseq("preprocess", "--only-source", *prefixes, "--destdir", labels)
+    words = ["--srcdict", data / "dict.xx.txt", "--destdir", folder / "probing"]
+    fairseq("preprocess", "--only-source", "-s", "xx", *texts, *words)
     for split in ("train", "valid", "test"):
         for name, word in (("words", "1"), ("pos.labels", "N")):
-            lines = (" ".join(word for _ in line.split()) + "\n" for line in sentences.splitlines())
-            (folder / "probing" / f"{split}.{name}").write_text("".join(lines))
-    train = ["--optimizer", "adam", "--lr", 0.001, "--max-update", 1, "--cpu", "--no-epoch-checkpoints"]
-    fairseq("train", folder / "lm", "--task", "language_modeling", "--arch", "transformer_lm_diffwin_tiny",
-            "--max-tokens", 200, "--tokens-per-sample", 50, "--save-dir", folder / "lm_model", *train)  # fmt: skip
-    fairseq("train", folder / "classes", "--task", "sentence_prediction", "--criterion", "sentence_prediction",
-            "--num-classes", 2, "--arch", "transformer_localattn_classifier_tiny", "--batch-size", 8, "--save-dir",
-            folder / "classifier", *train)  # fmt: skip
-    (folder / "input").write_text("a b c\n")
-    names = {"translation": "translation", "lm": "lm_model", "classifier": "classifier"}
-    read = {kind: torch.load(folder / name / "checkpoint_last.pt", weights_only=False) for kind, name in names.items()}
-    return World(folder, read)
+            lines = (folder / f"{split}.xx").read_text().splitlines()
+            text = "".join(" ".join(word for _ in line.split()) + "\n" for line in lines)
+            (folder / "probing" / f"{split}.{name}").write_text(text)
+    for kind, task in (("csan", "translation"), ("mgsa", TREES)):
+        fairseq("train", *train_flags(data, f"transformer_{kind}_tiny", folder / kind, 1, task=task))
+    for kind, flags in (("lm", lm_flags(data)), ("classifier", class_flags(folder / "classes"))):
+        fairseq("train", *flags, "--save-dir", folder / kind, "--no-epoch-checkpoints")
+    return World(folder)
 
 
-def console(name: str) -> Callable[[], object]:
-    """Return the main function of ``fairseq-NAME``."""
-    return importlib.import_module(f"fairseq_cli.{name}").cli_main
+def lm_flags(data: Path) -> list[object]:
+    words = "--task language_modeling --arch transformer_lm_diffwin_tiny --sample-break-mode eos --tokens-per-sample 32"
+    return [data, *words.split(), "--max-tokens", 200, *SHORT]
 
 
-PLUGIN = ["--user-dir", USER_DIR, "--cpu"]
-LANGUAGES = ["--source-lang", "xx", "--target-lang", "yy"]
+def class_flags(data: Path) -> list[object]:
+    words = "--task sentence_prediction --criterion sentence_prediction --num-classes 2 --batch-size 40"
+    return [data, *words.split(), "--arch", "transformer_localattn_classifier_tiny", *SHORT]
 
 
-def training(world: World, flag: str, path: Path) -> Command:
-    flags = train_flags(world.folder / "bin", "transformer_mma_tiny", path.parent / "saved", 2, no_save=True)
-    return console("train"), [*flags, flag, path, "--user-dir", USER_DIR]
+Run = Callable[[World, Path, Path], Done]  # of the world, the data and the checkpoint
 
 
-def evaluation(name: str, data: str, *more: object) -> Callable[[World, Path], Command]:
-    def command(world: World, path: Path) -> Command:
-        return console(name), [world.folder / data, "--path", path, *PLUGIN, *more]
+class Command(NamedTuple):
+    """Kind of the checkpoint, how it is called, and what it reads: a dictionary, a side of data, phrases, tags."""
 
-    return command
-
-
-def analysis(module: Any, data: str, *more: object) -> Callable[[World, Path], Command]:
-    def command(world: World, path: Path) -> Command:
-        return module.main, [world.folder / data, "--path", path, "--cpu", *more]
-
-    return command
+    kind: str
+    run: Run
+    reads: dict[str, str] = {}
 
 
-def interactive(world: World, path: Path) -> Command:
-    return evaluation("interactive", "bin", *LANGUAGES, "--input", world.folder / "input")(world, path)
+def training(kind: str, task: str, flag: str = "", updates: int = 1) -> Run:
+    """Return a training; flag: that which takes the checkpoint."""
+
+    def train(world: World, data: Path, path: Path) -> Done:
+        words = train_flags(data, f"transformer_{kind}_tiny", data / "run", updates, task=task, no_save=True)
+        return fairseq("train", *words, *([flag, path] if flag else []), check=False)
+
+    return train
 
 
-def probed(world: World, path: Path) -> Command:
-    words = ["--encoder", path, "--encoder-data", world.folder / "bin", "--out", path.parent / "probing.csv", "--cpu"]
-    return probing.main, [world.folder / "probing", *words, "--tasks", "pos", "--epochs", 1]
+def evaluated(command: str, *words: object) -> Run:
+    return lambda world, data, path: fairseq(command, data, "--path", path, "--cpu", *words, check=False)
 
 
-def averaged(world: World, path: Path) -> Command:
-    return lambda: sys.exit(averaging.main()), [path, "--output", path.parent / "mean.out"]
+def analysed(module: Any, *words: object) -> Run:
+    return lambda world, data, path: call(module.main, data, "--path", path, "--cpu", *words, check=False)
 
 
-def hub(world: World, path: Path) -> Command:
-    def main() -> None:
-        model = MMATransformerModel.from_pretrained(path.parent, path.name, world.folder / "bin")
-        print(model.translate("a b c"))
+def hub(**given: Any) -> Run:
+    def translate(world: World, data: Path, path: Path) -> Done:
+        def main() -> None:
+            model = LocalTransformerModel.from_pretrained(path.parent, path.name, data)
+            print(model.translate(["a b c"], max_len_a=0, max_len_b=4, **given))
 
-    return main, []
+        return call(main, check=False)
+
+    return translate
 
 
-#: Every command that reads a checkpoint → the kind of the checkpoint, and how the command is called.
-COMMANDS: dict[str, tuple[str, Callable[[World, Path], Command]]] = {
-    "train --restore-file": ("translation", lambda world, path: training(world, "--restore-file", path)),
-    "train --finetune-from-model": ("translation", lambda world, path: training(world, "--finetune-from-model", path)),
-    "validate": (
-        "translation",
-        evaluation("validate", "bin", "--task", "translation", "--max-tokens", 200, "--num-workers", 0),
+def binarised(world: World, data: Path, path: Path) -> Done:
+    """Binarise the trees of the world, or those in ``data/texts``, where a test has damaged them."""
+    texts = data / "texts" if (data / "texts").exists() else world.folder
+    words = ["--lang", "xx", "--texts", str(texts), "--trees", str(texts), "--subwords", "none", "--workers", "1"]
+    return call(lambda: binarize.main([str(data), *words]), check=False)
+
+
+def preprocessed(world: World, data: Path, path: Path) -> Done:
+    words = ["--srcdict", data / "dict.xx.txt", "--tgtdict", data / "dict.yy.txt", "--destdir", data / "new"]
+    return fairseq("preprocess", "-s", "xx", "-t", "yy", "--testpref", world.folder / "test", *words, check=False)
+
+
+def interactive(world: World, data: Path, path: Path) -> Done:
+    return evaluated("interactive", *PAIR, "--input", world.folder / "test.xx")(world, data, path)
+
+
+def probed(world: World, data: Path, path: Path) -> Done:
+    words = ["--encoder", path, "--encoder-data", data, "--out", path.parent / "probing.csv", "--cpu"]
+    return call(probing.main, world.folder / "probing", *words, "--tasks", "pos", "--epochs", 1, check=False)
+
+
+def averaged(world: World, data: Path, path: Path) -> Done:
+    return call(lambda: sys.exit(averaging.main()), path, "--output", path.parent / "mean.out", check=False)
+
+
+def described(world: World, data: Path, path: Path) -> Done:
+    return call(describe.main, "--path", path, check=False)
+
+
+#: Every command that reads data or a checkpoint.
+COMMANDS = {
+    "locality": Command("csan", analysed(locality), {"dictionary": "dict.xx.txt", "data": "test.xx-yy.xx"}),
+    "locality of phrases": Command(
+        "mgsa", analysed(locality),
+        {"tags": "dict.xx.phrases.txt", "settings": "xx.phrases.json", "phrases": "test.xx-yy.xx.phrases"},
     ),
-    "generate": ("translation", evaluation("generate", "bin", *LANGUAGES, "--max-len-b", 5, "--num-workers", 0)),
-    "interactive": ("translation", interactive),
-    "eval-lm": ("lm", evaluation("eval_lm", "lm", "--num-workers", 0)),
-    "from_pretrained": ("translation", hub),
-    "analysis.accuracy": ("classifier", analysis(accuracy, "classes")),
-    "analysis.heatmap": ("translation", analysis(heatmap, "bin", "--sentence", 0)),
-    "analysis.locality": ("translation", analysis(locality, "bin")),
-    "analysis.probing": ("translation", probed),
-    "average": ("translation", averaged),
-    "describe": ("translation", lambda world, path: (describe.main, ["--path", path])),
-}
+    "heatmap": Command(
+        "csan", analysed(heatmap, "--sentence", "0"), {"dictionary": "dict.yy.txt", "data": "test.xx-yy.yy"}
+    ),
+    "accuracy": Command("classifier", analysed(accuracy), {"dictionary": "label/dict.txt", "data": "input0/test"}),
+    "accuracy, labels": Command("classifier", analysed(accuracy), {"data": "label/test"}),
+    "binarize": Command("mgsa", binarised, {"index": "test.xx-yy.xx"}),
+    "preprocess": Command("csan", preprocessed, {"dictionary": "dict.xx.txt"}),
+    "from_pretrained": Command("csan", hub(), {"dictionary": "dict.xx.txt"}),
+    "from_pretrained with trees": Command("mgsa", hub(trees=["()"]), {"tags": "dict.xx.phrases.txt"}),
+    "train": Command(
+        "csan", training("csan", "translation"), {"dictionary": "dict.xx.txt", "data": "train.xx-yy.yy"}
+    ),
+    "train with phrases": Command(
+        "mgsa", training("mgsa", TREES),
+        {"tags": "dict.xx.phrases.txt", "settings": "xx.phrases.json", "phrases": "train.xx-yy.xx.phrases"},
+    ),
+    "train a language model": Command(
+        "lm", lambda _, data, path: fairseq("train", *lm_flags(data), "--no-save", check=False),
+        {"dictionary": "dict.txt", "data": "train"},
+    ),
+    "train a classifier": Command(
+        "classifier", lambda _, data, path: fairseq("train", *class_flags(data), "--no-save", check=False),
+        {"dictionary": "input0/dict.txt", "data": "input0/train"},
+    ),
+    "validate": Command(
+        "csan", evaluated("validate", "--task", "translation", *VALID),
+        {"dictionary": "dict.yy.txt", "data": "test.xx-yy.yy"},
+    ),
+    "validate with phrases": Command(
+        "mgsa", evaluated("validate", "--task", TREES, *VALID), {"phrases": "test.xx-yy.xx.phrases"}
+    ),
+    "generate": Command("csan", evaluated("generate", *PAIR), {"dictionary": "dict.xx.txt", "data": "test.xx-yy.xx"}),
+    "generate with phrases": Command(
+        "mgsa", evaluated("generate", *PAIR, "--task", TREES),
+        {"tags": "dict.xx.phrases.txt", "phrases": "test.xx-yy.xx.phrases"},
+    ),
+    "interactive": Command("csan", interactive, {"dictionary": "dict.xx.txt"}),
+    "eval-lm": Command(
+        "lm", evaluated("eval-lm", "--gen-subset", "test", "--sample-break-mode", "eos", "--max-tokens", 500),
+        {"dictionary": "dict.txt", "data": "test"},
+    ),
+    "train --restore-file": Command("csan", training("csan", "translation", "--restore-file", 2)),
+    "train --finetune-from-model": Command("csan", training("csan", "translation", "--finetune-from-model", 2)),
+    "probing": Command("csan", probed),
+    "average": Command("csan", averaged),
+    "describe": Command("csan", described),
+}  # fmt: skip
+#: Those that read data alone, or the checkpoint as another one does.
+NO_CHECKPOINT = (
+    "accuracy, labels", "binarize", "preprocess", "train", "train with phrases", "train a language model",
+    "train a classifier", "locality of phrases", "from_pretrained with trees", "validate with phrases",
+    "generate with phrases",
+)  # fmt: skip
+
+
+def copied(world: World, command: str, folder: Path) -> Path:
+    """Return a copy of the data that a command reads."""
+    return Path(shutil.copytree(world.data(command), folder / "bin"))
+
+
+def run(world: World, command: str, data: Path) -> Done:
+    """Run a command on data, with a valid checkpoint."""
+    kind, work, _ = COMMANDS[command]
+    return work(world, data, world.model(kind))
+
+
+def assert_one_line(done: Done, *parts: str) -> None:
+    """Assert that a command failed, and said why in one line."""
+    said = [line for line in done.stderr.splitlines() if line.strip() and "it/s" not in line]
+    assert done.returncode == 1 and len(said) == 1, (done.returncode, done.stderr[-3000:])
+    assert "Traceback" not in done.stdout
+    assert all(part in said[0] for part in parts), (parts, said[0])

@@ -14,7 +14,7 @@ from corpora.mini import translation as mini_translation
 from corpora.mini.corpus import known_corpora
 from corpora.mini.files import write
 from corpora.toy import grammar
-from support.corpora.prep import SPLITS, lines_of, prepare, start_and_kill
+from support.corpora.prep import SPLITS, lines_of, prepare, prepare_until, start_and_kill
 
 MULTI30K_NAMES = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
 MULTI30K_SIZES = {"train": 150, "valid": 30, "test": 20}
@@ -49,14 +49,14 @@ def cut_archive(data: bytes) -> bytes:
 class Case:
     """A preparation and its mini corpus.
 
-    options: {source} stands for the corpus's folder, {url} for its address; killed_at: file or folder of OUT at which
-    the first run is killed; other: options that the prepared folder is refused with, and what the message names;
+    options: {source} stands for the corpus's folder, {url} for its address; stopped_at: file or folder of OUT at which
+    the first run is stopped; other: options that the prepared folder is refused with, and what the message names;
     damages: of the corpus as `unpacked` leaves it, which `local` names.
     """
 
     name: str
     options: tuple[str, ...]
-    killed_at: str
+    stopped_at: str
     other: tuple[str, ...]
     damages: tuple[Damage, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
@@ -90,16 +90,23 @@ class Prepared:
     said: str
 
 
+# Killed for real, by the door, in steps that make a file anew and that go on in one; others are stopped after a step.
+KILLED = ("parallel", "imdb")
+
+
 def prepare_in_two_runs(case: Case, folder: Path) -> Prepared:
-    """Prepare a mini corpus in `folder`: the first run is killed, the second one completes it."""
+    """Prepare a mini corpus in `folder`: the first run is stopped, the second one completes it."""
     source, out = folder / "source", folder / "out"
     case.make(source)
-    given = case.given(source)
-    said = start_and_kill(case.name, out, out / case.killed_at, *case.arguments(source), **given)
+    given, words = case.given(source), case.arguments(source)
+    if case.name in KILLED:
+        said = start_and_kill(case.name, out, out / case.stopped_at, *words, **given)
+    else:
+        said = prepare_until(case.stopped_at.partition(".")[0], case.name, out, *words, **given)
     assert not (out / "bin").exists()
     steps = [path for path in out.iterdir() if path.is_dir() and path.suffix != ".part" and path.name != "download"]
     before = {path: path.stat().st_mtime_ns for step in steps for path in step.rglob("*") if path.is_file()}
-    done = prepare(case.name, out, *case.arguments(source), **given)
+    done = prepare(case.name, out, *words, **given)
     assert done.returncode == 0, done.stderr
     # fairseq's own log, when the phrases are binarised, and what new versions say of its calls
     said_to_user = re.sub(

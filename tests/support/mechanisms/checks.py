@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fairseq_localattn.core.attention import LocalAttention
 from support.mechanisms import references
-from support.mechanisms.inputs import future, gradient, random_case
+from support.mechanisms.inputs import future, gradient
 
 
 def check(module: LocalAttention, attend: Callable[..., Tensor], x: Tensor, padding: Tensor, causal: bool) -> None:
@@ -30,17 +30,3 @@ def check(module: LocalAttention, attend: Callable[..., Tensor], x: Tensor, padd
         results.append([out, inputs.grad, *(gradient(p) for p in module.parameters())])
     for got, wanted in zip(*results, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-10)
-
-
-def check_gradients(module: nn.Module, names: Iterable[str]) -> None:
-    """Compare numerical with analytical gradients of the input and of the named parameters, with padding."""
-    module = module.double()
-    parameters = {name: module.get_parameter(name) for name in names}
-    x, padding = random_case([7, 4], left=True)
-
-    def run(inputs: Tensor, *values: Tensor) -> Tensor:
-        given = dict(zip(parameters, values, strict=True))
-        options = {"key_padding_mask": padding, "need_weights": False}
-        return torch.func.functional_call(module, given, (inputs, inputs, inputs), options)[0]
-
-    assert torch.autograd.gradcheck(run, (x.requires_grad_(), *parameters.values()))

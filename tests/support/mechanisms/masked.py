@@ -23,7 +23,6 @@ MODULES: dict[str, Callable[..., Any]] = {
     "sman-sqrt": partial(StaticMaskAttention, boundary=None),
 }
 every_module = pytest.mark.parametrize("name", MODULES)
-every_side = pytest.mark.parametrize("left", [True, False])
 every_path = pytest.mark.parametrize("block", [3, 64])  # long sentences are computed in blocks of queries
 half_precision = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 

@@ -1,4 +1,4 @@
-"""The rows of the papers' tables (configs/<paper>/<table>.yaml): recipes, as fairseq parses them, and their models.
+"""The rows of the papers' tables (configs/<paper>/<table>.yaml): recipes, and their models.
 
 A row is named 'man/table1_iwslt14_man': paper, table and row.
 
@@ -8,11 +8,8 @@ that the recipe states.
 
 from __future__ import annotations
 
-import ast
-import copy
 from collections.abc import Iterator
 from functools import cache
-from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,16 +26,6 @@ from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import RowSource, find_table, tables_of
 from experiments.system.checkout import USER_DIR
 from fairseq_localattn.analysis.probing.models import architecture_options, new_encoder
-from fairseq_localattn.core.attention import LocalAttention
-from fairseq_localattn.mechanisms.block import BlockAttention
-from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
-from fairseq_localattn.mechanisms.gaussian import GaussianAttention
-from fairseq_localattn.mechanisms.local_convolution import LocalConvolution
-from fairseq_localattn.mechanisms.masked import StaticMaskAttention
-from fairseq_localattn.mechanisms.mixed import MixedAttention
-from fairseq_localattn.mechanisms.phrasal import MultiGranularityAttention
-from fairseq_localattn.mechanisms.relative import RelativeAttention
-from fairseq_localattn.mechanisms.windowed import MultiplicativeWindowAttention, WindowAttention
 from support.paths import ROOT
 
 CONFIGS = ROOT / "configs"
@@ -90,36 +77,6 @@ def values(found: Recipe, section: str) -> dict[str, Any]:
     return {key: entry.value for key, entry in found.section(section).items()}
 
 
-def same(stated: Any, found: Any) -> bool:
-    """Return whether a value that fairseq has parsed is the recipe's."""
-    if isinstance(stated, list):
-        return list(ast.literal_eval(found) if isinstance(found, str) else found) == stated
-    if isinstance(stated, bool) or not isinstance(stated, (int, float)) or isinstance(found, str):
-        return str(found) == str(stated)
-    return found == stated
-
-
-@cache
-def _parse(architecture: str, section: str, argv: tuple[str, ...]) -> Any:
-    head = ["DATA", "--user-dir", str(USER_DIR)]
-    if section == "train":
-        return options.parse_args_and_arch(options.get_training_parser(), [*head, "--arch", architecture, *argv])
-    parser = options.get_eval_lm_parser() if section == "eval_lm" else options.get_generation_parser()
-    return options.parse_args_and_arch(parser, [*head, "--path", "MODEL", *argv])
-
-
-_EXPANDED: dict[tuple[str, str, str], tuple[str, ...]] = {}
-
-
-def parsed(name: str, section: str, scale: str = "full") -> Any:
-    """Return the namespace that fairseq's command would have. Raises RecipeError for a flag that it would refuse."""
-    found = row(name, scale)
-    flags = (found.architecture, section, repr(sorted(values(found, section).items())))
-    if flags not in _EXPANDED:  # many rows have the same ones
-        _EXPANDED[flags] = tuple(expand(found, section, arch=found.architecture))
-    return copy.copy(_parse(found.architecture, section, _EXPANDED[flags]))
-
-
 @cache
 def _dictionary(size: int) -> Dictionary:
     words = Dictionary()
@@ -132,8 +89,8 @@ def build(name: str) -> nn.Module:
     """Return a row's model at full size, without numbers; of a probing row from scratch its new encoder alone."""
     found, architecture = row(name), row(name).architecture
     sizes = found.sizes
-    words = sizes["dictionary"] if isinstance(sizes["dictionary"], list) else [sizes["dictionary"]] * 2
-    source, target = map(_dictionary, words)
+    sides_of = sizes["dictionary"] if isinstance(sizes["dictionary"], list) else [sizes["dictionary"]] * 2
+    source, target = map(_dictionary, sides_of)
     tags = _dictionary(sizes.get("tags", 9))
     task = SimpleNamespace(
         source_dictionary=source, target_dictionary=target, tag_dictionary=tags, phrase_levels=LEVELS
@@ -141,7 +98,9 @@ def build(name: str) -> nn.Module:
     with torch.device("meta"):
         if found.probing == "scratch":
             return new_encoder(*_for_probing(found, architecture, source))
-        args = parsed(name, "train")
+        words = ["DATA", "--user-dir", str(USER_DIR), "--arch", architecture]
+        words += expand(found, "train", arch=architecture)
+        args = options.parse_args_and_arch(options.get_training_parser(), words)
         if args.task == "sentence_prediction":
             args.max_positions = getattr(args, "max_positions", 512) or 512
         model = ARCH_MODEL_REGISTRY[architecture].build_model(args, task)
@@ -193,65 +152,3 @@ def sizes_of(model: nn.Module) -> dict[str, Any]:
     found["words"] = words
     found["parameters"] = sum(weights.numel() for weights in model.parameters())
     return found
-
-
-def attention_of(model: nn.Module) -> str:
-    """Return the attention of the stacks that is not plain, by layers: 'encoder 1-3 aw of 1; decoder 1-3 mw of 1'."""
-    parts = []
-    for side, stack in sides(model).items():
-        sites = {side: "self_attn", "cross": "encoder_attn"} if side == "decoder" else {side: "self_attn"}
-        for site, attribute in sites.items():
-            found = [_layer(layer, attribute, stack) for layer in stack.layers]
-            for what, group in groupby(enumerate(found, start=1), key=lambda numbered: numbered[1]):
-                layers = [number for number, _ in group]
-                if what:
-                    reach = f"{layers[0]}-{layers[-1]}" if len(layers) > 1 else f"{layers[0]}"
-                    parts.append(f"{site} {reach} {what}")
-        if side == "encoder" and stack.embed_positions is None:
-            parts.append("no encoder positions")
-    return "; ".join(parts)
-
-
-def _layer(layer: Any, attribute: str, stack: Any) -> str:
-    """Return the attention of one layer; of MAN's the order of its sublayers; nothing for fairseq's own."""
-    attention: Any = getattr(layer, attribute, None)
-    if attribute == "self_attn" and hasattr(layer, "sublayers"):
-        shown = [each for each in layer.sublayers if each.kind != "cross"]
-        names = [_sublayer(getattr(layer, each.name)) if each.kind != "ffn" else "ffn" for each in shown]
-        return f"{'>'.join(names)} {getattr(attention, 'activation', 'none')}"
-    return _attention(attention, stack)
-
-
-def _sublayer(attention: Any) -> str:
-    if isinstance(attention, StaticMaskAttention):
-        return f"sman({attention.boundary or 'sqrt'})"
-    if isinstance(attention, LocalConvolution):
-        return f"conv({attention.form} {attention.kernel})"
-    return str(attention.kind or "san")
-
-
-def _attention(attention: Any, stack: Any) -> str:
-    if type(attention) is LocalAttention:
-        return "" if attention.activation == "none" else f"san {attention.activation}"
-    if isinstance(attention, MixedAttention):
-        return f"{','.join(attention.head_kinds)} w={attention.window}"
-    if isinstance(attention, ConvolutionalAttention):
-        return f"window {attention.window} heads {attention.head_span}"
-    if isinstance(attention, GaussianAttention):
-        width = f"{attention.width} from {attention.source} {attention.hidden}"
-        return f"gauss {attention.center} {width} heads {attention.local_heads}"
-    if isinstance(attention, RelativeAttention):
-        return f"distances {attention.max_distance} {'own' if attention.own_tables else 'shared'}"
-    if isinstance(attention, BlockAttention):
-        return f"blocks of {attention.block_length}"
-    if isinstance(attention, WindowAttention):
-        kind = "mw" if isinstance(attention, MultiplicativeWindowAttention) else "aw"
-        return f"{kind} of {attention.segment_size}"
-    if isinstance(attention, MultiGranularityAttention):
-        heads = [str(stack.granularities[each]) for each in attention.granularities]
-        composition = type(attention.composition).__name__.removesuffix("Composition").lower()
-        recurrence: Any = attention.interaction
-        interaction = "none" if recurrence is None else "onlstm" if recurrence.recurrence.ordered else "lstm"
-        phrases = "trees" if stack.needs_phrases else "ngrams"
-        return f"{attention.word_heads} words, {phrases} {','.join(heads)}, {composition}, {interaction}"
-    return ""

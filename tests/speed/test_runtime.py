@@ -12,14 +12,14 @@ import pytest
 import torch
 
 from fairseq_localattn.core.attention import LocalAttention
-from fairseq_localattn.speed import implementation
+from fairseq_localattn.speed import products, runtime
 from support.models import build
 
 
 def test_the_log_says_how_attention_is_computed(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         model = build("transformer_csan_tiny", ["--localattn-attention", "sdpa"])
-    line = next(record.message for record in caplog.records if record.name == implementation.__name__)
+    line = next(record.message for record in caplog.records if record.name == runtime.__name__)
     assert "1 csan" in line and "5 san" in line and "implementation: sdpa" in line and "matrix products, " in line
     assert "label-smoothed loss of fp32 in the place of logits" in line
     chosen = {module.implementation for module in model.modules() if isinstance(module, LocalAttention)}
@@ -64,23 +64,23 @@ def test_products_beside_a_gpu_stay_as_torch_computes_them(monkeypatch: pytest.M
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])
     before = torch.get_float32_matmul_precision()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(implementation, "_mkl_is_narrow", lambda: True)
+    monkeypatch.setattr(products, "_mkl_is_narrow", lambda: True)
     for asked in ("auto", "bf16"):
-        assert implementation._products_of_cpu(asked) in ("fp32", "bf16") and not implementation._restore
+        assert products._products_of_cpu(asked) in ("fp32", "bf16") and not products._restore
     assert torch.get_float32_matmul_precision() == before
 
 
 @pytest.mark.skipif(not hasattr(torch.backends.mkldnn, "matmul"), reason="torch before 2.9 has no setting to make")
 def test_a_setting_of_the_process_for_the_cpu_alone_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])
-    monkeypatch.setattr(implementation, "_mkl_is_narrow", lambda: True)
-    products: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    monkeypatch.setattr(products, "_mkl_is_narrow", lambda: True)
+    matmul: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before = torch._C._get_fp32_precision_getter("mkldnn", "matmul")
     try:
-        products.fp32_precision = "bf16"
-        assert implementation._products_of_cpu("auto") in ("fp32", "bf16") and not implementation._restore
+        matmul.fp32_precision = "bf16"
+        assert products._products_of_cpu("auto") in ("fp32", "bf16") and not products._restore
     finally:
-        products.fp32_precision = before
+        matmul.fp32_precision = before
 
 
 @pytest.mark.parametrize(("capability", "cpu", "narrow"), [
@@ -98,7 +98,7 @@ def test_where_mkl_leaves_avx512_unused(
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     monkeypatch.setattr(Path, "read_text", read)
-    assert implementation._mkl_is_narrow() is narrow
+    assert products._mkl_is_narrow() is narrow
 
 
 def test_a_checkpoint_from_before_the_flags_builds() -> None:
@@ -135,14 +135,14 @@ def test_bf16_products_where_the_cpu_has_none(
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])
     before = fp32_products()
     for name in ("_rounds_to_bf16", "_multiplies_bf16", "_mkl_is_narrow"):
-        monkeypatch.setattr(implementation, name, lambda: False)
+        monkeypatch.setattr(products, name, lambda: False)
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "bf16"])
     assert "no products of bfloat16" in caplog.text and fp32_products() == before
 
 
 def test_bf16_products_under_autocast(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Where the CPU multiplies bfloat16, encoder and decoder compute in it, in training alone."""
-    monkeypatch.setattr(implementation, "_multiplies_bf16", lambda: True)
+    monkeypatch.setattr(products, "_multiplies_bf16", lambda: True)
     with caplog.at_level(logging.INFO):
         model = build("transformer_mma_tiny", ["--localattn-cpu-matmul", "bf16"])
     assert "bf16 (autocast) matrix products" in caplog.text
@@ -161,7 +161,7 @@ def test_bf16_products_under_autocast(monkeypatch: pytest.MonkeyPatch, caplog: p
 
 def test_checkpointed_layers_are_computed_again_in_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
     """fairseq's --checkpoint-activations would compute them again in fp32, and return the gradients of that."""
-    monkeypatch.setattr(implementation, "_multiplies_bf16", lambda: True)
+    monkeypatch.setattr(products, "_multiplies_bf16", lambda: True)
     model = build("transformer_mma_tiny", ["--localattn-cpu-matmul", "bf16", "--checkpoint-activations"]).train()
     computed: list[torch.dtype] = []
     model.encoder.layers[0].fc1.register_forward_hook(lambda *call: computed.append(call[-1].dtype))
@@ -186,14 +186,14 @@ def test_where_decoding_converts_the_parameters(
 ) -> None:
     """On CPUs that multiply bfloat16, where the flag asks for it; a model in half precision stays."""
     for name in ("_rounds_to_bf16", "_mkl_is_narrow"):
-        monkeypatch.setattr(implementation, name, lambda: False)
-    monkeypatch.setattr(implementation, "_multiplies_bf16", lambda: multiplies)
+        monkeypatch.setattr(products, name, lambda: False)
+    monkeypatch.setattr(products, "_multiplies_bf16", lambda: multiplies)
     caplog.set_level(logging.INFO)
     for kind, wanted in ((torch.float32, found), (torch.float16, torch.float16)):
         with monkeypatch.context() as patch:
             patch.setattr(torch.cuda, "is_available", lambda: gpu)
             model = build("transformer_mma_tiny", ["--localattn-cpu-matmul", asked]).eval().to(kind)
-        model.prepare_for_inference_(SimpleNamespace(generation=SimpleNamespace()))
+            model.prepare_for_inference_(SimpleNamespace(generation=SimpleNamespace()))
         assert {parameter.dtype for parameter in model.parameters()} == {wanted}
     assert ("decoding with parameters of bfloat16" in caplog.text) is (found == torch.bfloat16)
 
@@ -206,8 +206,8 @@ def test_products_of_onednn_are_taken_in_fp32_alone(
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])
     plain = fp32_products()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(implementation, "_mkl_is_narrow", lambda: True)
-    monkeypatch.setattr(implementation, "_rounds_to_bf16", lambda: rounds)
+    monkeypatch.setattr(products, "_mkl_is_narrow", lambda: True)
+    monkeypatch.setattr(products, "_rounds_to_bf16", lambda: rounds)
     with caplog.at_level(logging.INFO):
         build("transformer_mma_tiny")
     assert ("fp32 (oneDNN) matrix products" in caplog.text) is not rounds

@@ -9,28 +9,33 @@ from __future__ import annotations
 
 import ast
 import collections
-import functools
 import logging
 import operator
 import os
 import sys
 import tempfile
 import typing
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from fairseq import checkpoint_utils
+from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.distributed import utils as distributed_utils
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+from fairseq.optim import OPTIMIZER_REGISTRY
+from fairseq.optim.lr_scheduler import LR_SCHEDULER_REGISTRY
+from fairseq.tasks import TASK_REGISTRY
 from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.dictconfig import DictConfig
 from omegaconf.listconfig import ListConfig
 from omegaconf.nodes import AnyNode
 
-from ..errors import UsageError
+from ..errors import UsageError, nearest
 from ..stored import contents, older
 from ..stored.reading import FILE_CLASSES, CheckpointError, explain
-from .names import check_names
+from .around import around
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +62,32 @@ OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
+
+
+REGISTRIES: tuple[tuple[str, str, tuple[Mapping[str, Any], ...]], ...] = (
+    ("arch", "architecture", (ARCH_MODEL_REGISTRY, MODEL_REGISTRY)),
+    ("task", "task", (TASK_REGISTRY,)),
+    ("criterion", "criterion", (CRITERION_REGISTRY,)),
+    ("optimizer", "optimizer", (OPTIMIZER_REGISTRY,)),
+    ("lr_scheduler", "lr-scheduler", (LR_SCHEDULER_REGISTRY,)),
+)
+
+
+def check_names(path: str, state: Mapping[str, Any]) -> None:
+    """Raise UsageError where the options of a checkpoint name an architecture, task or other part that is not there.
+
+    fairseq looks them up to convert the options of versions before 0.10, and ends in a KeyError.
+    """
+    args = state.get("args")
+    for option, what, registries in REGISTRIES if isinstance(args, Namespace) else ():
+        name = getattr(args, option, None)
+        known = {each for registry in registries for each in registry}
+        if isinstance(name, str) and name not in known:
+            near = f" (did you mean {meant}?)" if (meant := nearest(name, known)) else ""
+            raise UsageError(
+                f"fairseq_localattn: cannot load {path}: it was trained with the {what} {name}, and there is no such "
+                f"{what} here{near}; give the --user-dir that it comes from"
+            )
 
 
 def literal_eval(expression: str) -> Any:
@@ -98,48 +129,38 @@ def forbid_code_in_options() -> None:
             vars(module)["eval"] = literal_eval
 
 
-def _guarded(load: Callable[..., Any]) -> Callable[..., Any]:
+def _guarded(load: Callable[..., Any], path: str, *args: Any, **kwargs: Any) -> Any:
     """Wrap ``load(path, ...)`` of fairseq so that it raises CheckpointError for an unusable file."""
-
-    @functools.wraps(load)
-    def guarded(path: str, *args: Any, **kwargs: Any) -> Any:
-        forbid_unsafe_loading()
-        parts: list[str] = []
-        try:
-            state = contents.read(path) if os.path.isfile(path) else {}
-            parts = list(state)
-            check_names(path, state)
-            if not isinstance(state, older.Converted):
-                return load(path, *args, **kwargs)
-            logger.info(f"{path} is of an older fairseq; it is read as data, without its meters")
-            with tempfile.TemporaryDirectory() as folder:
-                todays = os.path.join(folder, os.path.basename(path))
-                torch.save(dict(state), todays)
-                return load(todays, *args, **kwargs)
-        except (OSError, MemoryError, UsageError):
-            raise  # already clear, and not caused by the contents of the file
-        except Exception as error:
-            raise explain(path, error, parts) from error
-
-    return guarded
+    forbid_unsafe_loading()
+    parts: list[str] = []
+    try:
+        state = contents.read(path) if os.path.isfile(path) else {}
+        parts = list(state)
+        check_names(path, state)
+        if not isinstance(state, older.Converted):
+            return load(path, *args, **kwargs)
+        logger.info(f"{path} is of an older fairseq; it is read as data, without its meters")
+        with tempfile.TemporaryDirectory() as folder:
+            todays = os.path.join(folder, os.path.basename(path))
+            torch.save(dict(state), todays)
+            return load(todays, *args, **kwargs)
+    except (OSError, MemoryError, UsageError):
+        raise  # already clear, and not caused by the contents of the file
+    except Exception as error:
+        raise explain(path, error, parts) from error
 
 
-def _allowing_broadcast(broadcast: Callable[..., Any]) -> Callable[..., Any]:
+def _allowing_broadcast(broadcast: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Wrap fairseq's broadcast so that BROADCAST_CLASSES are allowed while it runs."""
-
-    @functools.wraps(broadcast)
-    def allowing(*args: Any, **kwargs: Any) -> Any:
-        with torch.serialization.safe_globals(BROADCAST_CLASSES):
-            return broadcast(*args, **kwargs)
-
-    return allowing
+    with torch.serialization.safe_globals(BROADCAST_CLASSES):
+        return broadcast(*args, **kwargs)
 
 
 def protect() -> None:
     """Install the protection in torch and fairseq; to be called once."""
     forbid_unsafe_loading()
     torch.serialization.add_safe_globals(FILE_CLASSES)
-    checkpoint_utils.load_checkpoint_to_cpu = _guarded(checkpoint_utils.load_checkpoint_to_cpu)
-    checkpoint_utils.load_ema_from_checkpoint = _guarded(checkpoint_utils.load_ema_from_checkpoint)
-    distributed_utils._broadcast_object_slow = _allowing_broadcast(distributed_utils._broadcast_object_slow)
+    around(checkpoint_utils, "load_checkpoint_to_cpu")(_guarded)
+    around(checkpoint_utils, "load_ema_from_checkpoint")(_guarded)
+    around(distributed_utils, "_broadcast_object_slow")(_allowing_broadcast)
     forbid_code_in_options()

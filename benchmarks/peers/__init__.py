@@ -1,0 +1,1 @@
+"""Generation by other libraries, beside this package's."""

@@ -1,0 +1,107 @@
+"""Programs of torch.export and ONNX compute what the model does, for any batch and any lengths."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fairseq_localattn.errors import UsageError
+from fairseq_localattn.inference import load
+from fairseq_localattn.inference.dictionary import EOS, PAD
+from fairseq_localattn.inference.export import main
+from fairseq_localattn.inference.programs import programs_of
+from support.inference.models import batch_of, random_model, without_fairseq, write_checkpoint
+from support.models import TINY
+
+LENGTHS = [5, 9, 7], [20], [1, 2]
+Run = Callable[..., Any]
+
+
+def logits_of(model: Any, tokens: Tensor, words: Tensor) -> Tensor:
+    with torch.inference_mode():
+        memory, state = model.encoder(tokens), model.decoder.start()
+        return torch.stack([model.decoder(each, step, memory, state) for step, each in enumerate(words)])
+
+
+def assert_equal(model: Any, encoder: Run, decoder: Run, least: int) -> None:
+    """Compare the logits of three steps, for batches whose shapes are none of those of the export."""
+    for lengths in LENGTHS:
+        tokens = batch_of(model, lengths)["src_tokens"]
+        words = torch.tensor([[EOS] * len(lengths), [5, 9, 30][: len(lengths)], [8, 6, 7][: len(lengths)]])
+        padding, memory, past = encoder(F.pad(tokens, (max(0, least - tokens.size(1)), 0), value=PAD))
+        found = []
+        for step, each in enumerate(words):
+            logits, past = decoder(each, torch.tensor(step), padding, memory, past)
+            found.append(logits)
+        torch.testing.assert_close(torch.stack(found), logits_of(model, tokens, words), rtol=1e-4, atol=1e-4)
+
+
+QUICK = ["transformer_man_tiny"]
+SLOW = [name for name in TINY if name not in (*QUICK, "transformer_mgsa_tiny")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.attack) for name in SLOW)])
+def test_programs_compute_what_the_model_does(name: str) -> None:
+    model, args = random_model(name)
+    found = programs_of(without_fairseq(model, args))
+    assert found.least == (16 if name.split("_")[1] in ("diffwin", "mgsa", "blocksan") else 1)
+    with torch.no_grad():
+        assert_equal(without_fairseq(model, args), found.encoder.module(), found.decoder.module(), found.least)
+
+
+def test_phrases_of_trees_are_refused() -> None:
+    with pytest.raises(UsageError, match="phrases of trees cannot be exported: their number and depth"):
+        programs_of(without_fairseq(*random_model("transformer_mgsa_tiny")))
+
+
+@pytest.mark.slow
+def test_a_folder_of_programs_is_used_by_other_software(tmp_path: Path) -> None:
+    path = write_checkpoint(tmp_path, *random_model("transformer_mma_tiny"))
+    main(["--path", str(path), "--to", str(tmp_path / "model"), "--format", "pt2", "--int8"])
+    about = json.loads((tmp_path / "model" / "model.json").read_text())["programs"]
+    assert about["format"] == "pt2" and about["least_tokens"] == 1
+    assert about["past"][:2] == ["layers.0.self_attn.prev_key", "layers.0.self_attn.prev_value"]
+    encoder, decoder = (
+        torch.export.load(tmp_path / "model" / f"{name}.pt2").module() for name in ("encoder", "decoder")
+    )
+    with torch.no_grad():
+        padding, memory, past = encoder(torch.tensor([[5, 6, 7, EOS]]))
+        assert decoder(torch.tensor([EOS]), torch.tensor(0), padding, memory, past)[0].shape == (1, 44)
+    with pytest.raises(UsageError, match="holds programs for other software, which are not run here"):
+        load(tmp_path / "model")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not find_spec("onnxruntime") or not find_spec("onnxscript"), reason="needs the extra onnx")
+@pytest.mark.parametrize("name", ["transformer_mma_tiny"])
+def test_onnx_runtime_computes_what_the_model_does(name: str, tmp_path: Path) -> None:
+    onnxruntime: Any = pytest.importorskip("onnxruntime", reason="needs the extra onnx")
+    model, args = random_model(name)
+    path = write_checkpoint(tmp_path, model, args)
+    main(["--path", str(path), "--to", str(tmp_path / "model"), "--format", "onnx"])
+    about = json.loads((tmp_path / "model" / "model.json").read_text())["programs"]
+    memory, past = about["memory"], about["past"]
+    sessions = {
+        part: onnxruntime.InferenceSession(tmp_path / "model" / f"{part}.onnx") for part in ("encoder", "decoder")
+    }
+
+    def encoder(tokens: Tensor) -> tuple[Any, list[Any], list[Any]]:
+        padding, *state = sessions["encoder"].run(None, {"tokens": tokens.numpy()})
+        return padding, state[: len(memory)], state[len(memory) :]
+
+    def decoder(words: Tensor, step: Tensor, padding: Any, *state: list[Any]) -> tuple[Tensor, list[Any]]:
+        given = dict(zip([*memory, *past], [*state[0], *state[1]], strict=True))
+        given |= {"words": words.numpy(), "step": step.numpy(), "padding": padding}
+        logits, *new = sessions["decoder"].run(None, given)
+        return torch.from_numpy(logits), new
+
+    assert_equal(without_fairseq(model, args), encoder, decoder, about["least_tokens"])
