@@ -172,7 +172,7 @@ class BlockAttention(LocalAttention):
         return blocks.join(h, length), weights
 
     def blind_queries(self, call: Call) -> None:
-        """Return None: a word sees itself, and padding, in no block, has 0 already."""
+        """Return None: every word sees itself, and padding, which is in no block, already has values of 0."""
         return None
 
     def _within(

@@ -135,7 +135,7 @@ def test_generation_counts_words() -> None:
     """Without these flags the BLEU that fairseq-generate prints counts subwords."""
     found = [words for path in DOCUMENTS for block in shell_blocks(path) for words in commands(block.text)]
     generating = [words for words in found if words[0] == "fairseq-generate"]
-    assert len(generating) > 5
+    assert len(generating) > 3
     assert [words for words in generating if not {"--remove-bpe", "--scoring"} & {*words}] == []
 
 
