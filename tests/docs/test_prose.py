@@ -17,7 +17,7 @@ PAGES = [
     *sorted((ROOT / "results").glob("*.md")),
 ]
 # Pages that are still to be rewritten: take a page out of the list with its long sentences.
-TO_DO = {"docs/compose.md", "docs/inference.md"}
+TO_DO = {"docs/inference.md"}
 DONE = [path for path in PAGES if path.relative_to(ROOT).as_posix() not in TO_DO]
 
 
