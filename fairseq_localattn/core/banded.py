@@ -75,21 +75,21 @@ def _band(make: Callable[..., _Band], frame: Frame, *numbers: int, **more: Any) 
 
 
 def too_wide(half_width: int, keys: int) -> bool:
-    """Return whether a block with the keys on either side, ``half_width`` each, is more than all keys."""
+    """Return whether a block of ``half_width`` queries would see all keys: a band then saves nothing."""
     return 3 * half_width > keys
 
 
 def half_width_of_all(windows: Sequence[Window]) -> int | None:
-    """Return the half width of all windows together; None without windows, or if one has another form."""
+    """Return the half width w of the windows' intersection; None if it is not ``|i - j| ≤ w`` in all heads."""
     widths = [window.half_width for window in windows]
     return None if None in widths else min(widths, default=None)  # type: ignore[type-var]
 
 
 def by_bounds(call: Call, window: Window, *, one_side: bool, **computation: Any) -> Tensor:
-    """Attend inside of a window of distances, each run of heads with equal bounds by itself; B×H×T×D.
+    """Attend inside of a window ``low ≤ j - i ≤ high``, neighbouring heads of equal bounds at once. Returns B×H×T×D.
 
-    Heads that see a band are computed in it, in T·w instead of T·S. With ``one_side`` (the kernel can leave keys out)
-    heads that see the past or the future alone are computed over it. The others get a mask of T×S.
+    Heads with ``-w ≤ j - i ≤ w`` cost T·w instead of T·S. With ``one_side`` heads that see only the past or only the
+    future run by :func:`causal_attention`. Other heads get a mask of T×S.
     """
     frame, device, heads = call.frame, call.q.device, call.q.size(1)
     causal = frame.attn_mask is not None

@@ -64,7 +64,7 @@ class ComposedAttention(LocalAttention):
         return [found[name] for name in names]
 
     def call_of(self, number: int, call: Call) -> Call:
-        """Return the call of a part: of ``extra`` the entries ``parts.<number>.<name>`` alone, as ``<name>``."""
+        """Return the call for one part: its entries ``parts.<number>.<name>`` of ``extra``, renamed to ``<name>``."""
         own = _of_part(call.extra, number)
         return replace(call, extra={short: call.extra[name] for name, short in own.items()}) if call.extra else call
 

@@ -80,11 +80,11 @@ def beam_copies(key: Tensor, rows: int, beam_size: int) -> int:
 
     Args:
         key: S×B×C, the encoder output.
-        rows: of the queries.
-        beam_size: as last announced by fairseq's generator. It announces none if its beam is 1, so the rows of ``key``
-            are compared.
+        rows: the number of rows of the queries.
+        beam_size: the last size that fairseq's generator set. It sets none for a beam of 1, so this size may be of an
+            earlier search, and the columns of ``key`` are compared to be sure.
 
-    Returns ``beam_size``, or 1 if the sentences are not repeated.
+    Returns ``beam_size``, or 1 if neighbouring columns of ``key`` differ.
     """
     if beam_size == 1 or rows != key.size(1) or rows % beam_size:
         return 1
@@ -93,16 +93,16 @@ def beam_copies(key: Tensor, rows: int, beam_size: int) -> int:
 
 
 def sentence_order(order: Tensor, sentences: int, copies: int) -> tuple[Tensor | None, int]:
-    """Translate a new order of a beam's rows into one of cached sentences, each of which serves ``copies`` rows.
+    """Convert a reordering of hypotheses into one of cached sentences, of which each serves ``copies`` hypotheses.
 
     Args:
-        order: the former row of each row. Elsewhere than on a CPU, where reading it would wait for the device, an order
-            of all rows must keep each row in its sentence, as fairseq's generator does.
+        order: the former row of each hypothesis. On a GPU one of all rows is not read: they must stay within their
+            sentence then, as in fairseq's generator.
         sentences: the number of cached sentences.
-        copies: rows for which each of them is kept.
+        copies: hypotheses of each sentence.
 
-    Returns the former sentence of each sentence, or None if they stay as they are, and the new number of copies: 1 if
-    the rows turn out to be equal sentences instead of a beam, which may end apart from each other.
+    Returns the former index of each sentence (None: unchanged), and the new number of copies. It is 1 if hypotheses of
+    one sentence are not kept together, so that each row needs its own cache.
     """
     all_rows = order.numel() == sentences * copies
     if all_rows and order.device.type != "cpu":

@@ -31,7 +31,10 @@ TRIED_FROM = BLOCK
 
 
 def chosen_way(attention: AttentionSteps, call: Call) -> Attend | None:
-    """Return the way that is forced and possible, or was faster in a trial, which waits for the GPU; else None."""
+    """Return FlexAttention or the mechanism's kernel, if ``implementation`` asks for it or it was faster in a trial.
+
+    Returns None where the other steps are to compute the call. A trial, once for each kind of call, waits for the GPU.
+    """
     frame, q, asked = call.frame, call.q, attention.implementation
     if asked not in ("flex", "triton") and (asked != "auto" or q.device.type not in (*TRIED_ON, "meta")):
         return None
@@ -90,7 +93,7 @@ def _by_steps(attention: AttentionSteps, call: Call) -> Tensor:
 
 
 def by_flex(attention: AttentionSteps, call: Call) -> Tensor | None:
-    """Return the attended values B×H×T×D, or None if the mechanism or ``attn_mask`` has no description."""
+    """Attend by FlexAttention, B×H×T×D; None for an ``attn_mask`` that is not causal, or steps not of positions."""
     frame, q = call.frame, call.q
     causal = frame.attn_mask is not None
     if causal and not is_future(frame.attn_mask):  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Whether a module may be replaced by a computation from its parameters, and its output be overwritten."""
+"""Tells whether a linear layer may be computed from its weight and bias, without calling the module and its hooks."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _GLOBAL = [getattr(torch_module, f"_global{name}") for name in _OF_A_MODULE]
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Return whether anything is called when the module is: a hook of its own, or one of all modules."""
+    """Return whether a call of the module runs hooks: forward or backward ones, its own or torch's global ones."""
     own = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
     return bool(own) or any(_GLOBAL)
 
 
 def hooks_of(module: nn.Module) -> list[object]:
-    """Return all that is called when a module is, its own first."""
+    """Return the forward and backward hooks that a call of the module runs: its own first, then torch's global ones."""
     return [hook for hooks in (*(getattr(module, name) for name in _OF_A_MODULE), *_GLOBAL) for hook in hooks.values()]
 
 

@@ -40,8 +40,8 @@ def attend_in_blocks(
         attend: computes the attended values of a call.
         call: of T queries.
         size: queries in a block.
-        names: the entries of ``call.extra`` that are of queries, B×H×T×D.
-        moving: whether queries have positions among the keys, as in self-attention.
+        names: the entries of ``call.extra`` with a row for each query, B×H×T×D; each block gets its rows.
+        moving: self-attention: a block's ``frame.offset`` grows with its first query.
     """
     queries, heads = call.query.split(size), call.q.split(size, dim=2)  # whose gradients are joined in one copy
     extra = {name: call.extra[name].split(size, dim=2) for name in names}

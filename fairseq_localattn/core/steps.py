@@ -39,9 +39,9 @@ SCORING = ("windows", "hidden_keys", "prepare", "position_scores", "score_bias",
 
 
 class AttentionSteps(nn.Module):
-    """The sizes of an attention, and its steps on projected queries, keys and values.
+    """The steps of an attention, from the projected queries, keys and values to the attended values.
 
-    Arguments as those of :class:`LocalAttention`, which adds projections and fairseq's forward pass.
+    :class:`LocalAttention` adds the projections and fairseq's forward pass, and describes the arguments.
     """
 
     kind: ClassVar[str] = "san"  # the papers' short name of the mechanism, for tables and figures
@@ -94,19 +94,19 @@ class AttentionSteps(nn.Module):
 
     @cached_property
     def description(self) -> str:
-        """What tells this attention from others of other sizes and options."""
+        """Class, sizes and options as text; equal for attentions that compute the same function of their parameters."""
         return f"causal={self.causal}, {self!r}"
 
     # ------------------------------------------------------------------ steps that a mechanism may override
 
     @property
     def reads_projections(self) -> bool:
-        """Whether a term beside the scores depends on q or k, so that ``encode_positions`` would change it."""
+        """Whether a step reads q or k beside ``q·k``, so that its heads cannot share ``rope``, which rotates both."""
         return False
 
     @property
     def said_by_steps(self) -> bool:
-        """Whether the steps beside ``attend`` say the whole attention of a query, and read no keys."""
+        """Whether the steps beside ``attend`` give the whole result, without extra projections of keys."""
         return not (self.whole or self.extra_keys)
 
     def prepare(self, call: Call) -> Mapping[str, Tensor]:
@@ -146,7 +146,7 @@ class AttentionSteps(nn.Module):
 
     @property
     def own_scores(self) -> int:
-        """About how many tensors B×H×T×S the steps make in training, beside the scores and the weights."""
+        """Estimated number of tensors B×H×T×S that the steps make in training, without scores and weights."""
         biased = self.has("score_bias") or self.has("position_scores")
         return biased + sum(map(self.has, ("reweight", "add_values")))
 
@@ -190,13 +190,13 @@ class AttentionSteps(nn.Module):
         return self.fused(q, k, v, hidden=hidden, bias=bias), None
 
     def skips_future(self, call: Call) -> bool:
-        """Return whether :meth:`attend_to_one_side` computes heads that see only the past or only the future."""
+        """Return whether :meth:`attend_to_one_side` can compute this call, and faster than with a mask of T×S."""
         mask = call.frame.attn_mask
         can = can_skip_future(call.q, call.k, dropout=self.dropout_rate, implementation=self.implementation)
         return can and self.self_attention and (mask is None or is_future(mask))
 
     def attend_to_one_side(self, call: Call, future: bool = False) -> Tensor:
-        """Attend to the own key and those before it, or those after it, by :func:`causal_attention`."""
+        """Attend to keys ``j ≤ i``, or with ``future`` to ``j ≥ i``, by :func:`causal_attention`; returns B×H×T×D."""
         padding = call.frame.key_padding_mask
         return causal_attention(call.q, call.k, call.v, padding, scaling=self.scaling, future=future)
 
@@ -217,7 +217,7 @@ class AttentionSteps(nn.Module):
         return heads if activation is None else activation(heads)
 
     def windows(self) -> tuple[Window, ...] | None:
-        """Return the hard windows; a key is seen if it is in all of them. None if ``hidden_keys`` alone knows them."""
+        """Return the hard windows; a key is seen if all of them show it. None if ``hidden_keys`` is overridden."""
         return None if self.has("hidden_keys") else ()
 
     def hidden_keys(self, frame: Frame, device: torch.device) -> Tensor | None:
@@ -225,10 +225,11 @@ class AttentionSteps(nn.Module):
         return hidden_keys(self.windows() or (), frame, self.num_heads, device)
 
     def position_scores(self, call: Call) -> tuple[Score, ...] | None:
-        """Return what is added to the scaled scores, as functions of positions; None if that cannot be said so.
+        """Return the terms that are added to the scaled scores, each a function of (sentence, head, query, key).
 
-        By default nothing, and None for a mechanism with other steps. Beside a ``score_bias`` of its own it is called
-        in full passes alone, where T = S in self-attention and ``frame.offset`` is 0, and before ``prepare``.
+        Returns () for no terms, and None if the mechanism cannot be written so; then FlexAttention does not compute it.
+        If ``score_bias`` is overridden too, this is called before ``prepare`` and only in full passes, where
+        ``frame.offset`` is 0 and, in self-attention, T = S.
         """
         others = ("attend", "prepare", "score_bias", "reweight", "add_values")
         return None if any(map(self.has, others)) else ()
@@ -240,10 +241,10 @@ class AttentionSteps(nn.Module):
         return sum_by_position(terms, call.frame, sizes, call.q.device) if terms else None
 
     def attend_by_kernel(self, call: Call) -> Tensor | None:
-        """Return the attended values B×H×T×D by a kernel of its own (:mod:`kernels.triton`); None if it has none.
+        """Compute the attended values B×H×T×D by the mechanism's own GPU kernel (:mod:`kernels.triton`).
 
-        Called in full passes alone, where the kernel computes tensors such as ``call.q`` (``reason_against_triton``).
-        Values of queries that see no key are 0. None also for an ``attn_mask`` that the kernel does not compute.
+        Returns None if there is no kernel, or none for this ``attn_mask``. Called only in full passes, with tensors
+        that ``reason_against_triton`` accepts. Queries that see no key must get 0.
         """
         return None
 

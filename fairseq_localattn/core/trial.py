@@ -25,14 +25,14 @@ _chosen: dict[Hashable, str] = {}
 
 @dataclass(frozen=True)
 class Trial:
-    """What is compared.
+    """The implementations of one attention that :func:`faster` compares.
 
     Args:
-        key: equal for calls that share a choice.
-        name: for the log.
-        attend: the implementations by name; the first is taken where the others fail or compute something else.
-        parameters: that need a gradient.
-        without_dropout: turns dropout off while results are compared.
+        key: calls with equal keys share one choice.
+        name: the attention's name in the log.
+        attend: name → implementation. The first is the reference, and is taken if the others fail or differ from it.
+        parameters: the parameters whose gradients are compared.
+        without_dropout: a context in which dropout is off, while results are compared.
     """
 
     key: Hashable
@@ -61,10 +61,11 @@ def milliseconds(call: Callable[[], object]) -> float:
 
 
 def faster(trial: Trial, call: Call) -> str:
-    """Return the name of the fastest implementation, forward and backward, that computes what the first computes.
+    """Return the name of the fastest implementation, forward and backward, whose results equal those of the first.
 
-    The first call with a key runs all of them and logs their times; later ones return its choice. Gradients of the
-    model and the state of random numbers are left alone. While a CUDA graph is captured, nothing is timed.
+    The first call with a key runs and times all of them, and logs the times; later calls return the same name.
+    Gradients of the model and random states are not changed. During the capture of a CUDA graph nothing is timed, and
+    the first name is returned.
     """
     default = next(iter(trial.attend))
     if trial.key not in _chosen:

@@ -1,4 +1,4 @@
-"""Builds the attention that a text describes. Depends on torch alone."""
+"""Builds the modules that an attention text describes. Depends on torch alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONVOLUTION = {"kernel": Option((int,), 7), "form": Option((str,), "separable")}
 
 
 def reason_against(sublayers: Iterable[Sublayer], site: str) -> str | None:
-    """Return why the first undefined sublayer is not for a site; None if all are defined. Words must be known."""
+    """Return why a sublayer cannot stand at a site (encoder, decoder, cross); None if all can."""
     for sublayer in sublayers:
         if isinstance(sublayer.content, Attention):
             reasons = [WORDS[each.word].reason_against(site) for each in mechanisms_of(sublayer.content)]
@@ -32,7 +32,7 @@ def reason_against(sublayers: Iterable[Sublayer], site: str) -> str | None:
 
 
 class Text:
-    """A text, for the errors of what is built from it."""
+    """An attention text, with what is built from its parts; errors show the place in the text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -41,7 +41,7 @@ class Text:
         return TextError(self.text, at, message)
 
     def check(self, attention: Attention, site: str) -> None:
-        """Raise TextError for words and options that there are not, and for mechanisms not defined at a site."""
+        """Raise TextError for an unknown word or option, and for a mechanism that is not defined at the site."""
         for mechanism in mechanisms_of(attention):
             if mechanism.word not in WORDS:
                 raise self.error(
@@ -64,7 +64,7 @@ class Text:
                 raise self.error(f"{name} {error}", at) from None
 
     def attention(self, attention: Attention, embed_dim: int, num_heads: int, **kwargs: Any) -> LocalAttention:
-        """Return a described attention; ``kwargs`` are LocalAttention's arguments. Raises TextError."""
+        """Return the module of a parsed attention; ``kwargs`` are those of LocalAttention. Raises TextError."""
         makers = list(self._makers(attention, num_heads))
         if len(makers) == 1:
             return self._build(makers[0][1], makers[0][2], embed_dim, num_heads, **kwargs)

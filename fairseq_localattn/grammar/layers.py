@@ -36,7 +36,7 @@ class Layer:
 
     @property
     def plain_attention(self) -> int:
-        """The position of the attention that has fairseq's name: the last ``san``, or else the last attention."""
+        """Index of the attention that is named ``self_attn``: the last ``san``, or else the last attention."""
         attentions = [i for i, sublayer in enumerate(self.sublayers) if sublayer.kind == "attention"]
         ordinary = [i for i in attentions if self.kinds[i] == PLAIN]
         return (ordinary or attentions)[-1]
@@ -184,7 +184,7 @@ class LayerBuilder:
             raise self._error(site, f"{site} layer {layer + 1}", error) from None
 
     def texts(self) -> dict[str, str]:
-        """Return site → text, in its shortest form, of the sites that are not plain."""
+        """Return site → attention text, in its shortest form; sites with ordinary attention alone are left out."""
         found = {site: str(stack) for site, stack in self.stacks.items()}
         return {site: text for site, text in found.items() if text != str(ORDINARY)}
 

@@ -1,4 +1,4 @@
-"""Reads the text that describes the attention of a stack. Depends on the standard library alone.
+"""Reads an attention text, which describes the layers of an encoder or decoder. Depends on the standard library alone.
 
     stack      = stretch (";" stretch)*
     stretch    = [layers ":"] sublayer (">" sublayer)*
@@ -147,7 +147,7 @@ def parse_stack(text: str) -> Stack:
 
 
 def parse_attention(text: str) -> Attention:
-    """Return the one attention that a text describes, without layers and sublayers. Raises TextError."""
+    """Return the attention of a text without layers and sublayers. Raises TextError."""
     reader = _Reader(text)
     attention = reader.attention()
     reader.end()

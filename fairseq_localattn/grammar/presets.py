@@ -30,7 +30,7 @@ DEFAULT_HEADS = {"ngram": "word,2,3,4", "syntactic": "word,1,2,3"}
 
 
 def one(name: str, **options: Any) -> Sublayers:
-    """Return the one sublayer, beside ``ffn``, of a layer whose heads all have a mechanism; ``options`` are its own."""
+    """Return a layer whose one attention has the mechanism ``name`` in all heads, followed by ``ffn``."""
     return (Sublayer(Attention((Group((word(name, **options),)),))),)
 
 
@@ -198,9 +198,12 @@ def plain(options: Any) -> Sublayers:
 
 @dataclass(frozen=True)
 class Preset:
-    """What a variant's options say of the layers where it stands, by options, site and heads, and of the others.
+    """How the options of a variant become layers.
 
-    ``sublayers`` raises ValueError for options that describe no layer.
+    Args:
+        sublayers: (options, site, number of heads) → sublayers of the layers with the variant; raises ValueError for
+            invalid options.
+        plain: options → sublayers of the other layers.
     """
 
     sublayers: Callable[[Any, str, int], Sublayers]
@@ -216,9 +219,9 @@ PRESETS: dict[str, Preset] = {
 
 
 def stack_of(own: Iterable[int], layers: Iterable[int], *, sublayers: Sublayers, plain: Sublayers) -> Stack | None:
-    """Return a site whose ``layers``, numbers from 0, have ``sublayers`` where they are ``own``, and else ``plain``.
+    """Return the layers of a site: those in ``own`` have ``sublayers``, the others of ``layers`` have ``plain``.
 
-    None where all of them are ordinary.
+    Numbers are 0-based. Returns None if all layers have ordinary attention.
     """
     own, layers = set(own), set(layers)
     parts = [(own, sublayers), (layers - own, () if plain == one(PLAIN) else plain)]

@@ -15,7 +15,7 @@ from .words import PHRASES
 
 
 class DescribedAttention(nn.Module):
-    """Attention described by a text, with the calling convention of :class:`torch.nn.MultiheadAttention`.
+    """Attention described by an attention text, called as :class:`torch.nn.MultiheadAttention`.
 
     It also takes the place of ``self_attn`` and ``multihead_attn`` in torch's ``TransformerEncoderLayer`` and
     ``TransformerDecoderLayer``. Boolean masks are torch's: True = hidden.

@@ -84,7 +84,7 @@ class Option:
     default: Value
 
     def value(self, written: Value) -> Value:
-        """Return a value, or that which a word of a text stands for. Raises ValueError for another type."""
+        """Return what is written as a value, such as True for ``true``. Raises ValueError for another type."""
         meant = CONSTANTS.get(written, written) if isinstance(written, str) else written
         if isinstance(meant, (bool, str, type(None))) and type(meant) in self.kinds:
             return meant
@@ -120,7 +120,7 @@ class Word:
     undefined_at: Mapping[str, str] = field(default_factory=dict)
 
     def reason_against(self, site: str) -> str | None:
-        """Return why there is no such attention at a site; None if there is."""
+        """Return why the mechanism is not defined at a site (encoder, decoder, cross); None if it is."""
         source = self.make if self.source is LocalAttention else self.source
         return {**getattr(source, "undefined_at", {}), **self.undefined_at}.get(site)
 
@@ -161,7 +161,7 @@ PHRASES = ("ngram", "tree")
 
 
 def word(name: str, **options: Value) -> Mechanism:
-    """Return a mechanism without the options that have their default."""
+    """Return the mechanism of a word, with only those of the ``options`` that differ from their defaults."""
     known = WORDS[name].options
     return Mechanism(name, {key: value for key, value in options.items() if value != known[key].default})
 

@@ -40,7 +40,7 @@ class Memory(NamedTuple):
     padding: Tensor | None
 
     def select(self, rows: Tensor) -> Memory:
-        """Return the memory of some sentences."""
+        """Return the output and padding of the sentences with these indices."""
         padding = None if self.padding is None else self.padding.index_select(0, rows)
         return Memory(self.x.index_select(1, rows), padding)
 
@@ -128,8 +128,8 @@ class Layer(nn.Module):
         Args:
             x: T×B×C; in decoding one position.
             padding: B×T, True = padding; None in decoding.
-            memory: of a decoder: the encoder's output for B sentences, or for fewer, each with as many rows of x.
-            state: of decoding.
+            memory: in a decoder, the encoder's output; of B sentences, or of B / n if each has n hypotheses in x.
+            state: the state of decoding; None in an encoder.
         """
         for kind, name, norm_name, _ in self.sublayers:
             norm = getattr(self, norm_name)

@@ -24,7 +24,12 @@ def _same(text: str) -> str:
 
 @dataclass(frozen=True)
 class Text:
-    """How a line becomes words, each step from the outside in, and how words become a line."""
+    """The steps between a raw line and the words of a model; each maps a string to a string.
+
+    Args:
+        tokenize, detokenize: between a raw line and tokens joined by spaces.
+        split, join: between tokens and subwords, joined by spaces.
+    """
 
     tokenize: Step = _same
     detokenize: Step = _same

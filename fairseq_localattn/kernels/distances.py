@@ -135,9 +135,10 @@ class _Collect(torch.autograd.Function):
 
 
 def bias_by_distance(table: Tensor, entries: Tensor, *, queries: int, keys: int) -> Tensor:
-    """Return the bias of each head, H×T×S, whose entry of each distance is a row of ``table``, n×H.
+    """Return the bias H×T×S of each head, query and key, read from ``table``, n×H, by their distance.
 
-    ``entries``: the row of all distances, T+S-1. Its tensors by position are made once in a forward pass.
+    ``entries`` has the table's row for each of the T+S-1 distances, ascending. Layers of a forward pass share its form
+    by position.
     """
     return _BiasByDistance.apply(table, *_rows_of(entries, table.size(0), queries=queries, keys=keys))
 

@@ -38,7 +38,7 @@ class KeyMask:
 
     Args:
         blocks: FlexAttention's ``BlockMask``.
-        kind: what its code depends on.
+        kind: masks of one kind share a compiled kernel.
     """
 
     blocks: Any
@@ -50,10 +50,9 @@ def key_mask(
 ) -> KeyMask | None:
     """Return the mask of windows, padding and, if ``causal``, the future; None if all keys are seen.
 
-    It is made once and shared by all layers that call with the same padding tensor and equal windows; with the padding
-    tensor it is released. Making it does not wait for a GPU. A padding tensor may be changed by its own methods, but
-    not through ``.data``, which torch does not count. One made in inference mode, where nothing is counted, is read in
-    every call.
+    Layers with the same padding tensor and equal windows share one mask, which is released with that tensor. Making it
+    does not wait for a GPU. In-place changes of the padding make a new mask, but not changes through ``.data``. With
+    padding made in inference mode the mask is made in every call.
     """
     padding = frame.key_padding_mask
     if not windows and not causal and padding is None:

@@ -15,10 +15,10 @@ Parameters = ParamSpec("Parameters")
 
 
 def may_keep() -> bool:
-    """Return whether a tensor that is made now is usable in a later call.
+    """Return whether a tensor made now may be stored for later calls.
 
-    Not so inside of a transformation: torch.compile, export, tracing, functorch and dispatch modes make stand-ins, and
-    a CUDA graph that is captured makes tensors in its own memory, which it fills when it is replayed.
+    False inside torch.compile, export, tracing, functorch and dispatch modes, whose tensors hold no values, and during
+    the capture of a CUDA graph, whose tensors get their values at a replay.
     """
     return not (
         torch.compiler.is_compiling()
@@ -30,13 +30,13 @@ def may_keep() -> bool:
 
 
 class Kept(Generic[Parameters]):
-    """A function that returns a tensor, with its results for the last arguments. Nothing may overwrite them.
+    """A function with a cache of its last results, which are tensors that nobody may change in place.
 
-    The layers of a forward pass share results also where they cannot be kept.
+    Where nothing may be stored (:func:`may_keep`), the layers of one forward pass still share a result.
 
     Args:
-        function: is also called by ``__wrapped__``, without keeping the result.
-        number: of results that are kept.
+        function: computes the tensor from hashable arguments; ``__wrapped__`` is the function without the cache.
+        number: the size of the cache.
     """
 
     def __init__(self, function: Callable[Parameters, Tensor], number: int) -> None:

@@ -136,8 +136,9 @@ def future_mask(length: int, dtype: torch.dtype, device: torch.device) -> Tensor
 def is_future(mask: Tensor, read: bool = True) -> bool:
     """Return whether a mask …×T×S, boolean or added to the scores, hides the keys after each query and nothing else.
 
-    Reading it waits for a GPU. fairseq cuts its mask from one tensor, which is read once and each time that it grows. A
-    change through ``.data`` is not noticed. Without ``read``, False is returned for a mask that is not known yet.
+    The answer is stored for the tensor of which the mask is a view: fairseq's, which is read once, and again when it
+    grows. Reading waits for the GPU. With ``read=False`` a mask that was not read before gives False. A change through
+    ``.data`` is not noticed.
     """
     whole = mask._base
     if whole is None or whole.dim() != 2 or whole.stride() != mask.stride() or mask.storage_offset():

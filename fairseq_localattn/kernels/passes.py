@@ -69,9 +69,9 @@ def shared(make: Callable[[], Result], *key: object) -> Result:
 
 
 def is_shared(x: Tensor | None) -> bool:
-    """Return whether x is None or a result that the layers of this forward pass share.
+    """Return whether x is None or was returned by :func:`shared` in this forward pass.
 
-    What a layer makes of other tensors of its own is not worth keeping: it would be held to the end of the pass.
+    Only what is made of such tensors can serve other layers; other results would be stored to the end of the pass.
     """
     current = _current.get()
     return x is None or (current is not None and id(x) in current.results)

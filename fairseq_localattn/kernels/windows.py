@@ -41,15 +41,15 @@ KEPT_UP_TO = 1 << 20
 
 @dataclass(frozen=True)
 class Window:
-    """The keys that queries see: those in one of a few spans, for which ``seen`` holds.
+    """A hard window: a query sees the keys that lie in one of the spans and for which ``seen`` returns True.
 
     Args:
-        name: what the window depends on, beside the call's lengths and padding. Windows of equal names are equal.
-        spans: returns the spans of a call; None for all keys. They may end outside of 0…S-1.
-        seen: returns for a call the function of positions that says whether a key is seen; None if the spans say it.
+        name: identifies the window: equal names mean equal windows, given equal lengths and padding.
+        spans: (frame, device) → pairs of first and last key, inclusive; may reach beyond 0…S-1. None: all keys.
+        seen: (frame, device) → a function of (sentence, head, query, key), True = seen. None: all keys of the spans.
         by_padding: whether the window depends on padding.
-        bounds: of a window of distances, ``low ≤ j - i ≤ high``: one of each head, or one for all.
-        sinks: of a window of distances, words at the start of the sentence that every query sees besides.
+        bounds: if the window is ``low ≤ j - i ≤ high`` for query i and key j: (low, high) of each head, or one pair.
+        sinks: with ``bounds``: number of words at the start of the sentence that every query sees too.
     """
 
     name: Hashable
@@ -72,7 +72,7 @@ class Window:
 
 
 def half_width_of(bounds: Bounds) -> int | None:
-    """Return w of the bounds -w and w, and None of others."""
+    """Return w for the bounds (-w, w), and None for all others."""
     low, high = bounds
     return high if high is not None and low == -high else None
 
@@ -115,7 +115,7 @@ def _first_word(frame: Frame, device: torch.device) -> Tensor:
 
 
 def by_distance(entries: Tensor, queries: int) -> Score:
-    """Return the score of entries H×(T+S-1) of all distances ``j - i`` in ascending order, for T queries."""
+    """Return the score function that reads ``entries``, H×(T+S-1): a number for each distance ``j - i``, ascending."""
     entries, last = entries.contiguous(), torch.full((), queries - 1, device=entries.device)
     return lambda b, h, i, j: entries[h, j - i + last]
 
@@ -184,7 +184,7 @@ def _out_of(bounds: Bounds, relative: Tensor) -> Tensor:
 
 
 def sum_by_position(scores: Sequence[Score], frame: Frame, sizes: tuple[int, int], device: torch.device) -> Tensor:
-    """Return the sum of scores for B sentences and H heads, ``sizes``, broadcastable to B×H×T×S."""
+    """Evaluate score functions at all positions and add them; ``sizes`` is (B, H). Broadcastable to B×H×T×S."""
     at = indices(frame, *sizes, device)
     return sum((score(*at) for score in scores[1:]), scores[0](*at))
 

@@ -22,7 +22,7 @@ class BandedAttention(LocalAttention, ABC):
 
     @property
     def said_by_steps(self) -> bool:
-        """Whether a query sees one head: ``windows`` says its band then."""
+        """True if a query sees its own head alone, so that ``windows`` describes it."""
         return self.head_span == 1
 
     @abstractmethod
@@ -30,11 +30,11 @@ class BandedAttention(LocalAttention, ABC):
         """Return ``half_width`` and ``width_of_query`` of :func:`banded_attention`."""
 
     def position_scores(self, call: Call) -> tuple[Score, ...] | None:
-        """Return no terms; None if a query sees several heads."""
+        """Return (): nothing is added to the scores. None where a query sees several heads."""
         return () if self.head_span == 1 else None
 
     def windows(self) -> tuple[Window, ...]:
-        """Return the band; it is that of each head that a query sees."""
+        """Return the band of positions; it is the same in each of the heads that a query sees."""
         return (Window(("band", self.kind, self.causal, self.extra_repr()), self._spans),)
 
     def _spans(self, frame: Frame, device: torch.device) -> list[Span]:

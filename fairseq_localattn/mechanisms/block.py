@@ -10,6 +10,9 @@ In the form that CSAN compares with, inside of multi-head attention. A sentence 
 
 Blocks begin at the first real word; the last one may be short, and padding has no part in any of the steps. Time
 and memory are proportional to T·r + M² for M blocks.
+
+CSAN's code projects [h; e] from 2C to C channels, with as many parameters; there a length that r divides gets a block
+of padding, which takes part. Dropout on the weights of both attentions is chosen.
 """
 
 from __future__ import annotations
@@ -170,7 +173,7 @@ class BlockAttention(LocalAttention):
         return blocks.join(h, length), weights
 
     def blind_queries(self, call: Call) -> None:
-        """Return None: a word sees itself, and padding, in no block, has 0 already."""
+        """Return None: every word sees itself, and padding, which is in no block, already has values of 0."""
         return None
 
     def _within(

@@ -11,7 +11,17 @@ first stands at position f:
 - ``transformer_local_hard``: the same centre, d = 10
 - ``transformer_neighbor``: p_i = i, σ = w² with one trainable w a head
 
-Depends on torch alone. docs/papers/others.md says what of this is in the papers, and what in their authors' code.
+Where these come from:
+
+- localness: n times a sigmoid with a shared W is in CSAN's code, and recalled of the paper; the biases, the 0.1 and
+  encoder layers 1 to 3 are of that code (an older file of it has layers 2 to 4 of both stacks).
+- hard windows: the code has width 10 and no cut. CSAN's paper says only that its 11 tokens agree with Luong's 10.
+- neighbours: σ = w² is of the authors' code (xnmt). Its start, 1 to 32 over the heads, is chosen for text.
+- DiffWin's comparison: W and u start by Xavier, in its code from U(0, 1). Two faults of that code are not repeated:
+  windows off by the padding, and lengths of other sentences.
+- the classifier has it in the first of two layers, which is chosen.
+
+Biases start at 0, so every centre starts near the middle, with d near n/2. Depends on torch alone.
 """
 
 from __future__ import annotations

@@ -71,7 +71,8 @@ class DynamicMaskAttention(LocalAttention):
 
     ``x`` is the module's input, not the projected query. The parameters ``query_mask`` (w), ``distance_mask`` (P) and
     ``head_mask`` (U) belong to this layer alone. They are initialised as in the authors' code, w by Xavier and P and U
-    from N(0, 1), so no distance is preferred in expectation.
+    from N(0, 1), so no distance is preferred in expectation. Not as there: a distance beyond the table is no error, and
+    a decoder whose target length equals the batch size does not see the future (an axis is swapped there).
 
     Args:
         max_distance: the greatest distance with an entry in P, 0 or more; keys further away use its entry.

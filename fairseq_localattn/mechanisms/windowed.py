@@ -8,6 +8,9 @@ and in the other (Eq. 9):
 
 In the segment form, keys are cut into segments of b, and windows begin and end with segments (Eq. 10, 11). The mask
 multiplies the weights (MW, Eq. 12, 13), or a second set of scores that is added to the ordinary ones (AW, Eq. 14-17).
+
+Eq. 14 and 15 write Q for the keys; in attention to an encoder they are K. Segments begin at the first word, wherever
+fairseq pads. The authors' code makes the mask by a product with a triangular matrix, in O(T³).
 """
 
 from __future__ import annotations

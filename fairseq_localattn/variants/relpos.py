@@ -3,6 +3,11 @@
 The models ``transformer_relpos``, ``transformer_lm_relpos`` and ``transformer_relpos_classifier``: their attention is
 in mechanisms/relative.py. CSAN (REL_POS) and DiffWin compare themselves with them, absolute positions kept; Shaw's own
 models, without absolute positions, are the architectures ``transformer_shaw…``.
+
+What is not taken over from public code: CSAN's compares positions of source and target in cross-attention, and cuts the
+last row of the decoder's table. DiffWin's starts the tables from U(0, 1), and counts offsets from the number of
+queries, which is 1 while decoding. DiffWin's code has no classifier of this kind: both layers and k = 16 are chosen.
+tensor2tensor's ``…_v2`` functions are another mechanism, with no vector beyond k.
 """
 
 from argparse import Namespace

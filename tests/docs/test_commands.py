@@ -29,8 +29,8 @@ from support.paths import ROOT
 
 # Programs of others, whose options are not checked.
 FOREIGN = frozenset(
-    "cat cd command cp cut curl echo export fairseq-hydra-train git grep head ls mkdir mkdocs mv paste pip pre-commit"
-    " sacrebleu sbatch sed source tail tee tensorboard torchrun wandb wc".split()
+    "cat cd command cp ct2-fairseq-converter cut curl echo export fairseq-hydra-train git grep head ls mkdir mkdocs mv"
+    " paste pip pre-commit sacrebleu sbatch sed source tail tee tensorboard torchrun wandb wc".split()
 )
 # What add-a-variant.md tells its reader to write, a variant and a word; tests/docs/test_add_a_variant.py runs them.
 EXAMPLES = ("dilated", "slope")
@@ -135,7 +135,7 @@ def test_generation_counts_words() -> None:
     """Without these flags the BLEU that fairseq-generate prints counts subwords."""
     found = [words for path in DOCUMENTS for block in shell_blocks(path) for words in commands(block.text)]
     generating = [words for words in found if words[0] == "fairseq-generate"]
-    assert len(generating) > 5
+    assert len(generating) > 3
     assert [words for words in generating if not {"--remove-bpe", "--scoring"} & {*words}] == []
 
 

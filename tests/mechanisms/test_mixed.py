@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from fairseq_localattn.core import attention, banded
+from fairseq_localattn.core import banded, steps
 from fairseq_localattn.kernels.dense import fused_attention
 from fairseq_localattn.kernels.masks import Frame
 from fairseq_localattn.kernels.windows import hidden_by_lengths
@@ -23,7 +23,7 @@ def test_global_heads_make_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
         masks.append(kwargs["hidden"])
         return fused_attention(*args, **kwargs)
 
-    for module in (attention, banded):
+    for module in (steps, banded):
         monkeypatch.setattr(module, "fused_attention", record)
     x = torch.randn(600, 1, 8)
     for kinds, shapes in (

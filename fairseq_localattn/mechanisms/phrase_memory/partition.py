@@ -22,12 +22,14 @@ DENSE_UP_TO = 512  # words of a sentence, beyond which matrices of words and phr
 
 @dataclass(frozen=True)
 class PhraseRows:
-    """Which rows of words and of phrases belong together; see :mod:`reductions`, where H·B·T are entries.
+    """Indices that pair each word with its phrase: one entry for each (head, sentence, token), H·B·T in all.
+
+    Entries of one phrase are adjacent (:mod:`reductions`). Those of padding hold any valid index.
 
     Args:
-        word, each_word: H·B·T, the row of each entry's word, among B·T rows and among B·T·H; of padding, a word's.
-        phrase: H·B·T, the row of each entry's phrase; of padding, any.
-        real: H·B·T, True = a word, not padding.
+        word, each_word: H·B·T, the word's row in a matrix of B·T rows, and in one of B·T·H rows.
+        phrase: H·B·T, the phrase's row in a matrix of H·B·P rows.
+        real: H·B·T, True = a word, False = padding.
         offsets: H·B·P, the first entry of each phrase.
     """
 
@@ -40,11 +42,11 @@ class PhraseRows:
 
 @dataclass(frozen=True)
 class PhraseHalves:
-    """The two overlapping halves of each phrase, H·B·P.
+    """Two overlapping runs of 2^k tokens that cover each phrase, so that its maximum is the larger of two maxima.
 
     Args:
-        first, second: their rows among those of all levels of maxima.
-        empty: True = no phrase.
+        first, second: H·B·P, rows in the table of maxima over 1, 2, 4, … tokens (one level for each power).
+        empty: H·B·P, True = no phrase.
     """
 
     first: Tensor
@@ -110,7 +112,7 @@ class Partition:
         return self._selected[key]
 
     def prepare(self, granularities: Sequence[int]) -> None:
-        """Make now what heads of these granularities need of a batch, where that is a matter of few operations."""
+        """Compute the indices and masks for heads of these granularities now, if they are dense; they are stored."""
         own = self.of(granularities)
         if own.dense:
             _ = own.hidden, own.halves, own.phrase, own.outside

@@ -62,7 +62,7 @@ class Block:
 
 def pages(root: Path) -> list[Path]:
     """Return the pages that may have tables."""
-    others = "README.md", "docs/performance.md", "docs/papers/others.md"
+    others = "README.md", "docs/performance.md"
     found = *(root / name for name in others), *sorted((root / "results").glob("*.md"))
     return [path for path in found if path.is_file()]
 
