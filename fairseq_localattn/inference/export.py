@@ -15,9 +15,7 @@ from ..files import write_whole
 from . import folder, programs
 from .int8 import packed, to_int8
 from .load import Trained, load
-from .text import SUBWORDS, TOKENIZERS, text_of
-
-TEXT = ("tokenizer", "bpe", "bpe_codes", "sentencepiece_model")
+from .text import OPTIONS, SUBWORDS, TOKENIZERS, text_of
 
 
 def scores_of(path: Path, row: str | None) -> list[str]:
@@ -38,8 +36,23 @@ def scores_of(path: Path, row: str | None) -> list[str]:
     return ["", "| " + " | ".join(keys) + " |", "|---|---|---|---|---|---|", *lines]
 
 
-def card(trained: Trained, license: str | None, scores: Sequence[str] = ()) -> str:
-    """Return the model card, in Markdown; ``scores``: its lines on scores."""
+USE = ["```bash", "python -m fairseq_localattn translate --path . < raw > translated", "```"]
+
+
+def use_of(format: str) -> list[str]:
+    """Return the lines of a card that say how a folder of a format is used."""
+    if format == "safetensors":
+        return USE
+    return [
+        "Encoder and a step of the decoder are programs, and this is the first step. `tokens`: B×T, 64-bit numbers of",
+        "words, each sentence with its end, 2, padded by 1. Line n of `dict.source.txt` and `dict.target.txt` is word",
+        "n + 3. `logits`: B×V. The next step has the chosen `words`, the next `step` and the new `past`.",
+        *("", "```python", *programs.CALLS[format].strip().splitlines(), "```"),
+    ]
+
+
+def card(trained: Trained, license: str | None, scores: Sequence[str] = (), use: Sequence[str] = USE) -> str:
+    """Return the model card, in Markdown; ``scores`` and ``use``: its lines on these."""
     sizes, options = trained.model.sizes, trained.options
     parameters = sum(parameter.numel() for parameter in trained.model.parameters())
     pair = " → ".join(str(options.get(f"{side}_lang") or "?") for side in ("source", "target"))
@@ -58,7 +71,7 @@ def card(trained: Trained, license: str | None, scores: Sequence[str] = ()) -> s
         *scores,
         *("", "Intended use: translation of sentences like those of the training data. Other text may be"),
         "translated wrongly without a sign of it.",
-        *("", "```bash", "python -m fairseq_localattn translate --path . < raw > translated", "```", ""),
+        *("", *use, ""),
     ]
     return "\n".join(lines)
 
@@ -70,6 +83,8 @@ def parser() -> argparse.ArgumentParser:
     add("--path", required=True, metavar="CHECKPOINT", help="of fairseq-train")
     add("--to", required=True, type=Path, metavar="FOLDER", help="a new folder, or one without a model")
     add("--data", metavar="DIR", help="folder of dict.XX.txt (default: the checkpoint's, then the training's)")
+    add("--source-lang", metavar="XX", help="default: as the checkpoint or the names of the files in DIR say")
+    add("--target-lang", metavar="YY", help="likewise")
     add("--tokenizer", choices=TOKENIZERS, help="default: as the checkpoint says")
     add("--bpe", choices=SUBWORDS, help="default: as the checkpoint says")
     add("--bpe-codes", metavar="FILE", help="of --bpe subword_nmt; it is copied")
@@ -89,17 +104,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.int8 and args.format == "onnx":
         raise UsageError("--int8 --format onnx: use onnxruntime's quantize_dynamic on programs without --int8")
     scores = [] if args.results is None else scores_of(args.results, args.row)
-    trained = load(args.path, args.data)
+    trained = load(args.path, args.data, source_lang=args.source_lang, target_lang=args.target_lang)
     if trained.options.get("int8"):
         raise UsageError(
             f"--path {args.path}: has weights of 8 bits, which are not exported again: give its checkpoint"
         )
-    given = {name: value for name in TEXT if (value := getattr(args, name)) is not None}
+    given = {name: value for name in OPTIONS if (value := getattr(args, name)) is not None}
     options = {**trained.options, **given, "int8": args.int8 or None}
     text_of(options)  # what cannot be read is told of now
     trained = Trained(trained.model, trained.source, trained.target, options)
     dictionaries = {"source": trained.source, "target": trained.target}
-    about, model = card(trained, args.license, scores), trained.model
+    about, model = card(trained, args.license, scores, use_of(args.format)), trained.model
     weights = packed(model) if args.int8 else model.state_dict()
     if args.format == "safetensors":
         folder.save(args.to, model.sizes, weights, dictionaries, options)

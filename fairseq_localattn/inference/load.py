@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,22 +35,31 @@ class Trained:
     options: Mapping[str, Any]
 
 
-def load(path: str | os.PathLike[str], data: str | os.PathLike[str] | None = None) -> Trained:
+def load(
+    path: str | os.PathLike[str],
+    data: str | os.PathLike[str] | None = None,
+    *,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+) -> Trained:
     """Return the model of a checkpoint, or of a folder that ``export`` wrote, ready to translate.
 
     Args:
         path: the checkpoint, or the folder.
         data: of a checkpoint, the folder of the dictionaries ``dict.XX.txt``; None: its own, or else the training's.
+        source_lang, target_lang: None: as the options say, or else the names of the training's files in that folder.
 
     Raises UsageError, one line, for a file that is missing, damaged, of another model or without its dictionaries.
     """
     file = Path(path)
+    languages = {"source_lang": source_lang, "target_lang": target_lang}
+    given = {name: value for name, value in languages.items() if value is not None}
     if file.is_dir():
         sizes, weights, dictionaries, text = folder.read(file)
         model = build(sizes, weights, dictionaries, where=str(file))
         if text.get("int8"):
             to_int8(model)
-        return Trained(model, dictionaries["source"], dictionaries["target"], text)
+        return Trained(model, dictionaries["source"], dictionaries["target"], {**text, **given})
     if not file.is_file():
         raise UsageError(f"{file}: no such file; give a checkpoint of fairseq-train, or a folder of export")
     state = read(os.fspath(file))
@@ -65,10 +73,16 @@ def load(path: str | os.PathLike[str], data: str | os.PathLike[str] | None = Non
         sizes = sizes_of(options)
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from None
-    languages = [getattr(task, f"{side}_lang", None) for side in ("source", "target")]
-    source, target = (_dictionary(language, file, task, data) for language in languages)
+    folders = [Path(data)] if data is not None else [file.parent]
+    if data is None and isinstance(trained := getattr(task, "data", None), str):
+        folders.append(Path(trained.split(os.pathsep)[0]))
+    said = {name: value for name in languages if (value := getattr(task, name, None)) is not None}
+    named = said | given
+    if len(named) < 2:
+        named = _pair(folders, file, named)
+    source, target = (_dictionary(named[name], folders) for name in languages)
     model = build(sizes, state["model"], {"source": source, "target": target}, where=str(file))
-    return Trained(model, source, target, {**vars(task), **text_options(state)})
+    return Trained(model, source, target, {**vars(task), **text_options(state), **named})
 
 
 def build(sizes: Sizes, weights: Mapping[str, Tensor], dictionaries: Mapping[str, Dictionary], *, where: str) -> Model:
@@ -111,14 +125,40 @@ def _tie(model: Model, weights: Mapping[str, Tensor]) -> None:
         module.weight = first.setdefault(tensor.data_ptr(), module.weight)
 
 
-def _dictionary(language: str | None, file: Path, task: Namespace, data: str | os.PathLike[str] | None) -> Dictionary:
+def _pair(folders: Sequence[Path], file: Path, named: Mapping[str, str]) -> dict[str, str]:
+    """Return the languages that the names of the training's files say, as fairseq guesses them; ``named`` as they are.
+
+    Raises UsageError where that is not one pair whose dictionaries stand beside these files.
+    """
+    sides = ("source_lang", "target_lang")
+    for place in filter(Path.is_dir, folders):
+        names = {path.name for path in place.iterdir()}
+        parts = [name.split(".") for name in names]
+        said = {part[1] for part in parts if len(part) > 2 and part[1].count("-") == 1}
+        pairs = [dict(zip(sides, each.split("-"), strict=True)) for each in sorted(said)]
+        found = [
+            pair
+            for pair in pairs
+            if named.items() <= pair.items() and names.issuperset(f"dict.{each}.txt" for each in pair.values())
+        ]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            listed = ", ".join("-".join(pair.values()) for pair in found)
+            raise UsageError(
+                f"{file}: its options do not name both languages, and {place} has {listed}: "
+                "give --source-lang and --target-lang"
+            )
+    places = " and ".join(map(str, folders))
+    raise UsageError(
+        f"{file}: its options do not name both languages, and {places} has no files of the training such as "
+        "train.de-en.de.idx: give --source-lang and --target-lang"
+    )
+
+
+def _dictionary(language: str, folders: Sequence[Path]) -> Dictionary:
     """Return the dictionary of a language. Raises UsageError without one."""
-    if language is None:
-        raise UsageError(f"{file}: its options name no languages; train with --source-lang and --target-lang")
     name = f"dict.{language}.txt"
-    folders = [Path(data)] if data is not None else [file.parent]
-    if data is None and isinstance(trained := getattr(task, "data", None), str):
-        folders.append(Path(trained.split(os.pathsep)[0]))
     for place in folders:
         if (place / name).is_file():
             return Dictionary.read(place / name)

@@ -31,7 +31,32 @@ from .dictionary import EOS, PAD
 from .int8 import Int8Linear
 from .model import Memory, Model, sinusoids
 
-FORMATS = ("pt2", "aoti", "onnx")
+_OF_TORCH = """
+import torch
+
+encoder, decoder = ({} for name in ("encoder", "decoder"))
+padding, memory, past = encoder(tokens)
+words, step = torch.full((len(tokens),), 2), torch.tensor(0)
+logits, past = decoder(words, step, padding, memory, past)
+"""
+_OF_ONNX = """
+import json
+import numpy as np
+import onnxruntime
+
+names = json.load(open("model.json", encoding="utf-8"))["programs"]
+encoder, decoder = (onnxruntime.InferenceSession(f"{name}.onnx") for name in ("encoder", "decoder"))
+padding, *state = encoder.run(None, {"tokens": tokens})
+given = {"words": np.full(len(tokens), 2), "step": np.array(0), "padding": padding}
+logits, *past = decoder.run(None, {**given, **dict(zip(names["memory"] + names["past"], state))})
+"""
+#: Format → the calls that use its programs.
+CALLS = {
+    "pt2": _OF_TORCH.format('torch.export.load(f"{name}.pt2").module()'),
+    "aoti": _OF_TORCH.format('torch._inductor.aoti_load_package(f"{name}.pt2")'),
+    "onnx": _OF_ONNX,
+}
+FORMATS = tuple(CALLS)
 PADDING = "prev_key_padding_mask"
 LEAST = (1, 16)  # tokens of a source; the second for mechanisms that a program cannot state for fewer
 MOST_SENTENCES = 1 << 16
@@ -131,7 +156,7 @@ def _programs(model: Model, least: int) -> Programs:
     """Return the programs for sources of ``least`` tokens or more, which compute what the model does for the fewest."""
     words, tokens = torch.full((2,), EOS), torch.full((2, least + 3), EOS)
     tokens[0, :2] = PAD
-    memory, state = model.encoder(tokens), model.decoder.start()
+    memory, state = model.encoder(tokens), IncrementalState()  # of rows: a program cannot follow paths
     for step in range(2):
         model.decoder(words, step, memory, state)
     of_memory, of_past = (list(_entries(model, state, cross=cross)) for cross in (True, False))

@@ -13,6 +13,7 @@ from ..errors import UsageError
 
 TOKENIZERS = ("moses", "space", "none")
 SUBWORDS = ("subword_nmt", "sentencepiece", "none")
+OPTIONS = ("tokenizer", "bpe", "bpe_codes", "sentencepiece_model")  # that commands take
 PACKAGES = {"sacremoses": "sacremoses", "subword_nmt.apply_bpe": "subword-nmt", "sentencepiece": "sentencepiece"}
 Step = Callable[[str], str]
 

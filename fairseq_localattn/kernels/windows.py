@@ -111,7 +111,7 @@ def _first_word(frame: Frame, device: torch.device) -> Tensor:
     """Return the position of each sentence's first word, (B or 1)×1: the number of keys of padding before it."""
     if frame.key_padding_mask is None:
         return torch.zeros(1, 1, dtype=torch.long, device=device)
-    return frame.key_padding_mask.long().cumprod(dim=1).sum(dim=1, keepdim=True)
+    return (~frame.key_padding_mask).cumsum(dim=1).eq(0).sum(dim=1, keepdim=True)
 
 
 def by_distance(entries: Tensor, queries: int) -> Score:

@@ -66,7 +66,8 @@ class Blocks:
         first, words = (seen == 0).sum(1, keepdim=True), seen[:, -1:]
         sizes = torch.full_like(words, size) if size else _cube_roots(words).clamp(1, most)
         slot = torch.arange(count * most, device=device)
-        block, inside = slot // most, slot % most
+        block = slot // most
+        inside = slot - block * most  # a remainder by a size that is no number has no form in ONNX
         word = block * sizes + inside  # from the sentence's first
         empty = (inside >= sizes) | (word >= words)
         position = torch.arange(length, device=device) - first

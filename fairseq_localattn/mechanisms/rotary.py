@@ -58,7 +58,8 @@ def rotations(
     """
     steps = base ** (-torch.arange(0, channels, 2, dtype=torch.float64, device=device) / channels)
     angles = torch.arange(first, first + length, dtype=torch.float64, device=device)[:, None] * steps
-    return torch.polar(torch.ones_like(angles), angles).to(dtype.to_complex())
+    real = dtype.to_complex().to_real()
+    return torch.complex(angles.cos().to(real), angles.sin().to(real))
 
 
 def rotate(x: Tensor, turns: Tensor) -> Tensor:

@@ -95,6 +95,11 @@ def segment_window(pointers: Tensor, segments: Segments) -> Tensor:
     return _SegmentWindow.apply(pointers, segments)
 
 
+def _wrapped(position: Tensor, keys: int) -> Tensor:
+    """Return positions below ``2·keys`` modulo ``keys``, in operations that have a form in ONNX for any ``keys``."""
+    return torch.where(position < keys, position, position - keys)
+
+
 @dataclass(frozen=True)
 class Segments:
     """Keys cut into n = ⌈S/size⌉ segments of ``size`` from each sentence's first real key on; the last may be shorter.
@@ -122,12 +127,12 @@ class Segments:
         position = torch.arange(keys, device=device)
         start = position.new_zeros(1, 1)  # the first real key of each sentence
         if padding is not None:
-            start = padding.long().cumprod(dim=1).sum(dim=1, keepdim=True)
+            start = (~padding).cumsum(dim=1).eq(0).sum(dim=1, keepdim=True)
         first = start + position[::size]
         return cls(
             size=size,
-            order=None if padding is None else (position + start) % keys,
-            of_key=(position - start) % keys // size,
+            order=None if padding is None else _wrapped(position + start, keys),
+            of_key=_wrapped(position - start + keys, keys) // size,
             first=(keys - 1 - first).clamp(min=0),
             last=(first + size - 1).clamp(max=keys - 1),
         )

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +18,7 @@ from fairseq_localattn.inference import Options, load, safetensors, search
 from fairseq_localattn.inference.dictionary import Dictionary
 from fairseq_localattn.inference.export import main, scores_of
 from fairseq_localattn.inference.int8 import to_int8
+from support.cli import fairseq, make_data, train_flags
 from support.inference.models import batch_of, random_model, write_checkpoint
 
 
@@ -43,6 +48,41 @@ def test_a_folder_has_the_translations_of_its_checkpoint(exported: Path, tmp_pat
     )
     card = (moved / "README.md").read_text()
     assert "license: mit" in card and "`all: dman > san > ffn`" in card and "xx → yy" in card
+
+
+@pytest.mark.slow
+def test_from_training_to_translation_without_fairseq(tmp_path: Path) -> None:
+    """The text is binarised and trained without the names of its languages, which the data's files have."""
+    data, hidden = make_data(tmp_path / "text", train=60), tmp_path / "hidden"
+    flags = train_flags(data, "transformer_man_tiny", tmp_path, updates=12, lr=0.01, warmup_updates=2)
+    for flag in ("--source-lang", "--target-lang"):
+        del flags[flags.index(flag) : flags.index(flag) + 2]
+    fairseq("train", *flags, "--disable-validation")
+    shown = fairseq("generate", data, "--path", tmp_path / "checkpoint_last.pt", "--cpu", "--max-len-b", 12).stdout
+    found = re.findall(r"^H-(\d+)\t(\S+)\t(.*)$", shown, re.M)
+    expected = [(text, float(score) * math.log(2)) for _, score, text in sorted(found, key=lambda row: int(row[0]))]
+    hidden.mkdir()
+    for name in ("fairseq", "omegaconf", "hydra"):
+        (hidden / f"{name}.py").write_text(f"raise ModuleNotFoundError('none', name={name!r})")
+    environment = {"PYTHONPATH": f"{hidden}:{Path(__file__).parents[2]}", "OMP_NUM_THREADS": "1"}
+
+    def run(*words: object, given: str = "") -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "fairseq_localattn", *map(str, words)]
+        return subprocess.run(command, input=given, capture_output=True, text=True, env=environment)
+
+    done = run("export", "--path", tmp_path / "checkpoint_last.pt", "--to", tmp_path / "model")
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "checkpoint_last.pt").unlink()
+    shutil.rmtree(data)
+    translate = ("translate", "--path", tmp_path / "model", "--max-len-b", 12, "--scores")
+    done = run(*translate, given=(tmp_path / "text" / "test.xx").read_text())
+    assert done.returncode == 0, done.stderr
+    lines = [line.split("\t") for line in done.stdout.splitlines()]
+    assert [text for _, text in lines] == [text for text, _ in expected] and len({text for _, text in lines}) > 2
+    assert [float(score) for score, _ in lines] == pytest.approx([score for _, score in expected], abs=2e-4)
+    assert "xx → yy" in (tmp_path / "model" / "README.md").read_text()
+    wrong = run(*translate, "--beam", 0)
+    assert wrong.returncode == 1 and wrong.stderr == "fairseq_localattn: --beam 0: give 1 or more\n"
 
 
 def test_a_model_is_never_overwritten(exported: Path) -> None:

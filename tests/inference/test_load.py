@@ -11,34 +11,11 @@ import pytest
 import torch
 
 from fairseq_localattn.errors import UsageError
-from fairseq_localattn.inference import Options, load, search
+from fairseq_localattn.inference import load
 from fairseq_localattn.inference.sizes import Sizes, options_of, sizes_of
 from fairseq_localattn.models.architectures import localattn_architectures
-from support.inference.models import batch_of, random_model, write_checkpoint
+from support.inference.models import random_model, write_checkpoint
 from support.models import CASES, parse
-
-WITHOUT = """
-import sys
-sys.modules["fairseq"] = sys.modules["omegaconf"] = sys.modules["hydra"] = None
-import torch
-from fairseq_localattn.inference import Options, load, search
-trained = load(sys.argv[1])
-for best in search(trained.model, torch.load(sys.argv[2], weights_only=True), Options(max_len_b=20)):
-    print(*trained.target.decode(best[0].tokens))
-"""
-
-
-@pytest.mark.slow
-def test_a_checkpoint_is_used_where_there_is_no_fairseq(tmp_path: Path) -> None:
-    model, args = random_model("transformer_man_tiny")
-    path, tokens = write_checkpoint(tmp_path, model, args), batch_of(model, [5, 9, 7])["src_tokens"]
-    torch.save(tokens, tmp_path / "tokens")
-    command = [sys.executable, "-c", WITHOUT, path, tmp_path / "tokens"]
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    trained = load(path)
-    found = search(trained.model, tokens, Options(max_len_b=20))
-    assert done.stdout.splitlines() == [" ".join(trained.target.decode(best[0].tokens)) for best in found]
 
 
 def test_what_the_process_may_read_stays(tmp_path: Path) -> None:
@@ -121,6 +98,38 @@ def test_what_is_missing_or_damaged_is_told_of(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-5000])
     with pytest.raises(UsageError, match="cannot load .*damaged"):
         load(path)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "given", "expected"),
+    [
+        (["xx-yy"], {}, ("xx", "yy")),
+        (["yy-xx"], {}, ("yy", "xx")),
+        (["xx-yy"], {"source_lang": "yy", "target_lang": "xx"}, ("yy", "xx")),
+        (["xx-yy", "xx-zz"], {}, ("xx", "yy")),
+        ([], {"source_lang": "yy", "target_lang": "xx"}, ("yy", "xx")),
+        (["xx-yy", "yy-xx"], {"source_lang": "yy"}, ("yy", "xx")),
+        (["xx-yy"], {"target_lang": "xx"}, "has no files of the training"),
+        ([], {}, "has no files of the training such as train.de-en.de.idx: give --source-lang and --target-lang"),
+        ([], {"source_lang": "yy"}, "has no files of the training"),
+        (["xx-yy", "yy-xx"], {}, "has xx-yy, yy-xx: give --source-lang and --target-lang"),
+        ([], {"source_lang": "zz", "target_lang": "xx"}, r"dict.zz.txt: no such file"),
+    ],
+)
+def test_languages_are_those_of_the_names_of_the_data(
+    pairs: list[str], given: dict[str, str], expected: tuple[str, str] | str, tmp_path: Path
+) -> None:
+    model, args = random_model("transformer_mma_tiny")
+    path = write_checkpoint(tmp_path, model, args, source_lang=None, target_lang=None)
+    for name in ("README.md", "dict.xx.txt.old-copy", *(f"train.{pair}.{pair[:2]}.idx" for pair in pairs)):
+        (tmp_path / name).touch()
+    if isinstance(expected, str):
+        with pytest.raises(UsageError, match=expected) as told:
+            load(path, **given)
+        assert "\n" not in str(told.value)
+    else:
+        options = load(path, **given).options
+        assert (options["source_lang"], options["target_lang"]) == expected
 
 
 def test_a_model_that_does_not_translate_is_refused(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +19,7 @@ from fairseq_localattn.errors import UsageError
 from fairseq_localattn.inference import load
 from fairseq_localattn.inference.dictionary import EOS, PAD
 from fairseq_localattn.inference.export import main
+from fairseq_localattn.inference.int8 import Int8Linear, to_int8
 from fairseq_localattn.inference.programs import programs_of
 from support.inference.models import batch_of, random_model, without_fairseq, write_checkpoint
 from support.models import TINY
@@ -29,6 +32,15 @@ def logits_of(model: Any, tokens: Tensor, words: Tensor) -> Tensor:
     with torch.inference_mode():
         memory, state = model.encoder(tokens), model.decoder.start()
         return torch.stack([model.decoder(each, step, memory, state) for step, each in enumerate(words)])
+
+
+def run_card(folder: Path, tokens: Any) -> Any:
+    """Run the code of a model card in its folder, and return the logits of the first step."""
+    names: dict[str, Any] = {"tokens": tokens}
+    (code,) = re.findall(r"^```python\n(.*?)^```", (folder / "README.md").read_text(), re.M | re.S)
+    with contextlib.chdir(folder), torch.no_grad():
+        exec(code, names)
+    return torch.as_tensor(names["logits"])
 
 
 def assert_equal(model: Any, encoder: Run, decoder: Run, least: int) -> None:
@@ -45,6 +57,8 @@ def assert_equal(model: Any, encoder: Run, decoder: Run, least: int) -> None:
 
 
 QUICK = ["transformer_man_tiny"]
+QUICKEST = "transformer_mma_tiny"
+NOT_IN_ONNX = (QUICKEST, "transformer_mgsa_tiny", "transformer_mgsa_ngram_tiny")
 SLOW = [name for name in TINY if name not in (*QUICK, "transformer_mgsa_tiny")]
 
 
@@ -70,19 +84,23 @@ def test_a_folder_of_programs_is_used_by_other_software(tmp_path: Path) -> None:
     about = json.loads((tmp_path / "model" / "model.json").read_text())["programs"]
     assert about["format"] == "pt2" and about["least_tokens"] == 1
     assert about["past"][:2] == ["layers.0.self_attn.prev_key", "layers.0.self_attn.prev_value"]
-    encoder, decoder = (
-        torch.export.load(tmp_path / "model" / f"{name}.pt2").module() for name in ("encoder", "decoder")
-    )
-    with torch.no_grad():
-        padding, memory, past = encoder(torch.tensor([[5, 6, 7, EOS]]))
-        assert decoder(torch.tensor([EOS]), torch.tensor(0), padding, memory, past)[0].shape == (1, 44)
+    tokens = torch.tensor([[5, 6, 7, EOS]])
+    model = to_int8(load(path).model)
+    for module in model.modules():
+        if isinstance(module, Int8Linear):
+            module.prepacked = None  # a program has a scale for each row
+    with torch.enable_grad():  # else projections are joined, and packed again
+        expected = model.decoder(torch.tensor([EOS]), 0, model.encoder(tokens), {})
+    torch.testing.assert_close(run_card(tmp_path / "model", tokens), expected, rtol=1e-3, atol=1e-3)
     with pytest.raises(UsageError, match="holds programs for other software, which are not run here"):
         load(tmp_path / "model")
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not find_spec("onnxruntime") or not find_spec("onnxscript"), reason="needs the extra onnx")
-@pytest.mark.parametrize("name", ["transformer_mma_tiny"])
+@pytest.mark.parametrize(
+    "name", [QUICKEST, *(pytest.param(name, marks=pytest.mark.attack) for name in TINY if name not in NOT_IN_ONNX)]
+)
 def test_onnx_runtime_computes_what_the_model_does(name: str, tmp_path: Path) -> None:
     onnxruntime: Any = pytest.importorskip("onnxruntime", reason="needs the extra onnx")
     model, args = random_model(name)
@@ -104,4 +122,7 @@ def test_onnx_runtime_computes_what_the_model_does(name: str, tmp_path: Path) ->
         logits, *new = sessions["decoder"].run(None, given)
         return torch.from_numpy(logits), new
 
-    assert_equal(without_fairseq(model, args), encoder, decoder, about["least_tokens"])
+    whole, tokens = without_fairseq(model, args), torch.tensor([[5, 6, 7, EOS] * 4])
+    assert_equal(whole, encoder, decoder, about["least_tokens"])
+    expected = logits_of(whole, tokens, torch.tensor([[EOS]]))[0]
+    torch.testing.assert_close(run_card(tmp_path / "model", tokens.numpy()), expected, rtol=1e-4, atol=1e-4)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
+import os
 import random
+import re
+import select
+import signal
 import subprocess
 import sys
+import threading
+import urllib.request
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -17,20 +24,22 @@ from fairseq.data import encoders
 from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_localattn.errors import UsageError
-from fairseq_localattn.inference import Options, load, search
+from fairseq_localattn.inference import Options, Translator, load, search
 from fairseq_localattn.inference.text import Text, text_of
-from fairseq_localattn.inference.translate import Job, lines_of, write
+from fairseq_localattn.inference.translate import lines_of
 from support.inference.models import random_model, write_checkpoint
 
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "inference.md").read_text("utf-8")
 LINES = ["A dog's bone -- isn't “it” nice?", "x-ray & <b> 3.5%  ", "", "Über größere Hunde, z.B. „Dackel“!"]
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     model, args = random_model("transformer_mma_tiny")
     args.max_source_positions = 30
-    path = write_checkpoint(tmp_path_factory.mktemp("job"), model, args)
-    return Job(load(path), Text(), Options(beam=2, nbest=1, max_len_b=6), max_tokens=200)
+    path = write_checkpoint(tmp_path_factory.mktemp("translator"), model, args)
+    return Translator(load(path), Text(), Options(beam=2, nbest=1, max_len_b=6), max_tokens=200)
 
 
 @pytest.mark.parametrize("kind", ["moses", "subword_nmt", "sentencepiece"])
@@ -75,32 +84,34 @@ def test_steps_that_cannot_be_are_told_of(options: dict[str, Any], message: str)
         text_of(options)
 
 
-def test_each_line_has_the_translation_that_it_has_alone(job: Job) -> None:
+def test_each_line_has_the_translation_that_it_has_alone(translator: Translator) -> None:
     lines = ["w3 w4 w5", "", "w9", " ".join(f"w{n}" for n in range(20)), "w3 w4 w5", "unheard w1"]
-    found = job.translate(lines)
+    found = translator.translate(lines)
     assert found[1] == [("", 0.0)] and found[0][0][0] == found[4][0][0]
     for line, best in zip(lines, found, strict=True):
-        (alone,) = job.translate([line])
+        (alone,) = translator.translate([line])
         assert [text for text, _ in best] == [text for text, _ in alone]
         assert best[0][1] == pytest.approx(alone[0][1], abs=1e-5)
-    tokens = job.trained.source.encode(["w9"])
-    (best_of_all,) = search(job.trained.model, torch.tensor([tokens]), job.options)
-    assert found[2][0][0].split() == job.trained.target.decode(best_of_all[0].tokens)
+    tokens = translator.trained.source.encode(["w9"])
+    (best_of_all,) = search(translator.trained.model, torch.tensor([tokens]), translator.options)
+    assert found[2][0][0].split() == translator.trained.target.decode(best_of_all[0].tokens)
 
 
-def test_a_long_line_is_told_of_and_translated_in_pieces(job: Job, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_line_is_told_of_and_translated_in_pieces(
+    translator: Translator, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = [f"w{n % 40}" for n in range(70)]
-    (whole,) = job.translate([" ".join(words)], first=8)
+    (whole,) = translator.translate([" ".join(words)], first=8)
     assert "line 8: 71 tokens, and the model reads 30: it is translated in 3 pieces" in capsys.readouterr().err
-    parts = job.translate([" ".join(words[start : start + 24]) for start in (0, 24, 48)])
+    parts = translator.translate([" ".join(words[start : start + 24]) for start in (0, 24, 48)])
     assert whole[0][0] == " ".join(best[0][0] for best in parts)
-    refusing = Job(job.trained, job.text, job.options, pieces=False)
+    refusing = Translator(translator.trained, translator.text, translator.options, pieces=False)
     assert refusing.translate([" ".join(words)]) == [[("", 0.0)]]
     assert "it is left empty" in capsys.readouterr().err
 
 
-def test_a_line_of_another_language_is_told_of(job: Job, capsys: pytest.CaptureFixture[str]) -> None:
-    job.translate(["w1 w2 w3 what", "привет как дела"], first=5)
+def test_a_line_of_another_language_is_told_of(translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:
+    translator.translate(["w1 w2 w3 what", "привет как дела"], first=5)
     assert capsys.readouterr().err == (
         "fairseq_localattn: line 6: 3 of 3 words are unknown to the model: is it of its language?\n"
     )
@@ -112,7 +123,24 @@ def test_bytes_that_are_no_text_lose_no_line(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().err.count("line ") == 1
 
 
-def test_random_lines_lose_none(job: Job) -> None:
+def started(folder: Path, *more: object, temporary: Path) -> subprocess.Popen[str]:
+    """Start the command in a session of its own, in which Ctrl-C works as in a terminal."""
+    command = [sys.executable, "-m", "fairseq_localattn", "translate", "--path", folder, "--beam", "1", *more]
+    return subprocess.Popen(
+        [*map(str, command)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        cwd=temporary,
+        env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TMPDIR": str(temporary)},
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+
+
+@pytest.mark.slow
+def test_random_lines_lose_none_and_leave_nothing(translator: Translator, tmp_path: Path) -> None:
     random.seed(1)
     letters = [chr(n) for n in (*range(1, 10), *range(11, 40), 0x85, 0x2028, 0x3042, 0x1F600, 0xD7FF, 0x10FFFF)]
     kinds = (
@@ -121,34 +149,57 @@ def test_random_lines_lose_none(job: Job) -> None:
         lambda: " ".join(f"w{random.randrange(60)}" for _ in range(random.randrange(40))),
     )
     lines = [random.choice(kinds)() for _ in range(999)] + ["w1 " * 5000]
-    read = list(lines_of(io.BytesIO("".join(f"{line}\n" for line in lines).encode())))
-    assert len(read) == len(lines)
-    written = [text for part in write(job, read, 120, scores=True) for text in part]
-    assert len(written) == len(lines)
-    assert all(text.count("\n") == 1 and text.endswith("\n") and text.count("\t") == 1 for text in written)
+    (folder := tmp_path / "folder").mkdir()
+    (temporary := tmp_path / "temporary").mkdir()
+    path = write_checkpoint(folder, *random_model("transformer_mma_tiny"))
+    before = {each: each.read_bytes() for each in folder.iterdir()}
+    command = started(path, "--scores", "--max-len-b", "6", "--buffer-size", "120", temporary=temporary)
+    out, err = command.communicate("".join(f"{line}\n" for line in lines))
+    assert command.returncode == 0, err
+    written = out.split("\n")
+    assert len(written) == len(lines) + 1 and written.pop() == ""
+    assert all(text.count("\t") == 1 for text in written)
+    assert {each: each.read_bytes() for each in folder.iterdir()} == before
+    assert list(temporary.iterdir()) == []
+    with pytest.raises(ProcessLookupError):
+        os.killpg(command.pid, 0)
 
 
 @pytest.mark.slow
-def test_the_command_runs_where_there_is_no_fairseq(tmp_path: Path) -> None:
-    model, args = random_model("transformer_csan_tiny")
-    path = write_checkpoint(tmp_path, model, args)
-    (tmp_path / "fairseq.py").write_text("raise ModuleNotFoundError('none', name='fairseq')")
-    command = [sys.executable, "-m", "fairseq_localattn", "translate", "--path", str(path), "--max-len-b", "9"]
-    root = Path(__file__).parents[2]
-    environment = {"PYTHONPATH": f"{tmp_path}:{root}", "OMP_NUM_THREADS": "1"}
+@pytest.mark.skipif(sys.platform != "linux", reason="the size of a pipe is set")
+def test_ctrl_c_leaves_whole_lines(tmp_path: Path) -> None:
+    """It comes while a write waits for the reader of a full pipe."""
+    path, lines = write_checkpoint(tmp_path, *random_model("transformer_mma_tiny")), 400
+    (temporary := tmp_path / "temporary").mkdir()
+    length = ["--min-len", "40", "--max-len-b", "40", "--max-len-a", "0", "--buffer-size", lines]
+    command = started(path, *length, temporary=temporary)
+    assert command.stdin is not None and command.stdout is not None
+    fcntl.fcntl(command.stdout, fcntl.F_SETPIPE_SZ, 4096)
+    command.stdin.write("w1\n" * (lines + 1))
+    command.stdin.flush()
+    select.select([command.stdout], [], [])
+    command.send_signal(signal.SIGINT)
+    out, err = command.communicate()
+    assert command.returncode == 130
+    assert err == "fairseq_localattn: interrupted; the lines that are written are whole\n"
+    assert len(out) > 20_000 and out.endswith("\n") and len(set(out.splitlines())) == 1
+    assert out.count("\n") == lines
 
-    def run(*more: str, given: str = "w1 w2\n\nw3\n") -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*command, *more], input=given, capture_output=True, text=True, env=environment)
 
-    done = run()
-    assert done.returncode == 0, done.stderr
-    job = Job(load(path), Text(), Options(max_len_b=9))
-    assert done.stdout.splitlines() == [best[0][0] for best in job.translate(["w1 w2", "", "w3"])]
-    export = [*command[:3], "export", "--path", str(path), "--to", str(tmp_path / "model")]
-    written = subprocess.run(export, capture_output=True, text=True, env=environment)
-    assert written.returncode == 0, written.stderr
-    path.unlink()
-    command[5] = str(tmp_path / "model")
-    assert run().stdout == done.stdout
-    wrong = run("--beam", "0")
-    assert wrong.returncode == 1 and wrong.stderr.splitlines() == ["fairseq_localattn: --beam 0: give 1 or more"]
+def test_the_service_of_the_page_translates(tmp_path: Path) -> None:
+    path = write_checkpoint(tmp_path, *random_model("transformer_mma_tiny"))
+    (code,) = (block for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S) if "do_POST" in block)
+    assert len(code.splitlines()) <= 20 and '"model"' in code and "8000" in code
+    names: dict[str, Any] = {}
+    code = code.replace('"model"', repr(str(path))).replace("8000", "0")
+    thread = threading.Thread(target=exec, args=(code, names), daemon=True)
+    thread.start()
+    while "server" not in names and thread.is_alive():
+        thread.join(0.01)
+    lines = ["w1 w2", "", "w3\u2028w4"]
+    address = f"http://127.0.0.1:{names['server'].server_port}"
+    with urllib.request.urlopen(address, "".join(f"{line}\n" for line in lines).encode(), timeout=60) as answer:
+        assert answer.read().decode() == "".join(f"{text}\n" for text in Translator.load(path).best(lines))
+    names["server"].shutdown()
+    names["server"].server_close()
+    thread.join()

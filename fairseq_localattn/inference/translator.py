@@ -1,0 +1,146 @@
+"""Raw text in, raw text out, by a trained model and the tokeniser and subwords of its training."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..errors import UsageError
+from .dictionary import PAD, UNK
+from .int8 import to_int8
+from .load import Trained, load
+from .search import Hypothesis, Options, search
+from .text import OPTIONS, Text, text_of
+
+FEWEST_WORDS = 3  # of a line, beyond which one of mostly unknown words is told of
+
+
+@dataclass(frozen=True)
+class Translator:
+    """A trained model that translates raw text: :meth:`load` it once, then call :meth:`translate` or :meth:`best`.
+
+    Args:
+        trained: the model and its dictionaries.
+        text: the steps between lines and words.
+        options: of the search.
+        max_tokens: of a batch, with its padding.
+        pieces: translate a line that is too long in pieces; else it is left empty.
+    """
+
+    trained: Trained
+    text: Text
+    options: Options = Options()
+    max_tokens: int = 4000
+    pieces: bool = True
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        data: str | os.PathLike[str] | None = None,
+        *,
+        int8: bool = False,
+        **given: Any,
+    ) -> Translator:
+        """Return what translates by a checkpoint of fairseq-train, or by a folder of export.
+
+        Args:
+            path, data: as of :func:`fairseq_localattn.inference.load`.
+            int8: compute with weights of 8 bits.
+            given: ``options``, ``max_tokens`` and ``pieces`` of this class; ``source_lang``, ``target_lang``,
+                ``tokenizer``, ``bpe``, ``bpe_codes`` and ``sentencepiece_model``, by default as the training says.
+
+        Raises UsageError, one line, for what cannot be read and for a model whose phrases come from trees.
+        """
+        own = {name: given.pop(name) for name in ("options", "max_tokens", "pieces") if name in given}
+        languages = {name: given.pop(name, None) for name in ("source_lang", "target_lang")}
+        if unknown := given.keys() - set(OPTIONS):
+            raise TypeError(f"no argument {', '.join(sorted(unknown))}")
+        trained = load(path, data, **languages)
+        if trained.model.encoder.of_trees:
+            raise UsageError(f"{path}: its phrases come from trees: use search(…, phrases=…), or fairseq-generate")
+        if int8:
+            to_int8(trained.model)
+        text = text_of({**trained.options, **{name: value for name, value in given.items() if value is not None}})
+        return cls(trained, text, **own)
+
+    def best(self, lines: Sequence[str]) -> list[str]:
+        """Return the best translation of each line."""
+        return [found[0][0] for found in self.translate(lines)]
+
+    def translate(self, lines: Sequence[str], first: int = 1, bar: Any = None) -> list[list[tuple[str, float]]]:
+        """Return the ``nbest`` translations of each line with their scores; of an empty line one empty one.
+
+        Lines are batched by length and returned in their order. What is wrong with one is told of on stderr, with its
+        number, from ``first``.
+        """
+        parts: list[tuple[int, list[int]]] = []  # the line of each part, and its tokens
+        for number, line in enumerate(lines):
+            parts += [(number, part) for part in self._parts(line, first + number)]
+        found: list[list[Hypothesis]] = [[] for _ in parts]
+        for batch in self._batches([len(tokens) for _, tokens in parts]):
+            width = max(len(parts[n][1]) for n in batch)
+            tokens = torch.tensor([[PAD] * (width - len(parts[n][1])) + parts[n][1] for n in batch])
+            for n, best in zip(batch, search(self.trained.model, tokens, self.options), strict=True):
+                found[n] = best
+            if bar is not None:
+                bar.update(len(batch))
+        of_lines: list[list[list[Hypothesis]]] = [[] for _ in lines]
+        for (number, _), best in zip(parts, found, strict=True):
+            of_lines[number].append(best)
+        return [self._joined(best) for best in of_lines]
+
+    def _parts(self, line: str, number: int) -> Iterator[list[int]]:
+        """Yield the tokens of a line, in pieces if it is too long; none of an empty one."""
+        words = self.text.words(line)
+        if not words:
+            return
+        tokens, most = self.trained.source.encode(words), self.trained.model.sizes.max_source_positions
+        unknown = tokens.count(UNK)
+        if len(words) >= FEWEST_WORDS and 2 * unknown > len(words):
+            tell(f"line {number}: {unknown} of {len(words)} words are unknown to the model: is it of its language?")
+        if len(tokens) <= most:
+            yield tokens
+            return
+        told = f"line {number}: {len(tokens)} tokens, and the model reads {most}"
+        if not self.pieces:
+            return tell(f"{told}: it is left empty")
+        count = -(-len(words) // (most - 1))
+        tell(f"{told}: it is translated in {count} pieces")
+        size = -(-len(words) // count)
+        for start in range(0, len(words), size):
+            yield self.trained.source.encode(words[start : start + size])
+
+    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
+        """Yield the numbers of parts of similar length, the longest first."""
+        batch: list[int] = []
+        for number in sorted(range(len(lengths)), key=lambda n: -lengths[n]):
+            if batch and lengths[batch[0]] * (len(batch) + 1) > self.max_tokens:
+                yield batch
+                batch = []
+            batch.append(number)
+        if batch:
+            yield batch
+
+    def _joined(self, parts: list[list[Hypothesis]]) -> list[tuple[str, float]]:
+        """Return the translations of a line from those of its parts."""
+        if not parts:
+            return [("", 0.0)]
+        decode = self.trained.target.decode
+        return [
+            (
+                " ".join(self.text.line(decode(each.tokens)) for each in of_parts),
+                sum(each.score for each in of_parts) / len(of_parts),
+            )
+            for of_parts in zip(*parts, strict=False)
+        ] or [("", 0.0)]
+
+
+def tell(message: str) -> None:
+    """Write a line on stderr."""
+    print(f"fairseq_localattn: {message}", file=sys.stderr, flush=True)
