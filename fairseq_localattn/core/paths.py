@@ -143,10 +143,10 @@ def attend_along(
 
 
 def _extra_scores(attention: AttentionSteps, paths: Paths, call: Call, *, keys: Tensor) -> dict[str, Tensor]:
-    """Return the scores R×H×1×S of the extra keys, B×nH×N×D of all columns: of ``a_k_proj`` those named ``a_scores``."""
+    """Return the scores R×H×1×S of extra keys, B×nH×N×D of all columns: of ``a_k_proj`` those named ``a_scores``."""
     stems = [name.removesuffix("k_proj") for name in attention.extra_keys]
-    queries = torch.cat([call.extra[f"{stem}q_proj"] for stem in stems], dim=1)
-    scores = paths.unfold(paths.gather(scaled_scores(paths.fold(queries), keys, attention.scaling)))
+    queries = torch.cat([paths.fold(call.extra[f"{stem}q_proj"]) for stem in stems], dim=1)
+    scores = paths.unfold(paths.gather(scaled_scores(queries, keys, attention.scaling)))
     return {f"{stem}scores": x for stem, x in zip(stems, scores.chunk(len(stems), dim=1), strict=True)}
 
 
