@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..kernels.dense import scaled_scores
 from ..kernels.masks import hidden_and_bias, join_masks, lowest_score, normalise
 from ..kernels.passes import is_shared, shared
 from .call import Call
@@ -113,7 +114,12 @@ def attend_along(
     attention: AttentionSteps, paths: Paths, call: Call, *, cache: KeyCache, state: IncrementalState
 ) -> Tensor:
     """Store the key and the value of the newest word of each path, and attend to all words; R×H×1×D."""
-    keys, values = _stored(cache, paths, call, state)
+    names, new = attention.extra_keys, {"keys": call.k, "values": call.v}
+    if names:
+        new["extra"] = torch.cat([call.extra[name] for name in names], dim=1)
+    keys, values, *extra = _stored(cache, paths, new, state)
+    if names:
+        call = call.with_extra(_extra_scores(attention, paths, call, keys=extra[0]))
     call = call.with_extra(attention.prepare(call))
     frame, q, bias = call.frame, call.q, attention.score_bias(call)
     mask = join_masks(*hidden_and_bias(frame, attention.hidden_keys(frame, q.device), bias, q.dtype), q.dtype)
@@ -136,11 +142,19 @@ def attend_along(
     return attended
 
 
-def _stored(cache: KeyCache, paths: Paths, call: Call, state: IncrementalState) -> tuple[Tensor, Tensor]:
-    """Return the keys and the values B×H×N×D of all columns."""
+def _extra_scores(attention: AttentionSteps, paths: Paths, call: Call, *, keys: Tensor) -> dict[str, Tensor]:
+    """Return the scores R×H×1×S of extra keys, B×nH×N×D of all columns: of ``a_k_proj`` those named ``a_scores``."""
+    stems = [name.removesuffix("k_proj") for name in attention.extra_keys]
+    queries = torch.cat([paths.fold(call.extra[f"{stem}q_proj"]) for stem in stems], dim=1)
+    scores = paths.unfold(paths.gather(scaled_scores(queries, keys, attention.scaling)))
+    return {f"{stem}scores": x for stem, x in zip(stems, scores.chunk(len(stems), dim=1), strict=True)}
+
+
+def _stored(cache: KeyCache, paths: Paths, added: dict[str, Tensor], state: IncrementalState) -> list[Tensor]:
+    """Return the keys, the values and whatever else is ``added``, B×H×N×D each, of all columns."""
     found, end, buffer = [], paths.columns, cache.read(state)
     stored: Buffer = {}
-    for name, x in (("keys", call.k), ("values", call.v)):
+    for name, x in added.items():
         new = paths.fold(x)
         first, whole = end - new.size(2), buffer.get(name)
         if whole is None or whole.size(2) < end:
@@ -152,7 +166,7 @@ def _stored(cache: KeyCache, paths: Paths, call: Call, state: IncrementalState) 
         stored[name] = whole
         found.append(whole[:, :, :end])
     cache.write(state, stored)
-    return found[0], found[1]
+    return found
 
 
 def keep_columns(cache: KeyCache, state: IncrementalState, columns: Tensor) -> None:

@@ -106,8 +106,12 @@ class AttentionSteps(nn.Module):
 
     @property
     def said_by_steps(self) -> bool:
-        """Whether the steps beside ``attend`` give the whole result, without extra projections of keys."""
-        return not (self.whole or self.extra_keys)
+        """Whether the steps beside ``attend`` say the whole attention of a query, and read no keys.
+
+        Of extra keys they read the scores alone, where ``extra`` has them: of ``a_k_proj`` with ``a_q_proj`` those
+        named ``a_scores``, scaled.
+        """
+        return not self.whole
 
     def prepare(self, call: Call) -> Mapping[str, Tensor]:
         """Return further tensors by name, which the steps below find in ``call.extra``."""

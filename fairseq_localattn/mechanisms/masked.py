@@ -103,8 +103,10 @@ class DynamicMaskAttention(LocalAttention):
         precision = by_query.dtype
         by_head = self.head_mask.to(precision)[:, None, None]
         by_distance = self._distances(call.frame, precision) + by_head
-        # Clamping is rarely needed. On a CPU, bounding z by the minima of its terms is cheaper than a pass over z.
-        clamp = not may_read(by_query.device) or by_query.numel() == 0 or by_distance.numel() == 0
+        # Clamping is rarely needed. On a CPU, bounding z by the minima of its terms is cheaper than a pass over z, but
+        # not for the one query of a decoding step.
+        clamp = not may_read(by_query.device) or 0 in (by_query.numel(), by_distance.numel())
+        clamp = clamp or (call.frame.query_length == 1 and not torch.is_grad_enabled())
         clamp = clamp or bool(by_query.detach().amin() + by_distance.detach().amin() < _LOWEST_Z)
         return _LogMask.apply(by_query[:, None, :, None] + by_distance, clamp)
 
@@ -125,8 +127,13 @@ class DynamicMaskAttention(LocalAttention):
 
     def _entries(self, frame: Frame, dtype: torch.dtype) -> Tensor:
         """Return P of all distances, T+S-1."""
-        distance = -all_distances(frame.query_length, frame.key_length, frame.offset, self.distance_mask.device)
-        return self.distance_mask[distance.clamp(-self.ahead, self.max_distance) + self.ahead].to(dtype)
+        of_pass = frame.query_length, frame.key_length, frame.offset, self.distance_mask.device
+        ahead, most = self.ahead, self.max_distance
+
+        def places() -> Tensor:
+            return (-all_distances(*of_pass)).clamp(-ahead, most) + ahead
+
+        return self.distance_mask[shared(places, "places of distances", ahead, most, *of_pass)].to(dtype)
 
     def attend_by_kernel(self, call: Call) -> Tensor | None:
         """Attend by kernels that compute M where they use it; with an ``attn_mask`` only if it hides the future."""

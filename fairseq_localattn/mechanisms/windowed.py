@@ -209,6 +209,8 @@ class WindowAttention(LocalAttention):
 
     def pointer_scores(self, extra: Mapping[str, Tensor]) -> Tensor:
         """Compute the scaled scores of the left and the right pointer, 2×B×H×T×S (Eq. 7, 8 before the softmax)."""
+        if "left_scores" in extra:  # of a decoding along paths
+            return torch.stack([extra["left_scores"], extra["right_scores"]])
         queries, keys = ((extra[f"left_{x}_proj"], extra[f"right_{x}_proj"]) for x in "qk")
         return paired_scores(*queries, *keys, scaling=self.scaling)
 
@@ -305,5 +307,7 @@ class AdditiveWindowAttention(WindowAttention):
 
     def score_bias(self, call: Call) -> Tensor:
         """Return the local scores times the soft mask (Eq. 14-17)."""
-        local = scaled_scores(call.extra["local_q_proj"], call.extra["local_k_proj"], self.scaling)
+        local = call.extra.get("local_scores")  # of a decoding along paths
+        if local is None:
+            local = scaled_scores(call.extra["local_q_proj"], call.extra["local_k_proj"], self.scaling)
         return local * self.soft_mask(call.frame, self.pointer_scores(call.extra))
