@@ -1,6 +1,6 @@
 """Fine-tune a model of Hugging Face's transformers with the attention of a text; nothing is downloaded.
 
-    pip install 'fairseq_localattn[transformers]'
+    pip install '.[transformers]'      # in a checkout
     python examples/finetune_with_transformers.py [--text TEXT] [--steps N]
 
 A tiny Llama is made, trained with ordinary attention and saved. It is loaded again with the attention of the text,
