@@ -6,6 +6,7 @@ The modules have the names of fairseq's, so that the weights of a checkpoint are
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Hashable
 from contextlib import ExitStack
 from typing import Any, NamedTuple, cast
@@ -31,6 +32,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "linear": lambda x: x,
 }
+PHRASES = threading.Lock()  # attentions hold the phrases of a batch while it is encoded
 
 
 class Memory(NamedTuple):
@@ -172,6 +174,7 @@ class Encoder(_Stack):
         x = (x if padding is None else x.masked_fill(mask[..., None], 0)).transpose(0, 1)
         with forward_pass(), ExitStack() as stack:
             if self.granularities:
+                stack.enter_context(PHRASES)
                 partition = partition_of_batch(mask, self.granularities, phrases, of_trees=self.of_trees)
                 for module in self.modules():
                     if isinstance(module, MultiGranularityAttention):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -84,6 +85,25 @@ def test_a_changed_model_keeps_nothing_of_earlier_searches(change: Callable[[Any
     for each in (copy.deepcopy(used), used):
         assert search(each, tokens, options) == before
         assert search(change(each), tokens, options) == after != before
+
+
+def test_phrases_of_batches_in_two_threads_are_not_exchanged() -> None:
+    encoder = without_fairseq(*random_model("transformer_mgsa_ngram_tiny")).encoder
+    first, second = (torch.randint(4, 44, (2, length)) for length in (9, 6))
+    found: dict[str, torch.Tensor] = {}
+    with torch.no_grad():
+        alone = encoder(first).x, encoder(second).x
+        other = threading.Thread(target=lambda: found.update(second=encoder(second).x.detach()))
+
+        def meanwhile(*_: object) -> None:
+            if other.ident is None:
+                other.start()
+                other.join(timeout=0.3)
+
+        encoder.layers[0].register_forward_pre_hook(meanwhile)
+        found["first"] = encoder(first).x
+        other.join()
+    torch.testing.assert_close((found["first"], found["second"]), alone)
 
 
 def test_prefixes_are_fairseqs() -> None:
