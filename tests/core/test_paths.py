@@ -15,7 +15,7 @@ from fairseq_localattn.core.decoding import IncrementalState
 from fairseq_localattn.core.paths import BeamState
 from fairseq_localattn.grammar.build import attention
 
-FOLLOWING = ("san", "shaw & local", "sman", "t5", "alibi & rope", "gauss", "dman")
+FOLLOWING = ("san", "shaw & local", "sman", "t5", "alibi & rope", "gauss", "dman", "aw", "mw")
 
 
 class OwnAttend(LocalAttention):
@@ -60,10 +60,7 @@ def by_word(text: str) -> LocalAttention:
         (lambda: OwnAttend(8, 2, self_attention=True), False),
         (lambda: OwnScores(8, 2, self_attention=True), False),
         (partial(by_word, "gauss(width=keys)"), False),
-        *(
-            (partial(by_word, text), True)
-            for text in ("san", "shaw & local", "sman", "t5", "alibi & rope", "gauss", "dman")
-        ),
+        *((partial(by_word, text), True) for text in FOLLOWING),
     ],
 )
 def test_a_beam_shares_keys_where_only_positions_and_queries_score(
