@@ -109,9 +109,9 @@ class AttentionSteps(nn.Module):
         """Whether the steps beside ``attend`` say the whole attention of a query, and read no keys.
 
         Of extra keys they read the scores alone, where ``extra`` has them: of ``a_k_proj`` with ``a_q_proj`` those
-        named ``a_scores``, scaled.
+        named ``a_scores``, scaled. A mechanism with such steps says so by overriding this.
         """
-        return not self.whole
+        return not (self.whole or self.extra_keys or self.reads_projections or self.has("attend"))
 
     def prepare(self, call: Call) -> Mapping[str, Tensor]:
         """Return further tensors by name, which the steps below find in ``call.extra``."""

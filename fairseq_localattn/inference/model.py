@@ -6,7 +6,8 @@ The modules have the names of fairseq's, so that the weights of a checkpoint are
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Hashable
 from contextlib import ExitStack
 from typing import Any, NamedTuple, cast
 
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from ..core.decoding import IncrementalState
 from ..core.paths import BeamState, Paths
 from ..grammar.layers import LayerBuilder, named_sublayers
-from ..kernels.passes import forward_pass, may_read
+from ..kernels.passes import forward_pass, may_read, view_of
 from ..mechanisms.phrasal import MultiGranularityAttention
 from ..mechanisms.phrase_memory.partition import partition_of_batch
 from .dictionary import PAD
@@ -31,6 +32,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "linear": lambda x: x,
 }
+PHRASES = threading.Lock()  # attentions hold the phrases of a batch while it is encoded
 
 
 class Memory(NamedTuple):
@@ -172,6 +174,7 @@ class Encoder(_Stack):
         x = (x if padding is None else x.masked_fill(mask[..., None], 0)).transpose(0, 1)
         with forward_pass(), ExitStack() as stack:
             if self.granularities:
+                stack.enter_context(PHRASES)
                 partition = partition_of_batch(mask, self.granularities, phrases, of_trees=self.of_trees)
                 for module in self.modules():
                     if isinstance(module, MultiGranularityAttention):
@@ -190,10 +193,20 @@ class Decoder(_Stack):
         self.layer_norm = nn.LayerNorm(sizes.decoder.embed_dim) if sizes.decoder.final_norm else None
         self.output_projection = nn.Linear(sizes.decoder.embed_dim, words, bias=False)
         self._joined: IncrementalState = {}
+        # The weights that were joined: what tells them from others, and themselves, so that none takes their memory.
+        self._joined_of: tuple[list[Hashable], list[Tensor]] = [], []
 
     def start(self) -> BeamState:
-        """Return the state of a new decoding, with the joined weights of earlier ones."""
+        """Return the state of a new decoding, with the joined weights of earlier ones while no weight changes."""
+        weights = [*self.layers.parameters(), *self.layers.buffers()]
+        views = [view_of(x) for x in weights]
+        if views != self._joined_of[0]:
+            self._joined, self._joined_of = {}, (views, [x.detach() for x in weights])
         return BeamState(self._joined)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is copied and pickled: all but the joined weights."""
+        return {**self.__dict__, "_joined": {}, "_joined_of": ([], [])}
 
     def forward(self, tokens: Tensor, step: int | Tensor, memory: Memory, state: IncrementalState) -> Tensor:
         """Return the logits B×V after the tokens B at position ``step``, from 0, for the decoding of ``state``."""

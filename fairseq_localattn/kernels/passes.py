@@ -60,7 +60,7 @@ def shared(make: Callable[[], Result], *key: object) -> Result:
         return make()
     if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in key):
         return make()
-    identity = tuple(_view(x) if isinstance(x, Tensor) else x for x in key)
+    identity = tuple(view_of(x) if isinstance(x, Tensor) else x for x in key)
     found = current.made.get(identity)
     if found is None:
         current.made[identity] = found = make(), key
@@ -100,7 +100,7 @@ def _is_transformed() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None or torch.jit.is_tracing()
 
 
-def _view(x: Tensor) -> Hashable:
+def view_of(x: Tensor) -> Hashable:
     """Return what tells the contents of x from those of another tensor that exists at the same time."""
     version = 0 if x.is_inference() else x._version
     return x.untyped_storage()._cdata, x.storage_offset(), x.shape, x.stride(), x.dtype, version

@@ -82,6 +82,11 @@ class RelativeAttention(LocalAttention):
         """True: ``q_i·aK_r``."""
         return True
 
+    @property
+    def said_by_steps(self) -> bool:
+        """True: they read no keys, and ``attend`` computes the same."""
+        return True
+
     def distances(self, frame: Frame) -> ClippedDistances:
         """Return the clipped distances of a call."""
         return ClippedDistances(frame.query_length, frame.key_length, frame.offset, self.max_distance)
@@ -196,6 +201,11 @@ def buckets_of(
 
 class DistanceBiasAttention(LocalAttention, ABC):
     """Attention with a bias for each head and distance, given by ``entries``."""
+
+    @property
+    def said_by_steps(self) -> bool:
+        """True: ``attend`` computes the same as the other steps."""
+        return True
 
     @abstractmethod
     def entries(self, call: Call) -> Tensor:

@@ -227,6 +227,11 @@ class WindowAttention(LocalAttention):
             return soft_window(pointers)
         return segment_window(pointers, self._segments(frame, scores.device))
 
+    @property
+    def said_by_steps(self) -> bool:
+        """True: the scores of the pointers serve."""
+        return True
+
     def attend_by_kernel(self, call: Call) -> Tensor | None:
         """Attend by kernels that keep no tensor T×S; with an ``attn_mask`` only if it hides the future."""
         frame, mask = call.frame, call.frame.attn_mask

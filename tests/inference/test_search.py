@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -66,6 +69,41 @@ def test_sentences_of_one_batch_end_apart() -> None:
     _, found = both("transformer_mma_tiny", temperature=3.0, max_len_b=30)
     longest = [max(len(each.tokens) for each in best) for best in found]
     assert len(set(longest)) > 3 and min(longest) < 20
+
+
+def _other_weights(model: Any) -> Any:
+    model.load_state_dict({name: 0.7 * tensor for name, tensor in model.state_dict().items()})
+    return model
+
+
+@pytest.mark.parametrize("change", [_other_weights, lambda model: model.bfloat16()], ids=["weights", "precision"])
+def test_a_changed_model_keeps_nothing_of_earlier_searches(change: Callable[[Any], Any]) -> None:
+    model, args = random_model("transformer_man_tiny")
+    tokens, options = batch_of(model, [4, 9, 6])["src_tokens"], Options(max_len_b=8)
+    used, fresh = without_fairseq(model, args), change(without_fairseq(model, args))
+    before, after = search(used, tokens, options), search(fresh, tokens, options)
+    for each in (copy.deepcopy(used), used):
+        assert search(each, tokens, options) == before
+        assert search(change(each), tokens, options) == after != before
+
+
+def test_phrases_of_batches_in_two_threads_are_not_exchanged() -> None:
+    encoder = without_fairseq(*random_model("transformer_mgsa_ngram_tiny")).encoder
+    first, second = (torch.randint(4, 44, (2, length)) for length in (9, 6))
+    found: dict[str, torch.Tensor] = {}
+    with torch.no_grad():
+        alone = encoder(first).x, encoder(second).x
+        other = threading.Thread(target=lambda: found.update(second=encoder(second).x.detach()))
+
+        def meanwhile(*_: object) -> None:
+            if other.ident is None:
+                other.start()
+                other.join(timeout=0.3)
+
+        encoder.layers[0].register_forward_pre_hook(meanwhile)
+        found["first"] = encoder(first).x
+        other.join()
+    torch.testing.assert_close((found["first"], found["second"]), alone)
 
 
 def test_prefixes_are_fairseqs() -> None:
