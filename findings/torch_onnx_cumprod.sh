@@ -3,7 +3,7 @@
 #
 # Guess: torch.cumsum and torch.cumprod both export: ONNX has an operator for the first, and the second is a decomposition.
 # So:    cumsum exports, cumprod is refused: torch decomposes it into prims.prod, of which its exporter knows no form.
-# In:    torch 2.13.0 with onnx 1.23.2 and onnxscript 0.7.2, torch/onnx/_internal/exporter/_dispatching.py
+# In:    torch 2.13.0 with onnx 1.23.2 and onnxscript 0.7.2, torch/onnx/_internal/exporter/_core.py
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 install torch==2.13.0 numpy==2.3.5 onnx==1.23.2 onnxscript==0.7.2
 
