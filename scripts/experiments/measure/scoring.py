@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,32 +32,9 @@ from experiments.measure.generated import (
     read_lines,
     remove_bpe,
 )
-from experiments.measure.significance import drawn, paired_bootstrap
+from experiments.measure.significance import Measurement, measured
 
 COMPOUNDS = ("de", "fr")  # languages whose BLEU is also counted with words split at their dashes, as papers have it
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One score of a system.
-
-    ``signature`` says how it was counted, ``difference`` and ``p_value`` compare it with a baseline, ``low`` and
-    ``high`` are its 95 % interval. BLEU, ROUGE and accuracy are in percent. The paired bootstrap draws 1,000 samples
-    with the seed 12345, or ``$SACREBLEU_SEED``.
-    """
-
-    metric: str
-    score: float
-    signature: str = ""
-    difference: float | None = None
-    p_value: float | None = None
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def tested(self) -> str:
-        """How the score is counted and samples are drawn, where a paired bootstrap compares it with a baseline's."""
-        return f"{self.signature}|{drawn()}"
 
 
 @dataclass(frozen=True)
@@ -203,22 +180,6 @@ def keep_counts(output: str | Path, test: TestSet, path: Path) -> None:
     save_counts(path, counts_of(output, test, counters), counters)
 
 
-def _tested(
-    metric: str,
-    score: Callable[[np.ndarray], float],
-    signature: str,
-    *,
-    system: np.ndarray,
-    baseline: np.ndarray | None,
-) -> Measurement:
-    """Return a score that follows from sums of counts, with its test against a baseline's counts."""
-    found = score(system.sum(0))
-    if baseline is None:
-        return Measurement(metric, found, signature)
-    tested = paired_bootstrap(system, baseline, score)
-    return Measurement(metric, found, signature, difference=tested.difference, p_value=tested.p_value)
-
-
 def translation(
     output: str | Path, test: TestSet, baseline: str | Path | None = None, **more: bool
 ) -> list[Measurement]:
@@ -247,7 +208,7 @@ def pooled(
     counters = counters_of(test)
     ours, theirs = (_summed([counts_of(path, test, counters) for path in paths]) for paths in (outputs, baselines))
     found = [
-        _tested(name, counter.bleu, counter.signature + split, system=ours[name], baseline=theirs.get(name))
+        measured(name, counter.signature + split, counter.bleu, system=ours[name], baseline=theirs.get(name))
         for name, counter in counters.items()
         for split in ("|compounds:split" if name == "compound_bleu" else "",)
     ]
@@ -260,11 +221,11 @@ def pooled(
                 part = f"bleu_{above}" if up_to is None else f"bleu_{above}_{up_to}"
                 note = f"{counter.signature}|sentences:{len(numbers)}"
                 than = None if other is None else other[numbers]
-                found.append(_tested(part, counter.bleu, note, system=system[numbers], baseline=than))
+                found.append(measured(part, note, counter.bleu, system=system[numbers], baseline=than))
     for order in ORDERS if by_ngram else ():
         score = functools.partial(counter.bleu_of_order, order=order)
         note = f"{counter.signature_by_order}|order:{order}"
-        found.append(_tested(f"bleu_ngram_{order}", score, note, system=system, baseline=other))
+        found.append(measured(f"bleu_ngram_{order}", note, score, system=system, baseline=other))
     return found
 
 
@@ -290,48 +251,31 @@ def chrf(outputs: Sequence[str | Path], test: TestSet, baselines: Sequence[str |
         return float(metric._compute_score_from_stats(sums.tolist()).score)
 
     baseline = counts(baselines) if baselines and not any(map(is_counts, baselines)) else None
-    system = counts(outputs)
-    return [_tested("chrf", score, str(metric.get_signature()), system=system, baseline=baseline)]
+    return [measured("chrf", str(metric.get_signature()), score, system=counts(outputs), baseline=baseline)]
 
 
 def summarization(
-    output: str | Path,
-    reference: Path,
-    bpe: str = "subword_nmt",
-    baseline: str | Path | None = None,
-    scorer: str = "python",
+    output: str | Path, reference: Path, bpe: str = "subword_nmt", baseline: str | Path | None = None
 ) -> list[Measurement]:
-    """Return ROUGE of the summaries in fairseq-generate's output, by ``rouge.METRICS``: F1 in percent.
+    """Return ROUGE of the summaries in fairseq-generate's output, each tested against a baseline's output if given.
 
-    The last one is ``rouge.SWAPPED``, for comparison with scores that were counted so; it is not tested. ``scorer`` is
-    one of ``rouge.SCORERS``. The paired bootstrap against a baseline's output needs the scorer 'python': the others
-    score no single summary. Raises ScoreError.
+    The metrics are those of ``rouge.METRICS``, F1 in percent, and ``rouge.SWAPPED``, for comparison with scores that
+    were counted so; it is not tested. Raises ScoreError.
     """
     references = _summaries(reference)
-
-    def joined(path: str | Path) -> list[str]:
-        return [remove_bpe(line, bpe) for line in read_generated(path, len(references))]
-
-    if baseline is None:
-        return _unpaired(joined(output), references, scorer)
-    if scorer != "python":
-        raise ScoreError(f"--scorer {scorer} scores no single summary, which the test against a baseline needs")
-    system, other = (rouge.rouge_by_summary(joined(path), references) for path in (output, baseline))
-    found = []
-    for column, name in enumerate(rouge.METRICS):
-        tested = paired_bootstrap(
-            system[:, [column]], other[:, [column]], lambda sums: float(sums[0]) / len(references)
-        )
-        score = float(system[:, column].mean())
-        found.append(Measurement(name, score, rouge.signature(), difference=tested.difference, p_value=tested.p_value))
-    return [*found, _swapped(joined(output), references, scorer)]
+    ours, *others = (
+        [remove_bpe(line, bpe) for line in read_generated(path, len(references))]
+        for path in (output, baseline)
+        if path is not None
+    )
+    return _rouge(ours, references, *others)
 
 
-def lead3(article: Path, reference: Path, scorer: str = "python", sentences: int = 3) -> list[Measurement]:
+def lead3(article: Path, reference: Path, sentences: int = 3) -> list[Measurement]:
     """Return ROUGE of the first sentences of each article as its summary. Raises ScoreError."""
     references = _summaries(reference)
     articles = read_as_long(article, reference, len(references))
-    return _unpaired([rouge.lead(text, sentences) for text in articles], references, scorer)
+    return _rouge([rouge.lead(text, sentences) for text in articles], references)
 
 
 def _summaries(reference: Path) -> list[str]:
@@ -345,13 +289,17 @@ def _summaries(reference: Path) -> list[str]:
     return lines
 
 
-def _unpaired(summaries: Sequence[str], references: Sequence[str], scorer: str) -> list[Measurement]:
-    scores = rouge.rouge(summaries, references, scorer)
-    found = [Measurement(name, score, rouge.signature(scorer)) for name, score in scores.items()]
-    return [*found, _swapped(summaries, references, scorer)]
+def _rouge(summaries: Sequence[str], references: Sequence[str], *others: Sequence[str]) -> list[Measurement]:
+    """Return all metrics of summaries, tested against ``others``, a baseline's, if given."""
+    system, *baseline = (rouge.rouge_by_summary(each, references) for each in (summaries, *others))
 
+    def mean(sums: np.ndarray) -> float:
+        return float(sums[0]) / len(references)
 
-def _swapped(summaries: Sequence[str], references: Sequence[str], scorer: str) -> Measurement:
-    """Return ROUGE-L with summaries and references in each other's place; ROUGE-1 and -2 would not change."""
-    score = rouge.rouge(references, summaries, scorer)["rougeL"]
-    return Measurement(rouge.SWAPPED, score, f"{rouge.signature(scorer)}|arguments:swapped")
+    found = []
+    for at, name in enumerate(rouge.METRICS):
+        than = baseline[0][:, [at]] if baseline else None
+        found.append(measured(name, rouge.signature(), mean, system=system[:, [at]], baseline=than))
+    # With summaries and references in each other's place ROUGE-1 and -2 would not change.
+    swapped = rouge.rouge_by_summary(references, summaries)[:, rouge.METRICS.index("rougeL")]
+    return [*found, Measurement(rouge.SWAPPED, float(swapped.mean()), f"{rouge.signature()}|arguments:swapped")]

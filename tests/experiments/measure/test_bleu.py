@@ -248,13 +248,14 @@ def test_bootstrap_is_sacrebleus(seed: str, monkeypatch: pytest.MonkeyPatch) -> 
         metrics = {"BLEU": BLEU(tokenize="none", force=True)}
         own = PairedTest([("b", before), ("s", lines)], metrics, [references], test_type="bs", n_samples=200)
         baseline, system = own()[1]["BLEU"]
-        tested = significance.paired_bootstrap(counter.counts(lines), counter.counts(before), counter.bleu, samples=200)
+        counts = (counter.counts(each) for each in (lines, before))
+        difference, p_value = significance.paired_bootstrap(*counts, counter.bleu, samples=200)
         assert isinstance(system, Result) and isinstance(baseline, Result)
-        assert tested.p_value == system.p_value
-        assert tested.difference == pytest.approx(system.score - baseline.score, abs=1e-9)
-        assert tested.signature == f"bs:200|seed:{seed}"
-        found.add(tested.p_value)
+        assert p_value == system.p_value and significance.drawn() == f"bs:1000|seed:{seed}"
+        assert difference == pytest.approx(system.score - baseline.score, abs=1e-9)
+        found.add(p_value)
     assert len(found) > 2 and min(found) < 0.05 < max(found)
+    assert significance.paired_bootstrap(counter.counts(lines), counter.counts(lines), counter.bleu) == (0, 1)
 
 
 def test_bootstrap_without_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +263,7 @@ def test_bootstrap_without_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = np.random.default_rng(1)
     ours, base = draw.random((40, 1)), draw.random((40, 1))
     found = [significance.paired_bootstrap(ours, base, lambda sums: float(sums[0]), samples=500) for _ in range(4)]
-    assert found[0].signature == "bs:500|seed:none" and len({one.p_value for one in found}) > 1
+    assert significance.drawn() == "bs:1000|seed:none" and len(set(found)) > 1
 
 
 # --- by order of the n-grams
