@@ -7,7 +7,6 @@ import random
 from dataclasses import asdict, replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import sacrebleu
 
@@ -84,17 +83,6 @@ def test_chrf_is_sacrebleus(tmp_path: Path, test_set: TestSet) -> None:
     assert chrf(outputs[:1], test_set, [tmp_path / "kept.npz"])[0].difference is None
 
 
-def test_tokenised_bleu_takes_the_tokens_as_they_are(tmp_path: Path, test_set: TestSet) -> None:
-    tokens = [remove_bpe(line) for line in TOKENS]
-    reference = tmp_path / "tok.en"
-    reference.write_text("\n".join(tokens[1:] + tokens[:1]) + "\n", encoding="utf-8")
-    output = write_output(tmp_path / "out.txt", TOKENS)
-    found = bleu_of(output, TestSet(test_set.reference, "en", tokenised=reference), "tokenised_bleu")
-    expected = sacrebleu.BLEU(tokenize="none", force=True).corpus_score(tokens, [tokens[1:] + tokens[:1]])
-    assert found.score == pytest.approx(expected.score, abs=1e-9)
-    assert "tok:none" in found.signature
-
-
 @pytest.mark.parametrize(
     ("bpe", "line", "expected"),
     [
@@ -131,14 +119,6 @@ def test_counts_of_another_text_are_refused(tmp_path: Path) -> None:
     pieces = write_output(tmp_path / "pieces.txt", [" ".join("\u2581" + w for w in line.split()) for line in lines])
     with pytest.raises(ScoreError, match=r"kept\.npz: sacrebleu is counted by .*, and here by .*output:text"):
         translation(pieces, TestSet(reference, "en", "sentencepiece"), tmp_path / "kept.npz")
-
-
-def test_line_that_is_cut_off(tmp_path: Path, test_set: TestSet) -> None:
-    output = write_output(tmp_path / "out.txt", TOKENS)
-    text = output.read_text(encoding="utf-8")
-    output.write_text(text[: text.index("H-5\t") + len("H-5\t-0.")] + "\n", encoding="utf-8")
-    with pytest.raises(ScoreError, match=r"out\.txt:28: sentence 5: .* cut off"):
-        translation(output, test_set)
 
 
 def significance_of(system: list[str], baseline: list[str], references: list[str]) -> tuple[float, float]:
@@ -199,21 +179,18 @@ def test_counts_that_are_damaged(tmp_path: Path, test_set: TestSet) -> None:
     output, kept = write_output(tmp_path / "out.txt", TOKENS), tmp_path / "kept.npz"
     keep_counts(output, test_set, kept)
     data, expected = kept.read_bytes(), translation(kept, test_set)
-    array = tmp_path / "array"
-    np.save(array, np.arange(3))
+    flipped = [data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :] for at in range(0, len(data), 17)]
     refused = 0
-    for at in range(0, len(data), 17):
-        kept.write_bytes(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
+    for broken in (*flipped, b"", data[:100], data[:-30], b"no archive"):
+        kept.write_bytes(broken)
         try:
             assert translation(kept, test_set) == expected
         except ScoreError as error:
             assert "\n" not in str(error) and str(error).startswith(f"{kept}: ")
             refused += 1
-    assert refused > len(data) / 34
+    assert refused > len(flipped) / 2
     against = ("--reference", test_set.reference, "--baseline")
-    for broken in (b"", data[:100], data[:-30], b"no archive", array.with_suffix(".npy").read_bytes()):
-        kept.write_bytes(broken)
-        assert_one_line(run_score(output, *against, kept), "kept.npz: no file of counts, or a damaged one")
+    assert_one_line(run_score(output, *against, kept), "kept.npz: no file of counts, or a damaged one")
     assert_one_line(run_score(output, *against, tmp_path / "none.npz"), "none.npz: cannot be read")
 
 
@@ -255,28 +232,6 @@ def test_several_seeds_are_one_test(tmp_path: Path) -> None:
     assert pooled(files[0], test, [])[0].p_value is None
 
 
-def test_command_for_several_seeds(tmp_path: Path, test_set: TestSet) -> None:
-    files = [write_output(tmp_path / f"{name}.txt", [line.replace("a", name) for line in TOKENS]) for name in "aox"]
-    told = run_score(*files[:2], "--reference", test_set.reference, "--baseline", files[2]).stdout
-    expected = pooled(files[:2], test_set, files[2:])[0]
-    assert expected.difference is not None
-    assert f"BLEU {expected.score:.2f}  {expected.signature}" in told
-    assert f"against the baseline: {expected.difference:+.2f}, p = {expected.p_value:.4f} by paired" in told
-    for outputs, more, message in (
-        (files[:2], ["--by-ngram"], "--by-length and --by-ngram take one output"),
-        (files[:2], ["--metric", "rouge"], "--metric rouge takes one output"),
-        (files[:1], ["--baseline", files[1], "--baseline", files[2]], "several --baseline need several outputs"),
-        ([*files[:2], files[0]], [], "a.txt: is given twice"),
-    ):
-        assert_one_line(run_score(*outputs, "--reference", test_set.reference, *more), message)
-
-
-def test_command_fails_in_one_line(tmp_path: Path, test_set: TestSet) -> None:
-    output, reference = write_output(tmp_path / "out.txt", TOKENS, [0]), test_set.reference
-    assert_one_line(run_score(output, "--reference", reference), "39 of 40 sentences are missing")
-    assert_one_line(run_score(tmp_path / "none.txt", "--reference", reference), "none.txt: cannot be read")
-
-
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -288,6 +243,10 @@ def test_command_fails_in_one_line(tmp_path: Path, test_set: TestSet) -> None:
         ),
         (["out", "--metric", "rouge", "--reference", "r", "--reference", "s"], "--metric rouge takes one --reference"),
         (["out", "--reference", "r", "--source", "s"], "--source changes nothing without --by-length"),
+        (["a", "b", "--reference", "r", "--by-ngram"], "--by-length and --by-ngram take one output"),
+        (["a", "b", "--reference", "r", "--metric", "rouge"], "--metric rouge takes one output"),
+        (["a", "--reference", "r", "--baseline", "b", "--baseline", "c"], "several --baseline need several outputs"),
+        (["a", "b", "a", "--reference", "r"], "a: is given twice"),
     ],
 )
 def test_arguments_that_do_not_go_together(

@@ -29,22 +29,15 @@ def finish(run: FakeRun) -> None:
 
 @pytest.mark.parametrize("content", [DAMAGED[0], b'{"seed": 1}'])
 def test_a_damaged_stamp_of_a_training(content: bytes, loaded: Recipe, tmp_path: Path) -> None:
+    """The stamp is written anew from the checkpoint, without training; that of the measure by measuring again."""
     one = fake_run(loaded, tmp_path, "a")
     save_checkpoint(one.folder, 3)
     (one.folder / "train.log").write_text("")
     write_stamp(one.folder / "generated.json", {"output": "generate-test.txt"})
     (one.folder / "trained.json").write_bytes(content)
     assert not one.done() and one.facts() == {} and "trained, to be decoded" in one.plan()
-    assert one.advance() is False  # the stamp is written anew from the checkpoint, without training
+    assert one.advance() is False
     assert one.advance() is True and one.facts()["updates"] == 3
-    again = fake_run(loaded, tmp_path, "a")
-    again._held = None
-    finish(again)
-
-
-def test_a_damaged_stamp_of_a_measure(loaded: Recipe, tmp_path: Path) -> None:
-    one = fake_run(loaded, tmp_path, "a")
-    write_stamp(one.folder / "trained.json", {"updates": 3})
     (one.folder / "generated.json").write_bytes(DAMAGED[2])
     assert not one.done()
     finish(one)

@@ -96,6 +96,14 @@ def test_the_process_that_failed_first_is_told_by_torchruns_file(tmp_path: Path)
         job.finished()
 
 
+def test_a_child_that_was_killed(tmp_path: Path) -> None:
+    job = Job([sys.executable, "-S", "-c", "import time; time.sleep(60)"], tmp_path / "log", threads=1)
+    job.process.kill()
+    job.process.wait()
+    with pytest.raises(JobFailed, match="was killed by signal 9"):
+        job.finished()
+
+
 def test_a_traceback_of_a_training_of_one_process_is_shown_with_its_end(tmp_path: Path) -> None:
     told = failure(tmp_path / "log", "train: error: before", CRASH)
     assert "failed with exit status 1\n" in told and "illegal memory access" in told
