@@ -180,7 +180,7 @@ class Plan:
         table, name = found
         recipe = recipe_at(table, name, self.choice.scale)
         if type(measure_of(recipe)) is not type(measure_of(row.stated)):
-            recipe = recipe.with_metric(row.stated.metric)
+            recipe = replace(recipe, metric=row.stated.metric)
         return Row(table, name, recipe)
 
     def baseline_run(self, row: Row, seed: int) -> Run | None:

@@ -43,15 +43,12 @@ from experiments.measure.significance import Measurement, drawn
 
 
 def _bleu(args: argparse.Namespace) -> list[Measurement]:
-    tokenised = args.tokenised or [None]
     test = TestSet(
-        args.reference[0],
+        args.reference,
         args.target,
         bpe=args.bpe,
         lowercase=args.lowercase,
-        tokenised=tokenised[0],
-        others=tuple(args.reference[1:]),
-        others_tokenised=tuple(tokenised[1:]),
+        tokenised=args.tokenised or (),
         reference_length=args.reference_length,
         source=args.source,
     )

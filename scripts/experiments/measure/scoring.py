@@ -42,71 +42,56 @@ class TestSet:
     """References of a test set, and how outputs are compared with them.
 
     Args:
-        reference: raw text, one sentence a line.
+        paths: one or several references in raw text, one sentence a line.
         language: of the reference; it decides detokenisation and sacreBLEU's tokeniser.
         bpe: how subwords of outputs are joined, of ``generated.BPE_KINDS``.
         lowercase: compare without case.
-        tokenised: the reference in tokens, for tokenised BLEU.
-        others: more references, of several.
-        others_tokenised: the other references in tokens.
+        tokenised: the same references in tokens, for tokenised BLEU.
         reference_length: which of several references the brevity penalty takes, of ``bleu.REFERENCE_LENGTHS``.
         source: source sentences in words, for BLEU by length; without it they are taken from the output.
     """
 
     __test__ = False  # not a pytest class
 
-    reference: Path
+    paths: Sequence[Path]
     language: str
     bpe: str = "subword_nmt"
     lowercase: bool = False
-    tokenised: Path | None = None
-    others: tuple[Path, ...] = ()
-    others_tokenised: tuple[Path, ...] = ()
+    tokenised: Sequence[Path] = ()
     reference_length: str = "closest"
     source: Path | None = None
 
     @classmethod
     def of(cls, data: Prepared, subset: str = "test") -> TestSet:
         """Return what translations of a prepared test set are scored against."""
-        raw = data.references("raw", subset)
         # Pieces of raw text have no tokens.
-        tok = data.references("tok", subset) if (data.folder / "tok").is_dir() else []
-        return cls(
-            raw[0],
-            data.target,
-            data.bpe,
-            lowercase=data.lowercase,
-            tokenised=tok[0] if tok else None,
-            others=tuple(raw[1:]),
-            others_tokenised=tuple(tok[1:]),
-        )
+        tokenised = data.references("tok", subset) if (data.folder / "tok").is_dir() else ()
+        paths = data.references("raw", subset)
+        return cls(paths, data.target, data.bpe, lowercase=data.lowercase, tokenised=tokenised)
 
     def raw(self) -> list[str]:
         """Return the raw reference, of several the first. Raises ScoreError where it is empty."""
-        lines = read_lines(self.reference)
+        lines = read_lines(self.paths[0])
         if not lines:
-            raise ScoreError(f"{self.reference}: is empty")
+            raise ScoreError(f"{self.paths[0]}: is empty")
         return lines
 
     def references(self) -> list[list[str]]:
-        """Return all raw references. Raises ScoreError unless they are of one length."""
-        return [self.raw(), *self._of_raw_length(*self.others)]
+        """Return all raw references. Raises ScoreError unless they have equally many lines."""
+        return [self._aligned(path) for path in self.paths]
 
     def tokenised_references(self) -> list[list[str]]:
         """Return all tokenised references, with dashes joined as by ``words``; none without ``tokenised``.
 
         Raises ScoreError unless they are as many, and as long, as the raw ones.
         """
-        if self.tokenised is None:
-            return []
-        if len(self.others_tokenised) != len(self.others):
-            given = f"{1 + len(self.others_tokenised)} tokenised references, but {1 + len(self.others)} raw ones"
-            raise ScoreError(f"{self.tokenised}: {given}: the same ones are needed of both kinds")
-        return [list(map(join_dashes, lines)) for lines in self._of_raw_length(self.tokenised, *self.others_tokenised)]
+        if self.tokenised and len(self.tokenised) != len(self.paths):
+            given = f"{len(self.tokenised)} tokenised references, but {len(self.paths)} raw ones"
+            raise ScoreError(f"{self.tokenised[0]}: {given}: the same ones are needed of both kinds")
+        return [list(map(join_dashes, self._aligned(path))) for path in self.tokenised]
 
-    def _of_raw_length(self, *paths: Path) -> list[list[str]]:
-        size = len(self.raw())
-        return [read_as_long(path, self.reference, size) for path in paths]
+    def _aligned(self, path: Path) -> list[str]:
+        return read_as_long(path, self.paths[0], len(self.raw()))
 
     def hypotheses(self, path: str | Path) -> list[str]:
         """Return the hypotheses of fairseq-generate's output as text."""
@@ -115,7 +100,7 @@ class TestSet:
     @property
     def of_text(self) -> bool:
         """Whether joined subwords are text already: SentencePiece's, unless the reference in tokens is another text."""
-        of_text = self.tokenised is None or read_lines(self.tokenised) == self.raw()
+        of_text = not self.tokenised or read_lines(self.tokenised[0]) == self.raw()
         return of_text and pieces_of_text(self.bpe, self.language)
 
     def as_text(self, lines: Sequence[str]) -> list[str]:
@@ -132,12 +117,11 @@ class TestSet:
 
     def sources(self, output: str | Path) -> list[str]:
         """Return the source sentences in words, from ``source`` or from ``output``. Raises ScoreError."""
-        size = len(self.raw())
         if self.source is not None:
-            return read_as_long(self.source, self.reference, size)
+            return self._aligned(self.source)
         if is_counts(output):
             raise ScoreError(f"{output}: counts have no sources: give --source with a file that has")
-        lines = [remove_bpe(line, self.bpe) for line in read_generated(output, size, "S")]
+        lines = [remove_bpe(line, self.bpe) for line in read_generated(output, len(self.raw()), "S")]
         if not any(" " in line for line in lines):
             raise ScoreError(f"{output}: its sources have no words apart: give --source with a file that has")
         return lines

@@ -121,10 +121,6 @@ class Recipe:
         changed: dict[str, Any] = {section: {**old, **new}}
         return replace(self, **changed)
 
-    def with_metric(self, metric: str) -> Recipe:
-        """Return this recipe, compared by another metric."""
-        return replace(self, metric=metric)
-
 
 KEYS = tuple(f.name for f in fields(Recipe) if f.name not in ("path", "where", "name"))
 CHOICES = {"hardware": ("cpu", "gpu"), "checkpoint": ("last", "best"), "probing": ("", "pre-trained", "scratch")}

@@ -50,12 +50,6 @@ def test_threads_of_one_training_on_a_cpu(bench: Bench, capfd: pytest.CaptureFix
         assert f"--threads 5: {message}" in capfd.readouterr().err
 
 
-def test_without_a_gpu_it_says_what_to_do(bench: Bench, capfd: pytest.CaptureFixture) -> None:
-    bench.patch.setattr(table, "visible_gpus", lambda: ([], []))
-    assert table.main(["mma", "table1", "--out", str(bench.out)]) == 2
-    assert "no GPU is visible: --scale smoke tries the pipeline on a CPU, --cpu" in capfd.readouterr().err
-
-
 def test_lanes_share_the_gpus(bench: Bench, capfd: pytest.CaptureFixture) -> None:
     names = ["4", "5", "6", "7"]
     bench.patch.setattr(table, "visible_gpus", lambda: (names, [(8, 0)] * 4))
@@ -68,6 +62,9 @@ def test_lanes_share_the_gpus(bench: Bench, capfd: pytest.CaptureFixture) -> Non
     assert all(one.alone for one in found)
     assert table.main(["mma", "table1", "--jobs", "2", "--gpus", "3", "--out", str(bench.out)]) == 2
     assert "--gpus 3 --jobs 2: only 4 GPUs are visible" in capfd.readouterr().err
+    bench.patch.setattr(table, "visible_gpus", lambda: ([], []))
+    assert table.main(["mma", "table1", "--out", str(bench.out)]) == 2
+    assert "no GPU is visible: --scale smoke tries the pipeline on a CPU, --cpu" in capfd.readouterr().err
 
 
 def test_trainings_share_one_gpu(bench: Bench) -> None:
@@ -226,17 +223,9 @@ def test_dry_run_of_seeds_and_rows(bench: Bench, capsys: pytest.CaptureFixture) 
         ("man table1 --nodes 2 --rendezvous a:1 --jobs 2", "--jobs 2: with --nodes trainings follow each other"),
         ("man table1 --cpu --local /none", "--local /none: these rows have several corpora: give NAME=DIR"),
         ("man table1 --cpu --local x=/tmp", "--local x=/tmp: these rows have no corpus x: there are iwslt14, "),
-        (
-            "man others --out FILE",
-            "--out FILE: cannot be written: File exists; a file stands where a folder",
-        ),
-        ("man others --out OUT --results FILE/x", "--results FILE/x/man: cannot be written: Not a directory"),
     ],
 )
-def test_mistakes_end_in_one_line(words: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    (tmp_path / "FILE").write_text("")
-    words, message = (text.replace("FILE", str(tmp_path / "FILE")) for text in (words, message))
-    words = words.replace("OUT", str(tmp_path / "out"))
+def test_mistakes_end_in_one_line(words: str, message: str, capsys: pytest.CaptureFixture) -> None:
     try:
         status = table.main(shlex.split(words))
     except SystemExit as stop:  # argparse's
@@ -244,6 +233,15 @@ def test_mistakes_end_in_one_line(words: str, message: str, tmp_path: Path, caps
     told = capsys.readouterr()
     assert status == 2 and told.out == ""
     assert told.err.startswith("table: error: ") and message in told.err and told.err.count("\n") == 1
+
+
+def test_data_without_trees_are_prepared_before_those_with(tmp_path: Path) -> None:
+    """Trees are added to the data of the plain rows: one folder for both."""
+    args = table.parse_args(["mgsa", "table3", "--scale", "small", "--cpu", "--out", str(tmp_path)])
+    rows = table.rows_of(find_table("mgsa", "table3"), "small", None)
+    corpora = table.plan_of(args, rows[::-1])[0].corpora
+    assert ["--trees" in corpus.recipe.corpus.options for corpus in corpora] == [False, True]
+    assert len({corpus.data.folder for corpus in corpora}) == 1
 
 
 @pytest.mark.parametrize(

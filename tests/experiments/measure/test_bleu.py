@@ -53,7 +53,12 @@ def reference_bleu(
 @pytest.fixture
 def test_set(tmp_path: Path) -> scoring.TestSet:
     reference = write_lines(tmp_path / "test.en", REFERENCES)
-    return scoring.TestSet(reference, "en", "none", tokenised=reference)
+    return scoring.TestSet([reference], "en", "none", tokenised=[reference])
+
+
+def several(test_set: scoring.TestSet, other: Path) -> scoring.TestSet:
+    """Return a test set with a further reference, which is its own tokens."""
+    return replace(test_set, paths=[*test_set.paths, other], tokenised=[*test_set.tokenised, other])
 
 
 def by_metric(measured: list[scoring.Measurement]) -> dict[str, scoring.Measurement]:
@@ -68,9 +73,9 @@ def test_several_references(length: str, tmp_path: Path, test_set: scoring.TestS
     second = [" ".join(line.split()[:-2]) + " here" * (len(line) % 3) for line in noisy(REFERENCES, 0.3, 8)]
     hypotheses = noisy([line + " or so" * (len(line) % 2) for line in REFERENCES], 0.2, 9)
     other = write_lines(tmp_path / "test.en.ref1", second)
-    several = replace(test_set, others=(other,), others_tokenised=(other,), reference_length=length)
+    both = replace(several(test_set, other), reference_length=length)
     baseline = write_output(tmp_path / "base", noisy(REFERENCES, 0.3, 1))
-    found = by_metric(scoring.translation(write_output(tmp_path / "out", hypotheses), several, baseline))
+    found = by_metric(scoring.translation(write_output(tmp_path / "out", hypotheses), both, baseline))
     assert set(found) == {"multi_bleu", "sacrebleu"}
     multi, expected = found["multi_bleu"], reference_bleu(hypotheses, [REFERENCES, second], length == "shortest")
     assert multi.score == pytest.approx(expected) and f"|reflen:{length}" in multi.signature
@@ -83,10 +88,10 @@ def test_references_must_go_together(tmp_path: Path, test_set: scoring.TestSet) 
     output = write_output(tmp_path / "out", REFERENCES)
     other = write_lines(tmp_path / "other", REFERENCES)
     with pytest.raises(ScoreError, match=r"test.en: 1 tokenised references, but 2 raw ones"):
-        scoring.translation(output, replace(test_set, others=(other,)))
+        scoring.translation(output, replace(test_set, paths=[*test_set.paths, other]))
     write_lines(other, REFERENCES[1:])
     with pytest.raises(ScoreError, match=r"other: 29 lines, but .*test.en has 30"):
-        scoring.translation(output, replace(test_set, others=(other,), others_tokenised=(other,)))
+        scoring.translation(output, several(test_set, other))
 
 
 # --- compounds
@@ -112,7 +117,7 @@ def test_compound_bleu_of_german_and_french(tmp_path: Path, test_set: scoring.Te
     references = ["ein Rock-Sänger singt im Park .", "das CDU-Mitglied ist sehr alt heute ."] * 5
     hypotheses = ["ein Pop-Sänger singt im Park .", "das SPD-Mitglied ist sehr alt heute ."] * 5
     path = write_lines(tmp_path / "test.de", references)
-    german = scoring.TestSet(path, "de", "none", tokenised=path)
+    german = scoring.TestSet([path], "de", "none", tokenised=[path])
     output, baseline = (write_output(tmp_path / f"o{n}", noisy(hypotheses, n / 9, 4)) for n in (0, 1))
     found = by_metric(scoring.translation(output, german, baseline))
     assert set(found) == {"tokenised_bleu", "compound_bleu", "sacrebleu"}
@@ -135,7 +140,7 @@ def test_dashes_that_the_tokenisation_has_split(tmp_path: Path) -> None:
         lines = [[line.replace("-", dash) for line in side] for side in (references, hypotheses)]
         path, raw = write_lines(tmp_path / f"{name}.de", lines[0]), write_lines(tmp_path / "raw.de", references)
         output = write_output(tmp_path / name, lines[1])
-        test = scoring.TestSet(raw, "de", "none", tokenised=path)
+        test = scoring.TestSet([raw], "de", "none", tokenised=[path])
         found[name] = scoring.translation(output, test)
     assert found["split"] == found["whole"]
     as_they_are = [[line.replace("-", " @-@ ") for line in side] for side in (hypotheses, references)]
@@ -154,7 +159,7 @@ def test_japanese(bpe: str, tmp_path: Path) -> None:
         "sentencepiece": ["▁彼は 本を 読んで いる 。", "▁2017 年に Open ▁MR I 装置 を用いた 。"],
         "none": ["彼 は 本 を 読ん で いる 。", "2017 年 に Open MRI 装置 を 用い た 。"],
     }
-    test = scoring.TestSet(write_lines(tmp_path / "test.ja", JAPANESE), "ja", bpe)
+    test = scoring.TestSet([write_lines(tmp_path / "test.ja", JAPANESE)], "ja", bpe)
     output = write_output(tmp_path / "out", pieces[bpe] * 4)
     assert test.hypotheses(output) == JAPANESE
     found = by_metric(scoring.translation(output, test))["sacrebleu"]
@@ -202,7 +207,7 @@ def test_words_of_the_source_are_counted(tmp_path: Path, test_set: scoring.TestS
     assert "bleu_50" in by_metric(scoring.translation(output, replace(joined, source=sources), by_length=True))
     apart = write_output(tmp_path / "apart", REFERENCES)  # each source one word, as SentencePiece leaves Japanese
     assert_one_line(
-        run_score(apart, "--reference", test_set.reference, "--by-length"),
+        run_score(apart, "--reference", *test_set.paths, "--by-length"),
         "its sources have no words apart: give --source",
     )
 
@@ -246,11 +251,11 @@ def test_bootstrap_without_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_bleu_by_ngram(tmp_path: Path, test_set: scoring.TestSet) -> None:
     """Each order against loops, with two references; too short outputs pay the brevity penalty; BLEU is their mean."""
     other = write_lines(tmp_path / "test.en.ref1", [" ".join(line.split()[:-2]) for line in REFERENCES])
-    several = replace(test_set, others=(other,), others_tokenised=(other,), reference_length="shortest")
+    both = replace(several(test_set, other), reference_length="shortest")
     references = [REFERENCES, other.read_text().splitlines()]
     lines, before = noisy([line.partition(" ")[2] for line in REFERENCES], 0.1, 3), noisy(REFERENCES, 0.3, 4)
     output, baseline = write_output(tmp_path / "out", lines), write_output(tmp_path / "base", before)
-    found = by_metric(scoring.translation(output, several, baseline, by_ngram=True))
+    found = by_metric(scoring.translation(output, both, baseline, by_ngram=True))
     of_orders = [found.pop(f"bleu_ngram_{order}") for order in range(1, 9)]
     assert set(found) == {"multi_bleu", "sacrebleu"}
     for order, measured in enumerate(of_orders):

@@ -18,7 +18,7 @@ LINES = ["the old man reads a red book .", "a dog runs through the grass ."] * 2
 
 @pytest.fixture
 def test_set(tmp_path: Path) -> TestSet:
-    return TestSet(write_lines(tmp_path / "test.en", LINES), "en")
+    return TestSet([write_lines(tmp_path / "test.en", LINES)], "en")
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -33,7 +33,7 @@ def test_a_mark_at_the_start_and_gzip_are_no_text(tmp_path: Path, test_set: Test
 
     plain = {
         "output": write_output(tmp_path / "out.txt", LINES),
-        "reference": test_set.reference,
+        "reference": test_set.paths[0],
         "tokenised": write_lines(tmp_path / "tok.en", LINES),
         "source": write_lines(tmp_path / "test.de", LINES),
     }
@@ -86,4 +86,4 @@ def test_output_that_is_not_whole(
     output = write_output(tmp_path / "out.txt", lines, order, last)
     with pytest.raises(ScoreError, match=r"out\.txt:.*" + message.removeprefix(r"out\.txt:")):
         translation(output, test_set)
-    assert_one_line(run_score(output, "--reference", test_set.reference), "out.txt:")
+    assert_one_line(run_score(output, "--reference", test_set.paths[0]), "out.txt:")

@@ -171,6 +171,22 @@ def test_each_test_set_and_their_mean(tmp_path: Path) -> None:
     assert mean.difference == pytest.approx(0) and mean.p_value is None
 
 
+def test_translations_of_sources_with_phrases(tmp_path: Path) -> None:
+    """fairseq-generate is given the task, which it takes from no checkpoint; the tags' accuracy is measured as well."""
+    plain, run = (
+        fake_run(load(tmp_path, text), tmp_path, name)
+        for name, text in (("plain", BASE), ("run", with_flag("task: translation_with_phrases")))
+    )
+    given = ["translation_with_phrases" in super(type(each), each).measure_argv() for each in (plain, run)]
+    assert given == [False, True]
+    (run.data.folder / "raw").mkdir(parents=True)
+    write_lines(run.data.folder / "raw" / "test.en", ["a b c d e"] * 4)
+    write_translations(run.folder, ["a b c d e"] * 4)
+    assert [each.metric for each in run.measurements(None)] == ["sacrebleu"]
+    (run.folder / "train.json.log").write_text('{"valid_tag_accuracy": "61.5"}')
+    assert run.measurements(None)[1:] == [Measurement("tag_accuracy", 61.5)]
+
+
 def test_what_is_wanted_of_the_training(tmp_path: Path) -> None:
     run = fake_run(load(tmp_path, CLASSIFY), tmp_path, "a")
     run.folder.mkdir()

@@ -49,7 +49,7 @@ def bleu_of(output: Path, test: TestSet, metric: str = "sacrebleu", baseline: Pa
 def test_set(tmp_path: Path) -> TestSet:
     reference = tmp_path / "test.en"
     reference.write_text("\n".join(REFERENCES) + "\n", encoding="utf-8")
-    return TestSet(reference, "en")
+    return TestSet([reference], "en")
 
 
 def test_bleu_is_sacrebleu_on_detokenised_text(tmp_path: Path, test_set: TestSet) -> None:
@@ -69,12 +69,12 @@ def test_chrf_is_sacrebleus(tmp_path: Path, test_set: TestSet) -> None:
     worse = noisy(TOKENS, 0.3, 1)
     outputs = [write_output(tmp_path / "a.txt", TOKENS), write_output(tmp_path / "b.txt", worse)]
     texts = [DETOKENISED, detokenise(list(map(remove_bpe, worse)), "en")]
-    done = run_score(outputs[0], "--reference", test_set.reference, "--baseline", outputs[1])
+    done = run_score(outputs[0], "--reference", test_set.paths[0], "--baseline", outputs[1])
     expected = [sacrebleu.corpus_chrf(text, [REFERENCES]).score for text in texts]
     assert f"chrF {expected[0]:.2f}  nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:" in done.stdout
     after = done.stdout[done.stdout.index("chrF") :].splitlines()[1]
     assert f"against the baseline: {expected[0] - expected[1]:+.2f}, p = 0.00" in after
-    lower = replace(test_set, lowercase=True, others=(write_lines(tmp_path / "other", DETOKENISED),))
+    lower = replace(test_set, lowercase=True, paths=[*test_set.paths, write_lines(tmp_path / "other", DETOKENISED)])
     (found,) = chrf(outputs, lower)
     both = sacrebleu.CHRF(lowercase=True).corpus_score(sum(texts, []), [REFERENCES * 2, DETOKENISED * 2])
     assert found.score == pytest.approx(both.score) and "nrefs:2|case:lc" in found.signature
@@ -102,11 +102,11 @@ def test_pieces_of_raw_text_are_text(tmp_path: Path) -> None:
     reference = write_lines(tmp_path / "test.en", lines)
     pieces = [" ".join("\u2581" + word for word in line.split()) for line in lines]
     output = write_output(tmp_path / "out.txt", pieces)
-    of_text = TestSet(reference, "en", "sentencepiece")
+    of_text = TestSet([reference], "en", "sentencepiece")
     assert of_text.hypotheses(output) == lines
     assert bleu_of(output, of_text).score == pytest.approx(100)
-    assert replace(of_text, tokenised=reference).hypotheses(output) == lines
-    of_tokens = replace(of_text, tokenised=write_lines(tmp_path / "tok.en", [line.upper() for line in lines]))
+    assert replace(of_text, tokenised=[reference]).hypotheses(output) == lines
+    of_tokens = replace(of_text, tokenised=[write_lines(tmp_path / "tok.en", [line.upper() for line in lines])])
     assert of_tokens.hypotheses(output) == detokenise(lines, "en") != lines
 
 
@@ -114,11 +114,11 @@ def test_counts_of_another_text_are_refused(tmp_path: Path) -> None:
     """Counts of detokenised output are not compared with those of pieces that are text."""
     lines = ["he didn 't care .", "it was cold , and wet ."] * 4
     reference = write_lines(tmp_path / "test.en", lines)
-    detokenised = TestSet(reference, "en", "none")
+    detokenised = TestSet([reference], "en", "none")
     keep_counts(write_output(tmp_path / "out.txt", lines), detokenised, tmp_path / "kept.npz")
     pieces = write_output(tmp_path / "pieces.txt", [" ".join("\u2581" + w for w in line.split()) for line in lines])
     with pytest.raises(ScoreError, match=r"kept\.npz: sacrebleu is counted by .*, and here by .*output:text"):
-        translation(pieces, TestSet(reference, "en", "sentencepiece"), tmp_path / "kept.npz")
+        translation(pieces, TestSet([reference], "en", "sentencepiece"), tmp_path / "kept.npz")
 
 
 def significance_of(system: list[str], baseline: list[str], references: list[str]) -> tuple[float, float]:
@@ -131,13 +131,10 @@ def test_counts_stand_in_for_an_output(
     language: str, lowercase: bool, several: bool, tmp_path: Path, test_set: TestSet
 ) -> None:
     """A system or a baseline of which only the counts are left has the same scores, differences and p."""
-    other = (write_lines(tmp_path / "other.en", [line.replace("red", "blue-green") for line in REFERENCES]),)
-    others = other if several else ()
+    other = write_lines(tmp_path / "other.en", [line.replace("red", "blue-green") for line in REFERENCES])
+    both = [*test_set.paths, *([other] if several else [])]
     source = write_lines(tmp_path / "test.de", TOKENS)
-    test = replace(
-        test_set, language=language, lowercase=lowercase, tokenised=test_set.reference, others=others,
-        others_tokenised=others, source=source,
-    )  # fmt: skip
+    test = replace(test_set, language=language, lowercase=lowercase, paths=both, tokenised=both, source=source)
     paths = [write_output(tmp_path / f"{name}.txt", [line.replace("a", name) for line in TOKENS]) for name in "ao"]
     kept = [tmp_path / "kept" / f"{path.stem}.npz" for path in paths]
     for path, file in zip(paths, kept, strict=True):
@@ -154,14 +151,14 @@ def test_counts_stand_in_for_an_output(
 
 def test_counts_of_other_rules_or_references(tmp_path: Path, test_set: TestSet) -> None:
     output, kept = write_output(tmp_path / "out.txt", TOKENS), tmp_path / "kept.npz"
-    two = replace(test_set, others=(test_set.reference,))
+    two = replace(test_set, paths=[*test_set.paths, *test_set.paths])
     changed = write_lines(tmp_path / "other.en", [line.replace("red", "old") for line in REFERENCES])
     longer = write_lines(tmp_path / "longer.en", [*REFERENCES, "one more"])
     for counted, wanted in (
         (test_set, replace(test_set, lowercase=True)),
-        (test_set, TestSet(longer, "en")),
+        (test_set, TestSet([longer], "en")),
         (two, replace(two, reference_length="shortest")),
-        (two, replace(two, others=(changed,))),
+        (two, replace(two, paths=[*test_set.paths, changed])),
     ):
         keep_counts(output, counted, kept)
         assert translation(kept, counted) == translation(output, counted)
@@ -169,7 +166,7 @@ def test_counts_of_other_rules_or_references(tmp_path: Path, test_set: TestSet) 
             translation(kept, wanted)
     keep_counts(output, test_set, kept)
     with pytest.raises(ScoreError, match=r"kept\.npz: has no counts of tokenised_bleu"):
-        translation(kept, replace(test_set, tokenised=test_set.reference))
+        translation(kept, replace(test_set, tokenised=test_set.paths))
     with pytest.raises(ScoreError, match=r"kept\.npz: counts have no sources: give --source"):
         translation(kept, test_set, by_length=True)
 
@@ -189,7 +186,7 @@ def test_counts_that_are_damaged(tmp_path: Path, test_set: TestSet) -> None:
             assert "\n" not in str(error) and str(error).startswith(f"{kept}: ")
             refused += 1
     assert refused > len(flipped) / 2
-    against = ("--reference", test_set.reference, "--baseline")
+    against = ("--reference", test_set.paths[0], "--baseline")
     assert_one_line(run_score(output, *against, kept), "kept.npz: no file of counts, or a damaged one")
     assert_one_line(run_score(output, *against, tmp_path / "none.npz"), "none.npz: cannot be read")
 
@@ -197,14 +194,14 @@ def test_counts_that_are_damaged(tmp_path: Path, test_set: TestSet) -> None:
 def test_command(tmp_path: Path, test_set: TestSet) -> None:
     output = write_output(tmp_path / "out.txt", TOKENS)
     baseline = write_output(tmp_path / "base.txt", [line.replace("a", "the") for line in TOKENS])
-    done = run_score(output, "--reference", test_set.reference, "--baseline", baseline, "--json")
+    done = run_score(output, "--reference", test_set.paths[0], "--baseline", baseline, "--json")
     report = json.loads(done.stdout)
     expected = bleu_of(output, test_set, baseline=baseline)
     assert report["output"] == [str(output)] and report["measurements"][0] == asdict(expected)
     texts = [test_set.hypotheses(path) for path in (output, baseline)]
     scores = [sacrebleu.corpus_bleu(lines, [REFERENCES]).score for lines in texts]
     assert (expected.score, expected.difference) == pytest.approx((scores[0], scores[0] - scores[1]))
-    told = run_score(output, "--reference", test_set.reference, "--baseline", baseline).stdout
+    told = run_score(output, "--reference", test_set.paths[0], "--baseline", baseline).stdout
     assert f"BLEU {expected.score:.2f}  {expected.signature}" in told
     assert f"{expected.difference:+.2f}, p = {expected.p_value:.4f} by paired bootstrap (bs:1000|seed:12345)" in told
 
@@ -212,7 +209,7 @@ def test_command(tmp_path: Path, test_set: TestSet) -> None:
 def test_several_seeds_are_one_test(tmp_path: Path) -> None:
     """The score is that of all outputs in a row; a sentence is resampled with all its outputs."""
     reference = write_lines(tmp_path / "test.en", REFERENCES)
-    test = TestSet(reference, "en", "none")
+    test = TestSet([reference], "en", "none")
     texts = [[noisy(REFERENCES, rate, seed) for seed in seeds] for rate, seeds in ((0.1, (1, 2, 3)), (0.12, (4, 5, 6)))]
     files = [
         [write_output(tmp_path / f"{number}.{at}", lines) for at, lines in enumerate(of)]

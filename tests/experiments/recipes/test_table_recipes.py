@@ -87,20 +87,6 @@ def test_the_papers_quoted_numbers() -> None:
     assert found == expected
 
 
-def test_numbers_in_the_names_of_rows_are_those_of_their_flags() -> None:
-    """Windows, spans of heads and boundaries that a table varies."""
-    varied = {
-        r"csan/fig2_1d_window_(\d+)": "csan_window",
-        r"csan/fig2_2d_heads_(\d+)": "csan_heads",
-        r"mma/table5_w(\d+)": "mma_window",
-        r"man/table4_sman2_valid_b(\d+)": "man_static_width",
-    }
-    for pattern, flag in varied.items():
-        found = {name: match[1] for name in ROWS if (match := re.fullmatch(pattern, name))}
-        stated = {name: str(value) for name in found if (value := row(name).flag("train", flag)) is not None}
-        assert stated.items() <= found.items() and len(stated) >= len(found) - 2 > 1, "others are an architecture's"
-
-
 @pytest.mark.parametrize("name", MODELS.values())
 def test_the_model_has_the_sizes_that_are_stated(name: str) -> None:
     """Sizes, parameters and dictionaries, by which the full scale is estimated."""

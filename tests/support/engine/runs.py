@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ class FakeRun(Run):
 
 def fake_run(recipe: Recipe, folder: Path, name: str, kind: type[FakeRun] = FakeRun) -> FakeRun:
     """Return a run of seed 1 in ``folder / name``, of a recipe that need not state its metric."""
-    recipe = recipe if recipe.metric else recipe.with_metric("sacrebleu")
+    recipe = recipe if recipe.metric else replace(recipe, metric="sacrebleu")
     data = Prepared(folder / "data", "de", "en")
     return kind(
         recipe=recipe,
