@@ -9,7 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,7 +30,7 @@ from experiments.runs.checkpoints import (
     training_facts,
     whole,
 )
-from experiments.runs.launch import Launch
+from experiments.runs.launch import Launch, paper_batch
 from experiments.runs.settings import settings_hash
 from experiments.runs.steps import AVERAGE, TRAIN, Step
 from experiments.system.checkout import CODE, ROOT, USER_DIR, code_of, commit, package
@@ -325,13 +325,10 @@ class Run:
     def machine(self) -> dict[str, Any]:
         """Return hardware, batch, precision and versions of a training, as columns of the results."""
         found = versions()
-        batch: dict[str, Any] = {"batch_tokens": ""}
-        if not self.recipe.lead:
-            size = self.recipe.flag("train", "max_tokens") or self.recipe.flag("train", "batch_size")
-            batch = {"batch_tokens": self.launch.world * size * self.recipe.flag("train", "update_freq", [1])[0]}
+        here = replace(self.recipe, gpus=self.launch.world)
         return {
             "gpus": 0 if self.launch.cpu else self.launch.world,
-            **batch,
+            "batch_tokens": "" if here.lead else paper_batch(here),
             "precision": self.launch.precision,
             "hardware": hardware("cpu" if self.launch.cpu else "gpu", self.recipe.threads),
             "torch": found["torch"],

@@ -108,7 +108,7 @@ def test_an_array_trains_each_once(bench: Bench, capsys: pytest.CaptureFixture) 
 def test_the_template(tmp_path: Path) -> None:
     """sbatch hands it the arguments of the table; a job that is warned of its end goes back into the queue."""
     python = stub(tmp_path / "venv" / "bin", "python", "#!/bin/bash\necho \"$@\"\ntrap 'echo saved; exit 130' TERM\n"
-                  "[[ $* != *slow* ]] || { kill -USR1 $PPID; sleep 30 & wait $!; }\n")  # fmt: skip
+                  "[[ $* != *slow* ]] || { kill -USR1 $PPID; sleep 30 > /dev/null 2>&1 & wait $!; }\n")  # fmt: skip
     stub(tmp_path / "bin", "scontrol", '#!/bin/bash\necho "scontrol $*"\n')
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("SLURM_")},
