@@ -79,18 +79,16 @@ def test_two_nodes_train_as_one_process(bench: Bench, toy_corpus: Path, tmp_path
     torch.testing.assert_close(two, one, atol=2e-5, rtol=1e-3)  # an error names the parameter
 
 
+@pytest.mark.usefixtures("fake_trainings")
 def test_outside_slurm_the_command_of_the_others_is_said(bench: Bench, capsys: pytest.CaptureFixture) -> None:
-    bench.fake()
-    bench.data()
     assert bench.run("table1", "--rows", "mma", "--nodes", "2", "--rendezvous", "first:29500") == 0
     _, said = capsys.readouterr().out.split("] on each other machine, in this folder: ")
     assert f"' {bench.folder('transformer_mma_tiny')}\n" in said  # the end of the training's command
 
 
+@pytest.mark.usefixtures("fake_trainings")
 def test_an_array_trains_each_once(bench: Bench, capsys: pytest.CaptureFixture) -> None:
     """A task a row and seed; a last start of the whole table trains nothing, and adds the differences."""
-    bench.fake()
-    bench.data()
     where = ("--scale", "small")
     for task in (3, 0, 2, 1):
         assert bench.run("table1", *where, "--task", task) == 0

@@ -12,7 +12,7 @@ import pytest
 from experiments.engine import table
 from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import find_table
-from support.tables.bench import Bench
+from support.tables.bench import TABLE_1, Bench
 
 # --- launches
 
@@ -242,6 +242,23 @@ def test_data_without_trees_are_prepared_before_those_with(tmp_path: Path) -> No
     corpora = table.plan_of(args, rows[::-1])[0].corpora
     assert ["--trees" in corpus.recipe.corpus.options for corpus in corpora] == [False, True]
     assert len({corpus.data.folder for corpus in corpora}) == 1
+
+
+def test_a_table_of_one_scale(bench: Bench, capsys: pytest.CaptureFixture) -> None:
+    """Without --scale it is run at the scale that it has; another one is refused."""
+    bench.write("table3", TABLE_1.replace("extends: base/full.yaml\n", ""))
+    assert bench.run("table3", "--dry-run") == 0
+    assert "--update-freq '[1]' --max-tokens 300" in capsys.readouterr().out
+    assert bench.run("table3", "--scale", "full") == 2
+    assert "table3.yaml: has no rows at the scale full, only at small" in capsys.readouterr().err
+    bench.write(
+        "table3", "".join(line for line in TABLE_1.splitlines(True) if not line.startswith(("extends", "small")))
+    )
+    assert bench.run("table3") == 2
+    error = capsys.readouterr().err
+    assert (
+        "table3.yaml: nothing says on what it is trained: give it 'extends: FILE'" in error and error.count("\n") == 1
+    )
 
 
 @pytest.mark.parametrize(

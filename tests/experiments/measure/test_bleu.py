@@ -227,8 +227,8 @@ def test_bootstrap_is_sacrebleus(seed: str, monkeypatch: pytest.MonkeyPatch) -> 
         metrics = {"BLEU": BLEU(tokenize="none", force=True)}
         own = PairedTest([("b", before), ("s", lines)], metrics, [references], test_type="bs", n_samples=200)
         baseline, system = own()[1]["BLEU"]
-        counts = (counter.counts(each) for each in (lines, before))
-        difference, p_value = significance.paired_bootstrap(*counts, counter.bleu, samples=200)
+        ours, theirs = (counter.counts(each) for each in (lines, before))
+        difference, p_value = significance.paired_bootstrap(ours, theirs, counter.bleu, samples=200)
         assert isinstance(system, Result) and isinstance(baseline, Result)
         assert p_value == system.p_value and significance.drawn() == f"bs:1000|seed:{seed}"
         assert difference == pytest.approx(system.score - baseline.score, abs=1e-9)
