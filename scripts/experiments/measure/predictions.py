@@ -44,8 +44,8 @@ def accuracy(output: Path, baseline: Path | None = None) -> Measurement:
         "accuracy",
         100 * sum(right) / len(right),
         f"sentences:{len(right)}|interval:wilson|test:mcnemar",
-        difference,
-        p_value,
+        difference=difference,
+        p_value=p_value,
         low=100 * interval.low,
         high=100 * interval.high,
     )

@@ -124,11 +124,16 @@ def _fairseq_actions(recipe: Recipe, section: str, fixed: list[str]) -> dict[str
             option = "--" + key.replace("_", "-")
             chosen += [option, str(entries[key].value)]
             places[option] = entries[key].where
-    found: dict[str, argparse.Action] = {}
     try:
-        _parse(section, fixed + chosen, known=True, capture=lambda parser: found.update(parser._option_string_actions))
+        return _actions(section, (*fixed, *chosen))
     except RefusedError as error:
         raise _at_line(recipe, section, str(error), places) from None
+
+
+@functools.cache  # rows differ in few of these
+def _actions(section: str, argv: tuple[str, ...]) -> dict[str, argparse.Action]:
+    found: dict[str, argparse.Action] = {}
+    _parse(section, list(argv), known=True, capture=lambda parser: found.update(parser._option_string_actions))
     return found
 
 
