@@ -79,7 +79,8 @@ def test_flags_of_the_machine(paper: recipe.Recipe) -> None:
     flags = {key: entry.value for key, entry in adapted.train.items()}
     assert (flags["bf16"], flags["max_tokens"], flags["update_freq"]) == (True, 4096, [12])
     assert "distributed_world_size" not in flags  # torchrun says it
-    one = launch.Launch(cpu=True, precision="fp32").adapt(paper)
+    one = launch.Launch(cpu=True, threads=2).adapt(paper)
+    assert (paper.threads, adapted.threads, one.threads) == (1, 1, 2)
     assert one.flag("train", "distributed_world_size") == 1 and one.flag("train", "cpu") is True
     assert one.flag("generate", "cpu") is True and adapted.flag("generate", "cpu") is None
     assert not {"fp16", "bf16"} & set(one.train)
