@@ -156,7 +156,6 @@ def test_text_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture) -> None
     ("options", "message"),
     [
         (["--arch", "lstm"], "--arch lstm: no such architecture; there are transformer_alibi, transformer_"),
-        (["--data", "wmt"], "--data wmt: no such data set; there are multi30k, toy"),
         (["--data", "multi30k", "--local", "/none/there"], "--local /none/there: no such folder"),
         (["--speed", "9"], "unknown argument '--speed'"),
     ],

@@ -23,31 +23,12 @@ from support.engine.outputs import write_lines
 from support.engine.runs import fake_run
 from support.recipes import BASE, with_flag, write
 
-TRAIN = """\
-hardware: cpu
-expect_minutes: 0.2
-train:
-  cpu: true
-  num_workers: 0
-  optimizer: adam
-  lr: [0.001]
-  max_update: 6
-  save_interval_updates: 3
-  keep_interval_updates: 1
-  no_epoch_checkpoints: true
-  log_interval: 2
-"""
-CLASSIFY = f"""\
-data: {{name: sst, prepare: data-prep/prepare_sst.sh, options: [--classes, 2, --min-count, 1]}}
+CLASSIFY = """\
+data: {name: sst, prepare: data-prep/prepare_sst.sh}
 metric: accuracy
 architecture: transformer_diffwin_classifier_tiny
 checkpoint: best
-{TRAIN}  task: sentence_prediction
-  num_classes: 2
-  criterion: sentence_prediction
-  batch_size: 8
-  best_checkpoint_metric: accuracy
-  maximize_best_checkpoint_metric: true
+train: {task: sentence_prediction, num_classes: 2, criterion: sentence_prediction, max_update: 6, batch_size: 8}
 """
 FOUND = "x | Evaluated 1,234 tokens in 1.0s\n"
 
@@ -124,7 +105,7 @@ def test_perplexity_is_read_from_the_log(tmp_path: Path) -> None:
     [
         ("metric: sacrebleu\n" + with_flag("task: masked_lm"), r":5: no measure for the task masked_lm: there are "),
         ("metric: sacrebleu\n" + BASE.replace(", target: en", ""), r"data needs the key 'target'"),
-        (CLASSIFY + "generate:\n  beam: 5\n", r":24: generate: beam changes nothing: the task is sentence_prediction"),
+        (CLASSIFY + "generate:\n  beam: 5\n", r":7: generate: beam changes nothing: the task is sentence_prediction"),
     ],
 )
 def test_recipes_without_a_measure(text: str, message: str, tmp_path: Path) -> None:

@@ -100,14 +100,6 @@ def test_wrong_structure_names_file_and_line(text: str, message: str, tmp_path: 
     assert str(caught.value).startswith(str(tmp_path)) and "\n" not in str(caught.value)
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"none.yaml: cannot be read: "):
-        load_recipe(tmp_path / "none.yaml")
-    (tmp_path / "r.yaml").write_bytes(b"label: \xff\n")
-    with pytest.raises(RecipeError, match=r"r.yaml:1: cannot be read: invalid UTF-8"):
-        load_recipe(tmp_path / "r.yaml")
-
-
 def test_extends_replaces_and_removes(tmp_path: Path) -> None:
     base = write(tmp_path, BASE, "base.yaml")
     child = "extends: base.yaml\nseeds: [7]\ntrain:\n  max_update: 9\n  lr: null\n  drop: 1\n"

@@ -37,7 +37,6 @@ WITH_BASELINES = [
 OWN = re.compile(
     r"(man|diffwin|csan|mma|mgsa|relpos|localness|qanet)_\w+|(en|de)coder_normalize_before|task|criterion|tag_loss_weight"
 )
-NIST = dict(zip(("MT03", "MT04", "MT05", "MT06"), ("test", "test1", "test2", "test3"), strict=True))
 
 
 def test_every_table_has_its_rows_at_both_scales() -> None:
@@ -163,12 +162,6 @@ def test_checkpoints_and_data_of_a_row(name: str) -> None:
         assert ("--trees" in options) == needs
         assert not needs or options[options.index("--trees") + 1] == data.source
     assert bool(data.source) == bool(data.target) == bool(found.generate)
-    newstest, nist = {"newstest2013": "valid"}, re.match("mgsa/table4_.*zh_en", name)
-    others = {"csan/fig2": newstest, "mgsa/fig2": newstest, "man/table4_sman2_valid": {"valid": "valid"}}
-    wanted = NIST if nist else next((of for start, of in others.items() if name.startswith(start)), {"test": "test"})
-    assert dict(data.tests) == wanted
-    tagged = bool(found.flag("train", "mgsa_tags"))
-    assert (found.flag("train", "tag_loss_weight") == 0.001) == tagged
 
 
 def test_figures_measure_models_of_the_tables() -> None:
