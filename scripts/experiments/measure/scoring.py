@@ -18,6 +18,7 @@ from experiments.measure.bleu import (
     ORDERS,
     Counter,
     join_dashes,
+    length_metric,
     of_length,
     split_compounds,
     tokeniser_of,
@@ -202,8 +203,7 @@ def pooled(
         sources = test.sources(outputs[0])
         for above, up_to in LENGTHS:
             if numbers := of_length(sources, above, up_to):
-                part = f"bleu_{above}" if up_to is None else f"bleu_{above}_{up_to}"
-                note = f"{counter.signature}|sentences:{len(numbers)}"
+                part, note = length_metric(above, up_to), f"{counter.signature}|sentences:{len(numbers)}"
                 than = None if other is None else other[numbers]
                 found.append(measured(part, note, counter.bleu, system=system[numbers], baseline=than))
     for order in ORDERS if by_ngram else ():

@@ -27,7 +27,8 @@ def launched(words: str, gpus: int, patch: pytest.MonkeyPatch) -> list[tuple[int
     args.scale = args.scale or "full"
     rows = table.rows_of(find_table(args.paper, args.table), args.scale, None)
     found = table.launches(args, [row.stated for row in rows])
-    assert all((each.cpu, each.nodes) == (gpus == 0, args.nodes) for each in found)
+    given = (gpus == 0, args.nodes, args.threads, args.max_tokens)
+    assert all((each.cpu, each.nodes, each.threads, each.max_tokens) == given for each in found)
     return [(each.gpus, each.devices, each.precision, each.alone) for each in found]
 
 
