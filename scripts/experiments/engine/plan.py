@@ -150,7 +150,6 @@ class Plan:
         recipe, out = self.here(row), self.choice.out
         return Run(
             recipe=recipe,
-            arch=recipe.architecture,
             seed=seed,
             data=prepared(recipe, out),
             stated=row.stated,

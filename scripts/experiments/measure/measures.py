@@ -38,12 +38,14 @@ class Measured(Protocol):
     """A run as a measure sees it."""
 
     recipe: Recipe
-    arch: str
     seed: int
     data: Prepared
     kept: Path | None
     trees: Path | None
     narrow: bool
+
+    @property
+    def arch(self) -> str: ...
 
     @property
     def folder(self) -> Path: ...

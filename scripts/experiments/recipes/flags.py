@@ -27,13 +27,13 @@ def command_of(section: str) -> str:
 
 
 @functools.lru_cache(maxsize=256)  # once for all seeds
-def expand(recipe: Recipe, section: str, *, arch: str) -> tuple[str, ...]:
+def expand(recipe: Recipe, section: str) -> tuple[str, ...]:
     """Return the flags of one section as fairseq's argv, checked by fairseq's parser with the architecture's flags.
 
     The result holds neither the data folder nor what RESERVED names: the caller adds those. Raises RecipeError for an
     unknown flag, a model size, a reserved flag, or a value that the parser refuses.
     """
-    entries = recipe.section(section)
+    entries, arch = recipe.section(section), recipe.architecture
     for key, entry in entries.items():
         where = entry.where
         if key in RESERVED:

@@ -54,7 +54,6 @@ class Run:
 
     Args:
         recipe: the recipe with the flags of this machine (``Launch.adapt``).
-        arch: architecture.
         seed: seed of the training.
         data: the corpus, which need not be prepared yet.
         stated: the recipe without the flags of this machine.
@@ -68,7 +67,6 @@ class Run:
     """
 
     recipe: Recipe
-    arch: str
     seed: int
     data: Prepared
     stated: Recipe
@@ -85,6 +83,10 @@ class Run:
     _step: Step = TRAIN
     _log_size: int = 0  # bytes of the training log when this process began to train
     _first: tuple[float, int] | None = None  # time and updates at the first line after them
+
+    @property
+    def arch(self) -> str:
+        return self.recipe.architecture
 
     @functools.cached_property
     def options(self) -> str:
@@ -152,7 +154,7 @@ class Run:
 
     def flags(self, section: str) -> tuple[str, ...]:
         """Return the recipe's flags of a section as argv."""
-        return expand(self.recipe, section, arch=self.arch)
+        return expand(self.recipe, section)
 
     def encoder_flags(self) -> list[str]:
         """Return the variant's flags and dropout, as probing from scratch takes them."""

@@ -15,9 +15,7 @@ from experiments.system.processes import Job, JobFailed, first_error, stop_all
 from support.paths import ROOT
 
 OWN = "fairseq_localattn: train.en.bin: sentence 3: damaged"
-CRASH = (
-    "Traceback (most recent call last):\nRuntimeError: CUDA error: an illegal memory access\nor reported later"
-)
+CRASH = "Traceback (most recent call last):\nRuntimeError: CUDA error: an illegal memory access\nor reported later"
 TORCHRUN = "Traceback (most recent call last):\nChildFailedError:\ntrain_worker.py FAILED"
 
 
