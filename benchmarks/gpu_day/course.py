@@ -56,7 +56,7 @@ class Step:
 
     def stamp(self) -> dict[str, Any]:
         """Return what the last start has left, by the same command: seconds, failed or stopped; empty without one."""
-        found = read_stamp(self.log.with_suffix(".json"), {"argv": (list,)}) or {}
+        found = read_stamp(self.log.with_suffix(".json"), "argv") or {}
         return found if found.get("argv") == list(self.argv) else {}
 
     def state(self) -> str:

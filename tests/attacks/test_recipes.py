@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
 
 from experiments.data.preparation import Corpus
 from experiments.data.prepared import Prepared
@@ -39,7 +38,7 @@ RECIPES: dict[str, tuple[str | bytes, int, str]] = {
     "aliases of aliases": (_LAUGHS, 2, "*a0: no aliases in a recipe"),
     "a key twice": ("gpus: 1\ngpus: 2\n", 2, "gpus was already given on line 1"),
     "a tag of Python": ("label: !!python/object/apply:os.system [id]\n", 1, "no tags in a recipe"),
-    "a key that is a list": ("train: {lr: {[a]: 1}}\n", 1, "unhashable"),
+    "a key that is a list": ("train: {lr: {[a]: 1}}\n", 1, "a key must be a word"),
     "invalid UTF-8": (b"label: x\nname: \xff\n", 2, "invalid UTF-8"),
     "a NUL": ("gpus: 1\nlabel: a\0b\n", 2, "the character U+0000 cannot stand in YAML"),
     "a device": ("extends: /dev/zero\n", 1, "which is not there"),
@@ -138,4 +137,4 @@ def test_committed_recipes_are_far_below_the_bound() -> None:
     files = sorted((PREPARATIONS.parent / "configs").rglob("*.yaml"))
     assert files and max(path.stat().st_size for path in files) * 20 < nodes.MOST_BYTES
     for path in files:
-        assert isinstance(nodes.compose(path), yaml.MappingNode)
+        assert nodes.compose(path)

@@ -27,6 +27,13 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 @pytest.fixture
+def fake_trainings(bench: Bench) -> None:
+    """Train and decode without fairseq, on a few lines in place of the corpus."""
+    bench.fake()
+    bench.data()
+
+
+@pytest.fixture
 def warm_children(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start the commands of runs and preparations in processes that are forked from one that has imported fairseq."""
     monkeypatch.setattr(sys, "executable", prep.warm_python())

@@ -150,7 +150,6 @@ class Plan:
         recipe, out = self.here(row), self.choice.out
         return Run(
             recipe=recipe,
-            arch=recipe.architecture,
             seed=seed,
             data=prepared(recipe, out),
             stated=row.stated,
@@ -180,7 +179,7 @@ class Plan:
         table, name = found
         recipe = recipe_at(table, name, self.choice.scale)
         if type(measure_of(recipe)) is not type(measure_of(row.stated)):
-            recipe = recipe.with_metric(row.stated.metric)
+            recipe = replace(recipe, metric=row.stated.metric)
         return Row(table, name, recipe)
 
     def baseline_run(self, row: Row, seed: int) -> Run | None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from experiments.engine.carry_out import prepare_all, show_commands
-from experiments.engine.plan import Choice, Plan, Row, folders, make_plan
+from experiments.engine.plan import Choice, Row, folders, make_plan
 from experiments.engine.table import as_status
 from experiments.recipes.nodes import Entry, RecipeError
 from experiments.recipes.recipe import Recipe
@@ -18,11 +16,10 @@ from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import Table, find_table, load_table, tables_of
 from experiments.report.summary import as_markdown, collect
 from experiments.runs.launch import Launch
-from experiments.runs.run import Run
 from experiments.runs.schedule import run_all
 from experiments.system.checkout import ROOT
 from experiments.system.environment import cores
-from experiments.system.processes import JobFailed, lock, read_stamp, write_stamp
+from experiments.system.processes import JobFailed, lock, write_stamp
 from experiments.system.progress import Progress, clock
 from fairseq_localattn.__main__ import SIZE
 from fairseq_localattn.files import write_whole
@@ -157,20 +154,18 @@ def quickstart(args: argparse.Namespace) -> int:
         progress.say(f"data: ready in {plan.corpora[0].data.folder}")
         if note := gpu_note(rows[0].stated):
             progress.say(note)
-        system, baseline = plan.runs
         for run in plan.runs:
             progress.say(run.plan())
-        kept = system.folder / "summary.json"
-        facts = read_stamp(kept) if system.done() and baseline.done() else None
-        text = text_of(plan.runs, facts)
-        if facts is None or text is None:
-            facts = train_and_score(plan, progress)
-            write_stamp(kept, facts)
-            text = text_of(plan.runs, facts)
-            assert text is not None
+        to_do = [run for run in plan.runs if not run.done()]
+        run_all(to_do, [choice.launch] * choice.jobs, progress, after=SCORING_SECONDS,
+                finished=lambda run: progress.say(f"{run.arch}: trained and decoded"))  # fmt: skip
+        progress.update("scoring and paired bootstrap", SCORING_SECONDS)
+        system, baseline = plan.runs
+        facts = collect(system, baseline)
+        text = as_markdown(f"Quick start: {system.arch} and {baseline.arch} on {facts['data']}", facts)
         for folder in (system.folder, out):  # there the newest summary, of whatever architecture
             write_whole(folder / "summary.md", text)
-        write_stamp(out / "summary.json", facts)
+            write_stamp(folder / "summary.json", facts)
         progress.close()
     print("\n" + text)
     print(
@@ -178,29 +173,6 @@ def quickstart(args: argparse.Namespace) -> int:
         f"Summary: {args.out / 'summary.md'} and .json (kept in {system.folder})"
     )
     return 0
-
-
-def text_of(runs: Sequence[Run], facts: Mapping[str, Any] | None) -> str | None:
-    """Return the summary for reading; None where its facts are of other runs, or damaged."""
-    if facts is None or facts.get("runs") != [run.folder.name for run in runs]:
-        return None
-    try:
-        return as_markdown(f"Quick start: {runs[0].arch} and {runs[1].arch} on {facts['data']}", dict(facts))
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        return None
-
-
-def train_and_score(plan: Plan, progress: Progress) -> dict[str, Any]:
-    """Bring the two runs to their end; return what the summary says. Raises JobFailed, ScoreError."""
-    continued = any(run.begun() for run in plan.runs)
-
-    def finished(run: Run) -> None:
-        progress.say(f"{run.arch}: trained and decoded")
-
-    run_all(plan.runs, [plan.choice.launch] * plan.choice.jobs, progress, after=SCORING_SECONDS, finished=finished)
-    progress.update("scoring and paired bootstrap", SCORING_SECONDS)
-    facts = collect(*plan.runs)
-    return {**facts, "minutes": round((time.time() - progress.started) / 60, 2), "continued": continued}
 
 
 def main(argv: list[str] | None = None) -> int:

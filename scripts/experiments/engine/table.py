@@ -21,6 +21,7 @@ import platform
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -98,21 +99,15 @@ def launches(args: argparse.Namespace, recipes: list[Recipe]) -> list[Launch]:
         raise RecipeError("--gpu: at the scale smoke trainings are on the CPU; leave it out")
     on_cpu = args.scale == "smoke" or args.cpu or not (args.gpu or any(r.hardware == "gpu" for r in recipes))
 
-    def launch(gpus: int, alone: bool, precision: str = "fp32", devices: tuple[str, ...] | None = None) -> Launch:
-        return Launch(
-            gpus=gpus,
-            nodes=args.nodes,
-            rendezvous=rendezvous,
-            srun=args.nodes > 1 and not args.rendezvous,
-            precision=precision,
-            cpu=on_cpu,
-            devices=devices,
-            max_tokens=args.max_tokens,
-            threads=args.threads,
-            fit=args.gpus is None and not on_cpu,
-            alone=alone,
-        )
-
+    one = Launch(
+        nodes=args.nodes,
+        rendezvous=rendezvous,
+        srun=args.nodes > 1 and not args.rendezvous,
+        cpu=on_cpu,
+        max_tokens=args.max_tokens,
+        threads=args.threads,
+        fit=args.gpus is None and not on_cpu,
+    )
     if on_cpu and args.precision not in ("auto", "fp32"):
         raise RecipeError(f"--precision {args.precision}: on a CPU trainings are in fp32; leave it out")
     if args.threads is not None and (not on_cpu or args.threads > cores()):
@@ -120,7 +115,7 @@ def launches(args: argparse.Namespace, recipes: list[Recipe]) -> list[Launch]:
         raise RecipeError(f"--threads {args.threads}: {why}")
     if on_cpu:
         jobs = 1 if args.nodes > 1 else _cpu_jobs(args, recipes)
-        return [launch(args.gpus or 1, jobs == 1)] * jobs
+        return [replace(one, gpus=args.gpus or 1, alone=jobs == 1)] * jobs
     visible, capabilities = visible_gpus()
     if not visible and not args.dry_run:
         raise RecipeError("no GPU is visible: --scale smoke tries the pipeline on a CPU, --cpu trains on one, slowly")
@@ -132,11 +127,11 @@ def launches(args: argparse.Namespace, recipes: list[Recipe]) -> list[Launch]:
     # The papers' GPUs are V100 and P40: where a dry run sees none, it shows what a V100 would be given.
     auto = best_precision(capabilities) if visible else "fp16"
     precision = auto if args.precision == "auto" else args.precision
-    lanes = [
-        [visible[(lane * gpus + n) % len(visible)] for n in range(gpus)] if visible else [] for lane in range(jobs)
-    ]
-    alone = jobs == 1 or gpus * jobs <= len(visible)
-    return [launch(gpus, alone, precision, tuple(lane) or None) for lane in lanes]
+    one = replace(one, gpus=gpus, precision=precision, alone=jobs == 1 or gpus * jobs <= len(visible))
+    if not visible:
+        return [one] * jobs
+    shares = [[visible[(lane * gpus + n) % len(visible)] for n in range(gpus)] for lane in range(jobs)]
+    return [replace(one, devices=tuple(share)) for share in shares]
 
 
 def meeting(args: argparse.Namespace) -> str:

@@ -135,6 +135,11 @@ def of_length(sources: Sequence[str], above: int, up_to: int | None) -> list[int
     return [number for number, size in enumerate(sizes) if above < size and (up_to is None or size <= up_to)]
 
 
+def length_metric(above: int, up_to: int | None) -> str:
+    """Return the name of BLEU of the sentences with such lengths."""
+    return f"bleu_{above}" if up_to is None else f"bleu_{above}_{up_to}"
+
+
 def group_size(signature: str) -> int | None:
     """Return how many sentences a score's signature ends with, '…|sentences:45'; None for others."""
     number = signature.rpartition("sentences:")[2]

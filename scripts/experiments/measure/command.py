@@ -7,7 +7,7 @@
                             [--tokenised tok/test.en.ref0 ...] [--reference-length closest|shortest]
     python scripts/score.py SEED1.txt SEED2.txt ... --reference raw/test.en
                             [--baseline OTHER1.txt --baseline OTHER2.txt ...]
-    python scripts/score.py GENERATE.txt --metric rouge --reference tok/test.summary --bpe wordpiece [--scorer python]
+    python scripts/score.py GENERATE.txt --metric rouge --reference tok/test.summary --bpe wordpiece
     python scripts/score.py --metric lead3 --source raw/test.article.sentences --reference tok/test.summary
     python scripts/score.py PREDICTIONS --metric accuracy        (from analysis/accuracy.py --predictions)
     python scripts/score.py LOG --metric perplexity              (from fairseq-eval-lm)
@@ -33,91 +33,53 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from experiments.measure.bleu import REFERENCE_LENGTHS
 from experiments.measure.generated import BPE_KINDS, ScoreError
 from experiments.measure.metrics import metric_name
-from experiments.measure.predictions import accuracy, perplexity, read_perplexity
-from experiments.measure.rouge import SCORERS
-from experiments.measure.scoring import Measurement, TestSet, chrf, lead3, pooled, summarization
-from experiments.measure.significance import drawn
-from fairseq_localattn.files import described
-
-Facts = dict[str, Any]  # for JSON; "measurements" is what as_text shows
+from experiments.measure.predictions import accuracy, perplexity
+from experiments.measure.scoring import TestSet, chrf, lead3, pooled, summarization
+from experiments.measure.significance import Measurement, drawn
 
 
-def _bleu(args: argparse.Namespace) -> Facts:
-    tokenised = args.tokenised or [None]
+def _bleu(args: argparse.Namespace) -> list[Measurement]:
     test = TestSet(
-        args.reference[0],
+        args.reference,
         args.target,
         bpe=args.bpe,
         lowercase=args.lowercase,
-        tokenised=tokenised[0],
-        others=tuple(args.reference[1:]),
-        others_tokenised=tuple(tokenised[1:]),
+        tokenised=args.tokenised or (),
         reference_length=args.reference_length,
         source=args.source,
     )
     found = pooled(args.output, test, args.baseline, by_length=args.by_length, by_ngram=args.by_ngram)
-    by_name = {measured.metric: measured for measured in found}
-    behind = 1 + list(by_name).index("sacrebleu")
+    behind = 1 + [measured.metric for measured in found].index("sacrebleu")
     found[behind:behind] = chrf(args.output, test, args.baseline)
-    first, tokens = by_name["sacrebleu"], by_name.get("tokenised_bleu") or by_name.get("multi_bleu")
-    output = args.output if len(args.output) > 1 else args.output[0]
-    facts: Facts = {"output": output, "sentences": len(test.raw()), "bleu": _as_bleu(first)}
-    facts["tokenised"] = tokens and _as_bleu(tokens)
-    facts["baseline"] = facts["significance"] = None
-    if first.difference is not None:
-        facts["baseline"] = {"score": first.score - first.difference, "signature": first.signature}
-        tested = {"p_value": first.p_value, "difference": first.difference, "signature": first.tested}
-        facts["significance"] = tested
-    return {**facts, "measurements": found}
+    return found
 
 
-def _as_bleu(measured: Measurement) -> dict[str, Any]:
-    return {"score": measured.score, "signature": measured.signature}
+def _rouge(args: argparse.Namespace) -> list[Measurement]:
+    return summarization(args.output[0], args.reference[0], args.bpe, *args.baseline)
 
 
-def _rouge(args: argparse.Namespace) -> Facts:
-    output, baseline = _one_each(args)
-    found = summarization(output, args.reference[0], bpe=args.bpe, baseline=baseline, scorer=args.scorer)
-    return {"output": output, "measurements": found}
+def _lead3(args: argparse.Namespace) -> list[Measurement]:
+    return lead3(args.source, args.reference[0])
 
 
-def _lead3(args: argparse.Namespace) -> Facts:
-    return {"output": str(args.source), "measurements": lead3(args.source, args.reference[0], args.scorer)}
+def _accuracy(args: argparse.Namespace) -> list[Measurement]:
+    return [accuracy(*map(Path, (*args.output, *args.baseline)))]
 
 
-def _accuracy(args: argparse.Namespace) -> Facts:
-    output, baseline = _one_each(args)
-    found = accuracy(Path(output), None if baseline is None else Path(baseline))
-    signature = f"95% interval {found.low:.2f} to {found.high:.2f}, {found.sentences} sentences"
-    measured = Measurement("accuracy", found.score, signature, difference=found.difference, p_value=found.p_value)
-    return {"output": output, **asdict(found), "measurements": [measured]}
-
-
-def _perplexity(args: argparse.Namespace) -> Facts:
-    output, baseline = _one_each(args)
-    facts = read_perplexity(Path(output))
-    difference = None if baseline is None else perplexity(facts) - perplexity(read_perplexity(Path(baseline)))
-    signature = f"loss {facts['loss']:.4f} bits, {facts['tokens']} tokens"
-    measured = Measurement("perplexity", perplexity(facts), signature, difference)
-    return {"output": output, **facts, "measurements": [measured]}
-
-
-def _one_each(args: argparse.Namespace) -> tuple[str, str | None]:
-    """Return the output and the baseline's, or None without one."""
-    return args.output[0], next(iter(args.baseline), None)
+def _perplexity(args: argparse.Namespace) -> list[Measurement]:
+    return [perplexity(*map(Path, (*args.output, *args.baseline)))]
 
 
 OF_BLEU = {"target", "tokenised", "bpe", "lowercase", "by_length", "by_ngram", "source", "reference_length", "baseline"}
 # Metric → what counts it, the arguments that it needs, and those that it may have as well.
-METRICS: dict[str, tuple[Callable[[argparse.Namespace], Facts], set[str], set[str]]] = {
+METRICS: dict[str, tuple[Callable[[argparse.Namespace], list[Measurement]], set[str], set[str]]] = {
     "bleu": (_bleu, {"output", "reference"}, OF_BLEU),
-    "rouge": (_rouge, {"output", "reference"}, {"bpe", "scorer", "baseline"}),
-    "lead3": (_lead3, {"source", "reference"}, {"scorer"}),
+    "rouge": (_rouge, {"output", "reference"}, {"bpe", "baseline"}),
+    "lead3": (_lead3, {"source", "reference"}, set()),
     "accuracy": (_accuracy, {"output"}, {"baseline"}),
     "perplexity": (_perplexity, {"output"}, {"baseline"}),
 }
@@ -151,12 +113,12 @@ def _flag(name: str) -> str:
     return "OUTPUT, the file to score" if name == "output" else f"--{name.replace('_', '-')}"
 
 
-def as_text(facts: Facts) -> str:
+def as_text(output: Sequence[str], found: Sequence[Measurement]) -> str:
     """Return the measurements as lines for reading."""
-    output = facts["output"] if isinstance(facts["output"], str) else " ".join(facts["output"])
-    lines = [output + (f": {facts['sentences']} sentences" if "sentences" in facts else "")]
-    for measured in facts["measurements"]:
-        lines.append(f"{metric_name(measured.metric)} {measured.score:.2f}  {measured.signature}")
+    lines = [" ".join(output)]
+    for measured in found:
+        interval = "" if measured.low is None else f" ({measured.low:.2f} to {measured.high:.2f})"
+        lines.append(f"{metric_name(measured.metric)} {measured.score:.2f}{interval}  {measured.signature}")
         if measured.difference is not None:
             tested = "" if measured.p_value is None else f", p = {measured.p_value:.4f} by {_test_of(measured.metric)}"
             lines.append(f"    against the baseline: {measured.difference:+.2f}{tested}")
@@ -185,7 +147,6 @@ def make_parser() -> argparse.ArgumentParser:
     add("--by-length", action="store_true", help="BLEU by the number of source words as well")
     add("--by-ngram", action="store_true", help="BLEU of the n-grams of each order alone as well")
     add("--source", type=Path, help="lead3: the articles; by length: sources with words apart")
-    add("--scorer", choices=SCORERS, default="python", help="of ROUGE (default: python)")
     add("--json", action="store_true")
     return parser
 
@@ -196,14 +157,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.disable(logging.INFO)  # of fairseq
     try:
         check(args, parser)
-        facts = METRICS[args.metric][0](args)
+        found = METRICS[args.metric][0](args)
     except ScoreError as error:
         print(f"score: {error}", file=sys.stderr)
         return 2
-    except OSError as error:  # of a temporary folder, for ROUGE's own script
-        print(f"score: {described(error)}", file=sys.stderr)
-        return 1
+    output = args.output or [str(args.source)]
     if args.json:
-        facts["measurements"] = [asdict(measured) for measured in facts["measurements"]]
-    print(json.dumps(facts, indent=2) if args.json else as_text(facts))
+        print(json.dumps({"output": output, "measurements": list(map(asdict, found))}, indent=2))
+    else:
+        print(as_text(output, found))
     return 0

@@ -11,7 +11,7 @@ import shlex
 import statistics
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,7 +24,8 @@ from experiments.measure.metrics import METRICS
 from experiments.measure.predictions import accuracy, perplexity, read_perplexity
 from experiments.measure.rouge import METRICS as ROUGE
 from experiments.measure.rouge import SWAPPED
-from experiments.measure.scoring import Measurement, TestSet
+from experiments.measure.scoring import TestSet
+from experiments.measure.significance import Measurement
 from experiments.recipes.recipe import SECTIONS, Recipe, RecipeError
 from experiments.system.checkout import ROOT, USER_DIR
 from experiments.system.logs import last_validation
@@ -37,12 +38,14 @@ class Measured(Protocol):
     """A run as a measure sees it."""
 
     recipe: Recipe
-    arch: str
     seed: int
     data: Prepared
     kept: Path | None
     trees: Path | None
     narrow: bool
+
+    @property
+    def arch(self) -> str: ...
 
     @property
     def folder(self) -> Path: ...
@@ -233,9 +236,7 @@ class Classification(Measure):
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
         name = self.output()
-        found = asdict(accuracy(run.folder / name, None if baseline is None else baseline.folder / name))
-        signature = f"sentences:{found.pop('sentences')}|interval:wilson|test:mcnemar"
-        return [Measurement("accuracy", signature=signature, **found)]
+        return [accuracy(run.folder / name, None if baseline is None else baseline.folder / name)]
 
 
 class LanguageModelling(Measure):
@@ -257,12 +258,8 @@ class LanguageModelling(Measure):
         return path
 
     def measurements(self, run: Measured, baseline: Measured | None) -> list[Measurement]:
-        facts = read_perplexity(run.folder / self.output())
-        found = perplexity(facts)
-        difference = None
-        if baseline is not None:
-            difference = found - perplexity(read_perplexity(baseline.folder / self.output()))
-        return [Measurement("perplexity", found, f"tokens:{facts['tokens']}|loss:{facts['loss']:.4f}", difference)]
+        name = self.output()
+        return [perplexity(run.folder / name, None if baseline is None else baseline.folder / name)]
 
 
 class Locality(Measure):

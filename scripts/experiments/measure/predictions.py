@@ -5,26 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from scipy.stats import binomtest
 
 from experiments.measure.generated import ScoreError, read_lines
-from experiments.measure.significance import mcnemar
-
-
-@dataclass(frozen=True)
-class Accuracy:
-    """Accuracy in percent with its 95 % interval (Wilson); the difference to a baseline and its p by McNemar's test."""
-
-    score: float
-    low: float
-    high: float
-    sentences: int
-    difference: float | None = None
-    p_value: float | None = None
+from experiments.measure.significance import Measurement, mcnemar
 
 
 def read_predictions(path: Path) -> list[bool]:
@@ -40,17 +26,29 @@ def read_predictions(path: Path) -> list[bool]:
     return right
 
 
-def accuracy(output: Path, baseline: Path | None = None) -> Accuracy:
-    """Return the accuracy of a file of predictions, compared with a baseline's file if given. Raises ScoreError."""
+def accuracy(output: Path, baseline: Path | None = None) -> Measurement:
+    """Return the accuracy of a file of predictions in percent, with its 95 % interval (Wilson).
+
+    It is compared with a baseline's file, if given, by McNemar's test. Raises ScoreError.
+    """
     right = read_predictions(output)
     interval = binomtest(sum(right), len(right)).proportion_ci(method="wilson")
-    found = (100 * sum(right) / len(right), 100 * interval.low, 100 * interval.high, len(right))
-    if baseline is None:
-        return Accuracy(*found)
-    others = read_predictions(baseline)
-    if len(others) != len(right):
-        raise ScoreError(f"{baseline}: {len(others)} lines, but {output} has {len(right)}")
-    return Accuracy(*found, 100 * (sum(right) - sum(others)) / len(right), mcnemar(right, others))
+    difference = p_value = None
+    if baseline is not None:
+        others = read_predictions(baseline)
+        if len(others) != len(right):
+            raise ScoreError(f"{baseline}: {len(others)} lines, but {output} has {len(right)}")
+        difference = 100 * (sum(right) - sum(others)) / len(right)
+        p_value = mcnemar(right, others)
+    return Measurement(
+        "accuracy",
+        100 * sum(right) / len(right),
+        f"sentences:{len(right)}|interval:wilson|test:mcnemar",
+        difference=difference,
+        p_value=p_value,
+        low=100 * interval.low,
+        high=100 * interval.high,
+    )
 
 
 def read_perplexity(path: Path) -> dict[str, float]:
@@ -76,6 +74,9 @@ def read_perplexity(path: Path) -> dict[str, float]:
     return facts
 
 
-def perplexity(facts: Mapping[str, float]) -> float:
-    """Return the perplexity, 2^loss, of what ``read_perplexity`` found."""
-    return 2 ** facts["loss"]
+def perplexity(output: Path, baseline: Path | None = None) -> Measurement:
+    """Return the perplexity, 2^loss, in a file that ``read_perplexity`` reads; a difference has no p."""
+    facts = read_perplexity(output)
+    found = 2 ** facts["loss"]
+    difference = None if baseline is None else found - 2 ** read_perplexity(baseline)["loss"]
+    return Measurement("perplexity", found, f"tokens:{facts['tokens']}|loss:{facts['loss']:.4f}", difference)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from experiments.measure.bleu import (
     ORDERS,
     Counter,
     join_dashes,
+    length_metric,
     of_length,
     split_compounds,
     tokeniser_of,
@@ -32,32 +33,9 @@ from experiments.measure.generated import (
     read_lines,
     remove_bpe,
 )
-from experiments.measure.significance import drawn, paired_bootstrap
+from experiments.measure.significance import Measurement, measured
 
 COMPOUNDS = ("de", "fr")  # languages whose BLEU is also counted with words split at their dashes, as papers have it
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One score of a system.
-
-    ``signature`` says how it was counted, ``difference`` and ``p_value`` compare it with a baseline, ``low`` and
-    ``high`` are its 95 % interval. BLEU, ROUGE and accuracy are in percent. The paired bootstrap draws 1,000 samples
-    with the seed 12345, or ``$SACREBLEU_SEED``.
-    """
-
-    metric: str
-    score: float
-    signature: str = ""
-    difference: float | None = None
-    p_value: float | None = None
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def tested(self) -> str:
-        """How the score is counted and samples are drawn, where a paired bootstrap compares it with a baseline's."""
-        return f"{self.signature}|{drawn()}"
 
 
 @dataclass(frozen=True)
@@ -65,71 +43,56 @@ class TestSet:
     """References of a test set, and how outputs are compared with them.
 
     Args:
-        reference: raw text, one sentence a line.
+        paths: one or several references in raw text, one sentence a line.
         language: of the reference; it decides detokenisation and sacreBLEU's tokeniser.
         bpe: how subwords of outputs are joined, of ``generated.BPE_KINDS``.
         lowercase: compare without case.
-        tokenised: the reference in tokens, for tokenised BLEU.
-        others: more references, of several.
-        others_tokenised: the other references in tokens.
+        tokenised: the same references in tokens, for tokenised BLEU.
         reference_length: which of several references the brevity penalty takes, of ``bleu.REFERENCE_LENGTHS``.
         source: source sentences in words, for BLEU by length; without it they are taken from the output.
     """
 
     __test__ = False  # not a pytest class
 
-    reference: Path
+    paths: Sequence[Path]
     language: str
     bpe: str = "subword_nmt"
     lowercase: bool = False
-    tokenised: Path | None = None
-    others: tuple[Path, ...] = ()
-    others_tokenised: tuple[Path, ...] = ()
+    tokenised: Sequence[Path] = ()
     reference_length: str = "closest"
     source: Path | None = None
 
     @classmethod
     def of(cls, data: Prepared, subset: str = "test") -> TestSet:
         """Return what translations of a prepared test set are scored against."""
-        raw = data.references("raw", subset)
         # Pieces of raw text have no tokens.
-        tok = data.references("tok", subset) if (data.folder / "tok").is_dir() else []
-        return cls(
-            raw[0],
-            data.target,
-            data.bpe,
-            lowercase=data.lowercase,
-            tokenised=tok[0] if tok else None,
-            others=tuple(raw[1:]),
-            others_tokenised=tuple(tok[1:]),
-        )
+        tokenised = data.references("tok", subset) if (data.folder / "tok").is_dir() else ()
+        paths = data.references("raw", subset)
+        return cls(paths, data.target, data.bpe, lowercase=data.lowercase, tokenised=tokenised)
 
     def raw(self) -> list[str]:
         """Return the raw reference, of several the first. Raises ScoreError where it is empty."""
-        lines = read_lines(self.reference)
+        lines = read_lines(self.paths[0])
         if not lines:
-            raise ScoreError(f"{self.reference}: is empty")
+            raise ScoreError(f"{self.paths[0]}: is empty")
         return lines
 
     def references(self) -> list[list[str]]:
-        """Return all raw references. Raises ScoreError unless they are of one length."""
-        return [self.raw(), *self._of_raw_length(*self.others)]
+        """Return all raw references. Raises ScoreError unless they have equally many lines."""
+        return [self._aligned(path) for path in self.paths]
 
     def tokenised_references(self) -> list[list[str]]:
         """Return all tokenised references, with dashes joined as by ``words``; none without ``tokenised``.
 
         Raises ScoreError unless they are as many, and as long, as the raw ones.
         """
-        if self.tokenised is None:
-            return []
-        if len(self.others_tokenised) != len(self.others):
-            given = f"{1 + len(self.others_tokenised)} tokenised references, but {1 + len(self.others)} raw ones"
-            raise ScoreError(f"{self.tokenised}: {given}: the same ones are needed of both kinds")
-        return [list(map(join_dashes, lines)) for lines in self._of_raw_length(self.tokenised, *self.others_tokenised)]
+        if self.tokenised and len(self.tokenised) != len(self.paths):
+            given = f"{len(self.tokenised)} tokenised references, but {len(self.paths)} raw ones"
+            raise ScoreError(f"{self.tokenised[0]}: {given}: the same ones are needed of both kinds")
+        return [list(map(join_dashes, self._aligned(path))) for path in self.tokenised]
 
-    def _of_raw_length(self, *paths: Path) -> list[list[str]]:
-        size = len(self.raw())
-        return [read_as_long(path, self.reference, size) for path in paths]
+    def _aligned(self, path: Path) -> list[str]:
+        return read_as_long(path, self.paths[0], len(self.raw()))
 
     def hypotheses(self, path: str | Path) -> list[str]:
         """Return the hypotheses of fairseq-generate's output as text."""
@@ -138,7 +101,7 @@ class TestSet:
     @property
     def of_text(self) -> bool:
         """Whether joined subwords are text already: SentencePiece's, unless the reference in tokens is another text."""
-        of_text = self.tokenised is None or read_lines(self.tokenised) == self.raw()
+        of_text = not self.tokenised or read_lines(self.tokenised[0]) == self.raw()
         return of_text and pieces_of_text(self.bpe, self.language)
 
     def as_text(self, lines: Sequence[str]) -> list[str]:
@@ -155,12 +118,11 @@ class TestSet:
 
     def sources(self, output: str | Path) -> list[str]:
         """Return the source sentences in words, from ``source`` or from ``output``. Raises ScoreError."""
-        size = len(self.raw())
         if self.source is not None:
-            return read_as_long(self.source, self.reference, size)
+            return self._aligned(self.source)
         if is_counts(output):
             raise ScoreError(f"{output}: counts have no sources: give --source with a file that has")
-        lines = [remove_bpe(line, self.bpe) for line in read_generated(output, size, "S")]
+        lines = [remove_bpe(line, self.bpe) for line in read_generated(output, len(self.raw()), "S")]
         if not any(" " in line for line in lines):
             raise ScoreError(f"{output}: its sources have no words apart: give --source with a file that has")
         return lines
@@ -203,22 +165,6 @@ def keep_counts(output: str | Path, test: TestSet, path: Path) -> None:
     save_counts(path, counts_of(output, test, counters), counters)
 
 
-def _tested(
-    metric: str,
-    score: Callable[[np.ndarray], float],
-    signature: str,
-    *,
-    system: np.ndarray,
-    baseline: np.ndarray | None,
-) -> Measurement:
-    """Return a score that follows from sums of counts, with its test against a baseline's counts."""
-    found = score(system.sum(0))
-    if baseline is None:
-        return Measurement(metric, found, signature)
-    tested = paired_bootstrap(system, baseline, score)
-    return Measurement(metric, found, signature, difference=tested.difference, p_value=tested.p_value)
-
-
 def translation(
     output: str | Path, test: TestSet, baseline: str | Path | None = None, **more: bool
 ) -> list[Measurement]:
@@ -247,7 +193,7 @@ def pooled(
     counters = counters_of(test)
     ours, theirs = (_summed([counts_of(path, test, counters) for path in paths]) for paths in (outputs, baselines))
     found = [
-        _tested(name, counter.bleu, counter.signature + split, system=ours[name], baseline=theirs.get(name))
+        measured(name, counter.signature + split, counter.bleu, system=ours[name], baseline=theirs.get(name))
         for name, counter in counters.items()
         for split in ("|compounds:split" if name == "compound_bleu" else "",)
     ]
@@ -257,14 +203,13 @@ def pooled(
         sources = test.sources(outputs[0])
         for above, up_to in LENGTHS:
             if numbers := of_length(sources, above, up_to):
-                part = f"bleu_{above}" if up_to is None else f"bleu_{above}_{up_to}"
-                note = f"{counter.signature}|sentences:{len(numbers)}"
+                part, note = length_metric(above, up_to), f"{counter.signature}|sentences:{len(numbers)}"
                 than = None if other is None else other[numbers]
-                found.append(_tested(part, counter.bleu, note, system=system[numbers], baseline=than))
+                found.append(measured(part, note, counter.bleu, system=system[numbers], baseline=than))
     for order in ORDERS if by_ngram else ():
         score = functools.partial(counter.bleu_of_order, order=order)
         note = f"{counter.signature_by_order}|order:{order}"
-        found.append(_tested(f"bleu_ngram_{order}", score, note, system=system, baseline=other))
+        found.append(measured(f"bleu_ngram_{order}", note, score, system=system, baseline=other))
     return found
 
 
@@ -290,48 +235,31 @@ def chrf(outputs: Sequence[str | Path], test: TestSet, baselines: Sequence[str |
         return float(metric._compute_score_from_stats(sums.tolist()).score)
 
     baseline = counts(baselines) if baselines and not any(map(is_counts, baselines)) else None
-    system = counts(outputs)
-    return [_tested("chrf", score, str(metric.get_signature()), system=system, baseline=baseline)]
+    return [measured("chrf", str(metric.get_signature()), score, system=counts(outputs), baseline=baseline)]
 
 
 def summarization(
-    output: str | Path,
-    reference: Path,
-    bpe: str = "subword_nmt",
-    baseline: str | Path | None = None,
-    scorer: str = "python",
+    output: str | Path, reference: Path, bpe: str = "subword_nmt", baseline: str | Path | None = None
 ) -> list[Measurement]:
-    """Return ROUGE of the summaries in fairseq-generate's output, by ``rouge.METRICS``: F1 in percent.
+    """Return ROUGE of the summaries in fairseq-generate's output, each tested against a baseline's output if given.
 
-    The last one is ``rouge.SWAPPED``, for comparison with scores that were counted so; it is not tested. ``scorer`` is
-    one of ``rouge.SCORERS``. The paired bootstrap against a baseline's output needs the scorer 'python': the others
-    score no single summary. Raises ScoreError.
+    The metrics are those of ``rouge.METRICS``, F1 in percent, and ``rouge.SWAPPED``, for comparison with scores that
+    were counted so; it is not tested. Raises ScoreError.
     """
     references = _summaries(reference)
-
-    def joined(path: str | Path) -> list[str]:
-        return [remove_bpe(line, bpe) for line in read_generated(path, len(references))]
-
-    if baseline is None:
-        return _unpaired(joined(output), references, scorer)
-    if scorer != "python":
-        raise ScoreError(f"--scorer {scorer} scores no single summary, which the test against a baseline needs")
-    system, other = (rouge.rouge_by_summary(joined(path), references) for path in (output, baseline))
-    found = []
-    for column, name in enumerate(rouge.METRICS):
-        tested = paired_bootstrap(
-            system[:, [column]], other[:, [column]], lambda sums: float(sums[0]) / len(references)
-        )
-        score = float(system[:, column].mean())
-        found.append(Measurement(name, score, rouge.signature(), difference=tested.difference, p_value=tested.p_value))
-    return [*found, _swapped(joined(output), references, scorer)]
+    ours, *others = (
+        [remove_bpe(line, bpe) for line in read_generated(path, len(references))]
+        for path in (output, baseline)
+        if path is not None
+    )
+    return _rouge(ours, references, *others)
 
 
-def lead3(article: Path, reference: Path, scorer: str = "python", sentences: int = 3) -> list[Measurement]:
+def lead3(article: Path, reference: Path, sentences: int = 3) -> list[Measurement]:
     """Return ROUGE of the first sentences of each article as its summary. Raises ScoreError."""
     references = _summaries(reference)
     articles = read_as_long(article, reference, len(references))
-    return _unpaired([rouge.lead(text, sentences) for text in articles], references, scorer)
+    return _rouge([rouge.lead(text, sentences) for text in articles], references)
 
 
 def _summaries(reference: Path) -> list[str]:
@@ -345,13 +273,17 @@ def _summaries(reference: Path) -> list[str]:
     return lines
 
 
-def _unpaired(summaries: Sequence[str], references: Sequence[str], scorer: str) -> list[Measurement]:
-    scores = rouge.rouge(summaries, references, scorer)
-    found = [Measurement(name, score, rouge.signature(scorer)) for name, score in scores.items()]
-    return [*found, _swapped(summaries, references, scorer)]
+def _rouge(summaries: Sequence[str], references: Sequence[str], *others: Sequence[str]) -> list[Measurement]:
+    """Return all metrics of summaries, tested against ``others``, a baseline's, if given."""
+    system, *baseline = (rouge.rouge_by_summary(each, references) for each in (summaries, *others))
 
+    def mean(sums: np.ndarray) -> float:
+        return float(sums[0]) / len(references)
 
-def _swapped(summaries: Sequence[str], references: Sequence[str], scorer: str) -> Measurement:
-    """Return ROUGE-L with summaries and references in each other's place; ROUGE-1 and -2 would not change."""
-    score = rouge.rouge(references, summaries, scorer)["rougeL"]
-    return Measurement(rouge.SWAPPED, score, f"{rouge.signature(scorer)}|arguments:swapped")
+    found = []
+    for at, name in enumerate(rouge.METRICS):
+        than = baseline[0][:, [at]] if baseline else None
+        found.append(measured(name, rouge.signature(), mean, system=system[:, [at]], baseline=than))
+    # With summaries and references in each other's place ROUGE-1 and -2 would not change.
+    swapped = rouge.rouge_by_summary(references, summaries)[:, rouge.METRICS.index("rougeL")]
+    return [*found, Measurement(rouge.SWAPPED, float(swapped.mean()), f"{rouge.signature()}|arguments:swapped")]

@@ -13,15 +13,25 @@ SAMPLES = 1000
 
 
 @dataclass(frozen=True)
-class Significance:
-    """A test of a system against a baseline.
+class Measurement:
+    """One score of a system.
 
-    ``p_value`` is the probability of such a ``difference`` if there were none; ``signature`` says how it was counted.
+    ``signature`` says how it was counted, ``difference`` and ``p_value`` compare it with a baseline, ``low`` and
+    ``high`` are its 95 % interval. BLEU, ROUGE and accuracy are in percent.
     """
 
-    p_value: float
-    difference: float
-    signature: str
+    metric: str
+    score: float
+    signature: str = ""
+    difference: float | None = None
+    p_value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def tested(self) -> str:
+        """How the score is counted and samples are drawn, where a paired bootstrap compares it with a baseline's."""
+        return f"{self.signature}|{drawn()}"
 
 
 def seed() -> int | None:
@@ -30,15 +40,15 @@ def seed() -> int | None:
     return None if value.lower() == "none" else int(value) or None
 
 
-def drawn(samples: int = SAMPLES) -> str:
+def drawn() -> str:
     """Return how the bootstrap draws its samples, as sacreBLEU's signatures say it."""
-    return f"bs:{samples}|seed:{str(seed()).lower()}"
+    return f"bs:{SAMPLES}|seed:{str(seed()).lower()}"
 
 
 def paired_bootstrap(
     system: np.ndarray, baseline: np.ndarray, score: Callable[[np.ndarray], float], samples: int = SAMPLES
-) -> Significance:
-    """Test a system against a baseline by a score that follows from sums over sentences.
+) -> tuple[float, float]:
+    """Return the difference of a system's score to a baseline's, and its p; the score follows from sums over sentences.
 
     Args:
         system, baseline: statistics of the same sentences, of shape (sentences, k).
@@ -53,8 +63,20 @@ def paired_bootstrap(
     resampled = np.random.default_rng(seed()).choice(len(system), size=(samples, len(system)), replace=True)
     sizes = np.array([abs(score(system[rows].sum(0)) - score(baseline[rows].sum(0))) for rows in resampled])
     as_far = int(np.sum(sizes - sizes.mean() > abs(difference)))
-    p_value = (as_far + 1) / (samples + 1) if difference else 1.0
-    return Significance(p_value, difference, drawn(samples))
+    return difference, (as_far + 1) / (samples + 1) if difference else 1.0
+
+
+def measured(
+    metric: str,
+    signature: str,
+    score: Callable[[np.ndarray], float],
+    *,
+    system: np.ndarray,
+    baseline: np.ndarray | None,
+) -> Measurement:
+    """Return a score that follows from sums over sentences, with its test against a baseline's statistics."""
+    tested = (None, None) if baseline is None else paired_bootstrap(system, baseline, score)
+    return Measurement(metric, score(system.sum(0)), signature, *tested)
 
 
 def mcnemar(system: Sequence[bool], baseline: Sequence[bool]) -> float:

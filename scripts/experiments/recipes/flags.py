@@ -27,13 +27,13 @@ def command_of(section: str) -> str:
 
 
 @functools.lru_cache(maxsize=256)  # once for all seeds
-def expand(recipe: Recipe, section: str, *, arch: str) -> tuple[str, ...]:
+def expand(recipe: Recipe, section: str) -> tuple[str, ...]:
     """Return the flags of one section as fairseq's argv, checked by fairseq's parser with the architecture's flags.
 
     The result holds neither the data folder nor what RESERVED names: the caller adds those. Raises RecipeError for an
     unknown flag, a model size, a reserved flag, or a value that the parser refuses.
     """
-    entries = recipe.section(section)
+    entries, arch = recipe.section(section), recipe.architecture
     for key, entry in entries.items():
         where = entry.where
         if key in RESERVED:
@@ -124,11 +124,16 @@ def _fairseq_actions(recipe: Recipe, section: str, fixed: list[str]) -> dict[str
             option = "--" + key.replace("_", "-")
             chosen += [option, str(entries[key].value)]
             places[option] = entries[key].where
-    found: dict[str, argparse.Action] = {}
     try:
-        _parse(section, fixed + chosen, known=True, capture=lambda parser: found.update(parser._option_string_actions))
+        return _actions(section, (*fixed, *chosen))
     except RefusedError as error:
         raise _at_line(recipe, section, str(error), places) from None
+
+
+@functools.cache  # rows differ in few of these
+def _actions(section: str, argv: tuple[str, ...]) -> dict[str, argparse.Action]:
+    found: dict[str, argparse.Action] = {}
+    _parse(section, list(argv), known=True, capture=lambda parser: found.update(parser._option_string_actions))
     return found
 
 

@@ -1,4 +1,4 @@
-"""YAML files as nodes that know their lines, for errors that name file and line.
+"""YAML files as values that know their lines, for errors that name file and line.
 
 Read is YAML without its traps: no aliases (ten lines of them expand to billions of values), no tags, no key twice, and
 no more than MOST_BYTES.
@@ -28,14 +28,22 @@ class RecipeError(UsageError):
 
 @dataclass(frozen=True)
 class Entry:
-    """A value of a recipe and its place, 'file:line'."""
+    """A value of a recipe and its place, 'file:line'. That of a mapping is a dict of entries."""
 
     value: Any
     where: str
 
+    def plain(self) -> Entry:
+        """Return the entry with a value that holds no further entries."""
+        return Entry(_plain(self.value), self.where)
+
+
+def _plain(value: Any) -> Any:
+    return {key: _plain(entry.value) for key, entry in value.items()} if isinstance(value, dict) else value
+
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader without aliases and tags, and with an error for a key that is given twice."""
+    """SafeLoader without aliases and tags."""
 
     def __init__(self, path: Path, text: str) -> None:
         super().__init__(text)
@@ -45,21 +53,11 @@ class _Loader(yaml.SafeLoader):
         event = self.peek_event()
         if isinstance(event, yaml.AliasEvent):
             raise RecipeError(
-                f"{place(self.path, event)}: *{event.anchor}: no aliases in a recipe; write the value again"
+                f"{_place(self.path, event)}: *{event.anchor}: no aliases in a recipe; write the value again"
             )
         if getattr(event, "tag", None):
-            raise RecipeError(f"{place(self.path, event)}: {event.tag}: no tags in a recipe")
+            raise RecipeError(f"{_place(self.path, event)}: {event.tag}: no tags in a recipe")
         return super().compose_node(parent, index)
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        found = super().compose_mapping_node(anchor)
-        seen: dict[str, yaml.Node] = {}
-        for key, _ in found.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                line = seen[key.value].start_mark.line + 1
-                raise RecipeError(f"{place(self.path, key)}: {key.value} was already given on line {line}")
-            seen[str(key.value)] = key
-        return found
 
 
 def read_text(path: Path) -> str:
@@ -84,11 +82,14 @@ def read_text(path: Path) -> str:
         raise RecipeError(f"{path}:{line}: cannot be read: invalid UTF-8") from None
 
 
-def compose(path: Path) -> yaml.MappingNode:
-    """Return the mapping that a YAML file holds. Raises RecipeError."""
+def compose(path: Path) -> dict[str, Entry]:
+    """Return the mapping that a YAML file holds, with the place of each value. Raises RecipeError."""
     text = read_text(path)
     try:
         root = _Loader(path, text).get_single_node()
+        if not isinstance(root, yaml.MappingNode):
+            raise RecipeError(f"{path}: a recipe is a mapping, one 'key: value' a line")
+        return _value(path, root)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise RecipeError(f"{path}:{line}: the character U+{error.character:04X} cannot stand in YAML") from None
@@ -98,47 +99,49 @@ def compose(path: Path) -> yaml.MappingNode:
         raise RecipeError(f"{where}: not valid YAML: {getattr(error, 'problem', error)}") from None
     except RecursionError:
         raise RecipeError(f"{path}: brackets or lists are nested too deeply") from None
-    if not isinstance(root, yaml.MappingNode):
-        raise RecipeError(f"{path}: a recipe is a mapping, one 'key: value' a line")
-    return root
 
 
-def mapping(path: Path, node: yaml.Node, what: str) -> dict[str, tuple[yaml.Node, str]]:
-    """Return key → (node, 'file:line') of a mapping; ``what`` names it in an error. Raises RecipeError."""
+def _value(path: Path, node: yaml.Node) -> Any:
+    """Return the value of a node: a dict of entries, a list or a scalar. Raises RecipeError."""
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(_value(path, child)) for child in node.value]
     if not isinstance(node, yaml.MappingNode):
-        raise RecipeError(f"{place(path, node)}: {what} must be a mapping, one 'key: value' a line")
-    found: dict[str, tuple[yaml.Node, str]] = {}
-    for key_node, value_node in node.value:
-        where = place(path, key_node)
-        if not isinstance(key_node, yaml.ScalarNode):
+        try:
+            return yaml.SafeLoader("").construct_object(node)
+        except ValueError as error:  # of a date that there is not
+            raise RecipeError(f"{_place(path, node)}: {error}") from None
+    found: dict[str, Entry] = {}
+    for key, child in node.value:
+        where = _place(path, key)
+        if not isinstance(key, yaml.ScalarNode):
             raise RecipeError(f"{where}: a key must be a word")
-        found[str(key_node.value)] = (value_node, where)
+        if key.value in found:
+            line = found[key.value].where.rpartition(":")[2]
+            raise RecipeError(f"{where}: {key.value} was already given on line {line}")
+        found[str(key.value)] = Entry(_value(path, child), where)
     return found
 
 
-def file_beside(path: Path, node: yaml.Node) -> Path | None:
-    """Return the file that a node names, from the folder of ``path``; None where there is none."""
-    try:
-        found = (path.parent / str(node.value)).resolve()
-        return found if isinstance(node, yaml.ScalarNode) and found.is_file() else None
-    except (OSError, ValueError):  # a name that is too long, or has a NUL
-        return None
-
-
-def place(path: Path, node: yaml.Node | yaml.Event) -> str:
+def _place(path: Path, node: yaml.Node | yaml.Event) -> str:
     """Return 'file:line' of a node."""
     assert node.start_mark is not None
     return f"{path}:{node.start_mark.line + 1}"
 
 
-def entry_of(path: Path, node: yaml.Node, where: str) -> Entry:
-    """Return the Python value of a node. Raises RecipeError."""
+def mapping(entry: Entry, what: str) -> dict[str, Entry]:
+    """Return the entries of a mapping; ``what`` names it in an error. Raises RecipeError."""
+    if not isinstance(entry.value, dict):
+        raise RecipeError(f"{entry.where}: {what} must be a mapping, one 'key: value' a line")
+    return dict(entry.value)
+
+
+def file_beside(path: Path, entry: Entry) -> Path | None:
+    """Return the file that an entry names, from the folder of ``path``; None where there is none."""
     try:
-        return Entry(yaml.SafeLoader("").construct_object(node, deep=True), where)
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: of a date that there is not
-        raise RecipeError(f"{where}: {getattr(error, 'problem', error)}") from None
-    except RecursionError:
-        raise RecipeError(f"{where}: brackets or lists are nested too deeply") from None
+        found = (path.parent / str(entry.value)).resolve()
+        return found if found.is_file() else None
+    except (OSError, ValueError):  # a name that is too long, or has a NUL
+        return None
 
 
 def nearest(word: str, words: Iterable[str]) -> str:

@@ -15,9 +15,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-import yaml
-
-from experiments.recipes.nodes import Entry, RecipeError, compose, entry_of, file_beside, mapping, nearest
+from experiments.recipes.nodes import Entry, RecipeError, compose, file_beside, mapping, nearest
 from experiments.system.checkout import ROOT
 
 CONFIGS = ROOT / "configs"
@@ -123,10 +121,6 @@ class Recipe:
         changed: dict[str, Any] = {section: {**old, **new}}
         return replace(self, **changed)
 
-    def with_metric(self, metric: str) -> Recipe:
-        """Return this recipe, compared by another metric."""
-        return replace(self, metric=metric)
-
 
 KEYS = tuple(f.name for f in fields(Recipe) if f.name not in ("path", "where", "name"))
 CHOICES = {"hardware": ("cpu", "gpu"), "checkpoint": ("last", "best"), "probing": ("", "pre-trained", "scratch")}
@@ -134,22 +128,19 @@ POSITIVE = ("gpus", "threads", "jobs", "lead")
 KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", tuple: "a list"}
 
 
-def read_layer(path: Path, items: Mapping[str, tuple[yaml.Node, str]]) -> Layer:
+def read_layer(items: Mapping[str, Entry]) -> Layer:
     """Return the keys of a recipe, or of a part of one, as a layer for merge(). Raises RecipeError."""
     layer: Layer = {}
-    for key, (node, where) in items.items():
+    for key, entry in items.items():
         if key not in KEYS:
-            raise RecipeError(f"{where}: unknown key {key!r}{nearest(key, KEYS)}")
-        if key in MERGED and not (isinstance(node, yaml.ScalarNode) and node.value in ("", "null", "~")):
-            named = mapping(path, node, key)
-            # Hyphens become underscores, as in fairseq's own names of its flags.
-            flag = key in SECTIONS
-            layer[key] = {
-                name.replace("-", "_") if flag else name: entry_of(path, child, at)
-                for name, (child, at) in named.items()
-            }
+            raise RecipeError(f"{entry.where}: unknown key {key!r}{nearest(key, KEYS)}")
+        if key in MERGED and entry.value is not None:
+            named = {name: each.plain() for name, each in mapping(entry, key).items()}
+            if key in SECTIONS:  # hyphens become underscores, as in fairseq's own names of its flags
+                named = {name.replace("-", "_"): each for name, each in named.items()}
+            layer[key] = named
         else:
-            layer[key] = entry_of(path, node, where)
+            layer[key] = entry.plain()
     return layer
 
 
@@ -181,19 +172,19 @@ def _put(found: dict[str, Any], key: str, entry: Entry) -> None:
 
 def read_file(path: Path, extended_by: tuple[Path, ...] = ()) -> Layer:
     """Return the layer of a recipe file, on that of the file that it extends. Raises RecipeError."""
-    items = mapping(path, compose(path), "a recipe")
+    items = compose(path)
     base: Layer = {}
     if "extends" in items:
-        node, where = items.pop("extends")
-        other = file_beside(path, node)
+        entry = items.pop("extends")
+        where, other = entry.where, file_beside(path, entry)
         if other is None:
-            raise RecipeError(f"{where}: extends {node.value}, which is not there")
+            raise RecipeError(f"{where}: extends {entry.value}, which is not there")
         if other in extended_by or other == path.resolve():
             raise RecipeError(f"{where}: extends itself")
         if len(extended_by) == MOST_EXTENDED:
             raise RecipeError(f"{where}: more than {MOST_EXTENDED} files extend each other")
         base = read_file(other, (*extended_by, path.resolve()))
-    return merge(base, read_layer(path, items))
+    return merge(base, read_layer(items))
 
 
 def make_recipe(layer: Layer, *, path: Path, where: str, name: str = "") -> Recipe:

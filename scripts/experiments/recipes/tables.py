@@ -28,9 +28,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from experiments.recipes.nodes import RecipeError, compose, entry_of, file_beside, mapping, nearest, read_text
+from experiments.recipes.nodes import Entry, RecipeError, compose, file_beside, mapping, nearest, read_text
 from experiments.recipes.recipe import (
     CONFIGS,
     FILE_NAME,
@@ -141,26 +139,30 @@ def load_table(path: Path, asked_by: tuple[Path, ...] = ()) -> Table:
 
     ``asked_by``: tables that are being read, each with a row that begins as one of the next.
     """
-    items = mapping(path, compose(path), "a table")
+    items = compose(path)
     files, common, own = _parts(path, items, TABLE_KEYS)
     if "rows" not in items:
         raise RecipeError(f"{path}: a table needs the key 'rows'")
-    node, _ = items.pop("rows")
-    quoted = _quoted(path, items)
+    rows = mapping(items.pop("rows"), "rows")
     default = _baseline(path, items)
     defaults = RowSource(str(path), files, (common,), {scale: (own[scale],) for scale in own})
     sources: dict[str, RowSource] = {}
     baselines: dict[str, tuple[str, str] | None] = {}
-    for name, (child, where) in mapping(path, node, "rows").items():
+    for name, row in rows.items():
         if not ROW_NAME.fullmatch(name):
-            raise RecipeError(f"{where}: {name}: the name of a row has lower-case letters, digits and '_'")
-        row_items = mapping(path, child, f"the row {name}")
-        others = (*asked_by, path)
-        sources[name] = _source(path, row_items, where, before=sources, defaults=defaults, being_read=others)
+            raise RecipeError(f"{row.where}: {name}: the name of a row has lower-case letters, digits and '_'")
+        row_items = mapping(row, f"the row {name}")
+        files_of_row, layer, own_of_row = _parts(path, row_items, ROW_KEYS)
+        base = defaults
+        if "same_as" in row_items:
+            base = _same_as(row_items["same_as"], sources, defaults, (*asked_by, path))
+        extends = {scale: files_of_row[scale] or base.extends[scale] for scale in files}
+        layers = {scale: (*base.own[scale], own_of_row[scale]) for scale in own}
+        sources[name] = RowSource(row.where, extends, (*base.layers, layer), layers)
         baselines[name] = _baseline(path, row_items) if "baseline" in row_items else default
         if baselines[name] == (path.stem, name):
             baselines[name] = None
-    table = Table(path, _title(path), sources=sources, baselines=baselines, quoted=quoted)
+    table = Table(path, _title(path), sources=sources, baselines=baselines, quoted=_quoted(items))
     for name, baseline in baselines.items():
         if baseline is not None and baseline[0] == path.stem and baseline[1] not in sources:
             raise RecipeError(
@@ -169,32 +171,12 @@ def load_table(path: Path, asked_by: tuple[Path, ...] = ()) -> Table:
     return table
 
 
-def _source(
-    path: Path,
-    items: dict[str, tuple[yaml.Node, str]],
-    where: str,
-    *,
-    before: Mapping[str, RowSource],
-    defaults: RowSource,
-    being_read: tuple[Path, ...],
-) -> RowSource:
-    """Return the source of one row: on the table's defaults, or on the row that it is the same as."""
-    files, layer, own = _parts(path, items, ROW_KEYS)
-    base = defaults
-    if "same_as" in items:
-        base = _same_as(items["same_as"], before, defaults, being_read)
-    extends = {scale: files[scale] or base.extends[scale] for scale in files}
-    layers = {scale: (*base.own[scale], own[scale]) for scale in own}
-    return RowSource(where, extends, (*base.layers, layer), layers)
-
-
 def _same_as(
-    item: tuple[yaml.Node, str], before: Mapping[str, RowSource], defaults: RowSource, being_read: tuple[Path, ...]
+    entry: Entry, before: Mapping[str, RowSource], defaults: RowSource, being_read: tuple[Path, ...]
 ) -> RowSource:
     """Return the source of the row that a row begins with; of another table with this table's common values on it."""
-    node, where = item
-    path = being_read[-1]
-    table, _, row = str(node.value).rpartition("/")
+    where, path = entry.where, being_read[-1]
+    table, _, row = str(entry.value).rpartition("/")
     if not table:
         if row not in before:
             raise RecipeError(f"{where}: same_as {row}: no such row stands above{nearest(row, before)}")
@@ -202,73 +184,65 @@ def _same_as(
     _need_table_name(table, where)
     other = path.with_name(f"{table}.yaml")
     if not other.is_file():
-        raise RecipeError(f"{where}: same_as {node.value}: there is no {other}")
+        raise RecipeError(f"{where}: same_as {entry.value}: there is no {other}")
     if other in being_read:
         names = " to ".join(each.stem for each in (*being_read[being_read.index(other) :], other))
-        raise RecipeError(f"{where}: same_as {node.value}: goes in a circle, from {names}")
+        raise RecipeError(f"{where}: same_as {entry.value}: goes in a circle, from {names}")
     sources = load_table(other, being_read).sources
     if row not in sources:
-        raise RecipeError(f"{where}: same_as {node.value}: {other} has no row {row}{nearest(row, sources)}")
+        raise RecipeError(f"{where}: same_as {entry.value}: {other} has no row {row}{nearest(row, sources)}")
     found = sources[row]
     own = {scale: (*found.own[scale], *defaults.own[scale]) for scale in found.own}
     return replace(found, layers=(*found.layers, *defaults.layers), own=own)
 
 
 def _parts(
-    path: Path, items: Mapping[str, tuple[yaml.Node, str]], known: tuple[str, ...]
+    path: Path, items: Mapping[str, Entry], known: tuple[str, ...]
 ) -> tuple[dict[str, Path | None], Layer, dict[str, Layer]]:
     """Return of a table or a row the files that it extends by scale, its layer, and its layers of single scales."""
-    for key, (_, where) in items.items():
+    for key, entry in items.items():
         if key not in known:
-            raise RecipeError(f"{where}: unknown key {key!r}{nearest(key, known)}")
+            raise RecipeError(f"{entry.where}: unknown key {key!r}{nearest(key, known)}")
     files: dict[str, Path | None] = {**dict.fromkeys(LAYERS), "full": _file(path, items, "extends")}
     own: dict[str, Layer] = {scale: {} for scale in LAYERS}
     for scale in LAYERS:
-        if scale not in items:
-            continue
-        node, _ = items[scale]
-        if isinstance(node, yaml.ScalarNode):
+        parts = items[scale].value if scale in items else {}
+        if isinstance(parts, dict):
+            files[scale] = _file(path, parts, "extends") or files[scale]
+            own[scale] = read_layer({key: entry for key, entry in parts.items() if key != "extends"})
+        else:
             files[scale] = _file(path, items, scale)
-            continue
-        parts = mapping(path, node, scale)
-        files[scale] = _file(path, parts, "extends") or files[scale]
-        own[scale] = read_layer(path, {key: item for key, item in parts.items() if key != "extends"})
-    return files, read_layer(path, {key: item for key, item in items.items() if key in KEYS}), own
+    return files, read_layer({key: entry for key, entry in items.items() if key in KEYS}), own
 
 
-def _file(path: Path, items: Mapping[str, tuple[yaml.Node, str]], key: str) -> Path | None:
+def _file(path: Path, items: Mapping[str, Entry], key: str) -> Path | None:
     """Return the recipe file that stands under a key. Raises RecipeError where it is not there."""
     if key not in items:
         return None
-    node, where = items[key]
-    found = file_beside(path, node)
+    found = file_beside(path, items[key])
     if found is None:
-        raise RecipeError(f"{where}: {key} {node.value}: there is no such file")
+        raise RecipeError(f"{items[key].where}: {key} {items[key].value}: there is no such file")
     return found
 
 
-def _baseline(path: Path, items: Mapping[str, tuple[yaml.Node, str]]) -> tuple[str, str] | None:
-    if "baseline" not in items:
+def _baseline(path: Path, items: Mapping[str, Entry]) -> tuple[str, str] | None:
+    entry = items.get("baseline")
+    if entry is None or entry.value is None:
         return None
-    value = entry_of(path, *items["baseline"]).value
-    if value is None:
-        return None
-    table, _, row = str(value).rpartition("/")
-    _need_table_name(table, items["baseline"][1])
+    table, _, row = str(entry.value).rpartition("/")
+    _need_table_name(table, entry.where)
     return table or path.stem, row
 
 
-def _quoted(path: Path, items: Mapping[str, tuple[yaml.Node, str]]) -> dict[str, dict[str, float]]:
+def _quoted(items: Mapping[str, Entry]) -> dict[str, dict[str, float]]:
     """Return the quoted systems of a table: label → metric → number. Raises RecipeError."""
-    if "quoted" not in items:
-        return {}
     found: dict[str, dict[str, float]] = {}
-    for label, (child, _) in mapping(path, items["quoted"][0], "quoted").items():
+    for label, system in mapping(items["quoted"], "quoted").items() if "quoted" in items else ():
         found[label] = {}
-        for metric, (number, where) in mapping(path, child, label).items():
-            found[label][metric] = value = entry_of(path, number, where).value
+        for metric, entry in mapping(system, label).items():
+            found[label][metric] = value = entry.value
             if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise RecipeError(f"{where}: {metric} must be a number, not {value!r}")
+                raise RecipeError(f"{entry.where}: {metric} must be a number, not {value!r}")
     return found
 
 

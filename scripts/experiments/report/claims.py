@@ -24,7 +24,7 @@ from pathlib import Path
 from experiments.measure.csv_files import Line
 from experiments.measure.generated import ScoreError
 from experiments.measure.metrics import FALLING
-from experiments.recipes.nodes import RecipeError, compose, entry_of
+from experiments.recipes.nodes import RecipeError, compose
 from experiments.recipes.tables import find_table
 from experiments.report.papers import SCALES, Row, current_lines, rows_of
 from experiments.report.text import greatest_p, groups, markdown, mean_change
@@ -64,7 +64,7 @@ def claims_table(root: Path, paper: str) -> str:
     """
     path = root / "results" / "claims" / f"{paper}.yaml"
     try:
-        claims = entry_of(path, compose(path), str(path)).value.get("claims")
+        claims = getattr(compose(path).get("claims"), "value", None)
     except RecipeError as error:
         raise ScoreError(str(error)) from None
     if not isinstance(claims, list) or not claims:

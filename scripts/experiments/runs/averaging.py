@@ -28,10 +28,12 @@ from fairseq_localattn.files import check_file, described, replaced
 if TYPE_CHECKING:
     import torch
 
-KEPT_BY = {
-    BY_UPDATES: ("by updates (checkpoint_EPOCH_UPDATES.pt)", "--keep-interval-updates says how many are kept"),
-    BY_EPOCHS: ("by epochs (checkpointEPOCH.pt)", "--keep-last-epochs says how many are kept"),
-    BEST_BY: (
+# Option → fairseq's names, what these are, and how to have more of them.
+KINDS = {
+    "last": (BY_UPDATES, "by updates (checkpoint_EPOCH_UPDATES.pt)", "--keep-interval-updates says how many are kept"),
+    "last_epochs": (BY_EPOCHS, "by epochs (checkpointEPOCH.pt)", "--keep-last-epochs says how many are kept"),
+    "best": (
+        BEST_BY,
         "that were the best (checkpoint.best_METRIC_VALUE.pt)",
         "--keep-best-checkpoints keeps at most so many: fairseq keeps one only where it is as good as the worst kept "
         "before, so one alone where the first was the best. Take fewer, or --last or --last-epochs",
@@ -39,27 +41,30 @@ KEPT_BY = {
 }
 
 
-def select(
-    folder: Path, *, last: int | None = None, last_epochs: int | None = None, best: int | None = None
-) -> list[Path]:
-    """Return the checkpoints of a folder that are to be averaged, the newest or the very best one last.
+def select(folder: Path, kind: str, count: int) -> list[Path]:
+    """Return ``count`` checkpoints of a folder that are to be averaged, the newest or the very best one last.
 
-    Give one of ``last`` (by updates), ``last_epochs`` and ``best``: how many. By updates, checkpoint_last.pt counts
-    where it is the newest, as fairseq writes no other at the end of an epoch.
-    Raises UsageError where there are fewer.
+    ``kind`` is one of KINDS. By updates, checkpoint_last.pt counts where it is the newest, as fairseq writes no other
+    at the end of an epoch. Raises UsageError where there are fewer.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder")
-    if best is not None:
-        return _best(folder, best)
-    if last_epochs is not None:
-        epochs = sorted((int(match[1]), match.string) for match in _matches(folder, BY_EPOCHS))
-        return _enough(folder, [name for _, name in epochs], BY_EPOCHS, last_epochs)
-    updates = sorted((int(match[2]), match.string) for match in _matches(folder, BY_UPDATES))
+    if count < 1:
+        raise UsageError(f"{count} checkpoints cannot be averaged: at least 1")
+    pattern, what, keep = KINDS[kind]
+    found = [match for path in sorted(folder.iterdir()) if (match := pattern.fullmatch(path.name))]
+    if kind == "best":
+        ranked = _from_worst(folder, found)
+    else:
+        ranked = sorted((int(match[match.re.groups]), match.string) for match in found)
     newest = folder / LAST.name
-    if newest.exists() and _updates(newest) > max((number for number, _ in updates), default=0):
-        updates.append((0, LAST.name))
-    return _enough(folder, [name for _, name in updates], BY_UPDATES, last or 0)
+    if kind == "last" and newest.exists() and _updates(newest) > max((number for number, _ in ranked), default=0):
+        ranked.append((0, LAST.name))
+    if len(ranked) < count:
+        raise UsageError(
+            f"{folder}: {len(ranked)} checkpoint{'s' * (len(ranked) != 1)} {what}, {count} are needed; {keep}"
+        )
+    return [folder / name for _, name in ranked[-count:]]
 
 
 def _updates(path: Path) -> int:
@@ -69,118 +74,70 @@ def _updates(path: Path) -> int:
         raise UsageError(f"{path}: does not say after how many updates it was written") from None
 
 
-def _best(folder: Path, count: int) -> list[Path]:
-    found = [(match[1], float(match[2]), match.string) for match in _matches(folder, BEST_BY)]
-    metrics = sorted({metric for metric, _, _ in found})
+def _from_worst(folder: Path, found: list[re.Match[str]]) -> list[tuple[float, str]]:
+    """Return value and name of the best checkpoints, the very best last. Raises UsageError for several metrics."""
+    metrics = sorted({match[1] for match in found})
     if len(metrics) > 1:
         raise UsageError(f"{folder}: best checkpoints by {' and by '.join(metrics)}; name the files themselves")
-    if not found:
-        return _enough(folder, [], BEST_BY, count)
-    cfg = _load(folder / found[0][2]).get("cfg") or {}
+    cfg = _load(folder / found[0].string).get("cfg") or {} if found else {}
     more_is_better = bool(cfg.get("checkpoint", {}).get("maximize_best_checkpoint_metric", False))
-    ranked = sorted(found, key=lambda entry: entry[1], reverse=not more_is_better)
-    return _enough(folder, [name for _, _, name in ranked], BEST_BY, count)
-
-
-def _matches(folder: Path, pattern: re.Pattern[str]) -> list[re.Match[str]]:
-    return [match for path in sorted(folder.iterdir()) if (match := pattern.fullmatch(path.name))]
-
-
-def _enough(folder: Path, found: list[str], kind: re.Pattern[str], count: int) -> list[Path]:
-    if count < 1:
-        raise UsageError(f"{count} checkpoints cannot be averaged: at least 1")
-    if len(found) < count:
-        what, keep = KEPT_BY[kind]
-        raise UsageError(
-            f"{folder}: {len(found)} checkpoint{'s' * (len(found) != 1)} {what}, {count} are needed; {keep}"
-        )
-    return [folder / name for name in found[-count:]]
+    values = [(float(match[2]), match.string) for match in found]
+    return sorted(values, key=lambda entry: entry[0], reverse=not more_is_better)
 
 
 def average(paths: Sequence[Path], target: Path, say: Callable[[str], None] = lambda line: None) -> None:
     """Write the mean of checkpoints to ``target``; report progress, and what was not averaged, to ``say``.
 
     One checkpoint at a time is in memory. Integers and booleans are taken from the last checkpoint. Raises UsageError
-    for files that are missing, cut off, not fairseq's, or of different models, and OSError.
+    for files that are cut off, not fairseq's, or of different models, and OSError.
     """
     import torch
 
-    _check_files(paths, target)
-    mean = _Mean()
+    real = [path.resolve() for path in paths]
+    if twice := [path for path, name in zip(paths, real, strict=True) if real.count(name) > 1]:
+        raise UsageError(f"{twice[0]}: is named twice")
+    if target.resolve() in real:
+        raise UsageError(f"{target}: is one of the checkpoints; write the mean to another file")
+    check_file(target)
+    first: dict[str, Any] = {}  # shape and dtype of each parameter
+    sums: dict[str, torch.Tensor] = {}  # of floating-point parameters, in double precision
+    others: dict[str, torch.Tensor] = {}  # parameters of other types, of the last model
+    changed = set()  # names of these that differ between models
     for number, path in enumerate(paths, start=1):
         state = _load(path)
-        mean.add(path, state["model"])
+        model: dict[str, torch.Tensor] = state["model"]
+        form = {name: (tuple(value.shape), value.dtype) for name, value in model.items()}
+        first = first or form
+        for name in sorted(first.keys() | form.keys()):
+            here, there = form.get(name, "not there"), first.get(name, "not there")
+            if here != there:
+                raise UsageError(f"{path}: {name} is {here}, but {there} in {paths[0]}: another model")
+        for name, value in model.items():
+            if value.is_floating_point():
+                sums[name] = sums[name].add_(value) if name in sums else value.to(torch.double, copy=True)
+            else:
+                changed |= {name} if name in others and not torch.equal(value, others[name]) else set()
+                others[name] = value.clone()
         say(f"{path.name} ({number} of {len(paths)})")
-    if mean.changed:
-        say(f"not the same in all, taken from {paths[-1].name}: {', '.join(sorted(mean.changed))}")
-    mean.put_into(state["model"])
+    if changed:
+        say(f"not the same in all, taken from {paths[-1].name}: {', '.join(sorted(changed))}")
+    _put_means(model, {name: sum_.div_(len(paths)) for name, sum_ in sums.items()})
     state.pop("last_optimizer_state", None)
     state["extra_state"] = {**(state.get("extra_state") or {}), "averaged": [path.name for path in paths]}
     with replaced(target) as part:
         torch.save(state, part)
 
 
-def _check_files(paths: Sequence[Path], target: Path) -> None:
-    for path in paths:
-        if not path.is_file():
-            raise UsageError(f"{path}: no such file")
-    real = [path.resolve() for path in paths]
-    if not real:
-        raise UsageError("no checkpoints to average")
-    if twice := [path for path, name in zip(paths, real, strict=True) if real.count(name) > 1]:
-        raise UsageError(f"{twice[0]}: is named twice")
-    if target.resolve() in real:
-        raise UsageError(f"{target}: is one of the checkpoints; write the mean to another file")
-    if not target.parent.is_dir():
-        raise UsageError(f"{target.parent}: no such folder to write to")
-    check_file(target)
+def _put_means(model: dict[str, torch.Tensor], means: dict[str, torch.Tensor]) -> None:
+    """Put means in place of the parameters, in their precision; shared tensors stay shared."""
+    import torch
 
-
-class _Mean:
-    """Running sum of models by parameter, in double precision."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.sums: dict[str, torch.Tensor] = {}  # floating-point parameters
-        self.others: dict[str, torch.Tensor] = {}  # other parameters, of the last model
-        self.changed: set[str] = set()  # names of other parameters that differ between models
-        self.first: tuple[Path, dict[str, Any]] | None = None  # path, and shape and dtype of each parameter
-
-    def add(self, path: Path, model: dict[str, torch.Tensor]) -> None:
-        """Add a model. Raises UsageError for parameters that differ in shape or dtype."""
-        import torch
-
-        self._compare(path, {name: (tuple(value.shape), value.dtype) for name, value in model.items()})
-        self.count += 1
-        for name, value in model.items():
-            if not value.is_floating_point():
-                if name in self.others and not torch.equal(value, self.others[name]):
-                    self.changed.add(name)
-                self.others[name] = value.clone()
-            elif name in self.sums:
-                self.sums[name] += value
-            else:
-                self.sums[name] = value.double() if value.dtype != torch.double else value.clone()
-
-    def _compare(self, path: Path, parameters: dict[str, Any]) -> None:
-        if self.first is None:
-            self.first = path, parameters
-        other, expected = self.first
-        for name in sorted(expected.keys() | parameters.keys()):
-            here, there = parameters.get(name, "not there"), expected.get(name, "not there")
-            if here != there:
-                raise UsageError(f"{path}: {name} is {here}, but {there} in {other}: another model")
-
-    def put_into(self, model: dict[str, torch.Tensor]) -> None:
-        """Put the means in place of the parameters, in their precision; shared tensors stay shared."""
-        import torch
-
-        one: dict[tuple[object, ...], torch.Tensor] = {}
-        for name, sum_ in self.sums.items():
-            old, new = model[name], (sum_ / self.count).to(model[name].dtype)
-            place = (old.untyped_storage().data_ptr(), old.storage_offset(), old.shape, old.stride(), old.dtype)
-            same = one.setdefault(place, new)
-            model[name] = same if torch.equal(same, new) else new
+    one: dict[tuple[object, ...], torch.Tensor] = {}
+    for name, mean in means.items():
+        old, new = model[name], mean.to(model[name].dtype)
+        place = (old.untyped_storage().data_ptr(), old.storage_offset(), old.shape, old.stride(), old.dtype)
+        same = one.setdefault(place, new)
+        model[name] = same if torch.equal(same, new) else new
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -201,19 +158,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     told = "a folder, or the files; one file is exported without the optimizer's state"
     parser.add_argument("inputs", nargs="+", type=Path, metavar="FOLDER|FILE", help=told)
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("--last", type=int, metavar="N", help="the last of the folder, by updates")
-    group.add_argument("--last-epochs", type=int, metavar="N", help="the last of the folder, by epochs")
-    group.add_argument("--best", type=int, metavar="N", help="the best of the folder, of --keep-best-checkpoints")
+    for kind, (_, what, _) in KINDS.items():
+        group.add_argument(f"--{kind.replace('_', '-')}", type=int, metavar="N", help=f"those of the folder {what}")
     parser.add_argument("--output", required=True, type=Path, help="the file to write")
     args = parser.parse_args(argv)
     logging.disable(logging.INFO)  # of fairseq
-    how = {name: getattr(args, name) for name in ("last", "last_epochs", "best") if getattr(args, name) is not None}
+    chosen = [(kind, getattr(args, kind)) for kind in KINDS if getattr(args, kind) is not None]
     try:
-        if how and len(args.inputs) > 1:
+        if chosen and len(args.inputs) > 1:
             raise UsageError("--last, --last-epochs and --best take one folder")
-        if not how and args.inputs[0].is_dir():
+        if not chosen and args.inputs[0].is_dir():
             raise UsageError(f"{args.inputs[0]}: is a folder: give --last, --last-epochs or --best")
-        paths = select(args.inputs[0], **how) if how else args.inputs
+        paths = select(args.inputs[0], *chosen[0]) if chosen else args.inputs
         average(paths, args.output, lambda line: print(f"average: {line}", flush=True))
     except (UsageError, OSError) as error:
         said = described(error) if isinstance(error, OSError) else str(error).removeprefix(COMMAND_ERROR)

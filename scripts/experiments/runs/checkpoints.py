@@ -32,20 +32,19 @@ def mend_last_checkpoint(folder: Path) -> None:
     Trainings replace it as a whole, and a kill leaves parts beside it; a damaged one comes from elsewhere, such as a
     copy that was cut off, or a training without the plugin.
     """
-    for part in folder.glob("*.pt.tmp"):  # fairseq's, of a training that was killed
-        part.unlink()
     remove_parts(folder)
     last = folder / LAST.name
-    if last.exists() and not whole(last):
-        last.unlink()
-    if last.exists():
+    if last.exists() and whole(last):
         return
-    others = sorted(folder.glob("checkpoint_*_*.pt"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in others:
-        if whole(path):
-            with replaced(last) as new:
-                shutil.copyfile(path, new)
-            return
+    last.unlink(missing_ok=True)
+    if newest := next(filter(whole, _by_age(folder)), None):
+        with replaced(last) as new:
+            shutil.copyfile(newest, new)
+
+
+def _by_age(folder: Path) -> list[Path]:
+    """Return the checkpoints by updates, the newest first."""
+    return sorted(folder.glob("checkpoint_*_*.pt"), key=lambda path: path.stat().st_mtime, reverse=True)
 
 
 def remove_averaged(folder: Path) -> None:
@@ -129,9 +128,8 @@ def begun(folder: Path) -> int:
     """
     if updates := checkpoint_updates(folder):
         return updates
-    others = sorted((folder / LAST).parent.glob("checkpoint_*_*.pt"), key=lambda path: path.stat().st_mtime)
-    numbers = [BY_UPDATES.fullmatch(path.name) for path in others]
-    return int(numbers[-1][2]) if numbers and numbers[-1] else 0
+    numbers = [BY_UPDATES.fullmatch(path.name) for path in _by_age((folder / LAST).parent)[:1]]
+    return int(numbers[0][2]) if numbers and numbers[0] else 0
 
 
 def training_facts(folder: Path, alone: bool = True) -> dict[str, Any]:

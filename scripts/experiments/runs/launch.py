@@ -100,9 +100,9 @@ class Launch:
             flags |= {self.precision: True} if self.precision != "fp32" else {}
             flags |= {"optimizer": FUSED} if recipe.flag("train", "optimizer") == "adam" else {}
             flags |= {"localattn_graphs": 0} if "localattn_graphs" not in recipe.train and _is_own(recipe) else {}
-        batch = batch_of(recipe, self)
-        flags |= {"update_freq": [batch.update_freq], batch.key: batch.size}
-        if batch.size < recipe.flag("train", batch.key):
+        key, (size, update_freq) = batch_key(recipe), batch_of(recipe, self)
+        flags |= {"update_freq": [update_freq], key: size}
+        if size < recipe.flag("train", key):
             # fairseq rounds the sentences of a batch down to a multiple of 8, which is much of a small batch.
             flags["required_batch_size_multiple"] = 1
         recipe = recipe.with_flags("train", flags, f"{recipe.where}: on {self.world} process(es)")
@@ -115,17 +115,11 @@ class Launch:
         return recipe if self.threads is None else replace(recipe, threads=self.threads)
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Batch of one update: ``key`` is max_tokens or batch_size, ``size`` that of one process and step."""
+def batch_of(recipe: Recipe, launch: Launch) -> tuple[int, int]:
+    """Return the batch of one process and step on this machine, in ``batch_key``, and update_freq.
 
-    key: str
-    size: int
-    update_freq: int
-
-
-def batch_of(recipe: Recipe, launch: Launch) -> Batch:
-    """Return the batch on this machine. Raises RecipeError where the recipe has no size, or one below the processes."""
+    Raises RecipeError where the recipe has no size, or one below the number of processes.
+    """
     key = batch_key(recipe)
     size = recipe.flag("train", key)
     if not isinstance(size, int):
@@ -134,7 +128,7 @@ def batch_of(recipe: Recipe, launch: Launch) -> Batch:
     if launch.world > total:
         raise RecipeError(f"{recipe.where}: {launch.world} processes, but a batch has {total} {key.split('_')[-1]}")
     update_freq = max(1, -(-total // (launch.world * (launch.max_tokens or size))))
-    return Batch(key, total // (launch.world * update_freq), update_freq)
+    return total // (launch.world * update_freq), update_freq
 
 
 def batch_key(recipe: Recipe) -> str:
@@ -150,10 +144,9 @@ def _is_own(recipe: Recipe) -> bool:
 
 def paper_batch(recipe: Recipe) -> int:
     """Return the effective batch of the recipe: gpus × max_tokens (or batch_size) × update_freq."""
-    size = recipe.flag("train", "max_tokens") or recipe.flag("train", "batch_size")
     freq = recipe.flag("train", "update_freq", [1])
     freq = freq[0] if isinstance(freq, list) else freq
-    return recipe.gpus * int(size) * int(freq)
+    return recipe.gpus * int(recipe.flag("train", batch_key(recipe))) * int(freq)
 
 
 def best_precision(capabilities: Sequence[tuple[int, int]]) -> str:

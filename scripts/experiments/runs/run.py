@@ -9,7 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,7 +30,7 @@ from experiments.runs.checkpoints import (
     training_facts,
     whole,
 )
-from experiments.runs.launch import Launch
+from experiments.runs.launch import Launch, paper_batch
 from experiments.runs.settings import settings_hash
 from experiments.runs.steps import AVERAGE, TRAIN, Step
 from experiments.system.checkout import CODE, ROOT, USER_DIR, code_of, commit, package
@@ -54,7 +54,6 @@ class Run:
 
     Args:
         recipe: the recipe with the flags of this machine (``Launch.adapt``).
-        arch: architecture.
         seed: seed of the training.
         data: the corpus, which need not be prepared yet.
         stated: the recipe without the flags of this machine.
@@ -68,7 +67,6 @@ class Run:
     """
 
     recipe: Recipe
-    arch: str
     seed: int
     data: Prepared
     stated: Recipe
@@ -85,6 +83,10 @@ class Run:
     _step: Step = TRAIN
     _log_size: int = 0  # bytes of the training log when this process began to train
     _first: tuple[float, int] | None = None  # time and updates at the first line after them
+
+    @property
+    def arch(self) -> str:
+        return self.recipe.architecture
 
     @functools.cached_property
     def options(self) -> str:
@@ -152,7 +154,7 @@ class Run:
 
     def flags(self, section: str) -> tuple[str, ...]:
         """Return the recipe's flags of a section as argv."""
-        return expand(self.recipe, section, arch=self.arch)
+        return expand(self.recipe, section)
 
     def encoder_flags(self) -> list[str]:
         """Return the variant's flags and dropout, as probing from scratch takes them."""
@@ -325,13 +327,10 @@ class Run:
     def machine(self) -> dict[str, Any]:
         """Return hardware, batch, precision and versions of a training, as columns of the results."""
         found = versions()
-        batch: dict[str, Any] = {"batch_tokens": ""}
-        if not self.recipe.lead:
-            size = self.recipe.flag("train", "max_tokens") or self.recipe.flag("train", "batch_size")
-            batch = {"batch_tokens": self.launch.world * size * self.recipe.flag("train", "update_freq", [1])[0]}
+        here = replace(self.recipe, gpus=self.launch.world)
         return {
             "gpus": 0 if self.launch.cpu else self.launch.world,
-            **batch,
+            "batch_tokens": "" if here.lead else paper_batch(here),
             "precision": self.launch.precision,
             "hardware": hardware("cpu" if self.launch.cpu else "gpu", self.recipe.threads),
             "torch": found["torch"],

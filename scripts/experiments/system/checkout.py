@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
 
 from experiments.system.processes import read_stamp
 
@@ -46,9 +45,7 @@ def code_of(folder: Path) -> list[dict[str, str]]:
     """Return commit and package of each part of the run in a folder, in order; neighbours differ."""
     if not (folder / CODE).exists():
         return []
-    parts: list[Any] = (read_stamp(folder / CODE, {"code": (list,)}) or {}).get("code", [])
-    known = [isinstance(part, dict) and {type(part.get(key)) for key in UNKNOWN} == {str} for part in parts]
-    return parts if parts and all(known) else [UNKNOWN]
+    return (read_stamp(folder / CODE) or {}).get("code") or [UNKNOWN]
 
 
 @functools.cache

@@ -15,14 +15,12 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO, Any
 
 from fairseq_localattn import files
 from fairseq_localattn.errors import COMMAND_ERROR
 
 _alive: list[Job] = []
-Types = tuple[type, ...]
 TRACEBACK = "Traceback (most recent call last)"
 # Seconds that a child has to end by SIGTERM: a training saves its last update.
 SAVING = 60
@@ -41,27 +39,21 @@ def described(error: Exception) -> str:
     return files.described(error) if isinstance(error, OSError) else str(error)
 
 
-def read_stamp(path: Path, facts: Mapping[str, Types] = MappingProxyType({})) -> dict[str, Any] | None:
+def read_stamp(path: Path, *needed: str) -> dict[str, Any] | None:
     """Return the facts that a finished step has written; None where it is not finished, or its stamp is damaged.
 
-    ``facts``: types of the values that are there at least; with ``NoneType`` among them a value may be missing. Raises
-    OSError for a stamp that is there and cannot be read: its step may be finished.
+    ``needed``: facts that are there at least. Raises OSError for a stamp that is there and cannot be read: its step may
+    be finished.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        found = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or any(type(found.get(name)) not in types for name, types in facts.items()):
-        return None
-    return found
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON's")
+    return found if isinstance(found, dict) and found.keys() >= set(needed) else None
 
 
 def write_stamp(path: Path, facts: Mapping[str, Any]) -> None:
-    """Mark a step as finished, with its facts. Raises ValueError for NaN and infinity, which read_stamp refuses."""
+    """Mark a step as finished, with its facts. Raises ValueError for NaN and infinity, which are not JSON."""
     files.write_whole(path, json.dumps(facts, indent=2, sort_keys=True, allow_nan=False) + "\n")
 
 
@@ -195,10 +187,10 @@ def first_error(folder: Path) -> str | None:
     """Return the line of the first error that processes under torchrun have recorded in its --log-dir; None without."""
     found = []
     for path in folder.glob("*/attempt_*/*/error.json"):
-        facts = read_stamp(path, {"message": (dict,)})
-        if facts is not None:
-            line = next(iter(str(facts["message"]["message"]).splitlines()), "")[:300]
-            found.append((int(facts["message"]["extraInfo"]["timestamp"]), line))
+        message = (read_stamp(path) or {}).get("message")
+        if isinstance(message, dict):
+            line = next(iter(str(message["message"]).splitlines()), "")[:300]
+            found.append((int(message["extraInfo"]["timestamp"]), line))
     line = min(found, default=(0, ""))[1]
     return line[line.find(COMMAND_ERROR) :] if COMMAND_ERROR in line else line or None
 

@@ -79,18 +79,16 @@ def test_two_nodes_train_as_one_process(bench: Bench, toy_corpus: Path, tmp_path
     torch.testing.assert_close(two, one, atol=2e-5, rtol=1e-3)  # an error names the parameter
 
 
+@pytest.mark.usefixtures("fake_trainings")
 def test_outside_slurm_the_command_of_the_others_is_said(bench: Bench, capsys: pytest.CaptureFixture) -> None:
-    bench.fake()
-    bench.data()
     assert bench.run("table1", "--rows", "mma", "--nodes", "2", "--rendezvous", "first:29500") == 0
     _, said = capsys.readouterr().out.split("] on each other machine, in this folder: ")
     assert f"' {bench.folder('transformer_mma_tiny')}\n" in said  # the end of the training's command
 
 
+@pytest.mark.usefixtures("fake_trainings")
 def test_an_array_trains_each_once(bench: Bench, capsys: pytest.CaptureFixture) -> None:
     """A task a row and seed; a last start of the whole table trains nothing, and adds the differences."""
-    bench.fake()
-    bench.data()
     where = ("--scale", "small")
     for task in (3, 0, 2, 1):
         assert bench.run("table1", *where, "--task", task) == 0
@@ -108,7 +106,7 @@ def test_an_array_trains_each_once(bench: Bench, capsys: pytest.CaptureFixture) 
 def test_the_template(tmp_path: Path) -> None:
     """sbatch hands it the arguments of the table; a job that is warned of its end goes back into the queue."""
     python = stub(tmp_path / "venv" / "bin", "python", "#!/bin/bash\necho \"$@\"\ntrap 'echo saved; exit 130' TERM\n"
-                  "[[ $* != *slow* ]] || { kill -USR1 $PPID; sleep 30 & wait $!; }\n")  # fmt: skip
+                  "[[ $* != *slow* ]] || { kill -USR1 $PPID; sleep 30 > /dev/null 2>&1 & wait $!; }\n")  # fmt: skip
     stub(tmp_path / "bin", "scontrol", '#!/bin/bash\necho "scontrol $*"\n')
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("SLURM_")},

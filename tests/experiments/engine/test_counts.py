@@ -10,14 +10,12 @@ import pytest
 
 from support.tables.bench import GENERATE, Bench
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fake_trainings")]
 
 
 @pytest.fixture
 def measured(bench: Bench, capsys: pytest.CaptureFixture) -> Bench:
     """Both tables, measured, of which the runs and Table 2 are gone."""
-    bench.fake()
-    bench.data()
     assert bench.run("table1") == 0 and bench.run("table2") == 0
     archives = (bench.results / "counts").glob("*.zip")
     names = {name for path in archives for name in zipfile.ZipFile(path).namelist()}

@@ -9,13 +9,13 @@ import pytest
 
 from support.tables.bench import Bench
 
+pytestmark = pytest.mark.usefixtures("fake_trainings")
+
 
 def test_a_folder_is_named_by_options_and_knows_its_data(
     bench: Bench, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder that an earlier version named by its settings is found; other data are refused, and nothing is lost."""
-    bench.fake()
-    bench.data()
     mma = ("table1", "--rows", "mma")
     assert bench.run(*mma) == 0
     folder = bench.folder("transformer_mma_tiny")

@@ -13,12 +13,12 @@ from experiments.data.preparation import Corpus
 from experiments.engine import table
 from support.tables.bench import CHECKPOINTS, TABLE_1, Bench
 
+pytestmark = pytest.mark.usefixtures("fake_trainings")
+
 # --- what is trained
 
 
 def test_rows_are_measured_and_then_kept(bench: Bench, capsys: pytest.CaptureFixture) -> None:
-    bench.fake()
-    bench.data()
     assert bench.run("table1", "--seeds", "1,2") == 0
     lines = bench.lines("table1")
     found = bench.scores("table1", seed="2")
@@ -41,8 +41,6 @@ def test_rows_are_measured_and_then_kept(bench: Bench, capsys: pytest.CaptureFix
 
 @pytest.mark.slow
 def test_one_training_serves_all_tables(bench: Bench) -> None:
-    bench.fake()
-    bench.data()
     assert bench.run("table2") == 0  # with its baseline, which is a row of another table
     found = bench.scores("table2")
     assert set(found) == {"all", "window"} and all(line["difference"] for line in found.values())
@@ -55,8 +53,6 @@ def test_one_training_serves_all_tables(bench: Bench) -> None:
 def test_two_rows_of_a_table_that_are_one_training(bench: Bench) -> None:
     """Rows with other labels or paper's numbers share a run; each has lines of its own."""
     bench.write("table1", TABLE_1 + "  again: {same_as: mma, label: again, paper: {tokenised_bleu: 32.0}}\n")
-    bench.fake()
-    bench.data()
     assert bench.run("table1", "--rows", "mma,again") == 0
     found = bench.scores("table1")
     assert set(found) == {"mma", "again"} and bench.trainings() == 1
@@ -69,8 +65,6 @@ def test_one_training_measured_in_several_ways(bench: Bench) -> None:
     near = "  near: {same_as: mma, label: near, metric: locality, baseline: null, paper: {w1_layer1: 30.0}}\n"
     valid = "  valid: {same_as: mma, data: {tests: {valid: valid}}, label: x, baseline: null, paper: null}\n"
     bench.write("table1", TABLE_1 + near + valid)
-    bench.fake()
-    bench.data()
     for part, language in product(("raw", "tok"), ("de", "en")):
         test = next(bench.out.glob(f"data/*/{part}/test.{language}"))
         test.with_stem("valid").write_text("".join(test.read_text().splitlines(keepends=True)[:7]))
@@ -93,8 +87,6 @@ def test_a_row_is_probed_again_with_other_trees(bench: Bench) -> None:
     """Its lines, and what was measured, are of the trees that the user gives; the training serves all."""
     own = "metric: probing, probing: pre-trained, baseline: null, paper: {voice: 70.0}"
     bench.write("table1", f"{TABLE_1}  probed: {{same_as: mma, label: x, {own}}}\n")
-    bench.fake()
-    bench.data()
     trees = bench.root / "trees"
     trees.mkdir()
     bench.patch.setenv("PROBING_TREES", str(trees))
@@ -110,8 +102,6 @@ def test_a_row_is_probed_again_with_other_trees(bench: Bench) -> None:
 @pytest.mark.slow
 def test_lines_of_other_tables_and_papers_are_adopted(bench: Bench, capsys: pytest.CaptureFixture) -> None:
     """A training whose folder is gone is not done again where its lines stand in another table or paper."""
-    bench.fake()
-    bench.data()
     assert bench.run("table1") == 0
     (bench.results / "mma" / "notes.csv").write_text("a,b\n1,2\n")  # no table's, as those of analyses
     for run in bench.out.glob("transformer_*"):
@@ -143,8 +133,6 @@ def test_lines_of_other_tables_and_papers_are_adopted(bench: Bench, capsys: pyte
     ],
 )
 def test_lines_of_another_scoring_or_training_are_not_adopted(old: str, new: str, bench: Bench) -> None:
-    bench.fake()
-    bench.data()
     assert bench.run("table1") == 0 and bench.trainings() == 2
     for run in bench.out.glob("transformer_mma*"):
         shutil.rmtree(run)
@@ -157,8 +145,6 @@ def test_lines_of_another_scoring_or_training_are_not_adopted(old: str, new: str
 
 @pytest.mark.slow
 def test_a_difference_is_filled_in_when_the_baseline_is_there(bench: Bench, capsys: pytest.CaptureFixture) -> None:
-    bench.fake()
-    bench.data()
     assert bench.run("table1", "--rows", "mma") == 0
     assert "plain is not trained: its difference is added when it is" in capsys.readouterr().out
     assert bench.scores("table1")["mma"]["difference"] == ""
@@ -171,8 +157,6 @@ def test_a_difference_is_filled_in_when_the_baseline_is_there(bench: Bench, caps
 @pytest.mark.slow
 def test_what_changes_the_score_alone_is_scored_again(bench: Bench) -> None:
     """Another baseline or case needs no new training, and the old lines go."""
-    bench.fake()
-    bench.data()
     assert bench.run("table1") == 0
     before = bench.scores("table1")
     bench.write("table1", TABLE_1.replace("    label: MMA\n", "    label: MMA\n    baseline: null\n"))
@@ -192,8 +176,6 @@ def test_what_changes_the_score_alone_is_scored_again(bench: Bench) -> None:
 @pytest.mark.slow
 def test_a_note_outlives_another_scoring(bench: Bench) -> None:
     """With the speeds that the noted lines have; a training of another commit has no such note."""
-    bench.fake()
-    bench.data()
     assert bench.run("table1") == 0
     stamp = bench.folder("transformer_mma_tiny") / "trained.json"
     stamp.write_text(json.dumps({**json.loads(stamp.read_text()), "words_per_second": 9.0, "train_minutes": 3.0}))
@@ -210,8 +192,6 @@ def test_a_note_outlives_another_scoring(bench: Bench) -> None:
 
 
 def test_lines_name_the_machine_of_the_training(bench: Bench) -> None:
-    bench.fake()
-    bench.data()
     assert bench.run("table1", "--rows", "plain") == 0
     stamp = bench.folder("transformer_localattn_tiny") / "trained.json"
     facts = json.loads(stamp.read_text())
@@ -226,8 +206,6 @@ def test_lines_name_the_machine_of_the_training(bench: Bench) -> None:
 @pytest.mark.slow
 def test_a_failing_row_does_not_lose_the_others(bench: Bench, capsys: pytest.CaptureFixture) -> None:
     """The status is 1, and mended the failed row alone is trained."""
-    bench.fake()
-    bench.data()
     with bench.patch.context() as patch:
         bench.fail("localattn", patch=patch)
         assert bench.run("table1") == 1
@@ -245,8 +223,6 @@ def test_rows_without_data_fail_alone(bench: Bench, capsys: pytest.CaptureFixtur
     data = "{name: other, prepare: data-prep/prepare_wmt14_en_de.sh, options: [--bpe, 9], source: de, target: en}"
     other = f"  other: {{label: x, architecture: transformer_mma_tiny, data: {data}}}\n"
     bench.write("table1", TABLE_1 + other.replace("--bpe, 9", "--none, 9"))
-    bench.fake()
-    bench.data()
     assert bench.run("table1", "--rows", "plain,other") == 1
     error = capsys.readouterr().err
     assert "table: failed: other: " in error and "--none" in error
@@ -255,8 +231,6 @@ def test_rows_without_data_fail_alone(bench: Bench, capsys: pytest.CaptureFixtur
 
 @pytest.mark.slow
 def test_no_resume_keeps_the_old_aside(bench: Bench) -> None:
-    bench.fake()
-    bench.data()
     assert bench.run("table1", "--rows", "mma") == 0
     folder = bench.folder("transformer_mma_tiny")
     (folder / "generated.json").unlink()
@@ -274,8 +248,6 @@ def test_no_resume_keeps_the_old_aside(bench: Bench) -> None:
 
 
 def test_checkpoints_that_were_averaged_can_be_kept(bench: Bench) -> None:
-    bench.fake()
-    bench.data()
     assert bench.run("table1", "--rows", "mma", "--keep-checkpoints") == 0
     folder = bench.folder("transformer_mma_tiny")
     assert {path.name for path in (folder / "checkpoints").iterdir()} == set(CHECKPOINTS)
@@ -288,8 +260,6 @@ def test_checkpoints_that_were_averaged_can_be_kept(bench: Bench) -> None:
 @pytest.mark.slow
 def test_the_small_scale(bench: Bench) -> None:
     """Its own metric, seeds and batch; no paper's numbers; lines beside those of the full scale in one file."""
-    bench.fake()
-    bench.data()
     assert bench.run("table1", "--rows", "mma") == 0
     assert bench.run("table1", "--scale", "small") == 0
     found = bench.scores("table1", "sacrebleu", scale="small", row="mma", seed="2")["mma"]
@@ -302,28 +272,9 @@ def test_the_small_scale(bench: Bench) -> None:
 def test_the_estimate_of_what_follows_the_preparation(bench: Bench) -> None:
     """It counts ten minutes a training and its decoding, for the unfinished runs of all seeds, side by side."""
     found: list[float] = []
-    bench.fake()
-    bench.data()
     bench.patch.setattr(Corpus, "prepare", lambda of, progress, after: found.append(after))
     bench.patch.setattr(table, "cores", lambda: 2)
     assert bench.run("table1", "--scale", "small") == 0
     bench.write("table1", TABLE_1 + "  more: {same_as: mma, label: x, train: {dropout: 0.1}}\n")
     assert bench.run("table1", "--scale", "small") == 0
     assert found == [2 * 620.0, 620.0]
-
-
-def test_a_table_of_one_scale(bench: Bench, capsys: pytest.CaptureFixture) -> None:
-    """Without --scale it is run at the scale that it has; another one is refused."""
-    bench.write("table3", TABLE_1.replace("extends: base/full.yaml\n", ""))
-    assert bench.run("table3", "--dry-run") == 0
-    assert "--update-freq '[1]' --max-tokens 300" in capsys.readouterr().out
-    assert bench.run("table3", "--scale", "full") == 2
-    assert "table3.yaml: has no rows at the scale full, only at small" in capsys.readouterr().err
-    bench.write(
-        "table3", "".join(line for line in TABLE_1.splitlines(True) if not line.startswith(("extends", "small")))
-    )
-    assert bench.run("table3") == 2
-    error = capsys.readouterr().err
-    assert (
-        "table3.yaml: nothing says on what it is trained: give it 'extends: FILE'" in error and error.count("\n") == 1
-    )

@@ -10,82 +10,65 @@ from typing import Any
 import pytest
 
 from experiments.engine import table
-from experiments.recipes.scales import recipe_at
 from experiments.recipes.tables import find_table
-from support.tables.bench import Bench
+from support.tables.bench import TABLE_1, Bench
 
 # --- launches
 
 
-def test_trainings_on_a_cpu_go_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as there are cores, each with its recipe's threads; not more."""
-    monkeypatch.setattr(table, "cores", lambda: 3)
-    recipes = [recipe_at(find_table("comparisons", "mechanisms"), "mma", "small")]
-
-    def found(*options: str) -> int:
-        args = table.parse_args(["comparisons", "mechanisms", "--scale", "small", *options])
-        launches = table.launches(args, recipes)
-        assert all(launch.cpu and launch.world == 1 for launch in launches)
-        assert all(launch.alone == (len(launches) == 1) for launch in launches), "speeds are those of one at a time"
-        return len(launches)
-
-    assert (found(), found("--jobs", "2"), found("--jobs", "1")) == (3, 2, 1)
-    with pytest.raises(table.RecipeError, match=r"--jobs 4: with 1 thread\(s\) a run, 3 cores carry at most 3"):
-        found("--jobs", "4")
+CPU, ALONE = (1, None, "fp32", False), (1, None, "fp32", True)  # speeds are those of one at a time
 
 
-def test_threads_of_one_training_on_a_cpu(bench: Bench, capfd: pytest.CaptureFixture) -> None:
-    """They take the place of the recipe's, leave fewer trainings side by side, and do not change which run it is."""
-    bench.patch.setattr(table, "cores", lambda: 4)
-
-    def planned(*options: str) -> tuple[int, set[int], set[str]]:
-        args = table.parse_args(["mma", "table2", "--scale", "small", *options])
-        plan, lanes = table.plan_of(args, table.rows_of(find_table("mma", "table2"), "small", None))
-        return len(lanes), {run.recipe.threads for run in plan.runs}, {run.name for run in plan.runs}
-
-    assert planned() == (4, {1}, (names := planned()[2]))
-    assert planned("--threads", "2") == (2, {2}, names)
-    for scale, message in (("small", "there are 4 cores"), ("full", "trainings are on GPUs; leave it out")):
-        assert table.main(["mma", "table2", "--scale", scale, "--threads", "5", "--dry-run"]) == 2
-        assert f"--threads 5: {message}" in capfd.readouterr().err
+def launched(words: str, gpus: int, patch: pytest.MonkeyPatch) -> list[tuple[int, Any, str, bool]]:
+    """Return the launches of a command on three cores and so many A100s: GPUs, their names, precision, alone."""
+    patch.setattr(table, "cores", lambda: 3)
+    patch.setattr(table, "visible_gpus", lambda: ([f"g{n}" for n in range(gpus)], [(8, 0)] * gpus))
+    args = table.parse_args(words.split())
+    args.scale = args.scale or "full"
+    rows = table.rows_of(find_table(args.paper, args.table), args.scale, None)
+    found = table.launches(args, [row.stated for row in rows])
+    given = (gpus == 0, args.nodes, args.threads, args.max_tokens)
+    assert all((each.cpu, each.nodes, each.threads, each.max_tokens) == given for each in found)
+    return [(each.gpus, each.devices, each.precision, each.alone) for each in found]
 
 
-def test_without_a_gpu_it_says_what_to_do(bench: Bench, capfd: pytest.CaptureFixture) -> None:
-    bench.patch.setattr(table, "visible_gpus", lambda: ([], []))
-    assert table.main(["mma", "table1", "--out", str(bench.out)]) == 2
-    assert "no GPU is visible: --scale smoke tries the pipeline on a CPU, --cpu" in capfd.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "gpus", "expected"),
+    [
+        ("comparisons mechanisms --scale small", 0, [CPU] * 3),
+        ("comparisons mechanisms --scale small --jobs 2", 0, [CPU] * 2),
+        ("comparisons mechanisms --scale small --jobs 1", 0, [ALONE]),
+        ("comparisons mechanisms --scale small --threads 2", 0, [ALONE]),
+        ("mma table1 --jobs 2", 4, [(2, ("g0", "g1"), "bf16", True), (2, ("g2", "g3"), "bf16", True)]),
+        # A recipe with `jobs` has so many trainings on each GPU, one GPU a training.
+        ("comparisons mechanisms", 1, [(1, ("g0",), "bf16", False)] * 7),
+        ("comparisons mechanisms --jobs 4", 2, [(1, (f"g{n % 2}",), "bf16", False) for n in range(4)]),
+        # Machines meet in one place, for one training at a time.
+        ("comparisons mechanisms --nodes 2 --rendezvous a:1", 2, [(1, ("g0",), "bf16", True)]),
+        ("comparisons hybrids --scale small --nodes 2 --rendezvous a:1", 0, [ALONE]),
+    ],
+)
+def test_launches(words: str, gpus: int, expected: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert launched(words, gpus, monkeypatch) == expected
 
 
-def test_lanes_share_the_gpus(bench: Bench, capfd: pytest.CaptureFixture) -> None:
-    names = ["4", "5", "6", "7"]
-    bench.patch.setattr(table, "visible_gpus", lambda: (names, [(8, 0)] * 4))
-    recipes = [recipe_at(bench.table("mma", "table1"), "mma", "full")]
-    found = table.launches(table.parse_args(["mma", "table1", "--jobs", "2"]), recipes)
-    assert [(one.gpus, one.devices, one.precision) for one in found] == [
-        (2, ("4", "5"), "bf16"),
-        (2, ("6", "7"), "bf16"),
-    ]
-    assert all(one.alone for one in found)
-    assert table.main(["mma", "table1", "--jobs", "2", "--gpus", "3", "--out", str(bench.out)]) == 2
-    assert "--gpus 3 --jobs 2: only 4 GPUs are visible" in capfd.readouterr().err
-
-
-def test_trainings_share_one_gpu(bench: Bench) -> None:
-    """A recipe with `jobs` has so many trainings on each GPU, one GPU a training."""
-    recipes = [recipe_at(find_table("comparisons", "mechanisms"), "mma", "full")]
-    assert recipes[0].jobs == 7
-
-    def devices(count: int, *options: str) -> list[tuple[str, ...] | None]:
-        bench.patch.setattr(table, "visible_gpus", lambda: ([str(n) for n in range(count)], [(8, 0)] * count))
-        args = table.parse_args(["comparisons", "mechanisms", *options])
-        found = table.launches(args, recipes)
-        assert not any(launch.alone for launch in found)
-        return [launch.devices for launch in found]
-
-    assert devices(1) == [("0",)] * 7
-    assert devices(2, "--jobs", "4") == [("0",), ("1",), ("0",), ("1",)]
-    with pytest.raises(table.RecipeError, match="--gpus 1 --jobs 8: only 1 GPUs are visible"):
-        devices(1, "--jobs", "8")
+@pytest.mark.parametrize(
+    ("words", "gpus", "message"),
+    [
+        ("comparisons mechanisms --scale small --jobs 4", 0, "--jobs 4: with 1 thread(s) a run, 3 cores carry at most"),
+        ("comparisons mechanisms --jobs 8", 1, "--gpus 1 --jobs 8: only 1 GPUs are visible"),
+        ("mma table1 --jobs 2 --gpus 3", 4, "--gpus 3 --jobs 2: only 4 GPUs are visible"),
+        ("mma table1", 0, "no GPU is visible: --scale smoke tries the pipeline on a CPU, --cpu trains on one"),
+        ("mma table1 --scale small --threads 5", 0, "--threads 5: there are 3 cores"),
+        ("mma table1 --threads 5", 1, "--threads 5: trainings are on GPUs; leave it out"),
+        ("mma table1 --gpu --smoke", 1, "--gpu: at the scale smoke trainings are on the CPU"),
+    ],
+)
+def test_launches_that_a_machine_cannot_have(
+    words: str, gpus: int, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(table.RecipeError, match=re.escape(message)):
+        launched(words, gpus, monkeypatch)
 
 
 def test_a_training_takes_the_gpus_that_its_batch_fills(bench: Bench, capsys: pytest.CaptureFixture) -> None:
@@ -139,19 +122,6 @@ def test_a_dry_run_on_a_cpu_says_how_long_it_takes(bench: Bench, capsys: pytest.
     assert "# 4 trainings, 2 at a time: about 21 min in all\n" in text
 
 
-def test_several_machines_train_one_row_at_a_time(bench: Bench) -> None:
-    """They meet in one place, also where a recipe or the cores of a machine would allow trainings side by side."""
-    bench.patch.setattr(table, "visible_gpus", lambda: (["0", "1"], [(8, 0)] * 2))
-    bench.patch.setattr(table, "cores", lambda: 8)
-    for name, scale in (("mechanisms", "full"), ("hybrids", "small")):
-        found = find_table("comparisons", name)
-        recipes = [recipe_at(found, found.rows(scale)[0], scale)]
-        words = ["comparisons", name, "--scale", scale]
-        assert len(table.launches(table.parse_args(words), recipes)) > 1
-        (one,) = table.launches(table.parse_args([*words, "--nodes", "2", "--rendezvous", "a:1"]), recipes)
-        assert one.nodes == 2
-
-
 def test_a_gpu_trains_what_the_recipes_train_on_a_cpu(bench: Bench, capsys: pytest.CaptureFixture) -> None:
     """With the same settings, so that the lines stand beside those of a CPU."""
     bench.patch.setattr(table, "visible_gpus", lambda: (["0"], [(8, 0)]))
@@ -165,8 +135,6 @@ def test_a_gpu_trains_what_the_recipes_train_on_a_cpu(bench: Bench, capsys: pyte
             options == ["--gpu"]
         )
     assert runs[0] == runs[1] == runs[2] != []
-    assert table.main(["mma", "table2", "--gpu", "--smoke"]) == 2
-    assert "--gpu: at the scale smoke trainings are on the CPU" in capsys.readouterr().err
 
 
 # --- dry runs and mistakes
@@ -213,7 +181,6 @@ def test_dry_run_of_seeds_and_rows(bench: Bench, capsys: pytest.CaptureFixture) 
         ("man table1 --seeds 1,1", "--seeds 1,1: a seed is given twice"),
         ("man table1 --cpu --gpus 0", "--gpus 0: at least 1"),
         ("man table1 --cpu --gpus 100000", "100000 processes, but a batch has 16384 tokens"),
-        ("man table1 --scale small --jobs 9999", "--jobs 9999: with 1 thread(s) a run, "),
         ("man table1 --rows ,", "--rows ,: names no row; man table1 has iwslt14_transformer"),
         ("man table1 --cpu --precision bf16", "--precision bf16: on a CPU trainings are in fp32; leave it out"),
         ("man table4 --smoke --local x=/tmp", "--local x=/tmp: at the scale smoke corpora are made on the"),
@@ -226,17 +193,9 @@ def test_dry_run_of_seeds_and_rows(bench: Bench, capsys: pytest.CaptureFixture) 
         ("man table1 --nodes 2 --rendezvous a:1 --jobs 2", "--jobs 2: with --nodes trainings follow each other"),
         ("man table1 --cpu --local /none", "--local /none: these rows have several corpora: give NAME=DIR"),
         ("man table1 --cpu --local x=/tmp", "--local x=/tmp: these rows have no corpus x: there are iwslt14, "),
-        (
-            "man others --out FILE",
-            "--out FILE: cannot be written: File exists; a file stands where a folder",
-        ),
-        ("man others --out OUT --results FILE/x", "--results FILE/x/man: cannot be written: Not a directory"),
     ],
 )
-def test_mistakes_end_in_one_line(words: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    (tmp_path / "FILE").write_text("")
-    words, message = (text.replace("FILE", str(tmp_path / "FILE")) for text in (words, message))
-    words = words.replace("OUT", str(tmp_path / "out"))
+def test_mistakes_end_in_one_line(words: str, message: str, capsys: pytest.CaptureFixture) -> None:
     try:
         status = table.main(shlex.split(words))
     except SystemExit as stop:  # argparse's
@@ -244,6 +203,32 @@ def test_mistakes_end_in_one_line(words: str, message: str, tmp_path: Path, caps
     told = capsys.readouterr()
     assert status == 2 and told.out == ""
     assert told.err.startswith("table: error: ") and message in told.err and told.err.count("\n") == 1
+
+
+def test_data_without_trees_are_prepared_before_those_with(tmp_path: Path) -> None:
+    """Trees are added to the data of the plain rows: one folder for both."""
+    args = table.parse_args(["mgsa", "table3", "--scale", "small", "--cpu", "--out", str(tmp_path)])
+    rows = table.rows_of(find_table("mgsa", "table3"), "small", None)
+    corpora = table.plan_of(args, rows[::-1])[0].corpora
+    assert ["--trees" in corpus.recipe.corpus.options for corpus in corpora] == [False, True]
+    assert len({corpus.data.folder for corpus in corpora}) == 1
+
+
+def test_a_table_of_one_scale(bench: Bench, capsys: pytest.CaptureFixture) -> None:
+    """Without --scale it is run at the scale that it has; another one is refused."""
+    bench.write("table3", TABLE_1.replace("extends: base/full.yaml\n", ""))
+    assert bench.run("table3", "--dry-run") == 0
+    assert "--update-freq '[1]' --max-tokens 300" in capsys.readouterr().out
+    assert bench.run("table3", "--scale", "full") == 2
+    assert "table3.yaml: has no rows at the scale full, only at small" in capsys.readouterr().err
+    bench.write(
+        "table3", "".join(line for line in TABLE_1.splitlines(True) if not line.startswith(("extends", "small")))
+    )
+    assert bench.run("table3") == 2
+    error = capsys.readouterr().err
+    assert (
+        "table3.yaml: nothing says on what it is trained: give it 'extends: FILE'" in error and error.count("\n") == 1
+    )
 
 
 @pytest.mark.parametrize(

@@ -100,11 +100,10 @@ def run(bench: Bench, name: str, *options: object) -> int:
     )
 
 
+@pytest.mark.usefixtures("fake_trainings")
 @pytest.mark.slow
 def test_a_figure_of_scores(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     """The runs of a table are scored and drawn, not trained again; a dry run draws nothing."""
-    bench.fake()
-    bench.data()
     picture = bench.results / "figures" / "mma_fig2_small.png"
     assert run(bench, "fig2", "--scale", "small", "--dry-run") == 0 and not picture.exists()
     assert bench.run("table1", "--scale", "small") == 0 and bench.trainings() == 4
@@ -117,10 +116,9 @@ def test_a_figure_of_scores(bench: Bench, capsys: pytest.CaptureFixture[str]) ->
     assert run(bench, "fig2", "--scale", "small", "--plot", other) == 0 and other.stat().st_size > 5000
 
 
+@pytest.mark.usefixtures("fake_trainings")
 @pytest.mark.slow
 def test_systems_are_the_rows_as_they_would_be_scored_now(bench: Bench) -> None:
-    bench.fake()
-    bench.data()
     args = table.parse_args(
         ["mma", "ngrams", "--cpu", "--scale", "small", "--out", str(bench.out), "--results", str(bench.results)]
     )

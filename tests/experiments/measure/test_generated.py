@@ -18,7 +18,7 @@ LINES = ["the old man reads a red book .", "a dog runs through the grass ."] * 2
 
 @pytest.fixture
 def test_set(tmp_path: Path) -> TestSet:
-    return TestSet(write_lines(tmp_path / "test.en", LINES), "en")
+    return TestSet([write_lines(tmp_path / "test.en", LINES)], "en")
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -33,7 +33,7 @@ def test_a_mark_at_the_start_and_gzip_are_no_text(tmp_path: Path, test_set: Test
 
     plain = {
         "output": write_output(tmp_path / "out.txt", LINES),
-        "reference": test_set.reference,
+        "reference": test_set.paths[0],
         "tokenised": write_lines(tmp_path / "tok.en", LINES),
         "source": write_lines(tmp_path / "test.de", LINES),
     }
@@ -67,26 +67,23 @@ def test_output_of_interactive_is_that_of_generate(tmp_path: Path, test_set: Tes
         translation(typed, test_set)
 
 
-def test_missing_sentences_are_named(tmp_path: Path, test_set: TestSet) -> None:
-    order = [index for index in range(len(LINES)) if index not in (3, 17)]
-    output = write_output(tmp_path / "out.txt", LINES, order)
-    with pytest.raises(ScoreError, match=r"out\.txt: 2 of 40 sentences are missing \(3, 17\): truncated"):
+ALL = list(range(len(LINES)))
+
+
+@pytest.mark.parametrize(
+    ("lines", "order", "last", "message"),
+    [
+        (LINES, [n for n in ALL if n not in (3, 17)], True, r"2 of 40 sentences are missing \(3, 17\): truncated"),
+        (LINES, ALL, False, "the final line 'Generate .* is missing: truncated"),
+        (LINES, [*ALL, 7], True, r"sentence 7 comes twice"),
+        ([*LINES, "one more ."], None, True, "sentence 40, but the reference has only 40 lines"),
+        ([*LINES[:5], "a\tb", *LINES[6:]], None, True, r"out\.txt:28: sentence 5: .* cut off"),
+    ],
+)
+def test_output_that_is_not_whole(
+    lines: list[str], order: list[int], last: bool, message: str, tmp_path: Path, test_set: TestSet
+) -> None:
+    output = write_output(tmp_path / "out.txt", lines, order, last)
+    with pytest.raises(ScoreError, match=r"out\.txt:.*" + message.removeprefix(r"out\.txt:")):
         translation(output, test_set)
-
-
-def test_output_without_its_last_line_is_truncated(tmp_path: Path, test_set: TestSet) -> None:
-    output = write_output(tmp_path / "out.txt", LINES, last=False)
-    with pytest.raises(ScoreError, match=r"the final line 'Generate .* is missing: truncated"):
-        translation(output, test_set)
-
-
-def test_sentence_that_comes_twice(tmp_path: Path, test_set: TestSet) -> None:
-    output = write_output(tmp_path / "out.txt", LINES, [*range(len(LINES)), 7])
-    with pytest.raises(ScoreError, match=r"out\.txt:\d+: sentence 7 comes twice"):
-        translation(output, test_set)
-
-
-def test_output_of_another_test_set(tmp_path: Path, test_set: TestSet) -> None:
-    output = write_output(tmp_path / "out.txt", [*LINES, "one more ."])
-    with pytest.raises(ScoreError, match="sentence 40, but the reference has only 40 lines"):
-        translation(output, test_set)
+    assert_one_line(run_score(output, "--reference", test_set.paths[0]), "out.txt:")

@@ -7,9 +7,12 @@ import math
 import re
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from experiments.data.prepared import Prepared
 from experiments.measure import measures, predictions
 from experiments.measure.generated import ScoreError
 from experiments.measure.scoring import Measurement
@@ -20,31 +23,12 @@ from support.engine.outputs import write_lines
 from support.engine.runs import fake_run
 from support.recipes import BASE, with_flag, write
 
-TRAIN = """\
-hardware: cpu
-expect_minutes: 0.2
-train:
-  cpu: true
-  num_workers: 0
-  optimizer: adam
-  lr: [0.001]
-  max_update: 6
-  save_interval_updates: 3
-  keep_interval_updates: 1
-  no_epoch_checkpoints: true
-  log_interval: 2
-"""
-CLASSIFY = f"""\
-data: {{name: sst, prepare: data-prep/prepare_sst.sh, options: [--classes, 2, --min-count, 1]}}
+CLASSIFY = """\
+data: {name: sst, prepare: data-prep/prepare_sst.sh}
 metric: accuracy
 architecture: transformer_diffwin_classifier_tiny
 checkpoint: best
-{TRAIN}  task: sentence_prediction
-  num_classes: 2
-  criterion: sentence_prediction
-  batch_size: 8
-  best_checkpoint_metric: accuracy
-  maximize_best_checkpoint_metric: true
+train: {task: sentence_prediction, num_classes: 2, criterion: sentence_prediction, max_update: 6, batch_size: 8}
 """
 FOUND = "x | Evaluated 1,234 tokens in 1.0s\n"
 
@@ -70,7 +54,7 @@ def test_wilson_interval(correct: int, total: int, low: float, high: float, tmp_
             assert abs(share - end) / math.sqrt(end * (1 - end) / total) == pytest.approx(1.96, abs=1e-3)
     path = write_lines(tmp_path / "predictions", ["1\t1"] * correct + ["1\t0"] * (total - correct))
     counted = predictions.accuracy(path)
-    assert (counted.score, counted.sentences) == (pytest.approx(100 * share), total)
+    assert counted.score == pytest.approx(100 * share) and counted.signature.startswith(f"sentences:{total}|")
     assert (counted.low, counted.high) == pytest.approx((100 * low, 100 * high), abs=1e-2)
 
 
@@ -121,7 +105,7 @@ def test_perplexity_is_read_from_the_log(tmp_path: Path) -> None:
     [
         ("metric: sacrebleu\n" + with_flag("task: masked_lm"), r":5: no measure for the task masked_lm: there are "),
         ("metric: sacrebleu\n" + BASE.replace(", target: en", ""), r"data needs the key 'target'"),
-        (CLASSIFY + "generate:\n  beam: 5\n", r":24: generate: beam changes nothing: the task is sentence_prediction"),
+        (CLASSIFY + "generate:\n  beam: 5\n", r":7: generate: beam changes nothing: the task is sentence_prediction"),
     ],
 )
 def test_recipes_without_a_measure(text: str, message: str, tmp_path: Path) -> None:
@@ -168,6 +152,22 @@ def test_each_test_set_and_their_mean(tmp_path: Path) -> None:
     assert mean.difference == pytest.approx(0) and mean.p_value is None
 
 
+def test_translations_of_sources_with_phrases(tmp_path: Path) -> None:
+    """fairseq-generate is given the task, which it takes from no checkpoint; the tags' accuracy is measured as well."""
+    plain, run = (
+        fake_run(load(tmp_path, text), tmp_path, name)
+        for name, text in (("plain", BASE), ("run", with_flag("task: translation_with_phrases")))
+    )
+    given = ["translation_with_phrases" in super(type(each), each).measure_argv() for each in (plain, run)]
+    assert given == [False, True]
+    (run.data.folder / "raw").mkdir(parents=True)
+    write_lines(run.data.folder / "raw" / "test.en", ["a b c d e"] * 4)
+    write_translations(run.folder, ["a b c d e"] * 4)
+    assert [each.metric for each in run.measurements(None)] == ["sacrebleu"]
+    (run.folder / "train.json.log").write_text('{"valid_tag_accuracy": "61.5"}')
+    assert run.measurements(None)[1:] == [Measurement("tag_accuracy", 61.5)]
+
+
 def test_what_is_wanted_of_the_training(tmp_path: Path) -> None:
     run = fake_run(load(tmp_path, CLASSIFY), tmp_path, "a")
     run.folder.mkdir()
@@ -176,3 +176,76 @@ def test_what_is_wanted_of_the_training(tmp_path: Path) -> None:
     accuracy, *more = run.measurements(None, {"accuracy", "parameters", "steps_per_second"})
     assert (accuracy.metric, accuracy.score, accuracy.difference) == ("accuracy", 50, None)
     assert more == [Measurement("parameters", 7.0)]
+
+
+# --- of rows
+
+
+def test_the_measure_follows_metric_and_task(tmp_path: Path) -> None:
+    found = {}
+    for name, text in {
+        "bleu": "metric: tokenised_bleu\n",
+        "mean": "metric: average/multi_bleu\n",
+        "rouge": "metric: rouge1\n",
+        "lead": "metric: rouge1\nlead: 3\n",
+        "length": "metric: bleu_by_length\n",
+        "ngram": "metric: bleu_by_ngram\n",
+        "locality": "metric: locality\n",
+        "probing": "metric: probing\nprobing: scratch\n",
+    }.items():
+        found[name] = type(measures.measure_of(load(tmp_path, text + BASE))).__name__
+    assert found == {
+        "bleu": "Translation", "mean": "Translation", "rouge": "Summarization", "lead": "Lead", "length": "ByLength",
+        "ngram": "ByNgram", "locality": "Locality", "probing": "Probing",
+    }  # fmt: skip
+    for metric, message in (("", "metric must be one of"), ("metric: probing\n", "metric probing needs probing: pre-")):
+        with pytest.raises(RecipeError, match=message):
+            measures.measure_of(load(tmp_path, metric + BASE))
+
+
+def test_locality_is_that_of_mask_attention_where_there_is_some(tmp_path: Path) -> None:
+    head = "window,layer,kind,share\n"
+    (tmp_path / "locality.csv").write_text(head + "1,1,dman,70.5\n1,1,san,30\n2,6,dman,80.25\n")
+    run: Any = SimpleNamespace(folder=tmp_path)
+    found = measures.Locality().measurements(run, None)
+    assert [(m.metric, m.score) for m in found] == [("w1_layer1", 70.5), ("w2_layer6", 80.25)]
+    (tmp_path / "locality.csv").write_text(head + "1,1,san,30\n")
+    assert [m.score for m in measures.Locality().measurements(run, None)] == [30]
+    (tmp_path / "locality.csv").write_text(head)
+    with pytest.raises(measures.ScoreError, match=r"locality\.csv: has no rows"):
+        measures.Locality().measurements(run, None)
+
+
+def test_probing_has_its_mean(tmp_path: Path) -> None:
+    (tmp_path / "probing").mkdir()
+    numbers = tmp_path / "probing" / "probing.csv"
+    lines = ["task,low,high,accuracy,total,majority", "voice,65,75.5,70,216,50.00", "tense,78,83,80.5,690,50.00"]
+    numbers.write_text("\n".join([*lines, ""]))
+    run: Any = SimpleNamespace(folder=tmp_path, trees=None)
+    voice, *others = measures.Probing().measurements(run, None)
+    kept = "examples:216|majority:50.00|interval:wilson"
+    assert voice == Measurement("voice", 70, kept, low=65, high=75.5)
+    assert [(m.metric, m.score) for m in others] == [("tense", 80.5), ("probing_avg", 75.25)]
+    numbers.write_text("\n".join([*lines, ""]).replace("83", "x"))
+    with pytest.raises(measures.ScoreError, match=r"probing\.csv:3: high must be a number, not 'x'"):
+        measures.Probing().measurements(run, None)
+
+
+@pytest.mark.parametrize("sentences", [2, 3])
+def test_as_many_leading_sentences_as_the_recipe_says(sentences: int, tmp_path: Path) -> None:
+    for name, text in {
+        "raw/test.a.sentences": "one x . two y . three z . four",
+        "tok/test.b": "one x . two y .",
+    }.items():
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text + "\n")
+    run: Any = SimpleNamespace(data=Prepared(tmp_path, "a", "b"), recipe=SimpleNamespace(lead=sentences))
+    found = {m.metric: m.score for m in measures.Lead().measurements(run, None)}
+    assert (found["rouge1"] == pytest.approx(100)) == (sentences == 2)
+
+
+def test_trees_of_probing_have_several_names(tmp_path: Path) -> None:
+    assert measures._tree_file(None, "train") == "TREES/train.mrg", "of a dry run"
+    for name, split in (("train.mrg.gz", "train"), ("wsj.dev.mrg", "valid"), ("valid.mrg", "valid")):
+        (tmp_path / name).touch()
+        assert measures._tree_file(tmp_path, split) == str(tmp_path / name)

@@ -37,7 +37,6 @@ WITH_BASELINES = [
 OWN = re.compile(
     r"(man|diffwin|csan|mma|mgsa|relpos|localness|qanet)_\w+|(en|de)coder_normalize_before|task|criterion|tag_loss_weight"
 )
-NIST = dict(zip(("MT03", "MT04", "MT05", "MT06"), ("test", "test1", "test2", "test3"), strict=True))
 
 
 def test_every_table_has_its_rows_at_both_scales() -> None:
@@ -85,20 +84,6 @@ def test_the_papers_quoted_numbers() -> None:
         for name, lines in QUOTED.items()
     }
     assert found == expected
-
-
-def test_numbers_in_the_names_of_rows_are_those_of_their_flags() -> None:
-    """Windows, spans of heads and boundaries that a table varies."""
-    varied = {
-        r"csan/fig2_1d_window_(\d+)": "csan_window",
-        r"csan/fig2_2d_heads_(\d+)": "csan_heads",
-        r"mma/table5_w(\d+)": "mma_window",
-        r"man/table4_sman2_valid_b(\d+)": "man_static_width",
-    }
-    for pattern, flag in varied.items():
-        found = {name: match[1] for name in ROWS if (match := re.fullmatch(pattern, name))}
-        stated = {name: str(value) for name in found if (value := row(name).flag("train", flag)) is not None}
-        assert stated.items() <= found.items() and len(stated) >= len(found) - 2 > 1, "others are an architecture's"
 
 
 @pytest.mark.parametrize("name", MODELS.values())
@@ -177,12 +162,6 @@ def test_checkpoints_and_data_of_a_row(name: str) -> None:
         assert ("--trees" in options) == needs
         assert not needs or options[options.index("--trees") + 1] == data.source
     assert bool(data.source) == bool(data.target) == bool(found.generate)
-    newstest, nist = {"newstest2013": "valid"}, re.match("mgsa/table4_.*zh_en", name)
-    others = {"csan/fig2": newstest, "mgsa/fig2": newstest, "man/table4_sman2_valid": {"valid": "valid"}}
-    wanted = NIST if nist else next((of for start, of in others.items() if name.startswith(start)), {"test": "test"})
-    assert dict(data.tests) == wanted
-    tagged = bool(found.flag("train", "mgsa_tags"))
-    assert (found.flag("train", "tag_loss_weight") == 0.001) == tagged
 
 
 def test_figures_measure_models_of_the_tables() -> None:

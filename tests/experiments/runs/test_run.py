@@ -53,17 +53,6 @@ def test_a_failing_run_does_not_lose_the_others(loaded: Recipe, tmp_path: Path) 
         schedule.run_all([bad], [bad.launch], progress.Progress())
 
 
-def test_a_child_that_says_what_is_wrong(loaded: Recipe, tmp_path: Path) -> None:
-    """Its own line is the error, also where torchrun adds a traceback of its own."""
-    line = "fairseq_localattn: cannot save to runs/a: No space left on device"
-    for more in ("", "Traceback (most recent call last): ChildFailedError"):
-        bad = fake_run(loaded, tmp_path, "bad")
-        bad.train_code = f"import sys; print({line!r}); print({more!r}); sys.exit(1)"
-        assert run_all(bad) == {"bad": f"{line} (log: {bad.folder / 'train.log'})"}
-    bad.train_code = "import os, signal; print('error: before'); os.kill(os.getpid(), signal.SIGKILL)"
-    assert "was killed by signal 9" in run_all(bad)["bad"]
-
-
 class Unmeasured(FakeRun):
     """A run whose measuring leaves nothing behind."""
 

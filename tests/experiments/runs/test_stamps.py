@@ -27,26 +27,18 @@ def finish(run: FakeRun) -> None:
     assert run.done()
 
 
-@pytest.mark.parametrize("content", [DAMAGED[0], b'{"updates": true}', b'{"updates": 3, "machine": []}'])
+@pytest.mark.parametrize("content", [DAMAGED[0], b'{"seed": 1}'])
 def test_a_damaged_stamp_of_a_training(content: bytes, loaded: Recipe, tmp_path: Path) -> None:
+    """The stamp is written anew from the checkpoint, without training; that of the measure by measuring again."""
     one = fake_run(loaded, tmp_path, "a")
     save_checkpoint(one.folder, 3)
     (one.folder / "train.log").write_text("")
     write_stamp(one.folder / "generated.json", {"output": "generate-test.txt"})
     (one.folder / "trained.json").write_bytes(content)
     assert not one.done() and one.facts() == {} and "trained, to be decoded" in one.plan()
-    assert one.advance() is False  # the stamp is written anew from the checkpoint, without training
+    assert one.advance() is False
     assert one.advance() is True and one.facts()["updates"] == 3
-    again = fake_run(loaded, tmp_path, "a")
-    again._held = None
-    finish(again)
-
-
-@pytest.mark.parametrize("content", [DAMAGED[2], b'{"output": 3}'])
-def test_a_damaged_stamp_of_a_measure(content: bytes, loaded: Recipe, tmp_path: Path) -> None:
-    one = fake_run(loaded, tmp_path, "a")
-    write_stamp(one.folder / "trained.json", {"updates": 3})
-    (one.folder / "generated.json").write_bytes(content)
+    (one.folder / "generated.json").write_bytes(DAMAGED[2])
     assert not one.done()
     finish(one)
     assert json.loads((one.folder / "generated.json").read_text()) == {"output": "generate-test.txt"}
@@ -58,19 +50,18 @@ def test_a_damaged_stamp_of_an_average(tmp_path: Path) -> None:
     write_stamp(one.folder / "trained.json", {"updates": 3})
     shutil.copy(save_checkpoint(one.folder, 3), one.model)
     (one.folder / LAST).unlink()
-    (one.folder / "averaged.json").write_text('{"average": 5}')
+    (one.folder / "averaged.json").write_text("[]")
     assert not one.done()
     finish(one)
     assert json.loads((one.folder / "averaged.json").read_text()) == {"average": {"last": 2}}
 
 
-@pytest.mark.parametrize("content", [DAMAGED[3], b'{"code": [{"commit": 1}]}'])
-def test_a_damaged_stamp_of_the_code(content: bytes, loaded: Recipe, tmp_path: Path) -> None:
+def test_a_damaged_stamp_of_the_code(loaded: Recipe, tmp_path: Path) -> None:
     """The results say that it is unknown which code has run, beside that which goes on."""
     one = fake_run(loaded, tmp_path, "a")
     one.folder.mkdir()
     assert code_of(one.folder) == [] and one.commit() == ""
-    (one.folder / "started.json").write_bytes(content)
+    (one.folder / "started.json").write_bytes(DAMAGED[3])
     assert one.commit() == "unknown" and "commit unknown" in one.plan()
     one._note_code()
     assert one.commit().startswith("unknown..") and len(code_of(one.folder)) == 2
@@ -79,10 +70,9 @@ def test_a_damaged_stamp_of_the_code(content: bytes, loaded: Recipe, tmp_path: P
 def test_what_is_there(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     write_stamp(path, {"updates": 3, "speed": 1.5})
-    assert read_stamp(path, {"updates": (int,), "speed": (int, float), "more": (int, type(None))}) is not None
-    assert read_stamp(path, {"speed": (int,)}) is None and read_stamp(path, {"more": (int,)}) is None
+    assert read_stamp(path, "speed") == {"updates": 3, "speed": 1.5} and read_stamp(path, "more") is None
     assert read_stamp(tmp_path / "none.json") is None
-    for content in (*DAMAGED, b'{"updates": NaN}'):
+    for content in DAMAGED:
         path.write_bytes(content)
         assert read_stamp(path) is None, content[:9]
     for value in (float("nan"), float("inf")):  # what would be read as damage is not written

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import textwrap
 import time
 from pathlib import Path
 
@@ -16,25 +15,8 @@ from experiments.system.processes import Job, JobFailed, first_error, stop_all
 from support.paths import ROOT
 
 OWN = "fairseq_localattn: train.en.bin: sentence 3: damaged"
-CRASH = """\
-    Traceback (most recent call last):
-      File "train.py", line 3, in <module>
-        main()
-        ~~~~^^
-
-      File "train.py", line 2, in main
-    RuntimeError: CUDA error: an illegal memory access
-    CUDA kernel errors might be reported later
-"""
-TORCHRUN = """\
-    Traceback (most recent call last):
-      File "torchrun", line 8, in <module>
-        sys.exit(main())
-    torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
-    ============================================================
-    train_worker.py FAILED
-"""
-CRASH, TORCHRUN = map(textwrap.dedent, (CRASH, TORCHRUN))
+CRASH = "Traceback (most recent call last):\nRuntimeError: CUDA error: an illegal memory access\nor reported later"
+TORCHRUN = "Traceback (most recent call last):\nChildFailedError:\ntrain_worker.py FAILED"
 
 
 def failure(log: Path, *said: str) -> str:
@@ -93,6 +75,14 @@ def test_the_process_that_failed_first_is_told_by_torchruns_file(tmp_path: Path)
     job = Job(words, tmp_path / "log", threads=1, environment=environment, errors=errors)
     job.process.wait()
     with pytest.raises(JobFailed, match="^RuntimeError: CUDA error: an illegal memory access \\(log: "):
+        job.finished()
+
+
+def test_a_child_that_was_killed(tmp_path: Path) -> None:
+    job = Job([sys.executable, "-S", "-c", "import time; time.sleep(60)"], tmp_path / "log", threads=1)
+    job.process.kill()
+    job.process.wait()
+    with pytest.raises(JobFailed, match="was killed by signal 9"):
         job.finished()
 
 

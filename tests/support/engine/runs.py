@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +42,9 @@ class FakeRun(Run):
 
 def fake_run(recipe: Recipe, folder: Path, name: str, kind: type[FakeRun] = FakeRun) -> FakeRun:
     """Return a run of seed 1 in ``folder / name``, of a recipe that need not state its metric."""
-    recipe = recipe if recipe.metric else recipe.with_metric("sacrebleu")
+    recipe = replace(recipe, architecture=name, metric=recipe.metric or "sacrebleu")
     data = Prepared(folder / "data", "de", "en")
-    return kind(
-        recipe=recipe,
-        arch=name,
-        seed=1,
-        data=data,
-        stated=recipe,
-        out=folder,
-        launch=Launch(cpu=True),
-    )
+    return kind(recipe, seed=1, data=data, stated=recipe, out=folder, launch=Launch(cpu=True))
 
 
 def save_checkpoint(folder: Path, updates: int, **more: Any) -> Path:

@@ -121,6 +121,10 @@ for folder in (work, pathlib.Path(sys.argv[2])):
 WORDS = "the a green old dog house runs sees quickly today".split()
 
 
+def _python(code: str, *words: object) -> list[str]:
+    return [sys.executable, "-c", code, *map(str, words)]
+
+
 class Bench:
     """The paper mma with TABLE_1 and TABLE_2, under a folder of its own."""
 
@@ -144,38 +148,17 @@ class Bench:
     def fake(self) -> None:
         """Train and decode without fairseq: the plain Transformer's translations lack their ends."""
 
-        def train(run: Run) -> list[str]:
-            return [sys.executable, "-c", TRAIN, str(run.folder)]
-
-        def average(run: Run) -> list[str]:
-            return [sys.executable, "-c", AVERAGE, str(run.model)]
-
         def measure(run: Run, subset: str = "test") -> list[str]:
+            to = run.folder / "generating"
             if run.measure.step == Locality.step:
-                return [sys.executable, "-c", LOCATE, str(run.folder / "generating")]
+                return _python(LOCATE, to)
             if isinstance(run.measure, Probing):
                 count = len((run.trees / "train.mrg").read_text().split()) if run.trees else 0
-                return [
-                    sys.executable,
-                    "-c",
-                    PROBE,
-                    str(run.measure.work(run)),
-                    str(run.folder / "generating"),
-                    str(count),
-                ]
-            tokens = str(run.data.folder / "tok" / f"{subset}.en")
-            return [
-                sys.executable,
-                "-c",
-                GENERATE,
-                str(run.folder / "generating"),
-                tokens,
-                str("localattn" in run.arch),
-                subset,
-            ]
+                return _python(PROBE, run.measure.work(run), to, count)
+            return _python(GENERATE, to, run.data.folder / "tok" / f"{subset}.en", "localattn" in run.arch, subset)
 
-        self.patch.setattr(Run, "train_argv", train)
-        self.patch.setattr(Run, "average_argv", average)
+        self.patch.setattr(Run, "train_argv", lambda run: _python(TRAIN, run.folder))
+        self.patch.setattr(Run, "average_argv", lambda run: _python(AVERAGE, run.model))
         self.patch.setattr(Run, "measure_argv", measure)
         prepare = Corpus.prepare
         self.patch.setattr(Corpus, "prepare", lambda of, *rest: None if of.data.bin.is_dir() else prepare(of, *rest))
@@ -184,7 +167,7 @@ class Bench:
     def fail(self, what: str, patch: pytest.MonkeyPatch) -> None:
         """Let the trainings of the architectures that contain ``what`` fail, as long as the patch lasts."""
         train = Run.train_argv
-        fails = [sys.executable, "-c", "raise SystemExit('out of memory')"]
+        fails = _python("raise SystemExit('out of memory')")
         patch.setattr(Run, "train_argv", lambda run: fails if what in run.arch else train(run))
 
     def data(self, prepared_corpus: Path | None = None) -> None:

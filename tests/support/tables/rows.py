@@ -99,7 +99,7 @@ def build(name: str) -> nn.Module:
         if found.probing == "scratch":
             return new_encoder(*_for_probing(found, architecture, source))
         words = ["DATA", "--user-dir", str(USER_DIR), "--arch", architecture]
-        words += expand(found, "train", arch=architecture)
+        words += expand(found, "train")
         args = options.parse_args_and_arch(options.get_training_parser(), words)
         if args.task == "sentence_prediction":
             args.max_positions = getattr(args, "max_positions", 512) or 512
