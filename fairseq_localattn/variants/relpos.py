@@ -30,11 +30,13 @@ from ..options import layer_option, no_layers, option, set_missing
 class TableOptions(FairseqDataclass):
     """Options of the tables of vectors, at any site."""
 
-    relpos_distance: int = option(16, "the greatest distance with a vector of its own (k); those beyond share it")
+    relpos_distance: int = option(16, "k: the greatest distance with a vector of its own; greater ones share it")
     relpos_heads: ChoiceEnum(("shared", "own")) = option(  # type: ignore[valid-type]
-        "shared", "whether the heads of a layer share its tables or have their own"
+        "shared", "tables of a layer: shared by its heads, or each head's own"
     )
-    relpos_no_values: bool = option(False, "relative positions in the keys alone")
+    relpos_no_values: bool = option(
+        False, "relative positions in the keys alone; the attention stays on the fused path"
+    )
 
 
 @dataclass
