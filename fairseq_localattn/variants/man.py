@@ -50,7 +50,11 @@ class MANOptions(FairseqDataclass):
 
 @register_model("transformer_man")
 class MANTransformerModel(LocalTransformerModel):
-    """fairseq's Transformer with mask attention networks: several attentions a layer, in a chosen order."""
+    """fairseq's Transformer with mask attention networks: several attentions a layer, in a chosen order.
+
+    The weights of a plain Transformer find their place by ``load_state_dict(…, strict=False)`` where the order has
+    ``san`` and ``ffn``; fairseq's ``--finetune-from-model`` needs equal parameters on both sides.
+    """
 
     prefix = "man"
     options = MANOptions
