@@ -27,7 +27,7 @@ def flags_table(name: str) -> str:
     options = options_of(name)
     parser, defaults = ArgumentParser(add_help=False), options()
     add_flags(parser, options)
-    rows = ["<tr><th>flag</th><th>default</th><th>meaning</th></tr>"]
+    rows = ['<tr><th>flag</th><th style="min-width: 5.5rem">default</th><th>meaning</th></tr>']
     for action in parser._actions:
         value = getattr(defaults, action.dest)
         shown = {False: "off", True: "on"}[value] if isinstance(value, bool) else value
