@@ -28,7 +28,7 @@ from ..kernels.passes import is_exporting, is_shared, shared
 from ..kernels.windows import Bounds, Score, Window, distance_windows, half_width_of, hidden_keys, local_window
 from .call import Call
 
-# Queries in a block, at least: the fastest for a window of 11 on a CPU (docs/what-was-tried.md).
+# Queries in a block, at least: the fastest for a window of 11 on a CPU (results/benchmarks/tried.csv).
 MIN_BLOCK = 16
 # Up to this many scores per query and head, all queries form one block, which is fastest there: up to 192 tokens for
 # windows over one head, up to 64 over three heads.

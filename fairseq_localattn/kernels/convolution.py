@@ -14,7 +14,7 @@ def depthwise_convolution(x: Tensor, taps: Tensor) -> Tensor:
     """Compute ``y[t] = Σ_o taps[o] ⊙ x[t + o]``: each channel by itself, as K shifted sums. Differentiable once.
 
     x: (T+K-1)×B×C; ``taps``: K×C. Returns T×B×C. On a CPU four times as fast as torch's ``conv1d`` with one group a
-    channel (docs/what-was-tried.md).
+    channel (results/benchmarks/tried.csv).
     """
     return _Depthwise.apply(x, taps)
 

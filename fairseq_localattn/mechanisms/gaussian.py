@@ -18,7 +18,7 @@ Where these come from:
 - hard windows: the code has width 10 and no cut. CSAN's paper says only that its 11 tokens agree with Luong's 10.
 - neighbours: σ = w² is of the authors' code (xnmt). Its start, 1 to 32 over the heads, is chosen for text.
 - DiffWin's comparison: W and u start by Xavier, in its code from U(0, 1). Two faults of that code are not repeated:
-  windows off by the padding, and lengths of other sentences.
+  windows off by the padding, and lengths of other sentences. Its u_d, 192 parameters without a gradient, is left out.
 - the classifier has it in the first of two layers, which is chosen.
 
 Biases start at 0, so every centre starts near the middle, with d near n/2. Depends on torch alone.

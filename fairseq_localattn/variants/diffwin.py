@@ -37,7 +37,7 @@ class AnyWindowOptions(FairseqDataclass):
 class SegmentOptions(FairseqDataclass):
     """Options of windows whose ends are segments."""
 
-    diffwin_segment_size: int = option(5, "tokens in a segment (b)")
+    diffwin_segment_size: int = option(5, "b: tokens in a segment")
 
 
 @dataclass
@@ -45,7 +45,7 @@ class EncoderOptions(FairseqDataclass):
     """Options of the encoder's self-attention."""
 
     diffwin_encoder: WINDOWS = option("aw", "the encoder's self-attention: none, mw (multiplicative) or aw (additive)")  # type: ignore[valid-type]
-    diffwin_encoder_form: FORMS = option("token", "whether its windows end at tokens or at segments")  # type: ignore[valid-type]
+    diffwin_encoder_form: FORMS = option("token", "where its windows end: token or segment")  # type: ignore[valid-type]
     diffwin_encoder_layers: str = option("1-3", "its layers with windows: all, none, or numbers from 1 (1-3, 1,4-6)")
 
 
@@ -63,8 +63,8 @@ class CrossOptions(FairseqDataclass):
     """Options of the decoder's attention to the encoder."""
 
     diffwin_cross: WINDOWS = option("aw", "the decoder's attention to the encoder: none, mw or aw")  # type: ignore[valid-type]
-    diffwin_cross_form: FORMS = option("segment", "whether its windows end at tokens or at segments of the source")  # type: ignore[valid-type]
-    diffwin_cross_layers: str = option("1-3", "its layers (of the decoder) with windows")
+    diffwin_cross_form: FORMS = option("segment", "where its windows end: token, or segment (of the source)")  # type: ignore[valid-type]
+    diffwin_cross_layers: str = option("1-3", "layers of the decoder with these windows")
 
 
 @dataclass

@@ -27,7 +27,7 @@ class LocalnessClassifierOptions(FairseqDataclass):
     """Options of the classifier; the defaults are the model of Yang et al. with widths predicted from queries."""
 
     localness_center: ChoiceEnum(CENTERS) = option(  # type: ignore[valid-type]
-        "predicted", "the centre of a query's window: predicted, or self: its own position"
+        "predicted", "the centre of a query's window: predicted, or self (its own position; not in cross-attention)"
     )
     localness_width: str = option(
         "query",
@@ -36,12 +36,15 @@ class LocalnessClassifierOptions(FairseqDataclass):
     )
     localness_heads: int = option(0, "heads with a window, the last ones; 0: all")
     localness_cut: bool = option(False, "hide keys further than d from the centre, but not the nearest one")
-    localness_product: bool = option(False, "multiply the weights by the Gaussian, without normalising them again")
+    localness_product: bool = option(
+        False,
+        "multiply the weights by the Gaussian, without normalising them again, in place of adding it to the scores",
+    )
     localness_source: ChoiceEnum(SOURCES) = option(  # type: ignore[valid-type]
-        "query", "what predicts: the projected query, or the layer's input (DiffWin's code)"
+        "query", "what predicts: the projected query, or the layer's input (as in DiffWin's code)"
     )
     localness_hidden: ChoiceEnum(HIDDEN) = option(  # type: ignore[valid-type]
-        "tanh", "the predicting layer: tanh, or linear, without biases (DiffWin's code)"
+        "tanh", "the predicting layer: tanh, or linear (one vector for all heads, no biases, as in DiffWin's code)"
     )
     localness_encoder_layers: str = layer_option("encoder", "windows", "1-3")
 

@@ -31,24 +31,30 @@ class MANOptions(FairseqDataclass):
         DEFAULT_ORDER, "sublayers of an encoder layer, in order: dman (dynamic mask), sman (static), san, ffn"
     )
     man_decoder_order: str = option(
-        DEFAULT_ORDER, "those of a decoder layer; cross-attention follows the last of dman, sman, san"
+        DEFAULT_ORDER, "sublayers of a decoder layer; cross-attention follows the last of dman, sman, san"
     )
     man_encoder_layers: str = layer_option("encoder", "that order", "all")
     man_decoder_layers: str = option("all", "decoder layers with that order; others: san,ffn")
     man_cross_layers: str = no_layers()
     man_static_width: str = option(
-        "4", "sman sees the keys at distance ≤ b: a whole number, or sqrt for √L/2 by sentence length L"
+        "4", "b: sman sees the keys up to b positions away; or sqrt: √L/2 for L words (in the decoder: so far)"
     )
-    man_max_distance: int = option(1024, "distances with a parameter of their own in dman; beyond, that of this one")
+    man_max_distance: int = option(
+        1024, "the greatest distance with a parameter of its own in dman; greater ones share it"
+    )
     man_head_activation: ChoiceEnum(tuple(ACTIVATIONS)) = option(  # type: ignore[valid-type]
-        "none", "on the concatenated heads of every attention, before the output projection"
+        "none", "none, relu or gelu on the concatenated heads of every attention, before the output projection"
     )
     man_post_norm: bool = option(False, "layer norm after each sublayer, in an architecture that has it before")
 
 
 @register_model("transformer_man")
 class MANTransformerModel(LocalTransformerModel):
-    """fairseq's Transformer with mask attention networks: several attentions a layer, in a chosen order."""
+    """fairseq's Transformer with mask attention networks: several attentions a layer, in a chosen order.
+
+    The weights of a plain Transformer find their place by ``load_state_dict(…, strict=False)`` where the order has
+    ``san`` and ``ffn``; fairseq's ``--finetune-from-model`` needs equal parameters on both sides.
+    """
 
     prefix = "man"
     options = MANOptions

@@ -28,9 +28,9 @@ class MMAOptions(FairseqDataclass):
         "or with counts that add up to the number of heads (global:1,local:3)",
     )
     mma_decoder_heads: str = option(
-        "global,local", "kinds of the decoder's heads, when --mma-decoder-layers places MMA there"
+        "global,local", "kinds of the decoder's heads, where --mma-decoder-layers places MMA; forward is an error there"
     )
-    mma_window: int = option(1, "local heads see the keys at distance ≤ w")
+    mma_window: int = option(1, "w: local heads see the keys up to w positions away")
     mma_encoder_layers: str = layer_option("encoder", "MMA", "all")
     mma_decoder_layers: str = layer_option("decoder", "MMA", more=" (beyond the paper)")
     mma_cross_layers: str = no_layers()

@@ -21,8 +21,8 @@ class RopeOptions(FairseqDataclass):
     """Options of rotary positions."""
 
     rope_base: float = option(10_000.0, "base of the angles' steps (θ = base^(-2c/D))")
-    rope_encoder_layers: str = layer_option("encoder", "it", "all")
-    rope_decoder_layers: str = layer_option("decoder", "it", "all")
+    rope_encoder_layers: str = layer_option("encoder", "rotary positions", "all")
+    rope_decoder_layers: str = layer_option("decoder", "rotary positions", "all")
     rope_cross_layers: str = no_layers()
 
 
@@ -37,8 +37,8 @@ class RopeTransformerModel(LocalTransformerModel):
 class AlibiOptions(FairseqDataclass):
     """Options of linear biases."""
 
-    alibi_encoder_layers: str = layer_option("encoder", "it", "all")
-    alibi_decoder_layers: str = layer_option("decoder", "it", "all")
+    alibi_encoder_layers: str = layer_option("encoder", "linear biases", "all")
+    alibi_decoder_layers: str = layer_option("decoder", "linear biases", "all")
     alibi_cross_layers: str = no_layers()
 
 
@@ -55,8 +55,8 @@ class T5BiasOptions(FairseqDataclass):
 
     t5bias_buckets: int = option(32, "buckets of distances; in the encoder half a direction")
     t5bias_distance: int = option(128, "distances from here on share the last bucket")
-    t5bias_encoder_layers: str = layer_option("encoder", "it", "all")
-    t5bias_decoder_layers: str = layer_option("decoder", "it", "all")
+    t5bias_encoder_layers: str = layer_option("encoder", "the bias", "all")
+    t5bias_decoder_layers: str = layer_option("decoder", "the bias", "all")
     t5bias_cross_layers: str = no_layers()
 
 
@@ -73,8 +73,8 @@ class SinksOptions(FairseqDataclass):
 
     sinks_window: int = option(16, "positions in the window: ±w/2 in the encoder, the last w in the decoder")
     sinks_count: int = option(4, "words at the start that every query sees; 0 for none")
-    sinks_encoder_layers: str = layer_option("encoder", "it", "all")
-    sinks_decoder_layers: str = layer_option("decoder", "it", "all")
+    sinks_encoder_layers: str = layer_option("encoder", "windows", "all")
+    sinks_decoder_layers: str = layer_option("decoder", "windows", "all")
     sinks_cross_layers: str = no_layers()
 
 

@@ -1,7 +1,7 @@
 """Convolutions before self-attention, as in the encoder blocks of QANet (Yu et al., ICLR 2018).
 
 The model ``transformer_qanet``: its convolution is in mechanisms/local_convolution.py, its layers in
-models/layers/sublayers.py. Attention is ordinary.
+models/layers/sublayers.py. Attention is ordinary. QANet's stochastic depth is left out.
 """
 
 from dataclasses import dataclass

@@ -4,6 +4,9 @@ The models ``transformer_relpos``, ``transformer_lm_relpos`` and ``transformer_r
 in mechanisms/relative.py. CSAN (REL_POS) and DiffWin compare themselves with them, absolute positions kept; Shaw's own
 models, without absolute positions, are the architectures ``transformer_shaw…``.
 
+CSAN's table has +0.1M. That fits 12 self-attentions with shared tables (50,688; chosen), the 18 attentions of its code
+(74,496), and three encoder layers with own tables (101,376).
+
 What is not taken over from public code: CSAN's compares positions of source and target in cross-attention, and cuts the
 last row of the decoder's table. DiffWin's starts the tables from U(0, 1), and counts offsets from the number of
 queries, which is 1 while decoding. DiffWin's code has no classifier of this kind: both layers and k = 16 are chosen.
@@ -30,11 +33,13 @@ from ..options import layer_option, no_layers, option, set_missing
 class TableOptions(FairseqDataclass):
     """Options of the tables of vectors, at any site."""
 
-    relpos_distance: int = option(16, "the greatest distance with a vector of its own (k); those beyond share it")
+    relpos_distance: int = option(16, "k: the greatest distance with a vector of its own; greater ones share it")
     relpos_heads: ChoiceEnum(("shared", "own")) = option(  # type: ignore[valid-type]
-        "shared", "whether the heads of a layer share its tables or have their own"
+        "shared", "tables of a layer: shared by its heads, or each head's own"
     )
-    relpos_no_values: bool = option(False, "relative positions in the keys alone")
+    relpos_no_values: bool = option(
+        False, "relative positions in the keys alone; the attention stays on the fused path"
+    )
 
 
 @dataclass

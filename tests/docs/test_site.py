@@ -11,6 +11,9 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from docs import hooks
+from fairseq_localattn.options import flag_of, option_names
+
 REPO = Path(__file__).resolve().parents[2]
 # A proxy that refuses: a theme or plugin that fetches something fails.
 NO_NETWORK = {f"{name}_proxy": "http://127.0.0.1:9" for name in ("http", "https", "HTTP", "HTTPS")}
@@ -94,3 +97,17 @@ def test_api_pages_show_signatures_and_docstrings(site: Path) -> None:
     assert "fairseq_localattn.core.attention.LocalAttention" in shown
     text = re.sub(r"<[^>]*>", "", shown)
     assert "key_padding_mask" in text and ":class:" not in text and ":func:" not in text
+
+
+def test_tables_of_flags_are_those_of_the_options(site: Path) -> None:
+    found = 0
+    for path in (REPO / "docs").rglob("*.md"):
+        shown = (site / path.relative_to(REPO / "docs").with_suffix(".html")).read_text("utf-8")
+        for name in hooks.FLAGS.findall(path.read_text("utf-8")):
+            rows = [f"<tr><td><code>{flag_of(option)}</code></td>" for option in option_names(hooks.options_of(name))]
+            assert rows and [row for row in rows if shown.count(row) != 1] == [], path.name
+            found += 1
+        assert "<!-- flags" not in shown, path.name
+    assert found > 5
+    with pytest.raises(AttributeError, match="MMAOption"):
+        hooks.on_page_markdown("<!-- flags: variants.mma.MMAOption -->")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from argparse import ArgumentParser
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,8 @@ from fairseq_localattn.grammar.placement import parse_layers
 from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
 from fairseq_localattn.mechanisms.mixed import MixedAttention
 from fairseq_localattn.models.architectures import baseline_of, localattn_architectures, quick_size_of
+from fairseq_localattn.options import add_flags
+from fairseq_localattn.speed.runtime import ImplementationOptions
 from support.models import TINY, build, build_lm, dictionary, parse
 
 # Architecture, flags, part of the message.
@@ -232,3 +235,13 @@ def test_names_of_sizes() -> None:
 def test_values_out_of_range(arch: str, flags: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         parse(arch, flags.split())
+
+
+def test_help_names_every_choice() -> None:
+    """Pages and ``describe --flags`` show the help texts, without the choices."""
+    parser = ArgumentParser()
+    for options in {ImplementationOptions, *(ARCH_MODEL_REGISTRY[arch].options for arch in localattn_architectures())}:
+        add_flags(parser, options)
+    choices = {action.dest: (action.choices, action.help or "") for action in parser._actions if action.choices}
+    assert len(choices) > 10
+    assert {dest: text for dest, (names, text) in choices.items() if not all(name in text for name in names)} == {}
