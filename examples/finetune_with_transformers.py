@@ -3,6 +3,8 @@
     pip install '.[transformers]'      # in a checkout
     python examples/finetune_with_transformers.py [--text TEXT] [--steps N]
 
+transformers 5 does not start beside a torchaudio that was built for another torch: pip uninstall torchaudio.
+
 A tiny Llama is made, trained with ordinary attention and saved. It is loaded again with the attention of the text,
 which has no parameters, and trained on. In the made language each letter depends on the one two places before it.
 """

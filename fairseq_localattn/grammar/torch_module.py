@@ -35,6 +35,9 @@ class DescribedAttention(nn.Module):
 
     A state dict of torch's own attention loads; :meth:`torch_state_dict` returns one.
 
+    ``torch.jit.trace`` takes all words but ``csan`` and ``shaw``. Call the module in ``eval()`` once before, under
+    ``torch.no_grad()``. A traced ``block`` keeps its lengths.
+
     Raises UsageError, with the place in the text, for a text that describes no attention, and ValueError for an
     unknown ``site``.
     """
@@ -98,7 +101,8 @@ class DescribedAttention(nn.Module):
             is_causal: without an ``attn_mask``, hide the future; beside one it changes nothing. (torch's own attention
                 refuses it without a mask, and in evaluation without gradients sees the future then.)
 
-        Returns the output, shaped as the query, and the weights B×T×S, B×H×T×S, or None.
+        Returns the output, shaped as the query, and the weights B×T×S, B×H×T×S, or None. An empty input has an empty
+        output, and a query that sees no key the output projection's bias.
         Raises ValueError for self-attention to another tensor, and for an ``attn_mask`` of more than two dimensions.
         """
         if self.site != "cross" and not (query is key and key is value):
