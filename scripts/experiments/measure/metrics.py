@@ -40,9 +40,9 @@ NAMES = {
 
 
 def metric_name(metric: str) -> str:
-    """Return a metric as one reads it: 'MT03: BLEU, several references', 'within 2, layer 3'."""
+    """Return a metric as one reads it: 'MT03: BLEU, several references', 'attention within 2, layer 3 (%)'."""
     if near := re.fullmatch(r"w(\d+)_layer(\d+)", metric):
-        return f"within {near[1]}, layer {near[2]}"
+        return f"attention within {near[1]}, layer {near[2]} (%)"
     test, _, name = metric.rpartition("/")
     if order := re.fullmatch(r"bleu_ngram_(\d+)", name):
         name = f"BLEU, {order[1]}-grams alone"

@@ -260,7 +260,7 @@ def test_every_metric_of_the_rows_has_a_name() -> None:
         for metric in (*row.paper, *(row.metric(scale) for scale in row.recipes))
     }
     assert [name for name in sorted(found) if "_" in name] == []
-    assert {"BLEU, tokenised", "average: BLEU, several references", "within 2, layer 3"} <= found
+    assert {"BLEU, tokenised", "average: BLEU, several references", "attention within 2, layer 3 (%)"} <= found
 
 
 # --- the summary
