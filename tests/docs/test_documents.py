@@ -15,7 +15,11 @@ import fairseq_localattn
 
 REPO = Path(__file__).resolve().parents[2]
 TOP = ("README.md", "CONTRIBUTING.md")
-DOCUMENTS = [*(REPO / name for name in TOP), *sorted((REPO / "docs").rglob("*.md"))]
+DOCUMENTS = [
+    *(REPO / name for name in TOP),
+    *sorted((REPO / "docs").rglob("*.md")),
+    *sorted((REPO / "results").glob("*.md")),
+]
 every_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(REPO)))
 # A path in code, from one of the repository's folders; what has a placeholder or a pattern in it is none.
 NAMED = re.compile(

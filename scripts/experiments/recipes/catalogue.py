@@ -41,23 +41,18 @@ class Figure:
         return results / FOLDER / f"{self.paper}_{self.name}_{scale}.{kind}"
 
 
-GAPS = (
-    "Gap of BLEU (y) by the order of n-grams (x): BLEU of the n-grams of one length alone, less the baseline's of the"
-    " same seed. Bars: the mean over the seeds; dots: the seeds."
-)
-WEIGHTS = "Rows: the word that attends; columns: the words that it attends to."
+GAPS = "BLEU of the n-grams of one length alone (x), less the baseline's of the same seed. Bars: means; dots: seeds."
+WEIGHTS = "Rows attend to columns"
 FIGURES = (
     Figure(
         "mma",
         "fig2",
-        "BLEU (y) by the length of the source in words (x). Of the paper's six groups those with fewer than 10"
-        " sentences are left out. Lines: the mean over the seeds; dots: the seeds.",
+        "BLEU (y) by the source's words (x), in groups of 10 sentences or more. Lines: means; dots: seeds.",
     ),
     Figure(
         "mma",
         "fig3",
-        f"Weights of the encoder's self-attention for one sentence, by layer and kind of head. {WEIGHTS} Deeper blue:"
-        " larger weight.",
+        f"The encoder's self-attention in one sentence. {WEIGHTS}; deeper blue: larger weight.",
         about="weights by layer and kind of head",
         rows=("table2/mma",),
         command="head_kinds",
@@ -65,16 +60,14 @@ FIGURES = (
     Figure(
         "csan",
         "fig2",
-        "BLEU on the validation set (y). Left (a): by the window of 1D-CSANs, in words. Right (b): by the heads of"
-        " 2D-CSANs with a window of 11. One seed at small scale; lines: the mean over the seeds.",
+        "(a) 1D-CSANs, window in words; (b) 2D-CSANs with a window of 11. Lines: means over the seeds.",
     ),
     Figure("csan", "fig3", GAPS),
     Figure("mgsa", "fig2", GAPS),
     Figure(
         "mgsa",
         "fig3",
-        f"Self-attention of the encoder's second layer, the one above MG-SA, for one sentence, mean over the heads."
-        f" {WEIGHTS} Darker: larger weight.",
+        f"The encoder's second layer in one sentence. {WEIGHTS}; darker: larger weight.",
         about="attention in the layer above MG-SA, mean over the heads",
         rows=("table3/transformer", "table3/ngram"),
         command="heatmap.command",
@@ -83,9 +76,9 @@ FIGURES = (
     Figure(
         "diffwin",
         "fig3",
-        f"Soft mask and attention of our model, and attention of the Transformer, from the target to the source of one"
-        f" sentence, mean over the heads. {WEIGHTS} Darker: larger value.",
-        about="soft masks beside the attention to the source",
+        f"Our model's soft mask and attention, and the Transformer's attention, from the target to the source of one"
+        f" sentence. {WEIGHTS}; darker: larger value.",
+        about="soft masks beside the attention to the source, mean over the heads",
         rows=("table1/en_de_all", "table1/en_de_transformer"),
         command="heatmap.command",
         options=("--site", "cross"),

@@ -1,4 +1,4 @@
-"""The claims of the papers, each with what results/ has of it: results/claims/<paper>.yaml.
+"""The claims of the papers, results/claims/<paper>.yaml, each with what results/ has of it: a table, and a CSV of all.
 
     claims:
       - claim: Mixed heads translate better than the plain Transformer.
@@ -21,81 +21,117 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.measure.csv_files import Line
+from experiments.measure.csv_files import Line, csv_text
 from experiments.measure.generated import ScoreError
 from experiments.measure.metrics import FALLING
 from experiments.recipes.nodes import RecipeError, compose
 from experiments.recipes.tables import find_table
 from experiments.report.papers import SCALES, Row, current_lines, rows_of
-from experiments.report.text import greatest_p, groups, markdown, mean_change
+from experiments.report.text import SIGNIFICANT, groups, markdown
 
-COMPARISON = re.compile(r"(?P<table>\w+) (?P<better>\w+) > (?P<worse>\w+)(: (?P<metric>\w+)( > (?P<less>\w+))?)?")
-SIGNIFICANT = 0.05
+COMPARISON = re.compile(r"(?P<table>\w+) (?P<better>\w+) > (?P<worse>\w+)(?:: (?P<metrics>(\w+)(?: > (\w+))?))?")
 Lines = Mapping[tuple[str, ...], list[Line]]  # by row, scale and metric
-HEADER = ("claim", "in the paper", "found", "mean difference")
+HEADER = ("claim", "in the paper", "[found](README.md#found)", "least difference")
+COLUMNS = ("table", "better", "worse", "metric", "scale", "by_seed", "mean", "p_value")  # of claims.csv, for an outcome
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What the seeds say of one comparison: differences by seed in favour of the claim, and p where it was computed."""
 
-    name: str
+    names: tuple[str, ...]  # the first COLUMNS
     scale: str
     differences: list[float]
-    tested: list[Line]
+    p_values: list[float]
+
+    @property
+    def mean(self) -> float:
+        return statistics.mean(self.differences)
 
     @property
     def holds(self) -> bool:
         """Whether every seed agrees, significantly where that was tested."""
-        significant = all(line.number("p_value") < SIGNIFICANT for line in self.tested)
-        return all(difference > 0 for difference in self.differences) and significant
+        return min(self.differences) > 0 and all(p < SIGNIFICANT for p in self.p_values)
 
-    def __str__(self) -> str:
-        found = f"{self.name} {mean_change(self.differences)}"
-        more = [] if self.scale == SCALES[0] else [f"{self.scale} scale"]
-        more += [f"p ≤ {greatest_p(self.tested)}"] if self.tested else []
-        return f"{found}, {', '.join(more)}" if more else found
+    def cells(self) -> list[str]:
+        """Return the cells of COLUMNS, empty ones for what has not been measured."""
+        mean = f"{self.mean:.2f}" if self.differences else ""
+        p = f"{max(self.p_values):.4f}" if self.p_values else ""
+        return [*self.names, self.scale, " ".join(f"{each:.2f}" for each in self.differences), mean, p]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim, its place in the paper, why nothing tests it, and the outcomes of its comparisons."""
+
+    text: str
+    where: str
+    why: str
+    outcomes: list[Outcome]
+
+    @property
+    def measured(self) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.differences]
+
+    @property
+    def found(self) -> str:
+        """The verdict; results/README.md says what the words mean."""
+        if not self.measured:
+            return "not tested"
+        if not all(outcome.mean > 0 for outcome in self.measured):
+            return "no"
+        if not all(outcome.holds for outcome in self.measured):
+            return "unclear"
+        if len(self.measured) < len(self.outcomes):
+            return "in part"
+        tested = all(len(outcome.p_values) == len(outcome.differences) for outcome in self.measured)
+        return "yes" if tested else "seeds agree"
 
 
 def claims_table(root: Path, paper: str) -> str:
-    """Return the claims of a paper as Markdown, with the numbers at the largest scale that has both rows.
-
-    results/README.md says what the words of the column "found" mean. Raises ScoreError for a file that is no such list.
-    """
-    path = root / "results" / "claims" / f"{paper}.yaml"
-    try:
-        claims = getattr(compose(path).get("claims"), "value", None)
-    except RecipeError as error:
-        raise ScoreError(str(error)) from None
-    if not isinstance(claims, list) or not claims:
-        raise ScoreError(f"{path}: needs a list 'claims'")
+    """Return the claims of a paper as Markdown, with the least of the mean differences. Raises ScoreError."""
     rows = []
-    for number, claim in enumerate(claims, 1):
-        where = f"{path}: claim {number}"
-        if not isinstance(claim, dict) or not {"claim", "where"} < set(claim) <= {"claim", "where", "compare", "why"}:
-            raise ScoreError(f"{where}: needs claim, where, and compare or why, and nothing else")
-        texts = claim.get("compare", [])
-        outcomes = [_outcome(root, paper, text, where) for text in texts]
-        measured = [outcome for outcome in outcomes if outcome]
-        numbers = "; ".join(map(str, measured)) or claim.get("why", "not measured yet")
-        rows.append([claim["claim"], claim["where"], _verdict(measured, len(outcomes)), numbers])
+    for claim in read_claims(root, paper):
+        least = f"{min(outcome.mean for outcome in claim.measured):+.2f}" if claim.measured else claim.why
+        rows.append([claim.text, claim.where.partition(", ")[0], claim.found, least])
     return markdown(HEADER, rows)
 
 
-def _verdict(measured: list[Outcome], wanted: int) -> str:
-    if not measured:
-        return "not tested"
-    if not all(statistics.mean(outcome.differences) > 0 for outcome in measured):
-        return "no"
-    if not all(outcome.holds for outcome in measured):
-        return "unclear"
-    if len(measured) < wanted:
-        return "in part"
-    return "yes" if all(len(outcome.tested) == len(outcome.differences) for outcome in measured) else "seeds agree"
+def claims_csv(root: Path) -> str:
+    """Return all comparisons of all claims. Raises ScoreError."""
+    rows = [
+        [path.stem, claim.text, claim.where, claim.found, *outcome.cells()]
+        for path in sorted((root / "results" / "claims").glob("*.yaml"))
+        for claim in read_claims(root, path.stem)
+        for outcome in claim.outcomes
+    ]
+    return csv_text(("paper", "claim", "where", "found", *COLUMNS), rows)
 
 
-def _outcome(root: Path, paper: str, text: str, where: str) -> Outcome | None:
-    """Return the outcome of a comparison, None where its rows have no seed in common. Raises ScoreError."""
+def read_claims(root: Path, paper: str) -> list[Claim]:
+    """Return the claims of a paper, with the numbers at the largest scale that has both rows of a comparison.
+
+    Raises ScoreError for a file that is no list of claims.
+    """
+    path = root / "results" / "claims" / f"{paper}.yaml"
+    try:
+        found = getattr(compose(path).get("claims"), "value", None)
+    except RecipeError as error:
+        raise ScoreError(str(error)) from None
+    if not isinstance(found, list) or not found:
+        raise ScoreError(f"{path}: needs a list 'claims'")
+    claims = []
+    for number, claim in enumerate(found, 1):
+        where = f"{path}: claim {number}"
+        if not isinstance(claim, dict) or not {"claim", "where"} < set(claim) <= {"claim", "where", "compare", "why"}:
+            raise ScoreError(f"{where}: needs claim, where, and compare or why, and nothing else")
+        outcomes = [_outcome(root, paper, text, where) for text in claim.get("compare", [])]
+        claims.append(Claim(claim["claim"], claim["where"], claim.get("why", ""), outcomes))
+    return claims
+
+
+def _outcome(root: Path, paper: str, text: str, where: str) -> Outcome:
+    """Return the outcome of a comparison; without differences where its rows have no seed in common. ScoreError."""
     found = COMPARISON.fullmatch(text)
     if found is None:
         raise ScoreError(f"{where}: {text!r} is not of the form 'TABLE ROW > ROW[: METRIC[ > METRIC]]'")
@@ -106,47 +142,45 @@ def _outcome(root: Path, paper: str, text: str, where: str) -> Outcome | None:
     rows = {row.name: row for row in rows_of(table)}
     if missing := {found["better"], found["worse"]} - set(rows):
         raise ScoreError(f"{where}: {table.path} has no row {', '.join(sorted(missing))}")
-    lines = groups(current_lines(root, table), "row", "scale", "metric")
     better, worse = rows[found["better"]], rows[found["worse"]]
-    return _measured(lines, better, worse, metrics=(found["metric"], found["less"]))
-
-
-def _measured(lines: Lines, better: Row, worse: Row, *, metrics: tuple[str | None, str | None]) -> Outcome | None:
-    """Return by how much a row is better in the first metric (None: its own), with a second one by how much more."""
-    asked, less = metrics
+    lines = groups(current_lines(root, table), "row", "scale", "metric")
+    names = (found["table"], better.name, worse.name, found["metrics"] or "")
+    metric, _, less = names[-1].partition(" > ")
     for scale in reversed(SCALES):
-        metric = asked or better.metric(scale)
-        ours, theirs, *second = (
-            {line["seed"]: line for line in lines.get((row.name, scale, of), [])}
-            for of in ((metric, less) if less else (metric,))
-            for row in (better, worse)
-        )
-        seeds = [seed for seed in ours if seed in theirs and all(seed in of_seed for of_seed in second)]
-        if not seeds:
-            continue
-        name, differences = f"{better.name} − {worse.name}" + (f", {asked}" if asked else ""), []
-        for seed in seeds:
-            differences.append(_difference(ours[seed], theirs[seed], better, worse))
-            differences[-1] *= -1 if metric in FALLING and not less else 1
-            if less:
-                differences[-1] -= _difference(second[0][seed], second[1][seed], better, worse)
-        if less:
-            return Outcome(f"{name} − {less}", scale, differences=differences, tested=[])
-        of_test = ours if _against(better, worse) else theirs if _against(worse, better) else {}
-        tested = [of_test[seed] for seed in seeds if seed in of_test and of_test[seed]["p_value"]]
-        return Outcome(name, scale, differences=differences, tested=tested)
-    return None
+        of = metric or better.metric(scale)
+        differences = _differences(lines, better, worse, measured=(scale, of))
+        if less:  # by how much more the row is better in the first metric
+            others = _differences(lines, better, worse, measured=(scale, less))
+            differences = {seed: differences[seed] - others[seed] for seed in differences if seed in others}
+        elif of in FALLING:
+            differences = {seed: -difference for seed, difference in differences.items()}
+        if differences:
+            tested = [] if less else _tested(lines, better, worse, measured=(scale, of))
+            p_values = [line.number("p_value") for line in tested if line["seed"] in differences and line["p_value"]]
+            return Outcome(names, scale, list(differences.values()), p_values)
+    return Outcome(names, "", [], [])
 
 
-def _difference(ours: Line, theirs: Line, better: Row, worse: Row) -> float:
-    """Return what the first line is above the second, from one of them where it says so: scores are rounded."""
-    if _against(better, worse) and ours["difference"]:
-        return ours.number("difference")
-    if _against(worse, better) and theirs["difference"]:
-        return -theirs.number("difference")
-    return ours.number("score") - theirs.number("score")
+def _differences(lines: Lines, better: Row, worse: Row, *, measured: tuple[str, str]) -> dict[str, float]:
+    """Return by seed what the first row is above the second, from a line where it says so: scores are rounded."""
+    theirs = {line["seed"]: line for line in lines.get((worse.name, *measured), [])}
+    found = {}
+    for line in lines.get((better.name, *measured), []):
+        if other := theirs.get(line["seed"]):
+            found[line["seed"]] = line.number("score") - other.number("score")
+            if _against(better, worse) and line["difference"]:
+                found[line["seed"]] = line.number("difference")
+            elif _against(worse, better) and other["difference"]:
+                found[line["seed"]] = -other.number("difference")
+    return found
 
 
-def _against(better: Row, worse: Row) -> bool:
-    """Return whether the significance in a row's lines is that of the difference to the other row."""
-    return better.baseline is not None and better.baseline.name == worse.name
+def _tested(lines: Lines, better: Row, worse: Row, *, measured: tuple[str, str]) -> list[Line]:
+    """Return the lines of the row that is tested against the other one; none where neither is."""
+    rows = [one for one, other in ((better, worse), (worse, better)) if _against(one, other)]
+    return lines.get((rows[0].name, *measured), []) if rows else []
+
+
+def _against(row: Row, other: Row) -> bool:
+    """Return whether a row's lines have the significance of its difference to the other row."""
+    return row.baseline is not None and row.baseline.name == other.name

@@ -17,11 +17,11 @@ from experiments.recipes.catalogue import FOLDER
 from experiments.recipes.tables import load_table, tables_of
 from experiments.report.papers import SCALES, entries_of, title
 from experiments.report.ranking import PAPER, TABLE
+from experiments.report.text import is_settled
 
 # Pictures of one table of PAPER, the best row first.
 RANKED = {"ranking": TABLE, "hybrids_valid": "hybrids_valid", "settings": "settings"}
 SCALE = SCALES[0]
-SIGNIFICANT = 0.05
 METADATA = "Description"
 ROW_HEIGHT, MARGIN, WIDTH = 0.24, 1.4, 8.0  # inches
 FURTHEST = 4.0  # a mean beyond it stands at the edge, with its number
@@ -73,9 +73,8 @@ def gains_of(root: Path, name: str) -> list[Gain]:
             shown = Gain(
                 label if name in RANKED else f"{title(table)}: {label}",
                 by_seed=differences,
-                clear=not min(differences) < 0 < max(differences)
-                and all(line["p_value"] and line.number("p_value") < SIGNIFICANT for line in lines),
-                paper=entry.row.gain(entry.row.metric("full")),
+                clear=is_settled(lines),
+                paper=entry.row.gain,
             )
             found.setdefault((lines[0]["architecture"], lines[0]["settings"], differences), shown)
     gains = list(found.values())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from experiments.measure.csv_files import read_lines
 from experiments.measure.generated import ScoreError
-from experiments.report.text import distinct, markdown
+from experiments.report.text import markdown
 
 WINDOW = "2"  # of the locality that is shown: w, in positions; the CSV has others
 STACK = "encoder"
@@ -20,7 +20,7 @@ def locality_table(root: Path, name: str) -> str:
     lines = [line for line in lines if line["stack"] == STACK and line["window"] == WINDOW]
     if not lines:
         raise ScoreError(f"{path}: has no rows of the {STACK} with the window {WINDOW}")
-    layers = distinct(lines, "layer")
+    layers = list(dict.fromkeys(line["layer"] for line in lines))
     of: dict[tuple[str, ...], dict[str, str]] = {}
     for line in lines:
         key = (line["checkpoint"], line["kind"], line["sublayer"])

@@ -10,7 +10,7 @@ A table stands between two lines, and nothing else of a page is touched:
 
 NAME is `summary` (a row of each paper), `ranking` (all mechanisms by score), `sample` (the same at that scale), `speed`
 and `attentions` (fairseq's own against ours), a paper (man: all its tables, measured or not), one of its tables
-(man/table1), locality/NAME or claims/PAPER.
+(man/table1), locality/NAME or claims/PAPER. results/claims.csv has all comparisons of the claims.
 
 A picture of gains that a page shows, figures/gains_NAME.png, is drawn where it shows other numbers than the CSVs.
 """
@@ -19,16 +19,16 @@ from __future__ import annotations
 
 import argparse
 import functools
+import os
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.measure.generated import ScoreError
 from experiments.recipes.nodes import nearest
 from experiments.recipes.tables import papers, tables_of
-from experiments.report.claims import claims_table
+from experiments.report.claims import claims_csv, claims_table
 from experiments.report.gains import RANKED, draw, is_drawn, picture, tables_shown
 from experiments.report.locality import locality_table
 from experiments.report.papers import all_tables, summary_table, table_of_paper
@@ -38,7 +38,10 @@ from experiments.system.checkout import ROOT
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.files import write_whole
 
-MARKER = re.compile(r"<!-- (?P<end>end of )?table (?P<name>\S+) -->")
+MARKER = re.compile(r"^[ \t]*<!--.*\btable\b", re.M)
+BLOCK = re.compile(
+    r"^<!-- table (?P<name>\S+) -->\n(?P<old>(?:(?!<!--).*\n)*)(?P<end><!-- end of table (?P=name) -->)$", re.M
+)
 GAINS = re.compile(r"figures/gains_(\w+)\.png")
 NO_PAGES = ("quickstart",)  # its numbers stay with its runs
 OF_ALL: dict[str, Callable[[Path], str]] = {
@@ -51,15 +54,6 @@ OF_ALL: dict[str, Callable[[Path], str]] = {
 ANALYSES = {"locality": locality_table, "claims": claims_table}
 
 
-@dataclass(frozen=True)
-class Block:
-    """A table on a page: the lines between those of its two markers, ``first`` and ``last``, counted from 0."""
-
-    name: str
-    first: int
-    last: int
-
-
 def pages(root: Path) -> list[Path]:
     """Return the pages that may have tables."""
     others = "README.md", "docs/performance.md"
@@ -67,31 +61,19 @@ def pages(root: Path) -> list[Path]:
     return [path for path in found if path.is_file()]
 
 
-def blocks_of(page: Path, lines: list[str]) -> list[Block]:
-    """Return the tables of a page. Raises ScoreError for a marker without its other half, or with a slip in it."""
-    blocks: list[Block] = []
-    begun: tuple[str, int] | None = None
-    for i, line in enumerate(lines):
-        found = MARKER.fullmatch(line.rstrip())
-        if found is None:
-            if re.match(r"\s*<!--.*\btable\b", line):
-                raise ScoreError(
-                    f"{page}:{i + 1}: not a marker: write '<!-- table NAME -->', from the line's beginning"
-                )
-            continue
-        name = found["name"]
-        if not found["end"]:
-            if begun is not None:
-                raise ScoreError(f"{page}:{i + 1}: table {name} begins before '<!-- end of table {begun[0]} -->'")
-            begun = (name, i)
-        elif begun is None or begun[0] != name:
-            raise ScoreError(f"{page}:{i + 1}: table {name} ends here, but does not begin before")
-        else:
-            blocks.append(Block(name, begun[1], i))
-            begun = None
-    if begun is not None:
-        raise ScoreError(f"{page}:{begun[1] + 1}: table {begun[0]} has no line '<!-- end of table {begun[0]} -->'")
+def blocks_of(page: Path, text: str) -> list[re.Match[str]]:
+    """Return the tables of a page, NAME and what stands between the markers. Raises ScoreError for a wrong marker."""
+    blocks = list(BLOCK.finditer(text))
+    right = {block.start() for block in blocks} | {block.start("end") for block in blocks}
+    for found in MARKER.finditer(text):
+        if found.start() not in right:
+            needs = "write '<!-- table NAME -->' and '<!-- end of table NAME -->', each on a line of its own"
+            raise ScoreError(f"{page}:{_line(text, found.start())}: not one of two markers of a table: {needs}")
     return blocks
+
+
+def _line(text: str, at: int) -> int:
+    return text.count("\n", 0, at) + 1
 
 
 def table(root: Path, name: str, where: str) -> str:
@@ -109,17 +91,7 @@ def table(root: Path, name: str, where: str) -> str:
 
 def names(root: Path) -> list[str]:
     """Return all tables that can be asked for."""
-    configs, found = root / "configs", list(OF_ALL)
-    for paper in papers(configs):
-        found += [paper, *(f"{paper}/{table}" for table in tables_of(paper, configs))]
-    for kind in ANALYSES:
-        found += [f"{kind}/{path.stem}" for path in _files(root, kind)]
-    return found
-
-
-def _files(root: Path, kind: str) -> list[Path]:
-    """Return the files of an analysis, a table each."""
-    return sorted((root / "results" / kind).glob("*.yaml" if kind == "claims" else "*.csv"))
+    return [*OF_ALL, *_papers(root), *needed(root)]
 
 
 def needed(root: Path) -> dict[str, str]:
@@ -127,34 +99,38 @@ def needed(root: Path) -> dict[str, str]:
 
     They are those of the papers, and of the analyses that have been measured.
     """
-    configs = root / "configs"
     found: dict[str, str] = {}
-    for paper in papers(configs):
-        tables = tables_of(paper, configs)
+    for paper in _papers(root):
+        folder = root / "configs" / paper
+        tables = tables_of(paper, folder.parent)
         for path in sorted((root / "results" / paper).glob("*.csv")):
             if path.stem not in tables:
-                raise ScoreError(f"{path}: {configs / paper} has no table {path.stem}")
-        if paper not in NO_PAGES:
-            found |= {f"{paper}/{table}": str(configs / paper / f"{table}.yaml") for table in tables}
+                raise ScoreError(f"{path}: {folder} has no table {path.stem}")
+        found |= {f"{paper}/{table}": str(folder / f"{table}.yaml") for table in tables}
     for kind in ANALYSES:
-        found |= {f"{kind}/{path.stem}": str(path) for path in _files(root, kind)}
+        files = sorted((root / "results" / kind).glob("*"))
+        found |= {f"{kind}/{path.stem}": str(path) for path in files if path.suffix in (".csv", ".yaml")}
     return found
+
+
+def _papers(root: Path) -> list[str]:
+    return [paper for paper in papers(root / "configs") if paper not in NO_PAGES]
 
 
 def renew(root: Path, page: Path) -> tuple[str, list[str], list[str]]:
     """Return a page with its tables made anew, the names of its tables, and 'file:line: table' of those that differ."""
-    lines = page.read_text(encoding="utf-8").split("\n")
-    blocks, renewed, differ, at = blocks_of(page, lines), [], [], 0
-    for block in blocks:
-        where = f"{page}:{block.first + 1}"
-        new = ["", *table(root, block.name, where).split("\n"), ""]  # blank lines: else Markdown takes it for text
-        old = lines[block.first + 1 : block.last]
-        if old != new:
-            line = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-            differ.append(f"{page}:{block.first + 2 + line}: table {block.name}")
-        renewed += [*lines[at : block.first + 1], *new]
-        at = block.last
-    return "\n".join([*renewed, *lines[at:]]), [block.name for block in blocks], differ
+    text, differ = page.read_text(encoding="utf-8"), []
+
+    def made(block: re.Match[str]) -> str:
+        name, first = block["name"], _line(text, block.start())
+        new = f"\n{table(root, name, f'{page}:{first}')}\n\n"  # blank lines: else Markdown takes it for text
+        if block["old"] != new:
+            same = os.path.commonprefix([block["old"].split("\n"), new.split("\n")])
+            differ.append(f"{page}:{first + 1 + len(same)}: table {name}")
+        return f"<!-- table {name} -->\n{new}{block['end']}"
+
+    names = [block["name"] for block in blocks_of(page, text)]
+    return BLOCK.sub(made, text), names, differ
 
 
 def make(root: Path, check: bool) -> int:
@@ -174,19 +150,22 @@ def make(root: Path, check: bool) -> int:
     for name, where in needed(root).items():
         if name not in shown and name.partition("/")[0] not in shown and name not in drawn:
             raise ScoreError(f"{where}: no page has it: put its two markers, table {name}, into results/*.md")
+    if (root / "results" / "claims").is_dir():
+        claims, text = root / "results" / "claims.csv", claims_csv(root)
+        shown.append(claims.name)
+        if not claims.is_file() or claims.read_text(encoding="utf-8") != text:
+            texts[claims] = text
+            differ.append(f"{claims}: table {claims.name}")
     if check:
-        for place in differ:
+        for place in [*differ, *(picture(root, name) for name in outdated)]:
             print(f"make_tables: {place} is not what the results say: python results/make_tables.py", file=sys.stderr)
-        for name in outdated:
-            said = "shows other numbers than the results: python results/make_tables.py"
-            print(f"make_tables: {picture(root, name)} {said}", file=sys.stderr)
         return 1 if differ or outdated else 0
-    for page, text in texts.items():
-        write_whole(page, text)
+    for path, text in texts.items():
+        write_whole(path, text)
     for name in outdated:
         draw(root, name)
-    renewed = ", ".join(place.rpartition(": table ")[2] for place in differ)
-    print(f"{len(differ)} of {len(shown)} tables renewed{renewed and ': '}{renewed}")
+    renewed = [place.rpartition(": table ")[2] for place in differ]
+    print(f"{len(renewed)} of {len(shown)} tables renewed" + (f": {', '.join(renewed)}" if renewed else ""))
     if outdated:
         print(f"{len(outdated)} of {len(pictures)} pictures drawn: {', '.join(outdated)}")
     return 0

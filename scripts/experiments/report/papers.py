@@ -1,15 +1,17 @@
 """Tables of the papers: the rows of configs/<paper>/<table>.yaml beside results/<paper>/<table>.csv.
 
-A row that has not been measured is there all the same, with the paper's number, and so is one whose training stands
-in a row above: no score is shown twice. A table has the metric that is compared. The CSV has all metrics, a line each
-for a scale, row, seed and settings; those of several test sets are called 'MT03/multi_bleu'.
+Rows without a score are named in one line below their table, and so are those whose training stands in a row above: no
+score is shown twice. A table has the metric that is compared. The CSV has all metrics, a line each for a scale, row,
+seed and settings; those of several test sets are called 'MT03/multi_bleu'.
 """
 
 from __future__ import annotations
 
+import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 from pathlib import Path
 
 from experiments.measure.bleu import FEWEST, group_size
@@ -22,18 +24,14 @@ from experiments.recipes.tables import PAPERS, Table, find_table, load_table, ta
 from experiments.recipes.tables import SCALES as ALL_SCALES
 from experiments.report.results import KEY, NEEDED
 from experiments.report.text import (
-    NOT_MEASURED,
-    NOT_TRAINED,
     NOTHING,
     decimals,
-    greatest_p,
     groups,
     markdown,
-    mean_and_sd,
-    mean_change,
+    mean_gain,
     natural,
+    score_of_seeds,
     scores_of_seeds,
-    seeds_of,
 )
 
 SCALES = ALL_SCALES[1:]  # those with results
@@ -72,12 +70,16 @@ class Row:
         """Return the metric that is compared at a scale."""
         return self.at(scale).metric
 
-    def gain(self, metric: str) -> float | None:
-        """Return what the paper's row gains over its baseline; None where one of the two numbers is missing."""
-        of_baseline = {} if self.baseline is None else self.baseline.paper
-        if metric in self.paper and metric in of_baseline:
-            return self.paper[metric] - of_baseline[metric]
-        return None
+    @property
+    def number(self) -> float | None:
+        """What the paper reports of the row, in the metric that it compares."""
+        return self.paper.get(self.metric("full"))
+
+    @property
+    def gain(self) -> float | None:
+        """What the paper's row gains over its baseline; None where one of the two numbers is missing."""
+        of_baseline = None if self.baseline is None else self.baseline.paper.get(self.metric("full"))
+        return None if self.number is None or of_baseline is None else self.number - of_baseline
 
 
 def rows_of(table: Table) -> list[Row]:
@@ -133,62 +135,107 @@ class Entry:
     label: str
     lines: dict[str, list[Line]]
 
+    @property
+    def group(self) -> str:
+        """What stands before the label's colon, such as the paper's data: 'En-De' of 'En-De: Transformer'."""
+        return self.label.rpartition(": ")[0]
+
     def at(self, scale: str) -> list[Line]:
         """Return the lines of the metric that is compared at a scale."""
         metric = self.row.metric(scale)
         return [line for line in self.lines[scale] if line["metric"] == metric]
 
+    def measured(self, scale: str) -> str:
+        """Return the data and the metric at a scale; an empty text where there is no score."""
+        parts = _data(self.row, scale), metric_name(self.row.metric(scale))
+        return ": ".join(filter(None, parts)) if self.at(scale) else ""
+
 
 def table_of_paper(root: Path, paper: str, name: str) -> str:
-    """Return a table as Markdown: for each row the paper's number and what was measured at each scale."""
+    """Return a table as Markdown: for each row that was trained score and gain at each scale, and the paper's gain.
+
+    The paper's score stands beside those of the full scale, as others are of other data. What differs between rows,
+    their group or their data, has a line above them; what does not stands in the header.
+    """
     table = find_table(paper, name, root / "configs")
-    rows = rows_of(table)
-    if any(row.metric("full") in FAMILIES for row in rows):
-        return _family_table(rows, current_lines(root, table))
-    entries = _entries(rows, load_lines(root, table))
-    digits = _decimals(row.paper for row in rows)
-    metrics = {metric_name(row.metric("full")) for row in rows}
-    columns = [("row", [entry.label for entry in entries])]
-    if len(metrics) > 1:
-        columns += [("metric", [metric_name(entry.row.metric("full")) for entry in entries])]
-    numbers = [_of_paper(entry.row, digits) for entry in entries]
-    if any(map(any, numbers)):
-        head = f"paper: {metrics.pop()}" if len(metrics) == 1 else "paper"
-        columns += [(head, [number or NOTHING for number, _ in numbers])]
-        columns += [("gain, paper", [gain for _, gain in numbers])]
-    scales = [scale for scale in SCALES if any(entry.at(scale) for entry in entries)]
+    if any(row.metric("full") in FAMILIES for row in rows_of(table)):
+        return _family_table(root, table)
+    entries = entries_of(root, table)
+    trained = [entry for entry in entries if any(map(entry.at, SCALES))]
+    scales = [scale for scale in SCALES if any(entry.at(scale) for entry in trained)]
+    digits = decimals(entry.row.number for entry in entries if entry.row.number is not None)
+    parts = [_markdown(_columns(trained, scales, digits))] if trained else []
+    return "\n\n".join([*parts, *not_trained(table, entries, trained)])
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its header, a cell for each row, and what stands above a row where it is not as above the last one."""
+
+    head: str
+    cells: list[str]
+    above: Sequence[str] = ()
+
+
+def _columns(entries: Sequence[Entry], scales: Sequence[str], digits: int) -> list[Column]:
+    group, differing = _same([entry.group for entry in entries])
+    columns = [Column("row", [entry.label.removeprefix(f"{entry.group}: ") for entry in entries], differing)]
+    if "full" in scales:
+        columns += [Column("paper", [_text(entry.row.number, f".{digits}f") for entry in entries])]
+    gains = [_text(entry.row.gain, f"+.{digits}f") for entry in entries]
+    columns += [Column(f"gain, paper ({group})" if group else "gain, paper", gains)]
     for scale in scales:
-        columns += _columns(entries, scale, nothing=NOT_TRAINED if scale == scales[0] else NOTHING)
-    if not scales:
-        columns += [("measured", [_nothing(entry, NOT_TRAINED) for entry in entries])]
-    return markdown([head for head, _ in columns], list(zip(*(cells for _, cells in columns), strict=True)))
+        measured, differing = _same([entry.measured(scale) for entry in entries])
+        lines = [entry.at(scale) for entry in entries]
+        seeds, scores = scores_of_seeds([[line.number("score") for line in of_row] for of_row in lines])
+        name = f"{scale} scale, {measured}" if measured and len(scales) > 1 else measured or f"{scale} scale"
+        columns += [Column(f"{name} ({seeds})", [score or NOTHING for score in scores], differing)]
+        columns += [Column("gain" if len(scales) == 1 else f"gain, {scale}", list(map(mean_gain, lines)))]
+    return columns
+
+
+def _same(values: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """Return what all values are that are not empty, and nothing; or an empty text, and the values."""
+    found = set(values) - {""}
+    return ("", values) if len(found) > 1 else ("".join(found), ())
+
+
+def _markdown(columns: Sequence[Column]) -> str:
+    rows, last = [], [""] * len(columns)
+    for i in range(len(columns[0].cells)):
+        above = [column.above[i] if column.above else "" for column in columns]
+        if above != last:
+            rows.append([f"**{above[0]}**" if above[0] else "", *above[1:]])
+        rows.append([column.cells[i] for column in columns])
+        last = above
+    return markdown([column.head for column in columns], rows)
+
+
+def not_trained(table: Table, entries: Sequence[Entry], trained: Sequence[Entry]) -> list[str]:
+    """Return the line that names the rows without a score, whole groups by their name; none where all have one."""
+    shown = {entry.group for entry in trained} | {""}
+    labels = [entry.label if entry.group in shown else entry.group for entry in entries if entry not in trained]
+    rows = f"[rows](../configs/{table.paper}/{table.name}.yaml)"
+    return [f"Not trained ({rows}): {'; '.join(dict.fromkeys(labels))}."] if labels else []
 
 
 def entries_of(root: Path, table: Table) -> list[Entry]:
-    """Return the lines of a table, without scores of trainings that an earlier row has. Raises ScoreError."""
-    return _entries(rows_of(table), load_lines(root, table))
-
-
-def _entries(rows: Sequence[Row], lines: Sequence[Line]) -> list[Entry]:
     """Return the lines of a table, without scores of trainings that an earlier row has.
 
-    A row has several where a scale has lines of several settings, which are never averaged.
+    A row has several where a scale has lines of several settings, which are never averaged. Raises ScoreError.
     """
-    found = groups(lines, "row", "scale", "settings")
+    found = groups(load_lines(root, table), "row", "scale", "settings")
     entries, seen = [], set[tuple[str, ...]]()
-    for row in rows:
-        own = {
-            scale: [of for (name, at, _), of in found.items() if (name, at) == (row.name, scale)] for scale in SCALES
-        }
-        together = [
-            {scale: of[i] if i < len(of) else [] for scale, of in own.items()}
-            for i in range(max(1, *map(len, own.values())))
-        ]
-        for i, by_scale in enumerate(together):
-            label = row.label + (f" ({_settings(by_scale, together[0])})" if i else "")
-            new = {scale: [line for line in of if _measured(line) not in seen] for scale, of in by_scale.items()}
-            entries.append(Entry(row, label, new))
-        seen |= {_measured(line) for by_scale in together for of in by_scale.values() for line in of}
+    for row in rows_of(table):
+        own = [[of for (name, at, _), of in found.items() if (name, at) == (row.name, scale)] for scale in SCALES]
+        first: list[Line] = []
+        for of_scales in list(zip_longest(*own, fillvalue=[])) or [([],) * len(SCALES)]:
+            lines = list(chain.from_iterable(of_scales))
+            label = f"{row.label} ({_others(lines, first)})" if first else row.label
+            first = first or lines
+            new = [[line for line in of if _measured(line) not in seen] for of in of_scales]
+            entries.append(Entry(row, label, dict(zip(SCALES, new, strict=True))))
+        seen |= {_measured(line) for line in chain.from_iterable(chain.from_iterable(own))}
     return entries
 
 
@@ -197,36 +244,15 @@ def _measured(line: Line) -> tuple[str, ...]:
     return tuple(line[name] for name in ("scale", "architecture", "settings", "seed", "metric", "score"))
 
 
-def _settings(lines: dict[str, list[Line]], first: dict[str, list[Line]]) -> str:
+def _others(lines: Sequence[Line], first: Sequence[Line]) -> str:
     """Return what tells lines from the first ones: the architecture where it is another one, else the settings."""
-
-    def all_of(column: str, some: dict[str, list[Line]]) -> list[str]:
-        return list(dict.fromkeys(line[column] for of in some.values() for line in of))
-
-    names = all_of("architecture", lines)
-    if set(names).isdisjoint(all_of("architecture", first)):
-        return ", ".join(f"`{name}`" for name in names)
-    return f"settings {', '.join(all_of('settings', lines))}"
-
-
-def _columns(entries: Sequence[Entry], scale: str, nothing: str) -> list[tuple[str, list[str]]]:
-    """Return header and cells of the columns of a scale: the data where they differ, the score, the gain and p."""
-    data = {_data(entry.row, scale) for entry in entries if entry.at(scale)} - {""}
-    metrics = {metric_name(entry.row.metric(scale)) for entry in entries if entry.at(scale)}
-    head = f"{scale} scale" + (f", {next(iter(data))}" if len(data) == 1 else "")
-    if len(metrics) == 1:
-        head += f": {next(iter(metrics))}"
-    of_entries = [entry.at(scale) for entry in entries]
-    seeds, scores = scores_of_seeds([[line.number("score") for line in lines] for lines in of_entries])
-    several, cells, gains = [], [], []
-    for entry, lines, score in zip(entries, of_entries, scores, strict=True):
-        named = f" {metric_name(entry.row.metric(scale))}" if score and len(metrics) > 1 else ""
-        cells.append(f"{score}{named}" if score else _nothing(entry, nothing))
-        several.append(_data(entry.row, scale) if score and len(data) > 1 else "")
-        gains.append(mean_change([line.number("difference") for line in lines if line["difference"]]))
-    tests = list(map(greatest_p, of_entries))
-    columns = {"data": several, f"{head} ({seeds})": cells, "gain": gains, "p ≤": tests}
-    return [(name if name.startswith(scale) else f"{name}, {scale}", of) for name, of in columns.items()]
+    known = {line["architecture"] for line in first}
+    return ", ".join(
+        dict.fromkeys(
+            f"settings {line['settings']}" if line["architecture"] in known else f"`{line['architecture']}`"
+            for line in lines
+        )
+    )
 
 
 def _data(row: Row, scale: str) -> str:
@@ -234,66 +260,40 @@ def _data(row: Row, scale: str) -> str:
     return row.at(scale).description.partition(", ")[0]
 
 
-def _nothing(entry: Entry, nothing: str) -> str:
-    """Return what stands in the place of a score: a baseline without a model is not measured."""
-    if any(entry.lines.values()):
-        return NOTHING
-    return NOT_MEASURED if nothing == NOT_TRAINED and not entry.row.at("").architecture else nothing
-
-
-def _family_table(rows: Sequence[Row], lines: Sequence[Line]) -> str:
+def _family_table(root: Path, table: Table) -> str:
     """Return a table of rows with several metrics each, such as probing tasks: those that are fewer as columns."""
-    scales = [scale for scale in SCALES if any(line["scale"] == scale for line in lines)]
-    found = groups(lines, "row", "scale", "metric")
-    measured = [line["metric"] for line in lines if _shown(line)]
-    named = [metric for row in rows for metric in row.paper]
-    metrics = list(dict.fromkeys([*named, *sorted(measured, key=natural)]))
-    digits = _decimals(row.paper for row in rows)
+    entries = [Entry(row, row.label, {}) for row in rows_of(table)]
+    lines = [line for line in current_lines(root, table) if _is_shown(line)]
+    trained = [entry for entry in entries if entry.row.name in {line["row"] for line in lines}]
+    named = [metric for entry in entries for metric in entry.row.paper]
+    digits = decimals(value for entry in entries for value in entry.row.paper.values())
     parts = []
-    for scale in scales or [""]:
-        cells = {
-            (row.name, metric): _score(found.get((row.name, scale, metric), []))
-            + (f" ({row.paper[metric]:.{digits[metric]}f})" if metric in row.paper else "")
-            for row in rows
-            for metric in metrics
-        }
-        legend = f"{scale} scale, {_data(rows[0], scale)} (the paper)" if scale else f"{NOT_TRAINED} (the paper)"
-        labels, names = [row.label for row in rows], [metric_name(metric) for metric in metrics]
-        if len(metrics) > len(rows):
-            body = [[name, *(cells[row.name, of] for row in rows)] for name, of in zip(names, metrics, strict=True)]
-            parts.append(markdown([legend, *labels], body))
-        else:
-            body = [[row.label, *(cells[row.name, metric] for metric in metrics)] for row in rows]
-            parts.append(markdown([legend, *names], body))
-    return "\n\n".join(parts)
+    for scale in SCALES:
+        found = groups((line for line in lines if line["scale"] == scale), "row", "metric")
+        metrics = sorted({metric for _, metric in found}, key=natural)
+        if set(metrics) <= set(named):
+            metrics.sort(key=named.index)
+        rows = [["", *map(metric_name, metrics)]]
+        for row in (entry.row for entry in trained):
+            scores = [[line.number("score") for line in found.get((row.name, metric), [])] for metric in metrics]
+            numbers = [_text(row.paper.get(metric), f".{digits}f") for metric in metrics]
+            cells = [f"{statistics.mean(of):.2f}" if of else NOTHING for of in scores]
+            rows.append([row.label, *(f"{a} ({b})" if b else a for a, b in zip(cells, numbers, strict=True))])
+        if len(metrics) > len(trained):
+            rows = list(map(list, zip(*rows, strict=True)))
+        legend = f"{scale} scale, {_data(entries[0].row, scale)} (the paper)"
+        parts += [markdown([legend, *rows[0][1:]], rows[1:])] if metrics else []
+    return "\n\n".join([*parts, *not_trained(table, entries, trained)])
 
 
-def _score(lines: Sequence[Line]) -> str:
-    shown = [line.number("score") for line in lines if _shown(line)]
-    return f"{statistics.mean(shown):.2f}" if shown else NOTHING
-
-
-def _shown(line: Line) -> bool:
+def _is_shown(line: Line) -> bool:
     """Return whether a line's score is of enough sentences, where it says of how many."""
     size = group_size(line["signature"])
     return size is None or size >= FEWEST
 
 
-def _decimals(numbers: Iterable[Mapping[str, float]]) -> dict[str, int]:
-    """Return with how many decimals the paper reports each metric in this table."""
-    values: dict[str, list[float]] = {}
-    for of_row in numbers:
-        for metric, value in of_row.items():
-            values.setdefault(metric, []).append(value)
-    return {metric: decimals(of) for metric, of in values.items()}
-
-
-def _of_paper(row: Row, digits: Mapping[str, int]) -> tuple[str, str]:
-    """Return the paper's number and gain with its decimals; empty texts where it has none."""
-    metric = row.metric("full")
-    number, gain = row.paper.get(metric), row.gain(metric)
-    places = digits.get(metric, 2)
-    return ("" if number is None else f"{number:.{places}f}"), ("" if gain is None else f"{gain:+.{places}f}")
+def _text(number: float | None, form: str) -> str:
+    return "" if number is None else f"{number:{form}}"
 
 
 def title(table: str) -> str:
@@ -320,7 +320,8 @@ def all_tables(root: Path, paper: str) -> str:
     parts = []
     for name in tables_of(paper, root / "configs"):
         about = load_table(root / "configs" / paper / f"{name}.yaml").title.partition(": ")[2]
-        heading = title(name) + (f": {about.rstrip('.')}" if about else "")
+        about = re.split(r"\.$|\. (?=[A-Z])", about)[0]
+        heading = title(name) + (f": {about}" if about else "")
         drawn = [text for figure in figures_of(paper) if figure.name == name for text in pictures(root, figure)]
         parts.append("\n\n".join([f"### {heading}", *(drawn or [table_of_paper(root, paper, name)])]))
     for figure in figures_of(paper):
@@ -338,20 +339,19 @@ def summary_table(root: Path) -> str:
         if not path.is_file():
             continue
         table = load_table(path)
-        row, found = _row(table, row_name), groups(current_lines(root, table), "row", "scale")
-        lines = Entry(row, "", {"small": found.get((row_name, "small"), [])}).at("small")
+        row, found = _row(table, row_name), groups(current_lines(root, table), "row", "scale", "metric")
+        lines = found.get((row_name, "small", row.metric("small")), [])
         if not lines:
             continue
-        gain = row.gain(row.metric("full"))
         cells.append(
             [
                 f"[{PAPERS.get(paper, paper)}](docs/papers/{paper}.md)",
                 idea,
                 f"`{model}`",
-                "" if gain is None else f"{gain:+.{min(decimals(row.paper.values()), 2)}f}",
-                mean_change([line.number("difference") for line in lines if line["difference"]]),
-                mean_and_sd([line.number("score") for line in lines]),
-                str(len(seeds_of(lines))),
+                _text(row.gain, f"+.{min(decimals(row.paper.values()), 2)}f"),
+                mean_gain(lines),
+                score_of_seeds([line.number("score") for line in lines]),
+                str(len(lines)),
                 f"[{paper}](results/{paper}.md)",
             ]
         )

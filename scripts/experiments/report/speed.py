@@ -52,7 +52,7 @@ ATTENTIONS = {
     "diffwin_aw": "DiffWin, AW",
     "diffwin_mw": "DiffWin, MW",
 }
-PRECISIONS = ("fp32", "bf16")
+PARTS = ("step", "generation")
 PLAIN_FP32 = "transformer_fp32"  # in files of bf16
 LENGTHS = ("30", "128", "512", "2048", "8192")
 STEPS = "steps_per_second"
@@ -60,50 +60,39 @@ STEPS = "steps_per_second"
 
 def speed_table(root: Path) -> str:
     """Return the ratios of fairseq's own time to each model's, on a CPU; empty cells were not measured."""
-    fp32, bf16 = ({part: _lines(root, part, precision) for part in ("step", "generation")} for precision in PRECISIONS)
+    step, generation = (_lines(root, part, "fp32") for part in PARTS)
+    bf16 = [_lines(root, part, "bf16") for part in PARTS]
     rows = []
     for name, (label, row) in SYSTEMS.items():
-        cells = [
-            _number(fp32["step"], name, "ratio_median"),
-            _number(fp32["step"], name, "efficiency"),
-            _number(fp32["generation"], name, "ratio_median"),
-        ]
-        for lines in bf16.values():
-            cells += [_number(lines, name, "ratio_median"), _against_fp32(lines, name)]
+        cells = [_ratio(step, name), _ratio(step, name, column="efficiency"), _ratio(generation, name)]
+        for lines in bf16:
+            cells += [_ratio(lines, name), _ratio(lines, name, over=PLAIN_FP32)]
         rows.append([label, _of_paper(root, row), *cells])
     return markdown(HEADER, rows)
 
 
 def attentions_table(root: Path) -> str:
     """Return the ratios of the time of fairseq's attention to that of each of ours, by length."""
-    found = _all_lines(root, "module", "fp32", "tokens")
-    ratios = {
-        (line["system"], line["tokens"]): f"{line.number('ratio_median'):.2f}" for line in found if not line["note"]
-    }
+    lines = _lines(root, "module", "fp32", "tokens")
+    measured = {key: line for key, line in lines.items() if not line["note"]}
     labels = {name: label for name, (label, _) in SYSTEMS.items()} | ATTENTIONS
-    names = dict.fromkeys(line["system"] for line in found if line["system"] in labels)
-    rows = [[labels[name], *(ratios.get((name, length), "") for length in LENGTHS)] for name in names]
+    names = dict.fromkeys(name for name, _ in lines if name in labels)
+    rows = [[labels[name], *(_ratio(measured, name, length) for length in LENGTHS)] for name in names]
     return markdown(("one attention, d=512, tokens:", *(f"{int(length):,}" for length in LENGTHS)), rows)
 
 
-def _lines(root: Path, part: str, precision: str) -> dict[str, Line]:
-    return {line["system"]: line for line in _all_lines(root, part, precision)}
+def _lines(root: Path, part: str, precision: str, *more: str) -> dict[tuple[str, ...], Line]:
+    """Return the lines of a benchmark by system, and by more columns; none where it was not run."""
+    path, key = root / "results" / "benchmarks" / f"{part}_cpu_{precision}.csv", ("system", *more)
+    found = read_lines(path, (*key, "ratio_median"), key) if path.is_file() else []
+    return {tuple(line[name] for name in key): line for line in found}
 
 
-def _all_lines(root: Path, part: str, precision: str, *key: str) -> list[Line]:
-    path = root / "results" / "benchmarks" / f"{part}_cpu_{precision}.csv"
-    return read_lines(path, ("system", "ratio_median", *key), ("system", *key)) if path.is_file() else []
-
-
-def _number(lines: dict[str, Line], name: str, column: str) -> str:
-    return f"{lines[name].number(column):.2f}" if name in lines else ""
-
-
-def _against_fp32(lines: dict[str, Line], name: str) -> str:
-    """Return the ratio to fairseq's own in fp32, which a run in bf16 times as well."""
-    if name not in lines:
+def _ratio(lines: dict[tuple[str, ...], Line], *key: str, column: str = "ratio_median", over: str = "") -> str:
+    """Return a ratio, or by how much it is above another system's, such as fairseq's own in fp32; '' for no line."""
+    if key not in lines:
         return ""
-    return f"{lines[name].number('ratio_median') / lines[PLAIN_FP32].number('ratio_median'):.2f}"
+    return f"{lines[key].number(column) / (lines[over,].number(column) if over else 1):.2f}"
 
 
 def _of_paper(root: Path, row: str) -> str:

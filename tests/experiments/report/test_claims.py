@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
 
 from experiments.measure.generated import ScoreError
-from experiments.report.claims import claims_table
+from experiments.report.claims import claims_csv, claims_table
 from support.paths import ROOT
 from support.tables.files import TWO_ROWS, csv_of, line, put, table_file
 
@@ -15,10 +16,12 @@ CLAIM = "claims: [{claim: Masks help., where: Table 1, %s}]"
 COMPARE = "compare: [table1 man > transformer]"
 
 
-def row_of(root: Path, text: str) -> list[str]:
-    """Return the cells of the first claim's row."""
+def found(root: Path, text: str) -> str:
+    """Return verdict, differences by seed, their mean and p of the first comparison in claims.csv."""
     put(root, "results/claims/man.yaml", CLAIM % text)
-    return claims_table(root, "man").splitlines()[2].strip("| ").split(" | ")
+    line = next(csv.DictReader(claims_csv(root).splitlines()))
+    assert f"| Masks help. | Table 1 | {line['found']} |" in claims_table(root, "man")
+    return ", ".join(line[name] for name in ("found", "by_seed", "mean", "p_value") if line[name])
 
 
 def measure(root: Path, scores: dict[int, tuple[float, str]], metric: str = "sacrebleu") -> None:
@@ -32,16 +35,33 @@ def measure(root: Path, scores: dict[int, tuple[float, str]], metric: str = "sac
     csv_of(root, *lines)
 
 
-@pytest.mark.parametrize(("scores", "verdict", "number"), [
-    ({1: (36.0, "0.0010"), 2: (35.5, "0.0400")}, "yes", "+0.75, p ≤ 0.040"),
-    ({1: (36.0, "0.0010"), 2: (34.9, "0.0010")}, "unclear", "+0.45 (+1.00, -0.10), p ≤ 0.001"),
-    ({1: (34.0, "0.0010"), 2: (35.5, "0.0010")}, "no", "-0.25 (-1.00, +0.50), p ≤ 0.001"),
-    ({}, "not tested", "not measured yet"),
+@pytest.mark.parametrize(("scores", "said"), [
+    ({1: (36.0, "0.0010"), 2: (35.5, "0.0400")}, "yes, 1.00 0.50, 0.75, 0.0400"),
+    ({1: (36.0, "0.0010"), 2: (34.9, "0.0010")}, "unclear, 1.00 -0.10, 0.45, 0.0010"),
+    ({1: (36.0, "0.0010"), 2: (35.5, "0.0600")}, "unclear, 1.00 0.50, 0.75, 0.0600"),
+    ({1: (34.0, "0.0010"), 2: (35.5, "0.0010")}, "no, -1.00 0.50, -0.25, 0.0010"),
+    ({}, "not tested"),
 ])  # fmt: skip
-def test_verdicts(tmp_path: Path, scores: dict[int, tuple[float, str]], verdict: str, number: str) -> None:
+def test_verdicts(tmp_path: Path, scores: dict[int, tuple[float, str]], said: str) -> None:
     measure(tmp_path, scores)
-    beginning = "man − transformer " if scores else ""
-    assert row_of(tmp_path, COMPARE) == ["Masks help.", "Table 1", verdict, beginning + number]
+    assert found(tmp_path, COMPARE) == said
+
+
+def test_the_page_has_the_least_difference(tmp_path: Path) -> None:
+    """Of all comparisons that have been measured; or why there is none. Sections of the paper stand in the CSV."""
+    measure(tmp_path, {1: (36.0, "0.0010")})
+    table_file(tmp_path, name="man/table2")
+    both = "[table1 man > transformer, table1 transformer > man, table2 man > transformer]"
+    head = "| claim | in the paper | [found](README.md#found) | least difference |\n|---|---|---|---|\n"
+    claims = [f"{{claim: a, where: 'Table 1, §3', compare: {both}}}", "{claim: b, where: §4, why: no measure}"]
+    put(tmp_path, "results/claims/man.yaml", f"claims: [{', '.join(claims)}]")
+    assert claims_table(tmp_path, "man") == f"{head}| a | Table 1 | no | -1.00 |\n| b | §4 | not tested | no measure |"
+    assert claims_csv(tmp_path).splitlines() == [
+        "paper,claim,where,found,table,better,worse,metric,scale,by_seed,mean,p_value",
+        'man,a,"Table 1, §3",no,table1,man,transformer,,small,1.00,1.00,0.0010',
+        'man,a,"Table 1, §3",no,table1,transformer,man,,small,-1.00,-1.00,0.0010',
+        'man,a,"Table 1, §3",no,table2,man,transformer,,,,,',
+    ]
 
 
 def test_the_difference_is_that_of_the_line(tmp_path: Path) -> None:
@@ -49,7 +69,7 @@ def test_the_difference_is_that_of_the_line(tmp_path: Path) -> None:
     table_file(tmp_path)
     plain = line("transformer", 1, "sacrebleu", 35.0, scale="small")
     csv_of(tmp_path, plain, line("man", 1, "sacrebleu", 36.0, difference="0.99", p="0.0100", scale="small"))
-    assert row_of(tmp_path, COMPARE)[3] == "man − transformer +0.99, p ≤ 0.010"
+    assert found(tmp_path, COMPARE) == "yes, 0.99, 0.99, 0.0100"
 
 
 def test_a_gain_may_be_larger_by_one_metric_than_by_another(tmp_path: Path) -> None:
@@ -64,30 +84,24 @@ def test_a_gain_may_be_larger_by_one_metric_than_by_another(tmp_path: Path) -> N
         for metric, score in zip(metrics, of, strict=True)
     ]
     csv_of(tmp_path, *lines)
-    text = "compare: ['table1 man > transformer: bleu_10_20 > bleu_0_10']"
-    numbers = "man − transformer, bleu_10_20 − bleu_0_10 +0.50 (+2.00, -1.00)"
-    assert row_of(tmp_path, text)[2:] == ["unclear", numbers]
+    more = "compare: ['table1 man > transformer: bleu_10_20 > bleu_0_10']"
+    assert found(tmp_path, more) == "unclear, 2.00 -1.00, 0.50"
+    assert found(tmp_path, "compare: ['table1 man > transformer: bleu_10_20']") == "seeds agree, 3.00 0.50, 1.75"
 
 
-def test_a_claim_may_name_its_metric(tmp_path: Path) -> None:
+def test_a_perplexity_is_better_when_it_falls(tmp_path: Path) -> None:
     table_file(tmp_path)
-    csv_of(tmp_path, *(line(row, 1, "w1", score, scale="small") for row, score in (("transformer", 23), ("man", 38))))
-    found = row_of(tmp_path, "compare: ['table1 man > transformer: w1']")[2:]
-    assert found == ["seeds agree", "man − transformer, w1 +15.00"]
+    scores = (("transformer", 73), ("man", 70))
+    csv_of(tmp_path, *(line(row, 1, "perplexity", score, scale="small") for row, score in scores))
+    assert found(tmp_path, "compare: ['table1 man > transformer: perplexity']") == "seeds agree, 3.00, 3.00"
 
 
 def test_significance_is_that_of_the_row_against_its_baseline(tmp_path: Path) -> None:
     """Also where the claim is that the baseline is better; between two other rows the seeds alone decide."""
     measure(tmp_path, {1: (34.0, "0.0010")})
-    assert row_of(tmp_path, "compare: [table1 transformer > man]")[2:] == [
-        "yes",
-        "transformer − man +1.00, p ≤ 0.001",
-    ]
+    assert found(tmp_path, "compare: [table1 transformer > man]") == "yes, 1.00, 1.00, 0.0010"
     table_file(tmp_path, TWO_ROWS.replace("baseline: transformer", "baseline: null"))
-    assert row_of(tmp_path, "compare: [table1 transformer > man]")[2:] == [
-        "seeds agree",
-        "transformer − man +1.00",
-    ]
+    assert found(tmp_path, "compare: [table1 transformer > man]") == "seeds agree, 1.00, 1.00"
 
 
 def test_the_verdicts_are_explained() -> None:
@@ -96,20 +110,19 @@ def test_the_verdicts_are_explained() -> None:
     assert all(f"\n| {verdict} | " in text.partition("## Found")[2] for verdict in words)
 
 
-def test_the_scale_is_named_but_for_the_small_one(tmp_path: Path) -> None:
-    """A comparison is that of the largest scale with both rows."""
+def test_a_comparison_is_that_of_the_largest_scale_with_both_rows(tmp_path: Path) -> None:
     table_file(tmp_path)
     scores = {("transformer", "small"): 35, ("man", "small"): 36, ("transformer", "full"): 34, ("man", "full"): 37}
     metric = {"small": "sacrebleu", "full": "tokenised_bleu"}
     csv_of(tmp_path, *(line(row, 1, metric[scale], of, scale=scale) for (row, scale), of in scores.items()))
-    assert row_of(tmp_path, COMPARE)[3] == "man − transformer +3.00, full scale"
+    assert found(tmp_path, COMPARE) == "seeds agree, 3.00, 3.00"
 
 
 def test_a_claim_is_found_in_part_where_rows_are_missing(tmp_path: Path) -> None:
     measure(tmp_path, {1: (36.0, "0.0010")})
     table_file(tmp_path, name="man/table2")
     both = "compare: [table1 man > transformer, table2 man > transformer]"
-    assert row_of(tmp_path, both)[2] == "in part"
+    assert found(tmp_path, both) == "in part, 1.00, 1.00, 0.0010"
 
 
 @pytest.mark.parametrize(("text", "message"), [
@@ -120,10 +133,10 @@ def test_a_claim_is_found_in_part_where_rows_are_missing(tmp_path: Path) -> None
 def test_slips_are_errors_of_one_line(tmp_path: Path, text: str, message: str) -> None:
     measure(tmp_path, {1: (36.0, "0.0010")})
     with pytest.raises(ScoreError) as raised:
-        row_of(tmp_path, text)
+        found(tmp_path, text)
     assert message in str(raised.value) and "\n" not in str(raised.value)
 
 
 def test_every_paper_has_its_claims() -> None:
-    found = {path.stem for path in (ROOT / "results" / "claims").glob("*.yaml")}
-    assert found == {"mma", "csan", "man", "diffwin", "mgsa"}
+    papers = {path.stem for path in (ROOT / "results" / "claims").glob("*.yaml")}
+    assert papers == {"mma", "csan", "man", "diffwin", "mgsa"}

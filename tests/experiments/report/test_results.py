@@ -83,9 +83,9 @@ def test_committed_results_have_the_columns() -> None:
 
 
 def test_committed_results_say_their_commit() -> None:
-    """Every line of every CSV, those of the analyses and the benchmarks included."""
+    """Every line of every CSV that was measured, those of the analyses and the benchmarks included."""
     form = re.compile(r"[0-9a-f]{10}(\+dirty)?(\.\.[0-9a-f]{10}(\+dirty)?)*")
-    paths = sorted((ROOT / "results").rglob("*.csv"))
+    paths = sorted({*(ROOT / "results").rglob("*.csv")} - {ROOT / "results" / "claims.csv"})
     assert {"benchmarks", "figures", "locality", "mma"} <= {path.parent.name for path in paths}
     for path in paths:
         with path.open(encoding="utf-8", newline="") as file:

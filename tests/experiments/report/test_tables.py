@@ -8,12 +8,10 @@ import pytest
 
 from benchmarks.modules import ATTENTIONS, FAIRSEQ
 from benchmarks.systems import DEFAULT_SYSTEMS, SYSTEMS
-from experiments.measure.csv_files import Line
 from experiments.measure.metrics import metric_name
 from experiments.recipes.tables import find_table, tables_of
 from experiments.recipes.tables import papers as all_papers
 from experiments.report import pages, papers, speed
-from experiments.report.text import p_value
 from support.tables.files import HEAD, TWO_ROWS, csv_of, line, put, table_file
 
 
@@ -22,25 +20,31 @@ def table(root: Path, name: str) -> str:
 
 
 def cells(text: str) -> list[list[str]]:
-    """Return the cells of a Markdown table's rows, without its header."""
-    return [[cell.strip() for cell in row.replace("\\|", "/").strip("|").split("|")] for row in text.split("\n")[2:]]
+    """Return the cells of a Markdown table's rows, without its header, and of the line below it."""
+    rows = [row for row in text.split("\n")[2:] if row]
+    return [[cell.strip() for cell in row.replace("\\|", "/").strip("|").split("|")] for row in rows]
 
 
 # --- papers
 
 
-def test_rows_that_are_not_trained_have_the_papers_numbers(tmp_path: Path) -> None:
-    table_file(tmp_path)
+def test_rows_that_are_not_trained_stand_in_one_line(tmp_path: Path) -> None:
+    """Groups whole, other rows by their labels; systems that a paper quotes are no rows."""
+    quoted = "quoted:\n  Local: {tokenised_bleu: 28.5, parameters: 89_000_000}\n"
+    more = "".join(f"  {name}: {{label: '{label}', architecture: transformer_tiny}}\n" for name, label in
+                   (("a", "En-Fr: a"), ("b", "En-Fr: b"), ("c", "En-De: c"), ("d", "En-De: d")))  # fmt: skip
+    table_file(tmp_path, TWO_ROWS + more + quoted)
+    rows = "Not trained ([rows](../configs/man/table1.yaml)):"
+    assert table(tmp_path, "man/table1") == f"{rows} Transformer; DMAN | SAN; En-Fr; En-De."
+    csv_of(tmp_path, line("d", 1, "sacrebleu", 36.00, scale="small"))
     assert table(tmp_path, "man/table1") == (
-        "| row | paper: BLEU, tokenised | gain, paper | measured |\n"
-        "|---|---|---|---|\n"
-        "| Transformer | 34.4 | | not trained |\n"
-        "| DMAN \\| SAN | 36.3 | +1.9 | not trained |"
+        "| row | captions: sacreBLEU (1 seed) |\n|---|---|\n| d | 36.00 |\n\n"
+        f"{rows} Transformer; DMAN | SAN; En-Fr; En-De: c."
     )
 
 
 def test_both_scales_stand_side_by_side(tmp_path: Path) -> None:
-    """Mean, deviation and number of seeds, the gain over the baseline and p; of each scale its own data and metric."""
+    """Mean, deviation, number of seeds, and gain; of each scale its own data and metric; the paper's at full scale."""
     table_file(tmp_path)
     csv_of(
         tmp_path,
@@ -52,12 +56,23 @@ def test_both_scales_stand_side_by_side(tmp_path: Path) -> None:
         line("man", 1, "tokenised_bleu", 99, difference="9", p="0.5", scale="small"),
     )
     assert table(tmp_path, "man/table1") == (
-        "| row | paper: BLEU, tokenised | gain, paper | small scale, captions: sacreBLEU (1 seed) | gain, small"
-        " | p ≤, small | full scale: BLEU, tokenised (seeds) | gain, full | p ≤, full |\n"
-        "|---|---|---|---|---|---|---|---|---|\n"
-        "| Transformer | 34.4 | | — | | | 34.20 (1) | | |\n"
-        "| DMAN \\| SAN | 36.3 | +1.9 | 37.00 | -0.25 | 0.251 | 36.30 (±0.28, 2) | +1.70 | 0.020 |"
+        "| row | paper | gain, paper | small scale, captions: sacreBLEU (1 seed) | gain, small"
+        " | full scale, BLEU, tokenised (seeds) | gain, full |\n"
+        "|---|---|---|---|---|---|---|\n"
+        "| Transformer | 34.4 | | — | | 34.20 (1) | |\n"
+        "| DMAN \\| SAN | 36.3 | +1.9 | 37.00 | -0.25 | 36.30 (±0.28, 2) | **+1.70** |"
     )
+
+
+@pytest.mark.parametrize(("second", "p", "text"), [
+    ("0.50", "0.0400", "**+0.75**"), ("0.50", "0.0500", "+0.75"), ("0.50", "", "+0.75"), ("-0.50", "0.0010", "+0.25"),
+])  # fmt: skip
+def test_a_gain_is_bold_where_seeds_agree(tmp_path: Path, second: str, p: str, text: str) -> None:
+    table_file(tmp_path)
+    gains = (("1.00", "0.0010"), (second, p))
+    csv_of(tmp_path, *(line("man", seed, "tokenised_bleu", 36, difference=gain, p=of)
+                       for seed, (gain, of) in enumerate(gains)))  # fmt: skip
+    assert cells(table(tmp_path, "man/table1"))[0][-1] == text
 
 
 def test_no_training_is_shown_twice(tmp_path: Path) -> None:
@@ -68,9 +83,9 @@ def test_no_training_is_shown_twice(tmp_path: Path) -> None:
         line(row, 1, "sacrebleu", 35, scale="small", architecture="transformer_tiny") for row in ("transformer", "big")
     ]
     csv_of(tmp_path, *own, line("man", 1, "sacrebleu", 36, scale="small"))
-    assert [row[-1] for row in cells(table(tmp_path, "man/table1"))] == ["35.00", "36.00", "not trained"]
+    assert table(tmp_path, "man/table1").endswith("| 36.00 |\n\nNot trained ([rows](../configs/man/table1.yaml)): big.")
     csv_of(tmp_path, own[0], own[1] | {"score": "35.5"})
-    assert [row[-1] for row in cells(table(tmp_path, "man/table1"))] == ["35.00", "not trained", "35.50"]
+    assert cells(table(tmp_path, "man/table1"))[1] == ["big", "-6.0", "35.50"]
 
 
 def test_a_gain_that_no_line_says_is_that_of_the_scores(tmp_path: Path) -> None:
@@ -87,26 +102,17 @@ def test_a_gain_that_no_line_says_is_that_of_the_scores(tmp_path: Path) -> None:
         line("man", 3, "tokenised_bleu", 39.00, baseline="transformer"),
     )
     of_man = cells(table(tmp_path, "man/table1"))[1]
-    assert of_man[4:] == ["36.52 (±2.48)", "+1.03 (+2.31, -0.25)", "0.020"]
-
-
-def test_a_scale_without_numbers_has_no_column(tmp_path: Path) -> None:
-    """Nor has one that the table lacks, and systems that a paper quotes have no row."""
-    table_file(tmp_path, TWO_ROWS + "quoted:\n  Local: {tokenised_bleu: 28.5, parameters: 89_000_000}\n")
-    csv_of(tmp_path, line("man", 1, "sacrebleu", 36.00, scale="small"))
-    header = "| row | paper: BLEU, tokenised | gain, paper | small scale, captions: sacreBLEU (1 seed) |"
-    assert table(tmp_path, "man/table1").split("\n")[0] == header
-    assert [row[0] for row in cells(table(tmp_path, "man/table1"))] == ["Transformer", "DMAN / SAN"]
+    assert of_man[3:] == ["—", "36.52 (±2.48)", "+1.03"]
 
 
 def test_the_ranking_sorts_by_mean_score(tmp_path: Path) -> None:
-    """The ranking is that of the small scale and the newest settings; what has not been measured stands last."""
+    """The ranking is that of one scale and the newest settings; what has not been measured there is left out."""
     rows = TWO_ROWS + "  mma: {label: MMA, architecture: transformer_mma_tiny}\n"
     table_file(tmp_path, rows, "comparisons/mechanisms")
-    new = {"scale": "small", "parameters": "1933684", "date": "2026"}
+    new = {"scale": "small", "date": "2026"}
     csv_of(
         tmp_path,
-        line("transformer", 1, "sacrebleu", 35.00, scale="small", parameters="1914880"),
+        line("transformer", 1, "sacrebleu", 35.00, scale="small"),
         line("man", 1, "sacrebleu", 35.00, difference="0.00", p="0.5", **new),
         line("man", 2, "sacrebleu", 37.00, difference="2.00", p="0.0040", **new),
         line("man", 3, "sacrebleu", 10.00, scale="small", settings="bb", date="2025"),
@@ -114,9 +120,8 @@ def test_the_ranking_sorts_by_mean_score(tmp_path: Path) -> None:
         table="comparisons/mechanisms",
     )
     assert cells(table(tmp_path, "ranking")) == [
-        ["DMAN / SAN", "36.00 (±1.41, 2)", "+1.00", "0.500", "1.93M"],
-        ["Transformer", "35.00 (1)", "", "", "1.91M"],
-        ["MMA", "not trained", "", "", ""],
+        ["DMAN / SAN", "36.00 (±1.41, 2)", "+1.00"],
+        ["Transformer", "35.00 (1)", ""],
     ]
 
 
@@ -146,23 +151,21 @@ def test_the_table_of_speeds_has_every_system() -> None:
     assert {*speed.SYSTEMS, *speed.ATTENTIONS} >= set(ATTENTIONS) - {FAIRSEQ}
 
 
-def test_data_and_metrics_are_named_once_or_in_each_row(tmp_path: Path) -> None:
-    """Where the rows of a table differ in them, the header names none."""
+def test_what_differs_between_rows_stands_above_them(tmp_path: Path) -> None:
+    """Groups of labels, data and metrics; one that all rows share stands in the header."""
     small = "small: {metric: multi_bleu, description: 'news, two cores'}"
-    paper = "metric: multi_bleu, paper: {multi_bleu: 44.5}"
-    table_file(tmp_path, f"{TWO_ROWS}  zh: {{label: Zh, architecture: transformer_zh_tiny, {paper}, {small}}}\n")
-    csv_of(
-        tmp_path,
-        line("man", 1, "sacrebleu", 37.00, scale="small"),
-        line("man", 1, "tokenised_bleu", 36.00),
-        line("zh", 1, "multi_bleu", 42.00, scale="small"),
+    zh = f"  zh: {{label: 'Zh: DMAN', architecture: transformer_zh_tiny, paper: {{tokenised_bleu: 44.5}}, {small}}}\n"
+    text = TWO_ROWS.replace("DMAN | SAN", "En: DMAN").replace("label: Transformer", "label: 'En: Transformer'") + zh
+    table_file(tmp_path, text)
+    own = [line("man", 1, "sacrebleu", 37.00, scale="small"), line("transformer", 1, "sacrebleu", 36.00, scale="small")]
+    csv_of(tmp_path, *own, line("zh", 1, "multi_bleu", 42.00, scale="small"))
+    assert table(tmp_path, "man/table1") == (
+        "| row | gain, paper | small scale (1 seed) |\n|---|---|---|\n"
+        "| **En** | | captions: sacreBLEU |\n| Transformer | | 36.00 |\n| DMAN | +1.9 | 37.00 |\n"
+        "| **Zh** | | news: BLEU, several references |\n| DMAN | +10.1 | 42.00 |"
     )
-    text = table(tmp_path, "man/table1")
-    header = "| row | metric | paper | gain, paper | data, small | small scale (1 seed) | full scale: BLEU, tokenised"
-    assert text.split("\n")[0] == f"{header} (1 seed) |"
-    found = {row[0]: row[1:] for row in cells(text)}
-    assert found["DMAN / SAN"] == ["BLEU, tokenised", "36.3", "+1.9", "captions", "37.00 sacreBLEU", "36.00"]
-    assert found["Zh"] == ["BLEU, several references", "44.5", "", "news", "42.00 BLEU, several references", "—"]
+    csv_of(tmp_path, *own)
+    assert table(tmp_path, "man/table1").startswith("| row | gain, paper (En) | captions: sacreBLEU (1 seed) |\n")
 
 
 def test_a_table_has_the_metric_that_is_compared(tmp_path: Path) -> None:
@@ -179,7 +182,7 @@ def test_a_table_has_the_metric_that_is_compared(tmp_path: Path) -> None:
     zh = f"  zh: {{label: MG-SA, architecture: transformer_mgsa_tiny, paper: {numbers}}}\n"
     table_file(tmp_path, f"{HEAD}metric: average/multi_bleu\nrows:\n{zh}", "man/table4")
     csv_of(tmp_path, line("zh", 1, "MT03/multi_bleu", 44, difference="2.00", p="0.0010"), table="man/table4")
-    assert cells(table(tmp_path, "man/table4")) == [["MG-SA", "44.79", "—"]]
+    assert table(tmp_path, "man/table4") == "Not trained ([rows](../configs/man/table4.yaml)): MG-SA."
 
 
 def test_rows_of_other_settings_stand_apart(tmp_path: Path) -> None:
@@ -188,12 +191,11 @@ def test_rows_of_other_settings_stand_apart(tmp_path: Path) -> None:
     scores = ((36, "aa"), (30, "bb"))
     csv_of(tmp_path, *(line("man", 1, "tokenised_bleu", score, settings=name) for score, name in scores))
     found = cells(table(tmp_path, "man/table1"))
-    assert [row[0] for row in found] == ["Transformer", "DMAN / SAN", "DMAN / SAN (settings bb)"]
-    assert [row[-1] for row in found] == ["not trained", "36.00", "30.00"]
+    assert found[:2] == [["DMAN / SAN", "36.3", "+1.9", "36.00"], ["DMAN / SAN (settings bb)", "36.3", "+1.9", "30.00"]]
     sizes = ((36, "aa", "transformer_man_small"), (30, "bb", "transformer_man_medium"))
     lines = (line("man", 1, "tokenised_bleu", score, settings=name, architecture=arch) for score, name, arch in sizes)
     csv_of(tmp_path, *lines)
-    assert cells(table(tmp_path, "man/table1"))[2][0] == "DMAN / SAN (`transformer_man_medium`)"
+    assert cells(table(tmp_path, "man/table1"))[1][0] == "DMAN / SAN (`transformer_man_medium`)"
 
 
 @pytest.mark.parametrize(("updates", "gain"), [("6000", ["+2.00"]), ("10000", [])])
@@ -206,38 +208,41 @@ def test_gains_are_over_baselines_that_were_trained_alike(tmp_path: Path, update
 
 
 def test_metrics_of_a_family(tmp_path: Path) -> None:
-    """BLEU by length, locality and probing: what the paper has, then what was measured, the fewer as columns."""
+    """BLEU by length, locality and probing: what was measured, the fewer as columns, with the paper's number."""
+    rows = "".join(f"  r{n}: {{label: r{n}, architecture: transformer_tiny}}\n" for n in range(3))
     paper = "{bleu_10_20: 30, bleu_50: 20.5}"
-    text = f"{HEAD}metric: bleu_by_length\nrows:\n  zz: {{label: zz, architecture: transformer_tiny, paper: {paper}}}\n"
-    table_file(tmp_path, text, "man/fig2")
-    assert table(tmp_path, "man/fig2").split("\n")[0] == "| not trained (the paper) | zz |"
-    assert cells(table(tmp_path, "man/fig2")) == [
-        ["BLEU, 11 to 20 words", "— (30)"],
-        ["BLEU, more than 50 words", "— (20.5)"],
-    ]
+    zz = f"  zz: {{label: zz, architecture: transformer_tiny, paper: {paper}}}\n"
+    table_file(tmp_path, f"{HEAD}metric: bleu_by_length\nrows:\n{zz}{rows}", "man/fig2")
+    assert table(tmp_path, "man/fig2") == "Not trained ([rows](../configs/man/fig2.yaml)): zz; r0; r1; r2."
     sizes = {20: 10, 0: 300, 10: 200, 30: 9}  # sentences: a group of nine is not shown
     lines = [
         line("zz", 1, f"bleu_{a}_{a + 10}", 30 + a, scale="small", signature=f"tok:none|sentences:{size}")
         for a, size in sizes.items()
     ]
     csv_of(tmp_path, *lines, table="man/fig2")
-    assert table(tmp_path, "man/fig2").split("\n")[0] == "| small scale, captions (the paper) | zz |"
-    assert cells(table(tmp_path, "man/fig2")) == [
-        ["BLEU, 11 to 20 words", "40.00 (30)"],
-        ["BLEU, more than 50 words", "— (20.5)"],
-        ["BLEU, 1 to 10 words", "30.00"],
-        ["BLEU, 21 to 30 words", "50.00"],
+    assert table(tmp_path, "man/fig2") == (
+        "| small scale, captions (the paper) | zz |\n|---|---|\n| BLEU, 1 to 10 words | 30.00 |\n"
+        "| BLEU, 11 to 20 words | 40.00 (30.0) |\n| BLEU, 21 to 30 words | 50.00 |\n\n"
+        "Not trained ([rows](../configs/man/fig2.yaml)): r0; r1; r2."
+    )
+    csv_of(
+        tmp_path,
+        *(line(f"r{n}", 1, "bleu_0_10", 31, scale="small") for n in (0, 1)),
+        line("zz", 1, "bleu_10_20", 40, scale="small"),
+        table="man/fig2",
+    )
+    assert cells(table(tmp_path, "man/fig2"))[:3] == [
+        ["zz", "—", "40.00 (30.0)"],
+        ["r0", "31.00", "—"],
+        ["r1", "31.00", "—"],
     ]
-    rows = "".join(f"  r{n}: {{label: r{n}, architecture: transformer_tiny}}\n" for n in range(5))
-    table_file(tmp_path, f"{HEAD}metric: bleu_by_length\nrows:\n{rows}", "man/fig2")
-    csv_of(tmp_path, line("r1", 1, "bleu_0_10", 31, scale="small"), table="man/fig2")
-    assert cells(table(tmp_path, "man/fig2"))[:2] == [["r0", "—"], ["r1", "31.00"]]
 
 
 def test_order_of_tables_and_rows(tmp_path: Path) -> None:
     """Tables by their numbers, figures after them, others last; rows as in the file."""
     for name in ("table10", "table2", "fig2", "others"):
         table_file(tmp_path, TWO_ROWS, f"man/{name}")
+        csv_of(tmp_path, *(line(row, 1, "tokenised_bleu", 34) for row in ("man", "transformer")), table=f"man/{name}")
     text = table(tmp_path, "man")
     assert [part.partition("\n")[0] for part in text.split("### ")[1:]] == [
         "Table 2: translation", "Table 10: translation", "Figure 2: translation", "Others: translation",
@@ -277,14 +282,8 @@ def test_summary_has_a_line_for_each_paper(tmp_path: Path) -> None:
         "| paper | idea | architecture | gain, paper | gain, here | BLEU, here | seeds | results |\n"
         "|---|---|---|---|---|---|---|---|\n"
         "| [MAN](docs/papers/man.md) | a learned mask over distances, before the self-attention | `transformer_man`"
-        " | +1.9 | +0.65 (-0.20, +1.50) | 35.40 ± 0.85 | 2 | [man](results/man.md) |"
+        " | +1.9 | +0.65 | 35.40 (±0.85) | 2 | [man](results/man.md) |"
     )
-
-
-def test_rows_of_the_summary_are_there() -> None:
-    for key in papers.SUMMARY:
-        paper, name, row = key.split("/")
-        assert row in find_table(paper, name).rows("small"), key
 
 
 # --- measures on trained models
@@ -302,11 +301,3 @@ def test_locality(tmp_path: Path) -> None:
         "| `D.seed1` | DMAN | 10.2 | 20.2 |\n| `D.seed2` | DMAN | 10.2 | 20.2 |\n"
         "| `D.seed1` | SAN | 10.2 | 20.2 |\n| `D.seed2` | SAN | 10.2 | 20.2 |"
     )
-
-
-# --- numbers as text
-
-
-@pytest.mark.parametrize(("value", "text"), [(0.0004, "<0.001"), (0.0005, "0.001"), (0.04996, "0.050"), (1, "1.000")])
-def test_p_values(value: float, text: str) -> None:
-    assert p_value(Line("here", {"p_value": str(value)})) == text
