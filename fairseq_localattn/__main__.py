@@ -66,7 +66,15 @@ def table(rows: list[tuple[str, str, str]]) -> list[str]:
 
 def main(argv: list[str] | None = None) -> None:
     """Run a command, or print the path on the first line and then the architectures."""
-    given = sys.argv[1:] if argv is None else argv
+    try:
+        run(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as `head`, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def run(given: list[str]) -> None:
+    """Run the command that the arguments name, or without one the listing."""
     if given and given[0] in COMMANDS:
         folder = WITHOUT_FAIRSEQ.get(given[0])
         if folder is None:
@@ -82,14 +90,9 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--path", action="store_true", help="print the path and nothing else")
     parser.add_argument("--version", action="version", version=__version__)
     args = parser.parse_args(given)
-
-    try:
-        print(package_path())
-        if not args.path:
-            print("\n".join(table(architectures())))
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader, such as `head`, has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    print(package_path())
+    if not args.path:
+        print("\n".join(table(architectures())))
 
 
 if __name__ == "__main__":

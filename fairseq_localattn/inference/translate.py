@@ -6,7 +6,6 @@ python -m fairseq_localattn translate --path CHECKPOINT < raw > translated
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -79,8 +78,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         tell("interrupted; the lines that are written are whole")
         raise SystemExit(130) from None  # as a shell says of a command that is interrupted
-    except BrokenPipeError:  # the reader, such as `head`, has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def write(translator: Translator, lines: Iterable[str], size: int, *, scores: bool) -> Iterator[list[str]]:
