@@ -20,7 +20,7 @@ WITH_LIBRARY = {
     "cnndm": "tokenizers",
     "gigaword": "tokenizers",
 }
-DOOR = '. "$(dirname "${BASH_SOURCE[0]}")/door.sh"'
+RUN = '. "$(dirname "${BASH_SOURCE[0]}")/run_python.sh"'
 EXECUTABLE = sorted(path.name.removeprefix("prepare_").removesuffix(".sh") for path in DATA_PREP.glob("prepare_*.sh"))
 
 
@@ -37,9 +37,9 @@ def library(request) -> None:
         pytest.importorskip(library)
 
 
-def test_every_preparation_has_a_case_and_a_door():
+def test_every_preparation_has_a_case_and_a_script():
     assert sorted(CASES) == EXECUTABLE
-    assert {path.read_text().splitlines()[-1] for path in DATA_PREP.glob("p*_*.sh")} == {DOOR}
+    assert {path.read_text().splitlines()[-1] for path in DATA_PREP.glob("p*_*.sh")} == {RUN}
     assert sorted(PREPARATIONS) == sorted(["parse_text", *(f"prepare_{name}" for name in EXECUTABLE)])
 
 
