@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from corpora.errors import UsageError
-from corpora.mini import translation as mini_translation
+from corpora.mini.files import archive, sgm, write
 from corpora.preparations import fetch
 from support.corpora.prep import (
     DATA_PREP,
@@ -186,7 +186,7 @@ def test_iwslt14_from_unpacked_files_with_the_test_sets_of_mma(sources, tmp_path
     )
     for lang in ("de", "en"):
         test = iwslt_text(sources["iwslt14"], lang)["test"]
-        (tmp_path / f"IWSLT15.TED.tst2013.de-en.{lang}.xml").write_bytes(mini_translation.sgm(test[:7], "refset", lang))
+        write(tmp_path / f"IWSLT15.TED.tst2013.de-en.{lang}.xml", sgm("refset", [('docid="1"', test[:7])]))
         plain = folder / f"train.tags.de-en.{lang}"
         plain.with_name(plain.name + ".gz").write_bytes(gzip.compress(plain.read_bytes()))
         plain.unlink()
@@ -231,7 +231,7 @@ def test_local_archives_are_checked(sources, tmp_path):
     (folder / "dev.tgz").unlink()
     done = prepare("wmt14_en_de", out, "--local", folder, "--no-checksums")
     assert_refused(done, "has no dev.tgz: get it from http://data.statmt.org/wmt17/translation-task/dev.tgz")
-    mini_translation.archive(folder / "dev.tgz", {"dev/newstest2012.en": b"one\n"})
+    archive(folder / "dev.tgz", {"dev/newstest2012.en": b"one\n"})
     done = prepare("wmt14_en_de", out, "--local", folder, "--no-checksums")
     assert_refused(done, "dev.tgz: has no dev/newstest2013.en")
     assert not (out / "text").exists()
