@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from corpora.arguments import at_least
 from corpora.errors import UsageError
 from corpora.preparations import texts, trees
 from corpora.preparations.fetch import Found, obtain_members
-from corpora.preparations.options import Given, Options, count
+from corpora.preparations.options import Given, Options
 from corpora.preparations.steps import Preparation, Step
 from corpora.preparations.texts import Pair, Sources
 from corpora.sources import aspec as aspec_source
@@ -180,7 +181,7 @@ def wmt17_zh_en(options: Options, words: Sequence[object]) -> Preparation:
     """News Commentary v12, the UN Parallel Corpus v1.0, and of CWMT six corpora: about 25 million pairs. valid =
     newsdev2017 (2,002), test = newstest2017 (2,001). 40 GB of disk. Words are found by jieba (the extra zh)."""
     options.corpus("WMT17_ZH_EN", "the archives, or what they unpack to")
-    options.add("max-words", "N", "training pairs with a longer side are left out; 0: none are", 50, count)
+    options.add("max-words", "N", "training pairs with a longer side are left out; 0: none are", 50, at_least(0))
     _add_words(options)
     options.min_correlation()
     given = options.read(words)

@@ -16,7 +16,7 @@ from pathlib import Path
 from corpora.errors import UsageError
 from corpora.preparations import texts, trees
 from corpora.preparations.fetch import obtain_members
-from corpora.preparations.options import Given, Options, decimal, one_of
+from corpora.preparations.options import Given, Options, one_of
 from corpora.preparations.steps import Preparation, Step
 from corpora.preparations.texts import Pair, Sources
 from corpora.text import bitext
@@ -188,7 +188,7 @@ def wmt14_en_de(options: Options, words: Sequence[object]) -> Preparation:
     kinds = "wmt14, wmt16 or wmt17: News Commentary v9, v11 or v12; google: --local's wmt16_en_de.tar.gz, or its files"
     options.add("data", "NAME", kinds, "wmt14", one_of(*NEWS, "google"))
     options.number("max", 80, "no sentence with more tokens")
-    options.add("ratio", "X", "no pair with a side X times as long as the other", "9", decimal(1))
+    options.ratio("9", "no pair with a side X times as long as the other")
     options.number("bpe", 32764, "joint BPE merges")
     options.flag("separate-dictionaries", "one for each language; else one for both")
     options.min_correlation()
@@ -266,7 +266,7 @@ def wmt14_en_fr(options: Options, words: Sequence[object]) -> Preparation:
     options.add("valid", "SET", kinds, "split", one_of("split", "newstest2013"))
     options.number("every", 1333, "with --valid split")
     options.number("max", 250, "no sentence with more subwords")
-    options.add("ratio", "X", "no pair with a side X times as long as the other, in subwords", "1.5", decimal(1))
+    options.ratio("1.5", "no pair with a side X times as long as the other, in subwords")
     options.number("bpe", 40000, "joint BPE merges")
     options.min_correlation()
     given = options.read(words)

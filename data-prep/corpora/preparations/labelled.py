@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from corpora.arguments import at_least
 from corpora.errors import UsageError
 from corpora.preparations.fetch import Found, obtain, obtain_members
-from corpora.preparations.options import Given, Options, count, one_of
+from corpora.preparations.options import Given, Options, one_of
 from corpora.preparations.steps import Preparation, Step
 from corpora.preparations.texts import prefixes, preprocess
 from corpora.sources import imdb as imdb_source
@@ -165,7 +166,7 @@ ONE_BILLION_COUNTS = (30_301_028, 768_646_526)
 def one_billion(options: Options, words: Sequence[object]) -> Preparation:
     """Train: all 99 files; valid and test: the files 00001 and 00000 of 00050 that are held out. 12 GB of disk."""
     options.corpus("ONE_BILLION", f"folder {RELEASE}, or the folder it is in")
-    options.add("words", "N", MOST_WORDS, 32000, count)
+    options.add("words", "N", MOST_WORDS, 32000, at_least(0))
     given = options.read(words)
     given.need_local(RELEASE)
     steps = [
@@ -200,7 +201,7 @@ def lm(options: Options, words: Sequence[object]) -> Preparation:
     options.add("blank-lines", "X", blank, "refuse", one_of(*streams.BLANK_LINES))
     options.flag("no-headings", 'leave out headings as WikiText has them, "= Title ="')
     options.add("lang", "LANG", "ending of the files", "en", _ending)
-    options.add("words", "N", MOST_WORDS, 0, count)
+    options.add("words", "N", MOST_WORDS, 0, at_least(0))
     options.number("min-count", 1, "words rarer than this become <unk>")
     given = options.read(words)
     if not given.local:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from corpora.arguments import at_least
 from corpora.errors import UsageError
 from corpora.text import expansion
 
@@ -53,31 +54,6 @@ class Given(argparse.Namespace):
         return " ".join(f"{name}={int(x) if isinstance(x, bool) else x}" for name, x in values.items())
 
 
-def number(text: str) -> int:
-    """Return a number from 1."""
-    if not re.fullmatch(r"[1-9][0-9]*", text):
-        raise argparse.ArgumentTypeError(f"needs a number from 1, got '{text}'")
-    return int(text)
-
-
-def count(text: str) -> int:
-    """Return a number from 0."""
-    if not re.fullmatch(r"0|[1-9][0-9]*", text):
-        raise argparse.ArgumentTypeError(f"needs a number from 0, got '{text}'")
-    return int(text)
-
-
-def decimal(least: int) -> Callable[[str], str]:
-    """Return the check of a number of at least `least`, which stays the text that it is."""
-
-    def check(text: str) -> str:
-        if not re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", text) or float(text) < least:
-            raise argparse.ArgumentTypeError(f"needs a number from {least}, got '{text}'")
-        return text
-
-    return check
-
-
 def one_of(*values: str) -> Callable[[str], str]:
     """Return the check of an option with these values."""
 
@@ -118,7 +94,11 @@ class Options:
 
     def number(self, name: str, default: int | None, help: str) -> None:
         """Add an option with a number from 1."""
-        self.add(name, "N", help, default, number)
+        self.add(name, "N", help, default, at_least(1))
+
+    def ratio(self, default: str | None, help: str) -> None:
+        """Add --ratio X."""
+        self.add("ratio", "X", help, default, at_least(1, decimal=True))
 
     def flag(self, name: str, help: str) -> None:
         """Add an option without a value."""
@@ -141,7 +121,7 @@ class Options:
     def min_correlation(self) -> None:
         """Add --min-correlation X."""
         about = "of the lengths of the two sides, by blocks of lines, in text that no checksum covers; -1: not checked"
-        self.add("min-correlation", "X", about, "0.3", decimal(-1))
+        self.add("min-correlation", "X", about, "0.3", at_least(-1, decimal=True))
 
     def trees(self, languages: str, default: str = "") -> None:
         """Add --trees, --parser and --tree-files; default: what the last one says where none is given."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from corpora.errors import UsageError
 from corpora.preparations import texts, trees
 from corpora.preparations.bitext import cleaned
-from corpora.preparations.options import Given, Options, decimal, one_of
+from corpora.preparations.options import Given, Options, one_of
 from corpora.preparations.steps import Preparation, Step
 from corpora.preparations.texts import Pair
 from corpora.text import bitext
@@ -35,7 +35,7 @@ def parallel(options: Options, words: Sequence[object]) -> Preparation:
     options.number("pieces", None, "instead: SentencePiece with N pieces")
     options.flag("separate", "subwords and a dictionary for each language; else both languages share them")
     options.number("max", 250, "no training sentence with more tokens")
-    options.add("ratio", "X", "no training pair with a side X times as long, in tokens (any)", None, decimal(1))
+    options.ratio(None, "no training pair with a side X times as long, in tokens (any)")
     options.min_correlation()
     options.trees("LANG")
     given = options.read(words)

@@ -8,7 +8,6 @@ import json
 import re
 import subprocess
 import sys
-from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -94,11 +93,6 @@ def parsed(models, tokens, tmp_path_factory) -> Path:
     assert done.returncode == 0, done.stderr
     assert f"test.en.tree: {len(lines_of(tokens))} sentences, 1 blank, 0 failed; " in done.stdout
     return out
-
-
-def command(models: Path, source: Path, out: Path, *options: str) -> list[str]:
-    program = [sys.executable, str(DATA_PREP / "parse.py"), "--lang", "en", "--models", str(models), "--cpu"]
-    return [*program, "--batch", "1", *options, str(source), str(out)]
 
 
 def parse_here(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -213,43 +207,32 @@ def test_one_tree_a_line_with_the_lines_own_tokens(parsed, tokens):
 
 
 def test_stopped_run_continues_to_the_same_bytes(models, tokens, parsed, tmp_path, monkeypatch):
-    """In the second block and in the midst of a line."""
-    out, blocks = tmp_path / "out.tree", parser_stanza.parse_blocks
-    monkeypatch.setattr(parser_stanza, "parse_blocks", lambda *given: stopped(blocks(*given), 2))
+    """In the third block and in the midst of a line; the part of another parser is not taken."""
+    out, blocks, parser = tmp_path / "out.tree", [], parser_stanza.Parser.__call__
+
+    def stopped(self, lines):
+        blocks.append(lines)
+        if len(blocks) == 3:
+            raise KeyboardInterrupt
+        return parser(self, lines)
+
+    monkeypatch.setattr(parser_stanza.Parser, "__call__", stopped)
     with pytest.raises(KeyboardInterrupt):
         parse_here("--models", models, "--batch", 1, tokens, out)
     monkeypatch.undo()
-    assert not out.exists()
-    with (tmp_path / "out.tree.part").open("ab") as stream:
+    (part,) = tmp_path.iterdir()
+    with part.open("ab") as stream:
         stream.write(b"(ROOT (NP (NN cut")
+    (tmp_path / "out.tree.0123456789ab.part").write_text("(OTHER x)\n" * 4)
     done = parse_here("--models", models, "--batch", 1, tokens, out)
-    assert done.returncode == 0 and "out.tree: continues after line 8 of 28" in done.stdout, done.stderr
+    assert done.returncode == 0 and "out.tree: continues after line 8\n" in done.stdout, done.stderr
     assert out.read_bytes() == parsed.read_bytes()
     assert [path.name for path in tmp_path.iterdir()] == ["out.tree"]
 
 
-def stopped(items, count: int):
-    """Yield some items; then the user stops the program."""
-    yield from islice(items, count)
-    raise KeyboardInterrupt
-
-
-def test_a_damaged_part_is_named_and_one_of_another_text_not_taken(tmp_path):
-    """Its description as well may be cut or overwritten: then the text is parsed from the beginning."""
-    part = parse.Part(tmp_path / "out", {"text": "x"}, block=1)
-    assert part.lines_done() == 0
-    part.append(["(A a)", "(B b)"], first=True)
-    (tmp_path / "out.part").write_bytes(b"(A a)\n(\xff b)\n")
-    assert parse.Part(tmp_path / "out", {"text": "x"}, block=1).lines_done() == 2
-    with pytest.raises(DataError, match="out.part: damaged; remove it"):
-        list(part.lines())
-    assert parse.Part(tmp_path / "out", {"text": "y"}, block=1).lines_done() == 0
-    (tmp_path / "out.part.json").write_bytes(b"\xff")
-    assert parse.Part(tmp_path / "out", {"text": "x"}, block=1).lines_done() == 0
-
-
 def test_two_processes_give_the_same_bytes(models, tokens, parsed, tmp_path):
-    done = call(*command(models, tokens, tmp_path / "out.tree", "--workers", "2"))
+    program = [sys.executable, DATA_PREP / "parse.py", "--lang", "en", "--models", models, "--cpu", "--batch", 1]
+    done = call(*program, "--workers", "2", tokens, tmp_path / "out.tree")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out.tree").read_bytes() == parsed.read_bytes()
 
@@ -285,13 +268,13 @@ class Failing:
 
 def test_a_sentence_that_fails_takes_no_other_with_it(models):
     parser = parser_stanza.Parser(parser_stanza.Settings("en", models, batch=10, cpu=True))
-    good = "the dog sees a cat .".split()
+    good = "the dog sees a cat ."
     expected = parser([good])
     assert expected[0].startswith("(ROOT ")
     failing = parser._pipeline = Failing(parser._pipeline)
-    assert parser([good, ["a", "poison", "."], [], ["a", "loser", "."], good]) == [*expected, "", "", "", *expected]
+    assert parser([good, "a poison .", "", "a loser .", good]) == [*expected, "", "", "", *expected]
     assert failing.calls == 5  # all together, then each alone
-    assert parser([[], []]) == ["", ""] and failing.calls == 5
+    assert parser(["", " "]) == ["", ""] and failing.calls == 5
 
 
 def test_missing_models_and_text_are_errors_of_one_line(models, tokens, tmp_path):
