@@ -248,8 +248,3 @@ def sentence(meaning: Sentence) -> Tree:
     first = top.leaves()[0]
     first.word = first.word[0].upper() + first.word[1:]
     return Tree("ROOT", [top])
-
-
-def passive_agent(agent: NounPhrase) -> Place:
-    """Return the by-phrase of a passive ("von" with the dative)."""
-    return Place("von", "by", "dat", agent)
