@@ -1,8 +1,7 @@
 """Preparations with Japanese or Chinese, which have to be segmented into words.
 
-    OUT/source  the text that was read and checked      OUT/words  its words; both folders are removed after use
     OUT/raw, OUT/tok  raw text and words of the training pairs that are kept, and of all other splits
-    OUT/bpe     BPE with the codes of both languages' text, or a SentencePiece model for each language (then no OUT/tok)
+    OUT/bpe           BPE with the codes of both languages' text, or a SentencePiece model of each (then no OUT/tok)
 
 {train,valid,test,test1…}.LANG, and .LANG.ref0, .ref1, … where there are several references.
 """
@@ -36,19 +35,16 @@ def _in_words(
 
     The training pairs are those with 1 to `most` words a side (None: any number); published: their number in a paper.
     """
-    out, until, limits = given.out, ("raw", "tok"), Limits(1, most)
-    official = () if published is None else (published,)
-
-    take = partial(texts.take_pairs, pair, measured=out / "words", limits=limits, official=official)
+    take = partial(
+        texts.take_pairs, pair, measured=given.out / "tokens", limits=Limits(1, most),
+        official=() if published is None else (published,),
+    )  # fmt: skip
 
     def words(part: Path) -> None:
-        segment.words_of_folder(out / "source", part, segmented, given.workers)
+        segment.words_of_folder(given.out / "text", part, segmented, given.workers)
 
     return [
-        Step("source", "read and check the text", read, until=until, reads=True),
-        Step("words", "segment the text into words", words, resumes=True, until=until),
-        Step("raw", "take the training pairs", partial(take, out / "source")),
-        Step("tok", "take their words", partial(take, out / "words")),
+        *texts.cleaned(given, read, words, take),
         texts.bpe(given, pair, "BPE"),
         texts.binarise(given, pair, ("--joined-dictionary",) if given.joined_dictionary else ()),
     ]

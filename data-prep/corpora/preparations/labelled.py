@@ -18,14 +18,14 @@ from corpora.errors import UsageError
 from corpora.preparations.fetch import Found, obtain, obtain_members
 from corpora.preparations.options import Given, Options, one_of
 from corpora.preparations.steps import Preparation, Step
-from corpora.preparations.texts import prefixes, preprocess
+from corpora.preparations.texts import prefixes, preprocess, tokenise
 from corpora.sources import imdb as imdb_source
 from corpora.sources import labelled
 from corpora.sources import sst as sst_source
 from corpora.sources import sva as sva_source
 from corpora.text import streams
 from corpora.text.lines import SPLITS, find_file
-from corpora.tokens import dictionary, moses_tokenize
+from corpora.tokens import dictionary
 
 MOST_WORDS = "size of the dictionary: the N most frequent words, without fairseq's own symbols; 0: all"
 
@@ -107,15 +107,10 @@ def imdb(options: Options, words: Sequence[object]) -> Preparation:
         examples, official = imdb_source.read(found.path, given.valid), imdb_source.official(given.valid)
         labelled.prepare(part, 2, examples, official, exact=found.verified)
 
-    def tokenise(part: Path) -> None:
-        for split in SPLITS:
-            name = f"{split}.text"
-            moses_tokenize.tokenise(given.out / "raw" / name, part / name, "en", given.workers)
-
-    tok = given.out / "tok"
+    tok, names = given.out / "tok", [(f"{split}.text", split, "en") for split in SPLITS]
     steps = [
         Step("raw", "read and check the reviews", read, reads=True),
-        Step("tok", "tokenise", tokenise, resumes=True),
+        Step("tok", "tokenise", partial(tokenise, given, names, given.out / "raw"), resumes=True),
         *_labelled(given, tok, tok / "train.text"),
     ]
     return Preparation(given, f"imdb valid={given.valid} min-count={given.min_count}{_note(given)}", steps)

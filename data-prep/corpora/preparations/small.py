@@ -37,7 +37,7 @@ def toy(options: Options, words: Sequence[object]) -> Preparation:
 
     steps = [
         Step("raw", f"generate {given.train} + {given.valid} + {given.test} pairs", generate),
-        Step("tok", "tokenise", partial(texts.tokenise, given, DE_EN, given.out / "raw")),
+        Step("tok", "tokenise", partial(texts.tokenise, given, DE_EN.names(), given.out / "raw")),
         texts.bpe(given, DE_EN),
         texts.binarise(given, DE_EN),
         *([trees.phrases(given, given.out / "raw")] if given.trees else []),
@@ -69,7 +69,7 @@ def multi30k(options: Options, words: Sequence[object]) -> Preparation:
     checked = given.checked() if given.no_checksums else "checksums=1"
     note = f"multi30k {given.settings('lowercase', 'bpe')} {checked}"
     cased = given.out / "raw/cased" if given.lowercase else None
-    tokenise = partial(texts.tokenise, given, DE_EN, cased or given.out / "raw", lowercase=given.lowercase)
+    tokenise = partial(texts.tokenise, given, DE_EN.names(), cased or given.out / "raw", lowercase=given.lowercase)
     steps = [
         Step("raw", "read and check the raw text", partial(_read_multi30k, given), reads=True),
         Step("tok", "tokenise", tokenise),

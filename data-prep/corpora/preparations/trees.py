@@ -24,7 +24,7 @@ from pathlib import Path
 from corpora.errors import UsageError
 from corpora.preparations.options import Given, Options
 from corpora.preparations.steps import Preparation, Step
-from corpora.preparations.texts import Pair, prefixes, preprocess, python
+from corpora.preparations.texts import Pair, prefixes, preprocess, python, tokenise
 from corpora.text import streams
 from corpora.text.lines import SPLITS, find_file, read_lines, write_lines
 from corpora.text.linewise import change_file
@@ -241,17 +241,12 @@ def parse_text(options: Options, words: Sequence[object]) -> Preparation:
     models = "stanza's models, such as train_parser.py makes (default: those that stanza.download has installed)"
     options.add("parser", "DIR", models, check=Path)
     given = options.read(words)
-    files = _files(given, "text")
+    files, names = _files(given, "text"), [(f"{split}.{given.lang}", split, given.lang) for split in SPLITS]
     check_parser(given.parser)
 
     def read(part: Path) -> None:
         for split, file in files.items():
             streams.write([file], part / f"{split}.{given.lang}", streams.Rules())
-
-    def tokenise(part: Path) -> None:
-        for split in SPLITS:
-            name = f"{split}.{given.lang}"
-            moses_tokenize.tokenise(given.out / "raw" / name, part / name, given.lang, given.workers)
 
     def parse_all(part: Path) -> None:
         for split in SPLITS:
@@ -261,7 +256,7 @@ def parse_text(options: Options, words: Sequence[object]) -> Preparation:
 
     steps = [
         Step("raw", "read and check the text", read),
-        Step("tok", "tokenise", tokenise, resumes=True),
+        Step("tok", "tokenise", partial(tokenise, given, names, given.out / "raw"), resumes=True),
         Step("trees", "parse", parse_all, resumes=True),
     ]
     parser = given.parser.resolve() if given.parser else ""

@@ -21,8 +21,8 @@ from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 from corpora.errors import DataError
 from corpora.progress import progress
-from corpora.sources.sst import unescape
 from corpora.text.lines import Line, check_words, read_lines, whole_files
+from corpora.trees.leaves import from_leaf
 from fairseq_localattn.analysis.probing.labels import TASKS, labels_of
 from fairseq_localattn.phrases.trees import TreeError, read_tree
 
@@ -41,7 +41,7 @@ class Writer:
 
     def _write(self, word: str) -> str:
         """Return one word for one word: a word that normalisation deletes or splits is kept."""
-        word = unescape(word)
+        word = from_leaf(word)
         plain = word
         if any(letter.isalnum() for letter in word):  # Moses takes ’s alone for a closing quote and an s
             plain = word.translate({0x2019: "'", 0x2018: "'", 0x60: "'"})

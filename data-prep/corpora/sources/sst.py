@@ -10,6 +10,7 @@ from pathlib import Path
 
 from corpora.errors import DataError
 from corpora.text.lines import check_words, find_file, read_lines
+from corpora.trees.leaves import from_leaf
 
 FILES = {"train": "train.txt", "valid": "dev.txt", "test": "test.txt"}
 LABELS = 5
@@ -22,14 +23,6 @@ OFFICIAL = {
 
 # A word may contain a no-break space ("2 1\/2"), or a separator of lines; either becomes a space.
 _WORD = r"[^ \t()]+"
-_BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]"}
-
-
-def unescape(word: str) -> str:
-    """Return the word without the escapes of the Penn Treebank: -LRB- and its like, `\\/` and `\\*`."""
-    for escape, bracket in _BRACKETS.items():
-        word = word.replace(escape, bracket)
-    return word.replace("\\/", "/").replace("\\*", "*")
 
 
 def subtrees(tree: str) -> list[tuple[str, int]]:
@@ -53,7 +46,7 @@ def subtrees(tree: str) -> list[tuple[str, int]]:
             raise ValueError(f"a label from 0 to 4 must follow each bracket, found {label or 'none'}")
         if inner not in ([False], [True, True]):
             raise ValueError(f"a node has two subtrees or one word, found {sum(inner)} subtrees of {len(inner)}")
-        texts = [close(child) if isinstance(child, Tree) else " ".join(unescape(child).split()) for child in node]
+        texts = [close(child) if isinstance(child, Tree) else " ".join(from_leaf(child).split()) for child in node]
         found.append((" ".join(texts), int(label)))
         return found[-1][0]
 

@@ -85,7 +85,7 @@ def test_aspec_in_words_and_bpe(preparation):
     assert "公園 で" in "\n".join(words["train"]["ja"])
     assert "@@ " in (aspec_bpe / "bpe/train.en").read_text("utf-8")
     assert_translation_data(aspec_bpe / "bin", "ja", "en", {"test": words["test"]}, "subword_nmt")
-    assert not (aspec_bpe / "words").exists() and not (aspec_bpe / "source").exists()
+    assert not (aspec_bpe / "tokens").exists() and not (aspec_bpe / "text").exists()
 
 
 def change_line(path: Path, number: int, change) -> None:

@@ -244,7 +244,7 @@ CASES = {
             local=("--local", "{source}", "--no-checksums"), slow=True,
         ),
         Case(
-            "aspec", ("--local", "{source}", "--bpe", "150"), "words.part/test.en",
+            "aspec", ("--local", "{source}", "--bpe", "150"), "tokens.part/test.en",
             ("--bpe", "160", "bpe=150", "bpe=160"),
             (
                 ("train/train-2.txt", line(7, b"0.5 ||| A"), "train-2.txt:7: 2 fields, 5 wanted"),
@@ -259,7 +259,7 @@ CASES = {
         Case(
             "wmt17_zh_en",
             ("--local", "{source}", "--no-checksums", "--bpe", "150", "--max-words", "20", "--joined-dictionary"),
-            "words.part/test.en", ("--max-words", "30", "max-words=20", "max-words=30"),
+            "tokens.part/test.en", ("--max-words", "30", "max-words=20", "max-words=30"),
             (
                 ("neu2017/NEU_en.txt", line(90, None), "NEU_cn.txt:90: misaligned: 90 lines here, 89 in"),
                 ("neu2017/NEU_en.txt", None, "NEU_cn.txt: there is no NEU_en.txt beside it"),
