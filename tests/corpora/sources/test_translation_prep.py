@@ -178,7 +178,7 @@ def test_dictionaries_of_each_language_and_trees(preparation, tmp_path):
 
 
 def test_iwslt14_from_unpacked_files_with_the_test_sets_of_mma(sources, tmp_path):
-    unpacked(CASES["iwslt14"], sources["iwslt14"], tmp_path)
+    unpacked(sources["iwslt14"], tmp_path)
     folder, out = tmp_path / "de-en", tmp_path / "out"
     options = ("--local", tmp_path, "--bpe", 80, "--test", "mma")
     assert_refused(

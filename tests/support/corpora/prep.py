@@ -77,14 +77,14 @@ def given_for(out: Path, **options: object) -> Given:
     return Given(**{"name": "prepare_x", "out": out, "local": None, "mirror": "", "no_checksums": False} | options)
 
 
-def door(corpus: str) -> str:
-    """Return the name of a preparation's door."""
+def script(corpus: str) -> str:
+    """Return the name of a preparation's script."""
     return corpus if corpus == "parse_text" else f"prepare_{corpus}"
 
 
 def command(corpus: str, out: Path, *options: object) -> list[str]:
     """Return the command of a preparation, with one worker unless `options` say otherwise."""
-    return [str(part) for part in ("bash", DATA_PREP / f"{door(corpus)}.sh", out, "--workers", "1", *options)]
+    return [str(part) for part in ("bash", DATA_PREP / f"{script(corpus)}.sh", out, "--workers", "1", *options)]
 
 
 @functools.cache
@@ -105,21 +105,21 @@ def warm_python() -> str:
 
 
 def prepare(corpus: str, out: Path, *options: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a preparation in this process; :func:`start_and_kill` opens its door."""
+    """Run a preparation in this process; :func:`start_and_kill` runs its script."""
     return prepare_by(corpus, out, "--workers", "1", *options, **environment)
 
 
 def prepare_by(corpus: str, *words: object, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a preparation in this process by the words of its command line alone."""
     with mock.patch.dict(os.environ, clean_environment(**{"PYTHON": warm_python(), **environment}), clear=True):
-        return _captured(lambda: preparations.main(door(corpus), words))
+        return _captured(lambda: preparations.main(script(corpus), words))
 
 
 def prepare_until(last: str, corpus: str, out: Path, *options: object, **environment: str) -> str:
     """Do the steps of a preparation up to `last` in this process; return what it says."""
     printed, given = io.StringIO(), clean_environment(**{"PYTHON": warm_python(), **environment})
     with mock.patch.dict(os.environ, given, clear=True), contextlib.redirect_stdout(printed):
-        plan = preparations.planned(door(corpus), [out, "--workers", "1", *options])
+        plan = preparations.planned(script(corpus), [out, "--workers", "1", *options])
         names = [step.name for step in plan.steps]
         dataclasses.replace(plan, steps=plan.steps[: names.index(last) + 1]).run()
     return printed.getvalue()
@@ -166,6 +166,14 @@ def assert_refused(done: subprocess.CompletedProcess, *parts: str) -> None:
 def lines_of(path: Path) -> list[str]:
     """Return the lines of a text file."""
     return path.read_text("utf-8").split("\n")[:-1]
+
+
+def change_line(path: Path, number: int, to: str | bytes | None | Callable[[str], str]) -> None:
+    """Put other text in place of a line (from 1) of a file, or remove it."""
+    lines = path.read_bytes().split(b"\n")
+    new = to(lines[number - 1].decode()) if callable(to) else to
+    lines[number - 1 : number] = [] if new is None else [new.encode() if isinstance(new, str) else new]
+    path.write_bytes(b"\n".join(lines))
 
 
 def files_of(folder: Path) -> dict[Path, int]:
