@@ -25,24 +25,18 @@ from support.corpora.prep import (
 )
 from support.corpora.preparations import CASES, unpacked
 from support.corpora.translation_references import (
-    assert_binarised,
+    assert_in_subwords,
     assert_texts,
     encoded,
     iwslt_text,
     kept,
     member,
-    moses,
+    tokens_of,
     wmt_text,
-    wmt_tokens,
 )
 from support.paths import SHARED
 
 IWSLT14 = SHARED / "iwslt14"
-
-
-def options_of(name: str, source: Path) -> list[str]:
-    """Return the options of the contract's preparation."""
-    return CASES[name].arguments(source)
 
 
 @pytest.fixture(scope="session")
@@ -58,76 +52,54 @@ def sources(tmp_path_factory) -> dict[str, Path]:
 # The preparations
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("iwslt14")
-def test_iwslt14_is_fairseqs_recipe(preparation):
-    done = preparation("iwslt14")
-    out = done.out
-    texts = {lang: iwslt_text(done.source, lang) for lang in ("de", "en")}
-    tokens = {lang: moses(texts[lang]["train"], lang, normalise=False, dashes=False) for lang in texts}
-    clean = kept(tokens["de"], tokens["en"], 175, 1.5)
-    assert 0 < len(clean) < len(tokens["de"])
-    places: dict[str, list[int]] = {"train": [], "valid": []}
-    for number, place in enumerate(clean, 1):
-        places["valid" if number % 23 == 0 else "train"].append(place)
-    for lang in texts:
-        test = texts[lang]["test"]
-        raw = {split: [texts[lang]["train"][place] for place in chosen] for split, chosen in places.items()}
-        assert_texts(out, "raw", lang, raw | {"test": test})
-        plain = moses([line.replace("’", "'") for line in test], lang, normalise=False, dashes=False)
-        tok = {split: [tokens[lang][place].lower() for place in chosen] for split, chosen in places.items()}
-        tok["test"] = [line.lower() for line in plain]
-        assert_texts(out, "tok", lang, tok)
-        assert_texts(out, "bpe", lang, {split: encoded(out / "bpe/codes", tok[split]) for split in SPLITS})
-    assert_binarised(out, "de", "en")
-    for split, published in (("train", "160,239"), ("valid", "7,283")):
-        assert f"{split}: {len(places[split]):,} pairs (published: {published})" in done.said
-    assert "test: 100 pairs (published: 6,750)" in done.said
-    assert sorted(path.name for path in out.iterdir()) == [".lock", "bin", "bpe", "options.txt", "raw", "tok"]
+CLEANED = {  # languages, most tokens, ratio, every n-th pair that is held out, published numbers
+    "iwslt14": ("de", "en", 175, 1.5, 23, ("7,283", "6,750")),
+    "wmt14_en_de": ("en", "de", 80, 9, 0, ("3,000", "3,003")),
+}
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("wmt14_en_de")
-def test_wmt14_en_de(preparation):
-    done = preparation("wmt14_en_de")
-    out = done.out
-    texts = {lang: wmt_text(done.source, lang, "de") for lang in ("en", "de")}
-    tokens = {lang: wmt_tokens(text, lang) for lang, text in texts.items()}
-    clean = kept(tokens["en"]["train"], tokens["de"]["train"], 80, 9)
-    assert 0 < len(clean) < 1500
-    for lang in texts:
-        for folder, found in (("raw", texts[lang]), ("tok", tokens[lang])):
-            assert_texts(out, folder, lang, found | {"train": [found["train"][place] for place in clean]})
-        tok = {split: lines_of(out / f"tok/{split}.{lang}") for split in SPLITS}
-        assert_texts(out, "bpe", lang, {split: encoded(out / "bpe/codes", tok[split]) for split in SPLITS})
-    assert_binarised(out, "en", "de")
-    for name, count in (("europarl-v7", 700), ("commoncrawl", 500), ("news-commentary-v9", 300)):
-        assert f"{name}.de-en.en: {count} pairs\n" in done.said
-    assert f"train: {len(clean):,} pairs\n" in done.said and "test: 60 pairs (published: 3,003)" in done.said
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in CLEANED])
+def test_cleaned_by_tokens_as_the_recipe_does(name, preparation):
+    done, (one, two, most, ratio, every, published) = preparation(name), CLEANED[name]
+    texts = {lang: iwslt_text(done.source, lang) if every else wmt_text(done.source, lang, "de") for lang in (one, two)}
+    tokens = tokens_of(texts, wmt=not every)
+    clean = kept(tokens[one]["train"], tokens[two]["train"], most, ratio)
+    assert 0 < len(clean) < len(tokens[one]["train"])
+    for texts_or_tokens, folder in ((texts, "raw"), (tokens, "tok")):
+        for lang, found in texts_or_tokens.items():
+            chosen = [found["train"][place] for place in clean]
+            if every:
+                found["valid"] = chosen[every - 1 :: every]
+                del chosen[every - 1 :: every]
+            assert_texts(done.out, folder, lang, found | {"train": chosen})
+    assert_in_subwords(done.out, one, two)
+    for split, count in zip(("valid", "test"), published, strict=True):
+        assert f"{split}: {len(texts[one][split])} pairs (published: {count})" in done.said
+    assert sorted(path.name for path in done.out.iterdir()) == [".lock", "bin", "bpe", "options.txt", "raw", "tok"]
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("wmt14_en_fr")
 def test_wmt14_en_fr_is_divided_before_it_is_cleaned_by_subwords(preparation):
     done = preparation("wmt14_en_fr")
-    out = done.out
     texts = {lang: wmt_text(done.source, lang, "fr") for lang in ("en", "fr")}
     for text in texts.values():
         text["valid"] = text["train"][24::25]
         text["train"] = [line for number, line in enumerate(text["train"], 1) if number % 25]
-    tokens = {lang: wmt_tokens(text, lang) for lang, text in texts.items()}
-    bpe = {lang: {split: encoded(out / "bpe/codes", tokens[lang][split]) for split in SPLITS} for lang in tokens}
+    tokens, codes = tokens_of(texts), done.out / "bpe/codes"
+    bpe = {lang: {split: encoded(codes, tokens[lang][split]) for split in SPLITS} for lang in tokens}
     for split in ("train", "valid"):
         clean = kept(bpe["en"][split], bpe["fr"][split], 250, 1.5)
         assert 0 < len(clean) < len(bpe["en"][split])
         for lang in ("en", "fr"):
             for found in (texts, tokens, bpe):
                 found[lang][split] = [found[lang][split][place] for place in clean]
-    for lang in ("en", "fr"):
-        for folder, found in (("raw", texts), ("tok", tokens), ("bpe", bpe)):
-            assert_texts(out, folder, lang, found[lang])
+    for folder, found in (("raw", texts), ("tok", tokens)):
+        for lang in ("en", "fr"):
+            assert_texts(done.out, folder, lang, found[lang])
     assert "’" in "".join(texts["fr"]["test"]) and "’" not in "".join(tokens["fr"]["test"])
-    assert_binarised(out, "en", "fr")
+    assert_in_subwords(done.out, "en", "fr")
     assert f"valid: {len(texts['en']['valid'])} pairs" in done.said
 
 
@@ -146,10 +118,10 @@ def test_other_texts_of_wmt14(sources, tmp_path):
     """Another News Commentary by --data, which is there in equal text; for French newstest2013 by --valid."""
     folder, out = sources["wmt14_en_de"], tmp_path / "out"
     for year, version in (("wmt16", "v11"), ("wmt17", "v12")):
-        said = prepare_until("text", "wmt14_en_de", out / year, *options_of("wmt14_en_de", folder), "--data", year)
+        said = prepare_until("text", "wmt14_en_de", out / year, *CASES["wmt14_en_de"].arguments(folder), "--data", year)
         assert f"news-commentary-{version}.de-en.en: 300 pairs" in said
     CASES["wmt14_en_fr"].make(tmp_path / "source")
-    options = options_of("wmt14_en_fr", tmp_path / "source")
+    options = CASES["wmt14_en_fr"].arguments(tmp_path / "source")
     prepare_until("text", "wmt14_en_fr", out / "fr", *options, "--valid", "newstest2013")
     for lang in ("en", "fr"):
         assert_texts(out / "fr", "text", lang, wmt_text(tmp_path / "source", lang, "fr"))
@@ -162,7 +134,7 @@ def test_dictionaries_of_each_language_and_trees(preparation, tmp_path):
     from fairseq.data import Dictionary
 
     done, out = preparation("wmt14_en_de"), tmp_path / "out"
-    options = [*options_of("wmt14_en_de", done.source), "--separate-dictionaries"]
+    options = [*CASES["wmt14_en_de"].arguments(done.source), "--separate-dictionaries"]
     shutil.copytree(done.out, out)
     shutil.rmtree(out / "bin")
     text = (out / "options.txt").read_text()
@@ -277,7 +249,7 @@ def test_google_prepared_wmt16_is_taken_as_it_is(sources, tmp_path):
         assert_texts(out, "bpe", lang, pieces)
         assert_texts(out, "tok", lang, {split: [x.replace("@@ ", "") for x in pieces[split]] for split in pieces})
         assert lines_of(out / f"raw/test.{lang}") == member(archive, f"newstest2014.{lang}")
-    assert_binarised(out, "en", "de")
+    assert_in_subwords(out, "en", "de")
     assert (out / "bin/dict.en.txt").read_bytes() == (out / "bin/dict.de.txt").read_bytes()
     log = (out / "bin/preprocess.log").read_text()
     assert all(f"{option}=32768" in log for option in ("nwordssrc", "nwordstgt")) and "joined_dictionary=True" in log
