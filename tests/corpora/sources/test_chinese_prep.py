@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from corpora.mini.trees import write_trees
 from corpora.sources import nist, sgm
 from corpora.tokens import segment
 from corpora.tokens.moses_tokenize import Tokenizer
@@ -68,26 +69,15 @@ def test_nist_test_sets_and_references(nist_data, nist_corpus):
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("nist")
-def test_nist_with_trees(preparation, tmp_path):
-    """Phrases of every subset, from trees that are given; a folder without one of them is refused."""
-    pytest.importorskip("jieba", reason="needs the extra zh")
-    made_once = preparation("nist")
+def test_nist_with_trees(nist_data, preparation, tmp_path):
+    """Phrases of every subset, from trees that are given."""
     out, trees = tmp_path / "out", tmp_path / "trees"
-    shutil.copytree(made_once.out, out)
-    trees.mkdir()
-    for split in ("train", *NIST_SETS):
-        lines = [line.split() for line in lines_of(out / f"tok/{split}.zh")]
-        made = ["(IP (NP " + " ".join(f"(NN {word})" for word in line[:-1]) + f") (PU {line[-1]}))" for line in lines]
-        (trees / f"{split}.zh.tree").write_text("".join(line + "\n" for line in made), "utf-8")
-    last = (trees / "test3.zh.tree").rename(tmp_path / "kept")
-    options = [*made_once.case.arguments(made_once.source), "--trees", "zh", "--tree-files", trees]
-    assert_refused(prepare("nist", out, *options), "test3.zh.tree")
-    last.rename(trees / "test3.zh.tree")
-    done = prepare("nist", out, *options)
+    shutil.copytree(nist_data, out)
+    write_trees(out / "tok", "zh", trees)
+    made_once = preparation("nist")
+    done = prepare("nist", out, *made_once.case.arguments(made_once.source), "--trees", "zh", "--tree-files", trees)
     assert done.returncode == 0, done.stderr
-    for split in ("train", *NIST_SETS):
-        assert (out / f"bin/{split}.zh-en.zh.phrases.idx").stat().st_size > 0
-    assert {"NP", "PU", "NN"} <= {line.split()[0] for line in lines_of(out / "bin/dict.zh.phrases.txt")}
+    assert len(list((out / "bin").glob("*.zh-en.zh.phrases.idx"))) == 6
 
 
 def read_nist(folder: Path, raw: Path, encoding: str = "utf-8") -> subprocess.CompletedProcess[str]:
@@ -134,45 +124,36 @@ def test_bad_nist_names_file_and_line(nist_corpus, tmp_path, name, damage, parts
     assert not (tmp_path / "raw/train.zh").exists()
 
 
-@pytest.fixture()
-def plain_nist(nist_corpus, tmp_path) -> Path:
-    """Return the corpus as plain files in another encoding, one of them compressed."""
-    folder = tmp_path / "plain"
-    folder.mkdir()
+def test_plain_nist_in_another_encoding(nist_corpus, tmp_path):
+    """Test sets and training text as plain files, one of them compressed, are those of the marked-up ones."""
+    plain, raw = tmp_path / "plain", tmp_path / "raw"
+    plain.mkdir()
 
     def write(name: str, lines: list[str]) -> None:
         data = "".join(line + "\n" for line in lines).encode("gb18030")
-        (folder / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        (plain / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
 
-    for year in NIST_SETS.values():
-        stem = nist_corpus / f"mt{year}_chinese_evlset_v0"
-        chinese, english = segments(Path(f"{stem}-src.sgm")), segments(Path(f"{stem}-ref.sgm"))
-        write(f"mt{year}.zh", chinese)
-        for number in range(4):
-            ending = ".gz" if year == "05" else ""
-            write(f"mt{year}.en.ref{number}{ending}", english[number * len(chinese) : (number + 1) * len(chinese)])
-    for lang in ("zh", "en"):
-        write(f"train.{lang}", [*lines_of(nist_corpus / f"train/news.{lang}"), "" if lang == "en" else "空"])
-    return folder
-
-
-def test_plain_nist_in_another_encoding(plain_nist, nist_corpus, tmp_path):
-    raw = tmp_path / "marked_up"
-    done = read_nist(nist_corpus, raw)
+    done = read_nist(nist_corpus, tmp_path / "marked_up")
     for part in ("test: MT03, 60 segments, 4 references (published: 919)", "train: 1,600 pairs (published: 1,250,000)"):
         assert part in done.stdout
-    done = read_nist(plain_nist, tmp_path / "raw", "gb18030")
+    endings = ("zh", *(f"en.ref{number}" for number in range(4)))
+    for split, year in NIST_SETS.items():
+        for end in endings:
+            lines = lines_of(tmp_path / f"marked_up/{split}.{end}")
+            write(f"mt{year}.{end}" + (".gz" if year == "05" and end != "zh" else ""), lines)
+    write("train.zh", [*lines_of(nist_corpus / "train/news.zh"), "空"])
+    write("train.en", [*lines_of(nist_corpus / "train/news.en"), ""])
+    done = read_nist(plain, raw, "gb18030")
     assert done.returncode == 0, done.stderr
     for split in NIST_SETS:
-        for end in ("zh", "en", *(f"en.ref{number}" for number in range(4))):
-            assert lines_of(tmp_path / f"raw/{split}.{end}") == lines_of(raw / f"{split}.{end}")
-    assert len(lines_of(tmp_path / "raw/train.zh")) == 900 and "1 more pairs have an empty side" in done.stdout
-    (plain_nist / "mt04.en.ref3").unlink()
-    assert_refused(read_nist(plain_nist, tmp_path / "raw", "gb18030"), "mt04.zh: has 3 references, 4 wanted")
-    shutil.copy(plain_nist / "mt03.en.ref0", plain_nist / "mt04.en.ref3")
-    done = read_nist(plain_nist, tmp_path / "raw", "gb18030")
-    assert_refused(done, "mt04.en.ref3:51: misaligned: 60 lines here, 50 in")
-    assert_refused(read_nist(plain_nist, tmp_path / "raw", "gb-18"), "--encoding gb-18")
+        for end in ("en", *endings):
+            assert lines_of(raw / f"{split}.{end}") == lines_of(tmp_path / f"marked_up/{split}.{end}")
+    assert len(lines_of(raw / "train.zh")) == 900 and "1 more pairs have an empty side" in done.stdout
+    shutil.copy(plain / "mt03.en.ref0", plain / "mt04.en.ref3")
+    assert_refused(read_nist(plain, raw, "gb18030"), "mt04.en.ref3:51: misaligned: 60 lines here, 50 in")
+    (plain / "mt04.en.ref3").unlink()
+    assert_refused(read_nist(plain, raw, "gb18030"), "mt04.zh: has 3 references, 4 wanted")
+    assert_refused(read_nist(plain, raw, "gb-18"), "--encoding gb-18")
 
 
 def test_sets_as_nist_writes_them(tmp_path):
