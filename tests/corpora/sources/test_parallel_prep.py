@@ -9,15 +9,9 @@ import pytest
 
 from corpora.preparations import fetch, summaries
 from corpora.toy import grammar
-from support.corpora.prep import (
-    assert_refused,
-    assert_translation_data,
-    given_for,
-    lines_of,
-    prepare,
-    prepare_until,
-)
+from support.corpora.prep import assert_refused, given_for, lines_of, prepare, prepare_until
 from support.corpora.preparations import CASES, Prepared
+from support.corpora.translation_references import assert_in_subwords
 
 GIVEN = ("--source", "de", "--target", "en")
 
@@ -63,12 +57,8 @@ def test_tokens_and_subwords_are_those_of_fairseq_interactive(done: Prepared):
         tokenizer = MosesTokenizer(MosesTokenizerConfig(source_lang=lang, target_lang=lang))
         raw = lines_of(done.out / f"raw/valid.{lang}")
         assert [bpe.encode(tokenizer.encode(line)) for line in raw] == lines_of(done.out / f"bpe/valid.{lang}")
-    texts = {
-        split: {lang: lines_of(done.out / f"bpe/{split}.{lang}") for lang in ("de", "en")}
-        for split in ("train", "test")
-    }
-    for one, two in (("de", "en"), ("en", "de")):
-        assert_translation_data(done.out / "bin", one, two, texts)
+    for pair in (("de", "en"), ("en", "de")):
+        assert_in_subwords(done.out, *pair)
     assert (done.out / "bin/dict.de.txt").read_bytes() == (done.out / "bin/dict.en.txt").read_bytes()
 
 
@@ -96,12 +86,10 @@ def test_without_validation_text_two_splits_are_held_out_and_pieces_join_to_the_
 
 @pytest.mark.slow
 def test_separate_subwords_and_dictionaries(own_text: Path, tmp_path: Path):
-    for kind, ending, last in (("--bpe", "codes", "bin"), ("--pieces", "model", "bpe")):
-        out, options = tmp_path / ending, [*GIVEN, "--train", own_text / "corpus", "--separate", "--held-out", 20]
-        prepare_until(last, "parallel", out, *options, kind, 100)
-        one, two = (out / f"bpe/{lang}.{ending}" for lang in ("de", "en"))
+    prepare_until("bin", "parallel", tmp_path, *GIVEN, "--train", own_text / "corpus", "--separate", "--bpe", 100)
+    for name in ("bpe/{}.codes", "bin/dict.{}.txt"):
+        one, two = (tmp_path / name.format(lang) for lang in ("de", "en"))
         assert one.read_bytes() != two.read_bytes()
-    assert (tmp_path / "codes/bin/dict.de.txt").read_bytes() != (tmp_path / "codes/bin/dict.en.txt").read_bytes()
 
 
 @pytest.mark.slow
@@ -113,12 +101,6 @@ def test_phrases_of_ones_own_trees_go_with_pieces(tmp_path: Path):
     done = prepare("parallel", tmp_path / "out", *GIVEN, *text, *kind)
     assert done.returncode == 0 and "train.de-en.en: 150 sentences, 0 without" in done.stdout, done.stderr
     assert (tmp_path / "out/bin/test.de-en.en.phrases.idx").exists()
-
-
-def test_a_comma_in_the_output_folder_is_refused(own_text: Path, tmp_path: Path):
-    """fairseq-preprocess takes test sets by a list with commas."""
-    done = prepare("parallel", tmp_path / "a,b", *GIVEN, "--train", own_text / "corpus")
-    assert_refused(done, "a,b: no comma in the output folder, please")
 
 
 def test_official_archives_are_downloaded_once_for_all_preparations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -173,6 +173,8 @@ def test_toy_layout(preparation):
 def test_foreign_folder_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
     assert_refused(prepare("toy", tmp_path), "was not made by this script")
+    # fairseq-preprocess takes test sets by a list with commas.
+    assert_refused(prepare("toy", tmp_path / "a,b"), "a,b: no comma in the output folder, please")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from fairseq_localattn.phrases.store import unpack
 from fairseq_localattn.phrases.trees import partition, read_tree
-from support.corpora.prep import SPLITS, assert_refused, files_of, lines_of, prepare
+from support.corpora.prep import SPLITS, assert_refused, change_line, files_of, lines_of, prepare
 from support.corpora.preparations import CASES, MULTI30K_SIZES, TOY
 
 
@@ -65,13 +65,8 @@ def test_multi30k_with_given_trees(preparation, tmp_path):
     shutil.copytree(made.out, out)
     options, before = (out / "options.txt").read_text(), files_of(out)
     # Trees of other lines: nothing is written, the trees can be mended.
-    (tmp_path / "bad").mkdir()
-    for name in ("valid.en.tree", "test.en.tree.gz", "train.en.tree"):
-        (tmp_path / "bad" / name).write_bytes((trees / name).read_bytes())
-    lines = lines_of(trees / "train.en.tree")
-    (tmp_path / "bad/train.en.tree").write_text(
-        "".join(f"{line}\n" for line in [lines[0], "(ROOT (NN x))", *lines[2:]])
-    )
+    shutil.copytree(trees, tmp_path / "bad")
+    change_line(tmp_path / "bad/train.en.tree", 2, "(ROOT (NN x))")
     done = multi30k(out, corpus, "--trees", "en", "--tree-files", tmp_path / "bad")
     assert done.returncode != 0 and "train.en.tree:2: " in done.stderr and "1 leaves" in done.stderr, done.stderr
     assert not list((out / "bin").glob("*phrases*")) and not (out / "phrases").exists()
