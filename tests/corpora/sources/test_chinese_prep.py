@@ -15,7 +15,7 @@ from corpora.mini.trees import write_trees
 from corpora.sources import nist, sgm
 from corpora.tokens import segment
 from corpora.tokens.moses_tokenize import Tokenizer
-from support.corpora.prep import SPLITS, assert_refused, assert_translation_data, attempt, lines_of, prepare
+from support.corpora.prep import SPLITS, assert_in_subwords, assert_refused, attempt, lines_of, prepare
 from support.corpora.preparations import CASES
 
 NIST_SETS = {"valid": "02", "test": "03", "test1": "04", "test2": "05", "test3": "06"}
@@ -58,12 +58,9 @@ def test_nist_test_sets_and_references(nist_data, nist_corpus):
         assert lines_of(nist_data / f"raw/{split}.en") == english[:count]
         assert [line.replace(" ", "") for line in lines_of(nist_data / f"tok/{split}.zh")] == chinese
     assert len({line.split()[0] for line in lines_of(nist_data / "tok/test.en")} & {"Today", "In", "This"}) > 1  # cased
-    words = {
-        split: {lang: lines_of(nist_data / f"tok/{split}.{lang}") for lang in ("zh", "en")}
-        for split in ("train", *NIST_SETS)
-    }
-    assert [len(words[split]["zh"]) for split in ("train", *NIST_SETS)] == [1600, 100, 60, 50, 40, 30]
-    assert_translation_data(nist_data / "bin", "zh", "en", words, "subword_nmt")
+    splits = ("train", *NIST_SETS)
+    assert [len(lines_of(nist_data / f"tok/{split}.zh")) for split in splits] == [1600, 100, 60, 50, 40, 30]
+    assert_in_subwords(nist_data, "zh", "en", splits)
     assert (nist_data / "bin/dict.zh.txt").read_bytes() != (nist_data / "bin/dict.en.txt").read_bytes()
 
 
@@ -203,5 +200,5 @@ def test_wmt17_cleaned_and_binarised(preparation):
     assert chinese == [cut(line.replace(" ", "")) for line in raw] and any(" " in line for line in raw)
     assert english == [moses(line) for line in lines_of(out / "raw/train.en")]
     assert 500 < len(english) < 1520 and len(words["valid"]["zh"]) == len(words["test"]["zh"]) == 100
-    assert_translation_data(out / "bin", "zh", "en", words, "subword_nmt")
+    assert_in_subwords(out, "zh", "en")
     assert (out / "bin/dict.zh.txt").read_bytes() == (out / "bin/dict.en.txt").read_bytes()

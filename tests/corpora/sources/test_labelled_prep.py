@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import csv
-import gzip
-import hashlib
 import re
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,12 +15,11 @@ from corpora.tokens import moses_tokenize
 from support.corpora.prep import (
     SEPARATORS,
     SPLITS,
-    assert_classification_task,
+    assert_binarised,
     assert_refused,
     attempt,
     change_line,
     lines_of,
-    prepare,
     prepare_until,
 )
 from support.paths import SHARED
@@ -84,15 +80,17 @@ def rows_of(folder: Path) -> Examples:
     ],
 )
 def test_texts_and_labels_serve_the_task(name: str, read: Callable[[Path], Examples], classes: int, preparation):
+    """Class k is label k, and there is no other."""
     done = preparation(name)
-    examples, tokens = read(done.source), {}
-    labels = {split: [label for found, _, label in examples if found == split] for split in SPLITS}
+    examples, inputs, labels = read(done.source), done.out / "bin/input0", done.out / "bin/label"
     for split in SPLITS:
         texts = [text for found, text, _ in examples if found == split]
+        numbers = [str(label) for found, _, label in examples if found == split]
         assert lines_of(done.out / f"raw/{split}.text") == texts
-        assert lines_of(done.out / f"raw/{split}.label") == [str(label) for label in labels[split]]
-        tokens[split] = [moses_tokenize.Tokenizer("en")(text) for text in texts] if name == "imdb" else texts
-    assert_classification_task(done.out / "bin", classes, tokens, labels)
+        assert lines_of(done.out / f"raw/{split}.label") == numbers
+        tokens = [moses_tokenize.Tokenizer("en")(text) for text in texts] if name == "imdb" else texts
+        assert_binarised(inputs / split, inputs / "dict.txt", tokens)
+        assert assert_binarised(labels / split, labels / "dict.txt", numbers) == [str(each) for each in range(classes)]
 
 
 # Sentiment trees
@@ -106,21 +104,6 @@ def trees(tmp_path: Path) -> Path:
     for name, kept in (("train", TREES + TREES[:5]), ("dev", TREES[1:]), ("test", TREES[::-1])):
         (folder / f"{name}.txt").write_text("".join(tree + "\n" for tree in kept), "utf-8")
     return folder
-
-
-def test_sst_by_download_of_a_broken_archive(trees, tmp_path):
-    archive, out = tmp_path / "trees.zip", tmp_path / "out"
-    with zipfile.ZipFile(archive, "w") as packed:
-        for path in sorted(trees.iterdir()):
-            packed.write(path, f"trees/{path.name}")
-    whole = archive.read_bytes()
-    archive.write_bytes(whole[: len(whole) // 2])
-    refused = prepare("sst", out, "--no-checksums", SST_URL=archive.as_uri())
-    assert_refused(refused, "trees.zip is not the whole file", "damaged or cut-off archive", "run again")
-    archive.write_bytes(whole)
-    prepare_until("raw", "sst", out, "--no-checksums", SST_URL=archive.as_uri())
-    assert lines_of(out / "raw/train.text") == TEXTS + TEXTS[:5] and lines_of(out / "raw/valid.text") == TEXTS[1:]
-    assert lines_of(out / "raw/labels.txt") == ["0 2", "1 2", "2 3", "3 2", "4 2"]
 
 
 def test_sst_classes_and_phrases(trees):
@@ -176,20 +159,6 @@ def test_numbers_are_official_or_said(trees, tmp_path):
 
 
 # Subject-verb agreement
-
-
-def test_sva_that_nobody_has_published_a_checksum_of(tmp_path):
-    """What came is kept, and accepted by an option, without a second download."""
-    server = tmp_path / "table.gz"
-    mini_news.sva(tmp_path)
-    server.write_bytes(gzip.compress((tmp_path / TABLE).read_bytes()))
-    refused = prepare("sva", tmp_path / "out", SVA_URL=server.as_uri())
-    assert_refused(refused, f"{len(server.read_bytes())} bytes", hashlib.sha256(server.read_bytes()).hexdigest())
-    told = r"--no-checksums or --local (.*/out/download) \(in a table: --local sva=\1, or \$SVA_DIR\), or pin"
-    assert re.search(told, refused.stderr)
-    server.unlink()
-    prepare_until("raw", "sva", tmp_path / "out", "--no-checksums", SVA_URL=server.as_uri())
-    assert (tmp_path / "out/options.txt").read_text() == "sva seed=1 min-count=1 checksums=0 local=download\n"
 
 
 def test_sva_seed_decides_the_division():

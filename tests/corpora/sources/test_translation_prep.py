@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import itertools
+import html
 import shutil
 import subprocess
 import sys
@@ -11,32 +11,25 @@ from pathlib import Path
 
 import pytest
 
-from corpora.errors import UsageError
-from corpora.mini.files import archive, sgm, write
-from corpora.preparations import fetch
+from corpora.mini.files import sgm, write
 from support.corpora.prep import (
-    DATA_PREP,
     SPLITS,
+    assert_in_subwords,
     assert_refused,
-    given_for,
+    encoded,
     lines_of,
     prepare,
     prepare_until,
 )
 from support.corpora.preparations import CASES, unpacked
 from support.corpora.translation_references import (
-    assert_in_subwords,
     assert_texts,
-    encoded,
     iwslt_text,
     kept,
     member,
     tokens_of,
     wmt_text,
 )
-from support.paths import SHARED
-
-IWSLT14 = SHARED / "iwslt14"
 
 
 @pytest.fixture(scope="session")
@@ -168,66 +161,20 @@ def test_iwslt14_from_unpacked_files_with_the_test_sets_of_mma(sources, tmp_path
     assert lines_of(out / "text/train.en") == texts["train"]
 
 
-def test_download_is_checked_and_continued(sources, tmp_path):
-    server, out = tmp_path / "server", tmp_path / "out"
-    shutil.copytree(sources["iwslt14"], server)
-    url = server.as_uri()
-    whole = (server / "de-en.tgz").read_bytes()
-    refused = prepare("iwslt14", out, "--bpe", 80, IWSLT14_URL=url)
-    assert_refused(refused, "de-en.tgz is not the whole file that it should be", "expected checksum md5:10936dfd")
-    assert not list((out / "download").iterdir())
-    (server / "de-en.tgz").write_bytes(whole[:-30])
-    refused = prepare("iwslt14", out, "--bpe", 80, "--no-checksums", IWSLT14_URL=url)
-    assert_refused(refused, "de-en.tgz is not the whole file that it should be", "unexpected end of file")
-    (server / "de-en.tgz").write_bytes(whole)
-    part = out / "download/de-en.tgz.part"
-    part.write_bytes(whole[:500])  # as a killed download leaves it
-    address = next(line.split()[0] for line in lines_of(DATA_PREP / "checksums.txt") if "/de-en.tgz " in line)
-    given = given_for(out, mirror=url, no_checksums=True)
-    assert fetch.obtain(given, address) == (out / "download/de-en.tgz", False)
-    assert (out / "download/de-en.tgz").read_bytes() == whole
-    assert [path.name for path in (out / "download").iterdir()] == ["de-en.tgz"]
-    (server / "de-en.tgz").unlink()
-    folder = fetch.obtain_members(given, address, "de-en").path  # what is there is not fetched again
-    assert (folder / "de-en/train.tags.de-en.de").exists()
-    with pytest.raises(UsageError, match="does not name"):
-        fetch.obtain(given, "http://x/y")
-
-
-def test_local_archives_are_checked(sources, tmp_path):
-    folder = tmp_path / "local"
-    shutil.copytree(sources["wmt14_en_de"], folder)
-    out = tmp_path / "out"
-    done = prepare("wmt14_en_de", out, "--local", folder)
-    assert_refused(done, "test-full.tgz is not the official file", "md5:a8cd784e", "--no-checksums")
-    (folder / "dev.tgz").unlink()
-    done = prepare("wmt14_en_de", out, "--local", folder, "--no-checksums")
-    assert_refused(done, "has no dev.tgz: get it from http://data.statmt.org/wmt17/translation-task/dev.tgz")
-    archive(folder / "dev.tgz", {"dev/newstest2012.en": b"one\n"})
-    done = prepare("wmt14_en_de", out, "--local", folder, "--no-checksums")
-    assert_refused(done, "dev.tgz: has no dev/newstest2013.en")
-    assert not (out / "text").exists()
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(not IWSLT14.is_dir(), reason="no ../shared/data/iwslt14 here")
-def test_iwslt14_that_is_tokenised(tmp_path):
-    """Real pairs, from BPE on; tok is the text as it is, raw is that text detokenised."""
-    folder, out = tmp_path / "local", tmp_path / "out"
-    folder.mkdir()
-    for split, count in (("train", 300), ("valid", 100), ("test", 100)):
-        for lang in ("de", "en"):
-            with gzip.open(IWSLT14 / f"{split}.{lang}.gz", "rt", encoding="utf-8") as lines:
-                text = "".join(itertools.islice(lines, count))
-            (folder / f"{split}.{lang}.gz").write_bytes(gzip.compress(text.encode()))
-    prepare_until("bpe", "iwslt14", out, "--tokenised", "--local", folder, "--bpe", 60)
-    for split, lang in itertools.product(SPLITS, ("de", "en")):
-        tokens = lines_of(out / f"tok/{split}.{lang}")
-        assert tokens == gzip.decompress((folder / f"{split}.{lang}.gz").read_bytes()).decode().split("\n")[:-1]
-        assert lines_of(out / f"bpe/{split}.{lang}") == encoded(out / "bpe/codes", tokens)
-        assert [line.replace(" ", "") for line in lines_of(out / f"raw/{split}.{lang}")] == [
-            line.replace(" ", "") for line in tokens
-        ]
+@pytest.mark.xdist_group("iwslt14")
+def test_iwslt14_that_is_tokenised(preparation, tmp_path):
+    """Tok is the text as it is, raw is that text detokenised."""
+    tok = preparation("iwslt14").out / "tok"
+    prepare_until("raw", "iwslt14", tmp_path, "--tokenised", "--local", tok, "--bpe", 60)
+    for path in tok.iterdir():
+        assert (tmp_path / "tok" / path.name).read_bytes() == path.read_bytes()
+        raw, tokens = (lines_of(folder / path.name) for folder in (tmp_path / "raw", tok))
+        assert (
+            [line.replace(" ", "") for line in raw]
+            == [html.unescape(line.replace(" ", "")) for line in tokens]
+            != tokens
+        )
 
 
 @pytest.mark.slow

@@ -5,22 +5,17 @@ from __future__ import annotations
 import functools
 import gzip
 import os
-import re
 import signal
-import time
 import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from corpora.errors import DataError
-from corpora.mini import files as mini_files
 from corpora.mini import translation as mini_translation
-from corpora.preparations import fetch
-from corpora.text import bitext, linewise, markup, unpack
+from corpora.text import bitext, linewise, markup
 from corpora.tokens import moses_tokenize, sentencepieces, subwords
-from support.corpora.prep import DATA_PREP, assert_refused, attempt, given_for, lines_of
-from support.corpora.translation_references import encoded
+from support.corpora.prep import assert_refused, attempt, encoded, lines_of
 
 
 @pytest.fixture(scope="module")
@@ -209,47 +204,3 @@ def test_sentencepiece_goes_there_and_back(tmp_path, sentences):
 
 
 # Archives and checksums
-
-
-@pytest.mark.parametrize("ending", [".tgz", ".tar", ".zip"])
-def test_unpack(tmp_path, ending):
-    archive, folder = tmp_path / f"a{ending}", tmp_path / "out"
-    members = {"./one/a.txt": b"a", "one/b.txt": b"b" * 3000, "two/c.en": b"c", "two/c.de": b"d", "onetwo": b"e"}
-    mini_files.archive(archive, members)
-    assert unpack.unpack(archive, folder, ["one", "two/*.en"]) == 3
-    files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert files == {"one/a.txt": b"a", "one/b.txt": b"b" * 3000, "two/c.en": b"c"}
-    with pytest.raises(DataError, match="has no three"):
-        unpack.unpack(archive, folder, ["three", "one"])
-    archive.write_bytes(archive.read_bytes()[: 2500 if ending == ".tar" else 40])
-    with pytest.raises(DataError, match=f"a{ending}: damaged"):
-        unpack.unpack(archive, folder, ["one", "two", "onetwo"])
-
-
-def test_checksums_name_every_file_once():
-    rows = [line.split() for line in lines_of(DATA_PREP / "checksums.txt") if line and not line.startswith("#")]
-    assert len({row[0] for row in rows}) == len(rows)
-    for url, size, checksum in rows:
-        # A file that has no address any more is known by its name and checksum.
-        assert re.match(r"(https?|ftp)://", url) or ("/" not in url and checksum != "-"), url
-        assert re.fullmatch(r"(-|\d+) (-|text|[0-9a-f]{64}|md5:[0-9a-f]{32})", f"{size} {checksum}"), url
-    assert [url.rpartition("/")[2] for url, _, checksum in rows if checksum == "-"] == [
-        "agr_50_mostcommon_10K.tsv.gz?dl=1"
-    ], "docs/data.md names the files whose download is refused"
-
-
-def test_another_archive_is_unpacked_anew(tmp_path):
-    """What was unpacked of an archive that was not the official one must not stand for the official one."""
-    archive, folder = tmp_path / "a.tgz", tmp_path / "unpacked"
-    given = given_for(tmp_path)
-    for text in (b"first\n", b"second\n"):
-        mini_files.archive(archive, {"text": text})
-        if folder.exists():  # file systems have coarse clocks
-            os.utime(archive, (time.time() + 5, time.time() + 5))
-        fetch.unpack_members(given, archive, folder, "text")
-        assert (folder / "text").read_bytes() == text
-
-
-def test_members_that_are_gunzipped_are_found(tmp_path):
-    (tmp_path / "giga.en").write_text("one\n")
-    assert fetch.obtain_members(given_for(tmp_path, local=tmp_path), "x", "giga.en.gz") == (tmp_path, False)

@@ -18,8 +18,8 @@ from corpora.toy import grammar as toy_grammar
 from fairseq_localattn.phrases.trees import read_tree
 from support.corpora.prep import (
     SEPARATORS,
+    assert_in_subwords,
     assert_refused,
-    assert_translation_data,
     attempt,
     call,
     change_line,
@@ -165,9 +165,7 @@ def test_toy_layout(preparation):
     assert "@@ " in (out / "bpe/train.de").read_text("utf-8")
     assert len(lines_of(out / "bpe/codes")) == 61  # header and merges
     assert (out / "bin/dict.de.txt").read_bytes() == (out / "bin/dict.en.txt").read_bytes()
-    texts = {"test": {lang: lines_of(out / f"tok/test.{lang}") for lang in ("de", "en")}}
-    for source, target in (("de", "en"), ("en", "de")):
-        assert_translation_data(out / "bin", source, target, texts, "subword_nmt")
+    assert_in_subwords(out, "de", "en")
 
 
 def test_foreign_folder_is_left_alone(tmp_path):
@@ -196,8 +194,7 @@ def test_multi30k_lower_cased(preparation):
         assert lines_of(done.out / f"raw/{split}.de") == [line.lower() for line in original]
         assert lines_of(done.out / f"raw/cased/{split}.de") == original
         assert lines_of(done.out / f"tok/{split}.de") == [tokenize(line) for line in original]
-    texts = {"test": {lang: lines_of(done.out / f"tok/test.{lang}") for lang in ("de", "en")}}
-    assert_translation_data(done.out / "bin", "en", "de", texts, "subword_nmt")
+    assert_in_subwords(done.out, "de", "en")
 
 
 def test_options_can_be_mended_until_a_step_is_complete(tmp_path):

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import functools
 import io
+import itertools
 import os
 import re
 import shutil
@@ -15,8 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from unittest import mock
 
@@ -181,74 +181,30 @@ def files_of(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
 
 
-def assert_classification_task(
-    folder: Path, classes: int, texts: dict[str, list[str]], labels: dict[str, list[int]]
-) -> None:
-    """Assert that fairseq's task reads the folder: class k is label k, no other, and the known words return."""
-    from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
+def encoded(codes: Path, lines: list[str]) -> list[str]:
+    """Return the lines in subwords."""
+    from subword_nmt.apply_bpe import BPE
 
-    task = SentencePredictionTask.setup_task(SentencePredictionConfig(
-        data=str(folder), num_classes=classes, no_shuffle=True, regression_target=False,
-        classification_head_name="x", seed=1,
-    ))  # fmt: skip
-    names = task.label_dictionary
-    # <mask> is what the task itself adds
-    assert names.symbols[names.nspecial :] == [str(label) for label in range(classes)] + ["<mask>"]
-    words = task.source_dictionary
-    for split in SPLITS:
-        data = task.load_dataset(split)
-        assert [data[index]["target"].tolist() for index in range(len(data))] == [[label] for label in labels[split]]
-        found = [words.string(data[index]["net_input.src_tokens"]) for index in range(len(data))]
-        known = [" ".join(word if word in words else "<unk>" for word in text.split()) for text in texts[split]]
-        assert found == known
+    with codes.open(encoding="utf-8") as stream:
+        bpe = BPE(stream)
+    return [bpe.process_line(line) for line in lines]
 
 
-def assert_language_modeling_task(folder: Path, sentences: dict[str, list[str]]) -> list[str]:
-    """Assert that fairseq's task reads the known words as targets; return the words of the dictionary."""
-    from fairseq.tasks.language_modeling import LanguageModelingTask
+def assert_binarised(prefix: Path, dictionary: Path, lines: list[str]) -> list[str]:
+    """Assert that fairseq reads these lines, with <unk> for words without an entry; return the dictionary's words."""
+    from fairseq.data import Dictionary, data_utils
 
-    import fairseq_localattn  # noqa: F401  # blocks of text need its repair of fairseq
-
-    task = LanguageModelingTask.setup_task(Namespace(
-        data=str(folder), output_dictionary_size=-1, dataset_impl=None, shorten_data_split_list="",
-        shorten_method="none", tokens_per_sample=512, seed=1, sample_break_mode="eos", use_plasma_view=False,
-        plasma_path=None, pad_to_fixed_length=False, pad_to_fixed_bsz=False, add_bos_token=False,
-    ))  # fmt: skip
-    words = task.source_dictionary
-    for split in SPLITS:
-        task.load_dataset(split)
-        data = task.dataset(split)
-        found = [words.string(data[index]["target"]) for index in range(len(data))]
-        known = [" ".join(word if word in words else "<unk>" for word in text.split()) for text in sentences[split]]
-        assert found == known
+    words = Dictionary.load(str(dictionary))
+    data = data_utils.load_indexed_dataset(str(prefix), words)
+    found = [words.string(data[number]) for number in range(len(data))]
+    assert found == [" ".join(word if word in words else "<unk>" for word in line.split()) for line in lines], prefix
     return words.symbols[words.nspecial :]
 
 
-def assert_translation_data(
-    folder: Path, source: str, target: str, splits: dict[str, dict[str, list[str]]], bpe: str | None = None
-) -> None:
-    """Assert that fairseq reads the lines of `splits` (split → language → lines) in this direction.
-
-    bpe: the subwords to be joined (fairseq's --post-process); None: the lines are subwords, and those that are not in
-    the dictionary are <unk>.
-    """
-    from fairseq.data import Dictionary
-    from fairseq.data.data_utils import post_process
-    from fairseq.tasks.translation import load_langpair_dataset
-
-    words = {lang: Dictionary.load(str(folder / f"dict.{lang}.txt")) for lang in (source, target)}
-    for split, texts in splits.items():
-        data = load_langpair_dataset(
-            str(folder), split, source, words[source], target, words[target], combine=False, dataset_impl=None,
-            upsample_primary=1, left_pad_source=True, left_pad_target=False, max_source_positions=1024,
-            max_target_positions=1024,
-        )  # fmt: skip
-        for side, lang in (("source", source), ("target", target)):
-            found = [words[lang].string(data[index][side]) for index in range(len(data))]
-            expected = texts[lang]
-            if bpe is None:
-                known = words[lang].indices
-                expected = [" ".join(x if x in known else "<unk>" for x in line.split()) for line in expected]
-            else:
-                found = [post_process(line, bpe) for line in found]
-            assert found == expected, (split, lang)
+def assert_in_subwords(out: Path, source: str, target: str, splits: Iterable[str] = SPLITS) -> None:
+    """Assert that OUT/bin is the text of OUT/bpe, and this, where there are codes, that of OUT/tok in subwords."""
+    for split, lang in itertools.product(splits, (source, target)):
+        lines = lines_of(out / f"bpe/{split}.{lang}")
+        assert_binarised(out / f"bin/{split}.{source}-{target}.{lang}", out / f"bin/dict.{lang}.txt", lines)
+        if (out / "bpe/codes").exists():
+            assert lines == encoded(out / "bpe/codes", lines_of(out / f"tok/{split}.{lang}")), (split, lang)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
-from support.corpora.prep import SPLITS, assert_translation_data, lines_of
+from support.corpora.prep import SPLITS, lines_of
 
 TESTS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")  # of IWSLT14
 
@@ -77,25 +77,7 @@ def kept(one: list[str], two: list[str], most: int, ratio: float) -> list[int]:
     return [place for place, (a, b) in enumerate(counts) if 1 <= a and b <= most and b <= ratio * a]
 
 
-def encoded(codes: Path, lines: list[str]) -> list[str]:
-    """Return the lines in subwords."""
-    from subword_nmt.apply_bpe import BPE
-
-    with codes.open(encoding="utf-8") as stream:
-        bpe = BPE(stream)
-    return [bpe.process_line(line) for line in lines]
-
-
 def assert_texts(out: Path, folder: str, lang: str, texts: dict[str, list[str]]) -> None:
     """Assert that a step has these lines of a language."""
     for split in SPLITS:
         assert lines_of(out / folder / f"{split}.{lang}") == texts[split], (folder, split, lang)
-
-
-def assert_in_subwords(out: Path, src: str, tgt: str) -> None:
-    """Assert that fairseq reads OUT/bpe, whose text is OUT/tok in subwords, where there are codes."""
-    texts = {split: {lang: lines_of(out / f"bpe/{split}.{lang}") for lang in (src, tgt)} for split in SPLITS}
-    for split, sides in texts.items() if (out / "bpe/codes").exists() else ():
-        for lang, lines in sides.items():
-            assert lines == encoded(out / "bpe/codes", lines_of(out / f"tok/{split}.{lang}"))
-    assert_translation_data(out / "bin", src, tgt, texts)
