@@ -86,7 +86,7 @@ WRONG = [
     ("lm", "--local . --words many", "--words needs a number from 0"),
     ("wmt14_en_fr", "--ratio 1,5", "--ratio needs a number from 1, got '1,5'"),
     ("iwslt14", "--min-correlation -2", "--min-correlation needs a number from -1, got '-2'"),
-    ("lm", "--local . --blank-lines skip", "--blank-lines is refuse, keep or drop, got 'skip'"),
+    ("lm", "--local . --blank-lines skip", "--blank-lines invalid choice: 'skip' (choose from"),
     ("lm", "--local . --lang ../en", "--lang needs the ending"),
     ("lm", "", "no corpus given: --local DIR"),
     ("iwslt14", "--tokenised", "--tokenised needs --local DIR"),

@@ -12,7 +12,7 @@ from pathlib import Path
 from corpora.errors import UsageError
 from corpora.preparations import texts, trees
 from corpora.preparations.fetch import obtain_members
-from corpora.preparations.options import Given, Options, one_of
+from corpora.preparations.options import Given, Options
 from corpora.preparations.steps import Preparation, Step
 from corpora.preparations.texts import Pair, Sources
 from corpora.text import bitext
@@ -40,7 +40,7 @@ def iwslt14(options: Options, words: Sequence[object]) -> Preparation:
     tst2013. The last is not in de-en.tgz: put IWSLT15's IWSLT15.TED.tst2013.de-en.{de,en}.xml into DIR."""
     options.corpus("IWSLT14", "folder with de-en.tgz, or with its files, there or in DIR/de-en")
     options.flag("tokenised", "DIR has {train,valid,test}.{de,en}: lower-cased Moses tokens; all but BPE is done")
-    options.add("test", "SETS", "fairseq or mma: see below", "fairseq", one_of(*TEST_SETS))
+    options.add("test", "SETS", "fairseq or mma: see below", "fairseq", list(TEST_SETS))
     options.number("bpe", 10000, "joint BPE merges")
     options.min_correlation()
     given = options.read(words)
@@ -166,7 +166,7 @@ def wmt14_en_de(options: Options, words: Sequence[object]) -> Preparation:
     training text."""
     options.corpus("WMT14_EN_DE", "folder with the archives named below, or with their files, plain or .gz", "WMT14")
     kinds = "wmt14, wmt16 or wmt17: News Commentary v9, v11 or v12; google: --local's wmt16_en_de.tar.gz, or its files"
-    options.add("data", "NAME", kinds, "wmt14", one_of(*NEWS, "google"))
+    options.add("data", "NAME", kinds, "wmt14", [*NEWS, "google"])
     options.number("max", 80, "no sentence with more tokens")
     options.ratio("9", "no pair with a side X times as long as the other")
     options.number("bpe", 32764, "joint BPE merges")
@@ -243,7 +243,7 @@ def wmt14_en_fr(options: Options, words: Sequence[object]) -> Preparation:
     about 36 million pairs of 40.8; test newstest2014 (3,003). Cleaned after BPE, a split's validation text as well."""
     options.corpus("WMT14_EN_FR", "folder with the archives named below, or with their files, plain or .gz", "WMT14")
     kinds = "split: every N-th pair of the training text; or newstest2013 (3,000 pairs)"
-    options.add("valid", "SET", kinds, "split", one_of("split", "newstest2013"))
+    options.add("valid", "SET", kinds, "split", ["split", "newstest2013"])
     options.number("every", 1333, "with --valid split")
     options.number("max", 250, "no sentence with more subwords")
     options.ratio("1.5", "no pair with a side X times as long as the other, in subwords")

@@ -54,18 +54,6 @@ class Given(argparse.Namespace):
         return " ".join(f"{name}={int(x) if isinstance(x, bool) else x}" for name, x in values.items())
 
 
-def one_of(*values: str) -> Callable[[str], str]:
-    """Return the check of an option with these values."""
-
-    def check(text: str) -> str:
-        if text not in values:
-            names = f"{', '.join(values[:-1])} or {values[-1]}"
-            raise argparse.ArgumentTypeError(f"is {names}, got '{text}'")
-        return text
-
-    return check
-
-
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         message = message.removeprefix("argument ").replace(": expected one argument", " needs a value")
@@ -87,10 +75,13 @@ class Options:
         self._parser.set_defaults(local=None, mirror="", no_checksums=False)
         self._parser.add_argument("out", metavar="OUT", type=Path, help="folder to write to; complete steps in it stay")
 
-    def add(self, name: str, metavar: str, help: str, default: Any = None, check: Callable[[str], Any] = str) -> None:
-        """Add an option with a value."""
-        help = help if default in (None, "") else f"{help} (%(default)s)"
-        self._parser.add_argument(f"--{name}", metavar=metavar, type=check, default=default, help=help)
+    def add(
+        self, name: str, metavar: str, help: str, default: Any = None, check: Callable[[str], Any] | Sequence[str] = str
+    ) -> None:
+        """Add an option with a value; check: what it is read by, or the values that there are."""
+        about = help if default in (None, "") else f"{help} (%(default)s)"
+        how: dict[str, Any] = {"type": check} if callable(check) else {"choices": check}
+        self._parser.add_argument(f"--{name}", metavar=metavar, default=default, help=about, **how)
 
     def number(self, name: str, default: int | None, help: str) -> None:
         """Add an option with a number from 1."""

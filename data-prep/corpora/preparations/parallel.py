@@ -10,7 +10,7 @@ from pathlib import Path
 
 from corpora.errors import UsageError
 from corpora.preparations import texts, trees
-from corpora.preparations.options import Given, Options, one_of
+from corpora.preparations.options import Given, Options
 from corpora.preparations.steps import Preparation, Step
 from corpora.preparations.texts import Pair
 from corpora.text import bitext
@@ -28,7 +28,7 @@ def parallel(options: Options, words: Sequence[object]) -> Preparation:
     options.add("test", "PREFIX", "test text, likewise", "")
     options.number("held-out", 1000, "about so many for each of them, at most a tenth, taken at even distances")
     kinds = "moses, as fairseq-interactive --tokenizer moses does; or none (moses; with --pieces none)"
-    options.add("tokenizer", "NAME", kinds, None, one_of("moses", "none"))
+    options.add("tokenizer", "NAME", kinds, None, ["moses", "none"])
     options.number("bpe", None, "BPE (subword-nmt) with N merges (10000)")
     options.number("pieces", None, "instead: SentencePiece with N pieces")
     options.flag("separate", "subwords and a dictionary for each language; else both languages share them")

@@ -54,11 +54,10 @@ def _finish(given: Given, most_words: int = 0) -> list[Step]:
 
     def vocab(part: Path) -> None:
         if given.train_vocab:
-            files = [out / "raw/train.article", out / "raw/train.summary"]
-            wordpiece.learn_vocabulary(given.train_vocab, files, part)
+            entries = wordpiece.learn(given.train_vocab, SIDES.files(out / "raw/train"))
         else:
-            file = given.vocab or obtain(given, BERT).path
-            wordpiece.write_vocabulary(wordpiece.read_vocabulary(file), part)
+            entries = wordpiece.read_vocabulary(given.vocab or obtain(given, BERT).path)
+        wordpiece.write_vocabulary(entries, part)
 
     def words(part: Path) -> None:
         for name in ("valid.summary", "test.summary"):

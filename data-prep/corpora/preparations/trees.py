@@ -15,7 +15,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import warnings
 from collections.abc import Sequence
 from functools import partial
@@ -28,6 +27,7 @@ from corpora.preparations.texts import Pair, prefixes, preprocess, python, token
 from corpora.text import streams
 from corpora.text.lines import SPLITS, find_file, read_lines, write_lines
 from corpora.text.linewise import change_file
+from corpora.text.watch import watched
 from corpora.tokens import moses_tokenize, subwords
 from corpora.trees import parse
 
@@ -120,15 +120,13 @@ def run_binarise(given: Given, folder: Path, report: Path, options: list[object]
     """Run fairseq_localattn.phrases.binarize, whose output is kept as well; its errors are lines of its own."""
     words = [python(), "-W", "ignore", "-m", "fairseq_localattn.phrases.binarize", folder, *options]
     command = [str(word) for word in [*words, "--workers", given.workers]]
-    with tempfile.TemporaryFile("w+") as errors, report.open("w", encoding="utf-8") as out:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, encoding="utf-8") as process:
-            for line in process.stdout or ():
-                print(line, end="", flush=True)
-                out.write(line)
-        errors.seek(0)
-        sys.stderr.write(errors.read())
-    if process.returncode:
-        sys.exit(process.returncode)
+    with watched("phrases", folder):
+        done = subprocess.run(command, capture_output=True, encoding="utf-8")
+    print(done.stdout, end="", flush=True)
+    report.write_text(done.stdout, "utf-8")
+    sys.stderr.write(done.stderr)
+    if done.returncode:
+        sys.exit(done.returncode)
 
 
 # The probing tasks

@@ -17,11 +17,10 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from sacremoses import MosesPunctNormalizer, MosesTokenizer
-
 from corpora.errors import DataError
 from corpora.progress import progress
 from corpora.text.lines import Line, check_words, read_lines, whole_files
+from corpora.tokens.moses_tokenize import Tokenizer
 from corpora.trees.leaves import from_leaf
 from fairseq_localattn.analysis.probing.labels import TASKS, labels_of
 from fairseq_localattn.phrases.trees import TreeError, read_tree
@@ -34,8 +33,7 @@ class Writer:
     """Writes a word of a tree as the training text of a translation model has it."""
 
     def __init__(self, lang: str, escape: bool, lowercase: bool) -> None:
-        self.normalizer = MosesPunctNormalizer(lang=lang, perl_parity=True, post_remove_control_chars=True)
-        self.tokenizer = MosesTokenizer(lang)
+        self.moses = Tokenizer(lang)
         self.escape, self.lowercase = escape, lowercase
         self.write = lru_cache(maxsize=200_000)(self._write)
 
@@ -45,10 +43,10 @@ class Writer:
         plain = word
         if any(letter.isalnum() for letter in word):  # Moses takes ’s alone for a closing quote and an s
             plain = word.translate({0x2019: "'", 0x2018: "'", 0x60: "'"})
-        plain = self.normalizer.normalize(plain + "\n").strip()
+        plain = self.moses.normalizer.normalize(plain + "\n").strip()
         if len(plain.split()) != 1:
             plain = "_".join(word.split())
-        plain = self.tokenizer.escape_xml(plain) if self.escape else plain
+        plain = self.moses.tokenizer.escape_xml(plain) if self.escape else plain
         return plain.lower() if self.lowercase else plain
 
 

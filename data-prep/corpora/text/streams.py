@@ -13,7 +13,7 @@ from pathlib import Path
 
 from corpora.errors import DataError
 from corpora.progress import progress
-from corpora.text.lines import SYMBOLS, check_words, own_words, read_lines, read_text, write_lines
+from corpora.text.lines import SYMBOLS, check_words, decode_text, own_words, read_bytes, read_lines, write_lines
 
 BLANK_LINES = ("refuse", "keep", "drop")
 
@@ -50,7 +50,8 @@ def is_heading(text: str) -> bool:
 
 
 def _own_lines(path: Path, rules: Rules, count: Count) -> Iterator[str]:
-    lines = read_text(path, blank=rules.blank_lines is not None)
+    blank = rules.blank_lines is not None
+    lines = ((number, decode_text(path, number, line, blank=blank)) for number, line in read_bytes(path))
     for number, text in own_words(path, lines) if rules.words else lines:
         if not rules.words:
             check_words(path, number, text)

@@ -70,9 +70,8 @@ def test_learned_vocabulary_is_the_same_in_each_run(tmp_path):
     entries = wordpiece.learn(140, texts)
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
-        work = (
-            "from corpora.tokens.wordpiece import *; part, *x = map(Path, sys.argv[1:]); learn_vocabulary(140, x, part)"
-        )
+        work = "from corpora.tokens.wordpiece import *; out, *x = map(Path, sys.argv[1:]); "
+        work += "write_vocabulary(learn(140, x), out)"
         done = call(sys.executable, "-c", f"import sys; {work}", tmp_path / folder, *texts)
         assert done.stdout == "vocabulary: 140 entries\n", done.stderr
         assert lines_of(tmp_path / folder / "vocab.txt") == entries
@@ -89,5 +88,5 @@ def test_pieces_have_no_white_space_and_no_special_entries(tmp_path):
     assert " ".join(pieces).replace(" ##", "") == words(odd)
     assert words("Don't, CAF\u00c9! #.## [SEP]") == "don ' t , cafe ! # . # # [ sep ]"
     assert encode("x\u0436y a").split(" ") == ["<unk>", "a"]  # a character that was not learned
-    done = attempt(wordpiece.learn_vocabulary, 20, [tmp_path / "text"], tmp_path)
+    done = attempt(wordpiece.learn, 20, [tmp_path / "text"])
     assert_refused(done, "a vocabulary of 20 has no room for its ", " characters; give at least ")
