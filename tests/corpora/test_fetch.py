@@ -65,9 +65,12 @@ def test_official_files_are_downloaded_once_for_all_preparations(served: Path):
     assert obtained(served, "one") == (shared, True) and shared.read_bytes() == whole
     served.rename(served.with_name("news.txt"))
     assert obtained(served, "two").path == shared and not (served.parents[1] / "two/download").exists()
-    # What nobody can vouch for stays with the preparation.
-    assert obtained(served, "two", TEXT).path == served.parents[1] / "two/download/news.txt"
-    shared.write_text("olds\n")
+    # What nobody can vouch for stays with the preparation; a stopped download is continued.
+    own = served.parents[1] / "two/download/news.txt"
+    own.parent.mkdir(parents=True)
+    own.with_name("news.txt.part").write_bytes(b"mine")
+    assert obtained(served, "two", TEXT).path == own and own.read_bytes() == b"mine" + whole[4:]
+    shared.write_bytes(whole[:4] + b"\1" + whole[5:])  # the time in gzip's header
     served.write_bytes(whole)
     assert obtained(served, "four").path == shared and shared.read_bytes() == whole, "a damaged file is fetched again"
 

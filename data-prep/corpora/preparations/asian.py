@@ -28,17 +28,15 @@ from corpora.tokens import segment
 
 
 def _in_words(
-    given: Given, pair: Pair, read: Callable[[Path], None], *, most: int | None = None, published: int | None = None,
+    given: Given, pair: Pair, read: Callable[[Path], None], *, most: int | None = None, published: Sequence[int] = (),
     segmented: bool = False,
 ) -> list[Step]:  # fmt: skip
     """Return all steps up to OUT/bin.
 
     The training pairs are those with 1 to `most` words a side (None: any number); published: their number in a paper.
     """
-    take = partial(
-        texts.take_pairs, pair, measured=given.out / "tokens", limits=Limits(1, most),
-        official=() if published is None else (published,),
-    )  # fmt: skip
+    limits = Limits(1, most)
+    take = partial(texts.take_pairs, pair, measured=given.out / "tokens", limits=limits, official=published)
 
     def words(part: Path) -> None:
         segment.words_of_folder(given.out / "text", part, segmented, given.workers)
@@ -83,12 +81,12 @@ def aspec(options: Options, words: Sequence[object]) -> Preparation:
         raise UsageError("--join-ja goes with --pairs: the text of ASPEC is raw")
     if given.sections > 3:
         raise UsageError(f"--sections is 1, 2 or 3, got '{given.sections}'")
-    pieces, published = given.pieces or 16000, None
+    pieces, published = given.pieces or 16000, []
     if given.pairs:
         read = partial(_read_pairs, given)
         origin = f"pairs={given.pairs.resolve()} join-ja={int(given.join_ja)}"
     elif given.local:
-        read, published = partial(_read_aspec, given), SECTIONS[given.sections]
+        read, published = partial(_read_aspec, given), [SECTIONS[given.sections]]
         origin = f"local={given.local.resolve()} sections={given.sections}"
     else:
         raise UsageError("no ASPEC folder: give the one with train/, dev/ and test/ with --local DIR, or see --pairs")
@@ -184,7 +182,7 @@ def wmt17_zh_en(options: Options, words: Sequence[object]) -> Preparation:
     given.need_local("the archives")
     most = given.max_words or None
     steps = _in_words(
-        given, ZH_EN, partial(_read_wmt17, given), most=most, published=WMT17_PAIRS, segmented=given.segmented
+        given, ZH_EN, partial(_read_wmt17, given), most=most, published=[WMT17_PAIRS], segmented=given.segmented
     )
     joined = f"joined={int(given.joined_dictionary)} {given.settings('segmented')}"
     note = f"wmt17-zh-en {given.settings('max-words', 'bpe')} {joined} {given.checked()}"

@@ -13,8 +13,6 @@ from corpora.text.lines import check_words, find_file, read_lines
 from corpora.trees.leaves import from_leaf
 
 FILES = {"train": "train.txt", "valid": "dev.txt", "test": "test.txt"}
-LABELS = 5
-NEUTRAL = 2
 # Number of classes → split → sentences in the release.
 OFFICIAL = {
     5: {"train": 8544, "valid": 1101, "test": 2210},
@@ -56,9 +54,7 @@ def subtrees(tree: str) -> list[tuple[str, int]]:
 
 def to_class(label: int, classes: int) -> int | None:
     """Return the class of a label: of 5 classes, the label; of 2, 0 negative, 1 positive and None neutral."""
-    if classes == LABELS:
-        return label
-    return None if label == NEUTRAL else int(label > NEUTRAL)
+    return label if classes == 5 else {0: 0, 1: 0, 3: 1, 4: 1}.get(label)
 
 
 def read(folder: Path, classes: int, phrases: bool) -> Iterator[tuple[str, str, int]]:

@@ -110,14 +110,13 @@ def _verb_chain(clause: Clause, do_support: bool) -> list[Tree]:
         if verb.english == "be":
             return [be]
         return [be, participle if clause.passive else _word("VBG", verb.english_ing)]
-    if tense == "infinitive":
-        return [_word("TO", "to"), base]
-    if tense == "perfect":
-        return [_word("VBZ", "has") if third else _word("VBP", "have"), participle]
-    if tense == "pluperfect":
-        return [_word("VBD", "had"), participle]
-    if tense == "future":
-        return [_word("MD", "will"), base]
+    compound = {
+        "infinitive": [_word("TO", "to"), base], "future": [_word("MD", "will"), base],
+        "perfect": [_word("VBZ", "has") if third else _word("VBP", "have"), participle],
+        "pluperfect": [_word("VBD", "had"), participle],
+    }  # fmt: skip
+    if tense in compound:
+        return compound[tense]
     if tense == "modal" and clause.modal is not None and clause.modal[2] != "want":
         return [_word("MD", clause.modal[2]), base]
     wants = tense == "modal"
@@ -215,11 +214,10 @@ def _question(clause: Clause) -> Tree:
     """Return the SQ of a clause: the finite verb before the subject."""
     assert clause.subject is not None
     chain = _verb_chain(clause, do_support=True)
-    subject = noun_phrase(clause.subject, subject=True)
-    rest = [*_adverbs(clause), *_arguments(clause)]
-    if len(chain) == 1:
-        return Tree("SQ", [chain[0], subject, *rest])
-    return Tree("SQ", [chain[0], subject, *_adverbs(clause), _verb_phrase(chain[1:], [], _arguments(clause))])
+    rest = _arguments(clause)
+    if chain[1:]:
+        rest = [_verb_phrase(chain[1:], [], rest)]
+    return Tree("SQ", [chain[0], noun_phrase(clause.subject, subject=True), *_adverbs(clause), *rest])
 
 
 def sentence(meaning: Sentence) -> Tree:

@@ -6,6 +6,7 @@ The file of a stage has its name only when the stage is complete.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import logging
@@ -34,6 +35,8 @@ PACKAGE = "trained"
 # Arguments of stanza's parser for every size: it learns from the tags of the treebank, in one stage, without repairs of
 # wrong decisions, and accepts labels that only the development trees have.
 PARSER = "--no_retag --no_multistage --oracle_level 0 --no_check_valid_states --retag_method upos"
+
+_say = functools.partial(print, flush=True)
 
 
 class Training:
@@ -209,10 +212,6 @@ def _logged(path: Path, show: Callable[[str], None] = lambda _: None) -> Iterato
         logger.handlers, logger.propagate = before[:2]
         logger.setLevel(before[2])
         file.close()
-
-
-def _say(text: str) -> None:
-    print(text, flush=True)
 
 
 def _drop_broken(checkpoint: Path) -> None:

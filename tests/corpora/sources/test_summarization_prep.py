@@ -22,7 +22,6 @@ from support.corpora.prep import (
     prepare_until,
 )
 from support.corpora.preparations import SMALL
-from support.corpora.summary_prep import LANGS, tables, write_lines
 
 pytest.importorskip("tokenizers", reason="WordPieces need the package tokenizers")
 
@@ -30,11 +29,26 @@ from corpora.errors import DataError
 from corpora.mini import news as mini_news
 from corpora.sources import cnndm
 from corpora.text import overlap
+from corpora.text.lines import write_lines
 from corpora.tokens import wordpiece
 from experiments.measure import rouge
 
 CNNDM = pytest.mark.xdist_group("cnndm")
 GIGAWORD = pytest.mark.xdist_group("gigaword")
+
+LANGS = ("article", "summary")
+
+
+def tables(folder: Path, splits: dict[str, int]) -> dict[str, tuple[list[str], list[str]]]:
+    """Write {split}.source and .target with this number of pairs; text and summary of a pair share its number."""
+    texts = {}
+    for split, count in splits.items():
+        article = [f"The city of place{n} has a new bridge. It cost {n} coins." for n in range(count)]
+        texts[split] = (article, [f"Bridge of place{n} opened ." for n in range(count)])
+        for name, lines in zip(("source", "target"), texts[split], strict=True):
+            write_lines(folder / f"{split}.{name}", lines)
+    return texts
+
 
 # CNN/DailyMail
 

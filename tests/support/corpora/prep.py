@@ -129,19 +129,15 @@ def kill_when(words: list[str], there: Callable[[], bool], **environment: str) -
     """Start a command, and kill it with its children as soon as there() is true; return what it printed."""
     with tempfile.TemporaryFile("w+") as printed:
         process = subprocess.Popen(words, env=clean_environment(**environment), start_new_session=True, stdout=printed)
-        _wait_and_kill(process, there)
+        deadline = time.monotonic() + 240
+        while not there():
+            assert process.poll() is None, "the command ended before it could be killed"
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
         printed.seek(0)
         return printed.read()
-
-
-def _wait_and_kill(process: subprocess.Popen[bytes], there: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 240
-    while not there():
-        assert process.poll() is None, "the command ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def start_and_kill(corpus: str, out: Path, there: Path, *options: object, **environment: str) -> str:
