@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 TABLES = Path(__file__).with_name("words")
 MID_ADVERBS = [("oft", "often"), ("immer", "always"), ("nie", "never"), ("selten", "rarely"), ("bald", "soon")]
@@ -84,8 +84,11 @@ Entry = TypeVar("Entry", Noun, Verb, Adjective, TimeAdverb)
 def _read(name: str, kind: type[Entry]) -> list[Entry]:
     """Return the rows of a table, whose columns are the fields of `kind`; the last one is a set."""
     with (TABLES / f"{name}.tsv").open(encoding="utf-8", newline="") as table:
-        _, *rows = csv.reader(table, delimiter="\t")
-    return [kind(*words, frozenset(last.split())) for *words, last in rows]
+        rows: list[dict[str, Any]] = list(csv.DictReader(table, delimiter="\t"))
+    for row in rows:
+        *_, last = row
+        row[last] = frozenset(row[last].split())
+    return [kind(**row) for row in rows]
 
 
 ALL_NOUNS, ALL_VERBS = _read("nouns", Noun), _read("verbs", Verb)

@@ -78,8 +78,8 @@ def test_cnndm_summaries_are_the_highlights_in_the_order_of_the_list(cnndm_data,
         assert articles == [text[0].split() for text in kept]
     counts = "train: 300 pairs (official: 287,113; paper: 287,226); 1 left out, without text or summary;"
     assert counts in done.said
-    articles, sentences = (lines_of(cnndm_data / f"raw/test.article{end}") for end in ("", ".sentences"))
-    for article, line in zip(articles, sentences, strict=True):
+    whole, sentences = (lines_of(cnndm_data / f"raw/test.article{end}") for end in ("", ".sentences"))
+    for article, line in zip(whole, sentences, strict=True):
         assert line.replace(".", "").split() == article.replace(".", "").split() and line.endswith(" .")
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -96,13 +98,17 @@ def test_utf_16_is_named(tmp_path: Path) -> None:
     assert_refused(copy(path, tmp_path / "out"), "a.de:1: invalid UTF-8 at byte 1", "iconv -f UTF-16")
 
 
+def constant(text: str) -> Callable[[str], str]:
+    return lambda line: text
+
+
 def test_what_a_step_makes_is_checked_too(tmp_path: Path) -> None:
     """No step may make a symbol of fairseq's out of a line, whatever it was."""
     source, out = tmp_path / "a.en", tmp_path / "out"
     source.write_text("one\ntwo\n")
     for word in ("<pad>", "</s>", "a\0b"):
         with pytest.raises(DataError, match=r"a\.en:1: (the word|a NUL)"):
-            linewise.change_file(source, out, lambda word=word: lambda line: word, 1)
+            linewise.change_file(source, out, functools.partial(constant, word), 1)
         assert not out.exists()
 
 

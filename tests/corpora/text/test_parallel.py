@@ -115,9 +115,9 @@ def test_text_with_a_checksum(files, tmp_path):
 @needs_multi30k
 def test_alignment_check_is_robust_on_multi30k():
     """No block of real data comes near the limit; shifted by one line, the first block tells."""
-    files = [MULTI30K / f"train.{lang}.gz" for lang in ("de", "en")]
+    german, english = (MULTI30K / f"train.{lang}.gz" for lang in ("de", "en"))
     rules = bitext.Rules(strict=True, manifest=DATA_PREP / "multi30k.manifest")
-    one, two = zip(*bitext.read_pair(*files, rules), strict=True)
+    one, two = zip(*bitext.read_pair(german, english, rules), strict=True)
 
     def judged(one: Sequence[lines.Line], minimum: float | None = None) -> int:
         together = zip(one, two, strict=False)
