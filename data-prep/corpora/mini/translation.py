@@ -38,8 +38,7 @@ _ENDS = (("today", "aujourd’hui"), ("often", "souvent"), ("since yesterday", "
 
 def german(seed: int) -> Iterator[Pair]:
     """Yield German and English sentences without end."""
-    for one, two, _ in toy_grammar.pairs(seed):
-        yield one, two
+    yield from ((one, two) for one, two, _ in toy_grammar.pairs(seed))
 
 
 def french(seed: int) -> Iterator[Pair]:

@@ -37,10 +37,7 @@ def _in_words(
     """
     limits = Limits(1, most)
     take = partial(texts.take_pairs, pair, measured=given.out / "tokens", limits=limits, official=published)
-
-    def words(part: Path) -> None:
-        segment.words_of_folder(given.out / "text", part, segmented, given.workers)
-
+    words = partial(segment.words_of_folder, given.out / "text", segmented=segmented, workers=given.workers)
     return [
         *texts.cleaned(given, read, words, take),
         texts.bpe(given, pair, "BPE"),

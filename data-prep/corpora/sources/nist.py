@@ -34,10 +34,7 @@ OTHERS = ("arabic", "urdu", "english-to", "gale", "progress", "current")  # othe
 
 def plain_or_gz(folder: Path, name: str) -> Path | None:
     """Return the file of this name, plain or .gz, ignoring case, or None."""
-    for path in sorted(folder.iterdir()):
-        if path.name.lower() in (name, f"{name}.gz"):
-            return path
-    return None
+    return next((path for path in sorted(folder.iterdir()) if path.name.lower() in (name, f"{name}.gz")), None)
 
 
 def marked_up_set(folder: Path, year: str) -> tuple[Path, Path] | None:

@@ -161,8 +161,11 @@ class Sampler:
 
     # Clauses
 
-    def clause(self, tenses: dict[str, int] | None = None, time: float = 0.4) -> Clause:
-        """Draw a main or subordinate clause in one of `tenses`, with a person or an animal as subject."""
+    def clause(self, tenses: dict[str, int] | None = None, time: float = 0.4, front: bool = True) -> Clause:
+        """Draw a main or subordinate clause in one of `tenses`, with a person or an animal as subject.
+
+        front: False for nothing before its subject, as in subordinate clauses and questions.
+        """
         weights, animal = tenses or _TENSES, self.chance(0.06)
         subject = self.noun(["animal"], modifiers=0.0) if animal else self.person()
         frame = "i" if animal else self.weighted(_FRAMES)
@@ -172,6 +175,7 @@ class Sampler:
         if self.chance(time) and any(item.tenses & allowed for item in ALL_TIMES):
             self._time(clause, allowed)
         self._adverbs(clause)
+        clause.front = clause.front if front else ""
         if clause.tense == "modal":
             clause.modal = self.choice(lexicon.MODALS)
         return clause
@@ -236,11 +240,6 @@ class Sampler:
             frequent = [pair for pair in lexicon.MID_ADVERBS if (pair[0] == "bald") == (clause.tense == "future")]
             clause.mid_adverb = self.choice(frequent)
 
-    def _plain(self, clause: Clause) -> Clause:
-        """Return the clause with nothing before its subject, as in subordinate clauses and questions."""
-        clause.front = ""
-        return clause
-
     # Sentence shapes
 
     def _simple(self) -> Sentence:
@@ -256,10 +255,9 @@ class Sampler:
         if relation in ("wenn", "weil", "obwohl") and "present" in before[relation] and self.chance(0.15):
             inner = Clause(NounPhrase(gender="n", human=False), self.choice(self.verbs["w"]), "present")
         else:
-            inner = self._plain(self.clause(before[relation], time=0.15))
+            inner = self.clause(before[relation], time=0.15, front=False)
         first = self.chance(0.45)
-        outer = self.clause(main, time=0.2)
-        return Sentence(self._plain(outer) if first else outer, joined=(relation, inner), joined_first=first)
+        return Sentence(self.clause(main, 0.2, front=not first), joined=(relation, inner), joined_first=first)
 
     def _because(self) -> Sentence:
         """Draw "weil er müde ist" (he) or "weil er billig ist" (it): only the predicate decides."""
@@ -286,14 +284,14 @@ class Sampler:
         return Sentence(main, joined=("weil", Clause(about, self.copula, tense, predicate=predicate, degree=degree)))
 
     def _that(self) -> Sentence:
-        inner = self._plain(self.clause({"present": 4, "past": 3, "perfect": 3, "future": 2, "modal": 2}, time=0.2))
+        inner = self.clause({"present": 4, "past": 3, "perfect": 3, "future": 2, "modal": 2}, 0.2, front=False)
         tense = self.weighted({"present": 5, "past": 5})
         main = Clause(self.person(), self.choice(self.verbs["c"]), tense, complement=("dass", inner))
         main.negated = self.chance(0.15)
         return Sentence(main)
 
     def _question(self) -> Sentence:
-        clause = self._plain(self.clause(time=0.3))
+        clause = self.clause(time=0.3, front=False)
         kinds = ["question", "question", "Warum"]
         kinds += ["Wann"] if clause.time is None else []
         kinds += ["Wo"] if not clause.places and clause.verb.frame != "m" else []
@@ -341,5 +339,5 @@ class Sampler:
 
     def _coordinated(self) -> Sentence:
         tenses = self.choice([{"present": 1}, {"past": 1}, {"perfect": 1}])
-        first, second = self.clause(tenses, time=0.15), self._plain(self.clause(tenses, time=0.1))
+        first, second = self.clause(tenses, time=0.15), self.clause(tenses, 0.1, front=False)
         return Sentence(first, joined=(self.choice(["und", "aber"]), second))

@@ -43,20 +43,18 @@ def parse_file(
         digest = hashlib.file_digest(text, "sha256").hexdigest()
     origin = repr((digest, lang, fingerprint(lang, models), batch, max_words))
     part = out.with_name(f"{out.name}.{hashlib.sha256(origin.encode()).hexdigest()[:12]}.part")
-    for other in out.parent.glob(f"{out.name}.*.part"):  # of another text or parser
+    for other in out.parent.glob(f"{out.name}.{'[0-9a-f]' * 12}.part"):  # of another text or parser
         if other != part:
             other.unlink()
     make, workers = maker(Settings(lang, models, batch=batch, max_words=max_words, cpu=cpu), workers)
-    size, begin, made = BLOCK * batch, time.monotonic(), 0
+    size, begin = BLOCK * batch, time.monotonic()
     chunks = change_chunks(
         source, part, make, min(workers, math.ceil(total / size)), title=out.name, size=size, whole=size,
         context="spawn", total=total,  # a process that has used a GPU or threads must not be forked
     )  # fmt: skip
-    for _ in chunks:
-        made += 1
-    print(
-        f"{out.name}: {_report(source, part)}" + (f"; {made / (time.monotonic() - begin):.0f} lines/s" if made else "")
-    )
+    made = sum(1 for _ in chunks)
+    speed = f"; {made / (time.monotonic() - begin):.0f} lines/s" if made else ""
+    print(f"{out.name}: {_report(source, part)}{speed}", flush=True)
     os.replace(part, out)
 
 
