@@ -15,7 +15,7 @@ from corpora.errors import DataError, UsageError
 from corpora.mini import files as mini_files
 from corpora.preparations import fetch, summaries
 from corpora.text import unpack
-from support.corpora.prep import DATA_PREP, call, clean_environment, command, given_for, lines_of
+from support.corpora.prep import DATA_PREP, clean_environment, command, given_for, lines_of, wait_for_processes
 
 ARCHIVE = "ftp://who:pass@data.example/wmt/news.tgz"
 TEXT = "http://x.example/news.txt"  # whose checksum is that of its text, which is compared later
@@ -128,21 +128,10 @@ def test_an_ended_preparation_takes_its_download_with_it(tmp_path):
     words = command("sva", out, "--no-checksums")
     process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True)
 
-    def listed() -> list[str]:
-        return call("ps", "-ww", "-eo", "args").stdout.splitlines()
-
-    def wait_for(running: bool) -> None:
-        deadline = time.monotonic() + 60
-        while (
-            any(f"{out}" in x and "curl" in x for x in call("ps", "-ww", "-eo", "args").stdout.splitlines()) != running
-        ):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-
-    wait_for(running=True)
+    wait_for_processes(1, out, "curl")
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 143
-    wait_for(running=False)
+    wait_for_processes(0, out, "curl")
 
 
 # What is unpacked

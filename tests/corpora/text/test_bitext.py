@@ -1,4 +1,4 @@
-"""What all preparations of large text share: pairs, lines in several processes, subwords, archives, checksums."""
+"""What all preparations of large text share: pairs, lines in several processes, subwords."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import functools
 import gzip
 import os
 import signal
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from corpora.errors import DataError
 from corpora.mini import translation as mini_translation
 from corpora.text import bitext, linewise, markup
 from corpora.tokens import moses_tokenize, sentencepieces, subwords
-from support.corpora.prep import assert_refused, attempt, encoded, lines_of
+from support.corpora.prep import assert_refused, attempt, encoded, lines_of, wait_for_processes
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +143,17 @@ def test_a_killed_worker_ends_the_work(tmp_path):
     with pytest.raises(DataError, match="a process was killed.*fewer --workers"):
         linewise.change_file(source, tmp_path / "out", Dies, 2)
     assert not (tmp_path / "out").exists() and (tmp_path / "out.part").exists()
+
+
+def test_workers_end_with_a_killed_parent(tmp_path):
+    source = write(tmp_path / "in", ["a line"] * 2000)
+    work = "import sys, time; from corpora.text.linewise import *; source, target = map(Path, sys.argv[1:]); "
+    work += "change_file(source, target, lambda: lambda line: time.sleep(0.01) or line, 2)"
+    parent = subprocess.Popen([sys.executable, "-c", work, source, tmp_path / "out"])
+    wait_for_processes(3, source)
+    parent.kill()
+    assert parent.wait() == -signal.SIGKILL
+    wait_for_processes(0, source)
 
 
 def test_what_every_worker_would_lack_is_said_once(tmp_path):

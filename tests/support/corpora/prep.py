@@ -140,6 +140,15 @@ def kill_when(words: list[str], there: Callable[[], bool], **environment: str) -
         return printed.read()
 
 
+def wait_for_processes(count: int, *words: object) -> None:
+    """Wait until so many processes have all these words in their command."""
+    deadline, found = time.monotonic() + 60, -1
+    while found != count:
+        assert time.monotonic() < deadline, found
+        lines = call("ps", "-ww", "-eo", "args").stdout.splitlines()
+        found = sum(all(str(word) in line for word in words) for line in lines)
+
+
 def start_and_kill(corpus: str, out: Path, there: Path, *options: object, **environment: str) -> str:
     """Run a preparation until a file or folder of OUT is there; return what it printed."""
     return kill_when(command(corpus, out, *options), there.exists, **environment)
