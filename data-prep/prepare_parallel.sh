@@ -1,3 +1,3 @@
 #!/usr/bin/env bash
 # Prepares parallel text of any two languages: check, tokenise, clean, divide, subwords, binarise.
-. "$(dirname "${BASH_SOURCE[0]}")/door.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/run_python.sh"

@@ -9,12 +9,12 @@ order of its own. A corpus has the same text each time.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from html import escape
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
-from corpora.mini.files import archive, as_text, write
+from corpora.mini.files import archive, as_text, sgm, write
 
 Word = tuple[str, str, str]  # English, Japanese, Chinese
 
@@ -60,60 +60,15 @@ PLACES = words(
 )
 
 
-@dataclass(frozen=True)
-class Clause:
-    """A clause; both qualities and the place are optional."""
+class Sentence(NamedTuple):
+    """A sentence in three languages."""
 
-    subject_quality: Word | None
-    subject: Word
-    quality: Word | None
-    thing: Word
-    deed: Word
-    place: Word | None
-
-    def words(self, language: int) -> list[str]:
-        """Return the words in a language: 0 English, 1 Japanese, 2 Chinese; English parts may have several words."""
-        who = [word[language] for word in (self.subject_quality, self.subject) if word]
-        what = [word[language] for word in (self.quality, self.thing) if word]
-        where = [self.place[language]] if self.place else []
-        deed = self.deed[language]
-        if language == 0:
-            return ["the", *who, deed, "the", *what, *where]
-        if language == 1:
-            return [*who, "は", *(where + ["で"] if where else []), *what, "を", deed]
-        return [*who, *(["在", *where] if where else []), deed, *what]
+    english: list[str]  # four translations; the first is the usual one
+    japanese: list[str]  # words, which are joined without spaces
+    chinese: list[str]
 
 
-@dataclass(frozen=True)
-class Sentence:
-    """A time, and the clauses."""
-
-    time: Word
-    clauses: tuple[Clause, ...]
-
-    def english(self) -> tuple[str, str, str, str]:
-        """Return four translations; the first is the usual one."""
-        time, clauses = self.time[0], [" ".join(clause.words(0)) for clause in self.clauses]
-        first = f"{time} {', and '.join(clauses)}."
-        second = f"{', and '.join(clauses)} {time}."
-        third = f"{time}, {' and '.join(clauses)}."
-        fourth = f"{' and '.join(clauses)}, {time}."
-        return _capital(first), _capital(second), _capital(third), _capital(fourth)
-
-    def japanese(self) -> list[str]:
-        """Return the words, which are joined without spaces."""
-        return [self.time[1], "、", *_chain([clause.words(1) for clause in self.clauses], ["、", "そして"]), "。"]
-
-    def chinese(self) -> list[str]:
-        """Return the words, which are joined without spaces."""
-        return [self.time[2], *_chain([clause.words(2) for clause in self.clauses], ["，", "而且"]), "。"]
-
-
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]
-
-
-def _chain(clauses: Sequence[list[str]], between: list[str]) -> list[str]:
+def _joined(clauses: Sequence[list[str]], between: list[str]) -> list[str]:
     return [word for number, words in enumerate(clauses) for word in (between if number else []) + words]
 
 
@@ -121,22 +76,31 @@ def sentences(seed: int) -> Iterator[Sentence]:
     """Yield sentences of one to three clauses without end."""
     chance = random.Random(seed)
 
-    def perhaps(table: Sequence[Word]) -> Word | None:
-        return chance.choice(table) if chance.random() < 0.5 else None
+    def perhaps(table: Sequence[Word]) -> list[Word]:
+        return [chance.choice(table)] if chance.random() < 0.5 else []
 
-    def clause() -> Clause:
+    def clause() -> tuple[str, list[str], list[str]]:
         subject, thing, deed = (chance.choice(table) for table in (PEOPLE, THINGS, DEEDS))
-        whose, what, place = perhaps(QUALITIES), perhaps(QUALITIES), perhaps(PLACES)
-        return Clause(subject_quality=whose, subject=subject, quality=what, thing=thing, deed=deed, place=place)
+        who, what, where = [*perhaps(QUALITIES), subject], [*perhaps(QUALITIES), thing], perhaps(PLACES)
+        english, japanese, chinese = (
+            [[part[side] for part in parts] for parts in (who, what, where)] for side in (0, 1, 2)
+        )
+        return (
+            " ".join(["the", *english[0], deed[0], "the", *english[1], *english[2]]),
+            [*japanese[0], "は", *japanese[2], *(["で"] if where else []), *japanese[1], "を", deed[1]],
+            [*chinese[0], *(["在"] if where else []), *chinese[2], deed[2], *chinese[1]],
+        )
 
     while True:
         time = chance.choice(chance.choice((TIMES, YEARS)))
-        yield Sentence(time, tuple(clause() for _ in range(chance.choice((1, 1, 2, 3)))))
-
-
-def take(source: Iterator[Sentence], count: int) -> list[Sentence]:
-    """Return the next sentences."""
-    return [next(source) for _ in range(count)]
+        english, japanese, chinese = zip(*(clause() for _ in range(chance.choice((1, 1, 2, 3)))), strict=True)
+        slow, quick = ", and ".join(english), " and ".join(english)
+        texts = (f"{time[0]} {slow}.", f"{slow} {time[0]}.", f"{time[0]}, {quick}.", f"{quick}, {time[0]}.")
+        yield Sentence(
+            [text[0].upper() + text[1:] for text in texts],
+            [time[1], "、", *_joined(japanese, ["、", "そして"]), "。"],
+            [time[2], *_joined(chinese, ["，", "而且"]), "。"],
+        )
 
 
 def aspec(folder: Path) -> None:
@@ -145,8 +109,8 @@ def aspec(folder: Path) -> None:
     sizes = {"train/train-1": 900, "train/train-2": 600, "train/train-3": 100, "dev/dev": 100, "test/test": 100}
     for place, (name, count) in enumerate({**sizes, "devtest/devtest": 20}.items()):
         lines = []
-        for number, sentence in enumerate(take(source, count), 1):
-            text = " ||| ".join([f"A-{place:02}A{number:07}", "1", "".join(sentence.japanese()), sentence.english()[0]])
+        for number, sentence in enumerate(islice(source, count), 1):
+            text = f"A-{place:02}A{number:07} ||| 1 ||| {''.join(sentence.japanese)} ||| {sentence.english[0]}"
             lines.append(f"{1 - number / 10000:.6f} ||| {text}" if name.startswith("train") else text)
         write(folder / f"{name}.txt", lines)
 
@@ -155,51 +119,45 @@ def tanaka_enja(folder: Path) -> None:
     """Write {train,dev,test}.{en,ja}.gz: Japanese in words, English in lower-cased words."""
     source = sentences(2)
     for name, count in {"train": 1500, "dev": 100, "test": 100}.items():
-        taken = take(source, count)
-        english = [sentence.english()[0].lower().replace(".", " .").replace(",", " ,") for sentence in taken]
+        taken = list(islice(source, count))
+        english = [sentence.english[0].lower().replace(".", " .").replace(",", " ,") for sentence in taken]
         write(folder / f"{name}.en.gz", english)
-        write(folder / f"{name}.ja.gz", [" ".join(sentence.japanese()) for sentence in taken])
+        write(folder / f"{name}.ja.gz", [" ".join(sentence.japanese) for sentence in taken])
 
 
-def document(name: str, texts: Sequence[str], attributes: str = "") -> list[str]:
-    """Return the lines of one document of a test set."""
-    segments = [f'<seg id="{number}"> {escape(text, quote=False)} </seg>' for number, text in enumerate(texts, 1)]
-    return [f'<doc docid="{name}"{attributes}>', "<p>", *segments, "</p>", "</doc>"]
+def _chinese(items: Iterable[Sentence]) -> list[str]:
+    return ["".join(item.chinese) for item in items]
 
 
-def write_sgm(path: Path, kind: str, documents: Sequence[Sequence[str]]) -> None:
-    """Write a test set; kind: srcset or refset."""
-    languages = 'srclang="Chinese"' + (' trglang="English"' if kind == "refset" else "")
-    write(path, [f'<{kind} setid="mini" {languages}>', *(line for lines in documents for line in lines), f"</{kind}>"])
+def _english(items: Iterable[Sentence], number: int = 0) -> list[str]:
+    return [item.english[number] for item in items]
 
 
-def parts(items: Sequence[Sentence], size: int) -> list[tuple[str, Sequence[Sentence]]]:
-    """Return documents of `size` sentences, with their names."""
-    return [(f"MINI{start:05}", items[start : start + size]) for start in range(0, len(items), size)]
+def documents(items: Sequence[Sentence], size: int) -> list[tuple[str, Sequence[Sentence]]]:
+    """Return (attributes, sentences) of documents of `size` sentences."""
+    return [(f'docid="MINI{start:05}"', items[start : start + size]) for start in range(0, len(items), size)]
 
 
 def nist(folder: Path) -> None:
     """Write NIST Chinese-English: training text below train/, MT02 to MT06 as .sgm with four references."""
     source = sentences(3)
     for name, suffix, count in (("news", "", 900), ("hansards", ".gz", 500)):
-        taken = take(source, count)
-        write(folder / f"train/{name}.zh{suffix}", ["".join(sentence.chinese()) for sentence in taken])
-        write(folder / f"train/{name}.en{suffix}", [sentence.english()[0] for sentence in taken])
-    taken = take(source, 200)
-    for lang, kind, text in (("zh", "srcset", Sentence.chinese), ("en", "refset", lambda item: [item.english()[0]])):
-        documents = [document(name, ["".join(text(item)) for item in items]) for name, items in parts(taken, 25)]
-        write_sgm(folder / f"train/magazine.{lang}.sgm", kind, documents)
+        taken = list(islice(source, count))
+        write(folder / f"train/{name}.zh{suffix}", _chinese(taken))
+        write(folder / f"train/{name}.en{suffix}", _english(taken))
+    grouped = documents(list(islice(source, 200)), 25)
+    write(folder / "train/magazine.zh.sgm", sgm("srcset", [(about, _chinese(items)) for about, items in grouped]))
+    write(folder / "train/magazine.en.sgm", sgm("refset", [(about, _english(items)) for about, items in grouped]))
     for year, count in {"02": 100, "03": 60, "04": 50, "05": 40, "06": 30}.items():
-        grouped = parts(take(source, count), 10)
+        grouped = documents(list(islice(source, count)), 10)
         stem = f"mt{year}_chinese_evlset_v0"
-        chinese = [document(name, ["".join(item.chinese()) for item in items]) for name, items in grouped]
-        write_sgm(folder / f"{stem}-src.sgm", "srcset", chinese)
+        write(folder / f"{stem}-src.sgm", sgm("srcset", [(about, _chinese(items)) for about, items in grouped]))
         english = [
-            document(name, [item.english()[number] for item in items], f' sysid="E0{number + 1}"')
+            (f'{about} sysid="E0{number + 1}"', _english(items, number))
             for number in range(4)
-            for name, items in grouped
+            for about, items in grouped
         ]
-        write_sgm(folder / f"{stem}-ref.sgm", "refset", english)
+        write(folder / f"{stem}-ref.sgm", sgm("refset", english))
 
 
 def wmt17_zh_en(folder: Path) -> None:
@@ -207,9 +165,8 @@ def wmt17_zh_en(folder: Path) -> None:
     source = sentences(4)
 
     def pair(chinese: str, english: str, count: int, joint: str = "") -> dict[str, bytes]:
-        taken = take(source, count)
-        texts = [joint.join(item.chinese()) for item in taken]
-        return {chinese: as_text(texts), english: as_text(item.english()[0] for item in taken)}
+        taken = list(islice(source, count))
+        return {chinese: as_text(joint.join(item.chinese) for item in taken), english: as_text(_english(taken))}
 
     commentary = "training/news-commentary-v12.zh-en"
     archive(folder / "training-parallel-nc-v12.tgz", pair(f"{commentary}.zh", f"{commentary}.en", 300))
@@ -225,15 +182,11 @@ def wmt17_zh_en(folder: Path) -> None:
             files |= pair(f"{corpus}/{stem}.txt", f"{corpus}/{stem[:-3]}_en.txt", 90, joint)
         archive(folder / f"{corpus}.zip", files)
     for part, name, count in (("dev", "newsdev2017", 100), ("test", "newstest2017", 100)):
-        grouped = parts(take(source, count), 10)
-        files = {}
-        for end, kind, attributes in (("src.zh", "srcset", ""), ("ref.en", "refset", ' sysid="ref"')):
-            lines = [f'<{kind} setid="{name}" srclang="any">']
-            for title, items in grouped:
-                said = ["".join(item.chinese()) if end == "src.zh" else item.english()[0] for item in items]
-                lines += document(title, said, attributes)
-            files[f"{part}/{name}-zhen-{end}.sgm"] = as_text([*lines, f"</{kind}>"])
-        archive(folder / f"{part}.tgz", files)
+        grouped = documents(list(islice(source, count)), 10)
+        chinese, english = ([(about, side(items)) for about, items in grouped] for side in (_chinese, _english))
+        stem = f"{part}/{name}-zhen"
+        sets = {f"{stem}-src.zh.sgm": sgm("srcset", chinese), f"{stem}-ref.en.sgm": sgm("refset", english)}
+        archive(folder / f"{part}.tgz", {file: as_text(lines) for file, lines in sets.items()})
 
 
 CORPORA: dict[str, Callable[[Path], None]] = {

@@ -6,7 +6,8 @@ import gzip
 import io
 import tarfile
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from html import escape
 from pathlib import Path
 
 
@@ -20,6 +21,18 @@ def write(path: Path, lines: Iterable[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     data = as_text(lines)
     path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+
+
+def sgm(kind: str, documents: Iterable[tuple[str, Iterable[str]]]) -> Iterator[str]:
+    """Yield the lines of a test set of WMT, IWSLT or NIST.
+
+    kind: srcset or refset; documents: attributes, and a text for each segment.
+    """
+    yield f'<{kind} setid="mini" srclang="any">'
+    for about, texts in documents:
+        segments = (f'<seg id="{number}"> {escape(text, quote=False)} </seg>' for number, text in enumerate(texts, 1))
+        yield from (f"<doc {about}>", "<p>", *segments, "</p>", "</doc>")
+    yield f"</{kind}>"
 
 
 def archive(path: Path, members: Mapping[str, bytes]) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from sacremoses import MosesTokenizer
 
-from corpora.mini.files import archive, as_text, write
+from corpora.mini.files import archive, as_text, sgm, write
 from corpora.toy import grammar as toy_grammar
 
 Pair = tuple[str, str]
@@ -38,8 +38,7 @@ _ENDS = (("today", "aujourd’hui"), ("often", "souvent"), ("since yesterday", "
 
 def german(seed: int) -> Iterator[Pair]:
     """Yield German and English sentences without end."""
-    for one, two, _ in toy_grammar.pairs(seed):
-        yield one, two
+    yield from ((one, two) for one, two, _ in toy_grammar.pairs(seed))
 
 
 def french(seed: int) -> Iterator[Pair]:
@@ -62,12 +61,6 @@ def _phrases(draw: random.Random) -> Pair:
         (english, article, noun), (adjective, other) = draw.choice(_NOUNS), draw.choice(_ADJECTIVES)
         things.append((f"{article} {noun} {other}", f"the {adjective} {english}"))
     return " et ".join(one for one, _ in things), " and ".join(two for _, two in things)
-
-
-def sgm(lines: Sequence[str], kind: str, lang: str) -> bytes:
-    """Return a test set of WMT or IWSLT; kind: srcset or refset."""
-    body = "".join(f'<seg id="{number}"> {line} </seg>\n' for number, line in enumerate(lines, 1))
-    return f'<{kind} setid="mini" srclang="any" trglang="{lang}">\n<doc docid="1">\n{body}</doc>\n</{kind}>\n'.encode()
 
 
 def tags(lines: Sequence[str], lang: str) -> bytes:
@@ -93,7 +86,7 @@ def iwslt14(folder: Path) -> None:
     members = {}
     for name in ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012"):
         for lang, lines in zip(("de", "en"), take(pairs, 20), strict=True):
-            members[f"de-en/IWSLT14.{name}.de-en.{lang}.xml"] = sgm(lines, "refset", lang)
+            members[f"de-en/IWSLT14.{name}.de-en.{lang}.xml"] = as_text(sgm("refset", [('docid="1"', lines)]))
     for lang, lines in zip(("de", "en"), odd(take(pairs, 1500)), strict=True):
         members[f"de-en/train.tags.de-en.{lang}"] = tags(lines, lang)
     archive(folder / "de-en.tgz", members)
@@ -118,7 +111,7 @@ def _wmt(folder: Path, lang: str, pairs: Iterator[Pair], corpora: dict[str, tupl
     valid = dict(zip((lang, "en"), take(pairs, 60), strict=True))
     for side, lines in zip((lang, "en"), take(pairs, 60), strict=True):
         kind, name = ("srcset", "src") if side == "en" else ("refset", "ref")
-        tests[f"test-full/newstest2014-{lang}en-{name}.{side}.sgm"] = sgm(lines, kind, side)
+        tests[f"test-full/newstest2014-{lang}en-{name}.{side}.sgm"] = as_text(sgm(kind, [('docid="1"', lines)]))
     archive(folder / "test-full.tgz", tests)
     archive(folder / "dev.tgz", {f"dev/newstest2013.{side}": as_text(lines) for side, lines in valid.items()})
     for name, (prefix, count) in corpora.items():

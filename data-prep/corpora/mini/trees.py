@@ -9,17 +9,16 @@ pairs, and branches to the right, so that every level has phrases of more than o
 from __future__ import annotations
 
 import argparse
-import random
+from itertools import islice
 from pathlib import Path
 
 from corpora.errors import DataError, as_status
 from corpora.mini.files import write
 from corpora.text.lines import read_lines
-from corpora.trees.leaves import to_leaf
+from corpora.toy import grammar
+from corpora.trees.leaves import to_leaf, unescape
 
 TREEBANK = {"train": 400, "valid": 60, "test": 60}
-NOUNS = ("dog", "ladder", "king", "station", "letter", "horse", "garden", "doctor")
-VERBS = {"see": ("sees", "saw", "seen"), "take": ("takes", "took", "taken"), "give": ("gives", "gave", "given")}
 
 
 def bracketing(words: list[str]) -> str:
@@ -44,28 +43,11 @@ def write_trees(tok: Path, lang: str, folder: Path) -> None:
         write(folder / f"{text.name}.tree", (bracketing(line.split()) for _, line in read_lines(text)))
 
 
-def sentence(rng: random.Random) -> str:
-    """Return the tree of a sentence, present or past, active or passive, with or without an adverbial before it."""
-
-    def noun() -> str:
-        return f"(NP (DT {rng.choice(('the', 'a'))}) (NN {rng.choice(NOUNS)}))"
-
-    present, past, participle = VERBS[rng.choice(list(VERBS))]
-    now = rng.random() < 0.5
-    if rng.random() < 0.5:
-        be = "(VBZ is)" if now else "(VBD was)"
-        verb = f"(VP {be} (VP (VBN {participle}) (PP (IN by) {noun()})))"
-    else:
-        verb = f"(VP {f'(VBZ {present})' if now else f'(VBD {past})'} {noun()})"
-    first = "(PP (IN in) (NP (DT the) (NN evening))) " if rng.random() < 0.3 else ""
-    return f"(ROOT (S {first}{noun()} {verb} (. .)))"
-
-
 def treebank(folder: Path) -> None:
-    """Write {train,valid,test}.mrg, for data-prep/prepare_probing.sh."""
-    rng = random.Random(1)
+    """Write {train,valid,test}.mrg, for data-prep/prepare_probing.sh: trees of the toy grammar."""
+    trees = (unescape(tree) for _, _, tree in grammar.pairs(1))
     for split, size in TREEBANK.items():
-        write(folder / f"{split}.mrg", [sentence(rng) for _ in range(size)])
+        write(folder / f"{split}.mrg", islice(trees, size))
 
 
 CORPORA = {"probing": treebank}

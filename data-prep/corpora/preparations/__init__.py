@@ -1,1 +1,1 @@
-"""The preparations of corpora, behind the doors data-prep/prepare_<data>.sh: a list of steps a corpus."""
+"""The preparations of corpora, behind data-prep/prepare_<data>.sh: a list of steps a corpus."""

@@ -1,8 +1,7 @@
 """Preparations with Japanese or Chinese, which have to be segmented into words.
 
-    OUT/source  the text that was read and checked      OUT/words  its words; both folders are removed after use
     OUT/raw, OUT/tok  raw text and words of the training pairs that are kept, and of all other splits
-    OUT/bpe     BPE with the codes of both languages' text, or a SentencePiece model for each language (then no OUT/tok)
+    OUT/bpe           BPE with the codes of both languages' text, or a SentencePiece model of each (then no OUT/tok)
 
 {train,valid,test,test1…}.LANG, and .LANG.ref0, .ref1, … where there are several references.
 """
@@ -13,10 +12,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from corpora.arguments import at_least
 from corpora.errors import UsageError
 from corpora.preparations import texts, trees
 from corpora.preparations.fetch import Found, obtain_members
-from corpora.preparations.options import Given, Options, count
+from corpora.preparations.options import Given, Options
 from corpora.preparations.steps import Preparation, Step
 from corpora.preparations.texts import Pair, Sources
 from corpora.sources import aspec as aspec_source
@@ -28,26 +28,18 @@ from corpora.tokens import segment
 
 
 def _in_words(
-    given: Given, pair: Pair, read: Callable[[Path], None], *, most: int | None = None, published: int | None = None,
+    given: Given, pair: Pair, read: Callable[[Path], None], *, most: int | None = None, published: Sequence[int] = (),
     segmented: bool = False,
 ) -> list[Step]:  # fmt: skip
     """Return all steps up to OUT/bin.
 
     The training pairs are those with 1 to `most` words a side (None: any number); published: their number in a paper.
     """
-    out, until, limits = given.out, ("raw", "tok"), Limits(1, most)
-    official = () if published is None else (published,)
-
-    take = partial(texts.take_pairs, pair, measured=out / "words", limits=limits, official=official)
-
-    def words(part: Path) -> None:
-        segment.words_of_folder(out / "source", part, segmented, given.workers)
-
+    limits = Limits(1, most)
+    take = partial(texts.take_pairs, pair, measured=given.out / "tokens", limits=limits, official=published)
+    words = partial(segment.words_of_folder, given.out / "text", segmented=segmented, workers=given.workers)
     return [
-        Step("source", "read and check the text", read, until=until, reads=True),
-        Step("words", "segment the text into words", words, resumes=True, until=until),
-        Step("raw", "take the training pairs", partial(take, out / "source")),
-        Step("tok", "take their words", partial(take, out / "words")),
+        *texts.cleaned(given, read, words, take),
         texts.bpe(given, pair, "BPE"),
         texts.binarise(given, pair, ("--joined-dictionary",) if given.joined_dictionary else ()),
     ]
@@ -86,12 +78,12 @@ def aspec(options: Options, words: Sequence[object]) -> Preparation:
         raise UsageError("--join-ja goes with --pairs: the text of ASPEC is raw")
     if given.sections > 3:
         raise UsageError(f"--sections is 1, 2 or 3, got '{given.sections}'")
-    pieces, published = given.pieces or 16000, None
+    pieces, published = given.pieces or 16000, []
     if given.pairs:
         read = partial(_read_pairs, given)
         origin = f"pairs={given.pairs.resolve()} join-ja={int(given.join_ja)}"
     elif given.local:
-        read, published = partial(_read_aspec, given), SECTIONS[given.sections]
+        read, published = partial(_read_aspec, given), [SECTIONS[given.sections]]
         origin = f"local={given.local.resolve()} sections={given.sections}"
     else:
         raise UsageError("no ASPEC folder: give the one with train/, dev/ and test/ with --local DIR, or see --pairs")
@@ -180,14 +172,14 @@ def wmt17_zh_en(options: Options, words: Sequence[object]) -> Preparation:
     """News Commentary v12, the UN Parallel Corpus v1.0, and of CWMT six corpora: about 25 million pairs. valid =
     newsdev2017 (2,002), test = newstest2017 (2,001). 40 GB of disk. Words are found by jieba (the extra zh)."""
     options.corpus("WMT17_ZH_EN", "the archives, or what they unpack to")
-    options.add("max-words", "N", "training pairs with a longer side are left out; 0: none are", 50, count)
+    options.add("max-words", "N", "training pairs with a longer side are left out; 0: none are", 50, at_least(0))
     _add_words(options)
     options.min_correlation()
     given = options.read(words)
     given.need_local("the archives")
     most = given.max_words or None
     steps = _in_words(
-        given, ZH_EN, partial(_read_wmt17, given), most=most, published=WMT17_PAIRS, segmented=given.segmented
+        given, ZH_EN, partial(_read_wmt17, given), most=most, published=[WMT17_PAIRS], segmented=given.segmented
     )
     joined = f"joined={int(given.joined_dictionary)} {given.settings('segmented')}"
     note = f"wmt17-zh-en {given.settings('max-words', 'bpe')} {joined} {given.checked()}"

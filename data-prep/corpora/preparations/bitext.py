@@ -1,8 +1,4 @@
-"""Preparations that clean large parallel text: IWSLT14, and WMT14 with German and French. Until OUT/tok and OUT/raw are
-complete their OUT has two more folders:
-
-    OUT/text  {train,valid,test}.LANG: the text of all sources, one after the other        OUT/tokens  its tokens
-"""
+"""Preparations that clean large parallel text: IWSLT14, and WMT14 with German and French."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from pathlib import Path
 from corpora.errors import UsageError
 from corpora.preparations import texts, trees
 from corpora.preparations.fetch import obtain_members
-from corpora.preparations.options import Given, Options, decimal, one_of
+from corpora.preparations.options import Given, Options
 from corpora.preparations.steps import Preparation, Step
 from corpora.preparations.texts import Pair, Sources
 from corpora.text import bitext
@@ -26,24 +22,6 @@ from corpora.text.linewise import change_file
 from corpora.tokens import moses_tokenize
 
 WMT, LATER = "http://www.statmt.org", "http://data.statmt.org"
-TEXT = "read and check the text"
-
-
-def cleaned(
-    given: Given, read: Callable[[Path], None], tokenise: Callable[[Path], None], take: Callable[[Path, Path], None],
-    verb: str = "clean",
-) -> list[Step]:  # fmt: skip
-    """Return the steps up to OUT/raw: text is read and tokenised, and then cleaned by its tokens.
-
-    take: writes the pairs of a folder that are kept into another one.
-    """
-    out, until = given.out, ("tok", "raw")
-    return [
-        Step("text", TEXT, read, until=until, reads=True),
-        Step("tokens", "tokenise", tokenise, resumes=True, until=until),
-        Step("tok", f"{verb} the tokens", partial(take, out / "tokens")),
-        Step("raw", f"{verb} the text", partial(take, out / "text")),
-    ]
 
 
 # IWSLT14
@@ -62,7 +40,7 @@ def iwslt14(options: Options, words: Sequence[object]) -> Preparation:
     tst2013. The last is not in de-en.tgz: put IWSLT15's IWSLT15.TED.tst2013.de-en.{de,en}.xml into DIR."""
     options.corpus("IWSLT14", "folder with de-en.tgz, or with its files, there or in DIR/de-en")
     options.flag("tokenised", "DIR has {train,valid,test}.{de,en}: lower-cased Moses tokens; all but BPE is done")
-    options.add("test", "SETS", "fairseq or mma: see below", "fairseq", one_of(*TEST_SETS))
+    options.add("test", "SETS", "fairseq or mma: see below", "fairseq", list(TEST_SETS))
     options.number("bpe", 10000, "joint BPE merges")
     options.min_correlation()
     given = options.read(words)
@@ -83,9 +61,12 @@ def iwslt14(options: Options, words: Sequence[object]) -> Preparation:
         texts.take_pairs, DE_EN, measured=given.out / "tokens", limits=Limits(1, 175, 1.5), every=23,
         official=(160_239, 7_283),
     )  # fmt: skip
-    first = cleaned(
-        given, partial(_read_iwslt14, given), partial(_tokenise_iwslt14, given), take, verb="clean and divide"
-    )
+    # As fairseq's recipe, which calls the tokenizer alone, and replaces ’ by ' in the test sets.
+    tokenise = partial(
+        texts.tokenise, given, Pair("de", "en", ("train", "test")).names(), given.out / "text", allow_empty=True,
+        normalise=False, lowercase=True, test={"plain_apostrophes": True},
+    )  # fmt: skip
+    first = texts.cleaned(given, partial(_read_iwslt14, given), tokenise, take, verb="clean and divide")
     return Preparation(given, f"iwslt14 {given.settings('test', 'bpe')} {given.checked()}", [*first, *last])
 
 
@@ -107,15 +88,6 @@ def _read_iwslt14(given: Given, part: Path) -> None:
     tests.join(part / "test", 6750 if given.test == "fairseq" else None)
     train.add(folder, "train.tags.de-en.de", "train.tags.de-en.en")
     train.join(part / "train", markup=True)
-
-
-def _tokenise_iwslt14(given: Given, part: Path) -> None:
-    """As fairseq's recipe, which calls the tokenizer alone, and replaces ’ by ' in the test sets."""
-    for name, split, lang in Pair("de", "en", ("train", "test")).names():
-        moses_tokenize.tokenise(
-            given.out / "text" / name, part / name, lang, given.workers, allow_empty=True, normalise=False,
-            lowercase=True, plain_apostrophes=split == "test",
-        )  # fmt: skip
 
 
 def _copy_tokenised(given: Given, part: Path) -> None:
@@ -160,6 +132,14 @@ def _read_wmt14(
         one.join(part / split, official)
 
 
+def _tokenised(given: Given, pair: Pair) -> Callable[[Path], None]:
+    """As fairseq's recipes for WMT: dashes are split; test sets are not normalised, but ’ becomes ' there."""
+    return partial(
+        texts.tokenise, given, pair.names(), given.out / "text", allow_empty=True, aggressive_dash_splits=True,
+        test={"normalise": False, "plain_apostrophes": True},
+    )  # fmt: skip
+
+
 def _common(lang: str) -> list[tuple[str, ...]]:
     return [(f"{WMT}/wmt13/training-parallel-europarl-v7.tgz", f"training/europarl-v7.{lang}-en"),
             (f"{WMT}/wmt13/training-parallel-commoncrawl.tgz", f"commoncrawl.{lang}-en")]  # fmt: skip
@@ -186,9 +166,9 @@ def wmt14_en_de(options: Options, words: Sequence[object]) -> Preparation:
     training text."""
     options.corpus("WMT14_EN_DE", "folder with the archives named below, or with their files, plain or .gz", "WMT14")
     kinds = "wmt14, wmt16 or wmt17: News Commentary v9, v11 or v12; google: --local's wmt16_en_de.tar.gz, or its files"
-    options.add("data", "NAME", kinds, "wmt14", one_of(*NEWS, "google"))
+    options.add("data", "NAME", kinds, "wmt14", [*NEWS, "google"])
     options.number("max", 80, "no sentence with more tokens")
-    options.add("ratio", "X", "no pair with a side X times as long as the other", "9", decimal(1))
+    options.ratio("9", "no pair with a side X times as long as the other")
     options.number("bpe", 32764, "joint BPE merges")
     options.flag("separate-dictionaries", "one for each language; else one for both")
     options.min_correlation()
@@ -218,10 +198,10 @@ def wmt14_en_de(options: Options, words: Sequence[object]) -> Preparation:
             Step("tok", "read the tokens", partial(_google_tokens, given), reads=True),
         ]
     else:
-        tokenise = partial(texts.tokenise_wmt, given, EN_DE, given.out / "text")
+        tokenise = _tokenised(given, EN_DE)
         limits = Limits(1, given.max, float(given.ratio))
         take = partial(texts.take_pairs, EN_DE, measured=given.out / "tokens", limits=limits)
-        first = [*cleaned(given, partial(_read_wmt14_en_de, given), tokenise, take), texts.bpe(given, EN_DE)]
+        first = [*texts.cleaned(given, partial(_read_wmt14_en_de, given), tokenise, take), texts.bpe(given, EN_DE)]
     last = [texts.binarise(given, EN_DE, dictionaries), *trees.steps(given, EN_DE)]
     return Preparation(given, note, [*first, *last], trees=trees.origin(given))
 
@@ -263,20 +243,19 @@ def wmt14_en_fr(options: Options, words: Sequence[object]) -> Preparation:
     about 36 million pairs of 40.8; test newstest2014 (3,003). Cleaned after BPE, a split's validation text as well."""
     options.corpus("WMT14_EN_FR", "folder with the archives named below, or with their files, plain or .gz", "WMT14")
     kinds = "split: every N-th pair of the training text; or newstest2013 (3,000 pairs)"
-    options.add("valid", "SET", kinds, "split", one_of("split", "newstest2013"))
+    options.add("valid", "SET", kinds, "split", ["split", "newstest2013"])
     options.number("every", 1333, "with --valid split")
     options.number("max", 250, "no sentence with more subwords")
-    options.add("ratio", "X", "no pair with a side X times as long as the other, in subwords", "1.5", decimal(1))
+    options.ratio("1.5", "no pair with a side X times as long as the other, in subwords")
     options.number("bpe", 40000, "joint BPE merges")
     options.min_correlation()
     given = options.read(words)
     given.need_local("the archives")
     out, until = given.out, ("bpe", "tok", "raw")
     subwords = partial(texts.make_subwords, given, EN_FR, out / "tokens", kind="codes", size=given.bpe)
-    tokens = partial(texts.tokenise_wmt, given, EN_FR, out / "text")
     steps = [
-        Step("text", TEXT, partial(_read_wmt14_en_fr, given), until=until, reads=True),
-        Step("tokens", "tokenise", tokens, resumes=True, until=until),
+        Step("text", texts.READ, partial(_read_wmt14_en_fr, given), until=until, reads=True),
+        Step("tokens", "tokenise", _tokenised(given, EN_FR), resumes=True, until=until),
         Step("subwords", f"joint BPE, {given.bpe} merges", subwords, resumes=True, until=until),
         Step("raw", "clean the text", partial(_clean_en_fr, given, out / "text")),
         Step("tok", "clean the tokens", partial(_clean_en_fr, given, out / "tokens")),

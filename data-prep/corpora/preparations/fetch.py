@@ -197,6 +197,11 @@ def obtain_members(given: Given, url: str, *members: str) -> Found:
     return Found(folder, verified)
 
 
+def local_or_members(given: Given, url: str, *members: str) -> Found:
+    """Return the folder of --local, whatever is in it, or one with these members of the archive `url`."""
+    return Found(given.local, False) if given.local else obtain_members(given, url, *members)
+
+
 def unpack_members(given: Given, archive: Path, folder: Path, *members: str) -> None:
     """Unpack members of an archive, unless they are there already and not of an older archive; raises DataError."""
     if folder.is_dir() and archive.stat().st_mtime <= folder.stat().st_mtime:

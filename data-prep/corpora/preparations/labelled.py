@@ -13,18 +13,19 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from corpora.arguments import at_least
 from corpora.errors import UsageError
-from corpora.preparations.fetch import Found, obtain, obtain_members
-from corpora.preparations.options import Given, Options, count, one_of
+from corpora.preparations.fetch import local_or_members, obtain
+from corpora.preparations.options import Given, Options
 from corpora.preparations.steps import Preparation, Step
-from corpora.preparations.texts import prefixes, preprocess
+from corpora.preparations.texts import prefixes, preprocess, tokenise
 from corpora.sources import imdb as imdb_source
 from corpora.sources import labelled
 from corpora.sources import sst as sst_source
 from corpora.sources import sva as sva_source
 from corpora.text import streams
 from corpora.text.lines import SPLITS, find_file
-from corpora.tokens import dictionary, moses_tokenize
+from corpora.tokens import dictionary
 
 MOST_WORDS = "size of the dictionary: the N most frequent words, without fairseq's own symbols; 0: all"
 
@@ -67,14 +68,14 @@ SST = "https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip"
 def sst(options: Options, words: Sequence[object]) -> Preparation:
     """Train 8,544 sentences, valid = dev 1,101, test 2,210; with two classes 6,920, 872, 1,821; class k is label k."""
     options.corpus("SST", "folder with the trees, {train,dev,test}.txt, plain or .gz")
-    options.add("classes", "N", "as labelled, or 2: negative and positive, no neutral texts", "5", one_of("5", "2"))
+    options.add("classes", "N", "as labelled, or 2: negative and positive, no neutral texts", "5", ["5", "2"])
     options.flag("phrases", "train on every distinct phrase of the training trees, not on the sentences alone")
     options.number("min-count", 2, "words that are rarer in the training sentences become <unk>")
     given = options.read(words)
     given.need_local("{train,dev,test}.txt")
 
     def read(part: Path) -> None:
-        found = Found(given.local, False) if given.local else obtain_members(given, SST, "trees")
+        found = local_or_members(given, SST, "trees")
         folder = found.path if given.local else found.path / "trees"
         classes, train = int(given.classes), "sentences" if given.phrases else "train"
         official = {train if split == "train" else split: n for split, n in sst_source.OFFICIAL[classes].items()}
@@ -102,19 +103,14 @@ def imdb(options: Options, words: Sequence[object]) -> Preparation:
 
     def read(part: Path) -> None:
         members = [f"aclImdb/{part}/{kind}" for part in ("train", "test") for kind in ("pos", "neg")]
-        found = Found(given.local, False) if given.local else obtain_members(given, IMDB, *members)
+        found = local_or_members(given, IMDB, *members)
         examples, official = imdb_source.read(found.path, given.valid), imdb_source.official(given.valid)
         labelled.prepare(part, 2, examples, official, exact=found.verified)
 
-    def tokenise(part: Path) -> None:
-        for split in SPLITS:
-            name = f"{split}.text"
-            moses_tokenize.tokenise(given.out / "raw" / name, part / name, "en", given.workers)
-
-    tok = given.out / "tok"
+    tok, names = given.out / "tok", [(f"{split}.text", split, "en") for split in SPLITS]
     steps = [
         Step("raw", "read and check the reviews", read, reads=True),
-        Step("tok", "tokenise", tokenise, resumes=True),
+        Step("tok", "tokenise", partial(tokenise, given, names, given.out / "raw"), resumes=True),
         *_labelled(given, tok, tok / "train.text"),
     ]
     return Preparation(given, f"imdb valid={given.valid} min-count={given.min_count}{_note(given)}", steps)
@@ -165,7 +161,7 @@ ONE_BILLION_COUNTS = (30_301_028, 768_646_526)
 def one_billion(options: Options, words: Sequence[object]) -> Preparation:
     """Train: all 99 files; valid and test: the files 00001 and 00000 of 00050 that are held out. 12 GB of disk."""
     options.corpus("ONE_BILLION", f"folder {RELEASE}, or the folder it is in")
-    options.add("words", "N", MOST_WORDS, 32000, count)
+    options.add("words", "N", MOST_WORDS, 32000, at_least(0))
     given = options.read(words)
     given.need_local(RELEASE)
     steps = [
@@ -176,9 +172,7 @@ def one_billion(options: Options, words: Sequence[object]) -> Preparation:
 
 
 def _read_one_billion(given: Given, part: Path) -> None:
-    folder, verified = given.local, False
-    if folder is None:
-        folder, verified = obtain_members(given, ONE_BILLION, f"{RELEASE}/{TRAINING}", f"{RELEASE}/{HELD_OUT}")
+    folder, verified = local_or_members(given, ONE_BILLION, f"{RELEASE}/{TRAINING}", f"{RELEASE}/{HELD_OUT}")
     if (folder / RELEASE).is_dir():
         folder = folder / RELEASE
     files = [find_file(folder / TRAINING, f"news.en-{number:05}-of-00100") for number in range(1, 100)]
@@ -197,10 +191,10 @@ def lm(options: Options, words: Sequence[object]) -> Preparation:
     names = "{train,valid,test}.LANG, wiki.{train,valid,test}.tokens or ptb.{train,valid,test}.txt"
     options.add("local", "DIR", f"folder with {names}: tokenised text, a sentence a line, plain or .gz", check=Path)
     blank = "refuse, keep (each is one </s>, as published perplexities of WikiText count it) or drop"
-    options.add("blank-lines", "X", blank, "refuse", one_of(*streams.BLANK_LINES))
+    options.add("blank-lines", "X", blank, "refuse", streams.BLANK_LINES)
     options.flag("no-headings", 'leave out headings as WikiText has them, "= Title ="')
     options.add("lang", "LANG", "ending of the files", "en", _ending)
-    options.add("words", "N", MOST_WORDS, 0, count)
+    options.add("words", "N", MOST_WORDS, 0, at_least(0))
     options.number("min-count", 1, "words rarer than this become <unk>")
     given = options.read(words)
     if not given.local:

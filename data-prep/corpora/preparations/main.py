@@ -2,7 +2,7 @@
 
     python -m corpora.preparations.main prepare_toy OUT [options]
 
-data-prep/door.sh calls it.
+data-prep/run_python.sh calls it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from corpora.errors import UsageError, as_status
 from corpora.preparations.options import Options
 from corpora.preparations.steps import Preparation
 
-# Name of the door → module and function; a module is imported when it is asked for.
+# Name of the script → module and function; a module is imported when it is asked for.
 PREPARATIONS = {
     "prepare_toy": "small.toy", "prepare_multi30k": "small.multi30k",
     "prepare_iwslt14": "bitext.iwslt14", "prepare_wmt14_en_de": "bitext.wmt14_en_de",
@@ -30,14 +30,14 @@ PREPARATIONS = {
 
 
 def planned(name: str, words: Sequence[object]) -> Preparation:
-    """Return the preparation behind a door for the words of its command line; raises UsageError."""
+    """Return a preparation for the words of its command line; raises UsageError."""
     module, function = PREPARATIONS[name].split(".")
     make = getattr(importlib.import_module(f"corpora.preparations.{module}"), function)
     return make(Options(name, make.__doc__), words)
 
 
 def main(name: str, words: Sequence[object]) -> int:
-    """Run the preparation behind a door; return the exit status."""
+    """Run a preparation; return the exit status."""
     try:
         return as_status(lambda: planned(name, words).run())()
     except (UsageError, ModuleNotFoundError) as error:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from corpora.arguments import at_least
 from corpora.errors import UsageError
 from corpora.text import expansion
 
@@ -53,43 +54,6 @@ class Given(argparse.Namespace):
         return " ".join(f"{name}={int(x) if isinstance(x, bool) else x}" for name, x in values.items())
 
 
-def number(text: str) -> int:
-    """Return a number from 1."""
-    if not re.fullmatch(r"[1-9][0-9]*", text):
-        raise argparse.ArgumentTypeError(f"needs a number from 1, got '{text}'")
-    return int(text)
-
-
-def count(text: str) -> int:
-    """Return a number from 0."""
-    if not re.fullmatch(r"0|[1-9][0-9]*", text):
-        raise argparse.ArgumentTypeError(f"needs a number from 0, got '{text}'")
-    return int(text)
-
-
-def decimal(least: int) -> Callable[[str], str]:
-    """Return the check of a number of at least `least`, which stays the text that it is."""
-
-    def check(text: str) -> str:
-        if not re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", text) or float(text) < least:
-            raise argparse.ArgumentTypeError(f"needs a number from {least}, got '{text}'")
-        return text
-
-    return check
-
-
-def one_of(*values: str) -> Callable[[str], str]:
-    """Return the check of an option with these values."""
-
-    def check(text: str) -> str:
-        if text not in values:
-            names = f"{', '.join(values[:-1])} or {values[-1]}"
-            raise argparse.ArgumentTypeError(f"is {names}, got '{text}'")
-        return text
-
-    return check
-
-
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         message = message.removeprefix("argument ").replace(": expected one argument", " needs a value")
@@ -111,14 +75,21 @@ class Options:
         self._parser.set_defaults(local=None, mirror="", no_checksums=False)
         self._parser.add_argument("out", metavar="OUT", type=Path, help="folder to write to; complete steps in it stay")
 
-    def add(self, name: str, metavar: str, help: str, default: Any = None, check: Callable[[str], Any] = str) -> None:
-        """Add an option with a value."""
-        help = help if default in (None, "") else f"{help} (%(default)s)"
-        self._parser.add_argument(f"--{name}", metavar=metavar, type=check, default=default, help=help)
+    def add(
+        self, name: str, metavar: str, help: str, default: Any = None, check: Callable[[str], Any] | Sequence[str] = str
+    ) -> None:
+        """Add an option with a value; check: what it is read by, or the values that there are."""
+        about = help if default in (None, "") else f"{help} (%(default)s)"
+        how: dict[str, Any] = {"type": check} if callable(check) else {"choices": check}
+        self._parser.add_argument(f"--{name}", metavar=metavar, default=default, help=about, **how)
 
     def number(self, name: str, default: int | None, help: str) -> None:
         """Add an option with a number from 1."""
-        self.add(name, "N", help, default, number)
+        self.add(name, "N", help, default, at_least(1))
+
+    def ratio(self, default: str | None, help: str) -> None:
+        """Add --ratio X."""
+        self.add("ratio", "X", help, default, at_least(1, decimal=True))
 
     def flag(self, name: str, help: str) -> None:
         """Add an option without a value."""
@@ -141,7 +112,7 @@ class Options:
     def min_correlation(self) -> None:
         """Add --min-correlation X."""
         about = "of the lengths of the two sides, by blocks of lines, in text that no checksum covers; -1: not checked"
-        self.add("min-correlation", "X", about, "0.3", decimal(-1))
+        self.add("min-correlation", "X", about, "0.3", at_least(-1, decimal=True))
 
     def trees(self, languages: str, default: str = "") -> None:
         """Add --trees, --parser and --tree-files; default: what the last one says where none is given."""

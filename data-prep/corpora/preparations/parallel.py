@@ -10,14 +10,12 @@ from pathlib import Path
 
 from corpora.errors import UsageError
 from corpora.preparations import texts, trees
-from corpora.preparations.bitext import cleaned
-from corpora.preparations.options import Given, Options, decimal, one_of
+from corpora.preparations.options import Given, Options
 from corpora.preparations.steps import Preparation, Step
 from corpora.preparations.texts import Pair
 from corpora.text import bitext
 from corpora.text.bitext import Limits
 from corpora.text.lines import SPLITS, count_lines, find_file
-from corpora.tokens import moses_tokenize
 
 
 def parallel(options: Options, words: Sequence[object]) -> Preparation:
@@ -30,12 +28,12 @@ def parallel(options: Options, words: Sequence[object]) -> Preparation:
     options.add("test", "PREFIX", "test text, likewise", "")
     options.number("held-out", 1000, "about so many for each of them, at most a tenth, taken at even distances")
     kinds = "moses, as fairseq-interactive --tokenizer moses does; or none (moses; with --pieces none)"
-    options.add("tokenizer", "NAME", kinds, None, one_of("moses", "none"))
+    options.add("tokenizer", "NAME", kinds, None, ["moses", "none"])
     options.number("bpe", None, "BPE (subword-nmt) with N merges (10000)")
     options.number("pieces", None, "instead: SentencePiece with N pieces")
     options.flag("separate", "subwords and a dictionary for each language; else both languages share them")
     options.number("max", 250, "no training sentence with more tokens")
-    options.add("ratio", "X", "no training pair with a side X times as long, in tokens (any)", None, decimal(1))
+    options.ratio(None, "no training pair with a side X times as long, in tokens (any)")
     options.min_correlation()
     options.trees("LANG")
     given = options.read(words)
@@ -48,9 +46,10 @@ def parallel(options: Options, words: Sequence[object]) -> Preparation:
     kind, size = ("pieces", given.pieces) if given.pieces else ("codes", given.bpe or 10000)
     given.tokenizer = given.tokenizer or ("none" if given.pieces else "moses")
     read = partial(_read, given, files, words=given.tokenizer == "none" and kind == "codes")
+    tokenise = partial(_tokenise, given, pair)
     make = partial(texts.make_subwords, given, pair, given.out / "tok", kind=kind, size=size, joint=not given.separate)
     steps = [
-        *cleaned(given, read, partial(_tokenise, given), partial(_divide, given, pair), verb="clean and divide"),
+        *texts.cleaned(given, read, tokenise, partial(_divide, given, pair), verb="clean and divide"),
         Step("bpe", f"subwords, {size} {kind}", make, resumes=True),
         texts.binarise(given, pair, () if given.separate else ("--joined-dictionary",)),
         *trees.steps(given, pair, kind="sentencepiece" if given.pieces else "subword_nmt"),
@@ -97,16 +96,14 @@ def _read(given: Given, files: dict[str, tuple[Path, Path]], part: Path, words: 
         bitext.join([sources], pair.files(part / split), rules)
 
 
-def _tokenise(given: Given, part: Path) -> None:
+def _tokenise(given: Given, pair: Pair, part: Path) -> None:
     """Write OUT/text in tokens, as fairseq-interactive makes them of raw sentences."""
-    for path in sorted((given.out / "text").iterdir()):
-        if given.tokenizer == "none":
-            shutil.copy(path, part)
-        else:
-            moses_tokenize.tokenise(
-                path, part / path.name, path.suffix[1:], given.workers, allow_empty=True, normalise=False,
-                aggressive_dash_splits=True,
-            )  # fmt: skip
+    text = given.out / "text"
+    if given.tokenizer == "none":
+        shutil.copytree(text, part, dirs_exist_ok=True)
+        return
+    names = [each for each in pair.names() if (text / each[0]).exists()]
+    texts.tokenise(given, names, text, part, allow_empty=True, normalise=False, aggressive_dash_splits=True)
 
 
 def _divide(given: Given, pair: Pair, folder: Path, part: Path) -> None:

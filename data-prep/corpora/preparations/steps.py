@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from corpora.errors import UsageError
 from corpora.preparations.options import Given
+from corpora.text.lines import write_lines
 
 ANOTHER = "give another folder or remove it"
 
@@ -104,8 +105,8 @@ class Preparation:
                 for path in (*out.glob("*.part"), out / "download/unpacked"):
                     shutil.rmtree(path, ignore_errors=True)
             if texts:
-                (out / "texts.txt").write_text("".join(line + "\n" for line in texts))
-            write(out / "options.txt", self.options)
+                write_lines(out / "texts.txt", texts)
+            write_lines(out / "options.txt", [self.options])
         elif noted != self.options:
             raise UsageError(f"{out} was prepared with '{noted}', now asked for '{self.options}'; {ANOTHER}")
         elif known:
@@ -130,7 +131,7 @@ class Preparation:
                 f"{tree} and {phrases}"
             )
         shutil.rmtree(out / "tree.part", ignore_errors=True)
-        write(file, self.trees)
+        write_lines(file, [self.trees])
 
 
 @contextlib.contextmanager
@@ -171,10 +172,3 @@ def checksum(path: Path) -> str:
 def read(path: Path) -> str:
     """Return the text of a file without its last newlines; "" where there is none."""
     return path.read_text("utf-8").rstrip("\n") if path.exists() else ""
-
-
-def write(path: Path, text: str) -> None:
-    """Write a line to a file, which is there whole or not at all."""
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(text + "\n", "utf-8")
-    os.replace(part, path)

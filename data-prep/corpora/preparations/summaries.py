@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from corpora.arguments import at_least
 from corpora.errors import UsageError
 from corpora.preparations import texts
 from corpora.preparations.fetch import obtain, obtain_members
-from corpora.preparations.options import Given, Options, count
+from corpora.preparations.options import Given, Options
 from corpora.preparations.steps import Preparation, Step
 from corpora.preparations.texts import Pair
 from corpora.sources import cnndm as cnndm_source
@@ -53,11 +54,10 @@ def _finish(given: Given, most_words: int = 0) -> list[Step]:
 
     def vocab(part: Path) -> None:
         if given.train_vocab:
-            files = [out / "raw/train.article", out / "raw/train.summary"]
-            wordpiece.learn_vocabulary(given.train_vocab, files, part)
+            entries = wordpiece.learn(given.train_vocab, SIDES.files(out / "raw/train"))
         else:
-            file = given.vocab or obtain(given, BERT).path
-            wordpiece.write_vocabulary(wordpiece.read_vocabulary(file), part)
+            entries = wordpiece.read_vocabulary(given.vocab or obtain(given, BERT).path)
+        wordpiece.write_vocabulary(entries, part)
 
     def words(part: Path) -> None:
         for name in ("valid.summary", "test.summary"):
@@ -93,7 +93,7 @@ def cnndm(options: Options, words: Sequence[object]) -> Preparation:
     options.corpus("CNNDM", f"{stories}; or with {{train,val,test}}.{{source,target}}, one text a line")
     _add_vocabulary(options)
     cut = "cut summaries for training and validation to N words, as MASS does; 0: do not"
-    options.add("summary-words", "N", cut, 120, count)
+    options.add("summary-words", "N", cut, 120, at_least(0))
     given = options.read(words)
     vocabulary = _check_vocabulary(given)
     given.need_local("the stories and the lists of addresses")

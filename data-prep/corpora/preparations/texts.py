@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,8 @@ from corpora.text.linewise import change_file
 from corpora.text.watch import run_logged
 from corpora.tokens import moses_tokenize, sentencepieces, subwords
 
+READ = "read and check the text"
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -35,11 +37,9 @@ class Pair:
     def languages(self) -> tuple[str, str]:
         return self.source, self.target
 
-    def names(self) -> Iterator[tuple[str, str, str]]:
-        """Yield name, split and language of each file."""
-        for split in self.splits:
-            for lang in self.languages:
-                yield f"{split}.{lang}", split, lang
+    def names(self) -> list[tuple[str, str, str]]:
+        """Return name, split and language of each file."""
+        return [(f"{split}.{lang}", split, lang) for split in self.splits for lang in self.languages]
 
     def files(self, prefix: Path) -> tuple[Path, Path]:
         """Return PREFIX.SOURCE and PREFIX.TARGET."""
@@ -88,20 +88,35 @@ def python() -> str:
     return os.environ.get("PYTHON") or sys.executable
 
 
-def tokenise(given: Given, pair: Pair, text: Path, part: Path, **settings: bool) -> None:
-    """Write Moses tokens of every split; continues a stopped run. settings: those of moses_tokenize.tokenise."""
-    for name, _, lang in pair.names():
-        moses_tokenize.tokenise(text / name, part / name, lang, given.workers, **settings)
+def cleaned(
+    given: Given, read: Callable[[Path], None], tokenise: Callable[[Path], None], take: Callable[[Path, Path], None],
+    verb: str = "clean",
+) -> list[Step]:  # fmt: skip
+    """Return the steps up to OUT/raw: text is read and tokenised, and then cleaned by its tokens.
+
+    take: writes the pairs of a folder that are kept into another one. Until OUT/tok and OUT/raw are complete, OUT/text
+    has the text of all sources, one after the other, and OUT/tokens its tokens.
+    """
+    out, until = given.out, ("tok", "raw")
+    return [
+        Step("text", READ, read, until=until, reads=True),
+        Step("tokens", "tokenise", tokenise, resumes=True, until=until),
+        Step("tok", f"{verb} the tokens", partial(take, out / "tokens")),
+        Step("raw", f"{verb} the text", partial(take, out / "text")),
+    ]
 
 
-def tokenise_wmt(given: Given, pair: Pair, text: Path, part: Path) -> None:
-    """Tokenise as fairseq's recipes for WMT: dashes are split; test sets are not normalised, but ’ becomes ' there."""
-    for name, split, lang in pair.names():
-        test = split.startswith("test")
-        moses_tokenize.tokenise(
-            text / name, part / name, lang, given.workers, allow_empty=True, aggressive_dash_splits=True,
-            normalise=not test, plain_apostrophes=test,
-        )  # fmt: skip
+def tokenise(
+    given: Given, names: Sequence[tuple[str, str, str]], text: Path, part: Path, *,
+    test: dict[str, bool] | None = None, **settings: bool,
+) -> None:  # fmt: skip
+    """Write Moses tokens of files (name, split, language); continues a stopped run.
+
+    settings: those of moses_tokenize.tokenise; test: those of test sets in addition.
+    """
+    for name, split, lang in names:
+        own = settings | (test or {}) if split.startswith("test") else settings
+        moses_tokenize.tokenise(text / name, part / name, lang, given.workers, **own)
 
 
 def take_pairs(pair: Pair, folder: Path, part: Path, *, measured: Path, **how: Any) -> None:

@@ -15,7 +15,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import warnings
 from collections.abc import Sequence
 from functools import partial
@@ -24,10 +23,11 @@ from pathlib import Path
 from corpora.errors import UsageError
 from corpora.preparations.options import Given, Options
 from corpora.preparations.steps import Preparation, Step
-from corpora.preparations.texts import Pair, prefixes, preprocess, python
+from corpora.preparations.texts import Pair, prefixes, preprocess, python, tokenise
 from corpora.text import streams
 from corpora.text.lines import SPLITS, find_file, read_lines, write_lines
 from corpora.text.linewise import change_file
+from corpora.text.watch import watched
 from corpora.tokens import moses_tokenize, subwords
 from corpora.trees import parse
 
@@ -120,15 +120,13 @@ def run_binarise(given: Given, folder: Path, report: Path, options: list[object]
     """Run fairseq_localattn.phrases.binarize, whose output is kept as well; its errors are lines of its own."""
     words = [python(), "-W", "ignore", "-m", "fairseq_localattn.phrases.binarize", folder, *options]
     command = [str(word) for word in [*words, "--workers", given.workers]]
-    with tempfile.TemporaryFile("w+") as errors, report.open("w", encoding="utf-8") as out:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, encoding="utf-8") as process:
-            for line in process.stdout or ():
-                print(line, end="", flush=True)
-                out.write(line)
-        errors.seek(0)
-        sys.stderr.write(errors.read())
-    if process.returncode:
-        sys.exit(process.returncode)
+    with watched("phrases", folder):
+        done = subprocess.run(command, capture_output=True, encoding="utf-8")
+    print(done.stdout, end="", flush=True)
+    report.write_text(done.stdout, "utf-8")
+    sys.stderr.write(done.stderr)
+    if done.returncode:
+        sys.exit(done.returncode)
 
 
 # The probing tasks
@@ -241,17 +239,12 @@ def parse_text(options: Options, words: Sequence[object]) -> Preparation:
     models = "stanza's models, such as train_parser.py makes (default: those that stanza.download has installed)"
     options.add("parser", "DIR", models, check=Path)
     given = options.read(words)
-    files = _files(given, "text")
+    files, names = _files(given, "text"), [(f"{split}.{given.lang}", split, given.lang) for split in SPLITS]
     check_parser(given.parser)
 
     def read(part: Path) -> None:
         for split, file in files.items():
             streams.write([file], part / f"{split}.{given.lang}", streams.Rules())
-
-    def tokenise(part: Path) -> None:
-        for split in SPLITS:
-            name = f"{split}.{given.lang}"
-            moses_tokenize.tokenise(given.out / "raw" / name, part / name, given.lang, given.workers)
 
     def parse_all(part: Path) -> None:
         for split in SPLITS:
@@ -261,7 +254,7 @@ def parse_text(options: Options, words: Sequence[object]) -> Preparation:
 
     steps = [
         Step("raw", "read and check the text", read),
-        Step("tok", "tokenise", tokenise, resumes=True),
+        Step("tok", "tokenise", partial(tokenise, given, names, given.out / "raw"), resumes=True),
         Step("trees", "parse", parse_all, resumes=True),
     ]
     parser = given.parser.resolve() if given.parser else ""

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from corpora.errors import DataError
 from corpora.progress import progress
-from corpora.text.bitext import report
-from corpora.text.lines import read_lines, whole_files
+from corpora.text.bitext import write_filled
+from corpora.text.lines import read_lines
 
 SEPARATOR = " ||| "
 FIELDS = ("id", "number", "Japanese", "English")
@@ -45,18 +45,12 @@ def read_pairs(path: Path, scored: bool) -> Iterator[tuple[int, str, str]]:
 
 def prepare(sources: Sequence[Path], targets: tuple[Path, Path], official: int, scored: bool = False) -> None:
     """Write Japanese and English of all sources, and print their number beside the published one; raises DataError."""
-    count = empty = 0
-    with whole_files(targets) as (japanese, english):
+
+    def pairs() -> Iterator[tuple[str, str]]:
         for source in sources:
-            for number, ja, en in progress(read_pairs(source, scored), source.name, "pairs"):
-                if ja and en:
-                    japanese.write(ja + "\n")
-                    english.write(en + "\n")
-                    count += 1
-                elif scored:
-                    empty += 1
-                else:
-                    raise DataError(f"{source}:{number}: the {'English' if ja else 'Japanese'} is empty")
-    report(targets[0].stem, count, official)
-    if empty:
-        print(f"{targets[0].stem}: {empty:,} more pairs have an empty side and are left out", flush=True)
+            for number, japanese, english in progress(read_pairs(source, scored), source.name, "pairs"):
+                if not scored and not (japanese and english):
+                    raise DataError(f"{source}:{number}: the {'English' if japanese else 'Japanese'} is empty")
+                yield japanese, english
+
+    write_filled(pairs(), targets, official)

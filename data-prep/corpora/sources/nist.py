@@ -12,15 +12,15 @@ the first reference.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from corpora.errors import DataError
 from corpora.progress import progress
 from corpora.sources.sgm import read_set
 from corpora.text.alignment import MIN_CORRELATION, check_lengths, pairs
-from corpora.text.bitext import report
-from corpora.text.lines import whole_files, write_lines
+from corpora.text.bitext import report, write_filled
+from corpora.text.lines import write_lines
 from corpora.text.markup import is_marked_up, read_texts
 
 # Segments, from LDC2010T10, T11 and T14; those of MT04 (LDC2010T12) and the NIST part of MT06 (LDC2010T17) are unknown.
@@ -34,10 +34,7 @@ OTHERS = ("arabic", "urdu", "english-to", "gale", "progress", "current")  # othe
 
 def plain_or_gz(folder: Path, name: str) -> Path | None:
     """Return the file of this name, plain or .gz, ignoring case, or None."""
-    for path in sorted(folder.iterdir()):
-        if path.name.lower() in (name, f"{name}.gz"):
-            return path
-    return None
+    return next((path for path in sorted(folder.iterdir()) if path.name.lower() in (name, f"{name}.gz")), None)
 
 
 def marked_up_set(folder: Path, year: str) -> tuple[Path, Path] | None:
@@ -124,35 +121,22 @@ def training_pairs(folder: Path) -> list[tuple[Path, Path]]:
     return [(found["zh"], found["en"]) for found in sides.values()]
 
 
-def read_training(chinese: Path, english: Path, encoding: str, minimum: float) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of two files, empty sides included; raises DataError where they do not belong together."""
-    if is_marked_up(chinese) and is_marked_up(english):
-        lines, references = read_set(chinese, english, 1, encoding)
-        yield from zip(lines, references[0], strict=True)
-    else:
-        sides = [read_texts(path, encoding) for path in (chinese, english)]
-        for one, two in check_lengths(chinese, english, pairs(chinese, english, sides), minimum):
-            yield one[1], two[1]
-
-
-def write_training(folder: Path, raw: Path, encoding: str, minimum: float) -> None:
-    """Check and join the training text, without pairs of which a side is empty; raises DataError."""
-    total = empty = 0
-    with whole_files([raw / "train.zh", raw / "train.en"]) as out:
-        for chinese, english in training_pairs(folder):
-            before = total
-            for pair in progress(read_training(chinese, english, encoding, minimum), chinese.name, "pairs"):
-                sides = [" ".join(text.split()) for text in pair]
-                if all(sides):
-                    for stream, text in zip(out, sides, strict=True):
-                        stream.write(text + "\n")
-                    total += 1
-                else:
-                    empty += 1
-            report(chinese.name, total - before, None)
-    report("train", total, TRAINING)
-    if empty:
-        print(f"train: {empty:,} more pairs have an empty side and are left out", flush=True)
+def read_training(folder: Path, encoding: str, minimum: float) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of the training text, empty sides included; raises DataError where they are no translations."""
+    for chinese, english in training_pairs(folder):
+        if is_marked_up(chinese) and is_marked_up(english):
+            lines, references = read_set(chinese, english, 1, encoding)
+            found: Iterable[tuple[str, str]] = zip(lines, references[0], strict=True)
+        else:
+            sides = [read_texts(path, encoding) for path in (chinese, english)]
+            together = check_lengths(chinese, english, pairs(chinese, english, sides), minimum)
+            found = ((one, two) for (_, one), (_, two) in together)
+        count = 0
+        for one, two in progress(found, chinese.name, "pairs"):
+            pair = " ".join(one.split()), " ".join(two.split())
+            count += all(pair)
+            yield pair
+        report(chinese.name, count, None)
 
 
 def prepare(folder: Path, raw: Path, encoding: str = "utf-8", minimum: float = MIN_CORRELATION) -> None:
@@ -166,4 +150,4 @@ def prepare(folder: Path, raw: Path, encoding: str = "utf-8", minimum: float = M
         reason = "there is no such encoding; utf-8, gb18030 or big5, for example"
         raise DataError(f"--encoding {encoding}: {reason}") from None
     write_test_sets(folder, raw, encoding)
-    write_training(folder, raw, encoding, minimum)
+    write_filled(read_training(folder, encoding, minimum), (raw / "train.zh", raw / "train.en"), TRAINING)

@@ -13,16 +13,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from sacremoses import MosesPunctNormalizer, MosesTokenizer
-
 from corpora.errors import DataError
 from corpora.progress import progress
-from corpora.sources.sst import unescape
 from corpora.text.lines import Line, check_words, read_lines, whole_files
+from corpora.tokens.moses_tokenize import Tokenizer
+from corpora.trees.leaves import from_leaf
 from fairseq_localattn.analysis.probing.labels import TASKS, labels_of
 from fairseq_localattn.phrases.trees import TreeError, read_tree
 
@@ -30,26 +29,23 @@ _ROUND = {ord("("): "-LRB-", ord(")"): "-RRB-"}  # in the leaf of a bracketing
 _LEAF = re.compile(r" +([^\s()]+) *\)")
 
 
-class Writer:
-    """Writes a word of a tree as the training text of a translation model has it."""
+def word_writer(lang: str, escape: bool, lowercase: bool) -> Callable[[str], str]:
+    """Return what writes a word of a tree as the training text of a translation model has it."""
+    moses = Tokenizer(lang)
 
-    def __init__(self, lang: str, escape: bool, lowercase: bool) -> None:
-        self.normalizer = MosesPunctNormalizer(lang=lang, perl_parity=True, post_remove_control_chars=True)
-        self.tokenizer = MosesTokenizer(lang)
-        self.escape, self.lowercase = escape, lowercase
-        self.write = lru_cache(maxsize=200_000)(self._write)
-
-    def _write(self, word: str) -> str:
+    @lru_cache(maxsize=200_000)
+    def write(leaf: str) -> str:
         """Return one word for one word: a word that normalisation deletes or splits is kept."""
-        word = unescape(word)
-        plain = word
+        word = plain = from_leaf(leaf)
         if any(letter.isalnum() for letter in word):  # Moses takes ’s alone for a closing quote and an s
             plain = word.translate({0x2019: "'", 0x2018: "'", 0x60: "'"})
-        plain = self.normalizer.normalize(plain + "\n").strip()
+        plain = moses.normalizer.normalize(plain + "\n").strip()
         if len(plain.split()) != 1:
             plain = "_".join(word.split())
-        plain = self.tokenizer.escape_xml(plain) if self.escape else plain
-        return plain.lower() if self.lowercase else plain
+        plain = moses.tokenizer.escape_xml(plain) if escape else plain
+        return plain.lower() if lowercase else plain
+
+    return write
 
 
 def bracketings(path: Path) -> Iterator[Line]:
@@ -71,7 +67,7 @@ def bracketings(path: Path) -> Iterator[Line]:
         yield begin, " ".join(begun)
 
 
-def label_split(path: Path, part: Path, split: str, *, writer: Writer, lang: str) -> Counter[str]:
+def label_split(path: Path, part: Path, split: str, *, write: Callable[[str], str], lang: str) -> Counter[str]:
     """Write the files of a split from its trees; return the number of sentences, and of those with each task's label.
 
     path: trees as ``bracketings`` reads them. What is no tree is listed, left out and counted as "failed". Raises
@@ -90,10 +86,10 @@ def label_split(path: Path, part: Path, split: str, *, writer: Writer, lang: str
                 print(f"{path}:{number}: {error}", flush=True)
                 counts["failed"] += 1
                 continue
-            sentence = " ".join(map(writer.write, tree.words()))
+            sentence = " ".join(map(write, tree.words()))
             check_words(path, number, sentence)
             text.write(sentence + "\n")
-            trees.write(_LEAF.sub(lambda leaf: f" {writer.write(leaf[1]).translate(_ROUND)})", line) + "\n")
+            trees.write(_LEAF.sub(lambda leaf: f" {write(leaf[1]).translate(_ROUND)})", line) + "\n")
             found = labels_of(tree)
             for task, out in zip(TASKS, labels, strict=True):
                 out.write(" ".join(found[task]) + "\n")
@@ -109,9 +105,9 @@ def prepare(
     skip_failed: bool = False,
 ) -> None:  # fmt: skip
     """Write all splits; skip_failed: leave out what is no tree. Raises DataError."""
-    writer, failed = Writer(lang, escape, lowercase), 0
+    write, failed = word_writer(lang, escape, lowercase), 0
     for split, path in files.items():
-        counts = label_split(path, part, split, writer=writer, lang=lang)
+        counts = label_split(path, part, split, write=write, lang=lang)
         kept = ", ".join(f"{task} {counts[task]:,}" for task in TASKS)
         lost = f"; blank lines: {counts['blank']:,}" if counts["blank"] else ""
         lost += f"; without a tree: {counts['failed']:,}" if counts["failed"] else ""

@@ -83,11 +83,10 @@ def read_documents(path: Path, encoding: str = "utf-8") -> list[Document]:
 
 def compare(source: Document, reference: Document, source_path: Path, path: Path) -> None:
     """Raise DataError unless a document and its translation have the same segments."""
-    for number, (line, _) in source.segments.items():
+    for number, (line, _) in [*source.segments.items(), *reference.segments.items()]:
         if number not in reference.segments:
             where = f"document {source.name} has no segment {number}, which is in {source_path}:{line}"
             raise DataError(f"{path}:{reference.line}: misaligned: {where}")
-    for number, (line, _) in reference.segments.items():
         if number not in source.segments:
             where = f"segment {number} of document {source.name} is not in {source_path}"
             raise DataError(f"{path}:{line}: misaligned: {where}")

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from corpora.errors import DataError
 from corpora.text.lines import check_words, find_file, read_lines
+from corpora.trees.leaves import from_leaf
 
 FILES = {"train": "train.txt", "valid": "dev.txt", "test": "test.txt"}
-LABELS = 5
-NEUTRAL = 2
 # Number of classes → split → sentences in the release.
 OFFICIAL = {
     5: {"train": 8544, "valid": 1101, "test": 2210},
@@ -22,14 +21,6 @@ OFFICIAL = {
 
 # A word may contain a no-break space ("2 1\/2"), or a separator of lines; either becomes a space.
 _WORD = r"[^ \t()]+"
-_BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]"}
-
-
-def unescape(word: str) -> str:
-    """Return the word without the escapes of the Penn Treebank: -LRB- and its like, `\\/` and `\\*`."""
-    for escape, bracket in _BRACKETS.items():
-        word = word.replace(escape, bracket)
-    return word.replace("\\/", "/").replace("\\*", "*")
 
 
 def subtrees(tree: str) -> list[tuple[str, int]]:
@@ -53,7 +44,7 @@ def subtrees(tree: str) -> list[tuple[str, int]]:
             raise ValueError(f"a label from 0 to 4 must follow each bracket, found {label or 'none'}")
         if inner not in ([False], [True, True]):
             raise ValueError(f"a node has two subtrees or one word, found {sum(inner)} subtrees of {len(inner)}")
-        texts = [close(child) if isinstance(child, Tree) else " ".join(unescape(child).split()) for child in node]
+        texts = [close(child) if isinstance(child, Tree) else " ".join(from_leaf(child).split()) for child in node]
         found.append((" ".join(texts), int(label)))
         return found[-1][0]
 
@@ -63,9 +54,7 @@ def subtrees(tree: str) -> list[tuple[str, int]]:
 
 def to_class(label: int, classes: int) -> int | None:
     """Return the class of a label: of 5 classes, the label; of 2, 0 negative, 1 positive and None neutral."""
-    if classes == LABELS:
-        return label
-    return None if label == NEUTRAL else int(label > NEUTRAL)
+    return label if classes == 5 else {0: 0, 1: 0, 3: 1, 4: 1}.get(label)
 
 
 def read(folder: Path, classes: int, phrases: bool) -> Iterator[tuple[str, str, int]]:

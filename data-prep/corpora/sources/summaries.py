@@ -7,31 +7,13 @@ and line.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from corpora.errors import DataError
 from corpora.progress import progress
 from corpora.text.lines import SPLITS, LineFiles
-
-
-@dataclass
-class Split:
-    """Size of a split; words are counted as `wc -w` does."""
-
-    pairs: int = 0
-    left_out: int = 0
-    article_words: int = 0
-    summary_words: int = 0
-    longest: int = 0  # summary, in words
-
-    def add(self, article: str, summary: str) -> None:
-        words = len(summary.split())
-        self.pairs += 1
-        self.article_words += len(article.split())
-        self.summary_words += words
-        self.longest = max(self.longest, words)
 
 
 def prepare(
@@ -41,25 +23,28 @@ def prepare(
 
     official, paper: numbers of pairs, and those in the corpus's paper. Raises DataError where a split is empty.
     """
-    splits = {name: Split() for name in SPLITS}
+    counts = {name: Counter[str]() for name in SPLITS}  # words as `wc -w` counts them
+    longest = dict.fromkeys(SPLITS, 0)  # summary, in words
     with LineFiles(part) as files:
         for split, article, summary, sentences in progress(examples, "read", "pairs"):
             if not (article and summary):
-                splits[split].left_out += 1
+                counts[split]["left out"] += 1
                 continue
             files.write(f"{split}.article", article)
             files.write(f"{split}.summary", summary)
             if sentences:
                 files.write(f"{split}.article.sentences", sentences)
-            splits[split].add(article, summary)
-    for name, found in splits.items():
-        if not found.pairs:
+            words = len(summary.split())
+            counts[split].update({"pairs": 1, "article": len(article.split()), "summary": words})
+            longest[split] = max(longest[split], words)
+    for name, found in counts.items():
+        if not found["pairs"]:
             raise DataError(f"{part / name}: no text with a summary in this split; give the whole corpus")
-    for name, split in splits.items():
-        counts = [f"official: {official[name]:,}"] if official[name] != split.pairs else []
-        counts += [f"paper: {paper[name]:,}"] if official[name] != paper[name] else []
-        note = f"{name}: {split.pairs:,} pairs" + (f" ({'; '.join(counts)})" if counts else "")
-        if split.left_out:
-            note += f"; {split.left_out:,} left out, without text or summary"
-        article, summary = (words / split.pairs for words in (split.article_words, split.summary_words))
-        print(f"{note}; {article:.1f} words a text, {summary:.1f} a summary, at most {split.longest:,}", flush=True)
+    for name, found in counts.items():
+        pairs, left_out = found["pairs"], found["left out"]
+        about = [f"official: {official[name]:,}"] if official[name] != pairs else []
+        about += [f"paper: {paper[name]:,}"] if official[name] != paper[name] else []
+        note = f"{name}: {pairs:,} pairs" + (f" ({'; '.join(about)})" if about else "")
+        note += f"; {left_out:,} left out, without text or summary" if left_out else ""
+        means = f"{found['article'] / pairs:.1f} words a text, {found['summary'] / pairs:.1f} a summary"
+        print(f"{note}; {means}, at most {longest[name]:,}", flush=True)

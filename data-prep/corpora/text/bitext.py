@@ -130,6 +130,22 @@ def join(
     report(targets[0].stem, total, official)
 
 
+def write_filled(found: Iterable[tuple[str, str]], targets: tuple[Path, Path], official: int) -> None:
+    """Write the pairs without an empty side, and print their number, the published one, and that of the others."""
+    total = empty = 0
+    with whole_files(targets) as out:
+        for pair in found:
+            if all(pair):
+                for stream, text in zip(out, pair, strict=True):
+                    stream.write(text + "\n")
+                total += 1
+            else:
+                empty += 1
+    report(targets[0].stem, total, official)
+    if empty:
+        print(f"{targets[0].stem}: {empty:,} more pairs have an empty side and are left out", flush=True)
+
+
 def select(
     measured: tuple[Path, Path], taken: tuple[Path, Path], folder: Path, langs: tuple[str, str], *, limits: Limits,
     every: int = 0, held_out: Sequence[str] = ("valid",), name: str = "train", official: Sequence[int] = (),

@@ -134,12 +134,6 @@ def one_space(text: str) -> str:
     return " ".join(text.replace("\0", " ").split())
 
 
-def read_text(path: Path, blank: bool = False) -> Iterator[Line]:
-    """Yield number and text of each line; raises DataError, also for lines that decode_text refuses."""
-    for number, line in read_bytes(path):
-        yield number, decode_text(path, number, line, blank=blank)
-
-
 def read_whole(path: Path) -> str:
     """Return the text of a small file, without a byte-order mark; raises DataError, also beyond LONGEST bytes."""
     try:

@@ -7,25 +7,16 @@ symbols.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from corpora.errors import DataError
 from corpora.progress import progress
-from corpora.text.lines import SYMBOLS, check_words, own_words, read_lines, read_text, write_lines
+from corpora.text.lines import SYMBOLS, check_words, decode_text, own_words, read_bytes, read_lines, write_lines
 
 BLANK_LINES = ("refuse", "keep", "drop")
-
-
-@dataclass
-class Count:
-    """Size of a text: lines, words (as `wc -w` counts them), those that only --lenient accepts, those left out."""
-
-    lines: int = 0
-    words: int = 0
-    odd: int = 0
-    left_out: int = 0
 
 
 @dataclass(frozen=True)
@@ -49,56 +40,51 @@ def is_heading(text: str) -> bool:
     return len(words) > 2 and words[0] == words[-1] == "=" and set(words) != {"="}
 
 
-def _own_lines(path: Path, rules: Rules, count: Count) -> Iterator[str]:
-    lines = read_text(path, blank=rules.blank_lines is not None)
+def _own_lines(path: Path, rules: Rules, count: Counter[str]) -> Iterator[str]:
+    blank = rules.blank_lines is not None
+    lines = ((number, decode_text(path, number, line, blank=blank)) for number, line in read_bytes(path))
     for number, text in own_words(path, lines) if rules.words else lines:
         if not rules.words:
             check_words(path, number, text)
         if not text and rules.blank_lines == "refuse":
             raise DataError(f"{path}:{number}: empty line; remove it, or give --blank-lines keep or drop")
         if (not text and rules.blank_lines == "drop") or (rules.no_headings and is_heading(text)):
-            count.left_out += 1
+            count["left out"] += 1
         else:
             yield text
 
 
-def _official_lines(path: Path, count: Count) -> Iterator[str]:
+def _official_lines(path: Path, count: Counter[str]) -> Iterator[str]:
     symbols = {symbol.encode() for symbol in SYMBOLS}
     for _, text in read_lines(path):
         words = text.encode().split()
-        count.odd += not words or "\r" in text or "\0" in text or ("<" in text and not symbols.isdisjoint(words))
+        count["odd"] += not words or "\r" in text or "\0" in text or ("<" in text and not symbols.isdisjoint(words))
         yield text.replace("\r", " ")
-
-
-def copy(sources: Sequence[Path], target: Path, rules: Rules) -> Count:
-    """Write the checked lines of all sources to `target`, which appears when it is complete; raises DataError."""
-    count = Count()
-
-    def lines() -> Iterator[str]:
-        for source in sources:
-            for line in _official_lines(source, count) if rules.lenient else _own_lines(source, rules, count):
-                count.lines += 1
-                count.words += len(line.encode().split())
-                yield line
-
-    write_lines(target, progress(lines(), target.name))
-    return count
 
 
 def write(
     sources: Sequence[Path], target: Path, rules: Rules, official: Sequence[int] | None = None, exact: bool = False
 ) -> None:
-    """Copy the lines, and print their counts beside the official ones.
+    """Write the checked lines of all sources to `target`, which appears when it is complete, and print their counts.
 
-    Raises DataError, also where `exact` and the number of lines is not official.
+    official: published numbers of sentences and words, as `wc -w` counts them. Raises DataError, also where `exact` and
+    the number of lines is not official; then the file is there.
     """
-    count, note = copy(sources, target, rules), ""
+    count, note = Counter[str](), ""
+
+    def lines() -> Iterator[str]:
+        for source in sources:
+            for line in _official_lines(source, count) if rules.lenient else _own_lines(source, rules, count):
+                count.update({"lines": 1, "words": len(line.encode().split())})
+                yield line
+
+    write_lines(target, progress(lines(), target.name))
     if official:
         note = f" (official: {official[0]:,} sentences, {official[1]:,} words)"
-        if exact and count.lines != official[0]:
-            raise DataError(f"{target.name}: {count.lines:,} sentences{note}; get the corpus again")
-    if count.odd:
-        note += f"; {count.odd:,} of them empty, with a carriage return, a NUL or a symbol of fairseq's"
-    if count.left_out:
-        note += f"; {count.left_out:,} blank lines or headings left out"
-    print(f"{target.name}: {count.lines:,} sentences, {count.words:,} words{note}", flush=True)
+        if exact and count["lines"] != official[0]:
+            raise DataError(f"{target.name}: {count['lines']:,} sentences{note}; get the corpus again")
+    if count["odd"]:
+        note += f"; {count['odd']:,} of them empty, with a carriage return, a NUL or a symbol of fairseq's"
+    if count["left out"]:
+        note += f"; {count['left out']:,} blank lines or headings left out"
+    print(f"{target.name}: {count['lines']:,} sentences, {count['words']:,} words{note}", flush=True)

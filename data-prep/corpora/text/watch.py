@@ -15,10 +15,8 @@ def size(path: Path) -> int:
     """Return the bytes of a file, or of all files in a folder; 0 where it does not exist (yet)."""
     total = 0
     for file in [path, *path.rglob("*")]:
-        try:
+        with contextlib.suppress(FileNotFoundError):  # gone since it was listed
             total += file.stat().st_size if file.is_file() else 0
-        except FileNotFoundError:  # gone since it was listed
-            pass
     return total
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -17,7 +16,7 @@ from typing import TextIO
 
 from corpora.errors import DataError
 from corpora.progress import progress
-from corpora.text.lines import read_lines
+from corpora.text.lines import read_lines, whole_files
 
 _CACHED = 200_000  # words whose subwords a process keeps; subword-nmt itself would keep them all
 
@@ -53,16 +52,11 @@ def learn(paths: Sequence[Path], codes: Path, merges: int) -> None:
     if not any(len(word) > 1 for word in counts):
         raise DataError(f"{paths[0]}: no word has two characters: there are no codes to learn")
     words = (f"{word} {count}\n" for word, count in counts.items())
-    part = codes.with_name(f"{codes.name}.part{os.getpid()}")
-    try:
-        with part.open("w", encoding="utf-8", newline="\n") as out, contextlib.redirect_stderr(io.StringIO()):
-            written = _Codes(out, merges)
-            learn_bpe(words, written, merges, is_dict=True)
-        if written.count < merges:
-            print(f"BPE: {written.count:,} merges, not {merges:,}: no other pair occurs twice", flush=True)
-        os.replace(part, codes)
-    finally:
-        part.unlink(missing_ok=True)
+    with whole_files([codes]) as (out,), contextlib.redirect_stderr(io.StringIO()):
+        written = _Codes(out, merges)
+        learn_bpe(words, written, merges, is_dict=True)
+    if written.count < merges:
+        print(f"BPE: {written.count:,} merges, not {merges:,}: no other pair occurs twice", flush=True)
 
 
 def encoder(codes: Path) -> Callable[[str], str]:

@@ -97,6 +97,8 @@ def learn(size: int, texts: Sequence[Path]) -> list[str]:
         lines(), vocab_size=size, limit_alphabet=MAX_ALPHABET, special_tokens=given, show_progress=False
     )
     numbers = tokenizer.get_vocab()
+    if len(numbers) < size:
+        print(f"vocabulary: the text has no more than {len(numbers):,} of {size:,} entries", flush=True)
     return sorted(numbers, key=lambda entry: numbers[entry])
 
 
@@ -133,11 +135,3 @@ def check_known(source: Path, encoded: Path) -> None:
     if unknown > MOST_UNKNOWN * total:
         raise DataError(f"{source}: {found}: the vocabulary is not that of this text; give another with --vocab")
     print(found, flush=True)
-
-
-def learn_vocabulary(size: int, texts: Sequence[Path], part: Path) -> None:
-    """Write a vocabulary learned on texts; raises DataError."""
-    entries = learn(size, texts)
-    if len(entries) < size:
-        print(f"vocabulary: the text has no more than {len(entries):,} of {size:,} entries", flush=True)
-    write_vocabulary(entries, part)

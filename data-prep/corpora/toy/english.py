@@ -14,7 +14,6 @@ _PRONOUNS = {"1s": ("I", "me"), "1p": ("we", "us"), "3p": ("they", "them"), "m":
 _POSSESSIVES = {"1s": "my", "1p": "our", "3p": "their", "m": "his", "f": "her", "n": "its"}
 _DETERMINERS = {"def": "the", "this": "this", "every": "every", "instrument": "the"}
 _BE = {"1s": ("am", "was"), "3s": ("is", "was"), "1p": ("are", "were"), "3p": ("are", "were")}
-_DOUBLING = {"sit", "get", "swim", "run", "put", "forget", "begin"}
 _CONJUNCTIONS = {
     "weil": "because", "wenn": "if", "obwohl": "although", "als": "when", "nachdem": "after", "dass": "that",
     "und": "and", "aber": "but",
@@ -40,6 +39,10 @@ class Tree:
 
 def _word(tag: str, word: str) -> Tree:
     return Tree(tag, [], word)
+
+
+def _prepositional(preposition: str, *children: Tree) -> Tree:
+    return Tree("PP", [_word("TO" if preposition == "to" else "IN", preposition), *children])
 
 
 def noun_phrase(phrase: NounPhrase, subject: bool = False) -> Tree:
@@ -87,28 +90,12 @@ def place(phrase: Place) -> Tree:
     """Return the tree of a prepositional phrase, or of a fixed phrase such as "at home"."""
     if phrase.phrase is None:
         preposition, *rest = phrase.english.split()
-        tag = "TO" if preposition == "to" else "IN"
         noun = "NNP" if rest[0][0].isupper() else "NN"
-        return Tree("PP", [_word(tag, preposition), Tree("NP", [_word(noun, word) for word in rest])])
+        return _prepositional(preposition, Tree("NP", [_word(noun, word) for word in rest]))
+    inner = noun_phrase(phrase.phrase)
     if phrase.english == "in front of":
-        inner = Tree("PP", [_word("IN", "of"), noun_phrase(phrase.phrase)])
-        return Tree("PP", [_word("IN", "in"), Tree("NP", [Tree("NP", [_word("NN", "front")]), inner])])
-    tag = "TO" if phrase.english == "to" else "IN"
-    return Tree("PP", [_word(tag, phrase.english), noun_phrase(phrase.phrase)])
-
-
-def third_person(base: str) -> str:
-    """Return the third person singular present of a regular verb: "goes", "copies", "sleeps"."""
-    if base.endswith("y") and base[-2] not in "aeiou":
-        return base[:-1] + "ies"
-    return base + ("es" if base.endswith(("s", "sh", "ch", "x", "o")) else "s")
-
-
-def present_participle(base: str) -> str:
-    """Return the form in -ing: "sitting", "driving", "reading"."""
-    if base in _DOUBLING:
-        return base + base[-1] + "ing"
-    return base[:-1] + "ing" if base.endswith("e") and not base.endswith("ee") else base + "ing"
+        return _prepositional("in", Tree("NP", [Tree("NP", [_word("NN", "front")]), _prepositional("of", inner)]))
+    return _prepositional(phrase.english, inner)
 
 
 def _verb_chain(clause: Clause, do_support: bool) -> list[Tree]:
@@ -122,25 +109,25 @@ def _verb_chain(clause: Clause, do_support: bool) -> list[Tree]:
         be = _word("VBD" if past else "VBZ" if third else "VBP", _BE[agreement][past])
         if verb.english == "be":
             return [be]
-        return [be, participle if clause.passive else _word("VBG", present_participle(verb.english))]
-    if tense == "infinitive":
-        return [_word("TO", "to"), base]
-    if tense == "perfect":
-        return [_word("VBZ", "has") if third else _word("VBP", "have"), participle]
-    if tense == "pluperfect":
-        return [_word("VBD", "had"), participle]
-    if tense == "future":
-        return [_word("MD", "will"), base]
+        return [be, participle if clause.passive else _word("VBG", verb.english_ing)]
+    compound = {
+        "infinitive": [_word("TO", "to"), base], "future": [_word("MD", "will"), base],
+        "perfect": [_word("VBZ", "has") if third else _word("VBP", "have"), participle],
+        "pluperfect": [_word("VBD", "had"), participle],
+    }  # fmt: skip
+    if tense in compound:
+        return compound[tense]
     if tense == "modal" and clause.modal is not None and clause.modal[2] != "want":
         return [_word("MD", clause.modal[2]), base]
-    lexical = "want" if tense == "modal" else verb.english
-    tail = [_word("TO", "to"), base] if tense == "modal" else []
+    wants = tense == "modal"
+    lexical, tail = ("want", [_word("TO", "to"), base]) if wants else (verb.english, [])
     if do_support:
         do = _word("VBD", "did") if past else _word("VBZ", "does") if third else _word("VBP", "do")
         return [do, _word("VB", lexical), *tail]
     if past:
         return [_word("VBD", verb.english_past)]
-    return [_word("VBZ", third_person(lexical)) if third else _word("VBP", lexical), *tail]
+    finite = _word("VBZ", "wants" if wants else verb.english_third) if third else _word("VBP", lexical)
+    return [finite, *tail]
 
 
 def _verb_phrase(chain: list[Tree], after_first: list[Tree], rest: list[Tree]) -> Tree:
@@ -167,8 +154,7 @@ def _arguments(clause: Clause) -> list[Tree]:
     verb = clause.verb
     objects = [noun_phrase(phrase) for phrase in clause.objects]
     if verb.english_preposition:
-        tag = "TO" if verb.english_preposition == "to" else "IN"
-        objects = [Tree("PP", [_word(tag, verb.english_preposition), *objects])]
+        objects = [_prepositional(verb.english_preposition, *objects)]
     particle = _particle(verb)
     pronoun_first = bool(clause.objects) and clause.objects[0].pronoun
     nodes = [*objects, *particle] if pronoun_first and not verb.english_preposition else [*particle, *objects]
@@ -197,7 +183,7 @@ def _particle(verb: Verb) -> list[Tree]:
 
 def _time(clause: Clause) -> Tree:
     assert clause.time is not None
-    words = [_word(tag, word) for word, tag in clause.time.english]
+    words = [_word(tag, word) for word, tag in (item.split("/") for item in clause.time.english.split())]
     if words[0].label == "IN":
         return Tree("PP", [words[0], Tree("NP", words[1:])])
     return Tree("ADVP" if words[0].label == "RB" else "NP", words)
@@ -228,11 +214,10 @@ def _question(clause: Clause) -> Tree:
     """Return the SQ of a clause: the finite verb before the subject."""
     assert clause.subject is not None
     chain = _verb_chain(clause, do_support=True)
-    subject = noun_phrase(clause.subject, subject=True)
-    rest = [*_adverbs(clause), *_arguments(clause)]
-    if len(chain) == 1:
-        return Tree("SQ", [chain[0], subject, *rest])
-    return Tree("SQ", [chain[0], subject, *_adverbs(clause), _verb_phrase(chain[1:], [], _arguments(clause))])
+    rest = _arguments(clause)
+    if chain[1:]:
+        rest = [_verb_phrase(chain[1:], [], rest)]
+    return Tree("SQ", [chain[0], noun_phrase(clause.subject, subject=True), *_adverbs(clause), *rest])
 
 
 def sentence(meaning: Sentence) -> Tree:
@@ -261,8 +246,3 @@ def sentence(meaning: Sentence) -> Tree:
     first = top.leaves()[0]
     first.word = first.word[0].upper() + first.word[1:]
     return Tree("ROOT", [top])
-
-
-def passive_agent(agent: NounPhrase) -> Place:
-    """Return the by-phrase of a passive ("von" with the dative)."""
-    return Place("von", "by", "dat", agent)

@@ -7,27 +7,16 @@ from corpora.toy.meaning import Clause, NounPhrase, Place, Sentence
 
 # Columns: masculine, feminine, neuter, plural
 _COLUMN = {"m": 0, "f": 1, "n": 2, "p": 3}
-_ARTICLES = {
-    "def": {"nom": "der die das die", "acc": "den die das die", "dat": "dem der dem den"},
-    "this": {
-        "nom": "dieser diese dieses diese",
-        "acc": "diesen diese dieses diese",
-        "dat": "diesem dieser diesem diesen",
-    },
-    "every": {"nom": "jeder jede jedes -", "acc": "jeden jede jedes -", "dat": "jedem jeder jedem -"},
-}
+_THE = {"nom": "der die das die", "acc": "den die das die", "dat": "dem der dem den"}
 _EIN_ENDINGS = {"nom": ["", "e", "", "e"], "acc": ["en", "e", "", "e"], "dat": ["em", "er", "em", "en"]}
 _WEAK = {"nom": ["e", "e", "e", "en"], "acc": ["en", "e", "e", "en"], "dat": ["en", "en", "en", "en"]}
 _MIXED = {"nom": ["er", "e", "es", "en"], "acc": ["en", "e", "es", "en"], "dat": ["en", "en", "en", "en"]}
 _STRONG = {"nom": ["er", "e", "es", "e"], "acc": ["en", "e", "es", "e"], "dat": ["em", "er", "em", "en"]}
+_CASES = ("nom", "acc", "dat")
 _PRONOUNS = {
-    "1s": {"nom": "ich", "acc": "mich", "dat": "mir"},
-    "1p": {"nom": "wir", "acc": "uns", "dat": "uns"},
-    "3p": {"nom": "sie", "acc": "sie", "dat": "ihnen"},
-    "m": {"nom": "er", "acc": "ihn", "dat": "ihm"},
-    "f": {"nom": "sie", "acc": "sie", "dat": "ihr"},
-    "n": {"nom": "es", "acc": "es", "dat": "ihm"},
-}
+    "1s": "ich mich mir", "1p": "wir uns uns", "3p": "sie sie ihnen", "m": "er ihn ihm", "f": "sie sie ihr",
+    "n": "es es ihm",
+}  # fmt: skip
 _CONTRACTIONS = {
     ("in", "dem"): "im", ("an", "dem"): "am", ("zu", "dem"): "zum", ("zu", "der"): "zur", ("von", "dem"): "vom",
     ("in", "das"): "ins",
@@ -45,7 +34,7 @@ def noun_phrase(phrase: NounPhrase, case: str) -> list[str]:
         return [phrase.name[0]]
     if phrase.noun is None:
         key = phrase.agreement if phrase.first_person or phrase.plural else phrase.gender
-        return [_PRONOUNS[key][case]]
+        return [_PRONOUNS[key].split()[_CASES.index(case)]]
     words, endings = _determiner(phrase, case)
     column = _COLUMN["p" if phrase.plural else phrase.gender]
     if phrase.adjective is not None:
@@ -62,8 +51,10 @@ def _determiner(phrase: NounPhrase, case: str) -> tuple[list[str], dict[str, lis
     """Return the determiner, and the table of endings of an adjective after it."""
     column = _COLUMN["p" if phrase.plural else phrase.gender]
     kind = phrase.determiner
-    if kind in _ARTICLES:
-        return [_ARTICLES[kind][case].split()[column]], _WEAK
+    if kind == "def":
+        return [_THE[case].split()[column]], _WEAK
+    if kind in ("this", "every"):
+        return [("dies" if kind == "this" else "jed") + _STRONG[case][column]], _WEAK
     if kind in ("indef", "no", "poss"):
         stem = {"indef": "ein", "no": "kein"}.get(kind) or _possessive(phrase.owner)
         ending = _EIN_ENDINGS[case][column]
@@ -92,7 +83,7 @@ def _noun(phrase: NounPhrase, case: str) -> str:
 def _relative(head: NounPhrase, clause: Clause) -> list[str]:
     case = "nom" if clause.gap == "subject" else clause.verb.object_case
     preposition, case = case.split("+") if "+" in case else ("", case)
-    pronoun = _ARTICLES["def"][case].split()[_COLUMN["p" if head.plural else head.gender]]
+    pronoun = _THE[case].split()[_COLUMN["p" if head.plural else head.gender]]
     if pronoun == "den" and case == "dat":
         pronoun = "denen"
     return [*([preposition] if preposition else []), pronoun, *verb_final(clause)]

@@ -11,22 +11,8 @@ import random
 from collections import Counter, defaultdict
 from typing import TypeVar
 
-from corpora.toy.english import passive_agent
-from corpora.toy.lexicon import (
-    ALL_ADJECTIVES,
-    ALL_NOUNS,
-    ALL_TIMES,
-    ALL_VERBS,
-    CITIES,
-    MEN,
-    MID_ADVERBS,
-    MODALS,
-    WOMEN,
-    Adjective,
-    Noun,
-    TimeAdverb,
-    Verb,
-)
+from corpora.toy import lexicon
+from corpora.toy.lexicon import ALL_ADJECTIVES, ALL_NOUNS, ALL_TIMES, ALL_VERBS, MEN, WOMEN, Adjective, Noun, Verb
 from corpora.toy.meaning import Clause, NounPhrase, Place, Sentence
 
 T = TypeVar("T")
@@ -38,7 +24,7 @@ _SHAPES = {
 _FRAMES = {"t": 50, "i": 16, "m": 10, "d": 6, "p": 8, "x": 10}
 _TENSES = {"present": 34, "past": 20, "perfect": 14, "future": 10, "modal": 14, "progressive": 8}
 _LOCATIVE = {"area": ["in"], "surface": ["auf"], "building": ["in", "vor"], "shore": ["an"]}
-_ENGLISH_PREPOSITION = {"in": "in", "auf": "on", "vor": "in front of", "an": "at", "neben": "next to"}
+_ENGLISH_PREPOSITION = {"in": "in", "auf": "on", "vor": "in front of", "an": "at"}
 
 
 class Sampler:
@@ -101,14 +87,16 @@ class Sampler:
             elif phrase.determiner == "genitive":
                 given = self.choice(MEN + WOMEN)
                 phrase.owner = NounPhrase(name=(given, given))
-        adjectives = [item for item in ALL_ADJECTIVES if name in item.classes]
-        if adjectives and self.chance(0.3):
-            phrase.adjective = self.choice(adjectives)
+        phrase.adjective = self._adjective(name, 0.3)
         if phrase.determiner in ("def", "indef") and self.chance(0.1 * modifiers):
             self._modify(phrase, name)
         elif phrase.determiner in ("def", "indef", "this") and self.chance(0.12 * modifiers):
             phrase.relative = self._relative(phrase, name)
         return phrase
+
+    def _adjective(self, name: str, probability: float) -> Adjective | None:
+        adjectives = [item for item in ALL_ADJECTIVES if name in item.classes]
+        return self.choice(adjectives) if adjectives and self.chance(probability) else None
 
     def _determiner(self, phrase: NounPhrase, owner: NounPhrase | None) -> str:
         if phrase.plural:
@@ -124,11 +112,7 @@ class Sampler:
         if name == "person":
             inner = NounPhrase(noun=self.choice(self.nouns["clothes"]), determiner=self.choice(["def", "indef"]))
             phrase.modifier = Place("mit", "with", "dat", inner)
-        elif (
-            name in ("ware", "text", "food", "gift")
-            and phrase.noun is not None
-            and "surface" not in phrase.noun.classes
-        ):
+        elif name in ("ware", "text", "food", "gift") and phrase.noun and "surface" not in phrase.noun.classes:
             phrase.modifier = self._location(["surface"])
 
     def _relative(self, head: NounPhrase, name: str) -> Clause | None:
@@ -137,25 +121,19 @@ class Sampler:
         if name == "person" and self.chance(0.7):
             if self.chance(0.35):
                 predicate = self._predicate("person")
-                return Clause(
-                    stand_in, self.copula, self.choice(["present", "past"]), predicate=predicate, gap="subject"
-                )
+                then = self.choice(["present", "past"])
+                return Clause(stand_in, self.copula, then, predicate=predicate, gap="subject")
             verb = self.choice([verb for verb in self.verbs["t"] if "person" not in verb.classes])
             return Clause(stand_in, verb, tense, [self.noun(sorted(verb.classes), modifiers=0)], gap="subject")
         reversible = name == "person" and (head.plural or head.gender != "m")
         verbs = [verb for verb in self.verbs["t"] + self.verbs["p"] if name in verb.classes]
         if not verbs or reversible:
             return None
-        return Clause(self.person_without_modifier(), self.choice(verbs), tense, gap="object")
-
-    def person_without_modifier(self) -> NounPhrase:
-        return self.person(0.2, 0.15, modifiers=0)
+        return Clause(self.person(0.2, 0.15, modifiers=0), self.choice(verbs), tense, gap="object")
 
     def _predicate(self, name: str, only: frozenset[str] | None = None) -> Adjective:
-        adjectives = [
-            item for item in ALL_ADJECTIVES if name in item.classes and (only is None or item.classes <= only)
-        ]
-        return self.choice(adjectives)
+        found = [item for item in ALL_ADJECTIVES if name in item.classes and (only is None or item.classes <= only)]
+        return self.choice(found)
 
     # Places and times
 
@@ -165,14 +143,12 @@ class Sampler:
         phrase = NounPhrase(noun=self.choice(self.nouns[name]))
         if phrase.noun is not None and phrase.noun.plural:
             phrase.determiner = self.weighted({"def": 70, "indef": 20, "this": 10})
-        adjectives = [item for item in ALL_ADJECTIVES if name in item.classes]
-        if adjectives and self.chance(0.2):
-            phrase.adjective = self.choice(adjectives)
+        phrase.adjective = self._adjective(name, 0.2)
         return Place(german, _ENGLISH_PREPOSITION[german], "dat", phrase)
 
     def _direction(self) -> Place:
         if self.chance(0.25):
-            german, english = self.choice(CITIES)
+            german, english = self.choice(lexicon.CITIES)
             return Place(f"nach {german}", f"to {english}")
         if self.chance(0.4):
             return Place("zu", "to", "dat", NounPhrase(noun=self.choice(self.nouns["building"])))
@@ -180,31 +156,28 @@ class Sampler:
         return Place("in", "into", "acc", NounPhrase(noun=noun, determiner=self.choice(["def", "def", "indef"])))
 
     def _time(self, clause: Clause, tenses: frozenset[str]) -> None:
-        times: list[TimeAdverb] = [time for time in ALL_TIMES if time.tenses & tenses]
-        clause.time = self.choice(times)
+        clause.time = self.choice([time for time in ALL_TIMES if time.tenses & tenses])
         clause.tense = self.choice(sorted(clause.time.tenses & tenses))
 
     # Clauses
 
-    def clause(
-        self, tenses: dict[str, int] | None = None, subject: NounPhrase | None = None, time: float = 0.4
-    ) -> Clause:
-        """Draw a main or subordinate clause in one of `tenses`, with a person or an animal as subject."""
-        weights = tenses or _TENSES
-        if subject is None:
-            animal = self.chance(0.06)
-            subject = self.noun(["animal"], modifiers=0.0) if animal else self.person()
-            frame = "i" if animal else self.weighted(_FRAMES)
-        else:
-            frame = self.weighted(_FRAMES)
+    def clause(self, tenses: dict[str, int] | None = None, time: float = 0.4, front: bool = True) -> Clause:
+        """Draw a main or subordinate clause in one of `tenses`, with a person or an animal as subject.
+
+        front: False for nothing before its subject, as in subordinate clauses and questions.
+        """
+        weights, animal = tenses or _TENSES, self.chance(0.06)
+        subject = self.noun(["animal"], modifiers=0.0) if animal else self.person()
+        frame = "i" if animal else self.weighted(_FRAMES)
         clause = Clause(subject, self.choice(self.verbs[frame]), self.weighted(weights))
         self._fill(clause)
         allowed = frozenset(weights) | ({"perfect-past"} if tenses is None else frozenset())
         if self.chance(time) and any(item.tenses & allowed for item in ALL_TIMES):
             self._time(clause, allowed)
         self._adverbs(clause)
+        clause.front = clause.front if front else ""
         if clause.tense == "modal":
-            clause.modal = self.choice(MODALS)
+            clause.modal = self.choice(lexicon.MODALS)
         return clause
 
     def _fill(self, clause: Clause) -> None:
@@ -245,11 +218,9 @@ class Sampler:
         return NounPhrase(gender=self.choice(["m", "f"]), plural=self.chance(0.3))
 
     def _recipient(self, clause: Clause) -> NounPhrase:
-        return (
-            self._object_pronoun(clause, True)
-            if self.chance(0.4)
-            else self.noun(["person"], clause.subject, modifiers=0)
-        )
+        if self.chance(0.4):
+            return self._object_pronoun(clause, True)
+        return self.noun(["person"], clause.subject, modifiers=0)
 
     def _adverbs(self, clause: Clause) -> None:
         """Add fronting, negation or "often"."""
@@ -262,21 +233,12 @@ class Sampler:
             return
         if draw < 0.12:
             clause.negated = True
-            self._negate_indefinite(clause)
+            found = [phrase for phrase in clause.objects if phrase.determiner in ("indef", "bare")]
+            if found and clause.verb.frame != "p":
+                found[0].determiner = "no"
         elif draw < 0.22:
-            frequent = [pair for pair in MID_ADVERBS if (pair[0] == "bald") == (clause.tense == "future")]
+            frequent = [pair for pair in lexicon.MID_ADVERBS if (pair[0] == "bald") == (clause.tense == "future")]
             clause.mid_adverb = self.choice(frequent)
-
-    def _negate_indefinite(self, clause: Clause) -> None:
-        for phrase in clause.objects:
-            if phrase.determiner in ("indef", "bare") and clause.verb.frame != "p":
-                phrase.determiner = "no"
-                return
-
-    def _plain(self, clause: Clause) -> Clause:
-        """Return the clause with nothing before its subject, as in subordinate clauses and questions."""
-        clause.front = ""
-        return clause
 
     # Sentence shapes
 
@@ -293,10 +255,9 @@ class Sampler:
         if relation in ("wenn", "weil", "obwohl") and "present" in before[relation] and self.chance(0.15):
             inner = Clause(NounPhrase(gender="n", human=False), self.choice(self.verbs["w"]), "present")
         else:
-            inner = self._plain(self.clause(before[relation], time=0.15))
+            inner = self.clause(before[relation], time=0.15, front=False)
         first = self.chance(0.45)
-        outer = self.clause(main, time=0.2)
-        return Sentence(self._plain(outer) if first else outer, joined=(relation, inner), joined_first=first)
+        return Sentence(self.clause(main, 0.2, front=not first), joined=(relation, inner), joined_first=first)
 
     def _because(self) -> Sentence:
         """Draw "weil er müde ist" (he) or "weil er billig ist" (it): only the predicate decides."""
@@ -305,9 +266,8 @@ class Sampler:
         if things and self.chance(0.7):
             thing = things[-1].noun
             assert thing is not None
-            predicates = [
-                item for item in ALL_ADJECTIVES if item.classes & thing.classes and not item.classes & _ANIMATE
-            ]
+            fitting = [item for item in ALL_ADJECTIVES if item.classes & thing.classes]
+            predicates = [item for item in fitting if not item.classes & _ANIMATE]
             if predicates and things[-1].determiner not in ("every", "instrument", "no"):
                 about = NounPhrase(gender=thing.gender, plural=things[-1].plural, human=False)
                 return self._joined_predicate(main, about, self.choice(predicates))
@@ -324,30 +284,28 @@ class Sampler:
         return Sentence(main, joined=("weil", Clause(about, self.copula, tense, predicate=predicate, degree=degree)))
 
     def _that(self) -> Sentence:
-        inner = self._plain(self.clause({"present": 4, "past": 3, "perfect": 3, "future": 2, "modal": 2}, time=0.2))
+        inner = self.clause({"present": 4, "past": 3, "perfect": 3, "future": 2, "modal": 2}, 0.2, front=False)
         tense = self.weighted({"present": 5, "past": 5})
         main = Clause(self.person(), self.choice(self.verbs["c"]), tense, complement=("dass", inner))
         main.negated = self.chance(0.15)
         return Sentence(main)
 
     def _question(self) -> Sentence:
-        clause = self._plain(self.clause(time=0.3))
+        clause = self.clause(time=0.3, front=False)
         kinds = ["question", "question", "Warum"]
         kinds += ["Wann"] if clause.time is None else []
         kinds += ["Wo"] if not clause.places and clause.verb.frame != "m" else []
         return Sentence(clause, kind=self.choice(kinds))
 
     def _passive(self) -> Sentence:
-        verbs = [
-            verb for verb in self.verbs["t"] if not verb.english_preposition and verb.english not in ("wear", "know")
-        ]
-        verb = self.choice(verbs)
+        unfit = ("wear", "know")
+        verb = self.choice([v for v in self.verbs["t"] if not v.english_preposition and v.english not in unfit])
         if verb.classes == {"instrument"}:
             verb = self.verbs["t"][0]
         subject = self.noun(sorted(verb.classes), modifiers=0.4)
         clause = Clause(subject, verb, self.choice(["present", "past"]), passive=True)
         if self.chance(0.65):
-            clause.places = [passive_agent(self.noun(["person"], modifiers=0))]
+            clause.places = [Place("von", "by", "dat", self.noun(["person"], modifiers=0))]
         if self.chance(0.4):
             self._time(clause, frozenset({clause.tense}))
             clause.front = "time" if self.chance(0.5) else ""
@@ -357,10 +315,8 @@ class Sampler:
     def _copula(self) -> Sentence:
         name = self.choice(["person", "animal", "ware", "clothes", "building", "food", "text", "area"])
         subject = self.noun([name], modifiers=1.5)
-        noun = subject.noun
-        while noun is None or self.senses[noun.gender, noun.singular] > 1:
+        while subject.noun is None or self.senses[subject.noun.gender, subject.noun.singular] > 1:
             subject = self.noun([name], modifiers=1.5)
-            noun = subject.noun
         degree = self.choice([None, ("sehr", "very"), ("zu", "too")])
         tense = self.choice(["present", "past"])
         clause = Clause(subject, self.copula, tense, predicate=self._predicate(name), degree=degree)
@@ -383,5 +339,5 @@ class Sampler:
 
     def _coordinated(self) -> Sentence:
         tenses = self.choice([{"present": 1}, {"past": 1}, {"perfect": 1}])
-        first, second = self.clause(tenses, time=0.15), self._plain(self.clause(tenses, time=0.1))
+        first, second = self.clause(tenses, time=0.15), self.clause(tenses, 0.1, front=False)
         return Sentence(first, joined=(self.choice(["und", "aber"]), second))

@@ -19,3 +19,10 @@ def unescape(token: str) -> str:
 def to_leaf(word: str) -> str:
     """Return a word as a leaf of the Penn Treebank, where brackets, and round ones inside a word, have names."""
     return _BRACKETS.get(word) or word.replace("(", "-LRB-").replace(")", "-RRB-")
+
+
+def from_leaf(leaf: str) -> str:
+    """Return the word of a leaf, without the names of brackets and the escapes `\\/` and `\\*`."""
+    for bracket, name in _BRACKETS.items():
+        leaf = leaf.replace(name, bracket)
+    return leaf.replace("\\/", "/").replace("\\*", "*")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import logging
-import multiprocessing
 import os
-import threading
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,7 +62,7 @@ def fingerprint(lang: str, models: Path | None) -> str:
 
 
 class Parser:
-    """Parses lists of Moses tokens. Raises DataError where the models are missing."""
+    """Parses lines of Moses tokens. Raises DataError where the models are missing."""
 
     def __init__(self, settings: Settings) -> None:
         self.max_words = settings.max_words
@@ -89,13 +87,13 @@ class Parser:
         if "constituency" not in self._pipeline.processors:
             raise DataError(f"stanza has no constituency parser for {lang} in {folder}; train one, or bring the trees")
 
-    def __call__(self, lines: Sequence[Sequence[str]]) -> list[str]:
-        """Return a bracketing for each list of tokens, "" for an empty list and a sentence that cannot be parsed."""
-        trees = [""] * len(lines)
+    def __call__(self, lines: Sequence[str]) -> list[str]:
+        """Return a bracketing for each line, "" for a blank one and a sentence that cannot be parsed."""
+        trees, tokens = [""] * len(lines), [line.split() for line in lines]
         sentences = {
-            number: [unescape(token) for token in line]
-            for number, line in enumerate(lines)
-            if 0 < len(line) <= self.max_words
+            number: [unescape(token) for token in words]
+            for number, words in enumerate(tokens)
+            if 0 < len(words) <= self.max_words
         }
         found = self._parse(list(sentences.values()))
         for (number, words), tree in zip(sentences.items(), found, strict=True):
@@ -120,40 +118,15 @@ class Parser:
         ]
 
 
-def parse_blocks(blocks: Iterable[list[list[str]]], settings: Settings, workers: int) -> Iterator[list[str]]:
-    """Yield the bracketings of each block in order, from a Parser in each of `workers` processes."""
+def maker(settings: Settings, workers: int) -> tuple[Callable[[], Parser], int]:
+    """Return what makes the parser of a process, and the number of processes: one where they would share a GPU."""
     if torch.cuda.is_available() and not settings.cpu:
-        workers = 1  # several would share the GPU
-    if workers == 1:
-        parser = Parser(settings)
-        yield from map(parser, blocks)
-        return
-    # Spawned: a process that has used a GPU or threads must not be forked.
-    with multiprocessing.get_context("spawn").Pool(workers, _start, (settings, workers)) as pool:
-        yield from pool.imap(_work, blocks)
+        workers = 1
+    threads = max(1, (os.cpu_count() or 1) // workers) if workers > 1 else 0
+    return functools.partial(_parser, settings, threads), workers
 
 
-_settings: Settings  # of a worker process
-_parser: Parser | None = None
-
-
-def _start(settings: Settings, workers: int) -> None:
-    """Set a worker up without its Parser, which may fail: a pool restarts workers that fail here, for ever."""
-    global _settings
-    _settings = settings
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
-    threading.Thread(target=_die_with, args=(os.getppid(),), daemon=True).start()
-
-
-def _die_with(parent: int) -> None:
-    """End this process after its parent was killed."""
-    while os.getppid() == parent:
-        time.sleep(1)
-    os._exit(1)
-
-
-def _work(block: list[list[str]]) -> list[str]:
-    global _parser
-    if _parser is None:
-        _parser = Parser(_settings)
-    return _parser(block)
+def _parser(settings: Settings, threads: int) -> Parser:
+    if threads:
+        torch.set_num_threads(threads)
+    return Parser(settings)

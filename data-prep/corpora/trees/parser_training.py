@@ -5,13 +5,15 @@ The file of a stage has its name only when the stage is complete.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import json
 import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,6 +35,8 @@ PACKAGE = "trained"
 # Arguments of stanza's parser for every size: it learns from the tags of the treebank, in one stage, without repairs of
 # wrong decisions, and accepts labels that only the development trees have.
 PARSER = "--no_retag --no_multistage --oracle_level 0 --no_check_valid_states --retag_method upos"
+
+_say = functools.partial(print, flush=True)
 
 
 class Training:
@@ -74,7 +78,7 @@ class Training:
         pretrain._vocab = PretrainedWordVocab(words)
         special = len(pretrain._vocab) - len(words)  # padding, unknown word, …
         pretrain._emb = torch.cat([torch.zeros(special, dim), vectors])
-        with _Log(self.work / "vectors.log"):
+        with _logged(self.work / "vectors.log"):
             pretrain.save(pretrain.filename)
         _move(self.work / "vectors.pt", self.model("pretrain"))
         _say(f"word vectors: {len(words):,} words of {len(sentences):,} sentences")
@@ -85,7 +89,7 @@ class Training:
             return
         best = self.work / "tagger.pt"
         best.unlink(missing_ok=True)
-        with _Log(self.work / "tagger.log", _tagger_bar(steps)):
+        with _logged(self.work / "tagger.log", _tagger_bar(steps)):
             tagger.main([
                 *self._common("conllu", best), *options, "--max_steps", str(steps), "--no_second_optim",
                 "--max_steps_before_stop", str(steps), "--eval_interval", str(max(1, steps // 6)),
@@ -110,7 +114,7 @@ class Training:
         parser_training.tqdm = lambda batches, postfix="", **_: progress(
             batches, f"parser: {postfix} of {epochs}", "batches"
         )
-        with _Log(self.work / "parser.log"):
+        with _logged(self.work / "parser.log"):
             constituency_parser.main(arguments)
         _move(best, self.model("constituency"))
         _say("parser: trained")
@@ -133,7 +137,7 @@ class Training:
         for name, file in files.items():
             digest = hashlib.sha256(file.read_bytes()).hexdigest()
             if scores.get(name, {}).get("sha256") != digest:
-                with _Log(self.work / "score.log"):
+                with _logged(self.work / "score.log"):
                     scores[name] = self._score(read_treebank(file)) | {"sha256": digest}
                 write_lines(path, [json.dumps(scores, indent=1)])
             tags, f1, speed = (scores[name][key] for key in ("tags", "f1", "sentences_per_second"))
@@ -174,50 +178,40 @@ def _tagger_bar(steps: int) -> Callable[[str], None]:
     return show
 
 
-class _Evaluator:
+class _Evaluator(contextlib.nullcontext):
     """Scores the development trees; replaces stanza's evaluator, which starts Java."""
 
     def __init__(self, **_: object) -> None:
-        pass
-
-    def __enter__(self) -> _Evaluator:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
+        super().__init__(self)
 
     def process(self, results: Sequence[Any]) -> SimpleNamespace:
         f1 = bracket_f1([result.gold for result in results], [result.predictions[0].tree for result in results])
         return SimpleNamespace(f1=f1, kbestF1=None, treeF1=None, HasField=lambda _: False)
 
 
-class _Log(logging.Handler):
-    """Context in which stanza's log goes to a file instead of the terminal, and to `show`."""
-
-    def __init__(self, path: Path, show: Callable[[str], None] = lambda _: None) -> None:
+class _Shown(logging.Handler):
+    def __init__(self, show: Callable[[str], None]) -> None:
         super().__init__()
         self._show = show
-        self._file = logging.FileHandler(path, encoding="utf-8")
-        self._file.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-        self._logger = logging.getLogger("stanza")
 
     def emit(self, record: logging.LogRecord) -> None:
         self._show(record.getMessage())
 
-    def __enter__(self) -> _Log:
-        self._before = (self._logger.handlers, self._logger.propagate, self._logger.level)
-        self._logger.handlers, self._logger.propagate = [self._file, self], False
-        self._logger.setLevel(logging.INFO)
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self._logger.handlers, self._logger.propagate = self._before[:2]
-        self._logger.setLevel(self._before[2])
-        self._file.close()
-
-
-def _say(text: str) -> None:
-    print(text, flush=True)
+@contextlib.contextmanager
+def _logged(path: Path, show: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+    """Write stanza's log to a file instead of the terminal, and hand its messages to `show`."""
+    logger, file = logging.getLogger("stanza"), logging.FileHandler(path, encoding="utf-8")
+    file.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    before = logger.handlers, logger.propagate, logger.level
+    logger.handlers, logger.propagate = [file, _Shown(show)], False
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.handlers, logger.propagate = before[:2]
+        logger.setLevel(before[2])
+        file.close()
 
 
 def _drop_broken(checkpoint: Path) -> None:

@@ -25,7 +25,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from corpora.arguments import positive
+from corpora.arguments import at_least
 from corpora.errors import DataError, as_status
 from corpora.text.lines import write_lines
 
@@ -58,10 +58,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--lang", default="en", help="code of the language (default: %(default)s)")
     parser.add_argument("--size", choices=sorted(SIZES), default="small", help="of both models (default: %(default)s)")
     parser.add_argument("--text", type=Path, nargs="+", default=[], help="tokenised text for the word vectors")
-    parser.add_argument("--epochs", type=positive, help="of the parser (default: by --size)")
-    parser.add_argument("--steps", type=positive, help="of the tagger (default: by --size)")
-    parser.add_argument("--max-words", type=positive, help="leave longer sentences out of --train (default: none)")
-    parser.add_argument("--seed", type=positive, default=1)
+    parser.add_argument("--epochs", type=at_least(1), help="of the parser (default: by --size)")
+    parser.add_argument("--steps", type=at_least(1), help="of the tagger (default: by --size)")
+    parser.add_argument("--max-words", type=at_least(1), help="leave longer sentences out of --train (default: none)")
+    parser.add_argument("--seed", type=at_least(1), default=1)
     return parser.parse_args()
 
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from corpora.mini.trees import write_trees
 from corpora.sources import nist, sgm
 from corpora.tokens import segment
 from corpora.tokens.moses_tokenize import Tokenizer
-from support.corpora.prep import SPLITS, assert_refused, assert_translation_data, attempt, lines_of, prepare
+from support.corpora.prep import assert_in_subwords, assert_refused, attempt, lines_of, prepare
 from support.corpora.preparations import CASES
 
 NIST_SETS = {"valid": "02", "test": "03", "test1": "04", "test2": "05", "test3": "06"}
@@ -57,37 +58,23 @@ def test_nist_test_sets_and_references(nist_data, nist_corpus):
         assert lines_of(nist_data / f"raw/{split}.en") == english[:count]
         assert [line.replace(" ", "") for line in lines_of(nist_data / f"tok/{split}.zh")] == chinese
     assert len({line.split()[0] for line in lines_of(nist_data / "tok/test.en")} & {"Today", "In", "This"}) > 1  # cased
-    words = {
-        split: {lang: lines_of(nist_data / f"tok/{split}.{lang}") for lang in ("zh", "en")}
-        for split in ("train", *NIST_SETS)
-    }
-    assert [len(words[split]["zh"]) for split in ("train", *NIST_SETS)] == [1600, 100, 60, 50, 40, 30]
-    assert_translation_data(nist_data / "bin", "zh", "en", words, "subword_nmt")
+    splits = ("train", *NIST_SETS)
+    assert [len(lines_of(nist_data / f"tok/{split}.zh")) for split in splits] == [1600, 100, 60, 50, 40, 30]
+    assert_in_subwords(nist_data, "zh", "en", splits)
     assert (nist_data / "bin/dict.zh.txt").read_bytes() != (nist_data / "bin/dict.en.txt").read_bytes()
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("nist")
-def test_nist_with_trees(preparation, tmp_path):
-    """Phrases of every subset, from trees that are given; a folder without one of them is refused."""
-    pytest.importorskip("jieba", reason="needs the extra zh")
-    made_once = preparation("nist")
+def test_nist_with_trees(nist_data, preparation, tmp_path):
+    """Phrases of every subset, from trees that are given."""
     out, trees = tmp_path / "out", tmp_path / "trees"
-    shutil.copytree(made_once.out, out)
-    trees.mkdir()
-    for split in ("train", *NIST_SETS):
-        lines = [line.split() for line in lines_of(out / f"tok/{split}.zh")]
-        made = ["(IP (NP " + " ".join(f"(NN {word})" for word in line[:-1]) + f") (PU {line[-1]}))" for line in lines]
-        (trees / f"{split}.zh.tree").write_text("".join(line + "\n" for line in made), "utf-8")
-    last = (trees / "test3.zh.tree").rename(tmp_path / "kept")
-    options = [*made_once.case.arguments(made_once.source), "--trees", "zh", "--tree-files", trees]
-    assert_refused(prepare("nist", out, *options), "test3.zh.tree")
-    last.rename(trees / "test3.zh.tree")
-    done = prepare("nist", out, *options)
+    shutil.copytree(nist_data, out)
+    write_trees(out / "tok", "zh", trees)
+    made_once = preparation("nist")
+    done = prepare("nist", out, *made_once.case.arguments(made_once.source), "--trees", "zh", "--tree-files", trees)
     assert done.returncode == 0, done.stderr
-    for split in ("train", *NIST_SETS):
-        assert (out / f"bin/{split}.zh-en.zh.phrases.idx").stat().st_size > 0
-    assert {"NP", "PU", "NN"} <= {line.split()[0] for line in lines_of(out / "bin/dict.zh.phrases.txt")}
+    assert len(list((out / "bin").glob("*.zh-en.zh.phrases.idx"))) == 6
 
 
 def read_nist(folder: Path, raw: Path, encoding: str = "utf-8") -> subprocess.CompletedProcess[str]:
@@ -117,14 +104,10 @@ SRC, REF = "mt03_chinese_evlset_v0-src.sgm", "mt03_chinese_evlset_v0-ref.sgm"
         (SRC, lambda p: p.write_bytes(p.read_text("utf-8").encode("gb18030")), [f"{SRC}:4: invalid UTF-8", "gb18030"]),
         (SRC, lambda p: p.unlink(), ["the source of MT03 should be below"]),
         (SRC, lambda p: shutil.copy(p, p.with_name("mt03.sgm")), ["which has the source of MT03?"]),
-        ("train/news.zh", lambda p: p.write_text(p.read_text("utf-8").split("\n", 1)[1], "utf-8"),
-         ["news.en:900: misaligned: 900 lines here, 899 in"]),
         ("train/news.zh", lambda p: p.write_text("".join(sorted(p.read_text("utf-8").splitlines(True))), "utf-8"),
          ["news.en:1: misaligned", "do not go together"]),
         ("train/news.en", lambda p: p.unlink(), ["news.zh: its English side is missing"]),
     ],
-    ids=["three", "segment", "twice", "empty", "cut off", "encoding", "no source", "two sources", "short", "shuffled",
-         "one side"],
 )  # fmt: skip
 def test_bad_nist_names_file_and_line(nist_corpus, tmp_path, name, damage, parts):
     corpus = tmp_path / "nist"
@@ -134,45 +117,36 @@ def test_bad_nist_names_file_and_line(nist_corpus, tmp_path, name, damage, parts
     assert not (tmp_path / "raw/train.zh").exists()
 
 
-@pytest.fixture()
-def plain_nist(nist_corpus, tmp_path) -> Path:
-    """Return the corpus as plain files in another encoding, one of them compressed."""
-    folder = tmp_path / "plain"
-    folder.mkdir()
+def test_plain_nist_in_another_encoding(nist_corpus, tmp_path):
+    """Test sets and training text as plain files, one of them compressed, are those of the marked-up ones."""
+    plain, raw = tmp_path / "plain", tmp_path / "raw"
+    plain.mkdir()
 
     def write(name: str, lines: list[str]) -> None:
         data = "".join(line + "\n" for line in lines).encode("gb18030")
-        (folder / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        (plain / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
 
-    for year in NIST_SETS.values():
-        stem = nist_corpus / f"mt{year}_chinese_evlset_v0"
-        chinese, english = segments(Path(f"{stem}-src.sgm")), segments(Path(f"{stem}-ref.sgm"))
-        write(f"mt{year}.zh", chinese)
-        for number in range(4):
-            ending = ".gz" if year == "05" else ""
-            write(f"mt{year}.en.ref{number}{ending}", english[number * len(chinese) : (number + 1) * len(chinese)])
-    for lang in ("zh", "en"):
-        write(f"train.{lang}", [*lines_of(nist_corpus / f"train/news.{lang}"), "" if lang == "en" else "空"])
-    return folder
-
-
-def test_plain_nist_in_another_encoding(plain_nist, nist_corpus, tmp_path):
-    raw = tmp_path / "marked_up"
-    done = read_nist(nist_corpus, raw)
+    done = read_nist(nist_corpus, tmp_path / "marked_up")
     for part in ("test: MT03, 60 segments, 4 references (published: 919)", "train: 1,600 pairs (published: 1,250,000)"):
         assert part in done.stdout
-    done = read_nist(plain_nist, tmp_path / "raw", "gb18030")
+    endings = ("zh", *(f"en.ref{number}" for number in range(4)))
+    for split, year in NIST_SETS.items():
+        for end in endings:
+            lines = lines_of(tmp_path / f"marked_up/{split}.{end}")
+            write(f"mt{year}.{end}" + (".gz" if year == "05" and end != "zh" else ""), lines)
+    write("train.zh", [*lines_of(nist_corpus / "train/news.zh"), "空"])
+    write("train.en", [*lines_of(nist_corpus / "train/news.en"), ""])
+    done = read_nist(plain, raw, "gb18030")
     assert done.returncode == 0, done.stderr
     for split in NIST_SETS:
-        for end in ("zh", "en", *(f"en.ref{number}" for number in range(4))):
-            assert lines_of(tmp_path / f"raw/{split}.{end}") == lines_of(raw / f"{split}.{end}")
-    assert len(lines_of(tmp_path / "raw/train.zh")) == 900 and "1 more pairs have an empty side" in done.stdout
-    (plain_nist / "mt04.en.ref3").unlink()
-    assert_refused(read_nist(plain_nist, tmp_path / "raw", "gb18030"), "mt04.zh: has 3 references, 4 wanted")
-    shutil.copy(plain_nist / "mt03.en.ref0", plain_nist / "mt04.en.ref3")
-    done = read_nist(plain_nist, tmp_path / "raw", "gb18030")
-    assert_refused(done, "mt04.en.ref3:51: misaligned: 60 lines here, 50 in")
-    assert_refused(read_nist(plain_nist, tmp_path / "raw", "gb-18"), "--encoding gb-18")
+        for end in ("en", *endings):
+            assert lines_of(raw / f"{split}.{end}") == lines_of(tmp_path / f"marked_up/{split}.{end}")
+    assert len(lines_of(raw / "train.zh")) == 900 and "1 more pairs have an empty side" in done.stdout
+    shutil.copy(plain / "mt03.en.ref0", plain / "mt04.en.ref3")
+    assert_refused(read_nist(plain, raw, "gb18030"), "mt04.en.ref3:51: misaligned: 60 lines here, 50 in")
+    (plain / "mt04.en.ref3").unlink()
+    assert_refused(read_nist(plain, raw, "gb18030"), "mt04.zh: has 3 references, 4 wanted")
+    assert_refused(read_nist(plain, raw, "gb-18"), "--encoding gb-18")
 
 
 def test_sets_as_nist_writes_them(tmp_path):
@@ -200,27 +174,17 @@ def test_sets_as_nist_writes_them(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("wmt17_zh_en")
-def test_wmt17_reads_every_corpus(preparation):
-    pytest.importorskip("jieba", reason="needs the extra zh")
-    done = preparation("wmt17_zh_en")
-    said, wmt_data = done.said, done.out
-    for part in ("UNv1.0.en-zh.zh: 500 pairs", "casict-B_ch.txt: 90 pairs", "Book2_cn.txt: 90 pairs", "NEU_cn.txt: 90"):
-        assert part in said
-    assert "raw: 1,520 pairs before cleaning" in said and "(published: 20,620,000)" in said
-    assert not (wmt_data / "download/unpacked").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("wmt17_zh_en")
-def test_wmt17_cleaned_and_binarised(preparation):
+def test_wmt17_reads_every_corpus_and_cleans_it(preparation):
     """Text and words stay beside each other, no side is longer than 20 words, and words in a corpus do not count."""
     pytest.importorskip("jieba", reason="needs the extra zh")
-    out, moses, cut = preparation("wmt17_zh_en").out, Tokenizer("en"), segment.chinese()
-    words = {split: {lang: lines_of(out / f"tok/{split}.{lang}") for lang in ("zh", "en")} for split in SPLITS}
-    chinese, english, raw = words["train"]["zh"], words["train"]["en"], lines_of(out / "raw/train.zh")
-    assert max(len(line.split()) for line in chinese + english) == 20
-    assert chinese == [cut(line.replace(" ", "")) for line in raw] and any(" " in line for line in raw)
-    assert english == [moses(line) for line in lines_of(out / "raw/train.en")]
-    assert 500 < len(english) < 1520 and len(words["valid"]["zh"]) == len(words["test"]["zh"]) == 100
-    assert_translation_data(out / "bin", "zh", "en", words, "subword_nmt")
-    assert (out / "bin/dict.zh.txt").read_bytes() == (out / "bin/dict.en.txt").read_bytes()
+    done, moses, cut = preparation("wmt17_zh_en"), Tokenizer("en"), segment.chinese()
+    for part in ("UNv1.0.en-zh.zh: 500 pairs", "casict-B_ch.txt: 90 pairs", "Book2_cn.txt: 90 pairs", "NEU_cn.txt: 90"):
+        assert part in done.said
+    assert "raw: 1,520 pairs before cleaning" in done.said and "(published: 20,620,000)" in done.said
+    raw, words = ([lines_of(done.out / f"{folder}/train.{x}") for x in ("zh", "en")] for folder in ("raw", "tok"))
+    assert max(len(line.split()) for lines in words for line in lines) == 20 and 500 < len(raw[0]) < 1520
+    assert any(" " in line for line in raw[0])
+    assert words == [[cut(line.replace(" ", "")) for line in raw[0]], [moses(line) for line in raw[1]]]
+    assert len(lines_of(done.out / "tok/valid.zh")) == len(lines_of(done.out / "tok/test.zh")) == 100
+    assert_in_subwords(done.out, "zh", "en")
+    assert (done.out / "bin/dict.zh.txt").read_bytes() == (done.out / "bin/dict.en.txt").read_bytes()

@@ -2,46 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import tarfile
-import time
-
 import pytest
 
-from corpora.errors import DataError
-from corpora.mini import news as mini_news
-from corpora.preparations.labelled import ONE_BILLION_COUNTS
 from corpora.text import streams, watch
 from corpora.tokens import dictionary
 from support.corpora.prep import (
     SPLITS,
-    assert_language_modeling_task,
+    assert_binarised,
     assert_refused,
     attempt,
-    call,
-    clean_environment,
-    command,
     lines_of,
     prepare,
     prepare_until,
 )
-from support.corpora.preparations import LM_NUMBERS, lm_sentence
-
-BILLION = "1-billion-word-language-modeling-benchmark-r13output"
-HELDOUT = "heldout-monolingual.tokenized.shuffled/news.en.heldout"
-
-
-LM_GROUP = pytest.mark.xdist_group("lm")
+from support.corpora.preparations import LM_NUMBERS, RELEASE, lm_sentence
 
 
 @pytest.mark.slow
-@LM_GROUP
+@pytest.mark.xdist_group("lm")
 def test_lm_serves_the_task(preparation):
     done = preparation("lm")
     sentences = {split: [lm_sentence(number) for number in LM_NUMBERS[split]] for split in SPLITS}
-    words = assert_language_modeling_task(done.out / "bin", sentences)
+    for split in SPLITS:
+        words = assert_binarised(done.out / f"bin/{split}", done.out / "bin/dict.txt", sentences[split])
     # six words, and as many made-up ones as fill up to 16 with fairseq's four symbols
     assert words == ["a", "é", "b", "c", "d", "e"] + [f"madeupword{number:04d}" for number in range(6)]
     assert (done.out / "raw/train.en").exists()
@@ -83,56 +66,26 @@ def test_1bw_serves_the_task(preparation):
     done = preparation("1bw")
     sentences = {split: lines_of(done.out / f"raw/{split}.en") for split in SPLITS}
     assert [len(sentences[split]) for split in SPLITS] == [396, 30, 30]
-    release = done.source / BILLION
+    release = done.source / RELEASE
     files = sorted((release / "training-monolingual.tokenized.shuffled").iterdir())
     assert sentences["train"] == [line for path in files for line in lines_of(path)]
     for number, split in enumerate(("test", "valid")):
         path = release / f"heldout-monolingual.tokenized.shuffled/news.en.heldout-0000{number}-of-00050"
         assert sentences[split] == lines_of(path)
-    assert len(assert_language_modeling_task(done.out / "bin", sentences)) == 4
+    for split in SPLITS:
+        assert len(assert_binarised(done.out / f"bin/{split}", done.out / "bin/dict.txt", sentences[split])) == 4
 
 
-def test_1bw_by_download(preparation, tmp_path):
-    """An archive that a stopped download began is continued; the text is not unpacked twice."""
-    mini_news.one_billion(tmp_path)
-    archive, out = tmp_path / "corpus.tar.gz", tmp_path / "out"
-    with tarfile.open(archive, "w:gz") as tar:
-        tar.add(tmp_path / BILLION, BILLION)
-    part = out / f"download/{BILLION}.tar.gz.part"
-    assert_refused(prepare("1bw", out, ONE_BILLION_URL=(tmp_path / "none").as_uri()), "failed", "run again to continue")
-    assert_refused(prepare("1bw", out, ONE_BILLION_URL=archive.as_uri()), "expected 1792209805 bytes, found")
-    part.parent.mkdir(exist_ok=True)
-    part.write_bytes(archive.read_bytes()[:300])
-    prepare_until("dict", "1bw", out, "--no-checksums", ONE_BILLION_URL=archive.as_uri())
-    assert len(lines_of(out / "raw/train.en")) == 396
-    assert (out / f"download/{BILLION}.tar.gz").read_bytes() == archive.read_bytes()
-    assert not (out / "download/corpus").exists()
-    whole = tmp_path / BILLION
-    held_out = whole / f"{HELDOUT}-00001-of-00050"
-    done = attempt(streams.write, [held_out], tmp_path / "text", streams.Rules(), ONE_BILLION_COUNTS)
-    assert "text: 30 sentences, " in done.stdout
-    assert "(official: 30,301,028 sentences, 768,646,526 words)" in done.stdout
-
-
-def test_lenient_keeps_and_counts_odd_lines(tmp_path):
+def test_official_text_keeps_odd_lines_and_has_its_number(tmp_path):
     """What is wrong in an official corpus is not for us to mend, but fairseq must see as many lines as we do."""
     source, target = tmp_path / "in", tmp_path / "out"
     source.write_bytes(b"one two\n\nthree\rfour\na <pad> b\n1 < 2\n")
-    count = streams.copy([source, source], target, streams.Rules(lenient=True))
-    assert (count.lines, count.words, count.odd) == (10, 2 * 10, 6)
+    copy = [streams.write, [source, source], target, streams.Rules(lenient=True)]
+    said = "out: 10 sentences, 20 words (official: 10 sentences, 3 words); 6 of them empty, with a carriage return"
+    assert said in attempt(*copy, (10, 3), exact=True).stdout
     assert target.read_bytes() == 2 * b"one two\n\nthree four\na <pad> b\n1 < 2\n"
-    with pytest.raises(DataError, match="in:2: empty line"):
-        streams.copy([source], tmp_path / "strict", streams.Rules())
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
-
-
-def test_exact_refuses_another_number_of_sentences(tmp_path):
-    (tmp_path / "in").write_text("one two\nthree\n")
-    arguments = [streams.write, [tmp_path / "in"], tmp_path / "out", streams.Rules()]
-    assert_refused(attempt(*arguments, (3, 3), exact=True), "out: 2 sentences (official: 3 sentences, 3 words)")
-    assert (
-        attempt(*arguments, (2, 3), exact=True).stdout == "out: 2 sentences, 3 words (official: 2 sentences, 3 words)\n"
-    )
+    assert_refused(attempt(*copy, (3, 3), exact=True), "out: 10 sentences (official: 3 sentences, 3 words)")
+    assert_refused(attempt(streams.write, [source], tmp_path / "strict", streams.Rules()), "in:2: empty line")
 
 
 # The dictionary
@@ -167,29 +120,3 @@ def test_watch_tells_the_size_and_hands_on_the_exit_status(tmp_path, capsys):
     log = tmp_path / "log"
     assert watch.run_logged("copy", tmp_path, log, ["bash", "-c", code], seconds=0.1) == 1
     assert "copy: 5 MB so far" in capsys.readouterr().out and log.read_text() == "no\n"
-
-
-def test_an_ended_preparation_takes_its_command_with_it(tmp_path):
-    """Ended by a signal, it leaves no download that goes on writing: here one from a pipe that nobody fills."""
-    (tmp_path / "server").mkdir()
-    os.mkfifo(tmp_path / "server/agr_50_mostcommon_10K.tsv.gz")
-    out = tmp_path / "out"
-    environment = clean_environment(SVA_URL=(tmp_path / "server").as_uri())
-    process = subprocess.Popen(
-        command("sva", out, "--no-checksums"), env=environment, stdout=subprocess.PIPE, text=True
-    )
-
-    def downloads() -> list[str]:
-        lines = call("ps", "-ww", "-eo", "args").stdout.splitlines()
-        return [line for line in lines if str(out) in line and "curl" in line]
-
-    def wait_for(running: bool) -> None:
-        deadline = time.monotonic() + 60
-        while bool(downloads()) is not running:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-
-    wait_for(running=True)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 143
-    wait_for(running=False)

@@ -7,16 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from corpora.preparations import fetch, summaries
 from corpora.toy import grammar
-from support.corpora.prep import (
-    assert_refused,
-    assert_translation_data,
-    given_for,
-    lines_of,
-    prepare,
-    prepare_until,
-)
+from support.corpora.prep import assert_in_subwords, assert_refused, lines_of, prepare, prepare_until
 from support.corpora.preparations import CASES, Prepared
 
 GIVEN = ("--source", "de", "--target", "en")
@@ -63,12 +55,7 @@ def test_tokens_and_subwords_are_those_of_fairseq_interactive(done: Prepared):
         tokenizer = MosesTokenizer(MosesTokenizerConfig(source_lang=lang, target_lang=lang))
         raw = lines_of(done.out / f"raw/valid.{lang}")
         assert [bpe.encode(tokenizer.encode(line)) for line in raw] == lines_of(done.out / f"bpe/valid.{lang}")
-    texts = {
-        split: {lang: lines_of(done.out / f"bpe/{split}.{lang}") for lang in ("de", "en")}
-        for split in ("train", "test")
-    }
-    for one, two in (("de", "en"), ("en", "de")):
-        assert_translation_data(done.out / "bin", one, two, texts)
+    assert_in_subwords(done.out, "de", "en")
     assert (done.out / "bin/dict.de.txt").read_bytes() == (done.out / "bin/dict.en.txt").read_bytes()
 
 
@@ -96,12 +83,10 @@ def test_without_validation_text_two_splits_are_held_out_and_pieces_join_to_the_
 
 @pytest.mark.slow
 def test_separate_subwords_and_dictionaries(own_text: Path, tmp_path: Path):
-    for kind, ending, last in (("--bpe", "codes", "bin"), ("--pieces", "model", "bpe")):
-        out, options = tmp_path / ending, [*GIVEN, "--train", own_text / "corpus", "--separate", "--held-out", 20]
-        prepare_until(last, "parallel", out, *options, kind, 100)
-        one, two = (out / f"bpe/{lang}.{ending}" for lang in ("de", "en"))
+    prepare_until("bin", "parallel", tmp_path, *GIVEN, "--train", own_text / "corpus", "--separate", "--bpe", 100)
+    for name in ("bpe/{}.codes", "bin/dict.{}.txt"):
+        one, two = (tmp_path / name.format(lang) for lang in ("de", "en"))
         assert one.read_bytes() != two.read_bytes()
-    assert (tmp_path / "codes/bin/dict.de.txt").read_bytes() != (tmp_path / "codes/bin/dict.en.txt").read_bytes()
 
 
 @pytest.mark.slow
@@ -113,44 +98,3 @@ def test_phrases_of_ones_own_trees_go_with_pieces(tmp_path: Path):
     done = prepare("parallel", tmp_path / "out", *GIVEN, *text, *kind)
     assert done.returncode == 0 and "train.de-en.en: 150 sentences, 0 without" in done.stdout, done.stderr
     assert (tmp_path / "out/bin/test.de-en.en.phrases.idx").exists()
-
-
-def test_a_comma_in_the_output_folder_is_refused(own_text: Path, tmp_path: Path):
-    """fairseq-preprocess takes test sets by a list with commas."""
-    done = prepare("parallel", tmp_path / "a,b", *GIVEN, "--train", own_text / "corpus")
-    assert_refused(done, "a,b: no comma in the output folder, please")
-
-
-def test_official_archives_are_downloaded_once_for_all_preparations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """checksums.txt names a small file; the server is gone at the second time."""
-    (tmp_path / "server").mkdir()
-    served = tmp_path / "server/news.txt"
-    served.write_text("news\n")
-    address = "ftp://who:pass@data.example/wmt/news.txt"
-    (tmp_path / "checksums.txt").write_text(f"{address}  5  {fetch.sum_of('sha256', served)}\n{address}2  -  text\n")
-    monkeypatch.setattr(fetch, "CHECKSUMS", tmp_path / "checksums.txt")
-    monkeypatch.setenv("LOCALATTN_DOWNLOADS", str(tmp_path / "all"))
-
-    def obtained(out: str, url: str = address, unchecked: bool = False) -> Path:
-        given = given_for(tmp_path / out, mirror=served.parent.as_uri(), no_checksums=unchecked)
-        return fetch.obtain(given, url).path
-
-    shared = tmp_path / "all/data.example/wmt/news.txt"
-    assert obtained("one") == shared and shared.read_text() == "news\n"
-    served.rename(served.with_name("news.txt2"))
-    assert obtained("two") == shared and not (tmp_path / "two/download").exists()
-    # What nobody can vouch for stays with the preparation: its text is checked later, or checks are off.
-    assert obtained("two", address + "2") == tmp_path / "two/download/news.txt2"
-    shared.write_text("olds\n")
-    (tmp_path / "three/download").mkdir(parents=True)
-    (tmp_path / "three/download/news.txt").write_text("mine\n")
-    assert obtained("three", unchecked=True) == tmp_path / "three/download/news.txt"
-    served.with_name("news.txt2").rename(served)
-    assert obtained("four") == shared and shared.read_text() == "news\n", "a damaged file is fetched again"
-
-
-def test_the_address_of_an_archive_is_that_of_the_archive_alone():
-    """Not of the vocabulary that the same preparation needs."""
-    mirror = "https://mine.example/ggw.zip"
-    assert fetch.source_of(summaries.GIGAWORD, mirror) == mirror
-    assert fetch.source_of(summaries.BERT, mirror) == summaries.BERT

@@ -22,8 +22,8 @@ def test_trees_over_several_lines(between, tmp_path):
     found = []
     for name in ("lines", "several"):
         (tmp_path / name).mkdir()
-        writer = probing.Writer("en", escape=False, lowercase=False)
-        probing.label_split(tmp_path / f"{name}.mrg", tmp_path / name, "train", writer=writer, lang="en")
+        write = probing.word_writer("en", escape=False, lowercase=False)
+        probing.label_split(tmp_path / f"{name}.mrg", tmp_path / name, "train", write=write, lang="en")
         found.append([path.read_text("utf-8") for path in sorted((tmp_path / name).iterdir())])
     assert found[0] == found[1] and found[0][0].startswith("a b c .\nd\n")
 

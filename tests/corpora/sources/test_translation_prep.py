@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import itertools
+import html
 import shutil
 import subprocess
 import sys
@@ -11,38 +11,25 @@ from pathlib import Path
 
 import pytest
 
-from corpora.errors import UsageError
-from corpora.mini import translation as mini_translation
-from corpora.preparations import fetch
+from corpora.mini.files import sgm, write
 from support.corpora.prep import (
-    DATA_PREP,
     SPLITS,
+    assert_in_subwords,
     assert_refused,
-    given_for,
+    encoded,
     lines_of,
     prepare,
     prepare_until,
 )
 from support.corpora.preparations import CASES, unpacked
 from support.corpora.translation_references import (
-    assert_binarised,
     assert_texts,
-    encoded,
     iwslt_text,
     kept,
     member,
-    moses,
+    tokens_of,
     wmt_text,
-    wmt_tokens,
 )
-from support.paths import SHARED
-
-IWSLT14 = SHARED / "iwslt14"
-
-
-def options_of(name: str, source: Path) -> list[str]:
-    """Return the options of the contract's preparation."""
-    return CASES[name].arguments(source)
 
 
 @pytest.fixture(scope="session")
@@ -58,76 +45,54 @@ def sources(tmp_path_factory) -> dict[str, Path]:
 # The preparations
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("iwslt14")
-def test_iwslt14_is_fairseqs_recipe(preparation):
-    done = preparation("iwslt14")
-    out = done.out
-    texts = {lang: iwslt_text(done.source, lang) for lang in ("de", "en")}
-    tokens = {lang: moses(texts[lang]["train"], lang, normalise=False, dashes=False) for lang in texts}
-    clean = kept(tokens["de"], tokens["en"], 175, 1.5)
-    assert 0 < len(clean) < len(tokens["de"])
-    places: dict[str, list[int]] = {"train": [], "valid": []}
-    for number, place in enumerate(clean, 1):
-        places["valid" if number % 23 == 0 else "train"].append(place)
-    for lang in texts:
-        test = texts[lang]["test"]
-        raw = {split: [texts[lang]["train"][place] for place in chosen] for split, chosen in places.items()}
-        assert_texts(out, "raw", lang, raw | {"test": test})
-        plain = moses([line.replace("’", "'") for line in test], lang, normalise=False, dashes=False)
-        tok = {split: [tokens[lang][place].lower() for place in chosen] for split, chosen in places.items()}
-        tok["test"] = [line.lower() for line in plain]
-        assert_texts(out, "tok", lang, tok)
-        assert_texts(out, "bpe", lang, {split: encoded(out / "bpe/codes", tok[split]) for split in SPLITS})
-    assert_binarised(out, "de", "en")
-    for split, published in (("train", "160,239"), ("valid", "7,283")):
-        assert f"{split}: {len(places[split]):,} pairs (published: {published})" in done.said
-    assert "test: 100 pairs (published: 6,750)" in done.said
-    assert sorted(path.name for path in out.iterdir()) == [".lock", "bin", "bpe", "options.txt", "raw", "tok"]
+CLEANED = {  # languages, most tokens, ratio, every n-th pair that is held out, published numbers
+    "iwslt14": ("de", "en", 175, 1.5, 23, ("7,283", "6,750")),
+    "wmt14_en_de": ("en", "de", 80, 9, 0, ("3,000", "3,003")),
+}
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("wmt14_en_de")
-def test_wmt14_en_de(preparation):
-    done = preparation("wmt14_en_de")
-    out = done.out
-    texts = {lang: wmt_text(done.source, lang, "de") for lang in ("en", "de")}
-    tokens = {lang: wmt_tokens(text, lang) for lang, text in texts.items()}
-    clean = kept(tokens["en"]["train"], tokens["de"]["train"], 80, 9)
-    assert 0 < len(clean) < 1500
-    for lang in texts:
-        for folder, found in (("raw", texts[lang]), ("tok", tokens[lang])):
-            assert_texts(out, folder, lang, found | {"train": [found["train"][place] for place in clean]})
-        tok = {split: lines_of(out / f"tok/{split}.{lang}") for split in SPLITS}
-        assert_texts(out, "bpe", lang, {split: encoded(out / "bpe/codes", tok[split]) for split in SPLITS})
-    assert_binarised(out, "en", "de")
-    for name, count in (("europarl-v7", 700), ("commoncrawl", 500), ("news-commentary-v9", 300)):
-        assert f"{name}.de-en.en: {count} pairs\n" in done.said
-    assert f"train: {len(clean):,} pairs\n" in done.said and "test: 60 pairs (published: 3,003)" in done.said
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in CLEANED])
+def test_cleaned_by_tokens_as_the_recipe_does(name, preparation):
+    done, (one, two, most, ratio, every, published) = preparation(name), CLEANED[name]
+    texts = {lang: iwslt_text(done.source, lang) if every else wmt_text(done.source, lang, "de") for lang in (one, two)}
+    tokens = tokens_of(texts, wmt=not every)
+    clean = kept(tokens[one]["train"], tokens[two]["train"], most, ratio)
+    assert 0 < len(clean) < len(tokens[one]["train"])
+    for texts_or_tokens, folder in ((texts, "raw"), (tokens, "tok")):
+        for lang, found in texts_or_tokens.items():
+            chosen = [found["train"][place] for place in clean]
+            if every:
+                found["valid"] = chosen[every - 1 :: every]
+                del chosen[every - 1 :: every]
+            assert_texts(done.out, folder, lang, found | {"train": chosen})
+    assert_in_subwords(done.out, one, two)
+    for split, count in zip(("valid", "test"), published, strict=True):
+        assert f"{split}: {len(texts[one][split])} pairs (published: {count})" in done.said
+    assert sorted(path.name for path in done.out.iterdir()) == [".lock", "bin", "bpe", "options.txt", "raw", "tok"]
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("wmt14_en_fr")
 def test_wmt14_en_fr_is_divided_before_it_is_cleaned_by_subwords(preparation):
     done = preparation("wmt14_en_fr")
-    out = done.out
     texts = {lang: wmt_text(done.source, lang, "fr") for lang in ("en", "fr")}
     for text in texts.values():
         text["valid"] = text["train"][24::25]
         text["train"] = [line for number, line in enumerate(text["train"], 1) if number % 25]
-    tokens = {lang: wmt_tokens(text, lang) for lang, text in texts.items()}
-    bpe = {lang: {split: encoded(out / "bpe/codes", tokens[lang][split]) for split in SPLITS} for lang in tokens}
+    tokens, codes = tokens_of(texts), done.out / "bpe/codes"
+    bpe = {lang: {split: encoded(codes, tokens[lang][split]) for split in SPLITS} for lang in tokens}
     for split in ("train", "valid"):
         clean = kept(bpe["en"][split], bpe["fr"][split], 250, 1.5)
         assert 0 < len(clean) < len(bpe["en"][split])
         for lang in ("en", "fr"):
             for found in (texts, tokens, bpe):
                 found[lang][split] = [found[lang][split][place] for place in clean]
-    for lang in ("en", "fr"):
-        for folder, found in (("raw", texts), ("tok", tokens), ("bpe", bpe)):
-            assert_texts(out, folder, lang, found[lang])
+    for folder, found in (("raw", texts), ("tok", tokens)):
+        for lang in ("en", "fr"):
+            assert_texts(done.out, folder, lang, found[lang])
     assert "’" in "".join(texts["fr"]["test"]) and "’" not in "".join(tokens["fr"]["test"])
-    assert_binarised(out, "en", "fr")
+    assert_in_subwords(done.out, "en", "fr")
     assert f"valid: {len(texts['en']['valid'])} pairs" in done.said
 
 
@@ -146,10 +111,10 @@ def test_other_texts_of_wmt14(sources, tmp_path):
     """Another News Commentary by --data, which is there in equal text; for French newstest2013 by --valid."""
     folder, out = sources["wmt14_en_de"], tmp_path / "out"
     for year, version in (("wmt16", "v11"), ("wmt17", "v12")):
-        said = prepare_until("text", "wmt14_en_de", out / year, *options_of("wmt14_en_de", folder), "--data", year)
+        said = prepare_until("text", "wmt14_en_de", out / year, *CASES["wmt14_en_de"].arguments(folder), "--data", year)
         assert f"news-commentary-{version}.de-en.en: 300 pairs" in said
     CASES["wmt14_en_fr"].make(tmp_path / "source")
-    options = options_of("wmt14_en_fr", tmp_path / "source")
+    options = CASES["wmt14_en_fr"].arguments(tmp_path / "source")
     prepare_until("text", "wmt14_en_fr", out / "fr", *options, "--valid", "newstest2013")
     for lang in ("en", "fr"):
         assert_texts(out / "fr", "text", lang, wmt_text(tmp_path / "source", lang, "fr"))
@@ -162,7 +127,7 @@ def test_dictionaries_of_each_language_and_trees(preparation, tmp_path):
     from fairseq.data import Dictionary
 
     done, out = preparation("wmt14_en_de"), tmp_path / "out"
-    options = [*options_of("wmt14_en_de", done.source), "--separate-dictionaries"]
+    options = [*CASES["wmt14_en_de"].arguments(done.source), "--separate-dictionaries"]
     shutil.copytree(done.out, out)
     shutil.rmtree(out / "bin")
     text = (out / "options.txt").read_text()
@@ -178,7 +143,7 @@ def test_dictionaries_of_each_language_and_trees(preparation, tmp_path):
 
 
 def test_iwslt14_from_unpacked_files_with_the_test_sets_of_mma(sources, tmp_path):
-    unpacked(CASES["iwslt14"], sources["iwslt14"], tmp_path)
+    unpacked(sources["iwslt14"], tmp_path)
     folder, out = tmp_path / "de-en", tmp_path / "out"
     options = ("--local", tmp_path, "--bpe", 80, "--test", "mma")
     assert_refused(
@@ -186,7 +151,7 @@ def test_iwslt14_from_unpacked_files_with_the_test_sets_of_mma(sources, tmp_path
     )
     for lang in ("de", "en"):
         test = iwslt_text(sources["iwslt14"], lang)["test"]
-        (tmp_path / f"IWSLT15.TED.tst2013.de-en.{lang}.xml").write_bytes(mini_translation.sgm(test[:7], "refset", lang))
+        write(tmp_path / f"IWSLT15.TED.tst2013.de-en.{lang}.xml", sgm("refset", [('docid="1"', test[:7])]))
         plain = folder / f"train.tags.de-en.{lang}"
         plain.with_name(plain.name + ".gz").write_bytes(gzip.compress(plain.read_bytes()))
         plain.unlink()
@@ -196,66 +161,20 @@ def test_iwslt14_from_unpacked_files_with_the_test_sets_of_mma(sources, tmp_path
     assert lines_of(out / "text/train.en") == texts["train"]
 
 
-def test_download_is_checked_and_continued(sources, tmp_path):
-    server, out = tmp_path / "server", tmp_path / "out"
-    shutil.copytree(sources["iwslt14"], server)
-    url = server.as_uri()
-    whole = (server / "de-en.tgz").read_bytes()
-    refused = prepare("iwslt14", out, "--bpe", 80, IWSLT14_URL=url)
-    assert_refused(refused, "de-en.tgz is not the whole file that it should be", "expected checksum md5:10936dfd")
-    assert not list((out / "download").iterdir())
-    (server / "de-en.tgz").write_bytes(whole[:-30])
-    refused = prepare("iwslt14", out, "--bpe", 80, "--no-checksums", IWSLT14_URL=url)
-    assert_refused(refused, "de-en.tgz is not the whole file that it should be", "unexpected end of file")
-    (server / "de-en.tgz").write_bytes(whole)
-    part = out / "download/de-en.tgz.part"
-    part.write_bytes(whole[:500])  # as a killed download leaves it
-    address = next(line.split()[0] for line in lines_of(DATA_PREP / "checksums.txt") if "/de-en.tgz " in line)
-    given = given_for(out, mirror=url, no_checksums=True)
-    assert fetch.obtain(given, address) == (out / "download/de-en.tgz", False)
-    assert (out / "download/de-en.tgz").read_bytes() == whole
-    assert [path.name for path in (out / "download").iterdir()] == ["de-en.tgz"]
-    (server / "de-en.tgz").unlink()
-    folder = fetch.obtain_members(given, address, "de-en").path  # what is there is not fetched again
-    assert (folder / "de-en/train.tags.de-en.de").exists()
-    with pytest.raises(UsageError, match="does not name"):
-        fetch.obtain(given, "http://x/y")
-
-
-def test_local_archives_are_checked(sources, tmp_path):
-    folder = tmp_path / "local"
-    shutil.copytree(sources["wmt14_en_de"], folder)
-    out = tmp_path / "out"
-    done = prepare("wmt14_en_de", out, "--local", folder)
-    assert_refused(done, "test-full.tgz is not the official file", "md5:a8cd784e", "--no-checksums")
-    (folder / "dev.tgz").unlink()
-    done = prepare("wmt14_en_de", out, "--local", folder, "--no-checksums")
-    assert_refused(done, "has no dev.tgz: get it from http://data.statmt.org/wmt17/translation-task/dev.tgz")
-    mini_translation.archive(folder / "dev.tgz", {"dev/newstest2012.en": b"one\n"})
-    done = prepare("wmt14_en_de", out, "--local", folder, "--no-checksums")
-    assert_refused(done, "dev.tgz: has no dev/newstest2013.en")
-    assert not (out / "text").exists()
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(not IWSLT14.is_dir(), reason="no ../shared/data/iwslt14 here")
-def test_iwslt14_that_is_tokenised(tmp_path):
-    """Real pairs, from BPE on; tok is the text as it is, raw is that text detokenised."""
-    folder, out = tmp_path / "local", tmp_path / "out"
-    folder.mkdir()
-    for split, count in (("train", 300), ("valid", 100), ("test", 100)):
-        for lang in ("de", "en"):
-            with gzip.open(IWSLT14 / f"{split}.{lang}.gz", "rt", encoding="utf-8") as lines:
-                text = "".join(itertools.islice(lines, count))
-            (folder / f"{split}.{lang}.gz").write_bytes(gzip.compress(text.encode()))
-    prepare_until("bpe", "iwslt14", out, "--tokenised", "--local", folder, "--bpe", 60)
-    for split, lang in itertools.product(SPLITS, ("de", "en")):
-        tokens = lines_of(out / f"tok/{split}.{lang}")
-        assert tokens == gzip.decompress((folder / f"{split}.{lang}.gz").read_bytes()).decode().split("\n")[:-1]
-        assert lines_of(out / f"bpe/{split}.{lang}") == encoded(out / "bpe/codes", tokens)
-        assert [line.replace(" ", "") for line in lines_of(out / f"raw/{split}.{lang}")] == [
-            line.replace(" ", "") for line in tokens
-        ]
+@pytest.mark.xdist_group("iwslt14")
+def test_iwslt14_that_is_tokenised(preparation, tmp_path):
+    """Tok is the text as it is, raw is that text detokenised."""
+    tok = preparation("iwslt14").out / "tok"
+    prepare_until("raw", "iwslt14", tmp_path, "--tokenised", "--local", tok, "--bpe", 60)
+    for path in tok.iterdir():
+        assert (tmp_path / "tok" / path.name).read_bytes() == path.read_bytes()
+        raw, tokens = (lines_of(folder / path.name) for folder in (tmp_path / "raw", tok))
+        assert (
+            [line.replace(" ", "") for line in raw]
+            == [html.unescape(line.replace(" ", "")) for line in tokens]
+            != tokens
+        )
 
 
 @pytest.mark.slow
@@ -277,7 +196,7 @@ def test_google_prepared_wmt16_is_taken_as_it_is(sources, tmp_path):
         assert_texts(out, "bpe", lang, pieces)
         assert_texts(out, "tok", lang, {split: [x.replace("@@ ", "") for x in pieces[split]] for split in pieces})
         assert lines_of(out / f"raw/test.{lang}") == member(archive, f"newstest2014.{lang}")
-    assert_binarised(out, "en", "de")
+    assert_in_subwords(out, "en", "de")
     assert (out / "bin/dict.en.txt").read_bytes() == (out / "bin/dict.de.txt").read_bytes()
     log = (out / "bin/preprocess.log").read_text()
     assert all(f"{option}=32768" in log for option in ("nwordssrc", "nwordstgt")) and "joined_dictionary=True" in log

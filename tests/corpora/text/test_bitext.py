@@ -1,27 +1,23 @@
-"""What all preparations of large text share: pairs, lines in several processes, subwords, archives, checksums."""
+"""What all preparations of large text share: pairs, lines in several processes, subwords."""
 
 from __future__ import annotations
 
 import functools
 import gzip
 import os
-import re
 import signal
-import time
+import subprocess
+import sys
 import tracemalloc
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from corpora.errors import DataError
-from corpora.mini import files as mini_files
 from corpora.mini import translation as mini_translation
-from corpora.preparations import fetch
-from corpora.text import bitext, linewise, markup, unpack
+from corpora.text import bitext, linewise, markup
 from corpora.tokens import moses_tokenize, sentencepieces, subwords
-from support.corpora.prep import DATA_PREP, assert_refused, attempt, given_for, lines_of
-from support.corpora.translation_references import encoded
+from support.corpora.prep import assert_refused, attempt, encoded, lines_of, wait_for_processes
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +36,8 @@ def write(path: Path, lines: list[str]) -> Path:
 @pytest.mark.parametrize(
     ("one", "two", "fits"),
     [
-        (2, 3, True), (3, 2, True), (2, 4, False), (4, 2, False), (0, 1, False), (1, 0, False), (0, 0, False),
-        (175, 175, True), (176, 175, False), (175, 176, False), (117, 175, True), (116, 175, False),
+        (2, 3, True), (3, 2, True), (2, 4, False), (4, 2, False), (0, 1, False), (1, 0, False), (175, 176, False),
+        (176, 175, False), (117, 175, True), (116, 175, False),
     ],
 )  # fmt: skip
 def test_limits_are_those_of_clean_corpus(one, two, fits):
@@ -49,8 +45,7 @@ def test_limits_are_those_of_clean_corpus(one, two, fits):
 
 
 def test_a_word_of_more_than_a_thousand_characters_is_left_out():
-    assert bitext.Limits().fit("a" * 1000, "b")
-    assert not bitext.Limits().fit("a b", "b " + "a" * 1001)
+    assert bitext.Limits().fit("a" * 1000, "b") and not bitext.Limits().fit("a b", "b " + "a" * 1001)
     assert bitext.Limits(0).fit("a b", "b " + "a" * 1001)  # where nothing is to be left out: every n-th of all lines
 
 
@@ -75,23 +70,19 @@ def test_markup_of_iwslt(tmp_path):
 
 
 def test_join_and_select_say_what_they_keep(tmp_path):
-    for name, lines in (("a.de", ["eins", "zwei zwei"]), ("b.de", ["drei", "", "vier"])):
+    texts = {"a.de": ["eins", "zwei zwei"], "b.de": ["drei", "", "vier"], "a.en": ["one", "two two"]}
+    for name, lines in (texts | {"b.en": ["three three three", "x", "four"]}).items():
         write(tmp_path / name, lines)
-    for name, lines in (("a.en", ["one", "two two"]), ("b.en", ["three three three", "x", "four"])):
-        write(tmp_path / name, lines)
-    pairs = [(tmp_path / f"{name}.de", tmp_path / f"{name}.en") for name in "ab"]
     both = (tmp_path / "all.de", tmp_path / "all.en")
-    done = attempt(bitext.join, pairs, both, bitext.Rules(), 5)
+    done = attempt(
+        bitext.join, [(tmp_path / f"{name}.de", tmp_path / f"{name}.en") for name in "ab"], both, bitext.Rules(), 5
+    )
     assert done.stdout == "a.de: 2 pairs\nb.de: 3 pairs\nall: 5 pairs (published: 5)\n", done.stderr
     select = [bitext.select, both, both, tmp_path, ("de", "en")]
     done = attempt(*select, limits=bitext.Limits(1, None, 1.5), every=2)
     assert done.stdout.endswith("5 pairs before cleaning\ntrain: 2 pairs\nvalid: 1 pairs\n"), done.stderr
     assert lines_of(tmp_path / "train.en") == ["one", "four"] and lines_of(tmp_path / "valid.de") == ["zwei zwei"]
     assert_refused(attempt(*select, limits=bitext.Limits(4)), "all.de: of 5 pairs none is left for train")
-    short = (tmp_path / "short.de", write(tmp_path / "short.en", ["one"]))
-    assert_refused(
-        attempt(bitext.select, both, short, tmp_path, ("de", "en"), limits=bitext.Limits()), "short.de: cannot be read"
-    )
 
 
 def test_shifted_text_is_refused(tmp_path, sentences):
@@ -154,13 +145,23 @@ def test_a_killed_worker_ends_the_work(tmp_path):
     assert not (tmp_path / "out").exists() and (tmp_path / "out.part").exists()
 
 
+def test_workers_end_with_a_killed_parent(tmp_path):
+    source = write(tmp_path / "in", ["a line"] * 2000)
+    work = "import sys, time; from corpora.text.linewise import *; source, target = map(Path, sys.argv[1:]); "
+    work += "change_file(source, target, lambda: lambda line: time.sleep(0.01) or line, 2)"
+    parent = subprocess.Popen([sys.executable, "-c", work, source, tmp_path / "out"])
+    wait_for_processes(3, source)
+    parent.kill()
+    assert parent.wait() == -signal.SIGKILL
+    wait_for_processes(0, source)
+
+
 def test_what_every_worker_would_lack_is_said_once(tmp_path):
     """It is not taken for a lack of memory."""
     source = write(tmp_path / "in", ["a line"])
     codes = write(tmp_path / "codes", ["#version: 0.2", "a b c"])
     with pytest.raises(DataError, match=f"{codes}: no codes of subword-nmt: invalid line 2 in BPE codes file: a b c"):
         linewise.change_file(source, tmp_path / "out", functools.partial(subwords.encoder, codes), 2)
-    assert not (tmp_path / "out.part").exists()
 
 
 class Upper:
@@ -177,23 +178,17 @@ def test_empty_lines_stay_where_they_are_allowed(tmp_path):
     assert lines_of(tmp_path / "out") == ["Ein Satz .", "", ""]
 
 
-def test_the_cache_of_subwords_does_not_grow_and_does_not_matter(tmp_path, monkeypatch, sentences):
+def test_codes_with_a_mark_and_a_full_cache_split_the_same(tmp_path, monkeypatch, sentences):
+    """The mark would hide the version, without which subword-nmt splits otherwise; the cache does not grow."""
     codes, lines = tmp_path / "codes", sentences[0]
     subwords.learn([write(tmp_path / "text", lines)], codes, 50)
+    expected = encoded(codes, lines)
+    codes.write_bytes(b"\xef\xbb\xbf" + codes.read_bytes())
     monkeypatch.setattr(subwords, "_CACHED", 5)
     encode = subwords.encoder(codes)
-    assert [encode(line) for line in lines] == encoded(codes, lines)
+    assert [encode(line) for line in lines] == expected
     (bpe,) = (cell.cell_contents for cell in encode.__closure__ or ())
     assert len(bpe.cache) < 60
-
-
-def test_a_mark_at_the_start_of_codes_is_no_code(tmp_path, sentences):
-    """It would hide the version, without which subword-nmt splits otherwise."""
-    codes = tmp_path / "codes"
-    subwords.learn([write(tmp_path / "text", sentences[0])], codes, 50)
-    expected = encoded(codes, sentences[0])
-    codes.write_bytes(b"\xef\xbb\xbf" + codes.read_bytes())
-    assert list(map(subwords.encoder(codes), sentences[0])) == expected
 
 
 def test_too_little_text_for_codes(tmp_path):
@@ -222,53 +217,3 @@ def test_sentencepiece_goes_there_and_back(tmp_path, sentences):
 
 
 # Archives and checksums
-
-
-@pytest.mark.parametrize("ending", [".tgz", ".tar", ".zip"])
-def test_unpack(tmp_path, ending):
-    archive, folder = tmp_path / f"a{ending}", tmp_path / "out"
-    members = {"./one/a.txt": b"a", "one/b.txt": b"b" * 3000, "two/c.en": b"c", "two/c.de": b"d", "onetwo": b"e"}
-    if ending == ".zip":
-        with zipfile.ZipFile(archive, "w") as packed:
-            for name, content in members.items():
-                packed.writestr(name, content)
-    else:
-        mini_files.archive(archive, members)
-    assert unpack.unpack(archive, folder, ["one", "two/*.en"]) == 3
-    files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert files == {"one/a.txt": b"a", "one/b.txt": b"b" * 3000, "two/c.en": b"c"}
-    with pytest.raises(DataError, match="has no three"):
-        unpack.unpack(archive, folder, ["three", "one"])
-    archive.write_bytes(archive.read_bytes()[: 2500 if ending == ".tar" else 40])
-    with pytest.raises(DataError, match=f"a{ending}: damaged"):
-        unpack.unpack(archive, folder, ["one", "two", "onetwo"])
-
-
-def test_checksums_name_every_file_once():
-    rows = [line.split() for line in lines_of(DATA_PREP / "checksums.txt") if line and not line.startswith("#")]
-    assert len({row[0] for row in rows}) == len(rows)
-    for url, size, checksum in rows:
-        # A file that has no address any more is known by its name and checksum.
-        assert re.match(r"(https?|ftp)://", url) or ("/" not in url and checksum != "-"), url
-        assert re.fullmatch(r"-|\d+", size), url
-        assert re.fullmatch(r"-|text|[0-9a-f]{64}|md5:[0-9a-f]{32}", checksum), url
-    assert [url for url, _, checksum in rows if checksum == "-"] == [
-        "https://www.dropbox.com/s/5axdu3q9jkxzjy8/agr_50_mostcommon_10K.tsv.gz?dl=1"
-    ], "docs/data.md names the files whose download is refused"
-
-
-def test_another_archive_is_unpacked_anew(tmp_path):
-    """What was unpacked of an archive that was not the official one must not stand for the official one."""
-    archive, folder = tmp_path / "a.tgz", tmp_path / "unpacked"
-    given = given_for(tmp_path)
-    for text in (b"first\n", b"second\n"):
-        mini_files.archive(archive, {"text": text})
-        if folder.exists():  # file systems have coarse clocks
-            os.utime(archive, (time.time() + 5, time.time() + 5))
-        fetch.unpack_members(given, archive, folder, "text")
-        assert (folder / "text").read_bytes() == text
-
-
-def test_members_that_are_gunzipped_are_found(tmp_path):
-    (tmp_path / "giga.en").write_text("one\n")
-    assert fetch.obtain_members(given_for(tmp_path, local=tmp_path), "x", "giga.en.gz") == (tmp_path, False)

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from support.corpora.prep import assert_refused, attempt, call, lines_of, prepare
-from support.corpora.summary_prep import tables, write_lines
+from support.corpora.prep import assert_refused, attempt, call, lines_of
 
 pytest.importorskip("tokenizers", reason="WordPieces need the package tokenizers")
 
 from corpora.errors import DataError
 from corpora.mini import news as mini_news
+from corpora.text.lines import write_lines
 from corpora.tokens import wordpiece
 
 
@@ -52,15 +52,10 @@ def test_wrong_vocabulary(tmp_path, change, message):
     assert message in str(refused.value)
 
 
-@pytest.mark.slow
 def test_vocabulary_of_another_language(tmp_path):
-    tables(tmp_path / "in", {"train": 5, "val": 5, "test": 5})
-    for path in (tmp_path / "in").iterdir():
-        write_lines(path, ["\u0441\u043b\u043e\u0432\u043e a"] * 5)
-    write_lines(tmp_path / "vocab.txt", ENTRIES)
-    done = prepare("cnndm", tmp_path / "out", "--local", tmp_path / "in", "--vocab", tmp_path / "vocab.txt")
+    write_lines(tmp_path / "bpe", ["<unk> a"] * 5)
+    done = attempt(wordpiece.check_known, tmp_path / "train.article", tmp_path / "bpe")
     assert_refused(done, "10 pieces, 50.00% of them unknown: the vocabulary is not that of this text")
-    assert not (tmp_path / "out/bpe").exists()
 
 
 def test_learned_vocabulary_is_the_same_in_each_run(tmp_path):
@@ -70,9 +65,8 @@ def test_learned_vocabulary_is_the_same_in_each_run(tmp_path):
     entries = wordpiece.learn(140, texts)
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
-        work = (
-            "from corpora.tokens.wordpiece import *; part, *x = map(Path, sys.argv[1:]); learn_vocabulary(140, x, part)"
-        )
+        work = "from corpora.tokens.wordpiece import *; out, *x = map(Path, sys.argv[1:]); "
+        work += "write_vocabulary(learn(140, x), out)"
         done = call(sys.executable, "-c", f"import sys; {work}", tmp_path / folder, *texts)
         assert done.stdout == "vocabulary: 140 entries\n", done.stderr
         assert lines_of(tmp_path / folder / "vocab.txt") == entries
@@ -89,5 +83,5 @@ def test_pieces_have_no_white_space_and_no_special_entries(tmp_path):
     assert " ".join(pieces).replace(" ##", "") == words(odd)
     assert words("Don't, CAF\u00c9! #.## [SEP]") == "don ' t , cafe ! # . # # [ sep ]"
     assert encode("x\u0436y a").split(" ") == ["<unk>", "a"]  # a character that was not learned
-    done = attempt(wordpiece.learn_vocabulary, 20, [tmp_path / "text"], tmp_path)
+    done = attempt(wordpiece.learn, 20, [tmp_path / "text"])
     assert_refused(done, "a vocabulary of 20 has no room for its ", " characters; give at least ")

@@ -8,7 +8,6 @@ import json
 import re
 import subprocess
 import sys
-from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -32,7 +31,6 @@ from support.corpora.prep import (
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("parse")]  # one trained parser serves all of this file
 
-TRAINING = ["--size", "tiny", "--steps", "60", "--epochs", "3"]
 # Entities and brackets of every kind as the Moses tokenizer leaves them, a smiley, a hyphen that it split.
 ODD = "the dog &apos;s &quot; ( a &#91; b &#93; &#124; { c } &lt; & &amp; :) well @-@ known ) &quot; ."
 ODD_LEAVES = 'the dog \'s " -LRB- a -LSB- b -RSB- | -LCB- c -RCB- < & & :-RRB- well - known -RRB- " .'
@@ -49,9 +47,22 @@ def trees(tmp_path_factory) -> dict[str, Path]:
     return {"train": folder / "train.gz", "dev": folder / "dev", "text": folder / "valid.en"}
 
 
-def training(trees: dict[str, Path], out: Path, *options: str) -> list[str]:
-    files = ["--train", str(trees["train"]), "--dev", str(trees["dev"]), "--out", str(out)]
-    return [*files, *TRAINING, *options]
+def training(trees: dict[str, Path], out: Path, *options: object) -> list[str]:
+    words = [
+        "--train",
+        trees["train"],
+        "--dev",
+        trees["dev"],
+        "--out",
+        out,
+        "--size",
+        "tiny",
+        "--steps",
+        60,
+        "--epochs",
+        3,
+    ]
+    return [str(word) for word in (*words, *options)]
 
 
 def train(trees: dict[str, Path], out: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -96,11 +107,6 @@ def parsed(models, tokens, tmp_path_factory) -> Path:
     return out
 
 
-def command(models: Path, source: Path, out: Path, *options: str) -> list[str]:
-    program = [sys.executable, str(DATA_PREP / "parse.py"), "--lang", "en", "--models", str(models), "--cpu"]
-    return [*program, "--batch", "1", *options, str(source), str(out)]
-
-
 def parse_here(*arguments: object) -> subprocess.CompletedProcess[str]:
     """Run parse.py in this process."""
     return run(parse.main, "--lang", "en", "--cpu", *arguments)
@@ -114,28 +120,23 @@ def test_trained_models_are_good_for_what_they_are(models):
     assert scores["sentences"] == 40 and scores["tags"] > 0.6 and scores["f1"] > 0.5, scores
 
 
-def test_killed_training_went_on_after_its_last_epoch(models):
+def test_killed_training_went_on_after_its_last_epoch(models, tmp_path):
+    """A checkpoint that was cut off is dropped."""
     started = re.findall(r"Starting epoch (\d)", (models / "train/parser.log").read_text())
     assert started == ["1", "2", "2", "3"]
+    whole, broken = models / "en/pos/trained.pt", tmp_path / "checkpoint.pt"
+    broken.write_bytes(whole.read_bytes()[:500])
+    for path in (broken, broken, whole):
+        parser_training._drop_broken(path)
+    assert whole.exists() and not broken.exists()
 
 
 def test_second_run_trains_nothing_and_other_options_are_refused(models, trees):
     before = {path: path.stat().st_mtime_ns for path in models.rglob("trained.pt")}
-    assert len(before) == 3
     done = train(trees, models)
     assert done.returncode == 0 and "dev: " in done.stdout and "trained" not in done.stdout
-    assert before == {path: path.stat().st_mtime_ns for path in before}
+    assert before == {path: path.stat().st_mtime_ns for path in before} and len(before) == 3
     assert_refused(train(trees, models, "--seed", "2"), "was begun with other files or options", "--out")
-
-
-def test_cut_off_checkpoint_does_not_stop_the_training(models, tmp_path):
-    broken = tmp_path / "checkpoint.pt"
-    broken.write_bytes((models / "en/pos/trained.pt").read_bytes()[:500])
-    parser_training._drop_broken(broken)
-    assert not broken.exists()
-    parser_training._drop_broken(broken)
-    parser_training._drop_broken(models / "en/pos/trained.pt")
-    assert (models / "en/pos/trained.pt").exists()
 
 
 def test_treebank_is_cleaned(tmp_path):
@@ -170,17 +171,17 @@ def test_broken_treebank_is_an_error_with_its_line(tmp_path, content, message):
 
 
 def test_bracket_f1_by_hand():
-    """Punctuation and root do not count, and PRT is ADVP."""
-    read = treebank.tree_reader.read_trees
-    gold = read("(ROOT (S (NP (PRP He)) (VP (VBZ gives) (PRT (RP up))) (. .)))")
-    found = read("(ROOT (S (NP (PRP He)) (VP (VBZ gives) (NP (ADVP (RP up))) (. .))))")
-    assert treebank.bracket_f1(gold, gold) == 1
-    # 4 and 5 brackets; VP is the same with and without the full stop
-    assert treebank.bracket_f1(gold, found) == pytest.approx(2 * 4 / (4 + 5))
-    other = read("(ROOT (FRAG (NP (PRP He) (VBZ gives)) (PRT (RP up)) (. .)))")
-    assert treebank.bracket_f1(gold, other) == pytest.approx(2 * 1 / (4 + 3))
-    assert treebank.bracket_f1(gold * 2, gold + other) == pytest.approx(2 * 5 / (8 + 7))
-    assert treebank.tag_accuracy(gold, read("(ROOT (S (PRP He) (VBZ gives) (IN up) (. .)))")) == 0.75
+    """Punctuation and root do not count, and PRT is ADVP; VP is the same with and without the full stop."""
+    gold, found, other, tags = treebank.tree_reader.read_trees(
+        "(ROOT (S (NP (PRP He)) (VP (VBZ gives) (PRT (RP up))) (. .)))"
+        "(ROOT (S (NP (PRP He)) (VP (VBZ gives) (NP (ADVP (RP up))) (. .))))"
+        "(ROOT (FRAG (NP (PRP He) (VBZ gives)) (PRT (RP up)) (. .)))"
+        "(ROOT (S (PRP He) (VBZ gives) (IN up) (. .)))"
+    )
+    assert treebank.bracket_f1([gold], [gold]) == 1
+    assert treebank.bracket_f1([gold], [found]) == pytest.approx(2 * 4 / (4 + 5))
+    assert treebank.bracket_f1([gold, gold], [gold, other]) == pytest.approx(2 * 5 / (8 + 7))
+    assert treebank.tag_accuracy([gold], [tags]) == 0.75
 
 
 def test_word_vectors_tell_contexts_apart():
@@ -188,12 +189,8 @@ def test_word_vectors_tell_contexts_apart():
                  for verb in ("runs", "sleeps", "eats")]  # fmt: skip
     words, vectors = word_vectors.train_vectors(sentences, 8)
     assert "a" in words and "A" not in words and vectors.shape == (len(words), 8)
-    index = {word: number for number, word in enumerate(words)}
-
-    def alike(one: str, other: str) -> float:
-        return float(torch.cosine_similarity(vectors[index[one]], vectors[index[other]], dim=0))
-
-    assert alike("dog", "cat") > 0.8 > 0.5 > alike("dog", "runs")
+    dog, cat, runs = (vectors[words.index(word)] for word in ("dog", "cat", "runs"))
+    assert torch.cosine_similarity(dog, cat, dim=0) > 0.8 > 0.5 > torch.cosine_similarity(dog, runs, dim=0)
 
 
 # Parsing
@@ -213,57 +210,41 @@ def test_one_tree_a_line_with_the_lines_own_tokens(parsed, tokens):
 
 
 def test_stopped_run_continues_to_the_same_bytes(models, tokens, parsed, tmp_path, monkeypatch):
-    """In the second block and in the midst of a line."""
-    out, blocks = tmp_path / "out.tree", parser_stanza.parse_blocks
-    monkeypatch.setattr(parser_stanza, "parse_blocks", lambda *given: stopped(blocks(*given), 2))
+    """In the third block and in the midst of a line; the part of another parser is not taken."""
+    out, blocks, parser = tmp_path / "out.tree", [], parser_stanza.Parser.__call__
+
+    def stopped(self, lines):
+        blocks.append(lines)
+        if len(blocks) == 3:
+            raise KeyboardInterrupt
+        return parser(self, lines)
+
+    monkeypatch.setattr(parser_stanza.Parser, "__call__", stopped)
     with pytest.raises(KeyboardInterrupt):
         parse_here("--models", models, "--batch", 1, tokens, out)
     monkeypatch.undo()
-    assert not out.exists()
-    with (tmp_path / "out.tree.part").open("ab") as stream:
+    (part,) = tmp_path.iterdir()
+    with part.open("ab") as stream:
         stream.write(b"(ROOT (NP (NN cut")
+    (tmp_path / "out.tree.0123456789ab.part").write_text("(OTHER x)\n" * 4)
     done = parse_here("--models", models, "--batch", 1, tokens, out)
-    assert done.returncode == 0 and "out.tree: continues after line 8 of 28" in done.stdout, done.stderr
+    assert done.returncode == 0 and "out.tree: continues after line 8\n" in done.stdout, done.stderr
     assert out.read_bytes() == parsed.read_bytes()
     assert [path.name for path in tmp_path.iterdir()] == ["out.tree"]
 
 
-def stopped(items, count: int):
-    """Yield some items; then the user stops the program."""
-    yield from islice(items, count)
-    raise KeyboardInterrupt
-
-
-def test_a_damaged_part_is_named_and_one_of_another_text_not_taken(tmp_path):
-    """Its description as well may be cut or overwritten: then the text is parsed from the beginning."""
-    part = parse.Part(tmp_path / "out", {"text": "x"}, block=1)
-    assert part.lines_done() == 0
-    part.append(["(A a)", "(B b)"], first=True)
-    (tmp_path / "out.part").write_bytes(b"(A a)\n(\xff b)\n")
-    assert parse.Part(tmp_path / "out", {"text": "x"}, block=1).lines_done() == 2
-    with pytest.raises(DataError, match="out.part: damaged; remove it"):
-        list(part.lines())
-    assert parse.Part(tmp_path / "out", {"text": "y"}, block=1).lines_done() == 0
-    (tmp_path / "out.part.json").write_bytes(b"\xff")
-    assert parse.Part(tmp_path / "out", {"text": "x"}, block=1).lines_done() == 0
-
-
 def test_two_processes_give_the_same_bytes(models, tokens, parsed, tmp_path):
-    done = call(*command(models, tokens, tmp_path / "out.tree", "--workers", "2"))
+    program = [sys.executable, DATA_PREP / "parse.py", "--lang", "en", "--models", models, "--cpu", "--batch", 1]
+    done = call(*program, "--workers", "2", tokens, tmp_path / "out.tree")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out.tree").read_bytes() == parsed.read_bytes()
 
 
 def test_long_sentences_fail_and_are_counted(models, tokens, tmp_path):
-    out = tmp_path / "out.tree"
-    words = [len(line.split()) for line in lines_of(tokens)]
-    long = [number for number, count in enumerate(words, 1) if count > 15]
-    assert long[0] == 4
-    done = parse_here("--models", models, "--max-words", 15, tokens, out)
-    assert done.returncode == 0
-    report = f"out.tree: 28 sentences, 1 blank, {len(long)} failed (the first in line 4); "
-    assert report in done.stdout
-    assert [number for number, tree in enumerate(lines_of(out), 1) if not tree] == [3, *long]
+    done = parse_here("--models", models, "--max-words", 15, tokens, tmp_path / "out.tree")
+    long = [number for number, line in enumerate(lines_of(tokens), 1) if len(line.split()) > 15]
+    assert f"out.tree: 28 sentences, 1 blank, {len(long)} failed (the first in line 4); " in done.stdout
+    assert [n for n, tree in enumerate(lines_of(tmp_path / "out.tree"), 1) if not tree] == [3, *long]
 
 
 class Failing:
@@ -285,68 +266,59 @@ class Failing:
 
 def test_a_sentence_that_fails_takes_no_other_with_it(models):
     parser = parser_stanza.Parser(parser_stanza.Settings("en", models, batch=10, cpu=True))
-    good = "the dog sees a cat .".split()
+    good = "the dog sees a cat ."
     expected = parser([good])
     assert expected[0].startswith("(ROOT ")
     failing = parser._pipeline = Failing(parser._pipeline)
-    assert parser([good, ["a", "poison", "."], [], ["a", "loser", "."], good]) == [*expected, "", "", "", *expected]
+    assert parser([good, "a poison .", "", "a loser .", good]) == [*expected, "", "", "", *expected]
     assert failing.calls == 5  # all together, then each alone
-    assert parser([[], []]) == ["", ""] and failing.calls == 5
+    assert parser(["", " "]) == ["", ""] and failing.calls == 5
 
 
 def test_missing_models_and_text_are_errors_of_one_line(models, tokens, tmp_path):
-    out = tmp_path / "out.tree"
-    calls = [
-        ("--models", tmp_path, tokens), ("--lang", "fr", "--models", models, tokens),
-        ("--models", models, tmp_path / "none.en"),
-    ]  # fmt: skip
-    for done, parts in zip(
-        [parse_here(*words, out) for words in calls],
-        [
-            (f"no models to parse en with in {tmp_path}", "stanza.download('en'", "train_parser.py", "--models"),
-            ("no models to parse fr with", "stanza.download('fr'"),
-            (f"{tmp_path / 'none.en'}: cannot be read: No such file",),
-        ],
-        strict=True,
+    for words, *parts in (
+        (
+            ["--models", tmp_path, tokens],
+            f"en with in {tmp_path}",
+            "stanza.download('en'",
+            "train_parser.py",
+            "--models",
+        ),
+        (["--lang", "fr", "--models", models, tokens], "no models to parse fr with", "stanza.download('fr'"),
+        (["--models", models, tmp_path / "none.en"], f"{tmp_path / 'none.en'}: cannot be read: No such file"),
     ):
-        assert_refused(done, "data error: ", *parts)
+        assert_refused(parse_here(*words, tmp_path / "out.tree"), "data error: ", *parts)
     assert not list(tmp_path.iterdir())
 
 
 def test_multi30k_is_parsed_by_given_models(models, tmp_path):
     """Lower-cased text is parsed as it was before: the leaves keep their case, and are the tokens otherwise."""
-    sizes = {"train": 60, "val": 4, "test_2016_flickr": 4}
-    toy_grammar.write(tmp_path / "corpus", 3, sizes)
+    toy_grammar.write(tmp_path / "corpus", 3, {"train": 60, "val": 4, "test_2016_flickr": 4})
     options = ["--local", tmp_path / "corpus", "--no-checksums", "--bpe", 60, "--lowercase"]
     done = prepare("multi30k", tmp_path / "out", *options, "--trees", "en", "--parser", models)
     assert done.returncode == 0, done.stderr
     assert "60 sentences, 0 blank, 0 failed" in done.stdout and "train.de-en.en: 60 sentences, 0 without" in done.stdout
     assert sorted(path.name for path in (tmp_path / "out/tree").iterdir())[1:] == ["train.en.tree", "valid.en.tree"]
-    lines, found = lines_of(tmp_path / "out/tok/train.en"), lines_of(tmp_path / "out/tree/train.en.tree")
-    words = [read_tree(tree).words() for tree in found]
-    assert [" ".join(line).lower() for line in words] == [leaves.unescape(line) for line in lines]
-    assert all(line[0][0].isupper() for line in words)
-    assert (tmp_path / "out/bin/train.de-en.en.phrases.idx").exists()
+    words = [read_tree(tree).words() for tree in lines_of(tmp_path / "out/tree/train.en.tree")]
+    tokens = [leaves.unescape(line) for line in lines_of(tmp_path / "out/tok/train.en")]
+    assert [" ".join(line).lower() for line in words] == tokens and all(line[0][0].isupper() for line in words)
 
 
 def test_raw_text_becomes_the_trees_of_the_probing_tasks(models, tmp_path):
     """One command makes what prepare_probing.sh takes."""
-    sizes = {"train": 40, "valid": 8, "test": 8}
+    sizes, out = {"train": 40, "valid": 8, "test": 8}, tmp_path / "out"
     toy_grammar.write(tmp_path / "text", 4, sizes)
     files = [word for split in sizes for word in (f"--{split}", tmp_path / f"text/{split}.en")]
-    out = tmp_path / "out"
     assert_refused(prepare("parse_text", out, *files[:4]), "--test is missing: give the text of all three splits")
-    assert_refused(
-        prepare("parse_text", out, *files, "--parser", tmp_path / "none"), "no such folder; train models with"
-    )
+    refused = prepare("parse_text", out, *files, "--parser", tmp_path / "none")
+    assert_refused(refused, "no such folder; train models with")
     done = prepare("parse_text", out, *files, "--parser", models)
     assert done.returncode == 0 and done.stdout.endswith(f"ready: {out}/trees\n"), done.stderr
     for split, count in sizes.items():
         found = [" ".join(read_tree(tree).words()) for tree in lines_of(out / f"trees/{split}.mrg")]
         assert found == [leaves.unescape(line) for line in lines_of(out / f"tok/{split}.en")] and len(found) == count
-    (tmp_path / "probing").mkdir()
-    trees = {split: out / f"trees/{split}.mrg" for split in sizes}
-    assert "train: 40 sentences; with a label" in attempt(probing.prepare, trees, tmp_path / "probing", "en").stdout
+    done = attempt(probing.prepare, {split: out / f"trees/{split}.mrg" for split in sizes}, tmp_path, "en")
+    assert "train: 40 sentences; with a label" in done.stdout
 
 
 @pytest.mark.parametrize("program", [parse, train_parser])

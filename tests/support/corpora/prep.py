@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import functools
 import io
+import itertools
 import os
 import re
 import shutil
@@ -15,8 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from unittest import mock
 
@@ -77,14 +77,14 @@ def given_for(out: Path, **options: object) -> Given:
     return Given(**{"name": "prepare_x", "out": out, "local": None, "mirror": "", "no_checksums": False} | options)
 
 
-def door(corpus: str) -> str:
-    """Return the name of a preparation's door."""
+def script(corpus: str) -> str:
+    """Return the name of a preparation's script."""
     return corpus if corpus == "parse_text" else f"prepare_{corpus}"
 
 
 def command(corpus: str, out: Path, *options: object) -> list[str]:
     """Return the command of a preparation, with one worker unless `options` say otherwise."""
-    return [str(part) for part in ("bash", DATA_PREP / f"{door(corpus)}.sh", out, "--workers", "1", *options)]
+    return [str(part) for part in ("bash", DATA_PREP / f"{script(corpus)}.sh", out, "--workers", "1", *options)]
 
 
 @functools.cache
@@ -105,21 +105,21 @@ def warm_python() -> str:
 
 
 def prepare(corpus: str, out: Path, *options: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a preparation in this process; :func:`start_and_kill` opens its door."""
+    """Run a preparation in this process; :func:`start_and_kill` runs its script."""
     return prepare_by(corpus, out, "--workers", "1", *options, **environment)
 
 
 def prepare_by(corpus: str, *words: object, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a preparation in this process by the words of its command line alone."""
     with mock.patch.dict(os.environ, clean_environment(**{"PYTHON": warm_python(), **environment}), clear=True):
-        return _captured(lambda: preparations.main(door(corpus), words))
+        return _captured(lambda: preparations.main(script(corpus), words))
 
 
 def prepare_until(last: str, corpus: str, out: Path, *options: object, **environment: str) -> str:
     """Do the steps of a preparation up to `last` in this process; return what it says."""
     printed, given = io.StringIO(), clean_environment(**{"PYTHON": warm_python(), **environment})
     with mock.patch.dict(os.environ, given, clear=True), contextlib.redirect_stdout(printed):
-        plan = preparations.planned(door(corpus), [out, "--workers", "1", *options])
+        plan = preparations.planned(script(corpus), [out, "--workers", "1", *options])
         names = [step.name for step in plan.steps]
         dataclasses.replace(plan, steps=plan.steps[: names.index(last) + 1]).run()
     return printed.getvalue()
@@ -129,19 +129,24 @@ def kill_when(words: list[str], there: Callable[[], bool], **environment: str) -
     """Start a command, and kill it with its children as soon as there() is true; return what it printed."""
     with tempfile.TemporaryFile("w+") as printed:
         process = subprocess.Popen(words, env=clean_environment(**environment), start_new_session=True, stdout=printed)
-        _wait_and_kill(process, there)
+        deadline = time.monotonic() + 240
+        while not there():
+            assert process.poll() is None, "the command ended before it could be killed"
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
         printed.seek(0)
         return printed.read()
 
 
-def _wait_and_kill(process: subprocess.Popen[bytes], there: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 240
-    while not there():
-        assert process.poll() is None, "the command ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+def wait_for_processes(count: int, *words: object) -> None:
+    """Wait until so many processes have all these words in their command."""
+    deadline, found = time.monotonic() + 60, -1
+    while found != count:
+        assert time.monotonic() < deadline, found
+        lines = call("ps", "-ww", "-eo", "args").stdout.splitlines()
+        found = sum(all(str(word) in line for word in words) for line in lines)
 
 
 def start_and_kill(corpus: str, out: Path, there: Path, *options: object, **environment: str) -> str:
@@ -168,79 +173,43 @@ def lines_of(path: Path) -> list[str]:
     return path.read_text("utf-8").split("\n")[:-1]
 
 
+def change_line(path: Path, number: int, to: str | bytes | None | Callable[[str], str]) -> None:
+    """Put other text in place of a line (from 1) of a file, or remove it."""
+    lines = path.read_bytes().split(b"\n")
+    new = to(lines[number - 1].decode()) if callable(to) else to
+    lines[number - 1 : number] = [] if new is None else [new.encode() if isinstance(new, str) else new]
+    path.write_bytes(b"\n".join(lines))
+
+
 def files_of(folder: Path) -> dict[Path, int]:
     """Return when each file was written, except for the lock, which every run touches."""
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
 
 
-def assert_classification_task(
-    folder: Path, classes: int, texts: dict[str, list[str]], labels: dict[str, list[int]]
-) -> None:
-    """Assert that fairseq's task reads the folder: class k is label k, no other, and the known words return."""
-    from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
+def encoded(codes: Path, lines: list[str]) -> list[str]:
+    """Return the lines in subwords."""
+    from subword_nmt.apply_bpe import BPE
 
-    task = SentencePredictionTask.setup_task(SentencePredictionConfig(
-        data=str(folder), num_classes=classes, no_shuffle=True, regression_target=False,
-        classification_head_name="x", seed=1,
-    ))  # fmt: skip
-    names = task.label_dictionary
-    # <mask> is what the task itself adds
-    assert names.symbols[names.nspecial :] == [str(label) for label in range(classes)] + ["<mask>"]
-    words = task.source_dictionary
-    for split in SPLITS:
-        data = task.load_dataset(split)
-        assert [data[index]["target"].tolist() for index in range(len(data))] == [[label] for label in labels[split]]
-        found = [words.string(data[index]["net_input.src_tokens"]) for index in range(len(data))]
-        known = [" ".join(word if word in words else "<unk>" for word in text.split()) for text in texts[split]]
-        assert found == known
+    with codes.open(encoding="utf-8") as stream:
+        bpe = BPE(stream)
+    return [bpe.process_line(line) for line in lines]
 
 
-def assert_language_modeling_task(folder: Path, sentences: dict[str, list[str]]) -> list[str]:
-    """Assert that fairseq's task reads the known words as targets; return the words of the dictionary."""
-    from fairseq.tasks.language_modeling import LanguageModelingTask
+def assert_binarised(prefix: Path, dictionary: Path, lines: list[str]) -> list[str]:
+    """Assert that fairseq reads these lines, with <unk> for words without an entry; return the dictionary's words."""
+    from fairseq.data import Dictionary, data_utils
 
-    import fairseq_localattn  # noqa: F401  # blocks of text need its repair of fairseq
-
-    task = LanguageModelingTask.setup_task(Namespace(
-        data=str(folder), output_dictionary_size=-1, dataset_impl=None, shorten_data_split_list="",
-        shorten_method="none", tokens_per_sample=512, seed=1, sample_break_mode="eos", use_plasma_view=False,
-        plasma_path=None, pad_to_fixed_length=False, pad_to_fixed_bsz=False, add_bos_token=False,
-    ))  # fmt: skip
-    words = task.source_dictionary
-    for split in SPLITS:
-        task.load_dataset(split)
-        data = task.dataset(split)
-        found = [words.string(data[index]["target"]) for index in range(len(data))]
-        known = [" ".join(word if word in words else "<unk>" for word in text.split()) for text in sentences[split]]
-        assert found == known
+    words = Dictionary.load(str(dictionary))
+    data = data_utils.load_indexed_dataset(str(prefix), words)
+    found = [words.string(data[number]) for number in range(len(data))]
+    assert found == [" ".join(word if word in words else "<unk>" for word in line.split()) for line in lines], prefix
     return words.symbols[words.nspecial :]
 
 
-def assert_translation_data(
-    folder: Path, source: str, target: str, splits: dict[str, dict[str, list[str]]], bpe: str | None = None
-) -> None:
-    """Assert that fairseq reads the lines of `splits` (split → language → lines) in this direction.
-
-    bpe: the subwords to be joined (fairseq's --post-process); None: the lines are subwords, and those that are not in
-    the dictionary are <unk>.
-    """
-    from fairseq.data import Dictionary
-    from fairseq.data.data_utils import post_process
-    from fairseq.tasks.translation import load_langpair_dataset
-
-    words = {lang: Dictionary.load(str(folder / f"dict.{lang}.txt")) for lang in (source, target)}
-    for split, texts in splits.items():
-        data = load_langpair_dataset(
-            str(folder), split, source, words[source], target, words[target], combine=False, dataset_impl=None,
-            upsample_primary=1, left_pad_source=True, left_pad_target=False, max_source_positions=1024,
-            max_target_positions=1024,
-        )  # fmt: skip
-        for side, lang in (("source", source), ("target", target)):
-            found = [words[lang].string(data[index][side]) for index in range(len(data))]
-            expected = texts[lang]
-            if bpe is None:
-                known = words[lang].indices
-                expected = [" ".join(x if x in known else "<unk>" for x in line.split()) for line in expected]
-            else:
-                found = [post_process(line, bpe) for line in found]
-            assert found == expected, (split, lang)
+def assert_in_subwords(out: Path, source: str, target: str, splits: Iterable[str] = SPLITS) -> None:
+    """Assert that OUT/bin is the text of OUT/bpe, and this, where there are codes, that of OUT/tok in subwords."""
+    for split, lang in itertools.product(splits, (source, target)):
+        lines = lines_of(out / f"bpe/{split}.{lang}")
+        assert_binarised(out / f"bin/{split}.{source}-{target}.{lang}", out / f"bin/dict.{lang}.txt", lines)
+        if (out / "bpe/codes").exists():
+            assert lines == encoded(out / "bpe/codes", lines_of(out / f"tok/{split}.{lang}")), (split, lang)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import itertools
 import re
 import tarfile
 from pathlib import Path
 
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
-from support.corpora.prep import SPLITS, assert_translation_data, lines_of
+from support.corpora.prep import SPLITS, lines_of
 
 TESTS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")  # of IWSLT14
 
@@ -31,12 +30,9 @@ def iwslt_text(path: Path, lang: str) -> dict[str, list[str]]:
     """Return the text of IWSLT14 by split, before validation text is taken out."""
     archive = path / "de-en.tgz"
     train = member(archive, f"de-en/train.tags.de-en.{lang}")
-    train = [line for line in train if not re.search("<url>|<talkid>|<keywords>", line)]
     tests = [member(archive, f"de-en/IWSLT14.{name}.de-en.{lang}.xml") for name in TESTS]
-    return {
-        "train": [re.sub("</?(title|description)>", "", line) for line in train],
-        "test": list(itertools.chain(*tests)),
-    }
+    kept = [line for line in train if not re.search("<url>|<talkid>|<keywords>", line)]
+    return {"train": [re.sub("</?(title|description)>", "", line) for line in kept], "test": sum(tests, [])}
 
 
 def wmt_text(path: Path, lang: str, other: str) -> dict[str, list[str]]:
@@ -50,54 +46,38 @@ def wmt_text(path: Path, lang: str, other: str) -> dict[str, list[str]]:
         train.append(member(path / "training-giga-fren.tar", f"giga-fren.release2.fixed.{lang}.gz"))
     kind = "src" if lang == "en" else "ref"
     return {
-        "train": list(itertools.chain(*train)),
+        "train": sum(train, []),
         "valid": member(path / "dev.tgz", f"dev/newstest2013.{lang}"),
         "test": member(path / "test-full.tgz", f"test-full/newstest2014-{other}en-{kind}.{lang}.sgm"),
     }
 
 
-def moses(lines: list[str], lang: str, *, normalise: bool, dashes: bool) -> list[str]:
-    """Return Moses tokens."""
-    normalizer = MosesPunctNormalizer(lang=lang, perl_parity=True, post_remove_control_chars=True)
-    tokenizer = MosesTokenizer(lang)
-    if normalise:
-        lines = [normalizer.normalize(line + "\n") for line in lines]
-    return [tokenizer.tokenize(x, aggressive_dash_splits=dashes, return_str=True, escape=True) for x in lines]
+def tokens_of(texts: dict[str, dict[str, list[str]]], wmt: bool = True) -> dict[str, dict[str, list[str]]]:
+    """Return Moses tokens by language and split as fairseq's recipes make them: in test sets ’ becomes ' first.
 
-
-def wmt_tokens(text: dict[str, list[str]], lang: str) -> dict[str, list[str]]:
-    """Return the tokens of WMT14's text by split: the test set is not normalised, but for its apostrophes."""
-    tokens = {split: moses(text[split], lang, normalise=True, dashes=True) for split in ("train", "valid")}
-    plain = [line.replace("’", "'") for line in text["test"]]
-    return tokens | {"test": moses(plain, lang, normalise=False, dashes=True)}
+    Those of WMT are normalised, but for test sets, and have dashes split; those of IWSLT are lower-cased.
+    """
+    found: dict[str, dict[str, list[str]]] = {}
+    for lang, splits in texts.items():
+        normalizer = MosesPunctNormalizer(lang=lang, perl_parity=True, post_remove_control_chars=True)
+        tokenizer, found[lang] = MosesTokenizer(lang), {}
+        for split, lines in splits.items():
+            if split == "test":
+                lines = [line.replace("’", "'") for line in lines]
+            elif wmt:
+                lines = [normalizer.normalize(line + "\n") for line in lines]
+            tokens = [tokenizer.tokenize(x, aggressive_dash_splits=wmt, return_str=True, escape=True) for x in lines]
+            found[lang][split] = tokens if wmt else [line.lower() for line in tokens]
+    return found
 
 
 def kept(one: list[str], two: list[str], most: int, ratio: float) -> list[int]:
     """Return the places of the pairs that clean-corpus-n.perl keeps."""
-    counts = [(len(a.split()), len(b.split())) for a, b in zip(one, two, strict=True)]
-    return [
-        place
-        for place, (a, b) in enumerate(counts)
-        if 1 <= min(a, b) and max(a, b) <= most and max(a, b) <= ratio * min(a, b)
-    ]
-
-
-def encoded(codes: Path, lines: list[str]) -> list[str]:
-    """Return the lines in subwords."""
-    from subword_nmt.apply_bpe import BPE
-
-    with codes.open(encoding="utf-8") as stream:
-        bpe = BPE(stream)
-    return [bpe.process_line(line) for line in lines]
+    counts = [sorted((len(a.split()), len(b.split()))) for a, b in zip(one, two, strict=True)]
+    return [place for place, (a, b) in enumerate(counts) if 1 <= a and b <= most and b <= ratio * a]
 
 
 def assert_texts(out: Path, folder: str, lang: str, texts: dict[str, list[str]]) -> None:
     """Assert that a step has these lines of a language."""
     for split in SPLITS:
         assert lines_of(out / folder / f"{split}.{lang}") == texts[split], (folder, split, lang)
-
-
-def assert_binarised(out: Path, src: str, tgt: str) -> None:
-    """Assert that fairseq reads OUT/bpe."""
-    texts = {split: {lang: lines_of(out / f"bpe/{split}.{lang}") for lang in (src, tgt)} for split in SPLITS}
-    assert_translation_data(out / "bin", src, tgt, texts)

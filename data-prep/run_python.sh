@@ -1,4 +1,4 @@
-# What the doors prepare_<data>.sh and parse_text.sh do; they source it. Their work is in corpora/preparations/.
+# What prepare_<data>.sh and parse_text.sh source: runs the preparation of that name in corpora/preparations/.
 set -euo pipefail
 PREP_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$PREP_DIR/../scripts/lib.sh"
