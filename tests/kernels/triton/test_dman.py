@@ -1,8 +1,7 @@
-"""DMAN's kernels against the equations and the dense path: outputs, every gradient, dropout, memory, launches."""
+"""DMAN's kernels against dense tensors: outputs, every gradient, dropout, memory."""
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -12,28 +11,12 @@ from torch import Tensor
 from fairseq_localattn.kernels.triton import dman
 from fairseq_localattn.kernels.triton.dman import dynamic_mask_attention
 from fairseq_localattn.kernels.triton.operators import draw_seed
-from support.kernels import DEVICE, needs_gpu, needs_triton, recorded
-from support.mechanisms.implementations import compute_by
-from support.mechanisms.inputs import LargestTensor, random_case
-from support.mechanisms.masked import expected, make, outcome, run, same
+from support.kernels import DEVICE, assert_equal, needs_gpu, needs_triton, padding_of, recorded
+from support.mechanisms.inputs import LargestTensor
 
 pytestmark = needs_triton
 LOWEST = -23.0
 HEADS = 2
-
-
-@pytest.mark.parametrize("left", [True, False])
-@pytest.mark.parametrize("causal", [True, False])
-def test_the_equations_hold(left: bool, causal: bool) -> None:
-    """Also where distances are clipped, and at real queries alone, as the loops have it."""
-    module = make("dman", causal).to(DEVICE)
-    compute_by(module, "triton")
-    x, padding = (tensor.to(DEVICE) for tensor in random_case([7, 4, 1], left))
-    inputs = x.float().requires_grad_()
-    got = outcome(run(module, inputs, padding, causal)[0], inputs, module, padding)
-    exact, inputs = copy.deepcopy(module).double(), x.requires_grad_()
-    wanted = outcome(expected(exact, inputs, padding, causal)[0], inputs, exact, padding)
-    same(got, {name: value.float() for name, value in wanted.items()}, rtol=1e-4, atol=1e-5)
 
 
 def terms(dtype: torch.dtype, length: int, table: int) -> list[Tensor]:
@@ -70,18 +53,6 @@ def hidden_keys(padding: Tensor | None, length: int, causal: bool) -> Tensor:
     return hidden | torch.ones_like(hidden).triu(1) if causal else hidden
 
 
-def assert_equal(got: Tensor, given: list[Tensor], wanted: Tensor, exact: list[Tensor], tolerance: float) -> None:
-    """Compare outputs, and the gradients of all terms, by their greatest differences."""
-    probe = torch.randn(got.shape, generator=torch.Generator().manual_seed(7)).to(DEVICE)
-    found = torch.autograd.grad(got, given, probe.to(got.dtype))
-    names = ("output", "q", "k", "v", "x", "P", "U")
-    gradients = torch.autograd.grad(wanted, exact, probe.to(got.dtype).double())
-    for name, one, other in zip(names, (got, *found), (wanted, *gradients), strict=True):
-        assert one.isfinite().all()
-        gap = (one.double() - other).abs().max()
-        assert gap <= tolerance * other.abs().max().clamp(min=1), (name, gap, other.abs().max())
-
-
 CASES = {  # length, distances ahead and behind with an entry, causal, padding
     "one block": (11, 20, 20, False, "left"),
     "one query": (1, 0, 3, False, "none"),
@@ -98,13 +69,7 @@ def test_results_are_those_of_dense_tensors(case: str, dtype: torch.dtype) -> No
     length, ahead, behind, causal, side = CASES[case]
     if dtype != torch.float32 and DEVICE.type == "cpu" and case != "one block":
         pytest.skip("the interpreter takes long")
-    padding = None
-    if side != "none":
-        padding = torch.zeros(2, length, dtype=torch.bool, device=DEVICE)
-        padding[0] = True
-        padding[1, : length // 3] = side == "left"
-        padding[1, -(length // 3) :] = side == "right"
-    given = terms(dtype, length, ahead + behind + 1)
+    given, padding = terms(dtype, length, ahead + behind + 1), padding_of(side, length)
     exact = [each.detach().double().requires_grad_() for each in given]
     wanted = dense(exact, hidden_keys(padding, length, causal), ahead)
     got = by_kernel(given, padding, ahead, causal)
@@ -134,17 +99,7 @@ def test_dropout_is_the_same_in_both_passes(length: int) -> None:
     assert not torch.equal(by_kernel(given, None, 4, False, dropout=0.3), dropped(v))
 
 
-def meta_module(causal: bool = False) -> Any:
-    return make("dman", causal, dropout=0.1).to("meta").train()
-
-
 def test_no_tensor_is_as_large_as_the_weights() -> None:
-    """Neither between operators, on the device meta, nor inside of them."""
-    length = 2048
-    module, x = meta_module(), torch.empty(length, 1, 12, device="meta", requires_grad=True)
-    with LargestTensor() as largest:
-        module(x, x, x, need_weights=False)[0].sum().backward()
-    assert largest.size <= 3 * length * 12  # q, k and v are one product
     given = [each.detach() for each in terms(torch.float32, 256, 9)]
     with recorded(run=False) if DEVICE.type == "cpu" else torch.no_grad(), LargestTensor() as largest:
         options = 0.3, LOWEST, 0.1, 4, False
@@ -152,43 +107,3 @@ def test_no_tensor_is_as_large_as_the_weights() -> None:
         out, lse = dman._run_forward(*given, None, seed, *options)
         dman._run_backward(out, *given, None, seed, out, lse, *options)
     assert largest.size <= 2 * HEADS * 256 * 12
-
-
-@pytest.mark.skipif(DEVICE.type == "cuda", reason="the interpreter counts")
-def test_launches_of_a_pass() -> None:
-    """One kernel forward; one for gradients and one for their sums backward."""
-    given = terms(torch.float32, 12, 9)
-    with recorded(run=False) as launches:
-        out = by_kernel(given, None, 4, False)
-        assert [each["kernel"] for each in launches] == ["forward"]
-        out.sum().backward()
-    assert [each["kernel"] for each in launches] == ["forward", "backward", "collect"]
-
-
-class Operators(torch.utils._python_dispatch.TorchDispatchMode):
-    """A mode that counts operators of torch that launch kernels: not views, and not memory without values."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func._schema.name.partition("::")[2]
-        if not func.is_view and not name.startswith(("empty", "new_empty", "detach", "_unsafe_view")):
-            self.names.append(name)
-        return func(*args, **(kwargs or {}))
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_operators_of_a_module(causal: bool) -> None:
-    """At most 30 both ways, among them one each way for attention; the causal mask was read by an earlier layer."""
-    module, length = meta_module(causal), 20
-    x = torch.empty(length, 3, 12, device="meta", requires_grad=True)
-    padding = torch.empty(3, length, device="meta", dtype=torch.bool)
-    with pytest.MonkeyPatch.context() as patch, Operators() as operators:
-        patch.setattr("fairseq_localattn.mechanisms.masked.is_future", lambda mask: True)
-        mask = torch.empty(length, length, device="meta") if causal else None
-        out = module(x, x, x, key_padding_mask=padding, attn_mask=mask, need_weights=False)[0]
-        out.backward(torch.empty_like(out))
-    assert len(operators.names) <= 30, operators.names
-    assert all(operators.names.count(name) == 1 for name in ("dman", "dman_backward", "row_dot", "row_dot_backward"))
