@@ -19,7 +19,7 @@ from fairseq_localattn.criterions.phrase_tags import LabelSmoothedCrossEntropyWi
 from fairseq_localattn.criterions.unseen import UnseenOutput
 from fairseq_localattn.models.language_model import LocalLanguageModel
 from fairseq_localattn.variants.mma import MMATransformerModel
-from support.models import LM_CASES, batch, build, build_lm, case, dictionary, tags, with_phrases
+from support.models import LM_CASES, batch, build, case, dictionary, tags, with_phrases
 
 PADDING = 1
 
@@ -180,7 +180,7 @@ def test_models_have_fairseqs_loss_and_gradients(name: str, calls: list[Tensor])
 
 @pytest.mark.parametrize("name", ["transformer_lm_diffwin_tiny", "lm-hybrid"])
 def test_language_models_have_fairseqs_loss_and_gradients(name: str, calls: list[Tensor]) -> None:
-    model = build_lm(*LM_CASES[name]).train()
+    model = build(*LM_CASES[name]).train()
     sample = batch([5], [5, 7, 3])
     sample["net_input"] = {"src_tokens": sample["net_input"]["prev_output_tokens"]}
     compare(model, sample)

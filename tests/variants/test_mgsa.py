@@ -162,34 +162,7 @@ def test_only_the_ngram_model_runs_without_phrases(arch: str) -> None:
             model(**sample)
 
 
-# ---------------------------------------------------------------------------------------------- options
-
-
-@pytest.mark.parametrize(
-    ("arch", "flags", "message"),
-    [
-        (
-            TINY,
-            ["--mgsa-heads", "word,1,2"],
-            "encoder layer 1: the 3 granularities of 'word,1,2' do not divide 4 heads",
-        ),
-        (TINY, ["--mgsa-heads", "word,x"], "encoder layer 1: unknown granularity 'x'"),
-        (NGRAM, ["--mgsa-heads", "word:9,2:1"], "have 10 heads, the model has 4"),
-        (NGRAM, ["--mgsa-tags"], "--mgsa-tags: n-grams have no tags"),
-        (TINY, ["--mgsa-chunk", "5"], "master gates of chunks of 5 channels do not divide a state of 16 channels"),
-        (TINY, ["--mgsa-chunk", "0"], "master gates of chunks of 0 channels"),
-        (NGRAM, ["--mgsa-chunk", "5"], "--mgsa-chunk 5 changes nothing: no layer has --mgsa-interaction onlstm"),
-        (TINY, ["--mgsa-chunk", "5", "--mgsa-interaction", "lstm"], "--mgsa-chunk 5 changes nothing: no layer"),
-        (TINY, ["--mgsa-chunk", "4", "--mgsa-encoder-layers", "none"], "--mgsa-chunk 4 changes nothing: no layer"),
-        (TINY, ["--mgsa-tags", "--mgsa-encoder-layers", "none"], "--mgsa-tags changes nothing: --mgsa-encoder-layers"),
-        (TINY, ["--mgsa-encoder-layers", "3"], "layer 3 is asked for, and the stack has 2"),
-        (TINY, ["--task", "translation"], "--mgsa-partition syntactic takes phrases from trees: give --task"),
-    ],
-)
-def test_invalid_options_are_one_clear_line(arch: str, flags: list[str], message: str) -> None:
-    with pytest.raises(UsageError) as error:
-        parse(arch, flags)
-    assert message in str(error.value)
+# ---------------------------------------------------------------------------------------------- mistakes
 
 
 def test_levels_beyond_the_data_are_refused() -> None:
@@ -222,7 +195,3 @@ def test_the_tag_classifier_is_pruned_with_its_layer() -> None:
     vars(args).update(encoder_layers_to_keep="1", decoder_layers_to_keep="0,1")
     pruned.load_state_dict(state, strict=True, model_cfg=args)
     assert pruned(**batch([5], [4])["net_input"])[0].isfinite().all()
-
-
-def test_the_mix_of_heads_is_not_checked_without_phrases() -> None:
-    build(TINY, ["--mgsa-encoder-layers", "none", "--encoder-attention-heads", "2"])
