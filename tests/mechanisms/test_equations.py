@@ -73,6 +73,7 @@ TEXTS: dict[str, tuple[str, ...]] = {
     "local(window=2) & alibi & shaw(max_distance=2)": BOTH,
     "local(window=2) & alibi & dman": BOTH,
     "local(window=2) & shaw(max_distance=20, values=false)": BOTH,
+    "local(window=3) & sinks(window=5, sinks=1) & backward": BOTH,
     "rope & csan(window=5, head_span=1)": BOTH,
     "2*(dman & backward) + 2*(mw & alibi)": BOTH,
     "1*local(window=1) + 2*local(window=3) + 1*rope": BOTH,

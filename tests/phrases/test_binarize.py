@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +27,6 @@ from fairseq_localattn.phrases.store import unpack
 from fairseq_localattn.phrases.subwords import project
 from fairseq_localattn.phrases.trees import partition, read_tree
 from support.attacks.faults import left_over, small_disk
-from support.cli import run
 from support.trees import FIGURE_1
 
 Rows = list[tuple[str, str | None]]
@@ -258,7 +256,9 @@ def test_more_levels_than_phrases_may_have_are_refused(data, tmp_path):
     for levels in ("1001", "1000000000", "9" * 30):
         with pytest.raises(UsageError, match=f"--levels {levels}: at most 1000 are possible"):
             binarize.main([*data, "--levels", levels])
-    assert phrase_files(tmp_path / "bin") == []
+    with pytest.raises(SystemExit) as error:
+        binarize.main([*data, "--levels", "0"])
+    assert error.value.code == 2 and phrase_files(tmp_path / "bin") == []
 
 
 @pytest.mark.parametrize("levels", [6, 1000])
@@ -271,19 +271,6 @@ def test_a_short_text_takes_the_levels_of_its_model(tmp_path, levels):
     assert load(tmp_path / "bin", "test") == [(3, [([1] * 3, ["NP", "VP", "."])] * levels), (0, [([], [])] * levels)]
     data = PhraseData(tmp_path / "bin/test.en-de.en.phrases")
     data.check(np.array([4, 1]), levels)
-
-
-@pytest.mark.slow
-def test_errors_end_the_command_with_one_line_and_a_status(tmp_path):
-    """Status 1, here of a process, and 2 for invalid arguments."""
-    arguments = broken(tmp_path, 5, tree="(S")
-    done = run(sys.executable, "-m", "fairseq_localattn.phrases.binarize", *arguments, check=False)
-    assert done.returncode == 1 and done.stdout == ""
-    said = [line for line in done.stderr.splitlines() if not line.startswith("INFO:")]  # of fairseq, on import
-    assert len(said) == 1 and "train.en.tree:5: unbalanced brackets: 1 not closed" in said[0], done.stderr
-    with pytest.raises(SystemExit) as error:
-        binarize.main([*arguments, "--levels", "0"])
-    assert error.value.code == 2
 
 
 # ---------------------------------------------------------------- stopped runs
