@@ -72,6 +72,15 @@ def test_extreme_logits_and_batches_without_words() -> None:
         assert loss == 0 and logits.grad is not None and not logits.grad.any()
 
 
+def test_other_uses_of_the_logits_raise_an_error() -> None:
+    logits, target = random_logits()
+    place = logits.clone()
+    other = place.square().sum()  # needs the logits for its gradient
+    loss, _ = smoothed_loss(place, target, 0.1, PADDING)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        (loss + other).backward()
+
+
 def test_two_losses_of_one_output_leave_it_as_it_is(calls: list[Tensor]) -> None:
     """Who calls the model has its logits: losses of them are fairseq's, before and after other uses of them."""
     model = build("transformer_mma_tiny").train()

@@ -23,7 +23,20 @@ from fairseq_localattn.kernels.dense import (
     use_products,
 )
 from fairseq_localattn.kernels.dropout import dropout_factors
-from support.mechanisms.inputs import gradient, random_heads
+from support.mechanisms.inputs import gradient
+
+
+def random_heads(
+    batch: int, heads: int, *, queries: int, keys: int, channels: int, seed: int = 0
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return random q, k and v in float64 that need a gradient, B×H×·×D."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(length: int) -> Tensor:
+        x = torch.randn(batch, heads, length, channels, generator=generator, dtype=torch.double)
+        return x.requires_grad_()
+
+    return draw(queries), draw(keys), draw(keys)
 
 
 def test_gradients_with_dropout_are_those_of_the_weights_that_were_kept() -> None:

@@ -61,19 +61,6 @@ def assert_same(got: dict[str, Tensor], wanted: dict[str, Tensor], rtol: float =
         torch.testing.assert_close(got[name], value, rtol=rtol, atol=atol, msg=labelled(name))
 
 
-def random_heads(
-    batch: int, heads: int, *, queries: int, keys: int, channels: int, seed: int = 0
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return random q, k and v in float64 that need a gradient, B×H×·×D."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def draw(length: int) -> Tensor:
-        x = torch.randn(batch, heads, length, channels, generator=generator, dtype=torch.double)
-        return x.requires_grad_()
-
-    return draw(queries), draw(keys), draw(keys)
-
-
 def cut_into_blocks(patch: pytest.MonkeyPatch, size: int) -> None:
     """Make banded attention cut sentences longer than ``size`` into blocks of at least ``size`` queries."""
     patch.setattr(banded, "MIN_BLOCK", size)
