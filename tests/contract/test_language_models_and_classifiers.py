@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -73,7 +74,8 @@ def test_features_of_a_classifier_are_the_mean_over_the_tokens() -> None:
     ],
 )
 def test_pruned_layers_keep_their_numbers(arch: str, side: str, kept: object, kind: str) -> None:
-    model = build(arch, **{f"{side}_layers_to_keep": kept})
+    given: dict[str, Any] = {f"{side}_layers_to_keep": kept}
+    model = build(arch, **given)
     assert [getattr(layer.self_attn, "kind", "san") for layer in getattr(model, side).layers] == [kind]
 
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd import gradcheck
 
 from fairseq_localattn.kernels import dense
 from fairseq_localattn.kernels.dense import (
@@ -22,7 +21,6 @@ from fairseq_localattn.kernels.dense import (
     scaled_scores,
     use_products,
 )
-from fairseq_localattn.kernels.dropout import dropout_factors
 from support.mechanisms.inputs import gradient
 
 
@@ -37,21 +35,6 @@ def random_heads(
         return x.requires_grad_()
 
     return draw(queries), draw(keys), draw(keys)
-
-
-def test_gradients_with_dropout_are_those_of_the_weights_that_were_kept() -> None:
-    q, k, v = random_heads(2, 2, queries=3, keys=4, channels=2)
-
-    def function(*x: Tensor) -> Tensor:
-        torch.manual_seed(3)
-        return attention_by_products(*x, scaling=1.0, dropout=0.4)
-
-    assert gradcheck(function, (q, k, v))
-    torch.manual_seed(3)
-    weights = (q @ k.transpose(-1, -2)).softmax(-1)
-    factors = dropout_factors(weights.flatten(0, 1), 0.4).view_as(weights)
-    assert 0 < factors.eq(0).sum() < factors.numel()
-    torch.testing.assert_close(function(q, k, v), (weights * factors) @ v)
 
 
 @pytest.mark.parametrize("by_column", [False, True])

@@ -120,8 +120,8 @@ def test_equals_equations(
         memory = torch.cat([x, x[..., :3]], dim=-1)
         x, _ = random_case([3] * len(lengths), left, seed=2)
     causal = site == "decoder"
-    got = outcome(module, x, memory, lambda *given: run(module, *given, padding, causal)[0])
-    wanted = outcome(module, x, memory, lambda *given: expected(module, *given, padding, causal)[0])
+    got = outcome(module, x, memory, lambda x, y: run(module, x, y, padding, causal)[0])
+    wanted = outcome(module, x, memory, lambda x, y: expected(module, x, y, padding, causal)[0])
     assert_same(got, wanted)
     with torch.no_grad():
         explicit, weights = run(module, x, memory, padding, causal, need_head_weights=True)

@@ -53,8 +53,8 @@ def test_equals_equations(form: str, lengths: list[int], left: bool, causal: boo
     real = ~padding.T[..., None]
 
     def expected(x: Tensor, _: Tensor) -> Tensor:
-        given = [module.get_parameter(name) for name in names]
-        rows = [convolution(x[:, b], ~padding[b], *given, causal=causal) for b in range(x.size(1))]
+        taps, point, bias = (module.get_parameter(name) for name in names)
+        rows = [convolution(x[:, b], ~padding[b], taps, point, bias, causal) for b in range(x.size(1))]
         return torch.stack(rows, dim=1) * real
 
     assert_same(outcome(module, x, x, lambda x, _: module(x, padding) * real), outcome(module, x, x, expected))

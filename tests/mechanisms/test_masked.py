@@ -40,8 +40,8 @@ def test_a_mask_that_is_closed_everywhere_closes_nothing() -> None:
     module = make("dman").double()
     nn.init.constant_(module.head_mask, -200)
     x, padding = random_case([7, 4], left=True)
-    got = outcome(module, x, x, lambda *given: run(module, *given, padding)[0])
-    assert_same(got, outcome(module, x, x, lambda *given: expected(module, *given, padding)[0]))
+    got = outcome(module, x, x, lambda x, y: run(module, x, y, padding)[0])
+    assert_same(got, outcome(module, x, x, lambda x, y: expected(module, x, y, padding)[0]))
     assert not any(got[name].any() for name in ("query_mask.weight", "distance_mask", "head_mask"))
     plain = make("san").double()
     plain.load_state_dict(module.state_dict(), strict=False)
@@ -87,7 +87,7 @@ def test_half_precision(name: str, block: int, dtype: torch.dtype, monkeypatch: 
     results = []
     for m in (module, copy.deepcopy(module).float()):
         given = x.to(m.out_proj.weight.dtype)
-        results.append(outcome(m, given, given, lambda *given, m=m: run(m, *given, padding)[0]))
+        results.append(outcome(m, given, given, lambda x, y, m=m: run(m, x, y, padding)[0]))
     got, wanted = results
     assert all(value.isfinite().all() for value in got.values())
     assert run(module, x, x, padding, need_weights=True)[1].isfinite().all()

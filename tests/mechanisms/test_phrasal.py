@@ -33,33 +33,34 @@ def attention(composition: str, interaction: str, granularities: list[int], **mo
     return module
 
 
-def check(
-    module: MultiGranularityAttention, left: bool, partition: Partition, phrases: list[list[Any]], *options: Any
-) -> None:
+def check(module: Any, left: bool, partition: Partition, phrases: list[list[Any]], **options: Any) -> None:
     """Compare output, weights, composed phrases and every gradient; ``phrases``: of each sentence, by head."""
     x, padding = random_case(LENGTHS, left)
-    real, composed = ~padding, []
+    real, composed = ~padding, list[list[list[Tensor]]]()
 
     def expected(x: Tensor, _: Tensor) -> Tensor:
         out = torch.zeros_like(x)
         for b, of_heads in enumerate(phrases):
-            words = [None] * (HEADS - len(of_heads))
-            found, com = reference.mgsa(x[real[b], b], [*words, *of_heads], *options, p=dict(module.named_parameters()))
+            words: list[Any] = [None] * (HEADS - len(of_heads))
+            found, com = reference.mgsa(
+                x[real[b], b], [*words, *of_heads], p=dict(module.named_parameters()), **options
+            )
             out[real[b], b] = found
             composed.append(com)
         return out
 
-    def forward(*given: Tensor) -> Tensor:
-        return run(module, *given, padding)[0] * real.T[..., None]
+    def forward(x: Tensor, _: Tensor) -> Tensor:
+        return run(module, x, x, padding)[0] * real.T[..., None]
 
+    wanted = outcome(module, x, x, expected)
     with module.use_partition(partition):
         got = outcome(module, x, x, forward)
         for b, com in enumerate(composed):
+            assert len(com) == len(phrases[b])
             for h, head in enumerate(com):
                 torch.testing.assert_close(module.composed[b, h, : len(head)], torch.stack(head))
         explicit, weights = run(module, x, x, padding, need_head_weights=True)
     assert module.partition is None and module.composed is None, "kept beyond the call"
-    wanted = outcome(module, x, x, expected)
     assert_same(got, wanted)
     assert all(value.abs().max() > 0 for name, value in wanted.items() if name != "k_proj.bias")
     torch.testing.assert_close(explicit * real.T[..., None], got["output"])
@@ -78,7 +79,15 @@ def test_equals_equations(composition: str, interaction: str, levels: list[int],
     module = attention(composition, interaction, levels, chunk=chunk)
     phrases = [[reference.of_lengths(sentence[k]) for k in levels] for sentence in LEVELS]
     _, padding = random_case(LENGTHS, left)
-    check(module, left, partition_of(TREES, padding), phrases, composition, interaction, chunk)
+    check(
+        module,
+        left,
+        partition_of(TREES, padding),
+        phrases,
+        composition=composition,
+        interaction=interaction,
+        chunk=chunk,
+    )
 
 
 @pytest.mark.parametrize("longest", [4, None])
@@ -89,7 +98,15 @@ def test_ngrams_equal_equations(left: bool, interaction: str, longest: int | Non
     _, padding = random_case(LENGTHS, left)
     partition = partition_of(ngram_lengths(padding, [2, 4]), padding, longest=longest)
     phrases = [[reference.ngrams(words, n) for n in (2, 4, 4)] for words in LENGTHS]
-    check(attention("lstm", interaction, [0, 1, 1]), left, partition, phrases, "lstm", interaction, 1)
+    check(
+        attention("lstm", interaction, [0, 1, 1]),
+        left,
+        partition,
+        phrases,
+        composition="lstm",
+        interaction=interaction,
+        chunk=1,
+    )
 
 
 @pytest.mark.parametrize("need_weights", [True, False])

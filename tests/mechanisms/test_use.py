@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.autograd import gradcheck
 
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.core.banded import BANDED_FROM
@@ -47,6 +48,22 @@ def test_dropout_is_on_the_weights(text: str, long: bool, monkeypatch: pytest.Mo
         standard_error = draws.std(1, keepdim=True) / 1500**0.5
         # Between blocks, what was dropped passes through gates.
         assert module.kind == "block" or ((draws.mean(1, keepdim=True) - wanted).abs() < 5 * standard_error).all()
+
+
+@pytest.mark.parametrize("long", [False, True])
+@pytest.mark.parametrize("text", ["san", "csan(window=3)", "local(window=1) & alibi", "shaw", "dman", "mw", "block"])
+def test_gradients_with_dropout(text: str, long: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are those of the weights that were kept."""
+    if long:
+        take_long_ways(monkeypatch, 2)
+    module = make(text, dropout=0.4).double().train()
+
+    def seeded(x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(3)
+        return module(x, x, x, need_weights=False)[0]
+
+    x = random_case([6, 5], left=False)[0].requires_grad_()
+    assert gradcheck(seeded, (x,), fast_mode=True)
 
 
 def largest(module: LocalAttention, queries: int, keys: int) -> int:

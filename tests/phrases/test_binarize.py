@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -167,7 +168,7 @@ def test_several_processes_write_the_same(tmp_path, monkeypatch):
 
 TREES, TEXT = "tree/train.en.tree", "bpe/train.en"
 # What is changed in each file (None: it is deleted; a number: that line), part of the message.
-SPOILT: list[tuple[dict[str, str | None | tuple[int, str]], str]] = [
+SPOILT: list[tuple[dict[str, Any], str]] = [
     ({TREES: (5, "(S (VB go) (RP on)")}, "tree/train.en.tree:5: unbalanced brackets: 1 not closed; parse"),
     ({TREES: (2, "(S (A a))")}, "tree/train.en.tree:2: the tree has 1 leaves, the sentence 2 words; parse"),
     ({TREES: (1, "(S (A a) ())")}, "tree/train.en.tree:1: an empty node: (); parse the sentence again"),

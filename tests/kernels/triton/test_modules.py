@@ -59,12 +59,12 @@ def test_equals_equations(text: str, site: str, left: bool, monkeypatch: pytest.
     x = x.float()
     memory = x.flip(0) if site == "cross" else x
     with recorded() as launches:
-        got = outcome(module, x, memory, lambda *given: run(module, *given, padding, causal)[0])
+        got = outcome(module, x, memory, lambda x, y: run(module, x, y, padding, causal)[0])
     assert {"forward", "backward"} <= {each["kernel"] for each in launches}
     module.double()
     x = x.double()
     memory = memory.double() if site == "cross" else x
-    wanted = outcome(module, x, memory, lambda *given: expected(module, *given, padding, causal)[0])
+    wanted = outcome(module, x, memory, lambda x, y: expected(module, x, y, padding, causal)[0])
     assert_same(got, {name: value.float() for name, value in wanted.items()}, rtol=1e-3, atol=1e-4)
 
 

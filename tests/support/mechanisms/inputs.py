@@ -40,9 +40,7 @@ def run(
     return module(x, memory, memory, key_padding_mask=padding if padding.any() else None, attn_mask=mask, **kwargs)
 
 
-def outcome(
-    module: nn.Module, x: Tensor, memory: Tensor, forward: Callable[[Tensor, Tensor], Tensor]
-) -> dict[str, Tensor]:
+def outcome(module: nn.Module, x: Tensor, memory: Tensor, forward: Callable[..., Tensor]) -> dict[str, Tensor]:
     """Return what ``forward(x, memory)`` gives, and the gradients of both and of every parameter, by name."""
     itself, x = memory is x, x.detach().requires_grad_()
     memory = x if itself else memory.detach().requires_grad_()
