@@ -37,6 +37,30 @@ def padding_of(length: int) -> Tensor:
     return padding
 
 
+@pytest.mark.parametrize("mask", ["none", "future", "own", "learned"])
+@pytest.mark.parametrize("heads", [(), (4,), (4, 4)])
+@pytest.mark.parametrize(("length", "first", "padded"), [(6, 0, True), (6, 4, True), (1, 0, True), (6, 0, False)])
+def test_windows_without_spans(mask: str, heads: tuple[int, ...], length: int, first: int, padded: bool) -> None:
+    """None, of heads, or of sentences and heads; those with spans are held by the equations of the mechanisms."""
+    torch.manual_seed(2)
+    closed = torch.ones(length, length, dtype=torch.bool).triu(1) if mask == "future" else torch.rand(6, 6) < 0.6
+    closed = closed[:length, :length] if mask != "none" else torch.zeros(length, length, dtype=torch.bool)
+    given = {"none": None, "future": closed, "own": closed.float().masked_fill(closed, -torch.inf)}
+    given["learned"] = torch.randn(length, length).masked_fill(closed, -torch.inf).requires_grad_()
+    padding, attn_mask = padding_of(length) if padded else None, given[mask]
+    attn_mask = None if attn_mask is None else attn_mask[first:]
+    frame = Frame(length - first, length, first, key_padding_mask=padding, attn_mask=attn_mask)
+    window = torch.rand(*heads, length - first, length) < 0.6 if heads else None
+    hidden = (
+        closed[first:] | (False if window is None else window) | (False if padding is None else padding[:, None, None])
+    )
+    for _ in range(2):  # computed, and kept
+        blind = blind_queries(frame, (), window, **REST)
+        assert blind is None or bool(blind.any())
+        blind = torch.zeros(1, 1, 1, dtype=torch.bool) if blind is None else blind
+        assert torch.equal(blind.expand(4, 4, length - first), hidden.all(-1).expand(4, 4, length - first))
+
+
 def test_padding_that_is_changed_by_whatever_way() -> None:
     """What is kept for the layers of a batch holds for equal padding alone."""
     padding = padding_of(5)
