@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
+from fairseq_localattn.core import query_blocks
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.core.banded import BANDED_FROM
 from fairseq_localattn.grammar.build import attention
@@ -50,12 +51,15 @@ def test_dropout_is_on_the_weights(text: str, long: bool, monkeypatch: pytest.Mo
         assert module.kind == "block" or ((draws.mean(1, keepdim=True) - wanted).abs() < 5 * standard_error).all()
 
 
-@pytest.mark.parametrize("long", [False, True])
+@pytest.mark.parametrize("way", ["short", "long", "blocks of queries"])
 @pytest.mark.parametrize("text", ["san", "csan(window=3)", "local(window=1) & alibi", "shaw", "dman", "mw", "block"])
-def test_gradients_with_dropout(text: str, long: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are those of the weights that were kept."""
-    if long:
+def test_gradients_with_dropout(text: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are those of the weights that were kept; what is computed again drops the same ones."""
+    if way == "long":
         take_long_ways(monkeypatch, 2)
+    if way == "blocks of queries":
+        monkeypatch.setattr(query_blocks, "MEMORY", 0)
+        monkeypatch.setattr(query_blocks, "LEAST", 2)
     module = make(text, dropout=0.4).double().train()
 
     def seeded(x: torch.Tensor) -> torch.Tensor:
