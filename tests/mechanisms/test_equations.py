@@ -85,6 +85,7 @@ TEXTS: dict[str, tuple[str, ...]] = {
 BATCHES = {
     "square": ([4, 2, 0, 4], True, False),
     "alone": ([6], True, False),
+    "behind": ([5, 3], False, False),
     "right": ([11, 7], False, True),
     "left": ([8, 1, 4], True, True),
 }
