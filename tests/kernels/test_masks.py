@@ -84,6 +84,26 @@ def test_the_mask_of_the_future_is_known_without_being_read() -> None:
     assert bias is None and hidden is not None and hidden.dtype == torch.bool
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(2, 3, 4), (1, 3, 1, 4), (2, 1, 3, 4), (4,)])
+def test_gradients_of_a_joined_bias(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """They are those of the scores that are not hidden; a row may be shifted, which no softmax sees."""
+    torch.manual_seed(1)
+    bias = torch.randn(shape, dtype=torch.double if dtype == torch.double else torch.float, requires_grad=True)
+    hidden = torch.rand(2, 1, 3, 4) < 0.4
+    hidden[..., 0] = False
+    for each in (hidden, None):
+        mask = join_masks(each, bias, dtype)
+        assert mask is not None and mask.dtype == dtype
+        plain = bias if each is None else bias.masked_fill(each, -torch.inf)
+        probe = torch.randn(2, 1, 3, 4).to(bias.dtype)
+        gradients = []
+        for scores in (mask, plain):
+            weights = torch.softmax(scores.to(bias.dtype), -1)
+            gradients.append(torch.autograd.grad((weights * probe).sum(), bias)[0])
+        torch.testing.assert_close(*gradients, rtol=0, atol=1e-12 if dtype == torch.double else 0.05)
+
+
 @pytest.mark.parametrize("keys", [8, 13])
 def test_rows_on_a_gpu_are_aligned(keys: int) -> None:
     """torch's kernels would copy another mask in every layer."""
