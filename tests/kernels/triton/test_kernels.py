@@ -73,12 +73,12 @@ class Case:
 
     def by_kernel(self, given: Sequence[Tensor], padding: Tensor | None, dropout: float = 0.0) -> Tensor:
         if self.kind == "dman":
-            q, k, v, *terms = given
+            q, k, v, x, P, U = given
             return dynamic_mask_attention(
                 q,
                 k,
                 v,
-                tuple(terms),
+                (x, P, U),
                 padding=padding,
                 ahead=self.distances[0],
                 causal=self.causal,
