@@ -32,8 +32,8 @@ from support.models import (
 
 BUILD: dict[str, Any] = {
     "translation": models.build,
-    "language_modeling": models.build_lm,
-    "sentence_prediction": models.build_classifier,
+    "language_modeling": models.build,
+    "sentence_prediction": models.build,
 }
 PRESETS = {
     name: given

@@ -1,4 +1,4 @@
-"""Requirements on every translation architecture. A new variant joins by its ``_tiny`` one (support/models.py)."""
+"""Requirements on every architecture. A new variant joins by its ``_tiny`` one (support/models.py)."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ from support.models import (
     CASES,
     CLASSIFIER_CASES,
     CLASSIFIERS,
+    EVERY,
     LANGUAGE_MODELS,
     LM_CASES,
     TINY,
     assert_gradients,
     batch,
+    batch_for,
     build,
     case,
     decode_by_word,
@@ -44,8 +46,10 @@ from support.models import (
 PARAMETER_FREE = ["mma", "csan", "rope", "alibi", "sinks"]
 # Lengths that differ, one of them 1; longer than the windows of the cases, and than the blocks of `short`.
 SOURCE, TARGET = [9, 4, 13, 1], [7, 11, 3, 5]
-EVERY = {**CASES, **LM_CASES, **CLASSIFIER_CASES}
-every_case = pytest.mark.parametrize("name", CASES)
+every_case = pytest.mark.parametrize("name", EVERY)
+encoders = pytest.mark.parametrize("name", [*CASES, *CLASSIFIER_CASES])
+decoders = pytest.mark.parametrize("name", [*CASES, *LM_CASES])
+translation = pytest.mark.parametrize("name", CASES)
 
 
 # Of 56 cases and more, the way of long sentences takes half a minute of the quick lane.
@@ -68,13 +72,19 @@ def logits(model: torch.nn.Module, sample: dict) -> Tensor:
 # ---------------------------------------------------------------------------------------------- identity
 
 
-# Options of fairseq's that reach into the layers and their attention.
-FAIRSEQ_OPTIONS = [
-    [],
-    ["--encoder-normalize-before", "--decoder-normalize-before", "--layernorm-embedding"],
-    ["--checkpoint-activations", "--encoder-learned-pos", "--decoder-learned-pos"],
-    ["--no-cross-attention", "--cross-self-attention"],
-]
+# Options of fairseq's that reach into the layers and their attention, by the kind of model.
+FAIRSEQ_OPTIONS = {
+    "translation": [
+        [],
+        ["--encoder-normalize-before", "--decoder-normalize-before", "--layernorm-embedding"],
+        ["--checkpoint-activations", "--encoder-learned-pos", "--decoder-learned-pos"],
+        ["--no-cross-attention", "--cross-self-attention"],
+    ],
+    "lm": [[], ["--decoder-learned-pos", "--layernorm-embedding", "--checkpoint-activations"]],
+    "classifier": [[], ["--encoder-normalize-before", "--encoder-learned-pos"]],
+}
+KINDS = {"translation": TINY, "lm": LM_CASES, "classifier": CLASSIFIER_CASES}
+PLAIN = [(arch, flags) for kind, names in KINDS.items() for arch in names for flags in FAIRSEQ_OPTIONS[kind]]
 
 
 def plain_flags(arch: str) -> list[str]:
@@ -86,74 +96,60 @@ def plain_flags(arch: str) -> list[str]:
     return flags + (["--no-token-positional-embeddings"] if args.no_token_positional_embeddings else [])
 
 
-@pytest.mark.parametrize("arch", TINY)
-@pytest.mark.parametrize("flags", FAIRSEQ_OPTIONS, ids=" ".join)
-def test_placed_nowhere_it_is_fairseqs_transformer(arch: str, flags: list[str]) -> None:
+@pytest.mark.parametrize(("arch", "flags"), [each for each in PLAIN if each[0] in ARCH_MODEL_REGISTRY])
+def test_placed_nowhere_it_is_fairseqs_model(arch: str, flags: list[str]) -> None:
     """Same state-dict keys, same weights from the same seed, same outputs and gradients."""
-    ours, theirs = (
-        place(build(arch, [*flags, *placed_nowhere(arch)]).eval()),
-        place(build(baseline_of(arch), flags + plain_flags(arch)).eval()),
-    )
+    plain = flags + (plain_flags(arch) if arch in TINY else [])
+    share = arch not in LM_CASES
+    ours = place(build(arch, [*flags, *placed_nowhere(arch)], share=share).eval())
+    theirs = place(build(baseline_of(arch), plain, share=share).eval())
     assert list(ours.state_dict()) == list(theirs.state_dict())
+    if arch in LM_CASES:  # whose embeddings are made in another order
+        ours.load_state_dict(theirs.state_dict())
     for key, weight in theirs.state_dict().items():
         assert torch.equal(ours.state_dict()[key], weight), key
-    sample = batch(SOURCE, TARGET, left=len(flags) != 3)
+    sample = batch_for(ours, SOURCE, TARGET, left=len(flags) != 3)
     ours_loss, theirs_loss = loss(ours, sample) / sample["ntokens"], loss(theirs, sample) / sample["ntokens"]
     assert_close(ours_loss, theirs_loss, rtol=0, atol=1e-6)
     ours_loss.backward()
     theirs_loss.backward()
-    real = sample["target"].ne(dictionary().pad())
+    real = sample["target"].ne(dictionary().pad()) if arch not in CLASSIFIERS else slice(None)
     assert_close(logits(ours, sample)[real], logits(theirs, sample)[real], rtol=1e-6, atol=3e-6)
     for (key, got), wanted in zip(ours.named_parameters(), theirs.parameters(), strict=True):
         assert_close(got.grad, wanted.grad, rtol=0, atol=1e-6, msg=labelled(key))
 
 
-# Without positions the encoder lacks the buffer of the sinusoids' version, so such a model is no longer the stock one.
-STOCK = [n for n, (arch, flags) in CASES.items() if ARCH_MODEL_REGISTRY[arch].prefix in PARAMETER_FREE
-         and "--mma-no-encoder-positions" not in flags and not parse(arch).no_token_positional_embeddings]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", STOCK)
-def test_stock_weights_load(name: str) -> None:
-    """Weights of fairseq's own Transformer load, strictly, into the variants that add no parameter."""
-    arch, flags = CASES[name]
-    shared = [flag for flag in flags if "normalize-before" in flag]
-    stock = place(build(baseline_of(arch), shared, seed=5))
-    ours = place(build(arch, flags, seed=1))
-    load_saved(ours, stock)
-    assert torch.equal(ours.encoder.layers[0].self_attn.q_proj.weight, stock.encoder.layers[0].self_attn.q_proj.weight)
-    assert loss(ours.eval(), batch(SOURCE, TARGET)).isfinite()
-
-
 # ---------------------------------------------------------------------------------------------- padding, causality
 
 
-@every_case
+@encoders
 def test_padding_changes_nothing(name: str, short: bool) -> None:
-    """A sentence pair alone, in a batch with longer ones, and with more padding than needed: the same logits."""
+    """A sentence (pair) alone, in a batch with longer ones, and with more padding than needed: the same logits."""
     model = case(name)
-    src, tgt = sentences(SOURCE), sentences(TARGET, seed=1)
-    wide = {
-        "src_tokens": pad(src, left=short, to=17),
-        "src_lengths": on_device(torch.tensor(SOURCE)),
-        "prev_output_tokens": shifted(pad(tgt, False, to=13)),
-    }
+    sample = batch_for(model, SOURCE, TARGET)["net_input"]
+    wide = {**sample, "src_tokens": pad(sentences(SOURCE), left=short, to=17)}
+    pairs = "prev_output_tokens" in sample
+    if pairs:
+        wide["prev_output_tokens"] = shifted(pad(sentences(TARGET, seed=1), False, to=13))
     together = logits(model, {"net_input": wide})
-    for row, (s, t) in enumerate(zip(src, tgt, strict=True)):
-        length = on_device(torch.tensor([len(s)]))
-        alone = {"src_tokens": s[None], "src_lengths": length, "prev_output_tokens": shifted(t[None])}
-        assert_close(together[row, : len(t)], logits(model, {"net_input": alone})[0], rtol=1e-4, atol=1e-5)
+    for row, length in enumerate(SOURCE):
+        alone = {key: value[row : row + 1] if isinstance(value, Tensor) else value for key, value in sample.items()}
+        alone["src_tokens"] = alone["src_tokens"][:, -length:]
+        if pairs:
+            alone["prev_output_tokens"] = alone["prev_output_tokens"][:, : TARGET[row]]
+        real = slice(TARGET[row]) if pairs else slice(None)
+        assert_close(together[row, real], logits(model, {"net_input": alone})[0], rtol=1e-4, atol=1e-5)
 
 
-@every_case
+@decoders
 def test_no_position_sees_the_future(name: str, short: bool) -> None:
     """Changing target word p changes nothing before it and something after it; with T == B = 4 as well as T = 6."""
     model, length = case(name), 4 if short else 6
-    sample = batch(SOURCE, [length] * 4)
+    sample = batch_for(model, SOURCE, [length] * 4)
     before = logits(model, sample)
     for p in range(1, length):
         changed = copy.deepcopy(sample)
-        words = changed["net_input"]["prev_output_tokens"]
+        words = changed["net_input"].get("prev_output_tokens", changed["net_input"]["src_tokens"])
         words[:, p] = torch.where(words[:, p] == 5, 6, 5)
         after = logits(model, changed)
         assert_close(after[:, :p], before[:, :p], rtol=0, atol=1e-6)
@@ -162,10 +158,10 @@ def test_no_position_sees_the_future(name: str, short: bool) -> None:
         )
 
 
-@every_case
+@encoders
 def test_the_encoder_uses_every_word(name: str) -> None:
     model = case(name)
-    sample = batch([6, 6], [4, 4])
+    sample = batch_for(model, [6, 6], [4, 4])
     before = logits(model, sample)
     for p in range(6):
         changed = copy.deepcopy(sample)
@@ -177,16 +173,16 @@ def test_the_encoder_uses_every_word(name: str) -> None:
 # ---------------------------------------------------------------------------------------------- decoding
 
 
-@every_case
+@decoders
 def test_incremental_equals_full(name: str, short: bool) -> None:
     """Word by word with fairseq's decoding state, and with the rows of the batch reordered on the way."""
     model = case(name)
-    sample = batch(SOURCE, [9, 9, 9, 9], left=not short)
+    sample = batch_for(model, SOURCE, [9, 9, 9, 9], left=not short)
     assert_close(decode_by_word(model, sample), logits(model, sample), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow
-@every_case
+@translation
 def test_decoding_in_bf16_is_near_fp32(name: str) -> None:
     """Word by word with parameters of bfloat16, as ``--localattn-cpu-matmul bf16`` decodes."""
     model = case(name)
@@ -197,7 +193,7 @@ def test_decoding_in_bf16_is_near_fp32(name: str) -> None:
     assert (found.float() - exact).norm() < 0.03 * exact.norm()
 
 
-@every_case
+@translation
 def test_beam_search_scores_are_the_models(name: str) -> None:
     """Beam 3 over a padded batch: every hypothesis's score is what a full pass gives it; the best comes first."""
     model = case(name)
@@ -220,7 +216,7 @@ def test_beam_search_scores_are_the_models(name: str) -> None:
             assert_close(hypothesis["score"], rescored, rtol=1e-4, atol=1e-4)
 
 
-@every_case
+@translation
 def test_a_beam_whose_sentences_finish(name: str) -> None:
     """Encoder keys are cached once a sentence; hypotheses change places, finished sentences leave the batch."""
     model, beam = case(name), 3
@@ -256,17 +252,17 @@ def test_a_beam_whose_sentences_finish(name: str) -> None:
 @every_case
 def test_every_parameter_gets_a_gradient(name: str) -> None:
     model = case(name, share=False).train()
-    loss(model, batch(SOURCE, TARGET)).backward()
+    loss(model, batch_for(model, SOURCE, TARGET)).backward()
     assert_gradients(model)
 
 
 @pytest.mark.slow
 @pytest.mark.own_precision
-@every_case
+@encoders
 def test_half_precision_stays_finite(name: str, short: bool) -> None:
     """Forward and backward with much padding and a sentence that is all padding; the loss is near fp32's."""
     model, dtype = case(name).train(), torch.float16 if short else torch.bfloat16
-    sample = batch(SOURCE, TARGET)
+    sample = batch_for(model, SOURCE, TARGET)
     wide = pad(sentences(SOURCE), left=short, to=40)
     wide[1] = dictionary().pad()
     sample["net_input"]["src_tokens"] = wide
@@ -281,7 +277,7 @@ def test_half_precision_stays_finite(name: str, short: bool) -> None:
 
 
 @pytest.mark.own_precision
-@every_case
+@translation
 def test_large_inputs_stay_finite_in_fp16(name: str, short: bool) -> None:
     """Inputs of every attention times a factor, with padding and an empty sentence; the last layer gives weights.
 
@@ -311,7 +307,7 @@ def test_large_inputs_stay_finite_in_fp16(name: str, short: bool) -> None:
 @every_case
 def test_state_dict_round_trip(name: str) -> None:
     model, other = case(name, seed=1), case(name, seed=2)
-    sample = batch(SOURCE, TARGET)
+    sample = batch_for(model, SOURCE, TARGET)
     assert not torch.allclose(logits(model, sample), logits(other, sample))
     load_saved(other, model)
     assert_same(logits(model, sample), logits(other, sample))
@@ -341,22 +337,23 @@ def test_every_model_is_in_this_suite() -> None:
 
 @pytest.mark.slow
 @pytest.mark.own_precision
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_sizes_are_those_of_the_plain_transformer(arch: str) -> None:
-    """Built at full size: the stacks that the architecture states, and the plain Transformer's number of parameters."""
+@pytest.mark.parametrize("arch", [*ARCHITECTURES, *LANGUAGE_MODELS, *CLASSIFIERS])
+def test_sizes_are_those_of_the_plain_model(arch: str) -> None:
+    """Built at full size: the stacks that the architecture states, and the plain model's number of parameters."""
     with torch.device("meta"):
-        model = build(arch)
+        model, plain = build(arch), build(baseline_of(arch))
     args = parse(arch)
     for side in ("encoder", "decoder"):
-        stack = getattr(model, side)
-        assert len(stack.layers) == getattr(args, f"{side}_layers")
-        assert stack.layers[0].self_attn.num_heads == getattr(args, f"{side}_attention_heads")
-        assert stack.layers[0].fc1.weight.shape == (
-            getattr(args, f"{side}_ffn_embed_dim"),
-            getattr(args, f"{side}_embed_dim"),
-        )
+        for stack in (getattr(each, side) for each in (model, plain) if hasattr(each, side)):
+            assert len(stack.layers) == getattr(args, f"{side}_layers")
+            assert stack.layers[0].self_attn.num_heads == getattr(args, f"{side}_attention_heads")
+        if hasattr(model, side):
+            width, channels = (getattr(args, f"{side}_{what}_dim") for what in ("ffn_embed", "embed"))
+            assert getattr(model, side).layers[0].fc1.weight.shape == (width, channels)
+    assert arch not in LANGUAGE_MODELS or model.decoder.layers[0].normalize_before
+    assert arch not in CLASSIFIERS or arch.endswith("_tiny") or (len(model.encoder.layers), width) == (2, 512)
     if ARCH_MODEL_REGISTRY[arch].prefix in PARAMETER_FREE:
-        with torch.device("meta"):
-            plain = build(baseline_of(arch))
-        shapes = {key: parameter.shape for key, parameter in model.named_parameters()}
-        assert shapes == {key: parameter.shape for key, parameter in plain.named_parameters()}
+        # Weights of the plain model load. Without positions the buffer of the sinusoids' version is not there.
+        states = [each.state_dict() for each in (model, plain)]
+        shapes, wanted = ({key: x.shape for key, x in state.items() if "version" not in key} for state in states)
+        assert shapes == wanted and (args.no_token_positional_embeddings or states[0].keys() == states[1].keys())

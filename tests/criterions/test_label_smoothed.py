@@ -17,9 +17,8 @@ from fairseq_localattn.criterions import label_smoothed
 from fairseq_localattn.criterions.label_smoothed import NAME, LabelSmoothedCrossEntropyCriterion, smoothed_loss
 from fairseq_localattn.criterions.phrase_tags import LabelSmoothedCrossEntropyWithPhraseTags
 from fairseq_localattn.criterions.unseen import UnseenOutput
-from fairseq_localattn.models.language_model import LocalLanguageModel
 from fairseq_localattn.variants.mma import MMATransformerModel
-from support.models import LM_CASES, batch, build, build_lm, case, dictionary, tags, with_phrases
+from support.models import batch_for, build, case, dictionary, tags, with_phrases
 
 PADDING = 1
 
@@ -80,17 +79,6 @@ def test_other_uses_of_the_logits_raise_an_error() -> None:
     loss, _ = smoothed_loss(place, target, 0.1, PADDING)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         (loss + other).backward()
-
-
-def test_several_backward_passes() -> None:
-    """Of one loss, with the graph retained; without, as torch has it."""
-    logits, target = random_logits()
-    loss, _ = smoothed_loss(logits.clone(), target, 0.1, PADDING)
-    first, second = (torch.autograd.grad(loss, logits, retain_graph=True)[0] for _ in range(2))
-    (last,) = torch.autograd.grad(loss, logits)
-    assert first.any() and torch.equal(first, second) and torch.equal(first, last)
-    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
-        loss.backward()
 
 
 def test_two_losses_of_one_output_leave_it_as_it_is(calls: list[Tensor]) -> None:
@@ -166,25 +154,19 @@ def compare(model: Any, sample: dict[str, Any], **more: Any) -> None:
 
 def sample_of(model: Any) -> dict[str, Any]:
     """Return a batch for a model."""
-    sample = batch([6, 4, 5], [5, 7, 3])
+    sample = batch_for(model, [6, 4, 5], [5, 7, 3])
     return {**sample, "net_input": with_phrases(model, sample["net_input"])}
 
 
 # The loss reads a model's logits alone: models whose layers, phrases or positions are other ones stand for all.
-@pytest.mark.parametrize("name", ["transformer_csan_tiny", "man-checkpointed", "mgsa-tags", "mma-no-positions"])
+MODELS = ["transformer_csan_tiny", "man-checkpointed", "mgsa-tags", "mma-no-positions", "lm-hybrid"]
+
+
+@pytest.mark.parametrize("name", [*MODELS, "transformer_lm_diffwin_tiny"])
 def test_models_have_fairseqs_loss_and_gradients(name: str, calls: list[Tensor]) -> None:
     model = case(name).train()
     compare(model, sample_of(model))
     assert len(calls) == 1
-
-
-@pytest.mark.parametrize("name", ["transformer_lm_diffwin_tiny", "lm-hybrid"])
-def test_language_models_have_fairseqs_loss_and_gradients(name: str, calls: list[Tensor]) -> None:
-    model = build_lm(*LM_CASES[name]).train()
-    sample = batch([5], [5, 7, 3])
-    sample["net_input"] = {"src_tokens": sample["net_input"]["prev_output_tokens"]}
-    compare(model, sample)
-    assert len(calls) == (1 if isinstance(model, LocalLanguageModel) else 0)
 
 
 @pytest.mark.parametrize("more", [{"report_accuracy": True}, {"label_smoothing": 0.0}, {"ignore_prefix_size": 2}])
@@ -243,12 +225,6 @@ def test_models_with_other_probabilities_are_left_to_fairseq() -> None:
     model.__class__ = Sharpened
     assert not model.loss_in_place
     compare(model.train(), sample_of(model))
-
-
-def test_models_without_logits_are_left_to_fairseq(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some models of fairseq return a dictionary and compute their probabilities from it."""
-    monkeypatch.setattr(theirs.LabelSmoothedCrossEntropyCriterion, "compute_loss", lambda *_, **__: ("theirs", None))
-    assert make_criterion().compute_loss(SimpleNamespace(), {"logits": 1}, {})[0] == "theirs"
 
 
 def test_criterion_with_phrase_tags(calls: list[Tensor]) -> None:

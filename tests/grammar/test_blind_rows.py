@@ -105,22 +105,6 @@ def test_gradients_of_every_word(text: str, site: str) -> None:
         assert (weights[:, 0] == 0).all() and (kind == "none" or (weights[: HEADS // 4, :, 4] == 0).all())
 
 
-@every_case
-def test_half_precision(text: str, site: str) -> None:
-    for dtype in (torch.bfloat16, torch.float16):
-        module = make(text, site, dtype).train()
-        x = torch.randn(LENGTH, 3, DIM).to(dtype).requires_grad_()
-        for kind in masks_for(text):
-            mask = mask_of(kind, site)
-            mask = mask if mask is None or mask.dtype == torch.bool else mask.to(dtype)
-            for implementation in ("products", "sdpa"):
-                compute_by(module, implementation)
-                out, _ = call(module, x, site, mask)
-                assert torch.equal(out[:, 0], out[:1, 0].expand(LENGTH, -1))
-                (by_x,) = torch.autograd.grad(out[:, 0].square().sum(), x)
-                assert (by_x == 0).all()
-
-
 @pytest.mark.parametrize("text", [text for text, site in CASES if site == "decoder"])
 def test_decoding_step_by_step(text: str) -> None:
     """With padding before the words, and a sentence that is all padding; the last words come at once."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.grammar.build import attention
-from fairseq_localattn.grammar.parse import Attention, Mechanism, TextError, parse_attention, parse_stack
+from fairseq_localattn.grammar.parse import Attention, Mechanism, TextError, parse_stack
 from fairseq_localattn.grammar.words import WORDS, word
 
 
@@ -141,13 +141,3 @@ def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
         assert "\n" not in str(error)
     else:
         assert parse_stack(str(stack)) == stack
-
-
-@settings(derandomize=True)
-@given(st.text(max_size=30))
-def test_an_attention_alone_has_no_layers(text: str) -> None:
-    try:
-        found = parse_attention(text)
-    except UsageError:
-        return
-    assert parse_attention(str(found)) == found

@@ -56,15 +56,6 @@ def test_san_is_torchs_own(kind: str, average: bool, batch_first: bool) -> None:
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
-def test_attention_to_another_sequence_is_torchs_own() -> None:
-    ours = fairseq_localattn.attention("san", DIM, HEADS, batch_first=True, site="cross")
-    theirs = torchs(ours, batch_first=True)
-    query, memory = torch.randn(BATCH, 4, DIM), torch.randn(BATCH, LENGTH, DIM)
-    padding = masks("key_padding_mask")
-    for a, b in zip(ours(query, memory, memory, **padding), theirs(query, memory, memory, **padding), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("text", ["san", MIXED])
 def test_one_sentence_without_batch(text: str) -> None:
     module = fairseq_localattn.attention(text, DIM, HEADS).eval()
@@ -131,12 +122,6 @@ def test_a_decoder_without_a_mask_is_causal(text: str, more: dict[str, bool]) ->
         torch.testing.assert_close(*gradients)
     (by_past,) = torch.autograd.grad(module(x, x, x, **more)[0][:3].sum(), x)
     assert by_past[:3].abs().min() > 0 and not by_past[3:].any()
-
-
-def test_is_causal_hides_the_future_without_a_mask() -> None:
-    module = fairseq_localattn.attention("san", DIM, HEADS)
-    x = torch.randn(LENGTH, BATCH, DIM)
-    torch.testing.assert_close(module(x, x, x, is_causal=True), module(x, x, x, **masks("attn_mask")))
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -8,7 +8,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd import gradcheck
 
 from fairseq_localattn.kernels import dense
 from fairseq_localattn.kernels.dense import (
@@ -22,52 +21,20 @@ from fairseq_localattn.kernels.dense import (
     scaled_scores,
     use_products,
 )
-from fairseq_localattn.kernels.dropout import dropout_factors
-from support.mechanisms.inputs import gradient, random_heads
+from support.mechanisms.inputs import gradient
 
 
-@pytest.mark.parametrize("has_bias", [False, True])
-@pytest.mark.parametrize("has_hidden", [False, True])
-def test_products_are_softmax_attention(has_bias: bool, has_hidden: bool) -> None:
-    q, k, v = random_heads(2, 3, queries=4, keys=5, channels=2)
-    hidden = torch.zeros(2, 1, 1, 5, dtype=torch.bool)
-    hidden[1, ..., :2] = True
-    bias = torch.randn(3, 4, 5, dtype=torch.double, requires_grad=True)
-    given = hidden if has_hidden else None, bias if has_bias else None
-    scores = 0.7 * torch.einsum("bhtd,bhsd->bhts", q, k) + (bias if has_bias else 0)
-    wanted = (scores.masked_fill(hidden, -torch.inf) if has_hidden else scores).softmax(-1) @ v
-    torch.testing.assert_close(attention_by_products(q, k, v, *given, scaling=0.7), wanted)
+def random_heads(
+    batch: int, heads: int, *, queries: int, keys: int, channels: int, seed: int = 0
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return random q, k and v in float64 that need a gradient, B×H×·×D."""
+    generator = torch.Generator().manual_seed(seed)
 
-    def run(q: Tensor, k: Tensor, v: Tensor, *bias: Tensor) -> Tensor:
-        return attention_by_products(q, k, v, given[0], bias=bias[0] if bias else None, scaling=0.7)
+    def draw(length: int) -> Tensor:
+        x = torch.randn(batch, heads, length, channels, generator=generator, dtype=torch.double)
+        return x.requires_grad_()
 
-    assert gradcheck(run, (q, k, v, *([bias] if has_bias else [])))
-
-
-def test_gradients_with_dropout_are_those_of_the_weights_that_were_kept() -> None:
-    q, k, v = random_heads(2, 2, queries=3, keys=4, channels=2)
-
-    def function(*x: Tensor) -> Tensor:
-        torch.manual_seed(3)
-        return attention_by_products(*x, scaling=1.0, dropout=0.4)
-
-    assert gradcheck(function, (q, k, v))
-    torch.manual_seed(3)
-    weights = (q @ k.transpose(-1, -2)).softmax(-1)
-    factors = dropout_factors(weights.flatten(0, 1), 0.4).view_as(weights)
-    assert 0 < factors.eq(0).sum() < factors.numel()
-    torch.testing.assert_close(function(q, k, v), (weights * factors) @ v)
-
-
-def test_scaled_scores() -> None:
-    q, k, _ = random_heads(2, 3, queries=4, keys=5, channels=2)
-    torch.testing.assert_close(scaled_scores(q, k, 0.3), 0.3 * torch.einsum("bhtd,bhsd->bhts", q, k))
-    assert gradcheck(lambda q, k: scaled_scores(q, k, 0.3), (q, k))
-    other_q, other_k, _ = random_heads(2, 3, queries=4, keys=5, channels=2, seed=1)
-    pair = paired_scores(q, other_q, k, other_k, scaling=0.3)
-    wanted = scaled_scores(q, k, 0.3), scaled_scores(other_q, other_k, 0.3)
-    torch.testing.assert_close(pair, torch.stack(wanted))
-    assert gradcheck(lambda *x: paired_scores(*x, scaling=0.3), (q, other_q, k, other_k))
+    return draw(queries), draw(keys), draw(keys)
 
 
 @pytest.mark.parametrize("by_column", [False, True])
@@ -176,3 +143,26 @@ def test_the_future_is_skipped_in_long_texts_alone() -> None:
     assert not can_skip_future(q, q, dropout=0.0, implementation="products")
     assert not can_skip_future(q[:, :, :512], q[:, :, :512], dropout=0.0, implementation="auto")
     assert not can_skip_future(q[:, :, :1], q, dropout=0.0, implementation="auto")
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_attention_with_its_weights(dropout: float) -> None:
+    """Products and torch's own steps give the same weights, output and gradients, also through the weights alone."""
+    q, k, v, probe = torch.randn(4, 2, 3, 6, 5, dtype=torch.double).unbind(0)
+    hidden = torch.zeros(2, 1, 1, 6, dtype=torch.bool)
+    hidden[0, ..., :2] = True
+    results: dict[tuple[str, str], list[Tensor]] = {}
+    for implementation in ("products", "sdpa"):
+        for what in ("both", "weights"):
+            torch.manual_seed(3)
+            inputs = [x.clone().requires_grad_() for x in (q, k, v)]
+            bias = torch.zeros(2, 3, 6, 6, dtype=torch.double, requires_grad=True)
+            options = {"hidden": hidden, "bias": bias, "scaling": 0.5, "dropout": dropout}
+            out, weights = attention_and_weights(*inputs, **options, implementation=implementation)  # type: ignore[arg-type]
+            loss = weights.square().sum() + ((out * probe).sum() if what == "both" else 0)
+            loss.backward()
+            gradients = [torch.zeros_like(x) if x.grad is None else x.grad for x in (*inputs, bias)]
+            results[implementation, what] = [out, weights, *gradients]
+    for what in ("both", "weights"):
+        for got, wanted in zip(results["products", what], results["sdpa", what], strict=True):
+            torch.testing.assert_close(got, wanted)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import Tensor
@@ -41,16 +39,3 @@ def test_bounds_spans_and_a_predicate_hide_the_same(bounds: tuple[Bounds, ...], 
     padding = torch.zeros(1, 9, dtype=torch.bool) if frame.key_padding_mask is None else frame.key_padding_mask
     found = [(mask | padding[:, None, None]).expand(shape) for mask in masks if mask is not None]
     assert len(found) == 3 and torch.equal(found[0], found[2]) and torch.equal(found[1], found[2])
-
-
-def test_windows_intersect_and_those_that_hide_nothing_are_none() -> None:
-    frame = Frame(6, 6)
-    assert distance_windows(((None, None),) * HEADS) == () and hidden_keys((), frame, HEADS, CPU) is None
-    past, near = distance_windows(((None, 0),)), distance_windows(((-1, 1),))
-    both, one = (hidden_keys(each, frame, HEADS, CPU) for each in (past + near, distance_windows(((-1, 0),))))
-    assert both is not None and one is not None and torch.equal(both, one)
-
-
-def test_windows_of_equal_names_are_equal() -> None:
-    (window,) = distance_windows(KINDS)
-    assert replace(window, spans=None) == window != distance_windows(KINDS, 1)[0]

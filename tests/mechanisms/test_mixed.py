@@ -12,7 +12,6 @@ from fairseq_localattn.kernels.dense import fused_attention
 from fairseq_localattn.kernels.masks import Frame
 from fairseq_localattn.kernels.windows import hidden_by_lengths
 from fairseq_localattn.mechanisms.mixed import MixedAttention, parse_head_mix
-from fairseq_localattn.mechanisms.phrasal import parse_granularities
 
 
 def test_global_heads_make_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,10 +44,18 @@ def test_windows_of_long_sentences_are_not_kept() -> None:
         assert hidden_by_lengths.cached.cache_info().currsize == kept
 
 
-def test_superscripts_are_no_numbers() -> None:
-    with pytest.raises(ValueError, match="needs a count of heads"):
-        parse_head_mix("global:²,local:2", 4)
-    with pytest.raises(ValueError, match="needs a count of heads"):
-        parse_granularities("word:²,2:2", 4)
-    with pytest.raises(ValueError, match="unknown granularity '²'"):
-        parse_granularities("word,²", 4)
+BAD_MIXES = ["global:2,local:1", "global:5", "global,local,forward", "globl:4", "global:x,local:1", "global:0", ""]
+
+
+@pytest.mark.parametrize("mix", [*BAD_MIXES, "global:²,local:2"])
+def test_bad_head_mixes(mix: str) -> None:
+    with pytest.raises(ValueError, match="head"):
+        parse_head_mix(mix, 4)
+    with pytest.raises(ValueError, match="3 kinds"):
+        MixedAttention(8, 4, head_kinds=["global"] * 3)
+
+
+def test_head_mixes_of_table_4() -> None:
+    kinds = ["global", "local", "forward", "backward"]
+    assert parse_head_mix(",".join(kinds), 8) == tuple(kind for kind in kinds for _ in range(2))
+    assert parse_head_mix("global:3,forward:1", 4) == ("global", "global", "global", "forward")

@@ -14,7 +14,6 @@ from fairseq_localattn.mechanisms.phrase_memory.partition import (
     Partition,
     ngram_lengths,
     partition_of,
-    project_heads,
 )
 from fairseq_localattn.mechanisms.phrase_memory.recurrent import Recurrence
 from fairseq_localattn.mechanisms.phrase_memory.reductions import normalise_in_phrases, pool_phrases, sum_phrases
@@ -22,7 +21,6 @@ from support.mechanisms.phrase_references import on_lstm
 
 
 def padding_of(lengths: list[int], left: bool, to: int) -> Tensor:
-    """Return the padding of sentences of these lengths, B×T, True = padding."""
     places = torch.arange(to)
     return torch.stack([places < to - n if left else places >= n for n in lengths])
 
@@ -52,12 +50,6 @@ def test_phrase_operations_leave_out_padding_and_what_is_not_there() -> None:
     ]
     scores = torch.tensor([[[1000.0, 1000.0, -1000.0, 9e9]], [[0.0] * 4]])
     assert normalise_in_phrases(scores, partition).flatten(1).tolist() == [[0.5, 0.5, 1.0, 0.0], [0.0] * 4]
-
-
-def test_each_head_is_projected_by_its_own_matrix() -> None:
-    x, weight = torch.randn(2, 3, 5, 4), torch.randn(3, 4, 6)
-    torch.testing.assert_close(project_heads(x, weight), torch.einsum("bhpc,hco->bhpo", x, weight))
-    torch.testing.assert_close(project_heads(x[:, :1], weight), torch.einsum("bpc,hco->bhpo", x[:, 0], weight))
 
 
 @pytest.mark.parametrize("kind", [MaxComposition, SelfAttentionComposition])
@@ -94,35 +86,6 @@ def test_dense_products_are_for_sentences_on_a_gpu() -> None:
 
 
 # ---------------------------------------------------------------------------------------------- recurrences
-
-
-def test_an_lstm_is_torchs() -> None:
-    """The states of torch's LSTM, whose gates stand in the order i, f, ĉ, o."""
-    torch.manual_seed(0)
-    ours = Recurrence(1, 6, 5)
-    theirs: Any = torch.nn.LSTM(6, 5, batch_first=True)
-    with torch.no_grad():
-        order = [1, 0, 3, 2]  # ours f, i, o, ĉ from theirs
-        for name, weight in (("weight_ih_l0", ours.input_weight), ("weight_hh_l0", ours.hidden_weight)):
-            blocks = getattr(theirs, name).split(5)
-            weight[0] = torch.cat([blocks[k] for k in order]).T
-        blocks = (theirs.bias_ih_l0 + theirs.bias_hh_l0).split(5)
-        ours.bias[0] = torch.cat([blocks[k] for k in order])
-    x = torch.randn(3, 7, 6)
-    torch.testing.assert_close(ours(x[:, None])[:, 0], theirs(x)[0])
-
-
-def test_a_restart_begins_a_new_sequence() -> None:
-    torch.manual_seed(0)
-    cell = Recurrence(2, 6, 4, ordered=True, chunk=2)
-    x = torch.randn(3, 2, 7, 6)
-    restart = torch.zeros(3, 2, 7, dtype=torch.bool)
-    restart[1, 0, 4] = True
-    together, apart = cell(x, restart), cell(x)
-    torch.testing.assert_close(together[0], apart[0])
-    torch.testing.assert_close(together[1, 0, 4:], cell(x[1:2, :, 4:])[0, 0])
-    torch.testing.assert_close(together[1, 1], apart[1, 1])
-    assert not torch.allclose(together[1, 0, 4:], apart[1, 0, 4:])
 
 
 def test_an_on_lstm_restarts_from_nothing() -> None:

@@ -12,7 +12,7 @@ from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from torch import Tensor
 
 from fairseq_localattn.criterions.label_smoothed import LabelSmoothedCrossEntropyCriterion
-from support.models import batch, build, build_lm, dictionary
+from support.models import batch, build, dictionary
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_known_criterions_take_other_models(name: str) -> None:
     criterion = CRITERION_REGISTRY[name](task, sentence_avg=False, **smoothing)
     assert type(criterion).__name__ == type(criterion).__mro__[2].__name__, "checkpoints have the name of fairseq's"
     sample = batch([5, 3], [4, 6])
-    for model in (build("transformer"), build_lm("transformer_lm_diffwin_tiny"), build_lm("transformer_lm")):
+    for model in (build("transformer"), build("transformer_lm_diffwin_tiny"), build("transformer_lm")):
         lm = not hasattr(model, "encoder")
         inputs = {"src_tokens": sample["net_input"]["prev_output_tokens"]} if lm else sample["net_input"]
         loss = criterion(model.train(), {**sample, "net_input": inputs})[0]

@@ -1,4 +1,4 @@
-"""Flags, defaults and placement: models are built as asked for, and invalid options are refused in one clear line."""
+"""Options of checkpoints, pruned and shallow stacks, numbers of layers, names of sizes."""
 
 from __future__ import annotations
 
@@ -13,87 +13,12 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 
 from fairseq_localattn.analysis.describe import parse as parse_any
-from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.grammar.placement import parse_layers
-from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
-from fairseq_localattn.mechanisms.mixed import MixedAttention
 from fairseq_localattn.models.architectures import baseline_of, localattn_architectures, quick_size_of
 from fairseq_localattn.options import add_flags
 from fairseq_localattn.speed.runtime import ImplementationOptions
-from support.models import TINY, build, build_lm, dictionary, parse
-
-# Architecture, flags, part of the message.
-INVALID = [
-    ("transformer_mma_tiny", ["--mma-heads", "global:2,local:1"], "3 heads, the model has 4"),
-    ("transformer_mma_tiny", ["--mma-cross-layers", "1"], "--mma-cross-layers: local, forward and backward compare"),
-    (
-        "transformer_mma_tiny",
-        ["--mma-decoder-heads", "x"],
-        "--mma-decoder-heads x changes nothing: --mma-decoder-layers",
-    ),
-    (
-        "transformer_mma_tiny",
-        ["--mma-encoder-layers", "none", "--mma-heads", "x"],
-        "--mma-heads x changes nothing: --mma-encoder-layers is none",
-    ),
-    (
-        "transformer_mma_tiny",
-        ["--mma-heads", "global", "--mma-window", "7"],
-        "--mma-window 7 changes nothing: no layer has local heads",
-    ),
-    ("transformer_mma_tiny", ["--mma-encoder-layers", "3"], "layer 3 is asked for, and the stack has 2"),
-    ("transformer_mma_tiny", ["--mma-encoder-layers", "0"], "--mma-encoder-layers 0: give all, none, or layers from 1"),
-    ("transformer_mma_tiny", ["--mma-encoder-layers", "2-1"], "--mma-encoder-layers 2-1: give all, none"),
-    (
-        "transformer_mma_tiny",
-        ["--mma-decoder-layers", "all", "--mma-decoder-heads", "forward:1,global:3"],
-        "nothing but its own position in a causal decoder",
-    ),
-    (
-        "transformer_csan_tiny",
-        ["--csan-decoder-layers", "all", "--cross-self-attention", "--no-cross-attention"],
-        "mixes source and target positions",
-    ),
-    *(
-        (
-            "transformer_hybrid_tiny",
-            ["--localattn-decoder", text, "--cross-self-attention", "--no-cross-attention"],
-            "mixes source and target positions",
-        )
-        for text in ("all: san > san > ffn", "2: conv > san > ffn", "local(window=2)")
-    ),
-    *(
-        (
-            "transformer_lm_hybrid_tiny",
-            ["--localattn-decoder", "2: dman > san > ffn", flag],
-            f"{flag}: layers apply it in fairseq's own order alone; drop it, or the order dman > san > ffn",
-        )
-        for flag in ("--scale-attn", "--scale-heads", "--scale-fc", "--scale-resids")
-    ),
-    ("transformer_csan_tiny", ["--csan-window", "10"], "window must be odd and positive"),
-    ("transformer_csan_tiny", ["--csan-cross-layers", "all"], "--csan-cross-layers: a window around"),
-    ("transformer_csan_tiny", ["--csan-decoder-layers", "1-9"], "layer 9 is asked for, and the stack has 2"),
-    ("transformer_csan_tiny", ["--quant-noise-pq", "1"], "--quant-noise-pq 1.0: give a rate from 0 to less than 1"),
-    (
-        "transformer_csan_tiny",
-        ["--quant-noise-pq", "0.1", "--quant-noise-pq-block-size", "7"],
-        "--quant-noise-pq-block-size 7: Input features must be a multiple of block sizes",
-    ),
-    *(
-        [("transformer_csan_tiny", ["--quant-noise-scalar", "0.1"], "--quant-noise-scalar: fairseq quantizes on a GPU")]
-        if not torch.cuda.is_available()
-        else []
-    ),
-]
-
-
-@pytest.mark.parametrize(("arch", "flags", "message"), INVALID)
-def test_invalid_options_are_one_clear_line(arch: str, flags: list[str], message: str) -> None:
-    with pytest.raises(UsageError) as error:
-        (build_lm if "_lm_" in arch else build)(arch, flags)
-    assert message in str(error.value) and "\n" not in str(error.value)
-    assert isinstance(error.value, SystemExit) and isinstance(error.value, ValueError)
+from support.models import TINY, build, dictionary, parse
 
 
 @pytest.mark.parametrize(
@@ -111,44 +36,6 @@ def test_a_checkpoint_may_have_options_without_effect(arch: str, options: dict[s
     vars(cfg).update(options)
     task = SimpleNamespace(source_dictionary=dictionary(), target_dictionary=dictionary())
     assert type(build_model(cfg, task)) is ARCH_MODEL_REGISTRY[arch]
-
-
-def kinds(stack: Any) -> list[type[LocalAttention]]:
-    """Return the class of each layer's self-attention."""
-    return [type(layer.self_attn) for layer in stack.layers]
-
-
-def test_csan_is_in_the_lowest_three_encoder_layers() -> None:
-    with torch.device("meta"):
-        model = build("transformer_csan")
-    assert kinds(model.encoder) == [ConvolutionalAttention] * 3 + [LocalAttention] * 3
-    assert kinds(model.decoder) == [LocalAttention] * 6
-    attention = model.encoder.layers[0].self_attn
-    assert (attention.window, attention.head_span) == (11, 3)
-
-
-def test_mma_is_in_every_encoder_layer() -> None:
-    with torch.device("meta"):
-        model = build("transformer_mma_iwslt_de_en")
-        base = build("transformer_mma_wat17")
-    assert kinds(model.encoder) == [MixedAttention] * 6 and kinds(model.decoder) == [LocalAttention] * 6
-    assert model.encoder.layers[0].self_attn.head_kinds == ("global", "local", "forward", "backward")
-    assert base.encoder.layers[5].self_attn.head_kinds[::2] == ("global", "local", "forward", "backward")
-    assert all(type(layer.encoder_attn) is LocalAttention for layer in model.decoder.layers)
-
-
-def test_placement_by_flags() -> None:
-    model = build("transformer_csan_tiny", ["--csan-encoder-layers", "2", "--csan-decoder-layers", "1,2"])
-    assert kinds(model.encoder) == [LocalAttention, ConvolutionalAttention]
-    assert kinds(model.decoder) == [ConvolutionalAttention] * 2
-
-
-def test_flags_override_the_architecture() -> None:
-    args = parse("transformer_csan_1d_tiny", ["--csan-heads", "3", "--csan-window", "5", "--encoder-layers", "3"])
-    assert (args.csan_heads, args.csan_window, args.encoder_layers, args.decoder_layers) == (3, 5, 3, 2)
-    assert parse("transformer_csan_1d_tiny").csan_heads == 1
-    assert parse("transformer_mma", ["--mma-no-encoder-positions"]).mma_no_encoder_positions is True
-    assert parse("transformer_mma").mma_no_encoder_positions is False
 
 
 def test_encoder_without_position_embedding() -> None:
@@ -213,28 +100,6 @@ def test_names_of_sizes() -> None:
     assert quick_size_of("transformer_mma_iwslt_de_en") == "transformer_mma_iwslt_de_en"
     with pytest.raises(UsageError, match="unknown architecture 'transformer_mmma'"):
         baseline_of("transformer_mmma")
-
-
-@pytest.mark.parametrize(
-    "arch, flags, message",
-    [
-        ("transformer_csan_tiny", "--encoder-attention-heads 0", "--encoder-attention-heads 0: give 1 or more"),
-        ("transformer_csan_tiny", "--decoder-attention-heads -4", "--decoder-attention-heads -4: give 1 or more"),
-        ("transformer_csan_tiny", "--encoder-embed-dim -64", "--encoder-embed-dim -64: give 1 or more"),
-        ("transformer_csan_tiny", "--decoder-ffn-embed-dim 0", "--decoder-ffn-embed-dim 0: give 1 or more"),
-        ("transformer_csan_tiny", "--max-source-positions 0", "--max-source-positions 0: give 1 or more"),
-        ("transformer_csan_tiny", "--decoder-layers -1", "--decoder-layers -1: give 0 or more"),
-        ("transformer_csan_tiny", "--localattn-graphs -1", "--localattn-graphs -1: give 0 or more"),
-        ("transformer_csan_tiny", "--dropout nan", "--dropout nan: give a rate from 0 to less than 1"),
-        ("transformer_csan_tiny", "--attention-dropout 1.5", "--attention-dropout 1.5: give a rate"),
-        ("transformer_lm_diffwin_tiny", "--activation-dropout -0.1", "--activation-dropout -0.1: give a rate"),
-        ("transformer_csan_tiny", "--csan-window 9223372036854775809", "--csan-window 9223372036854775809: .* 31 bits"),
-        ("transformer_diffwin_tiny", "--diffwin-segment-size 99999999999", "--diffwin-segment-size .* 31 bits"),
-    ],
-)
-def test_values_out_of_range(arch: str, flags: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        parse(arch, flags.split())
 
 
 def test_help_names_every_choice() -> None:

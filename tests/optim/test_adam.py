@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import re
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_localattn.optim.adam import NAME, Adam
 from support import forked
-from support.cli import USER_DIR, fairseq, make_data, train_flags
+from support.cli import USER_DIR, make_data, train_flags
 
 CLIP = 0.5
 PRECISIONS = {
@@ -170,21 +169,6 @@ def test_gradients_of_another_layout() -> None:
 def test_elsewhere_fairseqs_optimizer_stays() -> None:
     built = build("adam", {"bf16": True}, parameters_of({"bf16": True}))
     assert type(built) is fp16_optimizer.FP16Optimizer
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("precision", [{}, {"bf16": True}, {"fp16": True, "fp16_no_flatten_grads": True}], ids=str)
-def test_trainings_exchange_optimizers(precision: dict[str, bool], tmp_path: Path) -> None:
-    """Twelve updates by one optimizer have the loss of six by one and six by the other."""
-    data = make_data(tmp_path / "data", train=60)
-    losses = {}
-    for first, second in ((NAME, NAME), (NAME, "adam"), ("adam", NAME)):
-        folder = tmp_path / f"{first}-{second}"
-        for optimizer, updates in ((first, 6), (second, 12)):
-            flags = {"optimizer": optimizer, "dropout": 0, **precision}
-            done = fairseq("train", *train_flags(data, "transformer_mma_tiny", folder, updates, **flags))
-        losses[first, second] = float(re.findall(r'"valid_loss": "([\d.]+)"', done.stdout)[-1])
-    assert max(losses.values()) - min(losses.values()) < 0.005, losses
 
 
 @pytest.mark.slow

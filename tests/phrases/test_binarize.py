@@ -8,10 +8,10 @@ import os
 import re
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +28,6 @@ from fairseq_localattn.phrases.store import unpack
 from fairseq_localattn.phrases.subwords import project
 from fairseq_localattn.phrases.trees import partition, read_tree
 from support.attacks.faults import left_over, small_disk
-from support.cli import run
 from support.trees import FIGURE_1
 
 Rows = list[tuple[str, str | None]]
@@ -167,72 +166,55 @@ def test_several_processes_write_the_same(tmp_path, monkeypatch):
     assert [n for n, _ in load(tmp_path / "bin", "train")] == [3 + index % 3 for index in range(100)]
 
 
-def broken(tmp_path: Path, line: int, text: str | None = None, tree: str | None = None) -> list[str]:
-    """Write the data with another text or tree in one line of training; return the command's arguments."""
-    rows = list(LINES["train"])
-    rows[line - 1] = (rows[line - 1][0] if text is None else text, rows[line - 1][1] if tree is None else tree)
-    return write(tmp_path, LINES | {"train": rows})
+TREES, TEXT = "tree/train.en.tree", "bpe/train.en"
+# What is changed in each file (None: it is deleted; a number: that line), part of the message.
+SPOILT: list[tuple[dict[str, Any], str]] = [
+    ({TREES: (5, "(S (VB go) (RP on)")}, "tree/train.en.tree:5: unbalanced brackets: 1 not closed; parse"),
+    ({TREES: (2, "(S (A a))")}, "tree/train.en.tree:2: the tree has 1 leaves, the sentence 2 words; parse"),
+    ({TREES: (1, "(S (A a) ())")}, "tree/train.en.tree:1: an empty node: (); parse the sentence again"),
+    # In fairseq's dictionary of tags these would become that symbol, and a phrase without a tag.
+    *(
+        ({TREES: (5, f"(ROOT (S ({label} (VB go)) (RP on)))")}, f"5: the label {label} is a special symbol")
+        for label in ("<s>", "<pad>", "</s>", "<unk>")
+    ),
+    ({"tree/valid.en.tree": None}, "tree/valid.en.tree: no such file; parse valid.en, or take valid.en-de.en out of"),
+    ({"bpe/valid.en": None}, "bpe/valid.en: no such file; --texts is the folder"),
+    ({"tree/valid.en.tree": ""}, "tree/valid.en.tree:1: no such line, "),
+    ({"tree/valid.en.tree": "\n\n"}, "bpe/valid.en:2: no such line, "),
+    ({"bin/valid.en-de.en.idx": ""}, "bin/valid.en-de.en.idx: cut short, or empty"),
+    ({"bin/valid.en-de.en.bin": ""}, "bin/valid.en-de.en.bin: 0 bytes, and "),
+    # Text that is not what was binarised.
+    ({TEXT: (5, "g@@ o on")}, "bpe/train.en:5: 3 subwords, "),
+    ({TEXT: (6, "more"), TREES: (6, "")}, "bpe/train.en:6: "),
+    ({TEXT: "a b\n" * 2, TREES: "\n" * 2}, "bpe/train.en:1: 2 subwords, "),
+    ({TEXT: "\n".join(text for text, _ in LINES["train"][:2]) + "\n", TREES: "\n\n"}, "bpe/train.en:3: no such line, "),
+]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"line": 5, "tree": "(S (VB go) (RP on)"}, "tree/train.en.tree:5: unbalanced brackets: 1 not closed; parse"),
-        ({"line": 2, "tree": "(S (A a))"}, "tree/train.en.tree:2: the tree has 1 leaves, the sentence 2 words; parse"),
-        ({"line": 1, "tree": "(S (A a) ())"}, "tree/train.en.tree:1: an empty node: (); parse the sentence again"),
-    ],
-)
-def test_trees_that_do_not_fit_are_refused(tmp_path, change, message):
-    arguments = broken(tmp_path, **change)
+@pytest.mark.parametrize(("changes", "message"), SPOILT)
+def test_what_does_not_fit_is_named_with_its_line(data, tmp_path, changes, message):
+    for name, change in changes.items():
+        path = tmp_path / name
+        if change is None:
+            path.unlink()
+        elif isinstance(change, str):
+            path.write_text(change)
+        else:
+            lines = path.read_text("utf-8").splitlines()
+            lines[change[0] - 1 : change[0]] = [change[1]]
+            path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
     for workers in ("1", "2"):
-        with pytest.raises(UsageError, match=re.escape(f"{tmp_path}/{message}")) as error:
-            binarize.main([*arguments, "--workers", workers])
-        assert "\n" not in str(error.value)
+        with pytest.raises(UsageError, match=re.escape(message)) as error:
+            binarize.main([*data, "--workers", workers])
+        assert str(tmp_path) in str(error.value) and "\n" not in str(error.value)
     assert phrase_files(tmp_path / "bin") == []
 
 
-def test_a_missing_file_or_line_is_named(data, tmp_path):
-    def refused(path: Path, content: str | None, message: str) -> None:
-        kept = path.read_bytes()
-        path.unlink()
-        if content is not None:
-            path.write_text(content)
-        with pytest.raises(UsageError, match=re.escape(f"{tmp_path}/{message}")):
-            binarize.main(data)
-        assert phrase_files(tmp_path / "bin") == []
-        path.write_bytes(kept)
-
-    text, tree = tmp_path / "bpe/valid.en", tmp_path / "tree/valid.en.tree"
-    refused(tree, None, "tree/valid.en.tree: no such file; parse valid.en, or take valid.en-de.en out of")
-    refused(text, None, "bpe/valid.en: no such file; --texts is the folder")
-    refused(tree, "", f"tree/valid.en.tree:1: no such line, {text} has more")
-    refused(tree, "\n\n", f"bpe/valid.en:2: no such line, {tree} has more")
-    refused(tmp_path / "bin/valid.en-de.en.idx", "", "bin/valid.en-de.en.idx: cut short, or empty")
-    refused(tmp_path / "bin/valid.en-de.en.bin", "", "bin/valid.en-de.en.bin: 0 bytes, and ")
+def test_a_language_or_dictionary_that_is_not_there_is_named(data):
     with pytest.raises(UsageError, match="bin: no binarised fr, such as train.fr-xx.fr.idx; run fairseq-preprocess"):
         binarize.main([*data[:2], "fr", *data[3:]])
     with pytest.raises(UsageError, match="--tag-dictionary nothing.txt: No such file"):
         binarize.main([*data, "--tag-dictionary", "nothing.txt"])
-
-
-def test_text_that_is_not_what_was_binarised_is_refused(tmp_path):
-    arguments = write(tmp_path, {"train": LINES["train"], "valid": LINES["valid"]})
-    text, trees = tmp_path / "bpe/train.en", tmp_path / "tree/train.en.tree"
-    lines = text.read_text().splitlines(keepends=True)
-    text.write_text("".join([*lines[:4], "g@@ o on\n"]))
-    with pytest.raises(
-        UsageError, match=r"bpe/train.en:5: 3 subwords, .*/bin/train.en-de.en.idx has 2; give the --texts"
-    ):
-        binarize.main(arguments)
-    text.write_text("".join(lines) + "more\n")
-    trees.write_text(trees.read_text() + "\n")
-    with pytest.raises(UsageError, match=r"bpe/train.en:6: .*train.en-de.en.idx has 5 sentences only; give"):
-        binarize.main(arguments)
-    text.write_text("".join(lines[:2]))
-    trees.write_text("\n\n")
-    with pytest.raises(UsageError, match=r"bpe/train.en:3: no such line, .*train.en-de.en.idx has 5 sentences; give"):
-        binarize.main(arguments)
-    assert phrase_files(tmp_path / "bin") == []
 
 
 def test_an_unknown_tag_is_named_with_its_line(data, tmp_path):
@@ -245,20 +227,13 @@ def test_an_unknown_tag_is_named_with_its_line(data, tmp_path):
         binarize.main([*data, "--tag-dictionary", str(given)])
 
 
-@pytest.mark.parametrize("label", ["<s>", "<pad>", "</s>", "<unk>"])
-def test_a_label_that_is_a_special_symbol_is_named_with_its_line(label, tmp_path):
-    """In fairseq's dictionary of tags it would become that symbol, and a phrase without a tag."""
-    arguments = broken(tmp_path, 5, tree=f"(ROOT (S ({label} (VB go)) (RP on)))")
-    with pytest.raises(UsageError, match=rf"train.en.tree:5: the label {label} is a special symbol") as error:
-        binarize.main(arguments)
-    assert "\n" not in str(error.value) and phrase_files(tmp_path / "bin") == []
-
-
 def test_more_levels_than_phrases_may_have_are_refused(data, tmp_path):
     for levels in ("1001", "1000000000", "9" * 30):
         with pytest.raises(UsageError, match=f"--levels {levels}: at most 1000 are possible"):
             binarize.main([*data, "--levels", levels])
-    assert phrase_files(tmp_path / "bin") == []
+    with pytest.raises(SystemExit) as error:
+        binarize.main([*data, "--levels", "0"])
+    assert error.value.code == 2 and phrase_files(tmp_path / "bin") == []
 
 
 @pytest.mark.parametrize("levels", [6, 1000])
@@ -271,19 +246,6 @@ def test_a_short_text_takes_the_levels_of_its_model(tmp_path, levels):
     assert load(tmp_path / "bin", "test") == [(3, [([1] * 3, ["NP", "VP", "."])] * levels), (0, [([], [])] * levels)]
     data = PhraseData(tmp_path / "bin/test.en-de.en.phrases")
     data.check(np.array([4, 1]), levels)
-
-
-@pytest.mark.slow
-def test_errors_end_the_command_with_one_line_and_a_status(tmp_path):
-    """Status 1, here of a process, and 2 for invalid arguments."""
-    arguments = broken(tmp_path, 5, tree="(S")
-    done = run(sys.executable, "-m", "fairseq_localattn.phrases.binarize", *arguments, check=False)
-    assert done.returncode == 1 and done.stdout == ""
-    said = [line for line in done.stderr.splitlines() if not line.startswith("INFO:")]  # of fairseq, on import
-    assert len(said) == 1 and "train.en.tree:5: unbalanced brackets: 1 not closed" in said[0], done.stderr
-    with pytest.raises(SystemExit) as error:
-        binarize.main([*arguments, "--levels", "0"])
-    assert error.value.code == 2
 
 
 # ---------------------------------------------------------------- stopped runs

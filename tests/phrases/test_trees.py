@@ -37,34 +37,6 @@ def test_figure_1_of_the_paper():
     ]
 
 
-def test_words_of_a_unary_phrase_keep_its_label_and_other_words_have_their_part_of_speech():
-    assert phrases(FIGURE_1)[2] == ["NP: Bush", "VBD: held", "DT: a", "NN: talk", "IN: with", "NP: Sharon"]
-
-
-def test_shallow_trees_repeat_their_last_level():
-    assert (
-        partition(read_tree("(ROOT (S (NP (PRP He)) (VP (VBD fell)) (. .)))"), 4)
-        == [[Span(1, "NP"), Span(1, "VP"), Span(1, ".")]] * 4
-    )
-    assert (
-        partition(read_tree("(S (NP (DT the) (NN end)) (. .))"), 3)[1:] == [[Span(1, t) for t in ("DT", "NN", ".")]] * 2
-    )
-
-
-def test_unary_chains_above_the_first_branching_node_go_and_inner_ones_keep_their_top_label():
-    tree = "(TOP (S (VP (SBAR (S (NP (DT a) (NN b)) (VP (VB c)))) (NP (NP (NP (NN d) (NN e)))) (NP (NP (NN f))))))"
-    assert phrases(tree) == [
-        ["SBAR: a b c", "NP: d e", "NP: f"],
-        ["NP: a b", "VP: c", "NN: d", "NN: e", "NP: f"],
-        ["DT: a", "NN: b", "VP: c", "NN: d", "NN: e", "NP: f"],
-    ]
-
-
-@pytest.mark.parametrize("tree", ["(NN fire)", "(ROOT (NN fire))", "(ROOT (FRAG (NP (NN fire))))", "((NP (NN fire)))"])
-def test_a_sentence_of_one_word_is_one_phrase_with_its_part_of_speech(tree):
-    assert phrases(tree) == [["NN: fire"]] * 3
-
-
 def test_functions_and_indices_go_and_brackets_stay():
     stripped = {"NP-SBJ": "NP", "NP=2": "NP", "NP-SBJ-1": "NP", "S-NOM-SBJ": "S"}
     stripped |= {label: label for label in ("-LRB-", "-RRB-", "-NONE-", "PRP$", "$", ",", ":", "``", "", "-")}

@@ -16,35 +16,25 @@ from fairseq_localattn.speed import products, runtime
 from support.models import build
 
 
-def test_the_log_says_how_attention_is_computed(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        model = build("transformer_csan_tiny", ["--localattn-attention", "sdpa"])
-    line = next(record.message for record in caplog.records if record.name == runtime.__name__)
-    assert "1 csan" in line and "5 san" in line and "implementation: sdpa" in line and "matrix products, " in line
-    assert "label-smoothed loss of fp32 in the place of logits" in line
-    chosen = {module.implementation for module in model.modules() if isinstance(module, LocalAttention)}
-    assert chosen == {"sdpa"}
-
-
-def test_the_log_says_where_products_are_not_used(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        build("transformer_mma_tiny", ["--localattn-attention", "products"])
-    assert "implementation: products (on a GPU sdpa in half precision);" in caplog.text
-
-
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("arch", "name", "said"),
     [
-        ("flex", "flex (for masks and biases of positions; else sdpa);"),
-        ("triton", "triton (for learned masks on a GPU;"),
+        ("csan", "sdpa", "5 san"),
+        ("csan", "sdpa", "implementation: sdpa"),
+        ("csan", "sdpa", "label-smoothed loss of fp32 in the place of logits"),
+        ("mma", "products", "implementation: products (on a GPU sdpa in half precision);"),
+        ("hybrid", "flex", "implementation: flex (for masks and biases of positions; else sdpa);"),
+        ("hybrid", "triton", "implementation: triton (for learned masks on a GPU;"),
     ],
 )
-def test_the_log_says_what_an_implementation_computes(name: str, said: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_says_how_attention_is_computed(
+    arch: str, name: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = ["--localattn-encoder", "all: local & alibi + dman > ffn"] if arch == "hybrid" else []
     with caplog.at_level(logging.INFO):
-        model = build("transformer_hybrid_tiny", ["--localattn-encoder", "all: local & alibi + dman > ffn",
-                                                  "--localattn-attention", name])  # fmt: skip
-    assert f"implementation: {said}" in caplog.text
-    assert {m.implementation for m in model.modules() if isinstance(m, LocalAttention)} == {name}
+        model = build(f"transformer_{arch}_tiny", [*text, "--localattn-attention", name])
+    assert said in next(record.message for record in caplog.records if record.name == runtime.__name__)
+    assert {module.implementation for module in model.modules() if isinstance(module, LocalAttention)} == {name}
 
 
 def test_cudnn_computes_attention_only_where_sdpa_is_asked_for() -> None:
@@ -101,17 +91,12 @@ def test_where_mkl_leaves_avx512_unused(
     assert products._mkl_is_narrow() is narrow
 
 
-def test_a_checkpoint_from_before_the_flags_builds() -> None:
+def test_checkpoints_from_before_a_flag_and_after_it_build() -> None:
+    """The flag for torch.compile was taken out; what is in the arguments of older checkpoints changes nothing."""
     flags = ("localattn_attention", "localattn_cpu_matmul", "localattn_loss")
     missing: dict[str, Any] = dict.fromkeys(flags)
-    model = build("transformer_mma_tiny", **missing)
+    model = build("transformer_mma_tiny", **missing, localattn_compile="inductor")
     assert model.encoder.layers[0].self_attn.implementation == "auto" and model.loss_in_place
-
-
-def test_a_checkpoint_with_the_flag_for_torch_compile_builds() -> None:
-    """The flag was taken out; what is in the arguments of older checkpoints changes nothing."""
-    state = build("transformer_mma_tiny").state_dict()
-    build("transformer_mma_tiny", localattn_compile="inductor").load_state_dict(state)
 
 
 @pytest.fixture
@@ -127,17 +112,6 @@ def fp32_products() -> Iterator[Callable[[], str]]:
 
     yield setting
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])
-
-
-def test_bf16_products_where_the_cpu_has_none(
-    fp32_products: Callable[[], str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])
-    before = fp32_products()
-    for name in ("_rounds_to_bf16", "_multiplies_bf16", "_mkl_is_narrow"):
-        monkeypatch.setattr(products, name, lambda: False)
-    build("transformer_mma_tiny", ["--localattn-cpu-matmul", "bf16"])
-    assert "no products of bfloat16" in caplog.text and fp32_products() == before
 
 
 def test_bf16_products_under_autocast(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -216,21 +190,21 @@ def test_products_of_onednn_are_taken_in_fp32_alone(
     assert fp32_products() == plain
 
 
-def test_bf16_products(fp32_products: Callable[[], str], caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("there", [True, False])
+def test_bf16_products(
+    fp32_products: Callable[[], str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, there: bool
+) -> None:
     """The setting, the log and the error of a product agree, on CPUs with products of bfloat16 and without."""
+    for name in ("_rounds_to_bf16", "_multiplies_bf16", "_mkl_is_narrow") if not there else ():
+        monkeypatch.setattr(products, name, lambda: False)
     caplog.set_level(logging.INFO)
     x = torch.randn(256, 256)
     exact = x.double() @ x.double()
-
-    def error() -> float:
-        return ((x @ x - exact).norm() / exact.norm()).item()
-
-    build("transformer_mma_tiny")
-    assert error() < 1e-5  # whichever library computes them
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])
     before = fp32_products()
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "bf16"])
     assert ("no products of bfloat16" in caplog.text) is not ("bf16 (autocast)" in caplog.text)
-    assert error() < 1e-5  # products outside of the model stay in fp32
+    assert there or "no products of bfloat16" in caplog.text
+    assert (x @ x - exact).norm() < 1e-5 * exact.norm()  # products outside of the model stay in fp32
     build("transformer_mma_tiny", ["--localattn-cpu-matmul", "fp32"])  # undoes what auto asked for
     assert fp32_products() == before

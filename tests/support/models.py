@@ -117,7 +117,7 @@ PLACEMENTS = {
 }
 CASES: dict[str, tuple[str, list[str]]] = {**{name: (name, []) for name in TINY}, **PLACEMENTS}
 
-# Language models and classifiers; a new one joins test_contract_lm.py or test_contract_classifier.py by itself.
+# Language models and classifiers.
 LM_CASES: dict[str, tuple[str, list[str]]] = {
     **{name: (name, []) for name in LANGUAGE_MODELS if name.endswith("_tiny")},
     "lm-aw": ("transformer_lm_diffwin_tiny", ["--diffwin-decoder", "aw", "--diffwin-decoder-layers", "all"]),
@@ -146,6 +146,7 @@ CLASSIFIER_CASES: dict[str, tuple[str, list[str]]] = {
         "--localness-width 5 --localness-source input --localness-hidden linear".split(),
     ),
 }
+EVERY = {**CASES, **LM_CASES, **CLASSIFIER_CASES}
 CLASSES = 3
 HEAD = "sentence_classification_head"  # the criterion's default
 
@@ -204,43 +205,29 @@ def _parse(arch: str, flags: tuple[str, ...]) -> Any:
 
 
 def build(arch: str, flags: tuple[str, ...] | list[str] = (), seed: int = 1, share: bool = True, **more: Any) -> Any:
-    """Return a model of an architecture with random weights from ``seed``, for the dictionary of 44 symbols.
+    """Return a model with random weights from ``seed``, for the dictionary of 44 symbols; a classifier has 3 classes.
 
     ``share`` ties the embeddings; ``more`` are attributes to set in the parsed arguments.
     """
-    args = parse(arch, [*flags, *(["--share-all-embeddings"] if share else [])])
-    vars(args).update(more)
+    kind = ARCH_MODEL_REGISTRY[arch]
+    classifier, lm = issubclass(kind, FairseqEncoderModel), issubclass(kind, FairseqLanguageModel)
+    tied = (
+        ["--share-decoder-input-output-embed" if lm else "--share-all-embeddings"] if share and not classifier else []
+    )
+    args = parse(arch, [*flags, *tied])
+    vars(args).update(({"max_positions": 512} if classifier else {}) | more)
     task = SimpleNamespace(source_dictionary=dictionary(), target_dictionary=dictionary())
     task.tag_dictionary, task.phrase_levels = tags(), LEVELS
     torch.manual_seed(seed)
-    return ARCH_MODEL_REGISTRY[arch].build_model(args, task)
-
-
-def build_lm(arch: str, flags: list[str] | tuple[str, ...] = (), seed: int = 1, share: bool = True) -> Any:
-    """Return a language model of an architecture, fairseq's own included, as fairseq's task builds it."""
-    args = parse(arch, [*flags, *(["--share-decoder-input-output-embed"] if share else [])])
-    torch.manual_seed(seed)
-    task = SimpleNamespace(source_dictionary=dictionary(), target_dictionary=dictionary())
-    return build_model(args, task)
-
-
-def build_classifier(arch: str, flags: list[str] | tuple[str, ...] = (), seed: int = 1, **more: Any) -> Any:
-    """Return a classifier of three classes, fairseq's own included, as fairseq's task builds it.
-
-    ``more`` are attributes to set in the parsed arguments.
-    """
-    args = parse(arch, flags)
-    vars(args).update(max_positions=512, **more)
-    torch.manual_seed(seed)
-    model = build_model(args, SimpleNamespace(source_dictionary=dictionary()))
-    model.register_classification_head(HEAD, num_classes=CLASSES)
+    model = build_model(args, task) if lm or classifier else kind.build_model(args, task)
+    if classifier:
+        model.register_classification_head(HEAD, num_classes=CLASSES)
     return model
 
 
 def case(name: str, **kwargs: Any) -> Any:
-    """Return the model of one of :data:`CASES`, in evaluation mode, on the device and in the precision of the suite."""
-    arch, flags = CASES[name]
-    return place(build(arch, flags, **kwargs).eval())
+    """Return the model of one of :data:`EVERY`, in evaluation mode, on the device and in the precision of the suite."""
+    return place(build(*EVERY[name], **kwargs).eval())
 
 
 def sentences(lengths: list[int], seed: int = 0) -> list[Tensor]:
@@ -279,6 +266,18 @@ def batch(source: list[int], target: list[int], left: bool = True, seed: int = 0
     return {"net_input": net_input, "target": tgt, "ntokens": sum(target), "id": on_device(torch.arange(len(source)))}
 
 
+def batch_for(model: nn.Module, source: list[int], target: list[int], left: bool = True) -> dict[str, Any]:
+    """Return a batch for a model of any kind: a language model reads the targets, a classifier the sources."""
+    sample = batch(source, target, left)
+    if isinstance(model, FairseqLanguageModel):
+        return {**sample, "net_input": {"src_tokens": sample["net_input"]["prev_output_tokens"]}}
+    if isinstance(model, FairseqEncoderModel):
+        del sample["net_input"]["prev_output_tokens"]
+        sample["net_input"] |= {"features_only": True, "classification_head_name": HEAD}
+        return {**sample, "target": on_device(torch.arange(len(source)) % CLASSES), "ntokens": len(source)}
+    return sample
+
+
 def phrases_of(src_tokens: Tensor) -> Tensor:
     """Return lengths B×K×P of phrases, by the number of words alone; phrases of a level lie within those before."""
     real = src_tokens.ne(dictionary().pad()).sum(dim=1).tolist()
@@ -300,7 +299,7 @@ def phrases_of(src_tokens: Tensor) -> Tensor:
 
 def with_phrases(model: Any, net_input: dict[str, Any]) -> dict[str, Any]:
     """Return the inputs of a model, with phrases of the source added where it needs them."""
-    if not getattr(model.encoder, "needs_phrases", False) or "src_phrases" in net_input:
+    if not getattr(getattr(model, "encoder", None), "needs_phrases", False) or "src_phrases" in net_input:
         return net_input
     return {**net_input, "src_phrases": phrases_of(net_input["src_tokens"])}
 
@@ -315,26 +314,28 @@ def decode_by_word(model: Any, sample: dict[str, Any]) -> Tensor:
 
     Four sentences; from the fifth word on the decoding state and the encoder's output are in another order.
     """
-    tokens = sample["net_input"]["prev_output_tokens"]
+    lm, net_input = not hasattr(model, "encoder"), sample["net_input"]
+    tokens = net_input["src_tokens" if lm else "prev_output_tokens"]
     steps, state, order = [], {}, on_device(torch.arange(4))  # type: ignore[var-annotated]
     with torch.no_grad():
-        encoder_out = encode(model, sample["net_input"])
+        encoder_out = None if lm else encode(model, net_input)
         for t in range(tokens.size(1)):
             if t == 4:
                 order = on_device(torch.tensor([2, 0, 3, 1]))
                 model.decoder.reorder_incremental_state_scripting(state, order)
-                encoder_out = model.encoder.reorder_encoder_out(encoder_out, order)
+                encoder_out = None if lm else model.encoder.reorder_encoder_out(encoder_out, order)
             step, _ = model.decoder(tokens[order, : t + 1], encoder_out=encoder_out, incremental_state=state)
             steps.append(step[order.argsort()])
     return torch.cat(steps, dim=1)
 
 
 def loss(model: nn.Module, sample: dict[str, Any]) -> Tensor:
-    """Return the summed cross-entropy of the target tokens, plus that of the last tag with tag supervision."""
+    """Return the summed cross-entropy of the targets, plus that of the last tag with tag supervision."""
     logits, extra = model(**with_phrases(model, sample["net_input"]))
-    tag_loss = sum(layer.log_softmax(-1)[..., -1].float().mean() for layer in extra.get("tag_logits") or [])
+    tag_loss = sum(layer.log_softmax(-1)[..., -1].float().mean() for layer in (extra or {}).get("tag_logits") or [])
+    unread = dictionary().pad() if logits.dim() == 3 else -100
     return -tag_loss + torch.nn.functional.cross_entropy(
-        logits.float().flatten(0, 1), sample["target"].flatten(), ignore_index=dictionary().pad(), reduction="sum"
+        logits.float().flatten(0, -2), sample["target"].flatten(), ignore_index=unread, reduction="sum"
     )
 
 

@@ -38,7 +38,7 @@ def prepared(recipe: Recipe, out: Path) -> Prepared:
             del options[at : at + 2]
     digest = hashlib.sha256(repr(options).encode())
     generator = ROOT / "data-prep" / "corpora" / Path(data.prepare).stem.removeprefix("prepare_")
-    for path in sorted(generator.glob("*.py")):
+    for path in sorted([*generator.glob("*.py"), *generator.glob("words/*.tsv")]):
         digest.update(path.read_bytes())
     return Prepared(
         out / "data" / f"{data.name}.{digest.hexdigest()[:8]}",

@@ -102,3 +102,24 @@ def compile_launches(launches: list[dict[str, Any]]) -> list[dict[str, int]]:
     assert done.returncode == 0, done.stderr[-4000:]
     found: list[dict[str, int]] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+def padding_of(side: str, keys: int) -> Tensor | None:
+    """Return the padding of two sentences: the first is all padding, the second in part; or none."""
+    if side == "none":
+        return None
+    padding = torch.zeros(2, keys, dtype=torch.bool, device=DEVICE)
+    padding[0] = True
+    padding[1, slice(None, keys // 3) if side == "left" else slice(-(keys // 3), None)] = True
+    return padding
+
+
+def assert_equal(got: Tensor, given: list[Tensor], wanted: Tensor, exact: list[Tensor], tolerance: float) -> None:
+    """Compare outputs, and the gradients of all that is given, with those in fp64 by their greatest differences."""
+    probe = torch.randn(got.shape, generator=torch.Generator().manual_seed(7)).to(got)
+    found = torch.autograd.grad(got, given, probe)
+    gradients = torch.autograd.grad(wanted, exact, probe.double())
+    for number, (one, other) in enumerate(zip((got, *found), (wanted, *gradients), strict=True)):
+        assert one.isfinite().all()
+        gap, most = (one.double() - other).abs().max(), other.abs().max().clamp(min=1)
+        assert gap <= tolerance * most, (number, gap, most)

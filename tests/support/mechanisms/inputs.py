@@ -8,22 +8,19 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_localattn.core import banded
 from fairseq_localattn.kernels import dense
 
-DIM, HEADS = 12, 4
-# Lengths of the sentences of a batch.
-LENGTHS = st.lists(st.integers(1, 11), min_size=1, max_size=3)
+DIM, HEADS = 16, 4
 
 
-def random_case(lengths: list[int], left: bool, seed: int = 0) -> tuple[Tensor, Tensor]:
+def random_case(lengths: list[int], left: bool, seed: int = 0, channels: int = DIM) -> tuple[Tensor, Tensor]:
     """Return random sentences of these lengths, T×B×C in float64, and their padding B×T (True = padding)."""
     generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(max(lengths), len(lengths), DIM, generator=generator, dtype=torch.float64)
+    x = torch.randn(max(lengths), len(lengths), channels, generator=generator, dtype=torch.float64)
     positions = torch.arange(max(lengths))
     n = torch.tensor(lengths)[:, None]
     return x, positions < max(lengths) - n if left else positions >= n
@@ -34,17 +31,32 @@ def future(length: int) -> Tensor:
     return torch.full((length, length), float("-inf"), dtype=torch.float64).triu(1)
 
 
-def random_heads(
-    batch: int, heads: int, *, queries: int, keys: int, channels: int, seed: int = 0
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return random q, k and v in float64 that need a gradient, B×H×·×D."""
-    generator = torch.Generator().manual_seed(seed)
+def run(
+    module: nn.Module, x: Tensor, memory: Tensor, padding: Tensor, causal: bool = False, **kwargs: bool
+) -> tuple[Tensor, Tensor]:
+    """Return a module's output and weights; as in fairseq there is no padding mask without padding."""
+    mask = future(len(x)).to(x.dtype) if causal else None
+    kwargs.setdefault("need_weights", False)
+    return module(x, memory, memory, key_padding_mask=padding if padding.any() else None, attn_mask=mask, **kwargs)
 
-    def draw(length: int) -> Tensor:
-        x = torch.randn(batch, heads, length, channels, generator=generator, dtype=torch.double)
-        return x.requires_grad_()
 
-    return draw(queries), draw(keys), draw(keys)
+def outcome(module: nn.Module, x: Tensor, memory: Tensor, forward: Callable[..., Tensor]) -> dict[str, Tensor]:
+    """Return what ``forward(x, memory)`` gives, and the gradients of both and of every parameter, by name."""
+    itself, x = memory is x, x.detach().requires_grad_()
+    memory = x if itself else memory.detach().requires_grad_()
+    module.zero_grad()
+    output = forward(x, memory)
+    # Sums with fixed random weights, so that no gradient vanishes by symmetry.
+    probe = torch.randn(output.shape, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+    (output * probe.to(output.dtype)).sum().backward()
+    gradients = {name: gradient(p) for name, p in module.named_parameters()}
+    return {"output": output.detach(), "input": gradient(x), "memory": gradient(memory), **gradients}
+
+
+def assert_same(got: dict[str, Tensor], wanted: dict[str, Tensor], rtol: float = 1e-8, atol: float = 1e-9) -> None:
+    """Assert that two results by name agree."""
+    for name, value in wanted.items():
+        torch.testing.assert_close(got[name], value, rtol=rtol, atol=atol, msg=labelled(name))
 
 
 def cut_into_blocks(patch: pytest.MonkeyPatch, size: int) -> None:

@@ -8,7 +8,18 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from support.mechanisms.references import attention_rows
+
+def attention_rows(q: Tensor, keys: list[Tensor], values: list[Tensor]) -> Tensor:
+    """Compute ATT(q, K) V for one query: the softmax of its scaled dot products with the keys, times their values.
+
+    Without keys it is 0.
+    """
+    if not keys:
+        return torch.zeros_like(q)
+    energies = torch.stack([(q * key).sum() / math.sqrt(q.numel()) for key in keys])
+    weights = torch.exp(energies - energies.max())
+    weights = weights / weights.sum()
+    return sum(w * value for w, value in zip(weights, values, strict=True))
 
 
 def ngrams(words: int, n: int) -> list[list[int]]:

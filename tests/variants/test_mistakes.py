@@ -1,0 +1,167 @@
+"""Options that no model can have, of every variant: one clear line while fairseq parses the command line."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fairseq_localattn.errors import UsageError
+from support.models import build, parse
+
+ORDERS = "--man-encoder-order {0} --man-decoder-order {0}"
+MIXED = "--cross-self-attention --no-cross-attention"
+# Of each architecture `transformer_…_tiny`: flags, part of the message.
+MISTAKES = {
+    "csan": [
+        ("--csan-window 10", "window must be odd and positive"),
+        ("--csan-window 9223372036854775809", "--csan-window 9223372036854775809"),
+        ("--csan-cross-layers all", "--csan-cross-layers: a window around"),
+        ("--csan-decoder-layers 1-9", "layer 9 is asked for, and the stack has 2"),
+        (f"--csan-decoder-layers all {MIXED}", "mixes source and target positions"),
+        ("--quant-noise-pq 1", "--quant-noise-pq 1.0: give a rate from 0 to less than 1"),
+        ("--quant-noise-pq 0.1 --quant-noise-pq-block-size 7", "--quant-noise-pq-block-size 7"),
+        ("--encoder-attention-heads 0", "--encoder-attention-heads 0: give 1 or more"),
+        ("--decoder-attention-heads -4", "--decoder-attention-heads -4: give 1 or more"),
+        ("--encoder-embed-dim -64", "--encoder-embed-dim -64: give 1 or more"),
+        ("--decoder-ffn-embed-dim 0", "--decoder-ffn-embed-dim 0: give 1 or more"),
+        ("--max-source-positions 0", "--max-source-positions 0: give 1 or more"),
+        ("--decoder-layers -1", "--decoder-layers -1: give 0 or more"),
+        ("--localattn-graphs -1", "--localattn-graphs -1: give 0 or more"),
+        ("--dropout nan", "--dropout nan: give a rate from 0 to less than 1"),
+        ("--attention-dropout 1.5", "--attention-dropout 1.5: give a rate"),
+    ],
+    "mma": [
+        ("--mma-heads global:2,local:1", "3 heads, the model has 4"),
+        ("--mma-cross-layers 1", "--mma-cross-layers: local, forward and backward compare"),
+        ("--mma-decoder-heads x", "--mma-decoder-heads x changes nothing: --mma-decoder-layers"),
+        ("--mma-encoder-layers none --mma-heads x", "--mma-heads x changes nothing: --mma-encoder-layers is none"),
+        ("--mma-heads global --mma-window 7", "--mma-window 7 changes nothing: no layer has local heads"),
+        ("--mma-encoder-layers 3", "layer 3 is asked for, and the stack has 2"),
+        ("--mma-encoder-layers 0", "--mma-encoder-layers 0: give all, none, or layers from 1"),
+        ("--mma-encoder-layers 2-1", "--mma-encoder-layers 2-1: give all, none"),
+        ("--mma-decoder-layers all --mma-decoder-heads forward:1,global:3", "nothing but its own position"),
+    ],
+    "man": [
+        ("--man-encoder-order dman,sna,ffn", "--man-encoder-order dman,sna,ffn: unknown sublayer 'sna'; choose"),
+        ("--man-decoder-order dman,,ffn", "unknown sublayer ''"),
+        ("--man-decoder-order dman,san", "the order needs ffn"),
+        ("--man-encoder-order ffn,ffn", "no word would see another; the order needs san, dman or sman"),
+        ("--man-static-width -1", "--man-static-width -1: give a whole number from 0, or sqrt"),
+        ("--man-static-width 2.5", "--man-static-width 2.5: give a whole number"),
+        ("--man-max-distance -3", "--man-max-distance -3: give a number from 0 to 1,000,000"),
+        ("--man-max-distance 1000001", "--man-max-distance 1000001: give a number from 0"),
+        ("--man-static-width sqrt", "--man-static-width sqrt changes nothing: no order has sman"),
+        (f"{ORDERS.format('san,ffn')} --man-max-distance 9", "9 changes nothing: no order has dman"),
+        ("--man-decoder-layers none --man-decoder-order sman,san,ffn", "nothing: --man-decoder-layers is none"),
+        ("--man-cross-layers 1", "--man-cross-layers: the mask compares the positions"),
+        ("--man-decoder-layers 1-3", "layer 3 is asked for, and the stack has 2"),
+        ("--man-post-norm --decoder-normalize-before", "--man-post-norm and --decoder-normalize-before: choose"),
+        (MIXED, "mixes source and target positions"),
+    ],
+    "diffwin": [
+        ("--diffwin-segment-size 0", "--diffwin-segment-size 0: give 1 or more tokens"),
+        ("--diffwin-segment-size -2", "--diffwin-segment-size -2: give 1 or more tokens"),
+        ("--diffwin-segment-size 99999999999", "31 bits"),
+        ("--diffwin-encoder-layers 1-3", "--diffwin-encoder-layers is 1-3: layer 3 is asked for"),
+        ("--diffwin-decoder-layers 4", "layer 4 is asked for, and the stack has 2"),
+        ("--diffwin-cross-layers 0", "--diffwin-cross-layers 0: give all, none, or layers from 1"),
+        ("--diffwin-decoder-form segment", "--diffwin-decoder-form segment: a decoder cannot point to a segment"),
+        ("--diffwin-decoder aw --diffwin-renormalise", "--diffwin-renormalise changes nothing: no layer has mw"),
+        ("--diffwin-cross none --diffwin-segment-size 3", "--diffwin-segment-size 3 changes nothing: no layer"),
+        ("--diffwin-encoder none --diffwin-encoder-form segment", "nothing: no layer there has windows"),
+        ("--no-cross-attention", "--diffwin-cross aw changes nothing: --no-cross-attention takes that attention out"),
+        ("--encoder-attention-heads 5", "5 attention heads do not divide an embedding of 64 channels"),
+        ("--diffwin-encoder max", "--diffwin-encoder max: there is no such value; choose from "),
+        ("--diffwin-cross-form phrase", "--diffwin-cross-form phrase: there is no such value; choose from "),
+    ],
+    "lm_diffwin": [
+        ("--diffwin-decoder-form segment", "a decoder cannot point to a segment"),
+        ("--diffwin-decoder-layers 3", "layer 3 is asked for, and the stack has 2"),
+        ("--activation-dropout -0.1", "--activation-dropout -0.1: give a rate"),
+    ],
+    "diffwin_classifier": [
+        ("--diffwin-encoder-layers 3", "the stack has 2"),
+        ("--diffwin-segment-size 0", "give 1 or more tokens"),
+    ],
+    "mgsa": [
+        ("--mgsa-heads word,1,2", "encoder layer 1: the 3 granularities of 'word,1,2' do not divide 4 heads"),
+        ("--mgsa-heads word,x", "encoder layer 1: unknown granularity 'x'"),
+        ("--mgsa-chunk 5", "master gates of chunks of 5 channels do not divide a state of 16 channels"),
+        ("--mgsa-chunk 0", "master gates of chunks of 0 channels"),
+        ("--mgsa-chunk 5 --mgsa-interaction lstm", "--mgsa-chunk 5 changes nothing: no layer"),
+        ("--mgsa-chunk 4 --mgsa-encoder-layers none", "--mgsa-chunk 4 changes nothing: no layer"),
+        ("--mgsa-tags --mgsa-encoder-layers none", "--mgsa-tags changes nothing: --mgsa-encoder-layers"),
+        ("--mgsa-encoder-layers 3", "layer 3 is asked for, and the stack has 2"),
+        ("--task translation", "--mgsa-partition syntactic takes phrases from trees: give --task"),
+    ],
+    "mgsa_ngram": [
+        ("--mgsa-heads word:9,2:1", "have 10 heads, the model has 4"),
+        ("--mgsa-tags", "--mgsa-tags: n-grams have no tags"),
+        ("--mgsa-chunk 5", "--mgsa-chunk 5 changes nothing: no layer has --mgsa-interaction onlstm"),
+    ],
+    "localness": [
+        ("--localness-width wide", "a window's width of 'wide': give head, keys, query, or a number"),
+        ("--localness-width 0", "a window's width of '0'"),
+        ("--localness-heads 5", "5 heads with a Gaussian were asked for, and there are 4 heads"),
+        ("--localness-encoder-layers 1-3", "layer 3 is asked for, and the stack has 2"),
+    ],
+    "neighbor": [
+        (
+            "--localness-cross-layers all",
+            "cross layer 1: --localness-center self: the query's own position means nothing",
+        ),
+        ("--localness-source input", "--localness-source input changes nothing: neither centre nor width is predicted"),
+        ("--localness-hidden linear", "--localness-hidden linear changes nothing: neither centre nor width"),
+    ],
+    "blocksan": [
+        ("--blocksan-length -1", "encoder layer 1: the length of a block must be 1 or more, or 0"),
+        ("--blocksan-decoder-layers all", "--blocksan-decoder-layers: the summary of an unfinished block"),
+        ("--blocksan-cross-layers 1", "--blocksan-cross-layers: queries and keys are words of one sentence"),
+    ],
+    "qanet": [
+        ("--qanet-kernel 4", "--qanet-kernel 4: give an odd number of positions"),
+        ("--qanet-kernel -1", "--qanet-kernel -1"),
+        ("--qanet-kernel 10001", "--qanet-kernel 10001: give an odd number of positions, 9,999 or less"),
+        ("--qanet-convs 0", "--qanet-convs 0: give 1 or more"),
+        ("--qanet-convs 100", "--qanet-convs 100: give 1 or more, and 99 or less"),
+        ("--qanet-cross-layers 1", "--qanet-cross-layers: a convolution is over the positions of one sentence"),
+        ("--qanet-decoder-layers 3", "layer 3 is asked for, and the stack has 2"),
+    ],
+    "relpos": [
+        ("--relpos-distance -1", "the greatest relative position must be 0 or more, not -1"),
+        ("--relpos-encoder-layers 3", "layer 3 is asked for, and the stack has 2"),
+    ],
+    "rope": [("--encoder-embed-dim 60 --encoder-attention-heads 4", "pairs of channels")],
+    "t5bias": [("--t5bias-distance 4", "the greatest distance must be above 4 with 8 buckets, not 4")],
+    "sinks": [("--sinks-count -1", "the number of attention sinks must be 0 or more, not -1")],
+}
+ROWS = [(arch, flags.split(), said) for arch, rows in MISTAKES.items() for flags, said in rows]
+DISTANCE, PAIRS = "a distance between a source and a target position", ("relpos", "rope", "alibi", "t5bias", "sinks")
+ROWS += [(name, [f"--{name}-cross-layers", "1"], f"--{name}-cross-layers: {DISTANCE}") for name in PAIRS]
+TEXTS = ("all: san > san > ffn", "2: conv > san > ffn", "local(window=2)")
+ROWS += [
+    ("hybrid", ["--localattn-decoder", text, *MIXED.split()], "mixes source and target positions") for text in TEXTS
+]
+if not torch.cuda.is_available():
+    ROWS.append(("csan", ["--quant-noise-scalar", "0.1"], "--quant-noise-scalar: fairseq quantizes on a GPU"))
+
+
+@pytest.mark.parametrize(("arch", "flags", "message"), ROWS)
+def test_mistakes_are_one_clear_line(arch: str, flags: list[str], message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        parse(f"transformer_{arch}_tiny", flags)
+    assert message in str(error.value) and "\n" not in str(error.value)
+    assert isinstance(error.value, SystemExit) and isinstance(error.value, ValueError)
+
+
+def test_what_has_no_effect_is_not_checked() -> None:
+    """The default of three layers at a site without windows, and the mix of heads of no layer."""
+    none = "--diffwin-decoder none --diffwin-cross none --decoder-layers 2".split()
+    build("transformer_diffwin", [*none, "--encoder-embed-dim", "64"], decoder_embed_dim=64)
+    build("transformer_mgsa_tiny", ["--mgsa-encoder-layers", "none", "--encoder-attention-heads", "2"])
+
+
+@pytest.mark.parametrize("flag", ["--scale-attn", "--scale-heads", "--scale-fc", "--scale-resids"])
+def test_scales_need_fairseqs_own_order(flag: str) -> None:
+    with pytest.raises(UsageError, match=f"{flag}: .* drop it, or the order dman > san > ffn"):
+        build("transformer_lm_hybrid_tiny", ["--localattn-decoder", "2: dman > san > ffn", flag])
