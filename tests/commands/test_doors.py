@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support import forked
-from support.cli import REPOSITORY, USER_DIR, fairseq, fairseq_in_shell, run, train_flags
+from support.cli import REPOSITORY, USER_DIR, fairseq, fairseq_in_shell, lm_flags, make_text, run, train_flags
 
 pytestmark = pytest.mark.xdist_group("doors")  # one training serves all of this file
 
@@ -56,20 +56,13 @@ def test_validate(trained: Path, data: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_language_model(data: Path, tmp_path: Path) -> None:
     """fairseq-eval-lm with the plugin: checkpoints are allowed, numpy 2 is no obstacle, every sentence is scored."""
-    text = {split: data.parent / f"{split}.xx" for split in ("train", "valid", "test")}
-    prefixes = [word for split, path in text.items() for word in (f"--{split}pref", path)]
-    fairseq("preprocess", "--only-source", *prefixes, "--destdir", tmp_path / "bin")
-    fairseq(
-        "train", tmp_path / "bin", "--task", "language_modeling", "--arch", "transformer_lm", "--decoder-layers", 1,
-        "--decoder-embed-dim", 32, "--decoder-ffn-embed-dim", 32, "--decoder-attention-heads", 2, "--optimizer", "adam",
-        "--lr", 0.01, "--max-tokens", 500, "--max-update", 5, "--cpu", "--no-epoch-checkpoints",
-        "--sample-break-mode", "eos", "--tokens-per-sample", 32, "--save-dir", tmp_path / "run",
-    )  # fmt: skip
+    binarised = make_text(data, tmp_path / "bin")
+    fairseq("train", *lm_flags(binarised, "transformer_lm_localattn_tiny", tmp_path / "run", 2))
     scored = forked.run(
-        "fairseq-eval-lm", tmp_path / "bin", "--path", tmp_path / "run" / "checkpoint_last.pt", "--cpu", "--gen-subset",
+        "fairseq-eval-lm", binarised, "--path", tmp_path / "run" / "checkpoint_last.pt", "--cpu", "--gen-subset",
         "test", "--sample-break-mode", "eos", "--max-tokens", 500, "--user-dir", USER_DIR, cwd=tmp_path,
     )  # fmt: skip
-    words = sum(len(line.split()) + 1 for line in text["test"].read_text().splitlines())
+    words = sum(len(line.split()) + 1 for line in (data.parent / "test.xx").read_text().splitlines())
     assert f"Evaluated {words} tokens" in scored.stdout + scored.stderr
 
 
@@ -91,26 +84,3 @@ def test_a_traceback_is_shown_where_it_is_asked_for(level: str, data: Path, tmp_
     done = forked.run("fairseq-generate", *words, "--user-dir", USER_DIR, cwd=tmp_path, LOGLEVEL=level)
     assert done.returncode == 1 and ("Traceback" in done.stderr) == (level == "DEBUG")
     assert done.stderr.splitlines()[-1].startswith("fairseq_localattn: Not a directory: /dev/null/x")
-
-
-def test_the_attention_modules_need_torch_alone() -> None:
-    """Importable and usable where fairseq is not installed."""
-    program = """
-import sys, importlib.abc
-class NoFairseq(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("fairseq", "omegaconf", "hydra", "sacrebleu"):
-            raise ModuleNotFoundError(name)
-sys.meta_path.insert(0, NoFairseq())
-import importlib.util
-find = importlib.util.find_spec
-importlib.util.find_spec = lambda name, *rest: None if name == "fairseq" else find(name, *rest)
-import torch
-from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
-from fairseq_localattn.mechanisms.mixed import MixedAttention
-x = torch.randn(5, 2, 16)
-for attention in (ConvolutionalAttention(16, 4), MixedAttention(16, 4, head_kinds=["local"] * 4)):
-    assert attention(x, x, x)[0].shape == x.shape
-assert "fairseq" not in sys.modules
-"""
-    run(sys.executable, "-c", program, cwd=REPOSITORY)
