@@ -48,6 +48,16 @@ def with_(part: str, **values: Any) -> Write:
     return write
 
 
+def part(name: str, value: Any) -> Write:
+    """Return what writes a checkpoint with another part of its configuration; None: without it."""
+
+    def write(state: State, path: Path) -> None:
+        cfg = {key: found for key, found in state["cfg"].items() if key != name}
+        torch.save({**state, "cfg": cfg if value is None else {**cfg, name: value}}, path)
+
+    return write
+
+
 def narrower(state: State, path: Path) -> None:
     """Write a checkpoint whose first matrix has a row less."""
     name = next(name for name, value in state["model"].items() if value.dim() == 2)
@@ -77,24 +87,21 @@ REFUSED: dict[str, Write] = {
     "another shape": narrower,
     "the secret": with_("model", data="${oc.env:OF_THE_USER}"),
 }
-#: A command, and a file with options that it reads or does not: refused, or without effect.
+#: A command, and a file with options that are refused where it reads them; those of HARMLESS have no effect.
 BORDER: dict[str, tuple[str, Write]] = {
-    "no task": ("generate", lambda state, path: torch.save({**state, "cfg": {**state["cfg"], "task": None}}, path)),
+    "no task": ("generate", part("task", None)),
     "no epoch": (
         "train --restore-file",
         lambda state, path: torch.save({**state, "extra_state": {**state["extra_state"], "train_iterator": {}}}, path),
     ),
     "no options of the model": ("locality", lambda state, path: torch.save({**state, "cfg": {"task": {}}}, path)),
-    "no criterion": ("validate", with_("criterion", _name=None)),
+    "no criterion": ("validate", part("criterion", None)),
     "an unknown architecture": ("locality", with_("model", arch="no_such_arch", _name="no_such_arch")),
-    "code in a criterion": ("validate", with_("criterion", _name="ctc", wer_args=CODE)),
-    "code in an optimizer": ("train --restore-file", with_("optimizer", _name="adam", adam_betas=CODE)),
+    "code in a criterion": ("validate", part("criterion", {"_name": "ctc", "wer_args": CODE})),
+    "code in an optimizer": ("train --restore-file", part("optimizer", {"_name": "adam", "adam_betas": CODE})),
     "a user_dir": ("train --finetune-from-model", with_("common", user_dir="stranger")),
     "embeddings from a fifo": ("heatmap", with_("model", decoder_embed_path="fifo")),
-    "codes that are no file": (
-        "from_pretrained",
-        lambda state, path: torch.save({**state, "cfg": {**state["cfg"], "bpe": {"_name": "subword_nmt"}}}, path),
-    ),
+    "codes that are no file": ("from_pretrained", part("bpe", {"_name": "subword_nmt"})),
     "layers of text": ("interactive", with_("model", encoder_layers="many")),
     "dropout of NaN": ("generate", with_("model", dropout=float("nan"))),
     "a billion layers": ("describe", with_("model", csan_encoder_layers="1-1000000000")),
@@ -105,10 +112,12 @@ BORDER: dict[str, tuple[str, Write]] = {
         lambda state, path: torch.save({**state, "model": {**state["model"], "stranger": torch.zeros(3)}}, path),
     ),
 }
+HARMLESS = ("code in an optimizer", "a user_dir", "an option of 10 MB")
 # Code in every command, and every other file in one of them.
 PAIRS = [
     *((command, "code", REFUSED["code"]) for command in READERS),
     *((READERS[at % len(READERS)], name, write) for at, (name, write) in enumerate(REFUSED.items()) if at),
+    ("train --restore-file", "a fifo", REFUSED["a fifo"]),
     *((command, name, write) for name, (command, write) in BORDER.items()),
 ]
 # What a command has no means to see: the shape is right for some other options.
@@ -174,7 +183,7 @@ def test_hostile(
     assert not (tmp_path / "canary").exists(), f"code of the checkpoint was run: {text}"
     assert "Traceback" not in text and "weights_only" not in text and SECRET not in text, text[-3000:]
     if status == 0:
-        assert name in BORDER or (command, name) in UNSEEN, f"accepted: {out[-1000:]}"
+        assert name in HARMLESS or (command, name) in UNSEEN, f"accepted: {out[-1000:]}"
     else:
         (line,) = [line for line in err.splitlines() if line.strip()]
         assert len(line) < 1500
