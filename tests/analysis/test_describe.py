@@ -83,6 +83,15 @@ def test_what_is_more_than_attention_is_said(name: str) -> None:
     assert describe(arch, flags)[-1].startswith("no hybrid model is the same: --m")
 
 
+@pytest.mark.parametrize("arch", ["transformer_man_wmt_en_de_big", "transformer_iwslt_de_en"])
+def test_large_and_plain_sizes_have_the_same_parameters(arch: str) -> None:
+    """On the device without memory."""
+    _, hybrid, *more = described(arch, [])
+    with torch.device("meta"):
+        ours, theirs = (models.build(*each).state_dict() for each in ((hybrid, more), (arch, [])))
+    assert {key: value.shape for key, value in ours.items()} == {key: value.shape for key, value in theirs.items()}
+
+
 def test_command_prints_texts_and_flags(capsys: pytest.CaptureFixture[str]) -> None:
     main(["describe", "--arch", "transformer_man_small", "--man-decoder-layers", "2", "--dropout", "0.25"])
     *texts, empty, flags = capsys.readouterr().out.splitlines()

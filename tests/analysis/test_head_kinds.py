@@ -11,6 +11,7 @@ import torch
 from fairseq_localattn.analysis import head_kinds
 from fairseq_localattn.analysis.attention_weights import collect_weights, self_attentions
 from fairseq_localattn.analysis.head_kinds import draw, kinds_of_heads, main, panels_of
+from fairseq_localattn.analysis.head_names import phrase_names
 from fairseq_localattn.analysis.heatmap.pairs import Pair
 from fairseq_localattn.errors import UsageError
 from support.analysis import as_trained
@@ -22,13 +23,17 @@ KINDS = ("global", "local", "forward", "backward")
 
 
 def kinds(arch: str, *flags: str) -> list[tuple[str, ...]]:
-    return [tuple(kinds_of_heads(module)) for module in self_attentions(build(arch, list(flags)), ["encoder"]).values()]
+    model = build(arch, list(flags))
+    attentions = self_attentions(model, ["encoder"]).values()
+    return [tuple(kinds_of_heads(module, phrase_names(model))) for module in attentions]
 
 
 def test_kinds_of_heads() -> None:
     """MMA's heads have their own kinds, groups those of their mechanisms; several windows are told apart."""
     assert kinds("transformer_mma_tiny") == [KINDS, KINDS]
     assert kinds("transformer_mma_tiny", "--mma-heads", "global:1,local:3") == [("global", *["local"] * 3)] * 2
+    assert ("words", "2-grams", "3-grams", "4-grams") in kinds("transformer_mgsa_ngram_tiny")
+    assert ("words", "tree, level 1", "tree, level 2", "tree, level 3") in kinds("transformer_mgsa_tiny")
     assert kinds("transformer_localattn_tiny") == [("global",) * 4] * 2
     text = "1-2: 1*(local(window=2) & alibi) + 2*backward + 1*san > ffn"
     found = kinds("transformer_hybrid_tiny", "--localattn-encoder", text)

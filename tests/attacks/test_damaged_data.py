@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from support.attacks.world import COMMANDS, World, assert_one_line, copied, run
+from support.attacks.world import COMMANDS, NO_CHECKPOINT, World, assert_one_line, copied, run
 
 pytestmark = pytest.mark.xdist_group("attacks")  # one world serves all
 
@@ -57,10 +57,8 @@ PAIRS = [(command, at, damage) for at, command in FIRST.items() for damage in DA
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", [
-    command if command in FIRST.values() else pytest.param(command, marks=pytest.mark.slow)
-    for command in COMMANDS if COMMANDS[command].reads
-])  # fmt: skip
+# The others are called so in test_checkpoints.py.
+@pytest.mark.parametrize("command", NO_CHECKPOINT)
 def test_whole_data_are_read(command: str, world: World, tmp_path: Path) -> None:
     """Each command as it is called here succeeds; without this, its refusals would show nothing."""
     done = run(world, command, copied(world, command, tmp_path))

@@ -27,7 +27,11 @@ SENTENCES: dict[str, tuple[list[int], list[int]]] = {
 TRIALS = list(itertools.product(FACTORS, TYPES, SENTENCES))
 # Each case begins elsewhere, so that a trial of each covers them all.
 SHUFFLED = {name: TRIALS[at * 7 % len(TRIALS) :] + TRIALS[: at * 7 % len(TRIALS)] for at, name in enumerate(CASES)}
-LANES = [(slice(0, 1), ()), (slice(45, 91, 45), pytest.mark.slow), (slice(1, None), pytest.mark.attack)]
+LANES: list[tuple[slice, Any]] = [
+    (slice(0, 1), ()),
+    (slice(45, 91, 45), pytest.mark.slow),
+    (slice(1, None), pytest.mark.attack),
+]
 EMPTY = ("an empty one", "only padding")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,9 +44,9 @@ def test_many_languages(data: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("report", "metric"), [("report_mcc", "mcc"), ("report_acc_and_f1", "f1")])
 def test_the_best_classifier_by_a_metric(report: str, metric: str, data: Path, tmp_path: Path) -> None:
     """fairseq computes both from labels that are numbers."""
-    best = {report: True, "best_checkpoint_metric": metric, "maximize_best_checkpoint_metric": True}
-    words = make_classes(data, tmp_path, ("0", "1")), "transformer_diffwin_classifier_tiny", tmp_path / "run"
-    done = fairseq("train", *class_flags(*words, 4, lr=0.003, save_interval_updates=2, **best))
+    best: dict[str, Any] = {report: True, "best_checkpoint_metric": metric, "maximize_best_checkpoint_metric": True}
+    words = make_classes(data, tmp_path, ("0", "1")), "transformer_diffwin_classifier_tiny", tmp_path / "run", 4
+    done = fairseq("train", *class_flags(*words, lr=0.003, save_interval_updates=2, **best))
     assert f"best_{metric}" in done.stdout
     assert (tmp_path / "run" / "checkpoint_best.pt").is_file()
 

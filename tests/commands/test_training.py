@@ -17,16 +17,7 @@ from support.cli import USER_DIR, fairseq, train_flags
 from support.mechanisms.inputs import labelled
 from support.models import task_of
 
-PAPERS = [f"transformer_{paper}_tiny" for paper in ("csan", "diffwin", "man", "mgsa", "mma")]  # the quick lane's
-# Models of other kinds of sublayers; what they compute is tested in tests/contract.
-OTHERS = ["transformer_hybrid_tiny", "transformer_qanet_tiny"]
-
-
-def marks(arch: str) -> list[pytest.MarkDecorator]:
-    """Return marks of a test: those of an architecture share its training."""
-    return [pytest.mark.xdist_group(f"training {arch}")] + [pytest.mark.slow] * (arch not in PAPERS)
-
-
+PAPERS = [f"transformer_{paper}_tiny" for paper in ("csan", "diffwin", "man", "mgsa", "mma")]
 UPDATES = 16
 SAVED = {"save_interval_updates": 4, "keep_interval_updates": -1}
 
@@ -50,7 +41,7 @@ def trainings(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return train
 
 
-@pytest.mark.parametrize("arch", [pytest.param(arch, marks=marks(arch)) for arch in (*PAPERS, *OTHERS)])
+@pytest.mark.parametrize("arch", PAPERS)
 def test_train_and_generate(arch: str, trainings: Any, data: Path, tmp_path: Path) -> None:
     """The loss falls, and every sentence is translated."""
     folder, printed = trainings(arch)
@@ -63,7 +54,6 @@ def test_train_and_generate(arch: str, trainings: Any, data: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("training transformer_mgsa_tiny")
 def test_resumed_equals_uninterrupted(trainings: Any, data: Path, tmp_path: Path) -> None:
     """Stopped in its second epoch and started again: equal weights, optimizer state and history, to the bit."""
     whole, _ = trainings("transformer_mgsa_tiny")

@@ -36,11 +36,11 @@ def standard_input(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_lines_before_a_damaged_one_are_translated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """fairseq decodes thousands of bytes ahead. The encoding of the locale does not matter."""
+    """Also those of a buffer that is not full. The encoding of the locale does not matter."""
     standard_input(b"a\n\xc3\xa4 \r\n\nb \xff\n", monkeypatch)
     lines = Lines("-", batches)
-    read = lines.buffered_read("-", 1)
-    assert [next(read) for _ in range(3)] == [["a"], ["ä"], [""]]
+    read = lines.buffered_read("-", 2)
+    assert [next(read), next(read)] == [["a", "ä"], [""]]
     with pytest.raises(UsageError, match="^standard input:4: invalid UTF-8 at byte 3 of the line"):
         next(read)
     assert not sys.stdin.closed

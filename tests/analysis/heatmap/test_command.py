@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from fairseq_localattn.analysis.heatmap import command as heatmap
 from fairseq_localattn.analysis.heatmap.command import main
 from fairseq_localattn.analysis.heatmap.pairs import read_pair
 from fairseq_localattn.errors import UsageError
-from support.cli import fairseq, make_data, run, train_flags
+from support.cli import call, fairseq, make_data, train_flags
 
 pytestmark = pytest.mark.filterwarnings("ignore:'pin_memory' argument:UserWarning")  # fairseq's loader, without a GPU
 
@@ -65,12 +64,11 @@ def values_of(file: Path) -> dict[tuple[str, str], Tensor]:
 
 
 @pytest.mark.slow
-def test_the_command_in_the_shell(data: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
+def test_the_command(data: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
     """Mask, attention of the window model, attention of the plain one: as CSV, as picture, and as a table."""
     image = pytest.importorskip("matplotlib.image", reason="matplotlib is not installed")
     file, picture = tmp_path / "new" / "map.csv", tmp_path / "new" / "map.png"
-    done = run(sys.executable, "-m", "fairseq_localattn.analysis.heatmap", data, *paths(checkpoints),
-               "--sentence", 4, "--plot", picture, "--csv", file, "--cpu")  # fmt: skip
+    done = call(main, data, *paths(checkpoints), "--sentence", 4, "--plot", picture, "--csv", file, "--cpu")
     source, target = ((data.parent / f"test.{x}").read_text().splitlines()[4].split() + ["</s>"] for x in ("xx", "yy"))
     found = values_of(file)
     assert list(found) == [("window", "mask"), ("window", "attention"), ("plain", "attention")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from fairseq_localattn.analysis.locality.command import main
 from fairseq_localattn.analysis.locality.measure import measure, select
 from fairseq_localattn.errors import UsageError
 from support.analysis import share_by_loops
-from support.cli import fairseq, make_data, run, train_flags
+from support.cli import call, fairseq, make_data, train_flags
 
 pytestmark = pytest.mark.filterwarnings("ignore:'pin_memory' argument:UserWarning")  # fairseq's loader, without a GPU
 
@@ -52,12 +51,11 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 def told(data: Path, checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[Any]]:
     """Return what the command prints for the three checkpoints, and the rows of its CSV."""
     file = tmp_path_factory.mktemp("out") / "new" / "locality.csv"
-    command: list[object] = [sys.executable, "-m", "fairseq_localattn.analysis.locality", data, "--csv", file]
-    for name, path in checkpoints.items():
-        command += ["--path", path, "--name", name]
-    done = run(*command, "--stack", "both", "--windows", ",".join(map(str, WINDOWS)), "--max-tokens", 30, "--cpu",
-               "--plot", file.with_suffix(".png"))  # fmt: skip
-    assert file.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    paths = [word for name, path in checkpoints.items() for word in ("--path", path, "--name", name)]
+    flags = ["--stack", "both", "--windows", ",".join(map(str, WINDOWS)), "--max-tokens", 30, "--cpu"]
+    picture = file.with_suffix(".png")
+    done = call(main, data, *paths, *flags, "--csv", file, "--plot", picture)
+    assert picture.read_bytes().startswith(b"\x89PNG")
     with open(file, newline="") as lines:
         return done.stdout, list(csv.DictReader(lines))
 

@@ -18,7 +18,7 @@ from corpora.sources import probing as preparation
 from fairseq_localattn.analysis.probing import command as probing
 from fairseq_localattn.analysis.probing import models as probing_models
 from fairseq_localattn.analysis.probing import probe as probing_probe
-from fairseq_localattn.analysis.probing.data import ProbingData
+from fairseq_localattn.analysis.probing.data import ProbingData, batches
 from fairseq_localattn.analysis.probing.labels import TASKS
 from fairseq_localattn.analysis.probing.models import vectors_of
 from fairseq_localattn.analysis.probing.report import read_rows
@@ -113,6 +113,18 @@ def test_words_are_read_at_their_last_subword_and_sentences_as_means(prepared):
         assert float(vectors.sentences[number]) == pytest.approx(float(tokens.mean()))
     without = vectors_of(echo, sentences, data.dictionary, 60, words=False, **more)
     assert len(without.words) == 0 and torch.equal(without.sentences, vectors.sentences)
+
+
+def test_batches_hold_each_sentence_once_and_follow_from_the_generator(prepared):
+    data = ProbingData(prepared / "bin")
+    sentences = data.sentences("train", 100, phrases=False)
+    found = []
+    for generator in (None, torch.Generator().manual_seed(1), torch.Generator().manual_seed(1)):
+        made = list(batches(sentences, range(1, 120, 2), data.dictionary, 60, generator=generator))
+        assert sorted(row for batch in made for row in batch.rows) == list(range(60))
+        assert all(batch.tokens.numel() <= 60 for batch in made)
+        found.append([batch.rows for batch in made])
+    assert found[0] != found[1] == found[2]
 
 
 # --- the command

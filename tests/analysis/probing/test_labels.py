@@ -43,6 +43,10 @@ SENTENCES = {
     "question": (
         "(ROOT (SQ (VBD Did) (NP (PRP he)) (VP (VB see) (NP (PRP it))) (. ?)))", "active", "past", "VBD_NP_VP",
     ),
+    "question word": (
+        "(ROOT (SBARQ (WHADVP (WRB Why)) (SQ (VBZ is) (NP (PRP it)) (VP (VBN held))) (. ?)))",
+        "passive", "non-past", "WHADVP_SQ",
+    ),
     "no clause": ("(ROOT (NP (NP (DT the) (NN man)) (VP (VBN seen) (ADVP (RB here)))))", "", "", "NP_VP"),
     "one word": ("(ROOT (NP (NN English)))", "", "", ""),
     "punctuation is left out": ("(ROOT (NP (-LRB- -LRB-) (NN Song) (. .) (-RRB- -RRB-)))", "", "", "NN"),
