@@ -56,11 +56,6 @@ def run(*command: object, cwd: Path | None = None, check: bool = True) -> Done:
     return checked(done, check)
 
 
-def fairseq_in_shell(command: str, *arguments: object, cwd: Path | None = None, check: bool = True) -> Done:
-    """Run the console script ``fairseq-<command>`` of this interpreter with the plugin, as a subprocess."""
-    return run(BIN / f"fairseq-{command}", *arguments, "--user-dir", USER_DIR, cwd=cwd, check=check)
-
-
 def fairseq(command: str, *arguments: object, check: bool = True) -> Done:
     """Run ``fairseq-<command>`` with the plugin in this process, and return its outcome as of a subprocess."""
     main = importlib.import_module(f"fairseq_cli.{command.replace('-', '_')}").cli_main
