@@ -18,7 +18,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 import fairseq_localattn
-from fairseq_localattn.__main__ import architectures, main
+from fairseq_localattn.__main__ import architectures
 from fairseq_localattn.models.architectures import localattn_architectures, plain_architectures
 
 PACKAGE = Path(fairseq_localattn.__file__).parent
@@ -69,14 +69,6 @@ def test_every_requirement_has_a_range_and_a_pin_inside_it(requirement):
     assert requirement.specifier.contains(pin.removeprefix("=="))
 
 
-def test_every_requirement_says_why():
-    lines = (REPO / "setup.py").read_text().splitlines()
-    start, end = lines.index("REQUIRES = ["), lines.index("]")
-    entries = [i for i in range(start + 1, end) if not lines[i].lstrip().startswith("#")]
-    assert len(entries) >= 5
-    assert all(lines[i - 1].lstrip().startswith("# ") for i in entries)
-
-
 @pytest.mark.slow
 def test_main_prints_the_path_and_the_architectures(tmp_path):
     done = run(sys.executable, "-m", "fairseq_localattn", cwd=tmp_path)
@@ -108,36 +100,17 @@ def test_main_stops_in_silence_when_its_reader_does(tmp_path, given):
     assert done.returncode == 0 and "BrokenPipe" not in done.stderr and "Traceback" not in done.stderr
 
 
-def test_main_prints_the_path_alone_for_scripts(capsys):
-    main(["--path"])
-    assert capsys.readouterr().out == f"{PACKAGE}\n"
-
-
-def import_user_dir(user_dir: object, cwd: Path, before: str = "") -> subprocess.CompletedProcess[str]:
-    code = f"""
-import argparse, sys
-{before}
-from fairseq import utils
-from fairseq.models import ARCH_MODEL_REGISTRY
-utils.import_user_module(argparse.Namespace(user_dir={str(user_dir)!r}))
-print(sys.modules["fairseq_localattn"].__file__, "transformer_mma" in ARCH_MODEL_REGISTRY)
-"""
-    return run(sys.executable, "-P", "-c", code, cwd=cwd)
-
-
 @pytest.mark.slow
 def test_user_dir_after_the_package_was_imported(tmp_path):
     """fairseq refuses a second copy of a module as "not globally unique"; the installed package is the checkout."""
-    done = import_user_dir(os.path.relpath(PACKAGE, tmp_path), tmp_path, before="import fairseq_localattn")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [str(PACKAGE / "__init__.py"), "True"]
-
-
-@pytest.mark.slow
-def test_user_dir_at_a_copy_uses_the_copy(tmp_path):
-    copy = tmp_path / "fairseq_localattn"
-    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    assert import_user_dir(copy, tmp_path).stdout.split() == [str(copy / "__init__.py"), "True"]
+    code = f"""
+import argparse, sys, fairseq_localattn
+from fairseq import utils
+utils.import_user_module(argparse.Namespace(user_dir={os.path.relpath(PACKAGE, tmp_path)!r}))
+print(sys.modules["fairseq_localattn"].__file__)
+"""
+    done = run(sys.executable, "-P", "-c", code, cwd=tmp_path)
+    assert done.stdout.strip() == str(PACKAGE / "__init__.py"), done.stderr
 
 
 @pytest.mark.slow
@@ -187,18 +160,11 @@ def test_setup_explains_itself():
     assert wrong.returncode == 2 and "unknown argument '--fast'" in wrong.stderr
 
 
-def test_the_test_script_explains_its_lanes():
-    text = run(REPO / "scripts" / "test.sh", "--help").stdout
-    assert "--quick" in text and "--attacks" in text
-
-
 @pytest.mark.parametrize(
     ("given", "chosen"),
     [
-        ("", ""),
         ("--quick -x", "-m not slow -x"),
         ("--attacks -x", "--attacks tests/attacks -x"),
-        ("-k csan", "-k csan"),
     ],
 )
 def test_the_lanes_of_the_test_script(given, chosen, tmp_path):
@@ -229,11 +195,10 @@ def test_long_attacks_run_on_request_only(request):
     assert not parser.parse_args([]).attacks and parser.parse_args(["--attacks"]).attacks
 
 
-@pytest.mark.parametrize("python", ["/nowhere/python", "false"])
-def test_setup_refuses_an_interpreter_that_does_not_run(python, tmp_path):
-    done = set_up(PYTHON=python, LOCALATTN_VENV=str(tmp_path / "venv"))
+def test_setup_refuses_an_interpreter_that_does_not_run(tmp_path):
+    done = set_up(PYTHON="false", LOCALATTN_VENV=str(tmp_path / "venv"))
     assert done.returncode == 1
-    assert f"PYTHON={python} is not a working Python 3.11, 3.12 or 3.13" in done.stderr
+    assert "PYTHON=false is not a working Python 3.11, 3.12 or 3.13" in done.stderr
     assert not (tmp_path / "venv").exists()
 
 
@@ -250,13 +215,6 @@ def test_a_relative_environment_is_relative_to_the_repository(script, tmp_path):
     done = run(REPO / "scripts" / script, cwd=tmp_path, LOCALATTN_VENV="tests")
     assert done.returncode == 1 and f"{REPO / 'tests'} is there and is no virtual environment" in done.stderr
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("script", ["scripts/setup.sh", "scripts/test.sh", ".ci/run"])
-def test_scripts_are_executable_and_stop_at_the_first_error(script):
-    assert os.access(REPO / script, os.X_OK)
-    assert "\nset -euo pipefail\n" in (REPO / script).read_text()
-    assert run("bash", "-n", REPO / script).returncode == 0
 
 
 def test_files_name_no_machine_and_no_package_index():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_localattn.analysis import head_kinds, masks
 from fairseq_localattn.analysis.command import checkpoint_names, wrapped
 from fairseq_localattn.analysis.heatmap import command as heatmap
 from fairseq_localattn.analysis.locality import command as locality
@@ -28,22 +29,28 @@ def test_titles_break_between_words() -> None:
     assert wrapped("indivisible", 4) == "indivisible" and wrapped("", 4) == ""
 
 
-@pytest.mark.parametrize(("main", "more"), [(heatmap.main, ["--sentence", "0"]), (locality.main, [])])
-def test_plots_need_matplotlib_and_a_known_format(
-    main: Callable[[list[str]], None], more: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+COMMANDS: dict[str, tuple[Callable[[list[str]], None], str, str]] = {
+    "heatmap": (heatmap.main, "FOLDER --path FOLDER/a.pt --sentence 0", "--plot"),
+    "locality": (locality.main, "FOLDER --path FOLDER/a.pt", "--plot"),
+    "head kinds": (head_kinds.main, "FOLDER --path FOLDER/a.pt --sentence 0", "--plot"),
+    "masks": (masks.main, "", "--out"),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_plots_need_matplotlib_and_a_known_format(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The error comes before a checkpoint is read."""
-    for command in (heatmap, locality):
+    for command in (heatmap, locality, head_kinds):
         monkeypatch.setattr(command, "show_progress_alone", lambda: None)
-    some = tmp_path / "no_checkpoint.pt"
-    some.write_text("")
-    command_line = [str(tmp_path), "--path", str(some), *more]
+    (tmp_path / "a.pt").write_text("")
+    main, words, flag = COMMANDS[name]
+    command_line = [word.replace("FOLDER", str(tmp_path)) for word in words.split()]
     with monkeypatch.context() as patch:
         for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
             patch.delitem(sys.modules, name)
         patch.setitem(sys.modules, "matplotlib", None)
-        with pytest.raises(UsageError, match=r"--plot needs matplotlib .*pip install 'fairseq_localattn\[plot\]'"):
-            main([*command_line, "--plot", str(tmp_path / "a.png")])
+        with pytest.raises(UsageError, match=rf"{flag} needs matplotlib .*pip install 'fairseq_localattn\[plot\]'"):
+            main([*command_line, flag, str(tmp_path / "a.png")])
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    with pytest.raises(UsageError, match=r"--plot .*a\.docx: the name must end in one of .*\.png"):
-        main([*command_line, "--plot", str(tmp_path / "a.docx")])
+    with pytest.raises(UsageError, match=rf"{flag} .*a\.docx: the name must end in one of .*\.png"):
+        main([*command_line, flag, str(tmp_path / "a.docx")])

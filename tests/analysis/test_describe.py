@@ -17,12 +17,9 @@ from fairseq_localattn.errors import UsageError
 from fairseq_localattn.models.architectures import baseline_of, plain_architectures, task_of
 from support import models
 from support.models import (
-    ARCHITECTURES,
     CASES,
     CLASSIFIER_CASES,
-    CLASSIFIERS,
     HEAD,
-    LANGUAGE_MODELS,
     LM_CASES,
     batch,
     pad,
@@ -86,23 +83,13 @@ def test_what_is_more_than_attention_is_said(name: str) -> None:
     assert describe(arch, flags)[-1].startswith("no hybrid model is the same: --m")
 
 
-# The greatest size of each model: sizes without a hybrid one are written in flags.
-LARGE = {ARCH_MODEL_REGISTRY[arch]: arch for arch in sorted([*ARCHITECTURES, *LANGUAGE_MODELS, *CLASSIFIERS])}.values()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arch", [*LARGE, *PLAIN])
-def test_large_sizes_have_the_same_parameters(arch: str) -> None:
-    """On the device without memory; the plain ones as well."""
-    task = task_of(arch)
-    assert task is not None
+@pytest.mark.parametrize("arch", ["transformer_man_wmt_en_de_big", "transformer_iwslt_de_en"])
+def test_large_and_plain_sizes_have_the_same_parameters(arch: str) -> None:
+    """On the device without memory."""
     _, hybrid, *more = described(arch, [])
     with torch.device("meta"):
-        shapes = [
-            {key: value.shape for key, value in BUILD[task](each, given).state_dict().items()}
-            for each, given in ((arch, []), (hybrid, more))
-        ]
-    assert shapes[0] == shapes[1]
+        ours, theirs = (models.build(*each).state_dict() for each in ((hybrid, more), (arch, [])))
+    assert {key: value.shape for key, value in ours.items()} == {key: value.shape for key, value in theirs.items()}
 
 
 def test_command_prints_texts_and_flags(capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,18 +153,12 @@ def test_mistakes_with_a_checkpoint_end_in_one_line(tmp_path: Path) -> None:
         (["--path", "nosuch.pt"], {}, "--path nosuch.pt: no such file"),
         (["--path", str(path), "--dropout", "1"], {}, "unrecognized arguments: --dropout 1: --path has the options of"),
         (["--path", str(path)], {"arch": "lightconv"}, f"--path {path}: its architecture 'lightconv' is none of"),
-        (["--path", str(path)], {"csan_window": 4}, "encoder layer 1: the window must be odd"),
-        (["--path", str(path)], {"csan_encoder_layers": "1-1000000000"}, "--csan-encoder-layers"),
         (["--path", str(path)], {"csan_encoder_layers": [1]}, f"{path} describes no model: "),
     ):
         saved(path, "transformer_csan_tiny", [], changes)
         with pytest.raises(UsageError) as caught:
             main(["describe", *arguments])
         assert message in str(caught.value) and "\n" not in str(caught.value)
-    path.write_bytes(b"no checkpoint")
-    with pytest.raises(UsageError) as caught:
-        main(["describe", "--path", str(path)])
-    assert "\n" not in str(caught.value)
 
 
 def test_a_size_without_a_hybrid_is_written_in_flags() -> None:
@@ -190,12 +171,6 @@ def test_a_size_without_a_hybrid_is_written_in_flags() -> None:
     [
         ("transformer_csam", [], "--arch transformer_csam: there is no such architecture; did you mean 'transf"),
         ("transformer_csan_tiny", ["--csan-window", "4"], "encoder layer 1: the window must be odd"),
-        ("transformer_csan_tiny", ["--csan-window", "x"], "argument --csan-window: invalid .* value: 'x'"),
-        (
-            "transformer_csan_tiny",
-            ["--mma-window", "4"],
-            "no flag --mma-window here: it belongs to --arch transformer_mma",
-        ),
         ("transformer_hybrid_tiny", ["--localattn-decoder", "sann"], "no mechanism 'sann'; did you mean 'san'"),
     ],
 )

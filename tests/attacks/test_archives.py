@@ -1,4 +1,4 @@
-"""Hostile archives and compressed files: refused in one line, with nothing left. A case found later is a line more."""
+"""Hostile archives and compressed files: refused in one line, with nothing left."""
 
 from __future__ import annotations
 
@@ -34,9 +34,6 @@ def small_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expansion, "ALWAYS", 300_000)
 
 
-# Makers of archives
-
-
 def tar(*members: Member, packed: Callable[[bytes], bytes] = bytes) -> bytes:
     """Return a .tar of members: name, content, further fields of the header."""
     out = io.BytesIO()
@@ -54,13 +51,13 @@ def tgz(*members: Member) -> bytes:
     return tar(*members, packed=gzip.compress)
 
 
-def zipped(*members: tuple[str, bytes], mode: int = 0, method: int = zipfile.ZIP_DEFLATED) -> bytes:
+def zipped(*members: tuple[str, bytes], mode: int = 0) -> bytes:
     """Return a .zip; mode: of all members, as Unix has it."""
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", method) as archive:
+    with zipfile.ZipFile(out, "w") as archive:
         for name, content in members:
             info = zipfile.ZipInfo(name)
-            info.compress_type, info.external_attr = method, mode << 16
+            info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, mode << 16
             archive.writestr(info, content)
     return out.getvalue()
 
@@ -76,30 +73,11 @@ def patched(data: bytes, local: int, central: int, value: bytes) -> bytes:
     return bytes(found)
 
 
-def number_of(value: int) -> bytes:
-    return struct.pack("<I", value)
-
-
-def overlapping() -> bytes:
-    """Return a .zip of 50 members that share one body, as 42.zip's successors do."""
-    one = zipped(("one/0", MEGABYTE[:100_000]))
-    directory = one.index(b"PK\x01\x02")
-    entry = one[directory : one.index(b"PK\x05\x06")]
-    return (
-        one[:directory] + entry * 50 + struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, 50, 50, 50 * len(entry), directory, 0)
-    )
-
-
-def long_header(kind: bytes) -> bytes:
+def long_header() -> bytes:
     """Return a .tar whose first header announces a gigabyte of name, which zeros would be."""
     info = tarfile.TarInfo("././@LongLink")
-    info.type, info.size = kind, 1 << 30
+    info.type, info.size = tarfile.GNUTYPE_LONGNAME, 1 << 30
     return gzip.compress(info.tobuf(tarfile.GNU_FORMAT) + MEGABYTE)
-
-
-def many(count: int) -> bytes:
-    """Return a .tgz of empty files."""
-    return tgz(*((f"one/{number}", b"", {}) for number in range(count)))
 
 
 GOOD: Member = ("one/a", TEXT, {})
@@ -111,38 +89,22 @@ DAMAGED = ("damaged",)
 # name of the archive → content, parts of the message
 ARCHIVES: dict[str, tuple[bytes, tuple[str, ...]]] = {
     "bomb.zip": (zipped(("one/a", MEGABYTE)), BOMB),
-    "bomb of many.zip": (zipped(*((f"one/{n}", MEGABYTE[:50_000]) for n in range(100))), BOMB),
-    "empty files.tgz": (many(200), BOMB),
-    "overlapping.zip": (overlapping(), ()),
+    "empty files.tgz": (tgz(*((f"one/{number}", b"", {}) for number in range(200))), BOMB),
     "bomb in another member.tgz": (tgz(("two/a", MEGABYTE, {}), GOOD), BOMB),
-    "bomb.tar.bz2": (tar(("one/a", MEGABYTE, {}), packed=bz2.compress), BOMB),
-    "bomb by lzma.zip": (zipped(("one/a", MEGABYTE), method=zipfile.ZIP_LZMA), BOMB),
-    "header tells less.zip": (patched(zipped(("one/a", MEGABYTE)), 22, 24, number_of(10)), DAMAGED),
-    "sum is wrong.zip": (patched(zipped(("one/a", TEXT)), 14, 16, number_of(1)), DAMAGED),
-    "long name.tgz": (long_header(tarfile.GNUTYPE_LONGNAME), ("a header of 1,073,741,824 bytes",)),
-    "long pax header.tgz": (long_header(tarfile.XHDTYPE), ("a header of 1,073,741,824 bytes",)),
+    "header tells less.zip": (patched(zipped(("one/a", MEGABYTE)), 22, 24, struct.pack("<I", 10)), DAMAGED),
+    "sum is wrong.zip": (patched(zipped(("one/a", TEXT)), 14, 16, struct.pack("<I", 1)), DAMAGED),
+    "long name.tgz": (long_header(), ("a header of 1,073,741,824 bytes",)),
     "encrypted.zip": (ENCRYPTED, ("'one/a' is encrypted: unpack it by another program", "--local DIR")),
     "unknown method.zip": (UNKNOWN, ("cannot be read here", "compression method", "--local DIR")),
-    "name without UTF-8.zip": (
-        patched(zipped(("one/a", TEXT)), 6, 8, b"\x00\x08").replace(b"one/a", b"one/\xff"), DAMAGED
-    ),
     "above.tgz": (tgz(("one/../../evil", TEXT, {})), ("would be written outside of the folder",)),
-    "above.zip": (zipped(("one/../../evil", TEXT)), ("would be written outside of the folder",)),
-    "hard link.tgz": (tgz(GOOD, ("one/b", None, {"type": tarfile.LNKTYPE, "linkname": "one/a"})), ("is a link",)),
     "through a link.tgz": (
         tgz(("one/b", None, {"type": tarfile.SYMTYPE, "linkname": ".."}), ("one/b/evil", TEXT, {})), ("is a link",)
     ),
     "link.zip": (zipped(("one/b", b"/etc"), mode=stat.S_IFLNK | 0o777), ("'one/b' is a link or a device",)),
-    "device.tgz": (tgz(GOOD, ("one/b", None, {"type": tarfile.CHRTYPE, "devminor": 5})), ("a link or a device",)),
     "file and folder.tgz": (tgz(GOOD, ("one/a/b", TEXT, {})), ("'one/a/b' is a file and a folder",)),
-    "folder and file.tgz": (tgz(("one/a/b", TEXT, {}), GOOD), ("'one/a' is a file and a folder",)),
     "line break.tgz": (tgz(("one/../\nb", TEXT, {})), ("'one/../\\nb'",)),
-    "cut.zip": (zipped(("one/a", TEXT))[:-30], DAMAGED),
-    "cut.tgz": (tgz(GOOD)[:-20], DAMAGED),
     "cut.tar.xz": (tar(("one/a", NOISE, {}), packed=lzma.compress)[:4000], DAMAGED),
-    "nothing.tgz": (b"", DAMAGED),
     "text.tgz": (TEXT, DAMAGED),
-    "without what is wanted.tgz": (tgz(("two/a", TEXT, {})), ("has no one",)),
 }  # fmt: skip
 
 
@@ -159,7 +121,7 @@ def test_hostile_archive(name: str, tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "old").iterdir()] == ["one"], "an older folder is changed"
 
 
-@pytest.mark.parametrize("name", ["bomb.zip", "encrypted.zip", "unknown method.zip", "cut.zip"])
+@pytest.mark.parametrize("name", ["bomb.zip", "encrypted.zip"])
 def test_hostile_archive_is_found_by_the_check_of_downloads(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(ARCHIVES[name][0])
     assert_refused(attempt(unpack.check, tmp_path / name), f"data error: {tmp_path / name}", *ARCHIVES[name][1])
@@ -176,6 +138,7 @@ def test_an_option_raises_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert_refused(
         attempt(unpack.unpack, archive, tmp_path / "out", ["one"]), "LOCALATTN_MAX_EXPANSION=many: a number from 1"
     )
+    assert_refused(prepare("sst", tmp_path / "out", "--max-expansion", "x"), "--max-expansion needs a number from 1")
 
 
 def test_compressed_text_has_the_same_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,52 +152,23 @@ def test_compressed_text_has_the_same_bound(tmp_path: Path, monkeypatch: pytest.
     assert sum(1 for _ in lines.read_bytes(path)) == 200_000
 
 
-def test_a_header_that_tells_more_is_not_believed(tmp_path: Path) -> None:
-    (tmp_path / "a.zip").write_bytes(patched(zipped(("one/a", TEXT)), 22, 24, number_of(1 << 31)))
-    assert unpack.unpack(tmp_path / "a.zip", tmp_path / "out", ["one"]) == 1
-    assert (tmp_path / "out/one/a").read_bytes() == TEXT
-
-
 def test_what_is_not_wanted_may_be_a_link(tmp_path: Path) -> None:
     """Official archives have such members beside the text."""
     (tmp_path / "a.tgz").write_bytes(tgz(("latest", None, {"type": tarfile.SYMTYPE, "linkname": "one"}), GOOD))
     assert unpack.unpack(tmp_path / "a.tgz", tmp_path / "out", ["one"]) == 1
 
 
-@pytest.mark.slow
-def test_bombs_in_the_preparations(tmp_path: Path) -> None:
-    """With the bound as it stands: nothing is left in OUT, and the option is one of every preparation."""
-    bomb = zipped(*((f"trees/{name}.txt", bytes(60_000_000)) for name in ("train", "dev")))
-    assert len(bomb) < 200_000
-    (tmp_path / "server").mkdir()
-    (tmp_path / "server/trainDevTestTrees_PTB.zip").write_bytes(bomb)
-    given = {"SST_URL": (tmp_path / "server").as_uri()}
-    done = prepare("sst", tmp_path / "out", "--no-checksums", **given)
-    assert_refused(done, "is not the whole file that it should be", *BOMB)
-    assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file() and path.stat().st_size > 1000]
-    done = prepare("sst", tmp_path / "out", "--no-checksums", "--max-expansion", 2000, **given)
-    assert_refused(done, "train.txt:1: a line of more than 10,000,000 bytes")  # unpacked
-    assert_refused(prepare("sst", tmp_path / "out", "--max-expansion", "x"), "--max-expansion needs a number from 1")
-
-
 @pytest.mark.parametrize("size", [1000, 2_500_000])
-@pytest.mark.parametrize("ending", [".zip", ".tgz"])
-def test_a_full_disk_is_no_damaged_archive(
-    ending: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_no_damaged_archive(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small member is written when its file is closed, a large one in pieces."""
     monkeypatch.setattr(expansion, "ALWAYS", 10_000_000)
-    content = random.Random(2).randbytes(size)
-    archive = tmp_path / f"a{ending}"
-    archive.write_bytes(zipped(("one/a", content)) if ending == ".zip" else tgz(("one/a", content, {})))
+    archive = tmp_path / "a.zip"
+    archive.write_bytes(zipped(("one/a", random.Random(2).randbytes(size))))
     with small_disk(tmp_path / "disk", 64) as disk:
         disk.fill()
         done = attempt(unpack.unpack, archive, disk.folder / "out", ["one"])
         assert_refused(done, f"data error: {disk.folder}/out.part/one/a: cannot be written: No space left on device")
         assert [path.name for path in disk.folder.iterdir()] == ["ballast"]
-        disk.resize(10_000)
-        assert attempt(unpack.unpack, archive, disk.folder / "out", ["one"]).returncode == 0
-        assert (disk.folder / "out/one/a").read_bytes() == content
 
 
 def test_damaged_archives(tmp_path: Path) -> None:
@@ -247,7 +181,7 @@ def test_damaged_archives(tmp_path: Path) -> None:
         ".tar.bz2": tar(*entries, packed=bz2.compress), ".tar.xz": tar(*entries, packed=lzma.compress),
     }  # fmt: skip
     for ending, whole in kinds.items():
-        for trial in range(60):
+        for trial in range(20):
             data = bytearray(whole)
             for _ in range(chance.randint(1, 4)):
                 at, count = chance.randrange(len(data)), chance.randint(1, 8)

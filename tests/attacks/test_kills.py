@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import random
-import socket
 import sys
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -18,11 +16,6 @@ from support.cli import USER_DIR, make_data, train_flags
 ARCH = "transformer_mma_tiny"
 UPDATES = 16
 SAVED = {"save_interval_updates": 2, "keep_interval_updates": 3}
-TWO: dict[str, object] = {
-    "distributed_world_size": 2, "distributed_no_spawn": True, "distributed_backend": "gloo",
-    "ddp_backend": "legacy_ddp",
-}  # fmt: skip
-
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="processes are those of Linux")]
 
 
@@ -45,11 +38,6 @@ def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def logged(training: forked.Forked) -> int:
-    """Return how many updates a training has logged."""
-    return sum(path.read_text().count('"wps"') for path in training.outputs if path.exists())
-
-
 @pytest.mark.parametrize("seed", [22, *(pytest.param(seed, marks=pytest.mark.attack) for seed in range(1, 5))])
 def test_killed_at_random_moments(seed: int, data: Path, undisturbed: Path, tmp_path: Path) -> None:
     """Plain fairseq-train with the plugin: killed three times, then left alone, it ends with the same bits."""
@@ -58,7 +46,7 @@ def test_killed_at_random_moments(seed: int, data: Path, undisturbed: Path, tmp_
     for _ in range(3):
         with forked.started("fairseq-train", *command(data, tmp_path), cwd=tmp_path) as training:
             updates, seconds = moments.randint(0, 5), moments.uniform(0, 0.3)
-            while logged(training) < updates and training.process.is_alive():
+            while training.updates() < updates and training.process.is_alive():
                 time.sleep(0.005)
             time.sleep(seconds)
             killed += training.process.is_alive()
@@ -71,31 +59,13 @@ def test_killed_at_random_moments(seed: int, data: Path, undisturbed: Path, tmp_
     assert_same_training(tmp_path / name, undisturbed / name)
 
 
-def both(stack: ExitStack, data: Path, folder: Path, updates: int) -> list[forked.Forked]:
-    """Start the two processes of a training."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    started = []
-    for rank in (0, 1):
-        own = {"distributed_rank": rank, "distributed_init_method": f"tcp://127.0.0.1:{port}", **TWO}
-        words = command(data, folder, updates, **own)
-        started.append(stack.enter_context(forked.started("fairseq-train", *words, cwd=folder)))
-    return started
-
-
 @pytest.mark.parametrize("killed", [1, pytest.param(0, marks=pytest.mark.attack)])
 def test_one_of_two_processes_is_killed(killed: int, data: Path, tmp_path: Path) -> None:
     """The other one ends within a minute, with one line; started again, both continue."""
     last = tmp_path / "checkpoint_last.pt"
-    with ExitStack() as stack:
-        processes = both(stack, data, tmp_path, 10_000)
-        deadline = time.monotonic() + 100
-        while not last.exists():
-            assert time.monotonic() < deadline and all(one.process.is_alive() for one in processes), [
-                path.read_text() for one in processes for path in one.outputs
-            ]
-            time.sleep(0.05)
+    with forked.two_processes(*command(data, tmp_path, 10_000), cwd=tmp_path) as processes:
+        processes[0].wait_for_update(6)
+        assert last.exists()
         processes[killed].process.kill()
         other = processes[1 - killed]
         other.process.join(60)
@@ -105,8 +75,7 @@ def test_one_of_two_processes_is_killed(killed: int, data: Path, tmp_path: Path)
         assert len(lines) == 1 and "Traceback" not in said, said
         assert f"process {1 - killed} stops: another one has died" in lines[0] and str(tmp_path) in lines[0]
     begun = int(max(path.stem.rpartition("_")[2] for path in tmp_path.glob("checkpoint_*_*.pt")))
-    with ExitStack() as stack:
-        for one in both(stack, data, tmp_path, begun + 4):
-            done = one.wait()
-            assert done.returncode == 0, done.stdout + done.stderr
-            assert "Loaded checkpoint" in done.stdout + done.stderr or one is not processes[0]
+    with forked.two_processes(*command(data, tmp_path, begun + 4), cwd=tmp_path) as processes:
+        both = [one.wait() for one in processes]
+    assert [one.returncode for one in both] == [0, 0], both[0].stderr + both[1].stderr
+    assert "Loaded checkpoint" in both[0].stdout + both[0].stderr

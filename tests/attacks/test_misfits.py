@@ -1,7 +1,4 @@
-"""Lines that cannot be translated, and checkpoints that do not fit: each ends in one line that says where and what.
-
-A case that is found later is one more line of :data:`INPUTS`, :data:`MISFITS` or :data:`MISSING`.
-"""
+"""Lines that cannot be translated, and checkpoints that do not fit: each ends in one line that says where and what."""
 
 from __future__ import annotations
 
@@ -29,21 +26,19 @@ LONG_LINE = b"a " * 1500
 INPUTS: dict[str, tuple[bytes, str | None]] = {
     "too long": (b"a\n\n" + LONG_LINE + b"\n", "given:3: 1501 tokens, and the model reads 1024: shorten or split"),
     "invalid UTF-8": (b"a b\nc\na \xff b\n", "given:3: invalid UTF-8 at byte 3 of the line"),
-    "empty lines": (b"\n\na b\n\n", None),
-    "no newline": (b"a\nb", None),
+    "empty lines": (b"\n\na b\n\nb", None),
     "nothing": (b"", None),
 }
-QUICK = ("too long", "invalid UTF-8", "empty lines")
 
 
 @pytest.mark.parametrize(
-    ("kind", "task"), [pytest.param("csan", "translation"), pytest.param("mgsa", TREES, marks=pytest.mark.slow)]
+    ("kind", "task"), [("csan", "translation"), pytest.param("mgsa", TREES, marks=pytest.mark.slow)]
 )
-@pytest.mark.parametrize("given", [pytest.param(x, marks=[] if x in QUICK else pytest.mark.slow) for x in INPUTS])
+@pytest.mark.parametrize("given", INPUTS)
 def test_lines_of_interactive_use(given: str, kind: str, task: str, world: World, tmp_path: Path) -> None:
     text, says = INPUTS[given]
     if task == TREES:
-        text = b"\n".join(line + b"\t()" if line.strip() else line for line in text.replace(b"\r", b"").split(b"\n"))
+        text = b"\n".join(line + b"\t()" if line.strip() else line for line in text.split(b"\n"))
     (tmp_path / "given").write_bytes(text)
     words = ["--input", tmp_path / "given", "--buffer-size", 1, "--batch-size", 1, "--task", task]
     done = evaluated("interactive", *PAIR, *words)(world, world.folder / "bin", world.model(kind))
@@ -82,69 +77,23 @@ def another_dictionary(data: Path) -> None:
             file.write("new 1\n")
 
 
-#: Flags of a training that is to continue from another one's checkpoint → what the error says.
-MISFITS: dict[str, tuple[dict[str, object], str]] = {
-    "another size": ({"encoder_layers": 3}, "16 tensors that the file lacks, encoder.layers.2.self_attn.k_proj.weight"),
-    "narrower": ({"encoder_ffn_embed_dim": 32}, "encoder.layers.0.fc1.weight (128×64, the model's is 32×64)"),
-    "another architecture": ({"arch": "transformer_man_tiny"}, "this training is of --arch transformer_man_tiny"),
-    "a language model": ({"restore_file": "lm"}, "is of --arch transformer_lm_diffwin_tiny (model: "),
-    "another dictionary": ({"dictionary": True}, "encoder.embed_tokens.weight (16×64, the model's is 17×64)"),
-}
-
-
-@pytest.mark.parametrize("kind", MISFITS)
-def test_a_checkpoint_that_does_not_fit(kind: str, world: World, tmp_path: Path) -> None:
-    flags, says = MISFITS[kind]
+def test_a_checkpoint_of_another_dictionary(world: World, tmp_path: Path) -> None:
+    """Misfits of options: tests/compat/training/test_same_model.py."""
     data = copied(world, "train", tmp_path)
-    if flags.get("dictionary"):
-        another_dictionary(data)
-    path = world.model(str(flags.get("restore_file", "csan")))
-    more = {name: value for name, value in flags.items() if name not in ("arch", "dictionary", "restore_file")}
-    arch = str(flags.get("arch", "transformer_csan_tiny"))
-    words = train_flags(data, arch, tmp_path / "run", 3, restore_file=path, no_save=True, **more)
+    another_dictionary(data)
+    path = world.model("csan")
+    flags = {"restore_file": path, "no_save": True}
+    words = train_flags(data, "transformer_csan_tiny", tmp_path / "run", 3, **flags)
+    says = "encoder.embed_tokens.weight (16×64, the model's is 17×64)"
     assert_one_line(fairseq("train", *words, check=False), str(path), says)
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["from_pretrained", "locality", *(pytest.param(name, marks=pytest.mark.slow) for name in ("validate", "generate"))],
-)
+@pytest.mark.parametrize("command", ["from_pretrained", "validate"])
 def test_a_dictionary_that_does_not_fit(command: str, world: World, tmp_path: Path) -> None:
     data = copied(world, command, tmp_path)
     another_dictionary(data)
     says = "3 tensors of another size, encoder.embed_tokens.weight (16×64, the model's is 17×64)"
     assert_one_line(run(world, command, data), str(world.model("csan")), says)
-
-
-#: The part that is missing → whether translating and continuing then fail, and what the errors say.
-MISSING: dict[str, tuple[str, str]] = {
-    "model": ("it has no model of fairseq's in it", "it has no model of fairseq's in it"),
-    "cfg": ("options", ""),
-    "cfg.model": ("Missing key model", ""),
-    "extra_state": ("it has no extra_state", "it has no extra_state"),
-    "extra_state.train_iterator.epoch": ("", "KeyError: 'epoch'"),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("part", MISSING)
-def test_a_part_is_missing(part: str, world: World, tmp_path: Path) -> None:
-    state = torch.load(world.model("csan"), weights_only=True)
-    *above, last = part.split(".")
-    holder = state
-    for name_above in above:
-        holder = holder[name_above]
-    del holder[last]
-    path = tmp_path / "checkpoint.pt"
-    torch.save(state, path)
-    data = world.folder / "bin"
-    translates, continues = MISSING[part]
-    if translates:
-        done = fairseq("generate", data, "--path", path, "--cpu", *PAIR, check=False)
-        assert_one_line(done, str(path), translates)
-    if continues:
-        words = train_flags(data, "transformer_csan_tiny", tmp_path / "run", 3, restore_file=path, no_save=True)
-        assert_one_line(fairseq("train", *words, check=False), str(path), continues)
 
 
 def without_the_last(state: dict[str, Any]) -> None:

@@ -154,17 +154,13 @@ def test_options_at_random(arch: str, examples: int) -> None:
 # Option sets that once failed, and what they are now: built, or refused.
 FOUND: list[tuple[str, str, bool]] = [
     ("transformer_csan_tiny", "--csan-encoder-layers=1-1000000000", False),
-    ("transformer_csan_tiny", "--encoder-layers=1000000000", False),
     ("transformer_lm_diffwin_tiny", "--decoder-layers=1180591620717411303424", False),
     ("transformer_mma_tiny", "--max-source-positions=1000000000000", False),
     ("transformer_mgsa_tiny", "--encoder-embed-dim=1000000000", False),
     ("transformer_shaw_tiny", "--relpos-distance=1000000000", False),
-    ("transformer_relpos_classifier_tiny", "--relpos-distance=2147483647", False),
     ("transformer_t5bias_tiny", "--t5bias-buckets=2147483646 --t5bias-distance=2147483647", False),
     ("transformer_qanet_tiny", "--qanet-convs=2147483647", False),
     ("transformer_qanet_tiny", "--qanet-kernel=2147483647", False),
-    ("transformer_qanet_tiny", "--qanet-kernel=1000001", False),
-    ("transformer_qanet_tiny", "--qanet-convs=1000", False),
     ("transformer_hybrid_tiny", "--localattn-encoder=conv(kernel=1000001)>san", False),
     ("transformer_hybrid_tiny", f"--localattn-encoder={'san>' * 100}san", False),
     ("transformer_hybrid_tiny", f"--localattn-encoder={'san+' * 3_000}san", False),
@@ -172,9 +168,7 @@ FOUND: list[tuple[str, str, bool]] = [
     ("transformer_rope_tiny", "--rope-base=nan", False),
     ("transformer_csan_tiny", "--cross-self-attention --encoder-embed-dim=4", False),
     ("transformer_rope_tiny", "--encoder-layers-to-keep=x", False),
-    ("transformer_rope_tiny", "--encoder-layers-to-keep=1,1", False),
     ("transformer_rope_tiny", "--encoder-layers-to-keep=1", True),
-    ("transformer_lm_diffwin_tiny", "--decoder-layers-to-keep=x", False),
     ("transformer_blocksan_tiny", "--blocksan-length=2147483647", True),
     ("transformer_diffwin_tiny", "--diffwin-segment-size=1000000000", True),
 ]

@@ -17,7 +17,17 @@ from fairseq_localattn.models.transformer import LocalTransformerModel
 from fairseq_localattn.variants.diffwin import DiffWinLanguageModel
 from fairseq_localattn.variants.mgsa import MGSATransformer
 from fairseq_localattn.variants.mma import MMATransformerModel
-from support.cli import REPOSITORY, environment, fairseq, train_flags, tree_of
+from support.cli import (
+    REPOSITORY,
+    class_flags,
+    environment,
+    fairseq,
+    lm_flags,
+    make_classes,
+    make_text,
+    train_flags,
+    tree_of,
+)  # fmt: skip
 
 pytestmark = pytest.mark.xdist_group("hub")  # one training of each kind serves all of this file
 SHORT = {"max_len_a": 0, "max_len_b": 8}
@@ -88,12 +98,6 @@ print(hub.translate("a b c", **{SHORT!r}))
     assert not any("machine_one" in line for line in said), done.stderr
 
 
-@pytest.mark.slow
-def test_generate_on_another_machine(mma: Path, data: Path) -> None:
-    done = fairseq("generate", data, "--path", mma / "model.pt", "--cpu", "-s", "xx", "-t", "yy", "--max-len-b", 8)
-    assert done.stdout.count("\nH-") == 12 and "machine_one" not in done.stdout + done.stderr
-
-
 def test_bpe_codes_in_the_folder_are_found(mma: Path, tmp_path: Path) -> None:
     """The file ``bpecodes`` beside the checkpoint, with the names of tokeniser and BPE as options."""
     folder = tmp_path / "model"
@@ -113,7 +117,6 @@ def test_what_is_missing_is_named(mma: Path, tmp_path: Path) -> None:
     for folder, name, data, message in (
         (tmp_path / "none", "model.pt", ".", "none: no such folder"),
         (archive, "model.pt", ".", "model.tar.gz: no such folder"),
-        (mma / "model.pt", "model.pt", ".", "model.pt: no such folder"),
         (mma, "model.pt", archive, "model.tar.gz: no such folder; give the one that has the dictionaries"),
         (mma, "modl.pt", ".", "modl.pt"),
         (tmp_path / "empty", "model.pt", ".", "dict.xx.txt"),
@@ -160,19 +163,16 @@ def test_mistakes_with_trees_are_one_line(mgsa: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["translation", TREES])
-def test_ngrams_need_no_trees(shipped: Any, task: str) -> None:
-    hub = MGSATransformer.from_pretrained(shipped("transformer_mgsa_ngram_tiny", "translation"), task=task)
-    assert len(hub.translate(["a b c", "d e"], **SHORT)) == 2
+def test_ngrams_need_no_trees(shipped: Any) -> None:
+    folder = shipped("transformer_mgsa_ngram_tiny", "translation")
+    for task in ("translation", TREES):
+        hub = MGSATransformer.from_pretrained(folder, task=task)
+        assert len(hub.translate(["a b c", "d e"], **SHORT)) == 2
 
 
 def test_a_language_model_scores(data: Path, tmp_path: Path) -> None:
-    shutil.copy(data / "dict.xx.txt", tmp_path / "dict.txt")
-    fairseq("preprocess", "--only-source", "--trainpref", data.parent / "test.xx", "--validpref",
-            data.parent / "test.xx", "--srcdict", tmp_path / "dict.txt", "--destdir", tmp_path / "bin")  # fmt: skip
-    fairseq("train", tmp_path / "bin", "--task", "language_modeling", "--arch", "transformer_lm_diffwin_tiny",
-            "--optimizer", "adam", "--lr", 0.01, "--max-tokens", 200, "--max-update", 3, "--cpu", "--save-dir",
-            tmp_path, "--sample-break-mode", "eos", "--tokens-per-sample", 32, "--no-epoch-checkpoints")  # fmt: skip
+    binarised = make_text(data, tmp_path / "bin")
+    fairseq("train", *lm_flags(binarised, "transformer_lm_diffwin_tiny", tmp_path, 3))
     hub = DiffWinLanguageModel.from_pretrained(tmp_path, "checkpoint_last.pt", tmp_path / "bin")
     scores = hub.score(["a b c", "d"])
     assert [len(score["positional_scores"]) for score in scores] == [3, 1]
@@ -181,17 +181,9 @@ def test_a_language_model_scores(data: Path, tmp_path: Path) -> None:
 
 def test_a_classifier_names_labels(data: Path, tmp_path: Path) -> None:
     """Labels that follow from the first letter are learned and given by name."""
+    classes, more = make_classes(data, tmp_path), {"dropout": 0, "lr": 0.003, "lr_scheduler": "fixed"}
+    fairseq("train", *class_flags(classes, "transformer_localattn_classifier_tiny", tmp_path, 60, **more))
     sentences = [line.split() for line in (data.parent / "train.xx").read_text().splitlines()]
-    for split in ("train", "valid"):
-        (tmp_path / f"{split}.input0").write_text("".join(f"{' '.join(words)}\n" for words in sentences))
-        (tmp_path / f"{split}.label").write_text("".join("low\n" if w[0] < "e" else "high\n" for w in sentences))
-    for part in ("input0", "label"):
-        prefixes = [word for s in ("train", "valid") for word in (f"--{s}pref", tmp_path / f"{s}.{part}")]
-        fairseq("preprocess", "--only-source", *prefixes, "--destdir", tmp_path / "bin" / part)
-    fairseq("train", tmp_path / "bin", "--task", "sentence_prediction", "--criterion", "sentence_prediction",
-            "--num-classes", 2, "--arch", "transformer_localattn_classifier_tiny", "--optimizer", "adam", "--lr", 0.003,
-            "--batch-size", 40, "--max-update", 60, "--cpu", "--save-dir", tmp_path, "--dropout", 0,
-            "--no-epoch-checkpoints")  # fmt: skip
     hub = PlainClassifier.from_pretrained(tmp_path, "checkpoint_last.pt", "./bin")
     found = hub.classify([" ".join(words) for words in sentences[:50]])
     assert all(0.5 <= share <= 1 for _, share in found)

@@ -65,9 +65,7 @@ def test_generate_and_interactive_agree(trained: tuple[Path, str], data: Path, t
     ("line", "message"),
     [
         ("a b c", "given:1: 'a b c' has no tree: give the sentence, a tab, and its tree in brackets, or ()"),
-        ("a b c\t(S (A a) (B b)", "given:1: 'a b c' and its tree: "),
         ("a b c\t(S (A a) (B b))", "given:1: 'a b c' and its tree: "),
-        ("a b\t(S (<pad> a) (B b))", "given:1: 'a b' and its tree: the label <pad> is a special symbol"),
     ],
 )
 def test_interactive_names_the_sentence(

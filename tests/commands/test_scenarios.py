@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from support.cli import fairseq, make_classes, train_flags
+from support.cli import class_flags, fairseq, make_classes, train_flags
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("scenarios")]  # two trainings serve most of this file
 PAIR = ("-s", "xx", "-t", "yy", "--cpu", "--max-len-b", 10)
@@ -40,17 +41,14 @@ def test_many_languages(data: Path, tmp_path: Path) -> None:
         assert len(lines_of(done.stdout, "H")) == 12
 
 
-@pytest.mark.parametrize(("report", "metric"), [("--report-mcc", "mcc"), ("--report-acc-and-f1", "f1")])
+@pytest.mark.parametrize(("report", "metric"), [("report_mcc", "mcc"), ("report_acc_and_f1", "f1")])
 def test_the_best_classifier_by_a_metric(report: str, metric: str, data: Path, tmp_path: Path) -> None:
     """fairseq computes both from labels that are numbers."""
-    classes = make_classes(data, tmp_path, ("0", "1"))
-    done = fairseq(
-        "train", classes, "--task", "sentence_prediction", "--num-classes", 2, "--arch",
-        "transformer_diffwin_classifier_tiny", "--criterion", "sentence_prediction", report, "--optimizer", "adam",
-        "--lr", 0.003, "--max-tokens", 300, "--max-epoch", 4, "--cpu", "--save-dir", tmp_path / "run",
-        "--best-checkpoint-metric", metric, "--maximize-best-checkpoint-metric", "--no-epoch-checkpoints",
-    )  # fmt: skip
-    assert f" | best_{metric} " in done.stdout and (tmp_path / "run" / "checkpoint_best.pt").is_file()
+    best: dict[str, Any] = {report: True, "best_checkpoint_metric": metric, "maximize_best_checkpoint_metric": True}
+    words = make_classes(data, tmp_path, ("0", "1")), "transformer_diffwin_classifier_tiny", tmp_path / "run", 4
+    done = fairseq("train", *class_flags(*words, lr=0.003, save_interval_updates=2, **best))
+    assert f"best_{metric}" in done.stdout
+    assert (tmp_path / "run" / "checkpoint_best.pt").is_file()
 
 
 def test_constraints_are_in_the_translation(trained: list[Path], data: Path, tmp_path: Path) -> None:

@@ -22,26 +22,51 @@ def write(prefix: Path, sizes: list[int], impl: str = "mmap") -> str:
     return str(prefix)
 
 
-@pytest.mark.parametrize("count", [1, 6, 7, 8, 14, 20])
-def test_an_index_is_checked_in_blocks(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole ones pass, with empty sentences in them; a wrong offset is found in whichever block it is."""
-    monkeypatch.setattr(data, "BLOCK", 7)
-    sizes = [n % 4 for n in range(1, count + 1)]
+def test_an_index_is_checked_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A whole one passes, with empty sentences in it; a wrong offset is found in whichever block it is."""
+    monkeypatch.setattr(data, "BLOCK", 3)
+    sizes = [1, 2, 0, 0, 3, 1, 2]
     prefix = write(tmp_path / "test", sizes)
     found = data_utils.load_indexed_dataset(prefix)
-    assert found.sizes.tolist() == sizes and [len(found[n]) for n in range(count)] == sizes
+    assert found.sizes.tolist() == sizes and [len(found[n]) for n in range(7)] == sizes
     index = Path(f"{prefix}.idx")
     old = index.read_bytes()
-    for wrong in range(count):
-        place = data.HEADER.itemsize + 4 * count + 8 * wrong
+    for wrong in range(7):
+        place = data.HEADER.itemsize + 4 * 7 + 8 * wrong
         index.write_bytes(old[:place] + np.int64(1 << 40).tobytes() + old[place + 8 :])
         with pytest.raises(UsageError, match=rf"test.idx: the size or the place of sentence {wrong + 1} is damaged"):
             data_utils.load_indexed_dataset(prefix)
 
 
-def test_the_header_is_that_of_fairseq(tmp_path: Path) -> None:
-    prefix = write(tmp_path / "test", [2, 3])
-    assert Path(f"{prefix}.idx").stat().st_size == data.HEADER.itemsize + 2 * 12
+TYPE, COUNT, SIZES = 17, 18, 26  # places in an index
+
+
+@pytest.mark.parametrize(
+    ("ending", "place", "new", "says"),
+    [
+        (".idx", 0, b"X", "no index of fairseq's, or damaged at its beginning"),
+        (".idx", 0, None, "cut short, or empty"),
+        (".idx", 40, None, "do not hold the 2 sentences"),
+        (".idx", COUNT, np.uint64(1 << 60).tobytes(), "do not hold the"),
+        (".idx", SIZES, np.int32(-5).tobytes(), "size or the place of sentence 1 is damaged"),
+        (".idx", TYPE, b"\x01", "size or the place of sentence 2 is damaged"),
+        (".bin", 0, None, ".bin: 0 bytes, and "),
+        (".bin", 6, None, "one of them is damaged"),
+    ],
+)
+def test_damaged_data_are_named(ending: str, place: int, new: bytes | None, says: str, tmp_path: Path) -> None:
+    """``new`` bytes at a place of a file, or nothing from there on."""
+    file = Path(write(tmp_path / "test", [2, 3]) + ending)
+    old = file.read_bytes()
+    file.write_bytes(old[:place] + (b"" if new is None else new + old[place + len(new) :]))
+    with pytest.raises(UsageError, match=says) as error:
+        data_utils.load_indexed_dataset(str(tmp_path / "test"))
+    assert str(tmp_path / "test.") in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_split_without_sentences(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="the split has no sentences"):
+        data_utils.load_indexed_dataset(write(tmp_path / "test", []))
 
 
 @pytest.mark.parametrize("impl", ["cached", "lazy"])
@@ -81,6 +106,7 @@ def test_merged_data_beyond_two_gigabytes(tmp_path: Path) -> None:
         (b"a 1\r\nb 2\r\nc\xff 3\r\n", "dict.txt:3: invalid UTF-8"),
         (b"a 1\nb 2\n\na 3\n", "dict.txt:3: expected a word, a blank and its count, found ''"),
         (b"a 1\nb 2\na 3\n", "dict.txt:3: the word 'a' is there twice"),
+        (b"<pad> 1\n", "dict.txt:1: the word '<pad>' is there twice, or is a special symbol"),
         (b"a 1\nb two\n", "dict.txt:2: expected a word, a blank and its count, found 'b two'"),
         (b"", "dict.txt: no words in it"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -11,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_localattn.__main__ import main
+from fairseq_localattn.errors import UsageError
 from support.cli import make_data, train_flags
 
 REPO = Path(__file__).resolve().parents[2]
 COPIED = ("fairseq_localattn", "scripts", "configs", "data-prep", "tests/contract", "tests/support")
+pytestmark = pytest.mark.xdist_group("add_a_variant")
 DIFF = re.compile(r'^```diff title="([^"]+)"\n(.*?)^```$', re.M | re.S)
 BLOCK = re.compile(r'^```(?:python|yaml) title="([^"]+)"\n(.*?)^```$', re.M | re.S)
 
@@ -56,42 +60,43 @@ def added(text: str, diff: str) -> str:
     return text
 
 
+# Runs modules one after the other in one process, for the seconds of their imports.
+IN_TURN = """
+import json, runpy, sys
+for name, *words in json.loads(sys.argv[1]):
+    sys.argv = [name, *words]
+    try:
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
+    except SystemExit as stop:
+        assert not stop.code, (name, stop.code)
+"""
+
+
 def run(checkout: Path, *args: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(checkout)}
-    command = [sys.executable, "-m", *args]
+    command = [sys.executable, *args]
     return subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("add_a_variant")
 def test_the_variant_passes_its_tests_and_the_contract(checkout: Path) -> None:
-    done = run(checkout, "pytest", "-q", "-p", "no:cacheprovider", "tests", "-k", "dilated")
+    done = run(checkout, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", "-k", "dilated")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed and int(passed[1]) > 20
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("add_a_variant")
-def test_the_variant_is_listed(checkout: Path) -> None:
-    listed = run(checkout, "fairseq_localattn").stdout
-    assert "  transformer_dilated _iwslt_de_en _medium _small _tiny _wmt_en_de _wmt_en_de_big" in listed.splitlines()
 
 
 def test_the_files_are_as_the_repository_wants_them(checkout: Path) -> None:
     named = [title for title, _ in BLOCK.findall((REPO / "docs" / "add-a-variant.md").read_text("utf-8"))]
     files = [name for name in named if name.endswith(".py")]
     for command in (["check"], ["format", "--check"]):
-        done = run(checkout, "ruff", *command, "--no-cache", *files)
+        done = run(checkout, "-m", "ruff", *command, "--no-cache", *files)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("add_a_variant")
 def test_the_table_is_planned(checkout: Path) -> None:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(checkout)}
-    command = [sys.executable, "scripts/table.py", "dilated", "table1", "--dry-run"]
-    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=300)
+    done = run(checkout, "scripts/table.py", "dilated", "table1", "--dry-run")
     assert done.returncode == 0, done.stderr[-2000:]
     trained = re.findall(r"--arch (\S+)", done.stdout)
     assert set(trained) == {"transformer_localattn_small", "transformer_dilated_small"}
@@ -99,25 +104,28 @@ def test_the_table_is_planned(checkout: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("add_a_variant")
 def test_a_word_of_ones_own_trains_decodes_and_is_analysed(checkout: Path, tmp_path: Path) -> None:
-    """The commands of the last part, with the folder of the page as --user-dir."""
+    """The commands of the last part, with the folder of the page as --user-dir; the variant is listed."""
     data, text = make_data(tmp_path / "data", train=40), "2*slope(slope=0.3) + 2*global"
     user_dir = ("--user-dir", "mine")
     flags = train_flags(data, "transformer_hybrid_tiny", tmp_path, 4, localattn_encoder=text)
     checkpoint = tmp_path / "checkpoint_last.pt"
-    commands = [
-        ["fairseq_cli.train", *flags],
-        ["fairseq_cli.generate", data, "--path", checkpoint, "--cpu"],
-        ["fairseq_localattn", "describe", "--path", checkpoint],
-        ["fairseq_localattn", "draw", text, "--out", tmp_path / "slope.png"],
-        ["fairseq_localattn.analysis.locality", data, "--path", checkpoint, "--cpu"],
+    commands: list[list[object]] = [
+        ["fairseq_cli.train", *flags, *user_dir],
+        ["fairseq_cli.generate", data, "--path", checkpoint, "--cpu", *user_dir],
+        ["fairseq_localattn", "describe", "--path", checkpoint, *user_dir],
+        ["fairseq_localattn", "draw", text, "--out", tmp_path / "slope.png", *user_dir],
+        ["fairseq_localattn.analysis.locality", data, "--path", checkpoint, "--cpu", *user_dir],
+        ["fairseq_localattn"],
     ]
-    done = [run(checkout, *map(str, command), *user_dir) for command in commands]
-    for each in done:
-        assert each.returncode == 0, each.stderr[-2000:]
-    assert "Generate test" in done[1].stdout
-    assert f"encoder  all: {text}" in done[2].stdout.splitlines()
+    done = run(checkout, "-c", IN_TURN, json.dumps([[*map(str, words)] for words in commands]))
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = done.stdout.splitlines()
+    assert "Generate test" in done.stdout and f"encoder  all: {text}" in lines
     assert (tmp_path / "slope.png").stat().st_size > 1000
-    missing = run(checkout, *map(str, commands[2]), "--user-dir", "mien")
-    assert missing.stderr == "fairseq_localattn: --user-dir mien: no such folder\n" and missing.returncode == 1
+    assert "  transformer_dilated _iwslt_de_en _medium _small _tiny _wmt_en_de _wmt_en_de_big" in lines
+
+
+def test_a_user_dir_that_is_not_there() -> None:
+    with pytest.raises(UsageError, match="--user-dir mien: no such folder"):
+        main(["describe", "--path", "a.pt", "--user-dir", "mien"])

@@ -26,6 +26,12 @@ from support.paths import ROOT as REPOSITORY
 USER_DIR = REPOSITORY / "fairseq_localattn"
 BIN = Path(sys.executable).parent
 TIMEOUT = 300
+SPLITS = ("train", "valid", "test")
+#: Flags of :func:`train_flags` that are of translation alone.
+WITHOUT_PAIRS: dict[str, object] = {
+    **dict.fromkeys(("source_lang", "target_lang", "share_all_embeddings", "label_smoothing")),
+    "criterion": "cross_entropy",
+}
 Done = subprocess.CompletedProcess[str]
 
 
@@ -48,11 +54,6 @@ def run(*command: object, cwd: Path | None = None, check: bool = True) -> Done:
     words = [str(word) for word in command]
     done = subprocess.run(words, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=TIMEOUT)
     return checked(done, check)
-
-
-def fairseq_in_shell(command: str, *arguments: object, cwd: Path | None = None, check: bool = True) -> Done:
-    """Run the console script ``fairseq-<command>`` of this interpreter with the plugin, as a subprocess."""
-    return run(BIN / f"fairseq-{command}", *arguments, "--user-dir", USER_DIR, cwd=cwd, check=check)
 
 
 def fairseq(command: str, *arguments: object, check: bool = True) -> Done:
@@ -128,23 +129,28 @@ def make_data(folder: Path, train: int = 400, held_out: int = 12) -> Path:
         (folder / f"{split}.xx").write_text("".join(" ".join(row) + "\n" for row in rows))
         (folder / f"{split}.yy").write_text("".join(" ".join(reversed(row)) + "\n" for row in rows))
         (folder / f"{split}.xx.tree").write_text("".join(tree_of(row) + "\n" for row in rows))
-    prefixes = [word for split in ("train", "valid", "test") for word in (f"--{split}pref", folder / split)]
+    prefixes = [word for split in SPLITS for word in (f"--{split}pref", folder / split)]
     fairseq("preprocess", "-s", "xx", "-t", "yy", *prefixes, "--joined-dictionary", "--destdir", folder / "bin")
     places = ("--lang", "xx", "--texts", folder, "--trees", folder, "--subwords", "none", "--workers", "1")
     call(binarize.main, folder / "bin", *places)
     return folder / "bin"
 
 
+def make_text(data: Path, folder: Path) -> Path:
+    """Binarise the source of ``data`` by itself, as a language model reads it, and return its folder."""
+    texts = [word for split in SPLITS for word in (f"--{split}pref", data.parent / f"{split}.xx")]
+    fairseq("preprocess", "--only-source", *texts, "--srcdict", data / "dict.xx.txt", "--destdir", folder)
+    return folder
+
+
 def make_classes(data: Path, folder: Path, names: tuple[str, str] = ("low", "high")) -> Path:
-    """Write binarised sentences of ``data`` in two classes by their first letter, and return their folder."""
-    for split in ("train", "valid"):
-        text = (data.parent / f"{split}.xx").read_text()
-        (folder / f"{split}.input0").write_text(text)
-        labels = (names[line[0] >= "e"] + "\n" for line in text.splitlines())
-        (folder / f"{split}.label").write_text("".join(labels))
-    for part in ("input0", "label"):
-        texts = [word for split in ("train", "valid") for word in (f"--{split}pref", folder / f"{split}.{part}")]
-        fairseq("preprocess", "--only-source", *texts, "--destdir", folder / "bin" / part)
+    """Binarise the source of ``data`` in two classes, by the first letter of a sentence, and return its folder."""
+    make_text(data, folder / "bin" / "input0")
+    for split in SPLITS:
+        lines = (data.parent / f"{split}.xx").read_text().splitlines()
+        (folder / f"{split}.label").write_text("".join(names[line[0] >= "e"] + "\n" for line in lines))
+    labels = [word for split in SPLITS for word in (f"--{split}pref", folder / f"{split}.label")]
+    fairseq("preprocess", "--only-source", *labels, "--destdir", folder / "bin" / "label")
     return folder / "bin"
 
 
@@ -158,7 +164,7 @@ def tree_of(words: list[str]) -> str:
 
 
 def train_flags(data: Path, arch: str, save_dir: Path, updates: int, **more: object) -> list[object]:
-    """Return the arguments of a short training; ``more`` are flags by name, True for a flag without a value."""
+    """Return the arguments of a short training; ``more``: flags by name, True without a value, None: left out."""
     flags = {
         "arch": arch, "save-dir": save_dir, "max-update": updates, "max-tokens": 300, "optimizer": "adam",
         "lr": 0.002, "lr-scheduler": "inverse_sqrt", "warmup-updates": 20, "dropout": 0.1, "clip-norm": 1.0,
@@ -169,5 +175,18 @@ def train_flags(data: Path, arch: str, save_dir: Path, updates: int, **more: obj
     }  # fmt: skip
     words: list[object] = [data]
     for name, value in flags.items():
-        words += [f"--{name}"] if value is True else [f"--{name}", value]
+        if value is not None:
+            words += [f"--{name}"] if value is True else [f"--{name}", value]
     return words
+
+
+def lm_flags(data: Path, arch: str, save_dir: Path, updates: int, **more: object) -> list[object]:
+    """Return the arguments of a short training of a language model."""
+    task = {"task": "language_modeling", "sample_break_mode": "eos", "tokens_per_sample": 32}
+    return train_flags(data, arch, save_dir, updates, **{**WITHOUT_PAIRS, **task, **more})
+
+
+def class_flags(data: Path, arch: str, save_dir: Path, updates: int, **more: object) -> list[object]:
+    """Return the arguments of a short training of a classifier of two classes."""
+    task = {"task": "sentence_prediction", "criterion": "sentence_prediction", "num_classes": 2}
+    return train_flags(data, arch, save_dir, updates, **{**WITHOUT_PAIRS, **task, **more})

@@ -9,11 +9,13 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import os
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 TIMEOUT = 120
@@ -30,6 +32,18 @@ class Forked:
         options = {"cwd": str(cwd), "env": dict(env), "outputs": tuple(map(str, self.outputs))}
         self.process = _CONTEXT.Process(target=_main, args=(command, words), kwargs=options)
         self.process.start()
+
+    def updates(self) -> int:
+        """Return how many updates a training has logged so far."""
+        return sum(path.read_text("utf-8").count('"wps"') for path in self.outputs if path.exists())
+
+    def wait_for_update(self, number: int) -> None:
+        """Wait until a training has logged so many updates. Raises AssertionError where it ends before."""
+        deadline = time.monotonic() + TIMEOUT
+        while self.updates() < number:
+            texts = [path.read_text("utf-8") for path in self.outputs if path.exists()]
+            assert self.process.is_alive() and time.monotonic() < deadline, texts
+            time.sleep(0.005)
 
     def wait(self) -> subprocess.CompletedProcess[str]:
         """Return the outcome of the command. Raises TimeoutError after two minutes."""
@@ -51,6 +65,19 @@ def started(command: str, *arguments: object, cwd: Path, **env: str) -> Iterator
         finally:
             forked.process.kill()
             forked.process.join()
+
+
+@contextmanager
+def two_processes(*arguments: object, cwd: Path) -> Iterator[list[Forked]]:
+    """Start the two processes of one fairseq-train on a CPU; they are killed at the end if they still run."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    flags = f"--distributed-world-size 2 --distributed-init-method tcp://127.0.0.1:{port} --distributed-no-spawn"
+    words = [*arguments, *flags.split(), "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"]
+    with ExitStack() as stack:
+        ranks = [[*words, "--distributed-rank", rank] for rank in (0, 1)]
+        yield [stack.enter_context(started("fairseq-train", *each, cwd=cwd)) for each in ranks]
 
 
 def run(command: str, *arguments: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:

@@ -14,7 +14,7 @@ from support.analysis import as_trained
 from support.models import build, case, dictionary, phrases_of, sentences
 
 
-@pytest.mark.parametrize("arch", [f"transformer_{name}_tiny" for name in ("localattn", "mma", "diffwin", "mgsa")])
+@pytest.mark.parametrize("arch", [f"transformer_{name}_tiny" for name in ("localattn", "diffwin", "mgsa")])
 @pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])
 def test_models_have_maps(arch: str, site: str) -> None:
     """T×S; rows sum to 1 unless a window multiplies the attention; head 4 differs from the mean."""

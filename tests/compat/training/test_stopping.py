@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -41,15 +40,6 @@ def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "checkpoint_last.pt"
 
 
-def wait_for_update(training: forked.Forked, number: int) -> None:
-    deadline = time.monotonic() + 100
-    while sum(path.read_text().count('"wps"') for path in training.outputs if path.exists()) < number:
-        assert training.process.is_alive() and time.monotonic() < deadline, [
-            path.read_text() for path in training.outputs
-        ]
-        time.sleep(0.005)
-
-
 def send(training: forked.Forked, number: signal.Signals) -> None:
     assert training.process.pid is not None
     os.kill(training.process.pid, number)
@@ -73,7 +63,7 @@ def test_stopped_and_continued(data: Path, undisturbed: Path, tmp_path: Path) ->
     last, before = tmp_path / "checkpoint_last.pt", 0
     for number in stopping.SIGNALS:
         with forked.started("fairseq-train", *command(data, tmp_path, num_workers=1), cwd=tmp_path) as training:
-            wait_for_update(training, 3)
+            training.wait_for_update(3)
             send(training, number)
             updates = stopped(training.wait(), number, last)
         assert before + 3 <= updates < UPDATES
@@ -85,24 +75,9 @@ def test_stopped_and_continued(data: Path, undisturbed: Path, tmp_path: Path) ->
 @pytest.mark.slow
 def test_one_of_two_processes_gets_the_signal(data: Path, tmp_path: Path) -> None:
     """Both end after the same update, and continue."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    flags: dict[str, object] = {
-        "distributed_world_size": 2, "distributed_no_spawn": True, "distributed_backend": "gloo",
-        "ddp_backend": "legacy_ddp", "distributed_init_method": f"tcp://127.0.0.1:{port}",
-    }  # fmt: skip
     last = tmp_path / "checkpoint_last.pt"
-    with ExitStack() as stack:
-        both = [
-            stack.enter_context(
-                forked.started(
-                    "fairseq-train", *command(data, tmp_path, 10_000, distributed_rank=rank, **flags), cwd=tmp_path
-                )
-            )
-            for rank in (0, 1)
-        ]
-        wait_for_update(both[0], 3)
+    with forked.two_processes(*command(data, tmp_path, 10_000), cwd=tmp_path) as both:
+        both[0].wait_for_update(3)
         send(both[1], signal.SIGTERM)
         outcomes = [one.wait() for one in both]
     assert stopped(outcomes[0], signal.SIGTERM, last) >= 3

@@ -33,9 +33,6 @@ class Disk:
     def resize(self, kib: int) -> None:
         assert _mount("-o", f"remount,rw,size={kib}k", self.folder)
 
-    def protect(self) -> None:
-        assert _mount("-o", "remount,ro", self.folder)
-
     def fill(self) -> None:
         """Leave no byte free."""
         with pytest.raises(OSError, match="No space left"), open(self.folder / "ballast", "ab", buffering=0) as stream:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import torch
 
 from experiments.runs import averaging
 from fairseq_localattn.analysis import accuracy, describe
@@ -18,17 +15,27 @@ from fairseq_localattn.analysis.locality import command as locality
 from fairseq_localattn.analysis.probing import command as probing
 from fairseq_localattn.models.transformer import LocalTransformerModel
 from fairseq_localattn.phrases import binarize
-from support.attacks.hostile import State
-from support.cli import Done, call, fairseq, make_data, train_flags
+from support.cli import (
+    SPLITS,
+    Done,
+    call,
+    class_flags,
+    fairseq,
+    lm_flags,
+    make_classes,
+    make_data,
+    make_text,
+    train_flags,
+)
 
 TREES = "translation_with_phrases"
-SHORT = ["--optimizer", "adam", "--lr", 0.01, "--max-update", 1, "--cpu"]
+LM, CLASSIFIER = "transformer_lm_diffwin_tiny", "transformer_localattn_classifier_tiny"
 PAIR = ["-s", "xx", "-t", "yy", "--beam", 1, "--max-len-b", 5]
 VALID = ["--max-tokens", 100, "--valid-subset", "test"]
 
 
 class World(NamedTuple):
-    """A folder with data (bin, classes, probing), their text and trees, and a model of each kind."""
+    """A folder with data (bin, classes/bin, probing), their text and trees, and a model of each kind."""
 
     folder: Path
 
@@ -37,52 +44,28 @@ class World(NamedTuple):
 
     def data(self, command: str) -> Path:
         """Return the folder of data that a command reads."""
-        return self.folder / ("classes" if COMMANDS[command].kind == "classifier" else "bin")
-
-    def state(self, kind: str) -> State:
-        """Return the contents of a valid checkpoint, which may be changed."""
-        return copy.deepcopy(torch.load(self.model(kind), weights_only=False))
+        return self.folder / ("classes/bin" if COMMANDS[command].kind == "classifier" else "bin")
 
 
 def make_world(folder: Path) -> World:
     """Write the data, and train each kind of model for one update."""
     data = make_data(folder, train=24, held_out=4)
-    shutil.copy(data / "dict.xx.txt", data / "dict.txt")  # for the language model
-    inputs, labels = folder / "classes" / "input0", folder / "classes" / "label"
-    inputs.mkdir(parents=True)
-    shutil.copy(data / "dict.xx.txt", inputs / "dict.txt")
-    prefixes: list[object] = []
-    texts: list[object] = []
-    for split, size in (("train", 24), ("valid", 4), ("test", 4)):
-        for end in ("bin", "idx"):
-            for target in (data, inputs):
-                shutil.copy(data / f"{split}.xx-yy.xx.{end}", target / f"{split}.{end}")
-        (folder / f"{split}.label").write_text("low\nhigh\n" * (size // 2))
-        prefixes += [f"--{split}pref", folder / f"{split}.label"]
-        texts += [f"--{split}pref", folder / split]
-    fairseq("preprocess", "--only-source", *prefixes, "--destdir", labels)
+    make_text(data, data)
+    (folder / "classes").mkdir()
+    classes = make_classes(data, folder / "classes")
+    texts = [word for split in SPLITS for word in (f"--{split}pref", folder / split)]
     words = ["--srcdict", data / "dict.xx.txt", "--destdir", folder / "probing"]
     fairseq("preprocess", "--only-source", "-s", "xx", *texts, *words)
-    for split in ("train", "valid", "test"):
+    for split in SPLITS:
+        lines = (folder / f"{split}.xx").read_text().splitlines()
         for name, word in (("words", "1"), ("pos.labels", "N")):
-            lines = (folder / f"{split}.xx").read_text().splitlines()
             text = "".join(" ".join(word for _ in line.split()) + "\n" for line in lines)
             (folder / "probing" / f"{split}.{name}").write_text(text)
     for kind, task in (("csan", "translation"), ("mgsa", TREES)):
         fairseq("train", *train_flags(data, f"transformer_{kind}_tiny", folder / kind, 1, task=task))
-    for kind, flags in (("lm", lm_flags(data)), ("classifier", class_flags(folder / "classes"))):
-        fairseq("train", *flags, "--save-dir", folder / kind, "--no-epoch-checkpoints")
+    fairseq("train", *lm_flags(data, LM, folder / "lm", 1))
+    fairseq("train", *class_flags(classes, CLASSIFIER, folder / "classifier", 1))
     return World(folder)
-
-
-def lm_flags(data: Path) -> list[object]:
-    words = "--task language_modeling --arch transformer_lm_diffwin_tiny --sample-break-mode eos --tokens-per-sample 32"
-    return [data, *words.split(), "--max-tokens", 200, *SHORT]
-
-
-def class_flags(data: Path) -> list[object]:
-    words = "--task sentence_prediction --criterion sentence_prediction --num-classes 2 --batch-size 40"
-    return [data, *words.split(), "--arch", "transformer_localattn_classifier_tiny", *SHORT]
 
 
 Run = Callable[[World, Path, Path], Done]  # of the world, the data and the checkpoint
@@ -106,6 +89,11 @@ def training(kind: str, task: str, flag: str = "", updates: int = 1) -> Run:
     return train
 
 
+def training_of(flags: Callable[..., list[object]], arch: str) -> Run:
+    """Return a training whose flags a function of :mod:`support.cli` gives."""
+    return lambda world, data, path: fairseq("train", *flags(data, arch, data / "run", 1, no_save=True), check=False)
+
+
 def evaluated(command: str, *words: object) -> Run:
     return lambda world, data, path: fairseq(command, data, "--path", path, "--cpu", *words, check=False)
 
@@ -126,10 +114,8 @@ def hub(**given: Any) -> Run:
 
 
 def binarised(world: World, data: Path, path: Path) -> Done:
-    """Binarise the trees of the world, or those in ``data/texts``, where a test has damaged them."""
-    texts = data / "texts" if (data / "texts").exists() else world.folder
-    words = ["--lang", "xx", "--texts", str(texts), "--trees", str(texts), "--subwords", "none", "--workers", "1"]
-    return call(lambda: binarize.main([str(data), *words]), check=False)
+    words = ["--lang", "xx", "--texts", world.folder, "--trees", world.folder, "--subwords", "none", "--workers", "1"]
+    return call(binarize.main, data, *words, check=False)
 
 
 def preprocessed(world: World, data: Path, path: Path) -> Done:
@@ -178,11 +164,11 @@ COMMANDS = {
         {"tags": "dict.xx.phrases.txt", "settings": "xx.phrases.json", "phrases": "train.xx-yy.xx.phrases"},
     ),
     "train a language model": Command(
-        "lm", lambda _, data, path: fairseq("train", *lm_flags(data), "--no-save", check=False),
+        "lm", training_of(lm_flags, LM),
         {"dictionary": "dict.txt", "data": "train"},
     ),
     "train a classifier": Command(
-        "classifier", lambda _, data, path: fairseq("train", *class_flags(data), "--no-save", check=False),
+        "classifier", training_of(class_flags, CLASSIFIER),
         {"dictionary": "input0/dict.txt", "data": "input0/train"},
     ),
     "validate": Command(
