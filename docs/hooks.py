@@ -10,7 +10,7 @@ from html import escape
 from importlib import import_module
 from typing import Any
 
-from fairseq_localattn.options import add_flags
+from mkdocs.exceptions import PluginError
 
 FLAGS = re.compile(r"^<!-- flags: ([\w.]+) -->$", re.M)
 ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):(?=<code)")
@@ -23,8 +23,13 @@ def options_of(name: str) -> Any:
 
 
 def flags_table(name: str) -> str:
-    """Return the HTML table of the flags of a dataclass."""
-    options = options_of(name)
+    """Return the HTML table of the flags of a dataclass. Raises PluginError where the package is not installed."""
+    try:
+        from fairseq_localattn.options import add_flags
+
+        options = options_of(name)
+    except ModuleNotFoundError as error:
+        raise PluginError(f"{error}; the tables of flags need the package: pip install -e '.[docs]'") from None
     parser, defaults = ArgumentParser(add_help=False), options()
     add_flags(parser, options)
     rows = ['<tr><th>flag</th><th style="min-width: 5.5rem">default</th><th>meaning</th></tr>']

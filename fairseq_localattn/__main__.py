@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+import signal
 import sys
 import textwrap
 from importlib import import_module
@@ -66,11 +67,14 @@ def table(rows: list[tuple[str, str, str]]) -> list[str]:
 
 def main(argv: list[str] | None = None) -> None:
     """Run a command, or print the path on the first line and then the architectures."""
+    given = sys.argv[1:] if argv is None else argv
     try:
-        run(sys.argv[1:] if argv is None else argv)
+        run(given)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if given and given[0] in COMMANDS:  # which may not have written its files yet
+            raise SystemExit(128 + signal.SIGPIPE) from None
 
 
 def run(given: list[str]) -> None:

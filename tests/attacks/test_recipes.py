@@ -39,6 +39,7 @@ RECIPES: dict[str, tuple[str | bytes, int, str]] = {
     "a key that is a list": ("train: {lr: {[a]: 1}}\n", 1, "a key must be a word"),
     "a NUL": ("gpus: 1\nlabel: a\0b\n", 2, "the character U+0000 cannot stand in YAML"),
     "a device": ("extends: /dev/zero\n", 1, "which is not there"),
+    "a mapping for a file": ("extends: {a: b}\n", 1, "extends {'a': 'b'}, which is not there"),
     "megabytes": (b"label: " + b"x" * nodes.MOST_BYTES, 0, "larger than 1,000,000 bytes"),
     "nothing": (b"", 0, "a recipe is a mapping"),
 }  # fmt: skip

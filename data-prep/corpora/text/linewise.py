@@ -98,7 +98,10 @@ def change_chunks(
         print(f"{title}: continues after line {done:,}", flush=True)
     lines = (text for _, text in islice(read_lines(source, open_end=True), done, None))
     chunks = iter(lambda: list(islice(lines, size)), [])
-    changed = map(change, chunks) if workers == 1 else _in_processes(chunks, make, workers, context)
+    changed: Iterator[list[str]] = map(change, chunks)
+    if workers > 1:
+        changed = _in_processes(chunks, make, workers, context)
+        del change  # a parser takes much memory
     with part.open("a", encoding="utf-8", newline="\n") as out, progress(None, title, initial=done, total=total) as bar:
         for chunk in changed:
             for number, text in enumerate(chunk, done + 1):

@@ -14,6 +14,7 @@ that of text, models and options; blocks begin at fixed lines, so that the bytes
 from __future__ import annotations
 
 import argparse
+import glob
 import hashlib
 import importlib.util
 import math
@@ -43,18 +44,22 @@ def parse_file(
         digest = hashlib.file_digest(text, "sha256").hexdigest()
     origin = repr((digest, lang, fingerprint(lang, models), batch, max_words))
     part = out.with_name(f"{out.name}.{hashlib.sha256(origin.encode()).hexdigest()[:12]}.part")
-    for other in out.parent.glob(f"{out.name}.{'[0-9a-f]' * 12}.part"):  # of another text or parser
+    for other in out.parent.glob(f"{glob.escape(out.name)}.{'[0-9a-f]' * 12}.part"):  # of another text or parser
         if other != part:
             other.unlink()
-    make, workers = maker(Settings(lang, models, batch=batch, max_words=max_words, cpu=cpu), workers)
     size, begin = BLOCK * batch, time.monotonic()
+    workers = min(workers, max(1, math.ceil(total / size)))  # before the cores are divided among them
+    make, workers = maker(Settings(lang, models, batch=batch, max_words=max_words, cpu=cpu), workers)
     chunks = change_chunks(
-        source, part, make, min(workers, math.ceil(total / size)), title=out.name, size=size, whole=size,
-        context="spawn", total=total,  # a process that has used a GPU or threads must not be forked
+        source, part, make, workers, title=out.name, size=size, whole=size, total=total,
+        context="spawn",  # a process that has used a GPU or threads must not be forked
     )  # fmt: skip
     made = sum(1 for _ in chunks)
     speed = f"; {made / (time.monotonic() - begin):.0f} lines/s" if made else ""
-    print(f"{out.name}: {_report(source, part)}{speed}", flush=True)
+    try:
+        print(f"{out.name}: {_report(source, part)}{speed}", flush=True)
+    except DataError as error:
+        raise DataError(f"{error}; remove {part}, and parse the text again") from None
     os.replace(part, out)
 
 

@@ -178,7 +178,7 @@ def read_file(path: Path, extended_by: tuple[Path, ...] = ()) -> Layer:
         entry = items.pop("extends")
         where, other = entry.where, file_beside(path, entry)
         if other is None:
-            raise RecipeError(f"{where}: extends {entry.value}, which is not there")
+            raise RecipeError(f"{where}: extends {entry.plain().value}, which is not there")
         if other in extended_by or other == path.resolve():
             raise RecipeError(f"{where}: extends itself")
         if len(extended_by) == MOST_EXTENDED:

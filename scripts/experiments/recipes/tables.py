@@ -221,7 +221,7 @@ def _file(path: Path, items: Mapping[str, Entry], key: str) -> Path | None:
         return None
     found = file_beside(path, items[key])
     if found is None:
-        raise RecipeError(f"{items[key].where}: {key} {items[key].value}: there is no such file")
+        raise RecipeError(f"{items[key].where}: {key} {items[key].plain().value}: there is no such file")
     return found
 
 
@@ -229,7 +229,7 @@ def _baseline(path: Path, items: Mapping[str, Entry]) -> tuple[str, str] | None:
     entry = items.get("baseline")
     if entry is None or entry.value is None:
         return None
-    table, _, row = str(entry.value).rpartition("/")
+    table, _, row = str(entry.plain().value).rpartition("/")
     _need_table_name(table, entry.where)
     return table or path.stem, row
 

@@ -98,6 +98,8 @@ def average(paths: Sequence[Path], target: Path, say: Callable[[str], None] = la
         raise UsageError(f"{twice[0]}: is named twice")
     if target.resolve() in real:
         raise UsageError(f"{target}: is one of the checkpoints; write the mean to another file")
+    for path in paths:
+        path.stat()  # one that is missing is found before the work, and before the target's folder is made
     check_file(target)
     first: dict[str, Any] = {}  # shape and dtype of each parameter
     sums: dict[str, torch.Tensor] = {}  # of floating-point parameters, in double precision

@@ -181,7 +181,8 @@ class Run:
         name, done = self.measure.step, self.measure.stamp
         for subset in self.recipe.corpus.tests.values():
             of = ("" if subset == "test" else f".{subset}") + self.measure.variant(self)
-            found.append(Step(name, f"{done}{of}.json", f"{name}{of}.log", f"is measured on {subset}", subset=subset))
+            doing = f"is measured on {subset}"
+            found.append(Step(name, f"{done}{of}.json", f"{name}{of}.log", doing, subset=subset, needs=("output",)))
         return [step for step in found if step.name == Probing.step] if self.recipe.probing == "scratch" else found
 
     def begun(self) -> int:

@@ -26,4 +26,4 @@ class Step:
 
 
 TRAIN = Step("train", "trained.json", "train.log", "trains", needs=("updates",))
-AVERAGE = Step("average", "averaged.json", "average.log", "averages its checkpoints")
+AVERAGE = Step("average", "averaged.json", "average.log", "averages its checkpoints", needs=("average",))

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from experiments.system.processes import read_stamp
 
@@ -45,7 +46,9 @@ def code_of(folder: Path) -> list[dict[str, str]]:
     """Return commit and package of each part of the run in a folder, in order; neighbours differ."""
     if not (folder / CODE).exists():
         return []
-    return (read_stamp(folder / CODE) or {}).get("code") or [UNKNOWN]
+    parts: Any = (read_stamp(folder / CODE) or {}).get("code")
+    known = isinstance(parts, list) and [isinstance(part, dict) and part.keys() >= UNKNOWN.keys() for part in parts]
+    return parts if known and all(known) else [UNKNOWN]
 
 
 @functools.cache

@@ -38,7 +38,7 @@ def test_a_damaged_stamp_of_a_training(content: bytes, loaded: Recipe, tmp_path:
     assert not one.done() and one.facts() == {} and "trained, to be decoded" in one.plan()
     assert one.advance() is False
     assert one.advance() is True and one.facts()["updates"] == 3
-    (one.folder / "generated.json").write_bytes(DAMAGED[2])
+    (one.folder / "generated.json").write_bytes(b"{}")
     assert not one.done()
     finish(one)
     assert json.loads((one.folder / "generated.json").read_text()) == {"output": "generate-test.txt"}
@@ -50,7 +50,7 @@ def test_a_damaged_stamp_of_an_average(tmp_path: Path) -> None:
     write_stamp(one.folder / "trained.json", {"updates": 3})
     shutil.copy(save_checkpoint(one.folder, 3), one.model)
     (one.folder / LAST).unlink()
-    (one.folder / "averaged.json").write_text("[]")
+    (one.folder / "averaged.json").write_text("{}")
     assert not one.done()
     finish(one)
     assert json.loads((one.folder / "averaged.json").read_text()) == {"average": {"last": 2}}
@@ -61,8 +61,10 @@ def test_a_damaged_stamp_of_the_code(loaded: Recipe, tmp_path: Path) -> None:
     one = fake_run(loaded, tmp_path, "a")
     one.folder.mkdir()
     assert code_of(one.folder) == [] and one.commit() == ""
-    (one.folder / "started.json").write_bytes(DAMAGED[3])
-    assert one.commit() == "unknown" and "commit unknown" in one.plan()
+    for content in (DAMAGED[3], b'{"code": "abc"}', b'{"code": [{}]}'):
+        (one.folder / "started.json").write_bytes(content)
+        assert one.commit() == "unknown", content
+    assert "commit unknown" in one.plan()
     one._note_code()
     assert one.commit().startswith("unknown..") and len(code_of(one.folder)) == 2
 
