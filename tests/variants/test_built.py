@@ -256,7 +256,7 @@ def test_added_parameters(arch: str, flags: str, added: int) -> None:
 
 @pytest.mark.parametrize(("arch", "flags", "words", "parameters"), ALL)
 def test_parameters(arch: str, flags: str, words: int, parameters: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of DiffWin are in the table of its page, with those of the plain model."""
+    """Parameters of named architectures; the page of DiffWin has its own in a table, beside the plain model's."""
     wide = Dictionary()
     for number in range(words - len(wide)):
         wide.add_symbol(f"w{number}")

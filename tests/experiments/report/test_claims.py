@@ -48,7 +48,7 @@ def test_verdicts(tmp_path: Path, scores: dict[int, tuple[float, str]], said: st
 
 
 def test_the_page_has_the_least_difference(tmp_path: Path) -> None:
-    """Of all comparisons that have been measured; or why there is none. Sections of the paper stand in the CSV."""
+    """The least difference of the measured comparisons, or why there is none; the CSV has the paper's sections."""
     measure(tmp_path, {1: (36.0, "0.0010")})
     table_file(tmp_path, name="man/table2")
     both = "[table1 man > transformer, table1 transformer > man, table2 man > transformer]"
