@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 
-from fairseq_localattn.grammar.build import attention
 from fairseq_localattn.mechanisms import relative
-from support.mechanisms.inputs import DIM, HEADS, assert_same, outcome, random_case, run, take_long_ways
+from support.mechanisms.inputs import DIM, assert_same, make, outcome, random_case, run, take_long_ways
 from support.mechanisms.references import expected
 
 BOTH, ALL = ("encoder", "decoder"), ("encoder", "decoder", "cross")
@@ -95,18 +92,6 @@ CASES = [(text, site, *batch) for text, sites in TEXTS.items() for site in sites
 CASES += [("sman(boundary=none)", site, *batch) for site in BOTH for batch in SQUARES.values()]
 
 
-def make(text: str, site: str) -> Any:
-    """Return a module in float64 whose parameters are random, and whose Gaussians and windows differ by word."""
-    torch.manual_seed(1)
-    cross, sizes = site == "cross", {"kdim": DIM + 3, "vdim": DIM + 3} if site == "cross" else {}
-    module = attention(text, DIM, HEADS, site=site, self_attention=not cross, encoder_decoder_attention=cross, **sizes)
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            if not name.endswith("window_root"):
-                parameter.normal_(std=0.5)
-    return module.double().eval()
-
-
 @pytest.mark.parametrize(("text", "site", "lengths", "left", "long"), CASES)
 def test_equals_equations(
     text: str, site: str, lengths: list[int], left: bool, long: bool, monkeypatch: pytest.MonkeyPatch
@@ -114,7 +99,8 @@ def test_equals_equations(
     if long:
         take_long_ways(monkeypatch)
         monkeypatch.setattr(relative, "CHEAP_ON", ())
-    module = make(text, site)
+    sizes = {"kdim": DIM + 3, "vdim": DIM + 3} if site == "cross" else {}
+    module = make(text, site, **sizes).double()
     x, padding = random_case(lengths, left)
     memory = x
     if site == "cross":  # with other channels; n counts the keys
