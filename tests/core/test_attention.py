@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
-from support.mechanisms.implementations import compute_by
+from support.mechanisms.inputs import compute_by
 from torch import Tensor
 
 from fairseq_localattn.core.attention import LocalAttention

@@ -90,6 +90,7 @@ BATCHES = {
 SQUARES = {"squares": ([37, 4, 15], True, True), "squares on the right": ([36, 3, 16], False, False)}
 CASES = [(text, site, *batch) for text, sites in TEXTS.items() for site in sites for batch in BATCHES.values()]
 CASES += [("sman(boundary=none)", site, *batch) for site in BOTH for batch in SQUARES.values()]
+CASES += [("block(block_length=0)", "encoder", *batch) for batch in SQUARES.values()]  # ⌈(2n)^⅓⌉ of cubes and others
 
 
 @pytest.mark.parametrize(("text", "site", "lengths", "left", "long"), CASES)

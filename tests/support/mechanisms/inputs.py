@@ -19,8 +19,10 @@ from fairseq_localattn.kernels import dense
 DIM, HEADS = 16, 4
 
 
-def make(text: str, site: str = "encoder", channels: int = DIM, heads: int = HEADS, **options: Any) -> LocalAttention:
-    """Return the attention of a text in evaluation, always with the same random parameters."""
+def make(
+    text: str, site: str = "encoder", channels: int = DIM, heads: int = HEADS, *, std: float = 0.5, **options: Any
+) -> Any:
+    """Return the attention of a text in evaluation, always with the same normal parameters."""
     torch.manual_seed(3)
     cross = site == "cross"
     options = {"self_attention": not cross, "encoder_decoder_attention": cross, **options}
@@ -28,7 +30,7 @@ def make(text: str, site: str = "encoder", channels: int = DIM, heads: int = HEA
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             if not name.endswith("window_root"):  # a Gaussian's width by head, which may not be near 0
-                parameter.normal_(std=0.5)
+                parameter.normal_(std=std)
     return module
 
 
