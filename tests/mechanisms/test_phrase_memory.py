@@ -1,4 +1,4 @@
-"""The parts of a phrase memory: reductions over phrases in both forms, and recurrent networks and their steps."""
+"""The parts of a phrase memory: reductions over phrases in both forms, and their precision."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from fairseq_localattn.mechanisms.phrase_memory.partition import (
 )
 from fairseq_localattn.mechanisms.phrase_memory.recurrent import Recurrence
 from fairseq_localattn.mechanisms.phrase_memory.reductions import normalise_in_phrases, pool_phrases, sum_phrases
-from support.mechanisms.phrase_references import on_lstm
 
 
 def padding_of(lengths: list[int], left: bool, to: int) -> Tensor:
@@ -83,31 +82,3 @@ def test_dense_products_are_for_sentences_on_a_gpu() -> None:
 
     assert is_dense(DENSE_UP_TO, "meta")
     assert not is_dense(DENSE_UP_TO + 1, "meta") and not is_dense(9, "cpu")
-
-
-# ---------------------------------------------------------------------------------------------- recurrences
-
-
-def test_an_on_lstm_restarts_from_nothing() -> None:
-    """The states and gradients of two sequences in one, against the reference run on each."""
-    torch.manual_seed(0)
-    cell = Recurrence(1, 5, 6, ordered=True, chunk=2).double()
-    x = torch.randn(7, 5, dtype=torch.float64, requires_grad=True)
-    restart = torch.arange(7).eq(3)[None, None]
-    states = cell(x[None, None], restart)[0, 0]
-    W, U, b = (parameter[0] for parameter in (cell.input_weight, cell.hidden_weight, cell.bias))
-    wanted = torch.stack([state for part in (x[:3], x[3:]) for state in on_lstm(list(part), W, U, b, chunk=2)])
-    torch.testing.assert_close(states, wanted)
-    of = [x, *cell.parameters()]
-    for got, expected in zip(*(torch.autograd.grad(y.cos().sum(), of) for y in (states, wanted)), strict=True):
-        torch.testing.assert_close(got, expected)
-
-
-@pytest.mark.parametrize("chunk", [None, 1, 2])
-def test_steps_without_gradients_are_those_with_them(chunk: int | None) -> None:
-    torch.manual_seed(0)
-    cell = Recurrence(2, 6, 4, ordered=chunk is not None, chunk=chunk or 1)
-    x, restart = torch.randn(3, 2, 5, 6), torch.rand(3, 2, 5) < 0.3
-    with torch.no_grad():
-        alone = cell(x, restart)
-    assert torch.equal(alone, cell(x, restart))
