@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import gradcheck
 
@@ -105,21 +104,3 @@ def test_decoding_step_by_step(text: str) -> None:
         out, weights = call(module, x[start:end], "decoder", mask, **step, need_head_weights=True)
         torch.testing.assert_close(out, whole[start:end])
         assert (weights[:, 0] == 0).all()
-
-
-@pytest.mark.parametrize("implementation", ["products", "sdpa"])
-def test_as_with_torchs_boolean_mask(implementation: str) -> None:
-    module = make("san").double()
-    compute_by(module, implementation)
-    x, found = torch.randn(LENGTH, 3, DIM, dtype=torch.double, requires_grad=True), []
-    closed = mask_of("boolean", "encoder")
-    assert closed is not None
-    q, k, v = (
-        p(x).unflatten(2, (HEADS, -1)).permute(1, 2, 0, 3) for p in (module.q_proj, module.k_proj, module.v_proj)
-    )
-    seen = ~(closed | PADDING[:, None, None])
-    heads = F.scaled_dot_product_attention(q, k, v, attn_mask=seen).permute(2, 0, 1, 3).flatten(2)
-    for out in (call(module, x, "encoder", closed)[0], module.out_proj(heads)):
-        found.append([out, *torch.autograd.grad(out.square().sum(), [x, *module.parameters()])])
-    for got, want in zip(*found, strict=True):
-        torch.testing.assert_close(got, want)

@@ -1,4 +1,4 @@
-"""Composed attention beside the equations of tests/mechanisms: padding, cut windows, precision, learned masks."""
+"""Composed attention beside the equations of tests/mechanisms: cut windows, precision, learned masks."""
 
 from __future__ import annotations
 
@@ -10,21 +10,6 @@ from fairseq_localattn.grammar.build import attention
 from support.mechanisms.inputs import take_long_ways
 
 DIM, HEADS, LENGTH = 24, 4, 7
-
-
-@pytest.mark.parametrize("text", ["rope & gauss(center=self, width=head)", "rope & gauss(source=input)", "rope & t5"])
-def test_beside_rotations_padding_changes_nothing(text: str) -> None:
-    """Rotations keep products alone as they are: mechanisms that read a query or a key by itself are refused."""
-    torch.manual_seed(1)
-    module = attention(text, 4 * HEADS, HEADS, site="encoder", self_attention=True).eval()
-    for parameter in module.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    x = torch.randn(7, 1, 4 * HEADS)
-    alone, _ = module(x, x, x, need_weights=False)
-    padded = torch.cat([torch.randn(6, 1, 4 * HEADS), x])
-    padding = torch.arange(13)[None] < 6
-    behind, _ = module(padded, padded, padded, key_padding_mask=padding, need_weights=False)
-    torch.testing.assert_close(behind[6:], alone, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("long", [False, True])
