@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
-from support.mechanisms.inputs import compute_by
 from torch import Tensor
 
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.core.decoding import GrowableCache
 from fairseq_localattn.kernels.projections import is_column_major
+from support.mechanisms.inputs import compute_by
 from support.models import batch, build, dictionary
 
 

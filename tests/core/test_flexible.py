@@ -122,43 +122,32 @@ def test_flex_computes_what_the_products_compute(text: str, site: str, calls: li
         torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
 
 
-def gradients(module: LocalAttention, implementation: str, x: Tensor, **options: Any) -> list[Tensor | None]:
-    """Return the output, and the gradients of input and parameters."""
-    x = x.detach().requires_grad_()
+def gradients(module: LocalAttention, implementation: str, x: Tensor, **options: Any) -> list[Tensor]:
+    """Return the output, and the gradients of input and parameters; those that are not there are 0."""
     compute_by(module, implementation)
-    module.zero_grad()
-    out = module(x, x, x, need_weights=False, **options)[0]
+    leaves = [x.detach().requires_grad_(), *module.parameters()]
+    out = module(leaves[0], leaves[0], leaves[0], need_weights=False, **options)[0]
     probe = torch.randn(out.shape, generator=torch.Generator().manual_seed(7)).to(out)
-    (out * probe).sum().backward()
-    return [out.detach(), x.grad, *(p.grad for p in module.parameters())]
+    return [out.detach(), *torch.autograd.grad((out * probe).sum(), leaves, materialize_grads=True)]
 
 
-def distance(found: Tensor | None, exact: Tensor | None) -> float:
-    """Return the norm of a difference; gradients that are not there are 0."""
-    there = [x for x in (found, exact) if x is not None]
-    return float((there[0].double() - (there[1] if len(there) > 1 else 0)).norm()) if there else 0.0
-
-
-def compare_errors(found: list[Tensor | None], other: list[Tensor | None], exact: list[Tensor | None]) -> None:
+def compare_errors(found: list[Tensor], other: list[Tensor], exact: list[Tensor]) -> None:
     """Compare results in half precision with those in fp32: errors are up to three times those of ``other``.
 
     A bias of keys has a gradient of 0, so all that is found there is error.
     """
-    least = 1e-3 * max(float(x.norm()) for x in exact if x is not None)
+    least = 1e-3 * max(float(x.norm()) for x in exact)
     for got, same, want in zip(found, other, exact, strict=True):
-        error, usual = (distance(x, want) for x in (got, same))
+        error, usual = (float((x.double() - want).norm()) for x in (got, same))
         assert error <= 3 * usual + least
 
 
-def compare(found: list[Tensor | None], wanted: list[Tensor | None], tolerance: float) -> None:
+def compare(found: list[Tensor], wanted: list[Tensor], tolerance: float) -> None:
     """Compare results one by one; a bias of keys has a gradient of 0 up to the rounding of the others."""
-    least = 1e-2 * max(float(x.abs().max()) for x in wanted if x is not None)
+    least = 1e-2 * max(float(x.abs().max()) for x in wanted)
     for got, want in zip(found, wanted, strict=True):
-        if want is None or got is None:
-            assert got is want or (want if got is None else got).abs().max() == 0  # type: ignore[union-attr]
-        else:
-            scale = float(want.abs().max())
-            torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance * max(scale, least))
+        scale = max(float(want.abs().max()), least)
+        torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance * scale)
 
 
 @pytest.mark.slow

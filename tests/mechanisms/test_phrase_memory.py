@@ -16,7 +16,7 @@ from fairseq_localattn.mechanisms.phrase_memory.partition import (
     partition_of,
 )
 from fairseq_localattn.mechanisms.phrase_memory.recurrent import Recurrence
-from fairseq_localattn.mechanisms.phrase_memory.reductions import normalise_in_phrases, pool_phrases, sum_phrases
+from fairseq_localattn.mechanisms.phrase_memory.reductions import normalise_in_phrases, sum_phrases
 
 
 def padding_of(lengths: list[int], left: bool, to: int) -> Tensor:
@@ -38,15 +38,9 @@ def test_half_precision_sums_and_shares_are_those_of_fp32() -> None:
     assert torch.equal(cell.run(inputs), cell.float().run(inputs.float()).bfloat16())
 
 
-def test_phrase_operations_leave_out_padding_and_what_is_not_there() -> None:
-    padding = padding_of([3, 0], left=False, to=4)
-    partition = partition_of(torch.tensor([[[2, 1, 0]], [[0, 0, 0]]]), padding)
-    values = torch.tensor([[[1.0], [-5.0], [-2.0], [100.0]], [[7.0], [7.0], [7.0], [7.0]]])
-    assert pool_phrases(values, partition).flatten(1).tolist() == [[1.0, -2.0, 0.0], [0.0, 0.0, 0.0]]
-    assert sum_phrases(values, (~padding)[:, None].float(), partition).flatten(1).tolist() == [
-        [-4.0, -2.0, 0.0],
-        [0.0] * 3,
-    ]
+def test_shares_of_large_scores() -> None:
+    """Padding has none, nor has an empty sentence."""
+    partition = partition_of(torch.tensor([[[2, 1, 0]], [[0, 0, 0]]]), padding_of([3, 0], left=False, to=4))
     scores = torch.tensor([[[1000.0, 1000.0, -1000.0, 9e9]], [[0.0] * 4]])
     assert normalise_in_phrases(scores, partition).flatten(1).tolist() == [[0.5, 0.5, 1.0, 0.0], [0.0] * 4]
 
