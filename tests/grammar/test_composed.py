@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
 
 from fairseq_localattn.grammar.build import attention
 from support.mechanisms.inputs import take_long_ways
@@ -51,18 +50,6 @@ def test_terms_far_from_0_in_half_precision(dtype: torch.dtype, monkeypatch: pyt
         take_long_ways(monkeypatch)
         band = module(x, x, x, need_weights=False)[0]
     torch.testing.assert_close(band.float(), dense.float(), rtol=0, atol=0.05)
-
-
-@pytest.mark.parametrize("text", ["4*san + 4*alibi", "local(window=2) & alibi"])
-def test_the_activation_of_the_whole_is_applied_once(text: str) -> None:
-    module = attention(text, 16, 8, self_attention=True, activation="gelu")
-    seen: list[Tensor] = []
-    x = torch.randn(5, 2, 16)
-    module.out_proj.register_forward_pre_hook(lambda _, heads: seen.append(heads[0]))
-    module(x, x, x)
-    module.activation = "none"
-    module(x, x, x)
-    torch.testing.assert_close(seen[0], torch.nn.functional.gelu(seen[1]))
 
 
 TEXTS = ["sman(boundary=2)", "csan(window=3)", "local(window=2) & alibi", "1*local(window=1) + 3*rope"]

@@ -117,3 +117,9 @@ def test_equals_equations(
             {"output": explicit, "weights": weights},
             {"output": got["output"], "weights": expected(module, x, memory, padding, causal)[1]},
         )
+
+
+@pytest.mark.parametrize("text", ["2*san + 2*alibi", "local(window=2) & alibi"])
+def test_the_activation_of_the_whole_is_applied_once(text: str) -> None:
+    module, (x, padding) = make(text, activation="gelu").double(), random_case([5, 3], left=True)
+    torch.testing.assert_close(run(module, x, x, padding)[0], expected(module, x, x, padding)[0])
