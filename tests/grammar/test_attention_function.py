@@ -47,19 +47,19 @@ class Module(nn.Module):
 
 
 def slow(text: str, q: Tensor, k: Tensor, v: Tensor, *, mask: Tensor, scaling: float, causal: bool) -> Tensor:
-    """Return B×T×H×D of queries that are the last of the keys, by loops; ``mask`` B×T×S says which keys are seen."""
+    """Return B×T×H×D of queries that are the last of the keys, by loops; ``mask`` B×T×S is added, -inf hides."""
     out = torch.zeros(q.size(0), q.size(2), q.size(1), q.size(3), dtype=q.dtype)
     offset = k.size(2) - q.size(2)
     for b in range(q.size(0)):
-        first = int(mask[b].any(0).int().argmax())
+        first = int(mask[b].isfinite().any(0).int().argmax())
         for h in range(q.size(1)):
             group = h // (q.size(1) // k.size(1))
             for row in range(q.size(2)):
                 scores = {}
                 for j in range(k.size(2)):
                     seen, bias = TEXTS[text](causal, h, row + offset, j, first)
-                    if seen and mask[b, row, j]:
-                        scores[j] = float(q[b, h, row] @ k[b, group, j]) * scaling + bias
+                    if seen and mask[b, row, j].isfinite():
+                        scores[j] = float(q[b, h, row] @ k[b, group, j]) * scaling + bias + float(mask[b, row, j])
                 total = sum(map(math.exp, scores.values()))
                 for j, score in scores.items():
                     out[b, row, h] += v[b, group, j] * math.exp(score) / total
@@ -104,15 +104,17 @@ def test_against_loops(
     """With grouped keys, another scaling, queries at the end of a cache, and masks in every form."""
     function, (q, k, v) = fairseq_localattn.attention_function(text), inputs(queries)
     seen = seen_by(causal, padding, queries)
-    masks: dict[str, Tensor | None] = {"none": None, "row": seen[:, None, -1:], "bool": seen[:, None]}
-    masks["float"] = torch.zeros(seen.shape, dtype=q.dtype).masked_fill(~seen, torch.finfo(q.dtype).min)[:, None]
+    added = torch.zeros(seen.shape, dtype=q.dtype)
     if padding == "packed":
         take_long_ways(monkeypatch)
     if padding == "packed" and form == "float":
+        added.normal_()
         monkeypatch.setattr("fairseq_localattn.core.query_blocks.MEMORY", 1)
         monkeypatch.setattr("fairseq_localattn.core.query_blocks.LEAST", 2)
+    masks: dict[str, Tensor | None] = {"none": None, "row": seen[:, None, -1:], "bool": seen[:, None]}
+    masks["float"] = added.masked_fill(~seen, torch.finfo(q.dtype).min)[:, None]
     found, weights = function(Module(causal), q, k, v, masks[form], scaling=0.3)
-    expected = slow(text, q, k, v, mask=seen, scaling=0.3, causal=causal)
+    expected = slow(text, q, k, v, mask=added.masked_fill(~seen, -torch.inf), scaling=0.3, causal=causal)
     real = seen.any(-1)  # queries that are no padding
     torch.testing.assert_close(found[real], expected[real], rtol=1e-6, atol=1e-8)
     assert weights is None and found.is_contiguous()
