@@ -49,7 +49,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             return None if factor is None else self.attend(call, need_weights=False)[0] * factor
 
         def by_kernel(self: LocalAttention, call: Call) -> Tensor:
-            return self.attend(call, need_weights=False)[0] * kernel
+            return self.attend(call, need_weights=False)[0] * (kernel or 1.0)
 
         monkeypatch.setattr(flexible, "reason_against_triton", lambda q: None if kernel else "no kernel")
         monkeypatch.setattr(DynamicMaskAttention, "attend_by_kernel", by_kernel)

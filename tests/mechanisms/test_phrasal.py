@@ -57,7 +57,7 @@ def check(options: dict[str, Any], left: bool, partition: Partition, phrases: li
         for b, com in enumerate(composed):
             assert len(com) == len(phrases[b])
             for h, head in enumerate(com):
-                torch.testing.assert_close(module.composed[b, h, : len(head)], torch.stack(head))
+                torch.testing.assert_close(module.composed[b, h, : len(head)], torch.stack(head))  # type: ignore[index]
         with torch.no_grad():
             explicit, weights = run(module, x, x, padding, need_head_weights=True)
     assert module.partition is None and module.composed is None, "kept beyond the call"

@@ -134,6 +134,7 @@ def test_a_long_causal_chunk_after_a_prefix(monkeypatch: pytest.MonkeyPatch) -> 
     ("text", "message"),
     [
         ("csan(window=10)", "window must be odd and positive"),
+        ("csan(window=-3)", "window must be odd and positive"),
         ("csan(head_span=2)", "heads in an area must be odd"),
         ("csan(head_span=5)", "5 heads was asked for, and there are 4"),
         ("local(window=0)", "1 or more, not 0"),
@@ -142,6 +143,7 @@ def test_a_long_causal_chunk_after_a_prefix(monkeypatch: pytest.MonkeyPatch) -> 
         ("san(activation=tanh)", "activation 'tanh'.*none, relu, gelu"),
         ("shaw(max_distance=-1)", "0 or more, not -1"),
         ("t5(buckets=3)", "even and 4 or more, not 3"),
+        ("t5(buckets=2)", "even and 4 or more, not 2"),
         ("t5(max_distance=8)", "above 8 with 32 buckets, not 8"),
         ("rope(base=1)", "above 1, not 1"),
         ("sinks(window=0)", "1 position or more, not 0"),

@@ -36,7 +36,7 @@ def reweighted(text: str, sharpness: float, dtype: torch.dtype = torch.float32) 
     pointer, scores = torch.zeros(2, 1, HEADS, 1, 10, dtype=dtype)
     pointer[..., 0], scores[..., -1] = sharpness, sharpness
     module = make(text)
-    module.pointer_scores = lambda extra: torch.stack([pointer, pointer])  # type: ignore[assignment]
+    module.pointer_scores = lambda extra: torch.stack([pointer, pointer])
     return module.reweight(scores.softmax(-1), Call(Frame(1, 10), scores, q=scores, k=scores, v=scores))
 
 
