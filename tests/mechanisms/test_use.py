@@ -72,7 +72,7 @@ def largest(module: LocalAttention, queries: int, keys: int) -> int:
     x = torch.randn(queries, 1, DIM, requires_grad=True)
     memory = torch.randn(keys, 1, DIM) if keys else x
     with LargestTensor() as mode:
-        module(x, memory, memory, need_weights=False)[0].sum().backward()
+        module.train()(x, memory, memory, need_weights=False)[0].sum().backward()
     return mode.size
 
 
@@ -176,7 +176,7 @@ def test_sizes_of_a_site_and_of_heads() -> None:
 
 @pytest.mark.parametrize("text", ["block(block_length=4)", "aw(segment_size=2)"])
 def test_what_needs_the_whole_sentence(text: str) -> None:
-    module, (x, _) = make(text).double(), random_case([5], True)
+    module, (x, _) = make(text).double().train(), random_case([5], True)
     with pytest.raises(ValueError, match="need (the whole sentence|all keys)"):
         module(x, x, x, attn_mask=future(5))
     state: dict = {}
