@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairseq_localattn.kernels.blind import _kept, blind_queries
+from fairseq_localattn.kernels.blind import _kept, blind_queries, clear
 from fairseq_localattn.kernels.masks import Frame
 from fairseq_localattn.kernels.windows import Window, distance_windows
 from support.mechanisms.inputs import LargestTensor
@@ -89,3 +89,12 @@ def test_nothing_is_read_from_a_gpu_and_memory_is_linear() -> None:
     frame = Frame(300, 300, key_padding_mask=padding_of(300).to("meta"), attn_mask=mask)
     for windows in ((), (KINDS,)):
         assert blind_queries(frame, windows, dtype=torch.float32, device=torch.device("meta")) is not None
+
+
+def test_made_in_inference_it_serves_training() -> None:
+    frame = Frame(7, 7, key_padding_mask=padding_of(7))
+    with torch.inference_mode():
+        blind_queries(frame, (KINDS,), **REST)
+    blind = blind_queries(frame, (KINDS,), **REST)
+    assert blind is not None
+    clear(torch.randn(4, 4, 7, 2, requires_grad=True), blind).sum().backward()

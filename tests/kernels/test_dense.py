@@ -14,6 +14,7 @@ from fairseq_localattn.kernels.dense import (
     PRODUCTS_UP_TO,
     attention_and_weights,
     attention_by_products,
+    can_skip_future,
     causal_attention,
     fused_attention,
     paired_scores,
@@ -132,6 +133,16 @@ def test_causal_attention_sees_no_future(padded: bool, future: bool, length: int
     gradients = (torch.autograd.grad(out.square().sum(), (q, k, v)) for out in (found, wanted))
     for by_found, by_wanted in zip(*gradients, strict=True):
         torch.testing.assert_close(by_found, by_wanted)
+
+
+def test_the_future_is_skipped_in_long_texts_alone() -> None:
+    """Not beside dropout, which torch's kernel lacks, and not where products are asked for."""
+    q = torch.empty(1, 1, 1024, 4)
+    assert can_skip_future(q, q, dropout=0.0, implementation="auto")
+    assert not can_skip_future(q, q, dropout=0.1, implementation="auto")
+    assert not can_skip_future(q, q, dropout=0.0, implementation="products")
+    assert not can_skip_future(q[:, :, :512], q[:, :, :512], dropout=0.0, implementation="auto")
+    assert not can_skip_future(q[:, :, :1], q, dropout=0.0, implementation="auto")
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
