@@ -101,11 +101,12 @@ CALLS += [(causal, KEYS, form, "packed") for causal in (True, False) for form in
 def test_against_loops(
     text: str, causal: bool, queries: int, form: str, padding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With grouped keys, another scaling, queries at the end of a cache, and masks in every form."""
+    """With grouped keys or not, another scaling, queries at the end of a cache, and masks in every form."""
     function, (q, k, v) = fairseq_localattn.attention_function(text), inputs(queries)
     seen = seen_by(causal, padding, queries)
     added = torch.zeros(seen.shape, dtype=q.dtype)
     if padding == "packed":
+        k, v = (x.repeat_interleave(GROUPS, 1) for x in (k, v))
         take_long_ways(monkeypatch)
     if padding == "packed" and form == "float":
         added.normal_()
