@@ -12,7 +12,7 @@ from torch import Tensor
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.core.decoding import GrowableCache
 from fairseq_localattn.kernels.projections import is_column_major
-from support.mechanisms.implementations import compute_by
+from support.mechanisms.inputs import compute_by
 from support.models import batch, build, dictionary
 
 

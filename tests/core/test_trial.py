@@ -13,17 +13,9 @@ from torch import Tensor
 from fairseq_localattn.core import flexible, trial
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.core.call import Call
-from fairseq_localattn.grammar.build import attention
 from fairseq_localattn.kernels.masks import Frame
 from fairseq_localattn.mechanisms.masked import DynamicMaskAttention
-from support.mechanisms.implementations import compute_by
-
-DIM, HEADS = 16, 4
-
-
-def make(text: str, **options: Any) -> LocalAttention:
-    torch.manual_seed(3)
-    return attention(text, DIM, HEADS, site="encoder", self_attention=True, **options).eval()
+from support.mechanisms.inputs import DIM, compute_by, make
 
 
 def padding(length: int) -> Tensor:
@@ -31,46 +23,38 @@ def padding(length: int) -> Tensor:
     return torch.arange(length) < torch.tensor([0, length // 3])[:, None]
 
 
-class Clock:
-    """A timer that calls each implementation once, and says what it is told by the order of the calls."""
-
-    def __init__(self, *times: float) -> None:
-        self.times = list(times)
-
-    def __call__(self, call: Callable[[], object]) -> float:
-        call()
-        return self.times.pop(0)
-
-
 @pytest.fixture
 def tried(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return a function that lets ``auto`` try FlexAttention here, with a fake timer."""
-    # Without a backward pass on a CPU, the trial's gradients are those of a reference in the place of FlexAttention.
+    """Return a function that lets ``auto`` try FlexAttention here, and a kernel of DMAN, with a fake timer.
+
+    Without a backward pass on a CPU, the trial's gradients are those of a reference times a factor.
+    """
     monkeypatch.setattr(flexible, "TRIED_ON", ("cpu",))
     monkeypatch.setattr(flexible, "TRIED_FROM", 8)
     monkeypatch.setattr(trial, "_chosen", {})
     monkeypatch.setattr(flexible, "reason_against_flex", lambda q, k, dropout: "dropout" if dropout else None)
-    monkeypatch.setattr(flexible, "reason_against_triton", lambda q: None if kernel else "no kernel")
-
-    kernel: list[str] = []
 
     def start(
-        *times: float, factor: float | None = 1.0, error: Exception | None = None, other_kernel: float | None = None
+        *times: float, factor: float | None = 1.0, error: Exception | None = None, kernel: float | None = None
     ) -> None:
-        def by_kernel(self: LocalAttention, call: Call) -> Tensor:
-            return self.attend(call, need_weights=False)[0] * (other_kernel or 1.0)
+        told = list(times)
 
-        if other_kernel is not None:
-            kernel.append("dman")
-            monkeypatch.setattr(DynamicMaskAttention, "attend_by_kernel", by_kernel)
+        def milliseconds(call: Callable[[], object]) -> float:
+            call()
+            return told.pop(0)
 
         def by_flex(self: LocalAttention, call: Call) -> Tensor | None:
             if error is not None:
                 raise error
             return None if factor is None else self.attend(call, need_weights=False)[0] * factor
 
+        def by_kernel(self: LocalAttention, call: Call) -> Tensor:
+            return self.attend(call, need_weights=False)[0] * (kernel or 1.0)
+
+        monkeypatch.setattr(flexible, "reason_against_triton", lambda q: None if kernel else "no kernel")
+        monkeypatch.setattr(DynamicMaskAttention, "attend_by_kernel", by_kernel)
         monkeypatch.setattr(flexible, "by_flex", by_flex)
-        monkeypatch.setattr(trial, "milliseconds", Clock(*times))
+        monkeypatch.setattr(trial, "milliseconds", milliseconds)
 
     return start
 
@@ -78,12 +62,6 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 def run(module: LocalAttention, length: int) -> None:
     x = torch.randn(length, 2, DIM, requires_grad=True)
     module(x, x, x, key_padding_mask=padding(length), need_weights=False)[0].sum().backward()
-
-
-def inputs_of(module: LocalAttention, length: int) -> Call:
-    x = torch.randn(length, 2, DIM, requires_grad=True)
-    q, k, v, extra = module.project(x, x, x)
-    return Call(Frame(length, length, key_padding_mask=padding(length)), x, q=q, k=k, v=v, extra=extra)
 
 
 @pytest.mark.parametrize(("times", "chosen"), [((2.0, 1.0), "flex"), ((1.0, 2.0), "sdpa")])
@@ -105,12 +83,6 @@ def test_auto_keeps_the_faster(
     assert list(trial._chosen.values()) == [chosen, "sdpa", "flex"]
 
 
-def test_nothing_is_timed_where_there_is_no_choice(tried: Any) -> None:
-    tried(factor=None)  # the clock has no times to tell
-    run(make("dman").train(), 9)
-    assert list(trial._chosen.values()) == ["sdpa"]
-
-
 def test_a_trial_leaves_gradients_alone(tried: Any) -> None:
     tried(1.0, 2.0)
     module, plain = make("dman").train(), make("dman").train()
@@ -124,7 +96,7 @@ def test_a_trial_leaves_gradients_alone(tried: Any) -> None:
 
 
 def test_auto_does_not_try_what_is_short_or_no_training_or_not_possible(tried: Any) -> None:
-    tried()
+    tried(kernel=1.0)  # which is another mechanism's
     module = make("local(window=2)")
     x = torch.randn(20, 2, DIM)
     with torch.no_grad():
@@ -141,38 +113,36 @@ def test_auto_does_not_try_what_is_short_or_no_training_or_not_possible(tried: A
     [
         ({"factor": 1.5}, "flex not taken: its result differs by 50.0%"),
         ({"factor": float("nan")}, "flex not taken: its result differs by nan%"),
+        ({"factor": None}, ""),  # not defined: nothing is compared
         ({"error": RuntimeError("no kernel image\nmore lines")}, "flex not taken: RuntimeError: no kernel image"),
     ],
 )
 def test_auto_does_not_take_what_fails_or_computes_something_else(
     wrong: dict[str, Any], message: str, tried: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tried(2.0, 1.0, **wrong)
+    tried(**wrong)  # the clock has no times to tell
     with caplog.at_level(logging.INFO):
         run(make("dman").train(), 9)
     assert list(trial._chosen.values()) == ["sdpa"] and message in caplog.text
 
 
-@pytest.mark.parametrize(("factor", "chosen"), [(1.0, "triton"), (1.5, "sdpa")])
+@pytest.mark.parametrize(
+    ("factor", "chosen", "said"),
+    [
+        (1.0, "triton", "triton (sdpa 2.00 ms, triton 1.00 ms"),
+        (1.5, "sdpa", "triton not taken: its result differs by 50"),
+    ],
+)
 def test_a_kernel_is_tried_with_dropout_and_compared_without(
-    factor: float, chosen: str, tried: Any, caplog: pytest.LogCaptureFixture
+    factor: float, chosen: str, said: str, tried: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Also for short texts, which FlexAttention is not tried on; the state of random numbers stays as it was."""
-    tried(*(2.0, 1.0)[: 2 if factor == 1 else 0], other_kernel=factor)
-    module = make("dman", dropout=0.3).train()
-    call = inputs_of(module, 6)
+    tried(*([2.0, 1.0] if factor == 1 else []), kernel=factor)
+    module, x = make("dman", dropout=0.3).train(), torch.randn(6, 2, DIM, requires_grad=True)
+    call = Call(Frame(6, 6, key_padding_mask=padding(6)), x, *module.project(x, x, x))
     before = torch.get_rng_state()
     with caplog.at_level(logging.INFO):
         assert (flexible.chosen_way(module, call) is None) == (chosen == "sdpa")
     assert torch.equal(torch.get_rng_state(), before)
     assert list(trial._chosen.values()) == [chosen] and module.training
-    said = (
-        "triton (sdpa 2.00 ms, triton 1.00 ms" if chosen == "triton" else "triton not taken: its result differs by 50"
-    )
     assert said in caplog.text
-
-
-def test_a_kernel_is_not_tried_for_other_mechanisms(tried: Any) -> None:
-    tried(other_kernel=1.0)
-    run(make("local(window=2)", dropout=0.1).train(), 7)
-    assert not trial._chosen

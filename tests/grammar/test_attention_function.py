@@ -14,6 +14,7 @@ import fairseq_localattn
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.grammar.words import WORDS
 from fairseq_localattn.mechanisms.alibi import slopes_of
+from support.mechanisms.inputs import take_long_ways
 
 HEADS, GROUPS, DIM, KEYS = 4, 2, 6, 9
 # A text → whether head h of a causal or a bidirectional model shows query i the key j, and what is added to the score.
@@ -46,19 +47,19 @@ class Module(nn.Module):
 
 
 def slow(text: str, q: Tensor, k: Tensor, v: Tensor, *, mask: Tensor, scaling: float, causal: bool) -> Tensor:
-    """Return B×T×H×D of queries that are the last of the keys, by loops; ``mask`` B×T×S says which keys are seen."""
+    """Return B×T×H×D of queries that are the last of the keys, by loops; ``mask`` B×T×S is added, -inf hides."""
     out = torch.zeros(q.size(0), q.size(2), q.size(1), q.size(3), dtype=q.dtype)
     offset = k.size(2) - q.size(2)
     for b in range(q.size(0)):
-        first = int(mask[b].any(0).int().argmax())
+        first = int(mask[b].isfinite().any(0).int().argmax())
         for h in range(q.size(1)):
             group = h // (q.size(1) // k.size(1))
             for row in range(q.size(2)):
                 scores = {}
                 for j in range(k.size(2)):
                     seen, bias = TEXTS[text](causal, h, row + offset, j, first)
-                    if seen and mask[b, row, j]:
-                        scores[j] = float(q[b, h, row] @ k[b, group, j]) * scaling + bias
+                    if seen and mask[b, row, j].isfinite():
+                        scores[j] = float(q[b, h, row] @ k[b, group, j]) * scaling + bias + float(mask[b, row, j])
                 total = sum(map(math.exp, scores.values()))
                 for j, score in scores.items():
                     out[b, row, h] += v[b, group, j] * math.exp(score) / total
@@ -81,68 +82,48 @@ def seen_by(causal: bool, padding: str, queries: int) -> Tensor:
         seen[1, :, :2] = False
     if padding == "right":
         seen[1, :, -2:] = False
+    if padding == "packed":  # two sentences in one text
+        second = torch.tensor([[4], [6]]) <= torch.arange(KEYS)
+        seen &= second[:, :, None] == second[:, None]
     return seen[:, KEYS - queries :]
 
 
-@pytest.mark.parametrize("form", ["none", "row", "bool", "float"])
-@pytest.mark.parametrize(("causal", "queries"), [(True, KEYS), (True, 3), (True, 1), (False, KEYS)])
+CALLS = [
+    (*place, *mask)
+    for place in ((True, KEYS), (True, 3), (True, 1), (False, KEYS))
+    for mask in (("none", ""), ("row", "left"), ("bool", "left"), ("float", "right" if place[1] == KEYS else "left"))
+]
+CALLS += [(causal, KEYS, form, "packed") for causal in (True, False) for form in ("bool", "float")]
+
+
+@pytest.mark.parametrize(("causal", "queries", "form", "padding"), CALLS)
 @pytest.mark.parametrize("text", TEXTS)
-def test_against_loops(text: str, causal: bool, queries: int, form: str) -> None:
-    """With grouped keys, another scaling, queries at the end of a cache, and masks in every form."""
+def test_against_loops(
+    text: str, causal: bool, queries: int, form: str, padding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With grouped keys or not, another scaling, queries at the end of a cache, and masks in every form."""
     function, (q, k, v) = fairseq_localattn.attention_function(text), inputs(queries)
-    padding = {"none": "", "row": "left", "bool": "left", "float": "right"}[form] if queries == KEYS else "left"
-    seen = seen_by(causal, "" if form == "none" else padding, queries)
-    mask = {
-        "none": None,
-        "row": seen[:, -1:],
-        "bool": seen,
-        "float": torch.zeros(seen.shape, dtype=q.dtype).masked_fill(~seen, torch.finfo(q.dtype).min),
-    }[form]
-    mask = None if mask is None else mask[:, None]
-    found, weights = function(Module(causal), q, k, v, mask, scaling=0.3)
-    expected = slow(text, q, k, v, mask=seen, scaling=0.3, causal=causal)
+    seen = seen_by(causal, padding, queries)
+    added = torch.zeros(seen.shape, dtype=q.dtype)
+    if padding == "packed":
+        k, v = (x.repeat_interleave(GROUPS, 1) for x in (k, v))
+        take_long_ways(monkeypatch)
+    if padding == "packed" and form == "float":
+        added.normal_()
+        monkeypatch.setattr("fairseq_localattn.core.query_blocks.MEMORY", 1)
+        monkeypatch.setattr("fairseq_localattn.core.query_blocks.LEAST", 2)
+    masks: dict[str, Tensor | None] = {"none": None, "row": seen[:, None, -1:], "bool": seen[:, None]}
+    masks["float"] = added.masked_fill(~seen, torch.finfo(q.dtype).min)[:, None]
+    found, weights = function(Module(causal), q, k, v, masks[form], scaling=0.3)
+    expected = slow(text, q, k, v, mask=added.masked_fill(~seen, -torch.inf), scaling=0.3, causal=causal)
     real = seen.any(-1)  # queries that are no padding
     torch.testing.assert_close(found[real], expected[real], rtol=1e-6, atol=1e-8)
     assert weights is None and found.is_contiguous()
-    again, weights = function(Module(causal), q, k, v, mask, scaling=0.3, output_attentions=True)
+    again, weights = function(Module(causal), q, k, v, masks[form], scaling=0.3, output_attentions=True)
     torch.testing.assert_close(again, found)
     values = v.repeat_interleave(HEADS // v.size(1), 1)
     assert weights is not None
     torch.testing.assert_close((weights @ values).transpose(1, 2), found)
-
-
-@pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("text", ["local(window=20)", "sinks(window=16, sinks=2)", "csan(window=9, head_span=1)"])
-def test_long_texts_with_a_mask_of_each_sentence(text: str, padded: bool) -> None:
-    """In bands, as a dense computation by the same mask and torch alone: packed sentences, boolean and as numbers."""
-    length = 600
-    torch.manual_seed(1)
-    q, k, v = torch.randn(3, 2, HEADS, length, DIM, dtype=torch.float64)
-    parts = torch.tensor([[200], [350]]) <= torch.arange(length)
-    seen = (parts[:, :, None] == parts[:, None]).tril()
-    if padded:
-        seen[1, :, :100] = False
-    i, j = torch.arange(length)[:, None], torch.arange(length)
-    window = {"local": i - j <= 20, "sinks": i - j < 16, "csan": i - j <= 4}[text.partition("(")[0]].expand(2, -1, -1)
-    if text.startswith("sinks"):
-        first = torch.tensor([0, 100 * padded])[:, None, None]
-        window = window | ((j >= first) & (j < first + 2))
-    both = seen & window
-    expected = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=both[:, None]).transpose(1, 2)
-    real = both.any(-1)
-    lowest = torch.finfo(q.dtype).min
-    for mask in (seen, torch.zeros(seen.shape, dtype=q.dtype).masked_fill(~seen, lowest)):
-        found, _ = fairseq_localattn.attention_function(text)(Module(), q, k, v, mask[:, None])
-        torch.testing.assert_close(found[real], expected[real], rtol=1e-6, atol=1e-8)
-
-
-def test_blocks_of_queries_have_a_mask_of_each_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    function, (q, k, v) = fairseq_localattn.attention_function("alibi"), inputs(KEYS)
-    mask = seen_by(True, "left", KEYS)[:, None]
-    whole, _ = function(Module(), q, k, v, mask)
-    monkeypatch.setattr("fairseq_localattn.core.query_blocks.MEMORY", 1)
-    monkeypatch.setattr("fairseq_localattn.core.query_blocks.LEAST", 2)
-    torch.testing.assert_close(function(Module(), q, k, v, mask)[0], whole)
 
 
 def test_keys_of_a_cache_of_fixed_size_beyond_the_query_are_left_out() -> None:
@@ -208,14 +189,8 @@ def test_models_that_it_does_not_serve(module: Module, given: dict, message: str
 
 # ---------------------------------------------------------------------- in models of transformers
 
-SIZES = {
-    "hidden_size": 32,
-    "intermediate_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "vocab_size": 40,
-    "pad_token_id": 0,
-}
+SIZES = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+SIZES |= {"vocab_size": 40, "pad_token_id": 0}
 
 
 def model_of(name: str, attention: str, **sizes: object) -> Any:
@@ -254,10 +229,8 @@ CAUSAL = {"num_key_value_heads": 2, "max_position_embeddings": 64}
 @pytest.mark.parametrize("text", ["local(window=3)", "sinks(window=4, sinks=0)", "csan(window=7, head_span=1)"])
 def test_llama_with_a_window_is_mistral(text: str, padding: str) -> None:
     """Outputs, gradients, generated words and their scores; transformers' sliding_window=4 shows four keys."""
-    llama, mistral = (
-        model_of("Llama", registered(text), **CAUSAL),
-        model_of("Mistral", "eager", sliding_window=4, **CAUSAL),
-    )
+    llama = model_of("Llama", registered(text), **CAUSAL)
+    mistral = model_of("Mistral", "eager", sliding_window=4, **CAUSAL)
     given = batch(padding)
     real = given.get("attention_mask", torch.ones(2, 12)).bool()
     outputs = [model(**given).logits[real] for model in (llama, mistral)]
@@ -270,12 +243,11 @@ def test_llama_with_a_window_is_mistral(text: str, padding: str) -> None:
     if padding == "right":
         return
     how = {"max_new_tokens": 8, "do_sample": False, "output_scores": True, "return_dict_in_generate": True}
-    for more in ({}, {"num_beams": 3}, {"cache_implementation": "static", "disable_compile": True}):
-        if "disable_compile" in more and not hasattr(llama.generation_config, "disable_compile"):
-            del more["disable_compile"]
-        ours, theirs = llama.generate(**given, **how, **more), mistral.generate(**given, **how)
-        if "num_beams" in more:
-            theirs = mistral.generate(**given, **how, num_beams=3)
+    static = {"cache_implementation": "static", "disable_compile": True}
+    if not hasattr(llama.generation_config, "disable_compile"):
+        del static["disable_compile"]
+    for more, beam in (({}, {}), ({}, {"num_beams": 3}), (static, {})):
+        ours, theirs = llama.generate(**given, **how, **more, **beam), mistral.generate(**given, **how, **beam)
         assert ours.sequences.equal(theirs.sequences), more
         torch.testing.assert_close(ours.scores, theirs.scores, rtol=1e-4, atol=1e-3)
 
@@ -290,18 +262,17 @@ def test_a_window_of_the_model_itself_intersects() -> None:
 
 
 @pytest.mark.parametrize("padding", ["", "right"])
-@pytest.mark.parametrize("text", ["san", "local(window=2)", "2*local(window=2) + 2*global"])
-def test_bert(text: str, padding: str) -> None:
+def test_bert(padding: str) -> None:
     """Against transformers' own attention, whose scores are changed by the mask in words."""
     theirs = model_of("Bert", "eager")
     if not hasattr(theirs.encoder.layer[0].attention.self, "is_causal"):
         pytest.skip("BERT calls a function by its name from transformers 5.0 on")
-    ours = model_of("Bert", registered(text))
+    ours = model_of("Bert", registered("2*local(window=2) + 2*global"))
     given = batch(padding)
     real = given.get("attention_mask", torch.ones(2, 12)).bool()
     i, j = torch.arange(12)[:, None], torch.arange(12)
     hidden = torch.zeros(4, 12, 12, dtype=torch.bool)
-    hidden[: {"san": 0, "local(window=2)": 4}.get(text, 2)] |= (i - j).abs() > 2
+    hidden[:2] = (i - j).abs() > 2
     closed = (hidden | ~real[:, None, None]).float() * -1e9
     expected = theirs(given["input_ids"], attention_mask=closed).last_hidden_state
     torch.testing.assert_close(ours(**given).last_hidden_state[real], expected[real], rtol=1e-4, atol=1e-4)

@@ -9,18 +9,15 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import gradcheck
 
 from fairseq_localattn.core.attention import LocalAttention
-from fairseq_localattn.grammar.build import attention
 from fairseq_localattn.grammar.words import WORDS
 from fairseq_localattn.mechanisms.phrase_memory.partition import ngram_lengths, partition_of
-from support.mechanisms.implementations import compute_by
-from support.mechanisms.inputs import future, labelled, take_long_ways
+from support.mechanisms.inputs import DIM, HEADS, compute_by, future, labelled, make, take_long_ways
 
-DIM, HEADS, LENGTH = 8, 4, 7
+LENGTH = 7
 # Beside the words alone: options with computations of their own, and compositions.
 MORE = ["csan(head_span=1, window=3)", "sman(boundary=none)", "gauss(cut=true, width=2)", "gauss(product=true)"]
 MORE += ["mw(renormalise=true)", "local(window=2) & alibi", "local & shaw", "2*local + 2*csan(head_span=1)"]
@@ -43,17 +40,6 @@ def mask_of(kind: str, site: str) -> Tensor | None:
     closed[4] = True
     closed[1, :5] = closed[5, 2:] = True
     return closed if kind == "boolean" else 0.3 * torch.eye(LENGTH).double().masked_fill(closed, -torch.inf)
-
-
-def make(text: str, site: str, dtype: torch.dtype = torch.double) -> LocalAttention:
-    torch.manual_seed(3)
-    cross = site == "cross"
-    options: dict[str, Any] = {"self_attention": not cross, "encoder_decoder_attention": cross}
-    module = attention(text, DIM, HEADS, site=site, **options)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.normal_(std=0.5)
-    return module.to(dtype)
 
 
 def call(module: LocalAttention, x: Tensor, site: str, mask: Tensor | None, **options: Any) -> Any:
@@ -79,7 +65,7 @@ def masks_for(text: str) -> tuple[str, ...]:
 @every_case
 def test_gradients_of_every_word(text: str, site: str) -> None:
     """gradcheck with a sentence that is all padding; all implementations agree, and rows that see nothing are 0."""
-    module = make(text, site)
+    module = make(text, site).double().train()
     x = torch.randn(LENGTH, 3, DIM, dtype=torch.double, requires_grad=True)
     for kind in masks_for(text):
         mask, wanted = mask_of(kind, site), None
@@ -108,7 +94,7 @@ def test_gradients_of_every_word(text: str, site: str) -> None:
 @pytest.mark.parametrize("text", [text for text, site in CASES if site == "decoder"])
 def test_decoding_step_by_step(text: str) -> None:
     """With padding before the words, and a sentence that is all padding; the last words come at once."""
-    module = make(text, "decoder").eval()
+    module = make(text, "decoder").double()
     x = torch.randn(LENGTH, 3, DIM, dtype=torch.double)
     whole, _ = call(module, x, "decoder", future(LENGTH))
     state: dict[str, Any] = {}
@@ -118,21 +104,3 @@ def test_decoding_step_by_step(text: str) -> None:
         out, weights = call(module, x[start:end], "decoder", mask, **step, need_head_weights=True)
         torch.testing.assert_close(out, whole[start:end])
         assert (weights[:, 0] == 0).all()
-
-
-@pytest.mark.parametrize("implementation", ["products", "sdpa"])
-def test_as_with_torchs_boolean_mask(implementation: str) -> None:
-    module = make("san", "encoder")
-    compute_by(module, implementation)
-    x, found = torch.randn(LENGTH, 3, DIM, dtype=torch.double, requires_grad=True), []
-    closed = mask_of("boolean", "encoder")
-    assert closed is not None
-    q, k, v = (
-        p(x).unflatten(2, (HEADS, -1)).permute(1, 2, 0, 3) for p in (module.q_proj, module.k_proj, module.v_proj)
-    )
-    seen = ~(closed | PADDING[:, None, None])
-    heads = F.scaled_dot_product_attention(q, k, v, attn_mask=seen).permute(2, 0, 1, 3).flatten(2)
-    for out in (call(module, x, "encoder", closed)[0], module.out_proj(heads)):
-        found.append([out, *torch.autograd.grad(out.square().sum(), [x, *module.parameters()])])
-    for got, want in zip(*found, strict=True):
-        torch.testing.assert_close(got, want)

@@ -1,30 +1,14 @@
-"""Composed attention beside the equations of tests/mechanisms: padding, cut windows, precision, learned masks."""
+"""Composed attention beside the equations of tests/mechanisms: cut windows, precision, learned masks."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
 
 from fairseq_localattn.grammar.build import attention
 from support.mechanisms.inputs import take_long_ways
 
 DIM, HEADS, LENGTH = 24, 4, 7
-
-
-@pytest.mark.parametrize("text", ["rope & gauss(center=self, width=head)", "rope & gauss(source=input)", "rope & t5"])
-def test_beside_rotations_padding_changes_nothing(text: str) -> None:
-    """Rotations keep products alone as they are: mechanisms that read a query or a key by itself are refused."""
-    torch.manual_seed(1)
-    module = attention(text, 4 * HEADS, HEADS, site="encoder", self_attention=True).eval()
-    for parameter in module.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    x = torch.randn(7, 1, 4 * HEADS)
-    alone, _ = module(x, x, x, need_weights=False)
-    padded = torch.cat([torch.randn(6, 1, 4 * HEADS), x])
-    padding = torch.arange(13)[None] < 6
-    behind, _ = module(padded, padded, padded, key_padding_mask=padding, need_weights=False)
-    torch.testing.assert_close(behind[6:], alone, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("long", [False, True])
@@ -66,18 +50,6 @@ def test_terms_far_from_0_in_half_precision(dtype: torch.dtype, monkeypatch: pyt
         take_long_ways(monkeypatch)
         band = module(x, x, x, need_weights=False)[0]
     torch.testing.assert_close(band.float(), dense.float(), rtol=0, atol=0.05)
-
-
-@pytest.mark.parametrize("text", ["4*san + 4*alibi", "local(window=2) & alibi"])
-def test_the_activation_of_the_whole_is_applied_once(text: str) -> None:
-    module = attention(text, 16, 8, self_attention=True, activation="gelu")
-    seen: list[Tensor] = []
-    x = torch.randn(5, 2, 16)
-    module.out_proj.register_forward_pre_hook(lambda _, heads: seen.append(heads[0]))
-    module(x, x, x)
-    module.activation = "none"
-    module(x, x, x)
-    torch.testing.assert_close(seen[0], torch.nn.functional.gelu(seen[1]))
 
 
 TEXTS = ["sman(boundary=2)", "csan(window=3)", "local(window=2) & alibi", "1*local(window=1) + 3*rope"]

@@ -56,6 +56,8 @@ def test_a_text_is_written_as_it_was(text: str) -> None:
         ("san san", "⟨here⟩san", "'san' has no place here"),
         ("(" * 5000, "⟨here⟩", "brackets are nested too deeply"),
         ("san\x00", "⟨here⟩", "has no place here"),
+        (f"local(window={'9' * 5000})", "⟨here⟩9", "window: a number has 30 characters or less, not 5,000"),
+        ("san + " * 100_000, "⟨here⟩", "at most 10,000 are read"),
         ("1: san; 2: san" + " > ffn" * 100, "⟨here⟩2: san", "101 sublayers: a layer has 100 or less"),
     ],
 )
@@ -65,21 +67,12 @@ def test_errors_show_the_place(text: str, place: str, message: str) -> None:
     assert re.search(place, str(caught.value)) and "\n" not in str(caught.value)
 
 
-def test_a_number_without_end_is_refused() -> None:
-    with pytest.raises(TextError, match="window: a number has 30 characters or less, not 5,000"):
-        parse_stack(f"local(window={'9' * 5000})")
-
-
-def test_a_text_without_end_is_refused_at_once() -> None:
-    with pytest.raises(TextError, match="at most 10,000 are read"):
-        parse_stack("san + " * 100_000)
-
-
 @pytest.mark.parametrize(
     ("text", "site", "message"),
     [
         ("csam", "encoder", "there is no mechanism 'csam'; did you mean 'csan'\\?"),
         ("local(windo=3)", "encoder", "local has no option 'windo'; did you mean 'window'\\?"),
+        ("2*san + 6*local(windo=3)", "encoder", r"'…san \+ 6\*local\(windo=⟨here⟩3\)', character 23: local has no"),
         ("local(window=x)", "encoder", "window must be a whole number, not 'x'"),
         ("local(window=2.5)", "encoder", "window must be a whole number, not 2.5"),
         ("local(window=99999999999)", "encoder", "window must be a whole number, not 99999999999"),
@@ -106,11 +99,6 @@ def test_what_cannot_be_built_is_said_in_one_line(text: str, site: str, message:
     with pytest.raises(UsageError, match=message) as caught:
         attention(text, 32, 8, site=site)
     assert "⟨here⟩" in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_the_place_of_an_error_is_shown() -> None:
-    with pytest.raises(UsageError, match=r"'…san \+ 6\*local\(windo=⟨here⟩3\)', character 23: local has no option"):
-        attention("2*san + 6*local(windo=3)", 32, 8)
 
 
 @pytest.mark.parametrize("text", ["shaw", "2*shaw + 6*alibi"])

@@ -120,8 +120,6 @@ def test_a_decoder_without_a_mask_is_causal(text: str, more: dict[str, bool]) ->
         torch.testing.assert_close(out, masked)
         gradients = [torch.autograd.grad(each.square().sum(), x)[0] for each in (out, masked)]
         torch.testing.assert_close(*gradients)
-    (by_past,) = torch.autograd.grad(module(x, x, x, **more)[0][:3].sum(), x)
-    assert by_past[:3].abs().min() > 0 and not by_past[3:].any()
 
 
 @pytest.mark.parametrize("bias", [True, False])

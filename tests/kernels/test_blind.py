@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.autograd import gradcheck
 
 from fairseq_localattn.kernels.blind import _kept, blind_queries, clear
 from fairseq_localattn.kernels.masks import Frame
@@ -99,18 +98,3 @@ def test_made_in_inference_it_serves_training() -> None:
     blind = blind_queries(frame, (KINDS,), **REST)
     assert blind is not None
     clear(torch.randn(4, 4, 7, 2, requires_grad=True), blind).sum().backward()
-
-
-@pytest.mark.parametrize("shape", [(2, 1, 1), (1, 3, 4), (2, 3, 4)])
-def test_cleared_rows_have_no_gradient(shape: tuple[int, int, int]) -> None:
-    """Also where a loss is over them, and in each layout of memory."""
-    torch.manual_seed(1)
-    blind = torch.rand(shape) < 0.5
-    keep = ~blind.expand(2, 3, 4)[..., None]
-    x = torch.randn(2, 3, 4, 5, dtype=torch.double, requires_grad=True)
-    other = torch.randn(4, 2, 3, 5, dtype=torch.double).permute(1, 2, 0, 3).requires_grad_()
-    for each in (x, other):
-        assert torch.equal(clear(each, blind), torch.where(keep, each, 0.0))
-        assert gradcheck(lambda y: clear(y, blind), each)
-        (by_x,) = torch.autograd.grad((clear(each, blind) * keep).sum(), each)  # none to clear
-        assert torch.equal(by_x, keep.to(by_x).expand_as(by_x))

@@ -148,21 +148,18 @@ def test_the_future_is_skipped_in_long_texts_alone() -> None:
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 def test_attention_with_its_weights(dropout: float) -> None:
     """Products and torch's own steps give the same weights, output and gradients, also through the weights alone."""
-    q, k, v, probe = torch.randn(4, 2, 3, 6, 5, dtype=torch.double).unbind(0)
+    given, probe = random_heads(2, 3, queries=6, keys=6, channels=5), torch.randn(2, 3, 6, 5, dtype=torch.double)
     hidden = torch.zeros(2, 1, 1, 6, dtype=torch.bool)
     hidden[0, ..., :2] = True
-    results: dict[tuple[str, str], list[Tensor]] = {}
+    bias = torch.zeros(2, 3, 6, 6, dtype=torch.double, requires_grad=True)
+    rules: dict[str, Any] = {"hidden": hidden, "bias": bias, "scaling": 0.5, "dropout": dropout}
+    results: list[list[Tensor]] = []
     for implementation in ("products", "sdpa"):
-        for what in ("both", "weights"):
-            torch.manual_seed(3)
-            inputs = [x.clone().requires_grad_() for x in (q, k, v)]
-            bias = torch.zeros(2, 3, 6, 6, dtype=torch.double, requires_grad=True)
-            options = {"hidden": hidden, "bias": bias, "scaling": 0.5, "dropout": dropout}
-            out, weights = attention_and_weights(*inputs, **options, implementation=implementation)  # type: ignore[arg-type]
-            loss = weights.square().sum() + ((out * probe).sum() if what == "both" else 0)
-            loss.backward()
-            gradients = [torch.zeros_like(x) if x.grad is None else x.grad for x in (*inputs, bias)]
-            results[implementation, what] = [out, weights, *gradients]
-    for what in ("both", "weights"):
-        for got, wanted in zip(results["products", what], results["sdpa", what], strict=True):
-            torch.testing.assert_close(got, wanted)
+        torch.manual_seed(3)
+        out, weights = attention_and_weights(*given, **rules, implementation=implementation)
+        results.append([out, weights])
+        for loss in (weights.square().sum(), weights.square().sum() + (out * probe).sum()):
+            leaves = (*given, bias)
+            results[-1] += torch.autograd.grad(loss, leaves, retain_graph=True, materialize_grads=True)
+    for got, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(got, wanted)

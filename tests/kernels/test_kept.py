@@ -18,6 +18,7 @@ from fairseq_localattn.kernels import windows
 from fairseq_localattn.kernels.kept import Kept, may_keep
 from fairseq_localattn.kernels.masks import is_future
 from fairseq_localattn.mechanisms import alibi, rotary
+from support.mechanisms.inputs import Itself
 
 LENGTHS = count(11)  # each case has a length of its own, of which nothing is kept
 KEEPING = ["alibi", "local", "rope", "2*local + 2*(alibi & rope)", "mw(segment_size=2)"]
@@ -37,20 +38,9 @@ def _fake(module: nn.Module, x: Tensor) -> None:
         module(x, x, x)
 
 
-class Alone(nn.Module):
-    """An attention of one tensor to itself."""
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.module(x, x, x, need_weights=False)[0]
-
-
 def _trace(module: nn.Module, x: Tensor) -> None:
     with suppress(RuntimeError):  # segments cannot be traced
-        torch.jit.trace(Alone(module), (x,), check_trace=False)
+        torch.jit.trace(Itself(module), (x,), check_trace=False)
 
 
 def _count(module: nn.Module, x: Tensor) -> None:

@@ -25,24 +25,25 @@ def test_a_mask_that_only_hides_is_taken_as_boolean(dtype: torch.dtype) -> None:
     assert torch.equal(bias[2], -torch.arange(3.0)) and (bias[0, 1:] <= lowest_score(dtype)).all()
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_hidden_keys_stay_below_visible_ones_whatever_the_bias(dtype: torch.dtype) -> None:
-    """A bias in fp32 may be far below what half precision can hold."""
-    bias = torch.tensor([[[[-1e6, -1e6 - 1, -1e6]]]])
-    mask = join_masks(torch.tensor([[[[False, False, True]]]]), bias, dtype)
-    assert mask is not None
+FAR_BELOW = torch.tensor([-1e6, -1e6 - 1, -1e6])  # what half precision cannot hold
+IN_FP16 = torch.tensor([0.5, 1.5, lowest_score(torch.float16)], dtype=torch.float16)  # as where weights are asked for
+LAST = torch.tensor([False, False, True])
+
+
+@pytest.mark.parametrize(
+    ("hidden", "bias", "dtype", "wanted"),
+    [
+        *((LAST, FAR_BELOW, dtype, [0.7311, 0.2689, 0.0]) for dtype in (torch.float16, torch.bfloat16, torch.float32)),
+        (None, IN_FP16, torch.float32, [0.2689, 0.7311, 0.0]),
+    ],
+)
+def test_hidden_keys_stay_below_visible_ones_whatever_the_bias(
+    hidden: Tensor | None, bias: Tensor, dtype: torch.dtype, wanted: list[float]
+) -> None:
+    mask = join_masks(hidden if hidden is None else hidden[None, None, None], bias[None, None, None], dtype)
+    assert mask is not None and mask.dtype == dtype
     weights = torch.softmax(mask.float(), dim=-1).flatten()
-    torch.testing.assert_close(weights, torch.tensor([0.7311, 0.2689, 0.0]), rtol=0, atol=2e-3)
-
-
-def test_a_bias_in_fp16_beside_scores_in_fp32() -> None:
-    """As where weights are asked for: scores of factors in fp16 are in fp32."""
-    bias = torch.tensor([[[[0.5, 1.5, lowest_score(torch.float16)]]]], dtype=torch.float16)
-    mask = join_masks(None, bias, torch.float32)
-    assert mask is not None and mask.dtype == torch.float32
-    torch.testing.assert_close(
-        torch.softmax(mask, dim=-1).flatten(), torch.tensor([0.2689, 0.7311, 0.0]), rtol=0, atol=1e-4
-    )
+    torch.testing.assert_close(weights, torch.tensor(wanted), rtol=0, atol=2e-3)
 
 
 def test_a_key_hidden_by_attn_mask_stays_below_one_that_is_cut_off() -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 
-from fairseq_localattn.grammar.build import attention
 from fairseq_localattn.mechanisms import relative
-from support.mechanisms.inputs import DIM, HEADS, assert_same, outcome, random_case, run, take_long_ways
+from support.mechanisms.inputs import DIM, assert_same, make, outcome, random_case, run, take_long_ways
 from support.mechanisms.references import expected
 
 BOTH, ALL = ("encoder", "decoder"), ("encoder", "decoder", "cross")
@@ -93,18 +90,7 @@ BATCHES = {
 SQUARES = {"squares": ([37, 4, 15], True, True), "squares on the right": ([36, 3, 16], False, False)}
 CASES = [(text, site, *batch) for text, sites in TEXTS.items() for site in sites for batch in BATCHES.values()]
 CASES += [("sman(boundary=none)", site, *batch) for site in BOTH for batch in SQUARES.values()]
-
-
-def make(text: str, site: str) -> Any:
-    """Return a module in float64 whose parameters are random, and whose Gaussians and windows differ by word."""
-    torch.manual_seed(1)
-    cross, sizes = site == "cross", {"kdim": DIM + 3, "vdim": DIM + 3} if site == "cross" else {}
-    module = attention(text, DIM, HEADS, site=site, self_attention=not cross, encoder_decoder_attention=cross, **sizes)
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            if not name.endswith("window_root"):
-                parameter.normal_(std=0.5)
-    return module.double().eval()
+CASES += [("block(block_length=0)", "encoder", *batch) for batch in SQUARES.values()]  # ⌈(2n)^⅓⌉ of cubes and others
 
 
 @pytest.mark.parametrize(("text", "site", "lengths", "left", "long"), CASES)
@@ -114,7 +100,8 @@ def test_equals_equations(
     if long:
         take_long_ways(monkeypatch)
         monkeypatch.setattr(relative, "CHEAP_ON", ())
-    module = make(text, site)
+    sizes = {"kdim": DIM + 3, "vdim": DIM + 3} if site == "cross" else {}
+    module = make(text, site, **sizes).double()
     x, padding = random_case(lengths, left)
     memory = x
     if site == "cross":  # with other channels; n counts the keys
@@ -130,3 +117,9 @@ def test_equals_equations(
             {"output": explicit, "weights": weights},
             {"output": got["output"], "weights": expected(module, x, memory, padding, causal)[1]},
         )
+
+
+@pytest.mark.parametrize("text", ["2*san + 2*alibi", "local(window=2) & alibi"])
+def test_the_activation_of_the_whole_is_applied_once(text: str) -> None:
+    module, (x, padding) = make(text, activation="gelu").double(), random_case([5, 3], left=True)
+    torch.testing.assert_close(run(module, x, x, padding)[0], expected(module, x, x, padding)[0])

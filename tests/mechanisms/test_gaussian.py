@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from fairseq_localattn.core.call import Call
-from fairseq_localattn.mechanisms.gaussian import GaussianAttention, GaussianProductAttention, parse_width
-from support.mechanisms.inputs import DIM, HEADS, future, gradient, run
+from fairseq_localattn.mechanisms.gaussian import GaussianAttention, parse_width
+from support.mechanisms.inputs import DIM, future, gradient, make, run
 
-MODULES: dict[str, dict[str, Any]] = {
-    "localness": {},
-    "neighbor": {"center": "self", "width": "head"},
-    "neighbor-query": {"center": "self", "width": "query", "local_heads": 2},
-    "keys": {"width": "keys", "hidden": "linear"},
-    "cut": {"width": 1, "cut": True},
-    "product": {"product": True},
-}
+TEXTS = ["gauss", "gauss(center=self, width=head)", "gauss(center=self, width=query, local_heads=2)"]
+TEXTS += ["gauss(width=keys, hidden=linear)", "gauss(width=1, cut=true)", "gauss(product=true)"]
 
 
 def test_widths_by_head_at_the_start() -> None:
@@ -31,14 +24,11 @@ def test_widths_by_head_at_the_start() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize(("dtype", "left"), [(torch.float16, True), (torch.bfloat16, False)])
-def test_half_precision_over_long_distances(name: str, dtype: torch.dtype, left: bool) -> None:
+def test_half_precision_over_long_distances(text: str, dtype: torch.dtype, left: bool) -> None:
     """600 keys, where -2 (Δ/d)² is far beyond fp16: finite, gradients included, and near the result in float64."""
-    torch.manual_seed(1)
-    options = {**MODULES[name], "self_attention": True}
-    kind = GaussianProductAttention if options.pop("product", False) else GaussianAttention
-    half = kind(DIM, HEADS, **options).eval().to(dtype)
+    half = make(text, std=0.2).to(dtype)
     x = torch.randn(600, 3, DIM).to(dtype)
     padding = torch.zeros(3, 600, dtype=torch.bool)
     padding[1, slice(580) if left else slice(20, None)] = True
@@ -57,15 +47,14 @@ def test_half_precision_over_long_distances(name: str, dtype: torch.dtype, left:
 @pytest.mark.parametrize("context", ["half", "autocast"])
 def test_the_bell_is_computed_in_fp32(context: str) -> None:
     """Entries at distance 500 of a bell of width 1000, where bf16 has steps of 1/256 and positions steps of 2."""
-    module = GaussianAttention(DIM, HEADS, center="self", width=1000, self_attention=True)
-    x = torch.randn(1000, 1, DIM)
+    module, x = make("gauss(center=self, width=1000)"), torch.randn(1000, 1, DIM)
     seen: list[Tensor] = []
 
-    def keep(self: Any, call: Call) -> Tensor:
+    def keep(call: Call) -> Tensor:
         seen.append(call.extra["bell"])
         return call.extra["bell"]
 
-    module.score_bias = keep.__get__(module)  # type: ignore[method-assign]
+    module.score_bias = keep
     if context == "half":
         module, x = module.bfloat16(), x.bfloat16()
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=context == "autocast"):
@@ -78,7 +67,7 @@ def test_the_bell_is_computed_in_fp32(context: str) -> None:
 
 def test_a_narrow_width_by_head_keeps_its_gradient_finite() -> None:
     """σ = w² below 0.1 counts as 0.1; the gradient of G by w would grow with w⁻⁵."""
-    module = GaussianAttention(DIM, HEADS, center="self", width="head", self_attention=True)
+    module = make("gauss(center=self, width=head)")
     with torch.no_grad():
         module.window_root.copy_(torch.tensor([0.0, 1e-4, 0.2, 1.0]))
     x = torch.randn(300, 1, DIM)

@@ -33,19 +33,18 @@ def attention(composition: str, interaction: str, granularities: list[int], **mo
     return module
 
 
-def check(module: Any, left: bool, partition: Partition, phrases: list[list[Any]], **options: Any) -> None:
+def check(options: dict[str, Any], left: bool, partition: Partition, phrases: list[list[Any]]) -> None:
     """Compare output, weights, composed phrases and every gradient; ``phrases``: of each sentence, by head."""
-    x, padding = random_case(LENGTHS, left)
+    module, (x, padding) = attention(**options), random_case(LENGTHS, left)
+    stated = {name: options[name] for name in ("composition", "interaction", "chunk")}
     real, composed = ~padding, list[list[list[Tensor]]]()
 
     def expected(x: Tensor, _: Tensor) -> Tensor:
         out = torch.zeros_like(x)
         for b, of_heads in enumerate(phrases):
             words: list[Any] = [None] * (HEADS - len(of_heads))
-            found, com = reference.mgsa(
-                x[real[b], b], [*words, *of_heads], p=dict(module.named_parameters()), **options
-            )
-            out[real[b], b] = found
+            given = x[real[b], b], [*words, *of_heads]
+            out[real[b], b], com = reference.mgsa(*given, p=dict(module.named_parameters()), **stated)
             composed.append(com)
         return out
 
@@ -58,8 +57,9 @@ def check(module: Any, left: bool, partition: Partition, phrases: list[list[Any]
         for b, com in enumerate(composed):
             assert len(com) == len(phrases[b])
             for h, head in enumerate(com):
-                torch.testing.assert_close(module.composed[b, h, : len(head)], torch.stack(head))
-        explicit, weights = run(module, x, x, padding, need_head_weights=True)
+                torch.testing.assert_close(module.composed[b, h, : len(head)], torch.stack(head))  # type: ignore[index]
+        with torch.no_grad():
+            explicit, weights = run(module, x, x, padding, need_head_weights=True)
     assert module.partition is None and module.composed is None, "kept beyond the call"
     assert_same(got, wanted)
     assert all(value.abs().max() > 0 for name, value in wanted.items() if name != "k_proj.bias")
@@ -68,26 +68,21 @@ def check(module: Any, left: bool, partition: Partition, phrases: list[list[Any]
     assert (weights.masked_select(padding[None, :, None]) == 0).all()
 
 
-EVERY = [(*pair, [0, 1, 1], 2) for pair in itertools.product(COMPOSITIONS, INTERACTIONS)]
-# Channels of a master gate's value: two, and each its own (the default). No word head, and all heads but one.
-EVERY += [("sans", "onlstm", [0, 1, 1], 1), ("sans", "lstm", [0, 0, 0, 1], 1), ("sans", "lstm", [1], 1)]
+EVERY = [
+    {"composition": composition, "interaction": interaction, "granularities": [0, 1, 1], "chunk": 2}
+    for composition, interaction in itertools.product(COMPOSITIONS, INTERACTIONS)
+]
+# Each channel with a master gate's value of its own (the default); no word head, and all heads but one.
+EVERY += [EVERY[-1] | {"chunk": 1}, EVERY[-2] | {"granularities": [0, 0, 0, 1]}, EVERY[-2] | {"granularities": [1]}]
 
 
-@pytest.mark.parametrize(("composition", "interaction", "levels", "chunk"), EVERY)
+@pytest.mark.parametrize("options", EVERY, ids=str)
 @pytest.mark.parametrize("left", [True, False])
-def test_equals_equations(composition: str, interaction: str, levels: list[int], chunk: int, left: bool) -> None:
-    module = attention(composition, interaction, levels, chunk=chunk)
-    phrases = [[reference.of_lengths(sentence[k]) for k in levels] for sentence in LEVELS]
+def test_equals_equations(options: dict[str, Any], left: bool) -> None:
     _, padding = random_case(LENGTHS, left)
-    check(
-        module,
-        left,
-        partition_of(TREES, padding),
-        phrases,
-        composition=composition,
-        interaction=interaction,
-        chunk=chunk,
-    )
+    levels = options["granularities"]
+    phrases = [[reference.of_lengths(sentence[k]) for k in levels] for sentence in LEVELS]
+    check(options, left, partition_of(TREES, padding), phrases)
 
 
 @pytest.mark.parametrize("longest", [4, None])
@@ -98,15 +93,7 @@ def test_ngrams_equal_equations(left: bool, interaction: str, longest: int | Non
     _, padding = random_case(LENGTHS, left)
     partition = partition_of(ngram_lengths(padding, [2, 4]), padding, longest=longest)
     phrases = [[reference.ngrams(words, n) for n in (2, 4, 4)] for words in LENGTHS]
-    check(
-        attention("lstm", interaction, [0, 1, 1]),
-        left,
-        partition,
-        phrases,
-        composition="lstm",
-        interaction=interaction,
-        chunk=1,
-    )
+    check(EVERY[0] | {"composition": "lstm", "interaction": interaction}, left, partition, phrases)
 
 
 @pytest.mark.parametrize("need_weights", [True, False])
@@ -156,15 +143,6 @@ def test_a_phrases_weight_is_shared_by_its_words() -> None:
     partition = partition_of(torch.tensor([[[2, 1]]]), padding)
     weights = torch.tensor([[[[0.6, 0.4]]]])
     assert share_among_words(weights, partition).tolist() == [[[[0.0, *torch.tensor([0.3, 0.3, 0.4]).tolist()]]]]
-
-
-def test_the_partition_of_heads() -> None:
-    """Two heads of one granularity are not two granularities."""
-    padding = torch.zeros(1, 3, dtype=torch.bool)
-    both = partition_of(torch.tensor([[[3, 0], [1, 2]]]), padding)
-    assert both.of([1, 1]).lengths.tolist() == [[[1, 2], [1, 2]]]
-    assert both.of([1, 1]).index.tolist() == [[[0, 1, 1], [0, 1, 1]]]
-    assert both.of([0, 1]).lengths.tolist() == both.lengths.tolist()
 
 
 def test_the_tag_loss_is_eq_10() -> None:

@@ -1,4 +1,4 @@
-"""The parts of a phrase memory: reductions over phrases in both forms, and recurrent networks and their steps."""
+"""The parts of a phrase memory: reductions over phrases in both forms, and their precision."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from fairseq_localattn.mechanisms.phrase_memory.partition import (
     partition_of,
 )
 from fairseq_localattn.mechanisms.phrase_memory.recurrent import Recurrence
-from fairseq_localattn.mechanisms.phrase_memory.reductions import normalise_in_phrases, pool_phrases, sum_phrases
-from support.mechanisms.phrase_references import on_lstm
+from fairseq_localattn.mechanisms.phrase_memory.reductions import normalise_in_phrases, sum_phrases
 
 
 def padding_of(lengths: list[int], left: bool, to: int) -> Tensor:
@@ -39,15 +38,9 @@ def test_half_precision_sums_and_shares_are_those_of_fp32() -> None:
     assert torch.equal(cell.run(inputs), cell.float().run(inputs.float()).bfloat16())
 
 
-def test_phrase_operations_leave_out_padding_and_what_is_not_there() -> None:
-    padding = padding_of([3, 0], left=False, to=4)
-    partition = partition_of(torch.tensor([[[2, 1, 0]], [[0, 0, 0]]]), padding)
-    values = torch.tensor([[[1.0], [-5.0], [-2.0], [100.0]], [[7.0], [7.0], [7.0], [7.0]]])
-    assert pool_phrases(values, partition).flatten(1).tolist() == [[1.0, -2.0, 0.0], [0.0, 0.0, 0.0]]
-    assert sum_phrases(values, (~padding)[:, None].float(), partition).flatten(1).tolist() == [
-        [-4.0, -2.0, 0.0],
-        [0.0] * 3,
-    ]
+def test_shares_of_large_scores() -> None:
+    """Padding has none, nor has an empty sentence."""
+    partition = partition_of(torch.tensor([[[2, 1, 0]], [[0, 0, 0]]]), padding_of([3, 0], left=False, to=4))
     scores = torch.tensor([[[1000.0, 1000.0, -1000.0, 9e9]], [[0.0] * 4]])
     assert normalise_in_phrases(scores, partition).flatten(1).tolist() == [[0.5, 0.5, 1.0, 0.0], [0.0] * 4]
 
@@ -83,31 +76,3 @@ def test_dense_products_are_for_sentences_on_a_gpu() -> None:
 
     assert is_dense(DENSE_UP_TO, "meta")
     assert not is_dense(DENSE_UP_TO + 1, "meta") and not is_dense(9, "cpu")
-
-
-# ---------------------------------------------------------------------------------------------- recurrences
-
-
-def test_an_on_lstm_restarts_from_nothing() -> None:
-    """The states and gradients of two sequences in one, against the reference run on each."""
-    torch.manual_seed(0)
-    cell = Recurrence(1, 5, 6, ordered=True, chunk=2).double()
-    x = torch.randn(7, 5, dtype=torch.float64, requires_grad=True)
-    restart = torch.arange(7).eq(3)[None, None]
-    states = cell(x[None, None], restart)[0, 0]
-    W, U, b = (parameter[0] for parameter in (cell.input_weight, cell.hidden_weight, cell.bias))
-    wanted = torch.stack([state for part in (x[:3], x[3:]) for state in on_lstm(list(part), W, U, b, chunk=2)])
-    torch.testing.assert_close(states, wanted)
-    of = [x, *cell.parameters()]
-    for got, expected in zip(*(torch.autograd.grad(y.cos().sum(), of) for y in (states, wanted)), strict=True):
-        torch.testing.assert_close(got, expected)
-
-
-@pytest.mark.parametrize("chunk", [None, 1, 2])
-def test_steps_without_gradients_are_those_with_them(chunk: int | None) -> None:
-    torch.manual_seed(0)
-    cell = Recurrence(2, 6, 4, ordered=chunk is not None, chunk=chunk or 1)
-    x, restart = torch.randn(3, 2, 5, 6), torch.rand(3, 2, 5) < 0.3
-    with torch.no_grad():
-        alone = cell(x, restart)
-    assert torch.equal(alone, cell(x, restart))

@@ -11,23 +11,20 @@ from torch.autograd import gradcheck
 from fairseq_localattn.core import query_blocks
 from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.core.banded import BANDED_FROM
-from fairseq_localattn.grammar.build import attention
-from support.mechanisms.inputs import DIM, HEADS, LargestTensor, cut_into_blocks, future, random_case, take_long_ways
+from support.mechanisms.inputs import (
+    DIM,
+    HEADS,
+    LargestTensor,
+    cut_into_blocks,
+    future,
+    make,
+    random_case,
+    take_long_ways,
+)
 
 WEIGHTED = ["san", "csan(window=3, head_span=1)", "csan(window=3)", "1*global + 1*local + 1*forward + 1*backward"]
-WEIGHTED += [
-    "dman(max_distance=3)",
-    "sman(boundary=1)",
-    "shaw(max_distance=2)",
-    "t5(buckets=8, max_distance=5)",
-    "alibi",
-]
+WEIGHTED += ["dman(max_distance=3)", "sman(boundary=1)", "shaw(max_distance=2)", "t5(buckets=8, max_distance=5)"]
 WEIGHTED += ["alibi", "sinks(window=2, sinks=1)", "gauss", "mw", "mw(renormalise=true)", "aw", "block(block_length=3)"]
-
-
-def make(text: str, site: str = "encoder", **options: Any) -> LocalAttention:
-    torch.manual_seed(1)
-    return attention(text, DIM, HEADS, site=site, self_attention=site != "cross", **options)
 
 
 @pytest.mark.slow
@@ -75,7 +72,7 @@ def largest(module: LocalAttention, queries: int, keys: int) -> int:
     x = torch.randn(queries, 1, DIM, requires_grad=True)
     memory = torch.randn(keys, 1, DIM) if keys else x
     with LargestTensor() as mode:
-        module(x, memory, memory, need_weights=False)[0].sum().backward()
+        module.train()(x, memory, memory, need_weights=False)[0].sum().backward()
     return mode.size
 
 
@@ -105,8 +102,7 @@ def test_a_window_makes_no_quadratic_tensor(text: str, length: int, times: float
     ],
 )
 def test_scores_have_no_factor_of_channels_or_keys(text: str, site: str, queries: int, keys: int, most: int) -> None:
-    more = {"encoder_decoder_attention": True} if site == "cross" else {}
-    assert largest(make(text, site, **more), queries, keys) <= most
+    assert largest(make(text, site), queries, keys) <= most
 
 
 @pytest.mark.parametrize("text", ["san", "dman", "sman", "sman(boundary=none)"])
@@ -171,16 +167,16 @@ def test_sizes_of_a_site_and_of_heads() -> None:
     with pytest.raises(ValueError, match="above 16 with 32 buckets, not 16"):
         make("t5(max_distance=16)", "decoder")
     with pytest.raises(ValueError, match="means nothing in the other sentence"):
-        make("gauss(center=self)", "cross", encoder_decoder_attention=True)
+        make("gauss(center=self)", "cross")
     with pytest.raises(ValueError, match="pairs of channels, and each head has 3"):
-        attention("rope", 12, 4)
+        make("rope", channels=12)
     with pytest.raises(ValueError, match="divide"):
         LocalAttention(10, 4)
 
 
 @pytest.mark.parametrize("text", ["block(block_length=4)", "aw(segment_size=2)"])
 def test_what_needs_the_whole_sentence(text: str) -> None:
-    module, (x, _) = make(text).double(), random_case([5], True)
+    module, (x, _) = make(text).double().train(), random_case([5], True)
     with pytest.raises(ValueError, match="need (the whole sentence|all keys)"):
         module(x, x, x, attn_mask=future(5))
     state: dict = {}

@@ -11,11 +11,9 @@ import torch
 from benchmarks.launches import counted
 from fairseq_localattn.core import flexible
 from fairseq_localattn.core.attention import LocalAttention
-from fairseq_localattn.grammar.build import attention
 from fairseq_localattn.kernels.triton import soft_windows
 from support.kernels import DEVICE, SHARED_MEMORY, compile_launches, needs_interpreter, needs_triton, recorded
-from support.mechanisms.implementations import compute_by
-from support.mechanisms.inputs import HEADS, LargestTensor, assert_same, future, outcome, random_case, run
+from support.mechanisms.inputs import LargestTensor, assert_same, compute_by, future, make, outcome, random_case, run
 from support.mechanisms.references import expected
 
 DIM = 24
@@ -28,14 +26,6 @@ MODULES = [
     ("mw", "decoder", 27),
     ("aw(segment_size=5)", "cross", 27),
 ]
-
-
-def make(text: str, site: str, channels: int = DIM, heads: int = HEADS, **options: Any) -> LocalAttention:
-    torch.manual_seed(3)
-    options |= {"self_attention": site != "cross", "encoder_decoder_attention": site == "cross"}
-    module = attention(text, channels, heads, site=site, **options)
-    compute_by(module, "triton")
-    return module
 
 
 @needs_interpreter
@@ -54,7 +44,8 @@ def make(text: str, site: str, channels: int = DIM, heads: int = HEADS, **option
 def test_equals_equations(text: str, site: str, left: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where distances are clipped, over two blocks, and for queries that see nothing."""
     monkeypatch.setattr(soft_windows, "BLOCK", 16)
-    module, causal = make(text, site, heads=2), site == "decoder"
+    module, causal = make(text, site, DIM, 2).train(), site == "decoder"
+    compute_by(module, "triton")
     x, padding = random_case([17, 4, 0], left, channels=DIM)
     x = x.float()
     memory = x.flip(0) if site == "cross" else x
@@ -83,7 +74,7 @@ def test_what_the_kernels_do_not_compute_is_left_to_the_steps(
     text: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(soft_windows, "BLOCK", 16)
-    module, x, found = make(text, "encoder"), torch.randn(17, 1, DIM), []
+    module, x, found = make(text, "encoder", DIM).train(), torch.randn(17, 1, DIM), []
     with recorded() as launches:
         for name in ("triton", "sdpa"):
             compute_by(module, name)
@@ -94,7 +85,7 @@ def test_what_the_kernels_do_not_compute_is_left_to_the_steps(
 
 @needs_interpreter
 def test_a_layer_with_a_hook_is_called() -> None:
-    module = attention("dman", DIM, HEADS, site="encoder", self_attention=True).eval()
+    module = make("dman", "encoder", DIM)
     x = torch.randn(6, 2, DIM)
     found: dict[str, torch.Tensor] = {}
     module.get_submodule("query_mask").register_forward_hook(lambda layer, inputs, output: output * 2)
@@ -106,7 +97,7 @@ def test_a_layer_with_a_hook_is_called() -> None:
 
 def test_the_log_says_where_they_do_not_run(caplog: pytest.LogCaptureFixture) -> None:
     flexible._log_once.cache_clear()
-    module = attention("dman", DIM, HEADS, site="encoder", self_attention=True).double().to(DEVICE)
+    module = make("dman", "encoder", DIM).double().to(DEVICE)
     compute_by(module, "triton")
     x = torch.randn(5, 2, DIM, dtype=torch.double, device=DEVICE)
     with caplog.at_level("INFO"):
@@ -118,7 +109,8 @@ def test_the_log_says_where_they_do_not_run(caplog: pytest.LogCaptureFixture) ->
 
 
 def pass_of(module: LocalAttention, length: int, device: str, dtype: torch.dtype) -> Callable[[], None]:
-    """Return both passes of a module over three sentences with padding."""
+    """Return both passes of a module by the kernels, over three sentences with padding."""
+    compute_by(module, "triton")
     module = module.to(device, dtype).train()
     x, y = (torch.randn(length, 3, module.embed_dim).to(device, dtype).requires_grad_() for _ in range(2))
     memory = x if module.self_attention else y
@@ -133,7 +125,7 @@ def test_memory_and_launches_of_an_attention(text: str, site: str, most: int, mo
     for name in ("masked", "windowed"):
         monkeypatch.setattr(f"fairseq_localattn.mechanisms.{name}.is_future", lambda mask: True)
     length, joint = 1024, 9 * DIM  # channels of q, k, v, and of a query and a key for each pointer and the local scores
-    both = pass_of(make(text, site, dropout=0.1), length, "meta", torch.bfloat16)
+    both = pass_of(make(text, site, DIM, dropout=0.1), length, "meta", torch.bfloat16)
     with LargestTensor() as largest, counted() as found:
         both()
     assert 0 < largest.size <= 3 * joint * length < length**2 * 3
@@ -158,7 +150,8 @@ def test_memory_and_launches_of_an_attention(text: str, site: str, most: int, mo
 )
 def test_kernels_compile_for_a_gpu(text: str, site: str, length: int, dtype: torch.dtype) -> None:
     """The compiler, which is stricter than the interpreter, takes them; each fits into every GPU since sm_80."""
-    both = pass_of(make(text, site, 128, 2, dropout=0.1 if dtype != torch.float16 else 0.0), length, "cpu", dtype)
+    module = make(text, site, 128, 2, dropout=0.1 if dtype != torch.float16 else 0.0)
+    both = pass_of(module, length, "cpu", dtype)
     with recorded(run=False) as launches:
         both()
     own = [each for each in launches if "row_dot" not in each["module"]]

@@ -12,9 +12,44 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_localattn.core import banded
+from fairseq_localattn.core.attention import LocalAttention
+from fairseq_localattn.grammar.build import attention
 from fairseq_localattn.kernels import dense
 
 DIM, HEADS = 16, 4
+
+
+def make(
+    text: str, site: str = "encoder", channels: int = DIM, heads: int = HEADS, *, std: float = 0.5, **options: Any
+) -> Any:
+    """Return the attention of a text in evaluation, always with the same normal parameters."""
+    torch.manual_seed(3)
+    cross = site == "cross"
+    options = {"self_attention": not cross, "encoder_decoder_attention": cross, **options}
+    module = attention(text, channels, heads, site=site, **options).eval()
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if not name.endswith("window_root"):  # a Gaussian's width by head, which may not be near 0
+                parameter.normal_(std=std)
+    return module
+
+
+class Itself(nn.Module):
+    """Self-attention as a module of one argument, which torch.jit.trace asks for."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.module(x, x, x, need_weights=False)[0]
+
+
+def compute_by(module: nn.Module, implementation: str) -> None:
+    """Let all attentions of a module compute by one implementation, to compare it with others of the same weights."""
+    for part in module.modules():
+        if isinstance(part, LocalAttention):
+            part.implementation = implementation
 
 
 def random_case(lengths: list[int], left: bool, seed: int = 0, channels: int = DIM) -> tuple[Tensor, Tensor]:

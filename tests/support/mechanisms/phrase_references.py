@@ -134,7 +134,6 @@ def mgsa(
         keys = [vector @ p["k_proj.weight"][rows].T + p["k_proj.bias"][rows] for vector in memory]
         values = [vector @ p["v_proj.weight"][rows].T + p["v_proj.bias"][rows] for vector in memory]
         by_head.append(torch.stack([attention_rows(query, keys, values) for query in queries]))
-    assert math.isclose(width, channels / heads)
     joined = torch.cat(by_head, dim=1)
     return joined @ p["out_proj.weight"].T + p["out_proj.bias"], composed
 

@@ -15,18 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_localattn.core.attention import LocalAttention
 from fairseq_localattn.core.composed import GroupedAttention, JointAttention
-from fairseq_localattn.mechanisms.alibi import LinearBiasAttention
-from fairseq_localattn.mechanisms.block import BlockAttention
-from fairseq_localattn.mechanisms.convolutional import ConvolutionalAttention
-from fairseq_localattn.mechanisms.gaussian import GaussianAttention, GaussianProductAttention
-from fairseq_localattn.mechanisms.masked import DynamicMaskAttention, StaticMaskAttention
-from fairseq_localattn.mechanisms.mixed import MixedAttention
-from fairseq_localattn.mechanisms.relative import BucketedAttention, RelativeAttention
-from fairseq_localattn.mechanisms.rotary import RotaryAttention
-from fairseq_localattn.mechanisms.sinks import SinkAttention
-from fairseq_localattn.mechanisms.windowed import AdditiveWindowAttention, MultiplicativeWindowAttention
+from fairseq_localattn.mechanisms.gaussian import GaussianProductAttention
 
 ACTIVATIONS = {"relu": torch.relu, "gelu": torch.nn.functional.gelu}
 Pair = Callable[[int, int], Any]  # of a query's and a key's position
@@ -110,7 +100,7 @@ def expected(module: Any, x: Tensor, memory: Tensor, padding: Tensor, causal: bo
 def _of_sentence(module: Any, s: Sentence) -> tuple[Tensor, Tensor]:
     given = ((module.q_proj, s.x), (module.k_proj, s.memory), (module.v_proj, s.memory))
     heads = [Head(*tensors) for tensors in zip(*(split(*each, module.num_heads) for each in given), strict=True)]
-    if isinstance(module, BlockAttention):
+    if module.kind == "block":
         found = block_attention(module, heads, s)
     else:
         state(module, heads, s)
@@ -129,7 +119,7 @@ def state(part: Any, heads: list[Head], s: Sentence) -> None:
             state(each, heads[at], s)
     else:
         for h, head in enumerate(heads):
-            TERMS[type(part)](part, head, h, heads, s)
+            TERMS[part.kind](part, head, h, heads, s)
 
 
 def activated(part: Any, joined: Tensor) -> Tensor:
@@ -332,21 +322,20 @@ def gauss(part: Any, head: Head, h: int, heads: list[Head], s: Sentence) -> None
         head.bias.append(lambda i, j: bell(i)[0][j])
 
 
-TERMS: dict[type[LocalAttention], Callable[[Any, Head, int, list[Head], Sentence], None]] = {
-    LocalAttention: lambda *_: None,
-    MixedAttention: mixed,
-    ConvolutionalAttention: csan,
-    StaticMaskAttention: sman,
-    DynamicMaskAttention: dman,
-    SinkAttention: sinks,
-    LinearBiasAttention: alibi,
-    BucketedAttention: t5,
-    RelativeAttention: shaw,
-    RotaryAttention: rope,
-    MultiplicativeWindowAttention: diffwin,
-    AdditiveWindowAttention: diffwin,
-    GaussianAttention: gauss,
-    GaussianProductAttention: gauss,
+TERMS: dict[str, Callable[[Any, Head, int, list[Head], Sentence], None]] = {
+    "san": lambda *_: None,
+    "mma": mixed,
+    "csan": csan,
+    "sman": sman,
+    "dman": dman,
+    "sinks": sinks,
+    "alibi": alibi,
+    "t5bias": t5,
+    "relpos": shaw,
+    "rope": rope,
+    "mw": diffwin,
+    "aw": diffwin,
+    "gauss": gauss,
 }
 
 
