@@ -44,9 +44,6 @@ def samples(task: Any, tokens: int = 200, rounds: int = 3) -> list[batches.Sampl
     return batches.Batches(task.source_dictionary, task.tag_dictionary).training(tokens, 400, 1, rounds)
 
 
-# --- timing
-
-
 def test_ratios_are_taken_round_by_round() -> None:
     ratio = ratio_of([1.0, 2.0, 9.0], [2.0, 2.0, 3.0])
     assert (ratio.median, ratio.lowest, ratio.highest) == (1.0, 0.5, 3.0)
@@ -101,9 +98,6 @@ def test_short_runs_are_repeated() -> None:
     assert [runner.calls for runner in runners.values()] == [1 + 5 + 5] * 2, "as often for all"
 
 
-# --- counting
-
-
 @pytest.mark.parametrize("name", [modules.FAIRSEQ, "san"])
 def test_flops_of_an_attention(name: str) -> None:
     """Four projections and two products of T×T by head; backward is twice as much."""
@@ -121,9 +115,6 @@ def test_some_sentences_stand_for_the_flops_of_a_batch(name: str, task: Any, mon
         monkeypatch.setattr(steps, "FLOP_SENTENCES", sentences)
         found.append(steps.flops_of(built, system, [sample]))
     assert found[0] == found[1] > 0
-
-
-# --- batches
 
 
 def test_batches_are_fairseqs(task: Any) -> None:
@@ -160,9 +151,6 @@ def test_rounds_are_spread_over_the_lengths() -> None:
     assert chosen[0] == 69 and sorted(chosen[2:]) == [5, 15, 25, 35, 45, 55, 65]
     with pytest.raises(ValueError, match="6 batches for 7 rounds"):
         batches.choose_batches(6, 2, 7)
-
-
-# --- systems
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -208,9 +196,6 @@ def test_bf16_on_a_cpu_is_autocast(task: Any, name: str, dtype: torch.dtype) -> 
     step.run()
     assert seen == [dtype]
     assert {parameter.dtype for parameter in step.built.model.parameters()} == {torch.float32}
-
-
-# --- the command
 
 
 PART_SYSTEMS = {

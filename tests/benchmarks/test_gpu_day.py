@@ -42,9 +42,6 @@ def carry_out(*steps: Step, minutes: float = math.inf) -> None:
     run_all(to_do, [Launch()], Progress())
 
 
-# --- the course
-
-
 def test_what_is_done_is_skipped_and_what_failed_comes_last(tmp_path: Path) -> None:
     note = f"open({str(tmp_path / 'notes')!r}, 'a').write"
     bad = step(tmp_path, "bad", f"{note}('b'); raise SystemExit('bad: error: no luck')")
@@ -87,9 +84,6 @@ def test_what_is_stopped_goes_on_or_waits_for_more_time(tmp_path: Path, monkeypa
     assert "should not take as long" in hanging.state() and later.state().startswith("done")
 
 
-# --- the plan
-
-
 @pytest.mark.parametrize("size", plan.SIZES)
 def test_the_commands_of_all_steps_are_understood(size: str, tmp_path: Path) -> None:
     steps = plan.steps("cuda", size, tmp_path, tmp_path / "work")
@@ -113,9 +107,6 @@ def test_the_commands_of_all_steps_are_understood(size: str, tmp_path: Path) -> 
         assert {("step", "bf16", 4096), ("step", "bf16", 32_768), ("training", "bf16", 32_768)} <= set(parts)
     names = {each.name for each in steps}
     assert {"contract_fp32", "contract_bf16", "contract_fp16"} <= names
-
-
-# --- refusals
 
 
 @pytest.mark.parametrize(
@@ -159,9 +150,6 @@ def test_status_and_page_tell_what_is_left(
     steps.append(step(tmp_path / "out", "bad", "raise SystemExit(3)"))
     assert command.main(call) == command.FAILED
     assert "gpu_day: failed: bad: see " in capsys.readouterr().err
-
-
-# --- machines without network
 
 
 def make_packed(folder: Path) -> Path:
@@ -244,9 +232,6 @@ def test_a_packed_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert "more than 0" in capsys.readouterr().err
 
 
-# --- the page
-
-
 def test_goals_are_those_of_large_models_on_gpus() -> None:
     row = {"system": "mma", "device": "cuda", "size": "base"}
     assert goal_of(row) == 1.15
@@ -288,9 +273,6 @@ def test_the_page_shows_goal_and_measured(tmp_path: Path) -> None:
     assert (out / "goals_cuda.png").read_bytes().startswith(b"\x89PNG")
     with tarfile.open(written[-1]) as archive:
         assert {"gpu_day.md", "goals_cuda.png", "results/benchmarks/step_cuda_bf16.csv"} <= set(archive.getnames())
-
-
-# --- all of it
 
 
 @pytest.mark.slow

@@ -104,9 +104,6 @@ def test_a_subclass_may_read_the_logits_after_the_loss(calls: list[Tensor]) -> N
     assert not calls
 
 
-# --- the criterion
-
-
 def make_criterion(kind: type = LabelSmoothedCrossEntropyCriterion, **more: Any) -> Any:
     task = SimpleNamespace(target_dictionary=dictionary(), tag_dictionary=tags())
     return kind(task, sentence_avg=False, **{"label_smoothing": 0.1, **more})

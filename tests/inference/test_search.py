@@ -17,34 +17,25 @@ from support.inference.models import assert_equal, batch_of, fairseqs, random_mo
 from support.models import CASES, TINY
 
 LENGTHS = [3 + 5 * n % 17 for n in range(20)]
-MORE = ("mma-no-positions", "man-after-ffn", "hybrid-sublayers", "hybrid-trees")
+QUICK = (*TINY, "mma-no-positions", "man-after-ffn", "hybrid-sublayers", "hybrid-trees")
 
 
 def both(name: str, prefix: torch.Tensor | None = None, **options: Any) -> tuple[Any, Any]:
     model, args = random_model(name)
     net_input = batch_of(model, LENGTHS)
     ours = Options(**{"nbest": options.get("beam", 5), **options})
-    found = search(
-        without_fairseq(model, args),
-        net_input["src_tokens"],
-        ours,
-        prefix=prefix,
-        phrases=net_input.get("src_phrases"),
-    )
+    more = {"prefix": prefix, "phrases": net_input.get("src_phrases")}
+    found = search(without_fairseq(model, args), net_input["src_tokens"], ours, **more)
     names = {"beam": "beam_size", "lenpen": "len_penalty", "unkpen": "unk_penalty"}
     theirs = {names.get(key, key): value for key, value in options.items() if key != "unnormalized"}
     theirs["normalize_scores"] = not options.get("unnormalized", False)
     return fairseqs(model, net_input, prefix=prefix, beam_size=theirs.pop("beam_size", 5), **theirs), found
 
 
-@pytest.mark.parametrize("name", [*TINY, *MORE])
-def test_every_architecture_has_fairseqs_hypotheses(name: str) -> None:
-    assert_equal(*both(name, max_len_a=1.2, max_len_b=5, temperature=2.0))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(CASES) - set(TINY) - set(MORE)))
-def test_every_placement_has_fairseqs_hypotheses(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in CASES if name not in QUICK)]
+)
+def test_every_model_has_fairseqs_hypotheses(name: str) -> None:
     assert_equal(*both(name, max_len_a=1.2, max_len_b=5, temperature=2.0))
 
 

@@ -83,9 +83,6 @@ def test_nothing_is_read_on_the_host_or_kept(name: str) -> None:
     assert found.total <= OUTSIDE + more and not found.syncs, found.operations
 
 
-# --- gradients
-
-
 class Linear(nn.Module):
     """A model with a parameter that is not used; the loss is the sum over words that are not padding."""
 
@@ -151,9 +148,6 @@ def test_batches_with_and_without_graphs_add_up(model: Linear, recorded: Recorde
             loss.backward()
         assert torch.equal(model.weight.grad, expected)  # type: ignore[arg-type]
         model.zero_grad()
-
-
-# --- CUDA, as far as it goes without
 
 
 def test_a_step_that_waits_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,9 +143,6 @@ def test_a_training_of_two_processes(data: Path, tmp_path: Path) -> None:
     torch.testing.assert_close(*weights, rtol=1e-4, atol=1e-5)
 
 
-# --- which trainings
-
-
 def trainer(model: Any, criterion: Any = None, **more: Any) -> Any:
     """Return a stand-in for fairseq's trainer; ``more`` are options of fairseq, or attributes of the trainer."""
     options = {"amp": False, "ddp_backend": "pytorch_ddp", "use_bmuf": False, "heartbeat_timeout": -1, **more}
@@ -181,9 +178,6 @@ def model_with(*flags: str) -> nn.Module:
 def test_steps_that_cannot_be_recorded_have_a_reason(made: Any, more: dict[str, Any], reason: str | None) -> None:
     found = reason_against(trainer(made(), **more))
     assert found is None if reason is None else re.search(reason, found or "")
-
-
-# --- while a training runs
 
 
 def test_parameters_that_are_frozen_or_thawed_are_computed_without_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
