@@ -133,12 +133,7 @@ def test_absolute_positions(name: str, there: bool) -> None:
     assert all((stack.embed_positions is not None) == there for stack in (model.encoder, model.decoder))
 
 
-def test_flags_override_the_architecture() -> None:
-    args = parse("transformer_csan_1d_tiny", ["--csan-heads", "3", "--csan-window", "5", "--encoder-layers", "3"])
-    assert (args.csan_heads, args.csan_window, args.encoder_layers, args.decoder_layers) == (3, 5, 3, 2)
-    assert parse("transformer_csan_1d_tiny").csan_heads == 1
-    args = parse("transformer_man_summarization", ["--encoder-ffn-embed-dim", "3072", "--encoder-normalize-before"])
-    assert (args.encoder_ffn_embed_dim, args.decoder_ffn_embed_dim, args.encoder_normalize_before) == (3072, 1536, True)
+def test_hard_windows_are_on_half_of_the_heads() -> None:
     for suffix in ("", "_tiny", "_small", "_medium", "_iwslt_de_en", "_wmt_en_de", "_wmt_en_de_big"):
         args = parse(f"transformer_local_hard{suffix}")
         assert args.localness_heads == args.encoder_attention_heads // 2 and args.localness_width == "10"

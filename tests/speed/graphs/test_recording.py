@@ -176,16 +176,9 @@ def test_a_stream_that_failed_is_waited_for(
 def test_what_cuda_refuses_to_record_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = MagicMock()
     graph.return_value.__exit__.side_effect = RuntimeError("capture ended")  # as torch's, which hides the reason
-
-    def refused() -> None:
-        raise RuntimeError("the\nreason")
-
-    for name, stand_in in (
-        ("graph", graph),
-        ("CUDAGraph", Mock(return_value="new")),
-        ("graph_pool_handle", lambda: "pool"),
-    ):
+    stand_ins = {"graph": graph, "CUDAGraph": lambda: "new", "graph_pool_handle": lambda: "pool"}
+    for name, stand_in in stand_ins.items():
         monkeypatch.setattr(torch.cuda, name, stand_in)
     with pytest.raises(UsageError, match=r"^--localattn-graphs: the GPU recorded no graph: the reason; --localattn-gr"):
-        CudaGraphs().record(refused)
+        CudaGraphs().record(Mock(side_effect=RuntimeError("the\nreason")))
     graph.assert_called_once_with("new", pool="pool", capture_error_mode="thread_local")
