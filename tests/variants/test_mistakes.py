@@ -42,7 +42,6 @@ MISTAKES = {
         ("--man-decoder-order dman,san", "the order needs ffn"),
         ("--man-encoder-order ffn,ffn", "no word would see another; the order needs san, dman or sman"),
         ("--man-static-width -1", "--man-static-width -1: give a whole number from 0, or sqrt"),
-        ("--man-static-width 2.5", "--man-static-width 2.5: give a whole number"),
         ("--man-max-distance -3", "--man-max-distance -3: give a number from 0 to 1,000,000"),
         ("--man-max-distance 1000001", "--man-max-distance 1000001: give a number from 0"),
         ("--man-static-width sqrt", "--man-static-width sqrt changes nothing: no order has sman"),
@@ -71,7 +70,6 @@ MISTAKES = {
         ("--mgsa-heads word,1,2", "encoder layer 1: the 3 granularities of 'word,1,2' do not divide 4 heads"),
         ("--mgsa-heads word,x", "encoder layer 1: unknown granularity 'x'"),
         ("--mgsa-chunk 5", "master gates of chunks of 5 channels do not divide a state of 16 channels"),
-        ("--mgsa-chunk 0", "master gates of chunks of 0 channels"),
         ("--mgsa-chunk 5 --mgsa-interaction lstm", "--mgsa-chunk 5 changes nothing: no layer"),
         ("--mgsa-chunk 4 --mgsa-encoder-layers none", "--mgsa-chunk 4 changes nothing: no layer"),
         ("--mgsa-tags --mgsa-encoder-layers none", "--mgsa-tags changes nothing: --mgsa-encoder-layers"),
@@ -84,7 +82,6 @@ MISTAKES = {
     ],
     "localness": [
         ("--localness-width wide", "a window's width of 'wide': give head, keys, query, or a number"),
-        ("--localness-width 0", "a window's width of '0'"),
         ("--localness-heads 5", "5 heads with a Gaussian were asked for, and there are 4 heads"),
     ],
     "neighbor": [
@@ -102,7 +99,6 @@ MISTAKES = {
     ],
     "qanet": [
         ("--qanet-kernel 4", "--qanet-kernel 4: give an odd number of positions"),
-        ("--qanet-kernel -1", "--qanet-kernel -1"),
         ("--qanet-kernel 10001", "--qanet-kernel 10001: give an odd number of positions, 9,999 or less"),
         ("--qanet-convs 0", "--qanet-convs 0: give 1 or more"),
         ("--qanet-convs 100", "--qanet-convs 100: give 1 or more, and 99 or less"),
