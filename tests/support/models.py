@@ -6,6 +6,7 @@ import copy
 import io
 import shlex
 from functools import cache, lru_cache
+from itertools import accumulate, cycle, islice, pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -226,9 +227,9 @@ def shifted(target: Tensor) -> Tensor:
     return out.masked_fill(target.eq(dictionary().pad()), dictionary().pad())
 
 
-def batch(source: list[int], target: list[int], left: bool = True, seed: int = 0) -> dict[str, Any]:
+def batch(source: list[int], target: list[int], left: bool = True) -> dict[str, Any]:
     """Return net_input and target of random sentence pairs, padded as by fairseq's translation task (source: left)."""
-    src, tgt = pad(sentences(source, seed), left), pad(sentences(target, seed + 1), False)
+    src, tgt = pad(sentences(source), left), pad(sentences(target, seed=1), False)
     net_input = {"src_tokens": src, "src_lengths": on_device(torch.tensor(source)), "prev_output_tokens": shifted(tgt)}
     return {"net_input": net_input, "target": tgt, "ntokens": sum(target), "id": on_device(torch.arange(len(source)))}
 
@@ -250,10 +251,8 @@ def phrases_of(src_tokens: Tensor) -> Tensor:
     real = src_tokens.ne(dictionary().pad()).sum(dim=1).tolist()
     rows = []
     for words in (max(n - 1, 0) for n in real):
-        finest = [size for n in range(words) for size in (2, 1, 3, 1)[n % 4 : n % 4 + 1]]
-        while sum(finest) > words:
-            finest[-1] -= 1
-            finest = [size for size in finest if size]
+        ends = [end for end in accumulate(islice(cycle((2, 1, 3, 1)), words)) if end < words]
+        finest = [end - start for start, end in pairwise([0, *ends, words]) if end]
         middle = [sum(finest[i : i + 2]) for i in range(0, len(finest), 2)]
         rows.append([[sum(part) for part in (finest[:4], finest[4:]) if part], middle, finest])
     for row, n in zip(rows, real, strict=True):
