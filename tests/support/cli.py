@@ -143,12 +143,12 @@ def make_text(data: Path, folder: Path) -> Path:
     return folder
 
 
-def make_classes(data: Path, folder: Path) -> Path:
+def make_classes(data: Path, folder: Path, names: tuple[str, str] = ("low", "high")) -> Path:
     """Binarise the source of ``data`` in two classes, by the first letter of a sentence, and return its folder."""
     make_text(data, folder / "bin" / "input0")
     for split in SPLITS:
         lines = (data.parent / f"{split}.xx").read_text().splitlines()
-        (folder / f"{split}.label").write_text("".join("high\n" if line[0] >= "e" else "low\n" for line in lines))
+        (folder / f"{split}.label").write_text("".join(names[line[0] >= "e"] + "\n" for line in lines))
     labels = [word for split in SPLITS for word in (f"--{split}pref", folder / f"{split}.label")]
     fairseq("preprocess", "--only-source", *labels, "--destdir", folder / "bin" / "label")
     return folder / "bin"

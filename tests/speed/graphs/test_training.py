@@ -23,8 +23,8 @@ from support.models import build
 from support.speed.recorded import Again
 
 TREES = {"arch": "transformer_mgsa_tiny", "task": "translation_with_phrases", "criterion": TAGGING, "mgsa_tags": True}
-OTHERS = {"arch": "transformer_csan_tiny", "criterion": "cross_entropy", "label_smoothing": None}
-OTHERS |= {"sentence_avg": True, "update_freq": 2}
+OTHERS: dict[str, Any] = {"arch": "transformer_csan_tiny", "sentence_avg": True, "update_freq": 2}
+OTHERS |= {"criterion": "cross_entropy", "label_smoothing": None}
 
 
 @pytest.fixture(scope="module")
