@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gc
 import math
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import pytest
 import torch
 
 from benchmarks import batches, command, generation, modules, report, start, steps
+from benchmarks.gpu_day.page import read_csv
 from benchmarks.settings import Settings
 from benchmarks.systems import PLAIN, SYSTEMS, build, make_task, systems_of
 from benchmarks.timing import interleave, ratio_of
@@ -44,9 +44,6 @@ def samples(task: Any, tokens: int = 200, rounds: int = 3) -> list[batches.Sampl
     return batches.Batches(task.source_dictionary, task.tag_dictionary).training(tokens, 400, 1, rounds)
 
 
-# --- timing
-
-
 def test_ratios_are_taken_round_by_round() -> None:
     ratio = ratio_of([1.0, 2.0, 9.0], [2.0, 2.0, 3.0])
     assert (ratio.median, ratio.lowest, ratio.highest) == (1.0, 0.5, 3.0)
@@ -59,7 +56,7 @@ class Fake:
     """A runner that takes ``cost`` times its item; preparing and finishing take long, and must not count."""
 
     def __init__(self, name: str, cost: float, clock: SimpleNamespace, log: list[tuple[str, float]]) -> None:
-        self.name, self.cost, self.clock, self.log = name, cost, clock, log
+        self.name, self.cost, self.clock, self.log, self.calls = name, cost, clock, log, 0
 
     def prepare(self, item: float) -> None:
         self.item = item
@@ -67,6 +64,7 @@ class Fake:
         self.log.append((self.name, item))
 
     def run(self) -> None:
+        self.calls += 1
         self.clock.now += self.cost * self.item
 
     def finish(self) -> None:
@@ -95,20 +93,9 @@ def test_systems_take_turns_on_the_same_work_in_rotating_order() -> None:
 def test_short_runs_are_repeated() -> None:
     clock = SimpleNamespace(now=0.0)
     runners = {name: Fake(name, cost, clock, []) for name, cost in (("a", 1.0), ("b", 3.0))}
-    calls = {name: 0 for name in runners}
-    for name, runner in runners.items():
-
-        def run(name: str = name, once: Any = runner.run) -> None:
-            calls[name] += 1
-            once()
-
-        runner.run = run  # type: ignore[method-assign]
     seconds = interleave(runners, [1.0, 1.0, 1.0], 1, clock=lambda: clock.now, least=4.5)
     assert seconds == {"a": [1.0, 1.0], "b": [3.0, 3.0]}, "the mean of the runs"
-    assert calls == {"a": 1 + 5 + 5, "b": 1 + 5 + 5}, "as often for all"
-
-
-# --- counting
+    assert [runner.calls for runner in runners.values()] == [1 + 5 + 5] * 2, "as often for all"
 
 
 @pytest.mark.parametrize("name", [modules.FAIRSEQ, "san"])
@@ -128,9 +115,6 @@ def test_some_sentences_stand_for_the_flops_of_a_batch(name: str, task: Any, mon
         monkeypatch.setattr(steps, "FLOP_SENTENCES", sentences)
         found.append(steps.flops_of(built, system, [sample]))
     assert found[0] == found[1] > 0
-
-
-# --- batches
 
 
 def test_batches_are_fairseqs(task: Any) -> None:
@@ -167,9 +151,6 @@ def test_rounds_are_spread_over_the_lengths() -> None:
     assert chosen[0] == 69 and sorted(chosen[2:]) == [5, 15, 25, 35, 45, 55, 65]
     with pytest.raises(ValueError, match="6 batches for 7 rounds"):
         batches.choose_batches(6, 2, 7)
-
-
-# --- systems
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -217,14 +198,6 @@ def test_bf16_on_a_cpu_is_autocast(task: Any, name: str, dtype: torch.dtype) -> 
     assert {parameter.dtype for parameter in step.built.model.parameters()} == {torch.float32}
 
 
-# --- the command
-
-
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with open(path, encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
-
-
 PART_SYSTEMS = {
     "module": (["fairseq", "mgsa_ngram"], "mgsa_ngram"),
     "step": (["transformer", "mgsa_syntactic"], "mgsa_syntactic"),
@@ -242,7 +215,7 @@ def test_each_part_end_to_end(part: str, tmp_path: Path, capsys: pytest.CaptureF
     systems, asked = PART_SYSTEMS[part]
     flags = ["--parts", part, "--systems", asked, "--lengths", "16,64", "--out", str(tmp_path)]
     assert command.main([*TINY_FLAGS, *flags]) == 0
-    rows = rows_of(tmp_path / f"{part}_cpu_fp32.csv")
+    rows = read_csv(tmp_path / f"{part}_cpu_fp32.csv")
     lengths = ["16", "64"] if part in ("module", "scaling", "long") else [""]
     assert [(row.get("tokens", "") if len(lengths) > 1 else "", row["system"]) for row in rows] == [
         (length, system) for length in lengths for system in systems
@@ -272,7 +245,7 @@ def test_starts_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(start.STARTS, "fairseq_train", (("-c", "print('first'); print('a done b')"), "done"))
     flags = ["--parts", "start", "--systems", "path", "--out", str(tmp_path)]
     assert command.main([*TINY_FLAGS, *flags]) == 0
-    rows = rows_of(tmp_path / "start_cpu_fp32.csv")
+    rows = read_csv(tmp_path / "start_cpu_fp32.csv")
     assert [row["system"] for row in rows] == ["fairseq_train", "path"]
     assert float(rows[0]["beyond_ms"]) == 0 and all(float(row["time_ms"]) > 5 for row in rows)
     assert start.beyond([1.0, 2.0, 9.0], [1.5, 2.25, 11.0]) == 500
@@ -287,7 +260,7 @@ def test_starts_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_what_would_be_too_large_is_left_out(tmp_path: Path) -> None:
     flags = ["--parts", "module", "--systems", "dman,san", "--lengths", "16", "--largest-scores", "0"]
     assert command.main([*TINY_FLAGS, *flags, "--out", str(tmp_path)]) == 0
-    rows = {row["system"]: row for row in rows_of(tmp_path / "module_cpu_fp32.csv")}
+    rows = {row["system"]: row for row in read_csv(tmp_path / "module_cpu_fp32.csv")}
     assert rows["dman"]["note"] == "not measured: too large" and not rows["dman"]["time_ms"]
     assert not rows["san"]["note"] and float(rows["san"]["time_ms"]) > 0
     assert not rows["san"]["gflops"], "products of all queries and keys would be too large as well"
@@ -305,7 +278,7 @@ def test_finished_parts_stay_when_stopped(
     old.write_text("another run\n")
     assert command.main([*TINY_FLAGS, *flags]) == 130
     assert [path.name for path in tmp_path.iterdir()] == [old.name]
-    assert [row["system"] for row in rows_of(old)] == ["fairseq", "san", "mma"], "in place of what was there"
+    assert [row["system"] for row in read_csv(old)] == ["fairseq", "san", "mma"], "in place of what was there"
     assert "stopped" in capsys.readouterr().err
 
 

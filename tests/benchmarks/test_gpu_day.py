@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import shutil
@@ -13,6 +12,7 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -23,6 +23,7 @@ from benchmarks.gpu_day.course import Step
 from benchmarks.gpu_day.goals import goal_of
 from experiments.data.preparation import Corpus
 from experiments.engine import table
+from experiments.measure.csv_files import csv_text
 from experiments.recipes.tables import find_table
 from experiments.runs.launch import Launch
 from experiments.runs.schedule import run_all
@@ -39,9 +40,6 @@ def step(out: Path, name: str, code: str, **more: Any) -> Step:
 def carry_out(*steps: Step, minutes: float = math.inf) -> None:
     to_do = [replace(each, deadline=time.monotonic() + 60 * minutes) for each in course.waiting(steps)]
     run_all(to_do, [Launch()], Progress())
-
-
-# --- the course
 
 
 def test_what_is_done_is_skipped_and_what_failed_comes_last(tmp_path: Path) -> None:
@@ -86,9 +84,6 @@ def test_what_is_stopped_goes_on_or_waits_for_more_time(tmp_path: Path, monkeypa
     assert "should not take as long" in hanging.state() and later.state().startswith("done")
 
 
-# --- the plan
-
-
 @pytest.mark.parametrize("size", plan.SIZES)
 def test_the_commands_of_all_steps_are_understood(size: str, tmp_path: Path) -> None:
     steps = plan.steps("cuda", size, tmp_path, tmp_path / "work")
@@ -112,9 +107,6 @@ def test_the_commands_of_all_steps_are_understood(size: str, tmp_path: Path) -> 
         assert {("step", "bf16", 4096), ("step", "bf16", 32_768), ("training", "bf16", 32_768)} <= set(parts)
     names = {each.name for each in steps}
     assert {"contract_fp32", "contract_bf16", "contract_fp16"} <= names
-
-
-# --- refusals
 
 
 @pytest.mark.parametrize(
@@ -160,9 +152,6 @@ def test_status_and_page_tell_what_is_left(
     assert "gpu_day: failed: bad: see " in capsys.readouterr().err
 
 
-# --- machines without network
-
-
 def make_packed(folder: Path) -> Path:
     """Write a packed folder whose packages are empty."""
     (folder / machine.WHEELS).mkdir(parents=True)
@@ -177,14 +166,7 @@ def make_packed(folder: Path) -> Path:
 
 
 def test_what_is_missing_comes_from_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[list[str]] = []
-    environments: list[dict[str, str]] = []
-
-    def run(argv: list[str], log: Path, environment: dict[str, str] | None = None) -> str:
-        calls.append(argv)
-        environments.extend([environment] if environment else [])
-        return ""
-
+    run = Mock(return_value="")
     monkeypatch.setattr(machine, "run", run)
     monkeypatch.setattr(machine, "lacking", lambda modules: [name for name in ("antlr4", "fairseq") if name in modules])
     monkeypatch.setattr(machine, "has_package", lambda: False)
@@ -193,14 +175,14 @@ def test_what_is_missing_comes_from_the_folder(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(machine.CourseError, match="lacks antlr4, fairseq: run scripts/setup.sh, or without network"):
         machine.make_ready(None, "cpu", log)
     machine.make_ready(make_packed(tmp_path / "packed"), "cpu", log)
-    install, own, check = calls
+    install, own, check = (call.args[0] for call in run.call_args_list)
     assert {"--no-index", "--no-deps", "--no-build-isolation"} <= set(install) & set(own)
     files = [Path(word).name for word in install if word.endswith(".whl")]
     assert files == ["fairseq_fixed-1-py3-none-any.whl", "antlr4_python3_runtime-1-py3-none-any.whl"]
     assert own[-2:] == ["--editable", str(REPOSITORY)] and "import torch, fairseq" in check[-1]
-    for found in environments:
-        assert "CUDA_HOME" not in found and found["CFLAGS"] == "-O1 -g0"
-    monkeypatch.setattr(machine, "run", lambda *_: None)
+    for call in run.call_args_list[:2]:
+        assert "CUDA_HOME" not in call.args[2] and call.args[2]["CFLAGS"] == "-O1 -g0"
+    run.return_value = None
     with pytest.raises(machine.CourseError, match="pip install from .* failed: see the end of "):
         machine.make_ready(tmp_path / "packed", "cpu", log)
 
@@ -212,7 +194,7 @@ def test_data_and_commit_come_from_the_folder(tmp_path: Path, monkeypatch: pytes
     assert (tmp_path / "trainings" / "data" / "iwslt14.0123" / "bin" / "dict.de.txt").read_text() == "a 1\n"
     monkeypatch.setenv("LOCALATTN_COMMIT", "")
     monkeypatch.delenv("LOCALATTN_COMMIT")
-    monkeypatch.setattr(checkout, "_git", lambda *_: (_ for _ in ()).throw(OSError()))
+    monkeypatch.setattr(checkout, "_git", Mock(side_effect=OSError))
     (packed / machine.COMMIT).write_text("abc other\n")
     command.name_commit(packed)
     assert checkout.commit() == "none", "of another package"
@@ -223,18 +205,13 @@ def test_data_and_commit_come_from_the_folder(tmp_path: Path, monkeypatch: pytes
 
 def test_a_packed_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The packages of constraints.txt, and of the corpus what trainings and scores read."""
-    calls: list[list[str]] = []
+    run = Mock(side_effect=lambda argv, log: log.touch() or "")
 
     def prepare(corpus: Corpus, progress: Progress, after: float) -> None:
         for name in ("bin/train.de-en.de.bin", "bpe/train.de", "tok/test.en", "tok/train.en", "raw/test.en"):
             path = corpus.data.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(name)
-
-    def run(argv: list[str], log: Path) -> str:
-        log.touch()
-        calls.append(argv)
-        return ""
 
     monkeypatch.setattr(pack, "run", run)
     monkeypatch.setattr(Corpus, "prepare", prepare)
@@ -243,7 +220,7 @@ def test_a_packed_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     for _ in range(2):
         assert command.main(["--pack", str(folder), "--local", str(tmp_path), "--python", "3.13"]) == 0
     assert "for Python 3.13" in capsys.readouterr().out
-    sources, others = calls[:2]
+    sources, others = (call.args[0] for call in run.call_args_list[:2])
     assert "fairseq-fixed==0.12.3.1" in sources and "--no-binary" in sources
     assert {"hydra-core==1.3.2", "setuptools<82", "3.13"} <= set(others) and "--only-binary" in others
     (corpus,) = (folder / machine.DATA).iterdir()
@@ -255,17 +232,6 @@ def test_a_packed_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert "more than 0" in capsys.readouterr().err
 
 
-# --- the page
-
-
-def write_rows(path: Path, rows: list[dict[str, object]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def test_goals_are_those_of_large_models_on_gpus() -> None:
     row = {"system": "mma", "device": "cuda", "size": "base"}
     assert goal_of(row) == 1.15
@@ -275,16 +241,18 @@ def test_goals_are_those_of_large_models_on_gpus() -> None:
 
 def test_the_page_shows_goal_and_measured(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    rows: list[dict[str, object]] = [
+    rows = [
         {"system": name, "efficiency": found, "ratio_median": found, "ratio_lowest": 0.9, "ratio_highest": 1.3,
          "peak_mib": 900, "device": "cuda", "size": "base", "tokens": 30}
         for name, found in (("transformer", 1), ("mma", 1.2), ("csan_2d", 1.04), ("rope", 0.98))
     ]  # fmt: skip
     folder = out / "results" / "benchmarks"
+    (folder / "graphs_4096").mkdir(parents=True)
     for part in ("step", "module", "generation", "graphs_4096/training"):
-        write_rows(folder / f"{part}_cuda_bf16.csv", [{**row, "time_ms": 20, "loss": 4.5} for row in rows])
-    counted = {"system": "mma", "architecture": "transformer_mma", "operations": 900, "share": 0.235, "syncs": 0}
-    write_rows(folder / "launches_meta_bf16.csv", [counted])
+        text = csv_text([*rows[0], "time_ms", "loss"], [[*row.values(), 20, 4.5] for row in rows])
+        (folder / f"{part}_cuda_bf16.csv").write_text(text)
+    counted = "system,architecture,operations,share,syncs\nmma,transformer_mma,900,0.235,0\n"
+    (folder / "launches_meta_bf16.csv").write_text(counted)
     report = plan.report_of(out, "cuda", "fp32")
     report.parent.mkdir()
     report.write_text('<testsuites><testsuite tests="9" failures="2" errors="1" skipped="1"/></testsuites>')
@@ -305,9 +273,6 @@ def test_the_page_shows_goal_and_measured(tmp_path: Path) -> None:
     assert (out / "goals_cuda.png").read_bytes().startswith(b"\x89PNG")
     with tarfile.open(written[-1]) as archive:
         assert {"gpu_day.md", "goals_cuda.png", "results/benchmarks/step_cuda_bf16.csv"} <= set(archive.getnames())
-
-
-# --- all of it
 
 
 @pytest.mark.slow

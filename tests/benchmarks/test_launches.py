@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks import command
+from benchmarks.gpu_day.page import read_csv
 from benchmarks.launches import META, Launches, count_step, counted, settings_of_count
 from benchmarks.systems import PLAIN, SYSTEMS
 
@@ -33,7 +33,6 @@ STEPS = {
     "mgsa_syntactic": 0.38,
 }
 UPDATE = 12  # the most operations of norm, optimizer and zeroing
-OTHERS = [name for name in SYSTEMS if name not in STEPS and not name.startswith(PLAIN)]
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +49,6 @@ def test_a_step_takes_few_operations(name: str, fairseqs: int) -> None:
         assert not waits(parts)
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_nothing_waits(name: str) -> None:
-    assert not waits(count_step(SYSTEMS[name], SETTINGS))
-
-
 def waits(parts: dict[str, Launches]) -> Counter[str]:
     """Return the waits of a step, by place."""
     return sum((part.syncs for part in parts.values()), Counter())
@@ -63,8 +57,7 @@ def waits(parts: dict[str, Launches]) -> Counter[str]:
 def test_the_table(tmp_path: Path) -> None:
     flags = ["--parts", "launches", "--device", "cpu", "--size", "tiny", "--systems", "mma,alibi"]
     assert command.main([*flags, "--out", str(tmp_path)]) == 0
-    with open(tmp_path / "launches_meta_bf16.csv", encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
+    rows = read_csv(tmp_path / "launches_meta_bf16.csv")
     assert [row["system"] for row in rows] == [PLAIN, "mma", "alibi", "fairseq", "mma", "alibi"]
     assert [float(row["share"]) < 1 for row in rows[:3]] == [False, True, True]
     for row in rows[:3]:
@@ -95,6 +88,7 @@ Q = torch.ones(2, 3, 5, 8, device=META, requires_grad=True)
         (lambda: torch.ones(3) + 1, {}),
         (lambda: torch.arange(3, device=META), {"arange": 1}),
         (lambda: twice(X), {"twice": 1}),
+        (lambda: torch.ones(3).to(META, non_blocking=True), {"_to_copy": 1}),
         (lambda: nn.Dropout(0.1)(X), {"native_dropout": 1}),
         (lambda: F.layer_norm(X, (6,)), {"native_layer_norm": 1}),
         (
@@ -109,7 +103,7 @@ Q = torch.ones(2, 3, 5, 8, device=META, requires_grad=True)
             },
         ),
     ],
-    ids="views allocation cpu factory custom dropout norm attention".split(),
+    ids="views allocation cpu factory custom copy dropout norm attention".split(),
 )
 def test_what_starts_a_kernel(call: Callable[[], object], operations: dict[str, int]) -> None:
     with counted() as found:
@@ -135,9 +129,3 @@ def test_what_waits(call: Callable[[], object]) -> None:
         call()
     assert found.syncs.total() == 1
     assert next(iter(found.syncs)).startswith("tests/benchmarks/test_launches.py:")
-
-
-def test_a_copy_that_does_not_wait() -> None:
-    with counted() as found:
-        torch.ones(3).to(META, non_blocking=True)
-    assert (found.operations, found.syncs) == ({"_to_copy": 1}, {})

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from fairseq.criterions import build_criterion
 from fairseq.criterions import label_smoothed_cross_entropy as theirs
 from fairseq.distributed import ModuleProxyWrapper
 from torch import Tensor
 
 from fairseq_localattn.criterions import label_smoothed
-from fairseq_localattn.criterions.label_smoothed import NAME, LabelSmoothedCrossEntropyCriterion, smoothed_loss
+from fairseq_localattn.criterions.label_smoothed import LabelSmoothedCrossEntropyCriterion, smoothed_loss
 from fairseq_localattn.criterions.phrase_tags import LabelSmoothedCrossEntropyWithPhraseTags
 from fairseq_localattn.criterions.unseen import UnseenOutput
 from fairseq_localattn.variants.mma import MMATransformerModel
 from support.models import batch_for, build, case, dictionary, tags, with_phrases
 
 PADDING = 1
+MMA = "transformer_mma_tiny"
 
 
 def by_definition(logits: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
@@ -36,11 +37,11 @@ def by_definition(logits: Tensor, target: Tensor, smoothing: float) -> tuple[Ten
     return loss, likelihood
 
 
-def random_logits(words: int = 7, rows: int = 6) -> tuple[Tensor, Tensor]:
+def random_logits() -> tuple[Tensor, Tensor]:
     """Return logits N×V and targets N, one of which is padding."""
     generator = torch.Generator().manual_seed(3)
-    logits = 3 * torch.randn(rows, words, generator=generator, dtype=torch.double)
-    target = torch.randint(words, (rows,), generator=generator)
+    logits = 3 * torch.randn(6, 7, generator=generator, dtype=torch.double)
+    target = torch.randint(7, (6,), generator=generator)
     target[2] = PADDING
     return logits.requires_grad_(), target
 
@@ -83,7 +84,7 @@ def test_other_uses_of_the_logits_raise_an_error() -> None:
 
 def test_two_losses_of_one_output_leave_it_as_it_is(calls: list[Tensor]) -> None:
     """Who calls the model has its logits: losses of them are fairseq's, before and after other uses of them."""
-    model = build("transformer_mma_tiny").train()
+    model = build(MMA).train()
     sample = sample_of(model)
     torch.manual_seed(5)
     output = model(**sample["net_input"])
@@ -94,23 +95,13 @@ def test_two_losses_of_one_output_leave_it_as_it_is(calls: list[Tensor]) -> None
     assert torch.equal(logits, before) and not calls
 
 
-def test_watched_models_are_left_to_fairseq(calls: list[Tensor]) -> None:
-    """A hook that keeps the logits finds them as they were; a subclass may read them after the loss."""
-
+def test_a_subclass_may_read_the_logits_after_the_loss(calls: list[Tensor]) -> None:
     class Mine(LabelSmoothedCrossEntropyCriterion):
         pass
 
-    for place in (lambda model: model.decoder.output_projection, lambda model: model):
-        model = build("transformer_mma_tiny").train()
-        place(model).register_forward_hook(lambda *_: None)
-        compare(model, sample_of(model))
-        assert not calls
-    model = build("transformer_mma_tiny").train()
+    model = build(MMA).train()
     run(model, sample_of(model), Mine)
     assert not calls
-
-
-# ---------------------------------------------------------------------------------------------- the criterion
 
 
 def make_criterion(kind: type = LabelSmoothedCrossEntropyCriterion, **more: Any) -> Any:
@@ -131,76 +122,32 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     return found
 
 
-def run(model: Any, sample: dict[str, Any], kind: type, **more: Any) -> tuple[Any, list[Tensor]]:
+def run(model: Any, sample: dict[str, Any], kind: type, **more: Any) -> tuple[dict[str, Tensor], list[Tensor]]:
     """Return the logged values, and the loss with all gradients, under the same dropout each time."""
     torch.manual_seed(5)
     model.zero_grad()
-    loss, words, logged = make_criterion(kind, **more)(model, sample)
+    loss, _, logged = make_criterion(kind, **more)(model, sample)
     if loss.requires_grad:
         loss.sum().backward()
-    return logged, [loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    return {name: torch.as_tensor(value) for name, value in logged.items()}, [loss.detach(), *gradients]
+
+
+def assert_equal(one: tuple[dict[str, Tensor], list[Tensor]], other: tuple[dict[str, Tensor], list[Tensor]]) -> None:
+    torch.testing.assert_close(one[0], other[0])
+    torch.testing.assert_close(one[1], other[1], rtol=1e-4, atol=1e-5)
 
 
 def compare(model: Any, sample: dict[str, Any], **more: Any) -> None:
     """Assert that this criterion and fairseq's log the same values and give the same gradients."""
-    logged, got = run(model, sample, LabelSmoothedCrossEntropyCriterion, **more)
-    wanted_logged, wanted = run(model, sample, theirs.LabelSmoothedCrossEntropyCriterion, **more)
-    assert logged.keys() == wanted_logged.keys() and len(got) == len(wanted) > 0
-    for name, value in logged.items():
-        torch.testing.assert_close(torch.as_tensor(value), torch.as_tensor(wanted_logged[name]))
-    for a, b in zip(got, wanted, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    kinds = LabelSmoothedCrossEntropyCriterion, theirs.LabelSmoothedCrossEntropyCriterion
+    assert_equal(*(run(model, sample, kind, **more) for kind in kinds))
 
 
 def sample_of(model: Any) -> dict[str, Any]:
     """Return a batch for a model."""
     sample = batch_for(model, [6, 4, 5], [5, 7, 3])
     return {**sample, "net_input": with_phrases(model, sample["net_input"])}
-
-
-# The loss reads a model's logits alone: models whose layers, phrases or positions are other ones stand for all.
-MODELS = ["transformer_csan_tiny", "man-checkpointed", "mgsa-tags", "mma-no-positions", "lm-hybrid"]
-
-
-@pytest.mark.parametrize("name", [*MODELS, "transformer_lm_diffwin_tiny"])
-def test_models_have_fairseqs_loss_and_gradients(name: str, calls: list[Tensor]) -> None:
-    model = case(name).train()
-    compare(model, sample_of(model))
-    assert len(calls) == 1
-
-
-@pytest.mark.parametrize("more", [{"report_accuracy": True}, {"label_smoothing": 0.0}, {"ignore_prefix_size": 2}])
-def test_options_of_the_criterion(more: dict[str, Any], calls: list[Tensor]) -> None:
-    model = build("transformer_mma_tiny").train()
-    compare(model, sample_of(model), **more)
-    assert len(calls) == (0 if "ignore_prefix_size" in more else 1)
-
-
-def test_cases_that_are_left_to_fairseq(calls: list[Tensor]) -> None:
-    """No gradient, losses by word, the flag, and fairseq's own model."""
-    ours = build("transformer_mma_tiny").train()
-    sample = sample_of(ours)
-    with torch.no_grad():
-        compare(ours, sample)
-    loss, _ = make_criterion().compute_loss(ours, ours(**sample["net_input"]), sample, reduce=False)
-    assert loss.shape == (3 * 7, 1)
-    compare(build("transformer_mma_tiny", ["--localattn-loss", "fairseq"]).train(), sample)
-    compare(build("transformer").train(), sample)
-    assert calls == []
-    compare(ModuleProxyWrapper(Wrapped(ours)), sample)  # as in training with several processes
-    assert len(calls) == 1
-
-
-def test_logits_of_bf16_are_taken_in_fp32(calls: list[Tensor]) -> None:
-    model, found = build("transformer_mma_tiny").train(), []
-    sample = sample_of(model)
-    for kind in (LabelSmoothedCrossEntropyCriterion, theirs.LabelSmoothedCrossEntropyCriterion):
-        torch.manual_seed(5)
-        logits = torch.randn(3, 7, len(dictionary())).bfloat16().requires_grad_()
-        loss, likelihood = make_criterion(kind).compute_loss(UnseenOutput(model), (logits * 1, None), sample)
-        found.append([loss, likelihood, *torch.autograd.grad(loss, logits)])
-    assert len(calls) == 1 and calls[0].dtype == torch.float32
-    torch.testing.assert_close(*found)
 
 
 class Wrapped(torch.nn.Module):
@@ -214,17 +161,72 @@ class Wrapped(torch.nn.Module):
         return self.module(**kwargs)
 
 
-def test_models_with_other_probabilities_are_left_to_fairseq() -> None:
-    class Sharpened(MMATransformerModel):
-        def get_normalized_probs(self, net_output: Any, log_probs: bool, sample: Any = None) -> Tensor:
-            return super().get_normalized_probs((net_output[0] / 2, None), log_probs, sample)
+class Sharpened(MMATransformerModel):
+    def get_normalized_probs(self, net_output: Any, log_probs: bool, sample: Any = None) -> Tensor:
+        return super().get_normalized_probs((net_output[0] / 2, None), log_probs, sample)
 
-    model = build("transformer_mma_tiny")
-    assert model.loss_in_place
-    assert not build("transformer_mma_tiny", ["--adaptive-softmax-cutoff", "10,20"], share=False).loss_in_place
+
+def sharpened() -> Any:
+    model = build(MMA)
     model.__class__ = Sharpened
-    assert not model.loss_in_place
-    compare(model.train(), sample_of(model))
+    return model
+
+
+def watched(place: str) -> Any:
+    model = build(MMA)
+    model.get_submodule(place).register_forward_hook(lambda *_: None)
+    return model
+
+
+# The loss reads a model's logits alone: models whose layers, phrases or positions are other ones stand for all.
+MODELS = ["transformer_csan_tiny", "man-checkpointed", "mgsa-tags", "mma-no-positions", "lm-hybrid"]
+IN_PLACE: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+    **{name: (partial(case, name), {}) for name in (*MODELS, "transformer_lm_diffwin_tiny")},
+    "of several processes": (lambda: ModuleProxyWrapper(Wrapped(build(MMA))), {}),
+    "accuracy": (lambda: build(MMA), {"report_accuracy": True}),
+    "not smoothed": (lambda: build(MMA), {"label_smoothing": 0.0}),
+}
+BY_FAIRSEQ: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+    "prefix": (lambda: build(MMA), {"ignore_prefix_size": 2}),
+    "flag": (lambda: build(MMA, ["--localattn-loss", "fairseq"]), {}),
+    "fairseq's model": (lambda: build("transformer"), {}),
+    "other probabilities": (sharpened, {}),
+    "hook": (lambda: watched(""), {}),
+    "hook within": (lambda: watched("decoder.output_projection"), {}),
+}
+
+
+@pytest.mark.parametrize("name", [*IN_PLACE, *BY_FAIRSEQ])
+def test_losses_and_gradients_are_fairseqs(name: str, calls: list[Tensor]) -> None:
+    make, more = {**IN_PLACE, **BY_FAIRSEQ}[name]
+    model = make().train()
+    compare(model, sample_of(model), **more)
+    assert len(calls) == (name in IN_PLACE)
+
+
+def test_validation_and_losses_by_word_are_left_to_fairseq(calls: list[Tensor]) -> None:
+    model = build(MMA).train()
+    sample = sample_of(model)
+    with torch.no_grad():
+        compare(model, sample)
+    loss, _ = make_criterion().compute_loss(UnseenOutput(model), model(**sample["net_input"]), sample, reduce=False)
+    assert loss.shape == (3 * 7, 1) and not calls
+
+
+def test_an_adaptive_softmax_has_no_logits_to_overwrite() -> None:
+    assert not build(MMA, ["--adaptive-softmax-cutoff", "10,20"], share=False).loss_in_place
+
+
+def test_logits_of_bf16_are_taken_in_fp32(calls: list[Tensor]) -> None:
+    model, found = build(MMA).train(), []
+    sample = sample_of(model)
+    for kind in (LabelSmoothedCrossEntropyCriterion, theirs.LabelSmoothedCrossEntropyCriterion):
+        torch.manual_seed(5)
+        logits = torch.randn(3, 7, len(dictionary())).bfloat16().requires_grad_()
+        loss, likelihood = make_criterion(kind).compute_loss(UnseenOutput(model), (logits * 1, None), sample)
+        found.append([loss, likelihood, *torch.autograd.grad(loss, logits)])
+    assert len(calls) == 1 and calls[0].dtype == torch.float32
+    torch.testing.assert_close(*found)
 
 
 def test_criterion_with_phrase_tags(calls: list[Tensor]) -> None:
@@ -239,17 +241,4 @@ def test_criterion_with_phrase_tags(calls: list[Tensor]) -> None:
         sample["phrase_tags"] = marks.masked_fill(phrases == 0, tags().pad())
         found.append(run(model, sample, LabelSmoothedCrossEntropyWithPhraseTags, tag_loss_weight=0.5))
     assert len(calls) == 1
-    (logged, got), (wanted_logged, wanted) = found
-    for name, value in wanted_logged.items():
-        torch.testing.assert_close(torch.as_tensor(logged[name]), torch.as_tensor(value))
-    for a, b in zip(got, wanted, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
-
-
-def test_fairseq_builds_it_by_its_own_name() -> None:
-    args = Namespace(criterion=NAME, label_smoothing=0.1, sentence_avg=False, report_accuracy=True)
-    built = build_criterion(args, SimpleNamespace(target_dictionary=dictionary()))
-    assert type(built) is LabelSmoothedCrossEntropyCriterion and built.padding_idx == PADDING
-    assert built.eps == 0.1 and built.report_accuracy
-    # Checkpoints have the class's name, and a training with another one is not resumed.
-    assert type(built).__name__ == theirs.LabelSmoothedCrossEntropyCriterion.__name__
+    assert_equal(*found)

@@ -20,6 +20,7 @@ from fairseq_localattn.inference.export import main, scores_of
 from fairseq_localattn.inference.int8 import to_int8
 from support.cli import fairseq, make_data, train_flags
 from support.inference.models import batch_of, random_model, write_checkpoint
+from support.paths import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -54,17 +55,16 @@ def test_a_folder_has_the_translations_of_its_checkpoint(exported: Path, tmp_pat
 def test_from_training_to_translation_without_fairseq(tmp_path: Path) -> None:
     """The text is binarised and trained without the names of its languages, which the data's files have."""
     data, hidden = make_data(tmp_path / "text", train=60), tmp_path / "hidden"
-    flags = train_flags(data, "transformer_man_tiny", tmp_path, updates=12, lr=0.01, warmup_updates=2)
-    for flag in ("--source-lang", "--target-lang"):
-        del flags[flags.index(flag) : flags.index(flag) + 2]
-    fairseq("train", *flags, "--disable-validation")
+    more = {"lr": 0.01, "warmup_updates": 2, "source_lang": None, "target_lang": None, "disable_validation": True}
+    flags = train_flags(data, "transformer_man_tiny", tmp_path, 12, **more)
+    fairseq("train", *flags)
     shown = fairseq("generate", data, "--path", tmp_path / "checkpoint_last.pt", "--cpu", "--max-len-b", 12).stdout
     found = re.findall(r"^H-(\d+)\t(\S+)\t(.*)$", shown, re.M)
     expected = [(text, float(score) * math.log(2)) for _, score, text in sorted(found, key=lambda row: int(row[0]))]
     hidden.mkdir()
     for name in ("fairseq", "omegaconf", "hydra"):
         (hidden / f"{name}.py").write_text(f"raise ModuleNotFoundError('none', name={name!r})")
-    environment = {"PYTHONPATH": f"{hidden}:{Path(__file__).parents[2]}", "OMP_NUM_THREADS": "1"}
+    environment = {"PYTHONPATH": f"{hidden}:{ROOT}", "OMP_NUM_THREADS": "1"}
 
     def run(*words: object, given: str = "") -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "fairseq_localattn", *map(str, words)]
@@ -160,9 +160,8 @@ def test_weights_of_8_bits_translate_as_those_that_are_made_at_load(exported: Pa
     assert size[0] < 0.5 * size[1]
     tokens = torch.tensor([[5, 6, 7, 2], [9, 8, 7, 2]])
     one, other = to_int8(load(path).model), load(tmp_path / "model").model
-    for mine, theirs in zip(
-        search(one, tokens, Options(max_len_b=9)), search(other, tokens, Options(max_len_b=9)), strict=True
-    ):
+    found = (search(model, tokens, Options(max_len_b=9)) for model in (one, other))
+    for mine, theirs in zip(*found, strict=True):
         assert mine[0].tokens == theirs[0].tokens and mine[0].score == pytest.approx(theirs[0].score, abs=1e-4)
     with pytest.raises(UsageError, match="has weights of 8 bits, which are not exported again"):
         main(["--path", str(tmp_path / "model"), "--to", str(tmp_path / "again")])

@@ -7,7 +7,7 @@ import torch
 
 from fairseq_localattn.inference import Options, search
 from fairseq_localattn.inference.int8 import Int8Linear, to_int8
-from support.inference.models import batch_of, random_model, without_fairseq
+from support.inference.models import batch_of, logits_of, random_model, without_fairseq
 
 
 @pytest.mark.parametrize(
@@ -27,11 +27,7 @@ def test_logits_are_nearly_the_same(name: str) -> None:
     exact, coarse = without_fairseq(model, args), to_int8(without_fairseq(model, args))
     assert sum(isinstance(module, Int8Linear) for module in coarse.modules()) >= 2 * 9
     words = torch.tensor([[2, 8, 9], [5, 6, 7], [30, 31, 32]])
-    found = []
-    with torch.inference_mode():
-        for each in (exact, coarse):
-            memory, state = each.encoder(tokens), each.decoder.start()
-            found.append(torch.stack([each.decoder(words[step], step, memory, state) for step in range(3)]))
+    found = [logits_of(each, tokens, words) for each in (exact, coarse)]
     error = (found[0] - found[1]).norm() / found[0].norm()
     assert 0 < error < 0.05
     assert len(search(coarse, tokens, Options(max_len_b=5))) == 3

@@ -21,17 +21,11 @@ from fairseq_localattn.inference.dictionary import EOS, PAD
 from fairseq_localattn.inference.export import main
 from fairseq_localattn.inference.int8 import Int8Linear, to_int8
 from fairseq_localattn.inference.programs import programs_of
-from support.inference.models import batch_of, random_model, without_fairseq, write_checkpoint
+from support.inference.models import batch_of, logits_of, random_model, without_fairseq, write_checkpoint
 from support.models import TINY
 
 LENGTHS = [5, 9, 7], [20], [1, 2]
 Run = Callable[..., Any]
-
-
-def logits_of(model: Any, tokens: Tensor, words: Tensor) -> Tensor:
-    with torch.inference_mode():
-        memory, state = model.encoder(tokens), model.decoder.start()
-        return torch.stack([model.decoder(each, step, memory, state) for step, each in enumerate(words)])
 
 
 def run_card(folder: Path, tokens: Any) -> Any:
@@ -56,14 +50,13 @@ def assert_equal(model: Any, encoder: Run, decoder: Run, least: int) -> None:
         torch.testing.assert_close(torch.stack(found), logits_of(model, tokens, words), rtol=1e-4, atol=1e-4)
 
 
-QUICK = ["transformer_man_tiny"]
-QUICKEST = "transformer_mma_tiny"
-NOT_IN_ONNX = (QUICKEST, "transformer_mgsa_tiny", "transformer_mgsa_ngram_tiny")
-SLOW = [name for name in TINY if name not in (*QUICK, "transformer_mgsa_tiny")]
+def systems(quick: str, *without: str) -> list[Any]:
+    """Return the names of all models but some as parameters of a test; all but ``quick`` are attacks."""
+    return [pytest.param(n, marks=() if n == quick else pytest.mark.attack) for n in TINY if n not in without]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.attack) for name in SLOW)])
+@pytest.mark.parametrize("name", systems("transformer_man_tiny", "transformer_mgsa_tiny"))
 def test_programs_compute_what_the_model_does(name: str) -> None:
     model, args = random_model(name)
     found = programs_of(without_fairseq(model, args))
@@ -99,7 +92,7 @@ def test_a_folder_of_programs_is_used_by_other_software(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not find_spec("onnxruntime") or not find_spec("onnxscript"), reason="needs the extra onnx")
 @pytest.mark.parametrize(
-    "name", [QUICKEST, *(pytest.param(name, marks=pytest.mark.attack) for name in TINY if name not in NOT_IN_ONNX)]
+    "name", systems("transformer_mma_tiny", "transformer_mgsa_tiny", "transformer_mgsa_ngram_tiny")
 )
 def test_onnx_runtime_computes_what_the_model_does(name: str, tmp_path: Path) -> None:
     onnxruntime: Any = pytest.importorskip("onnxruntime", reason="needs the extra onnx")

@@ -17,40 +17,32 @@ from support.inference.models import assert_equal, batch_of, fairseqs, random_mo
 from support.models import CASES, TINY
 
 LENGTHS = [3 + 5 * n % 17 for n in range(20)]
-MORE = ("mma-no-positions", "man-after-ffn", "hybrid-sublayers", "hybrid-trees")
+QUICK = (*TINY, "mma-no-positions", "man-after-ffn", "hybrid-sublayers", "hybrid-trees")
 
 
 def both(name: str, prefix: torch.Tensor | None = None, **options: Any) -> tuple[Any, Any]:
     model, args = random_model(name)
     net_input = batch_of(model, LENGTHS)
     ours = Options(**{"nbest": options.get("beam", 5), **options})
-    found = search(
-        without_fairseq(model, args),
-        net_input["src_tokens"],
-        ours,
-        prefix=prefix,
-        phrases=net_input.get("src_phrases"),
-    )
+    more = {"prefix": prefix, "phrases": net_input.get("src_phrases")}
+    found = search(without_fairseq(model, args), net_input["src_tokens"], ours, **more)
     names = {"beam": "beam_size", "lenpen": "len_penalty", "unkpen": "unk_penalty"}
     theirs = {names.get(key, key): value for key, value in options.items() if key != "unnormalized"}
     theirs["normalize_scores"] = not options.get("unnormalized", False)
     return fairseqs(model, net_input, prefix=prefix, beam_size=theirs.pop("beam_size", 5), **theirs), found
 
 
-@pytest.mark.parametrize("name", [*TINY, *MORE])
-def test_every_architecture_has_fairseqs_hypotheses(name: str) -> None:
-    assert_equal(*both(name, max_len_a=1.2, max_len_b=5, temperature=2.0))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(CASES) - set(TINY) - set(MORE)))
-def test_every_placement_has_fairseqs_hypotheses(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in CASES if name not in QUICK)]
+)
+def test_every_model_has_fairseqs_hypotheses(name: str) -> None:
     assert_equal(*both(name, max_len_a=1.2, max_len_b=5, temperature=2.0))
 
 
 @pytest.mark.parametrize(
     "options",
     [
+        {},
         {"beam": 1},
         {"beam": 21, "lenpen": 0.6},
         {"lenpen": 2.0, "min_len": 4},
@@ -61,14 +53,11 @@ def test_every_placement_has_fairseqs_hypotheses(name: str) -> None:
     ids=str,
 )
 def test_every_option_has_fairseqs_hypotheses(options: dict[str, Any]) -> None:
-    assert_equal(*both("transformer_mma_tiny", temperature=3.0, **{"max_len_b": 30, **options}))
-
-
-def test_sentences_of_one_batch_end_apart() -> None:
-    """What the tests above rest on: most sentences leave the batch before its last step."""
-    _, found = both("transformer_mma_tiny", temperature=3.0, max_len_b=30)
-    longest = [max(len(each.tokens) for each in best) for best in found]
-    assert len(set(longest)) > 3 and min(longest) < 20
+    theirs, found = both("transformer_mma_tiny", temperature=3.0, **{"max_len_b": 30, **options})
+    assert_equal(theirs, found)
+    if not options:  # what these tests rest on: most sentences leave the batch before its last step
+        longest = [max(len(each.tokens) for each in best) for best in found]
+        assert len(set(longest)) > 3 and min(longest) < 20
 
 
 def _other_weights(model: Any) -> Any:

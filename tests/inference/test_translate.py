@@ -28,8 +28,8 @@ from fairseq_localattn.inference import Options, Translator, load, search
 from fairseq_localattn.inference.text import Text, text_of
 from fairseq_localattn.inference.translate import lines_of
 from support.inference.models import random_model, write_checkpoint
+from support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "inference.md").read_text("utf-8")
 LINES = ["A dog's bone -- isn't “it” nice?", "x-ray & <b> 3.5%  ", "", "Über größere Hunde, z.B. „Dackel“!"]
 
@@ -59,10 +59,8 @@ def test_text_is_processed_as_by_fairseq(kind: str, tmp_path: Path) -> None:
         prefix = str(tmp_path / "pieces")
         sentencepiece.SentencePieceTrainer.train(input=str(text), model_prefix=prefix, vocab_size=46, minloglevel=2)
     ours = text_of(options)
-    if kind == "moses":
-        theirs = encoders.build_tokenizer(Namespace(**options))
-    else:
-        theirs = encoders.build_bpe(Namespace(**options))
+    build = encoders.build_tokenizer if kind == "moses" else encoders.build_bpe
+    theirs = build(Namespace(**options))
     for line in LINES:
         words = theirs.encode(line)
         assert ours.words(line) == words.split()
@@ -127,7 +125,7 @@ def started(folder: Path, *more: object, temporary: Path) -> subprocess.Popen[st
     """Start the command in a session of its own, in which Ctrl-C works as in a terminal."""
     command = [sys.executable, "-m", "fairseq_localattn", "translate", "--path", folder, "--beam", "1", *more]
     return subprocess.Popen(
-        [*map(str, command)],
+        list(map(str, command)),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -9,6 +9,7 @@ import pytest
 import torch
 from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
+from fairseq.models.transformer import TransformerDecoderBase as Decoder
 from torch import Tensor
 
 from fairseq_localattn.criterions.label_smoothed import LabelSmoothedCrossEntropyCriterion
@@ -19,8 +20,6 @@ from support.models import batch, build, dictionary
 def weights(monkeypatch: pytest.MonkeyPatch) -> list[Tensor | None]:
     """``extra["attn"]`` of every call of a decoder."""
     found: list[Tensor | None] = []
-    from fairseq.models.transformer import TransformerDecoderBase as Decoder
-
     compute = Decoder.extract_features
 
     def record(self: Any, *args: Any, **kwargs: Any) -> Any:

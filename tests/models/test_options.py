@@ -18,7 +18,7 @@ from fairseq_localattn.grammar.placement import parse_layers
 from fairseq_localattn.models.architectures import baseline_of, localattn_architectures, quick_size_of
 from fairseq_localattn.options import add_flags
 from fairseq_localattn.speed.runtime import ImplementationOptions
-from support.models import TINY, build, dictionary, parse
+from support.models import build, dictionary, parse
 
 
 @pytest.mark.parametrize(
@@ -49,16 +49,6 @@ def test_encoder_without_position_embedding() -> None:
         first, second = (model.encoder(x)["encoder_out"][0][2:] for x in (tokens, swapped))
         seen[mix] = (first - second).abs().max().item()
     assert seen["global"] < 1e-5 < 1e-2 < seen["global,local,forward,backward"]
-
-
-@pytest.mark.parametrize("arch", TINY)
-def test_pruned_stacks_are_built(arch: str) -> None:
-    """Layer 1 of the encoder and layer 2 of the decoder are kept, for any placement."""
-    kept = build(arch, encoder_layers_to_keep="0", decoder_layers_to_keep="1")
-    whole = build(arch)
-    assert len(kept.encoder.layers) == len(kept.decoder.layers) == 1
-    assert set(kept.encoder.layers[0].state_dict()) == set(whole.encoder.layers[0].state_dict())
-    assert set(kept.decoder.layers[0].state_dict()) == set(whole.decoder.layers[1].state_dict())
 
 
 # One architecture a model, in a size of the papers: those place layers that a shallow stack does not have.

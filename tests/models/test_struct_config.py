@@ -50,15 +50,9 @@ def configuration(arch: str, **options: Any) -> Any:
     """Return the model's part of a configuration, as fairseq-hydra-train hands it on."""
     task = task_name(arch)
     criterion = {"_name": "sentence_prediction"} if task == "sentence_prediction" else None
-    root = OmegaConf.create(
-        {
-            "common": {"tpu": False, "seed": 1},
-            "dataset": {"dataset_impl": None},
-            "criterion": criterion,
-            "task": {"_name": task, "data": "data", **TASKS[task][0]},
-            "model": {"_name": arch, **options},
-        }
-    )
+    groups: dict[str, Any] = {"common": {"tpu": False, "seed": 1}, "dataset": {"dataset_impl": None}}
+    groups |= {"criterion": criterion, "task": {"_name": task, "data": "data", **TASKS[task][0]}}
+    root = OmegaConf.create({**groups, "model": {"_name": arch, **options}})
     add_defaults(root)
     return root.model
 
@@ -67,10 +61,6 @@ def described(model: Any) -> tuple[Any, ...]:
     """Return what a model is made of: modules, shapes of its parameters, longest sentences."""
     shapes = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     return str(model), shapes, model.max_positions()
-
-
-def test_every_kind_of_architecture_is_here() -> None:
-    assert len(NAMED) > 60 and {task_name(arch) for arch in NAMED} == set(TASKS)
 
 
 # The smallest and one other size of each model; sizes differ in values alone.
@@ -129,14 +119,12 @@ def test_every_field_of_fairseqs_own_configuration_is_accepted() -> None:
 
 
 MISTAKES = [
-    ({"mma_windw": 2}, "transformer_mma_tiny: the model has no option mma_windw (did you mean mma_window?); its"),
     ({"encoder": {"layrs": 2}}, "no option encoder_layrs (did you mean encoder_layers?)"),
     (
-        {"xyzzy": 2, "mma_windw": 2, "plugh": 3},
-        "no option xyzzy, mma_windw (did you mean mma_window?), plugh; its options are the flags of fairseq-train",
+        {"xyzzy": 2, "mma_windw": 2},
+        "transformer_mma_tiny: the model has no option xyzzy, mma_windw (did you mean mma_window?); its options are",
     ),
     ({"decoder_input_dim": "wide"}, "argument --decoder-input-dim: invalid int value: 'wide'"),
-    ({"encoder_layers": "many"}, "argument --encoder-layers: invalid int value: 'many'"),
     ({"activation_fn": "rleu"}, "argument --activation-fn: invalid choice: 'rleu'"),
     ({"share_all_embeddings": "yes"}, "argument --share-all-embeddings: give true or false, not 'yes'"),
     ({"mma_heads": "global:1,local:2"}, "3 heads, the model has 4"),

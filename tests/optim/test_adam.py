@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_localattn.optim.adam import NAME, Adam
 from support import forked
+from support.checkpoints import checkpoint
 from support.cli import USER_DIR, make_data, train_flags
 
 CLIP = 0.5
@@ -179,15 +179,10 @@ def test_a_training_of_two_processes(precision: dict[str, bool], tmp_path: Path)
     found = {}
     for optimizer in (NAME, "adam"):
         folder = tmp_path / optimizer
-        flags = {
-            "optimizer": optimizer, "clip_norm": 0.5, "dropout": 0, "num_workers": 0, "user_dir": USER_DIR,
-            "distributed_world_size": 2, "distributed_no_spawn": True, "distributed_backend": "gloo",
-            "ddp_backend": "legacy_ddp", "distributed_init_method": f"file://{folder}.store", **precision,
-        }  # fmt: skip
-        with ExitStack() as stack:
-            words = [train_flags(data, "transformer_mma_tiny", folder, 6, distributed_rank=r, **flags) for r in (0, 1)]
-            both = [stack.enter_context(forked.started("fairseq-train", *each, cwd=tmp_path)) for each in words]
+        flags = {"optimizer": optimizer, "clip_norm": 0.5, "dropout": 0, "user_dir": USER_DIR, **precision}
+        words = train_flags(data, "transformer_mma_tiny", folder, 6, **flags)
+        with forked.two_processes(*words, cwd=tmp_path) as both:
             assert [each.wait().returncode for each in both] == [0, 0]
-        found[optimizer] = torch.load(folder / "checkpoint_last.pt", weights_only=True)["last_optimizer_state"]
+        found[optimizer] = checkpoint(folder / "checkpoint_last.pt")["last_optimizer_state"]
     assert found[NAME]["state"][0]["step"] == 6
     torch.testing.assert_close(found[NAME], found["adam"], rtol=1e-3, atol=1e-6)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 import io
+import shlex
 from functools import cache, lru_cache
+from itertools import accumulate, cycle, islice, pairwise
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from fairseq import options
-from fairseq.data import Dictionary
+from fairseq.data import Dictionary, data_utils
 from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderModel, FairseqLanguageModel, build_model
 from omegaconf import OmegaConf
 from torch import Tensor, nn
@@ -27,123 +29,97 @@ CLASSIFIERS = sorted(localattn_architectures("sentence_prediction"))
 TINY = [name for name in ARCHITECTURES if name.endswith("_tiny")]
 
 
-def _man(order: str, *more: str) -> list[str]:
-    return ["--man-encoder-order", order, "--man-decoder-order", order, *more]
+def _cases(lines: dict[str, str]) -> dict[str, tuple[str, list[str]]]:
+    """Return architecture and flags by name, of lines such as "mma --mma-window 3"; what is in quotes is one word."""
+    words = {name: shlex.split(line) for name, line in lines.items()}
+    return {name: (f"transformer_{arch}_tiny", flags) for name, (arch, *flags) in words.items()}
 
 
-def _ngram(*flags: str) -> tuple[str, list[str]]:
-    return "transformer_mgsa_ngram_tiny", list(flags)
+def _man(order: str) -> str:
+    return f"man --man-encoder-order {order} --man-decoder-order {order}"
 
 
-def _syntactic(*flags: str) -> tuple[str, list[str]]:
-    return "transformer_mgsa_tiny", list(flags)
+def _diffwin(encoder: str, decoder: str) -> str:
+    return f"diffwin --diffwin-encoder {encoder} --diffwin-decoder {decoder} --diffwin-cross mw"
 
 
-def _diffwin(encoder: str, decoder: str, cross: str, *more: str) -> list[str]:
-    return ["--diffwin-encoder", encoder, "--diffwin-decoder", decoder, "--diffwin-cross", cross, *more]
+def _everywhere(prefix: str) -> str:
+    return " ".join(f"--{prefix}-{site}-layers all" for site in SITES)
 
 
-def _everywhere(prefix: str, *more: str) -> list[str]:
-    return [*(word for site in SITES for word in (f"--{prefix}-{site}-layers", "all")), *more]
-
-
-def _hybrid(encoder: str = "", decoder: str = "", cross: str = "", *more: str) -> tuple[str, list[str]]:
-    texts = {"encoder": encoder, "decoder": decoder, "cross": cross}
-    flags = [word for site, text in texts.items() if text for word in (f"--localattn-{site}", text)]
-    return "transformer_hybrid_tiny", [*flags, *more]
-
-
-# Options of the variants that the contract is tested for beside their defaults: name → (architecture, flags).
+LOCALNESS = _everywhere("localness")
+DIFFWINS_LOCALNESS = "--localness-width 5 --localness-source input --localness-hidden linear"
+# Options of the variants that the contract is tested for beside their defaults.
 PLACEMENTS = {
-    "mma-decoder": ("transformer_mma_tiny", ["--mma-decoder-layers", "all"]),
-    "mma-no-positions": ("transformer_mma_tiny", ["--mma-no-encoder-positions"]),
-    "csan-decoder": ("transformer_csan_tiny", ["--csan-decoder-layers", "all", "--csan-window", "3"]),
-    "man-static": ("transformer_man_tiny", _man("sman,san,ffn", "--man-static-width", "2")),
-    "man-static-sqrt": ("transformer_man_tiny", _man("sman,san,ffn", "--man-static-width", "sqrt")),
-    "man-c1": ("transformer_man_tiny", _man("ffn,san,ffn")),
-    "man-c4-post-norm": ("transformer_man_tiny", _man("san,dman,ffn", "--man-post-norm")),
-    "man-after-ffn": ("transformer_man_tiny", _man("san,ffn,ffn,dman", "--man-head-activation", "gelu")),
-    "man-encoder-only": ("transformer_man_tiny", ["--man-decoder-layers", "none", "--man-head-activation", "relu"]),
-    "man-checkpointed": ("transformer_man_tiny", ["--checkpoint-activations"]),
-    "diffwin-cross-mw": ("transformer_diffwin_tiny", _diffwin("none", "none", "mw", "--diffwin-cross-form", "token")),
-    "diffwin-segments": (
-        "transformer_diffwin_tiny",
-        _diffwin("mw", "mw", "mw", "--diffwin-encoder-form", "segment", "--diffwin-segment-size", "3"),
-    ),
-    "diffwin-renormalised": (
-        "transformer_diffwin_tiny",
-        _diffwin("mw", "mw", "mw", "--diffwin-renormalise", "--diffwin-cross-layers", "2"),
-    ),
-    "diffwin-all-layers": ("transformer_diffwin_tiny", _everywhere("diffwin")),
-    "mgsa-ngram-max": _ngram("--mgsa-composition", "max", "--mgsa-encoder-layers", "all"),
-    "mgsa-ngram-lstm": _ngram(
-        "--mgsa-composition", "lstm", "--mgsa-interaction", "onlstm", "--mgsa-heads", "word,2,3,9"
-    ),
-    "mgsa-ngram-heads": _ngram("--mgsa-heads", "3:1,1:3", "--encoder-normalize-before"),
-    "mgsa-tags": _syntactic("--mgsa-tags", "--mgsa-chunk", "4"),
-    "mgsa-max-lstm": _syntactic("--mgsa-composition", "max", "--mgsa-interaction", "lstm", "--mgsa-tags"),
-    "mgsa-lstm": _syntactic("--mgsa-composition", "lstm", "--mgsa-interaction", "none", "--mgsa-heads", "word:2,3:2"),
-    "mgsa-checkpointed": _syntactic("--checkpoint-activations", "--mgsa-encoder-layers", "all", "--mgsa-tags"),
-    "relpos-own-keys": ("transformer_relpos_tiny", ["--relpos-heads", "own", "--relpos-no-values"]),
-    "localness-all": ("transformer_localness_tiny", _everywhere("localness")),
-    "localness-keys": ("transformer_localness_tiny", _everywhere("localness", "--localness-width", "keys")),
-    "localness-diffwin": (
-        "transformer_localness_tiny",
-        _everywhere("localness", *"--localness-width 5 --localness-source input --localness-hidden linear".split()),
-    ),
-    "localness-luong": (
-        "transformer_local_hard_tiny",
-        _everywhere("localness", "--localness-width", "2", "--localness-cut", "--localness-product"),
-    ),
-    "neighbor-query": ("transformer_neighbor_tiny", ["--localness-width", "query", "--localness-heads", "2"]),
-    "blocksan-roots": ("transformer_blocksan_tiny", ["--blocksan-length", "0", "--encoder-normalize-before"]),
-    "qanet-full": ("transformer_qanet_tiny", ["--qanet-form", "full", "--qanet-kernel", "3", "--qanet-convs", "2"]),
-    "hybrid-heads": _hybrid(
-        "2*csan(window=3, head_span=1) + 1*dman + 1*global", "2*local(window=2) + 2*sinks(window=2)", "2*aw+2*mw"
-    ),
-    "hybrid-joint": _hybrid("local(window=2) & alibi & rope", "shaw & dman & backward", "gauss & aw(segment_size=2)"),
-    "hybrid-groups-of-joint": _hybrid("2*(t5 & mw & local) + 2*(rope & sman)", "1*(shaw & mw) + 3*(gauss & t5)"),
-    "hybrid-sublayers": _hybrid(
-        "1: conv(kernel=3) > dman > 2*block + 2*san > ffn; 2: ffn > forward > ffn > shaw > ffn",
-        "1: backward > cross > csan(window=3) > ffn; 2: cross > san > conv > rope & alibi > ffn",
-        "2: gauss(width=3)",
-        "--encoder-normalize-before",
-        "--decoder-normalize-before",
-    ),
-    "hybrid-phrases": _hybrid(
-        "1: ngram > dman; 2: san > ngram(interaction=none) > ffn", "2*san(activation=relu) + 2*t5"
-    ),
-    "hybrid-trees": _hybrid("tree(composition=max)", "sman(boundary=none, activation=gelu)"),
+    "mma-decoder": "mma --mma-decoder-layers all",
+    "mma-no-positions": "mma --mma-no-encoder-positions",
+    "csan-decoder": "csan --csan-decoder-layers all --csan-window 3",
+    "man-static": f"{_man('sman,san,ffn')} --man-static-width 2",
+    "man-static-sqrt": f"{_man('sman,san,ffn')} --man-static-width sqrt",
+    "man-c1": _man("ffn,san,ffn"),
+    "man-c4-post-norm": f"{_man('san,dman,ffn')} --man-post-norm",
+    "man-after-ffn": f"{_man('san,ffn,ffn,dman')} --man-head-activation gelu",
+    "man-encoder-only": "man --man-decoder-layers none --man-head-activation relu",
+    "man-checkpointed": "man --checkpoint-activations",
+    "diffwin-cross-mw": f"{_diffwin('none', 'none')} --diffwin-cross-form token",
+    "diffwin-segments": f"{_diffwin('mw', 'mw')} --diffwin-encoder-form segment --diffwin-segment-size 3",
+    "diffwin-renormalised": f"{_diffwin('mw', 'mw')} --diffwin-renormalise --diffwin-cross-layers 2",
+    "diffwin-all-layers": f"diffwin {_everywhere('diffwin')}",
+    "mgsa-ngram-max": "mgsa_ngram --mgsa-composition max --mgsa-encoder-layers all",
+    "mgsa-ngram-lstm": "mgsa_ngram --mgsa-composition lstm --mgsa-interaction onlstm --mgsa-heads word,2,3,9",
+    "mgsa-ngram-heads": "mgsa_ngram --mgsa-heads 3:1,1:3 --encoder-normalize-before",
+    "mgsa-tags": "mgsa --mgsa-tags --mgsa-chunk 4",
+    "mgsa-max-lstm": "mgsa --mgsa-composition max --mgsa-interaction lstm --mgsa-tags",
+    "mgsa-lstm": "mgsa --mgsa-composition lstm --mgsa-interaction none --mgsa-heads word:2,3:2",
+    "mgsa-checkpointed": "mgsa --checkpoint-activations --mgsa-encoder-layers all --mgsa-tags",
+    "relpos-own-keys": "relpos --relpos-heads own --relpos-no-values",
+    "localness-all": f"localness {LOCALNESS}",
+    "localness-keys": f"localness {LOCALNESS} --localness-width keys",
+    "localness-diffwin": f"localness {LOCALNESS} {DIFFWINS_LOCALNESS}",
+    "localness-luong": f"local_hard {LOCALNESS} --localness-width 2 --localness-cut --localness-product",
+    "neighbor-query": "neighbor --localness-width query --localness-heads 2",
+    "blocksan-roots": "blocksan --blocksan-length 0 --encoder-normalize-before",
+    "qanet-full": "qanet --qanet-form full --qanet-kernel 3 --qanet-convs 2",
+    "hybrid-heads": "hybrid --localattn-encoder '2*csan(window=3, head_span=1) + 1*dman + 1*global' "
+    "--localattn-decoder '2*local(window=2) + 2*sinks(window=2)' --localattn-cross 2*aw+2*mw",
+    "hybrid-joint": "hybrid --localattn-encoder 'local(window=2) & alibi & rope' "
+    "--localattn-decoder 'shaw & dman & backward' --localattn-cross 'gauss & aw(segment_size=2)'",
+    "hybrid-groups-of-joint": "hybrid --localattn-encoder '2*(t5 & mw & local) + 2*(rope & sman)' "
+    "--localattn-decoder '1*(shaw & mw) + 3*(gauss & t5)'",
+    "hybrid-sublayers": "hybrid --encoder-normalize-before --decoder-normalize-before "
+    "--localattn-encoder '1: conv(kernel=3) > dman > 2*block + 2*san > ffn; 2: ffn > forward > ffn > shaw > ffn' "
+    "--localattn-decoder '1: backward > cross > csan(window=3) > ffn; 2: cross > san > conv > rope & alibi > ffn' "
+    "--localattn-cross '2: gauss(width=3)'",
+    "hybrid-phrases": "hybrid --localattn-encoder '1: ngram > dman; 2: san > ngram(interaction=none) > ffn' "
+    "--localattn-decoder '2*san(activation=relu) + 2*t5'",
+    "hybrid-trees": "hybrid --localattn-encoder tree(composition=max) "
+    "--localattn-decoder 'sman(boundary=none, activation=gelu)'",
 }
-CASES: dict[str, tuple[str, list[str]]] = {**{name: (name, []) for name in TINY}, **PLACEMENTS}
+CASES = {**{name: (name, []) for name in TINY}, **_cases(PLACEMENTS)}
 
 # Language models and classifiers.
-LM_CASES: dict[str, tuple[str, list[str]]] = {
+LM_CASES = {
     **{name: (name, []) for name in LANGUAGE_MODELS if name.endswith("_tiny")},
-    "lm-aw": ("transformer_lm_diffwin_tiny", ["--diffwin-decoder", "aw", "--diffwin-decoder-layers", "all"]),
-    "lm-hybrid": (
-        "transformer_lm_hybrid_tiny",
-        ["--localattn-decoder", "1: 2*local(window=2) + 2*(dman & rope); 2: conv > mw > shaw & alibi"],
+    **_cases(
+        {
+            "lm-aw": "lm_diffwin --diffwin-decoder aw --diffwin-decoder-layers all",
+            "lm-hybrid": "lm_hybrid --localattn-decoder "
+            "'1: 2*local(window=2) + 2*(dman & rope); 2: conv > mw > shaw & alibi'",
+            "lm-renormalised": "lm_diffwin --diffwin-renormalise",
+        }
     ),
-    "lm-renormalised": ("transformer_lm_diffwin_tiny", ["--diffwin-renormalise"]),
 }
-CLASSIFIER_CASES: dict[str, tuple[str, list[str]]] = {
+CLASSIFIER_CASES = {
     **{name: (name, []) for name in CLASSIFIERS if name.endswith("_tiny")},
-    "classifier-hybrid": (
-        "transformer_hybrid_classifier_tiny",
-        [
-            "--localattn-encoder",
-            "1: 2*csan(window=3, head_span=1) + 2*(aw & alibi); 2: dman > conv > 2*block + 2*forward",
-        ],
-    ),
-    "classifier-mw": ("transformer_diffwin_classifier_tiny", ["--diffwin-encoder", "mw"]),
-    "classifier-segments": (
-        "transformer_diffwin_classifier_tiny",
-        ["--diffwin-encoder-form", "segment", "--diffwin-segment-size", "3", "--diffwin-encoder-layers", "all"],
-    ),
-    "classifier-localness-diffwin": (
-        "transformer_localness_classifier_tiny",
-        "--localness-width 5 --localness-source input --localness-hidden linear".split(),
+    **_cases(
+        {
+            "classifier-hybrid": "hybrid_classifier --localattn-encoder "
+            "'1: 2*csan(window=3, head_span=1) + 2*(aw & alibi); 2: dman > conv > 2*block + 2*forward'",
+            "classifier-mw": "diffwin_classifier --diffwin-encoder mw",
+            "classifier-segments": "diffwin_classifier --diffwin-encoder-form segment --diffwin-segment-size 3 "
+            "--diffwin-encoder-layers all",
+            "classifier-localness-diffwin": f"localness_classifier {DIFFWINS_LOCALNESS}",
+        }
     ),
 }
 EVERY = {**CASES, **LM_CASES, **CLASSIFIER_CASES}
@@ -241,27 +217,19 @@ def sentences(lengths: list[int], seed: int = 0) -> list[Tensor]:
 
 def pad(tokens: list[Tensor], left: bool, to: int | None = None) -> Tensor:
     """Return sentences as one batch B×T, padded to the longest one or to ``to``."""
-    words = dictionary()
-    width = max([to or 0, *(len(s) for s in tokens)])
-    rows = []
-    for s in tokens:
-        filler = s.new_full((width - len(s),), words.pad())
-        rows.append(torch.cat([filler, s] if left else [s, filler]))
-    return torch.stack(rows)
+    return data_utils.collate_tokens(tokens, dictionary().pad(), left_pad=left, pad_to_length=to)
 
 
 def shifted(target: Tensor) -> Tensor:
     """Return the decoder's input for right-padded targets: the end-of-sentence symbol moves to the front."""
-    out = target.clone()
-    out[:, 1:] = target[:, :-1]
+    out = target.roll(1, dims=1)
     out[:, 0] = dictionary().eos()
-    pads = target.eq(dictionary().pad())
-    return out.masked_fill(pads, dictionary().pad())
+    return out.masked_fill(target.eq(dictionary().pad()), dictionary().pad())
 
 
-def batch(source: list[int], target: list[int], left: bool = True, seed: int = 0) -> dict[str, Any]:
+def batch(source: list[int], target: list[int], left: bool = True) -> dict[str, Any]:
     """Return net_input and target of random sentence pairs, padded as by fairseq's translation task (source: left)."""
-    src, tgt = pad(sentences(source, seed), left), pad(sentences(target, seed + 1), False)
+    src, tgt = pad(sentences(source), left), pad(sentences(target, seed=1), False)
     net_input = {"src_tokens": src, "src_lengths": on_device(torch.tensor(source)), "prev_output_tokens": shifted(tgt)}
     return {"net_input": net_input, "target": tgt, "ntokens": sum(target), "id": on_device(torch.arange(len(source)))}
 
@@ -283,10 +251,8 @@ def phrases_of(src_tokens: Tensor) -> Tensor:
     real = src_tokens.ne(dictionary().pad()).sum(dim=1).tolist()
     rows = []
     for words in (max(n - 1, 0) for n in real):
-        finest = [size for n in range(words) for size in (2, 1, 3, 1)[n % 4 : n % 4 + 1]]
-        while sum(finest) > words:
-            finest[-1] -= 1
-            finest = [size for size in finest if size]
+        ends = [end for end in accumulate(islice(cycle((2, 1, 3, 1)), words)) if end < words]
+        finest = [end - start for start, end in pairwise([0, *ends, words]) if end]
         middle = [sum(finest[i : i + 2]) for i in range(0, len(finest), 2)]
         rows.append([[sum(part) for part in (finest[:4], finest[4:]) if part], middle, finest])
     for row, n in zip(rows, real, strict=True):

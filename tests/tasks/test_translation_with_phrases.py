@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 from fairseq.tasks.translation import TranslationTask
-from torch import Tensor
 
 from fairseq_localattn.criterions.phrase_tags import LabelSmoothedCrossEntropyWithPhraseTags
 from fairseq_localattn.errors import UsageError
@@ -41,20 +40,16 @@ def test_equal_sentences_with_different_trees_keep_their_phrases() -> None:
     both = [data.collater([data[n]]) for n in (0, 1)]
     task = TaskWithoutData()
     task._batch_phrases = waiting
-    seen: list[Tensor] = []
-
-    class Generator:
-        def generate(self, models: Any, sample: dict[str, Any], **_: Any) -> None:
-            seen.append(sample["net_input"]["src_phrases"])
-
+    generator = Mock()
     for made in both:
         bare = {"net_input": {"src_tokens": made["net_input"]["src_tokens"], "src_lengths": torch.tensor([4])}}
-        task.inference_step(Generator(), [], bare)
+        task.inference_step(generator, [], bare)
+    seen = [call.args[1]["net_input"]["src_phrases"] for call in generator.generate.call_args_list]
     assert [phrases.tolist() for phrases in seen] == [made["net_input"]["src_phrases"].tolist() for made in both]
     assert seen[0].tolist() != seen[1].tolist()
     assert not waiting, "phrases that were used are deleted"
     with pytest.raises(UsageError, match="these sentences came without their phrases"):
-        task.inference_step(Generator(), [], bare)
+        task.inference_step(generator, [], bare)
 
 
 def test_raw_text_has_no_phrases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,91 +15,81 @@ from support.models import build, parse
 from support.paths import ROOT
 
 DIFFWIN = "--localness-width 5 --localness-source input --localness-hidden linear"
-THREE = ["san"] * 3
-NO_WINDOWS = "--diffwin-encoder none --diffwin-decoder none --diffwin-cross none"
 MIX = "--mma-heads forward:4,backward:4 --mma-encoder-layers 1-3"
+THREE = "san san san"
 
 
 def make(arch: str, flags: str = "") -> Any:
     """Return a model without weights."""
     with torch.device("meta"):
-        return build(arch, flags.split())
+        return build(f"transformer_{arch}", flags.split())
 
 
-def kinds(model: Any) -> dict[str, list[str]]:
+def kinds(model: Any) -> dict[str, str]:
     """Return kind and segment size of the attention of each layer, by site, such as ``aw/5``."""
 
     def kind(attention: Any) -> str:
         size = getattr(attention, "segment_size", 1)
         return getattr(attention, "kind", "san") + (f"/{size}" if size > 1 else "")
 
-    sides = [side for side in ("encoder", "decoder") if hasattr(model, side)]
-    found = {side: [kind(layer.self_attn) for layer in getattr(model, side).layers] for side in sides}
+    layers = {side: getattr(model, side).layers for side in ("encoder", "decoder") if hasattr(model, side)}
+    found = {side: [layer.self_attn for layer in stack] for side, stack in layers.items()}
     if len(found) == 2:
-        found["cross"] = [kind(layer.encoder_attn) for layer in model.decoder.layers if layer.encoder_attn is not None]
-    return found
+        found["cross"] = [layer.encoder_attn for layer in layers["decoder"] if layer.encoder_attn is not None]
+    return {site: " ".join(map(kind, attentions)) for site, attentions in found.items()}
 
 
 # Architecture, flags, the sites with other attention than fairseq's.
-PLACED: list[tuple[str, str, dict[str, list[str]]]] = [
-    ("transformer_csan", "", {"encoder": ["csan"] * 3 + THREE}),
-    (
-        "transformer_csan_tiny",
-        "--csan-encoder-layers 2 --csan-decoder-layers 1,2",
-        {"encoder": ["san", "csan"], "decoder": ["csan"] * 2},
-    ),
-    ("transformer_mma_iwslt_de_en", "", {"encoder": ["mma"] * 6}),
-    ("transformer_mma_wmt_en_de", MIX, {"encoder": ["mma"] * 3 + THREE}),  # CSAN's BI_DIRECT
+PLACED = [
+    ("csan", "", {"encoder": f"csan csan csan {THREE}"}),
+    ("csan_tiny", "--csan-encoder-layers 2 --csan-decoder-layers 1,2", {"encoder": "san csan", "decoder": "csan csan"}),
+    ("mma_iwslt_de_en", "", {"encoder": "mma mma mma mma mma mma"}),
+    ("mma_wmt_en_de", MIX, {"encoder": f"mma mma mma {THREE}"}),  # CSAN's BI_DIRECT
     *(
-        (
-            f"transformer_diffwin{size}",
-            "",
-            {"encoder": ["aw"] * 3 + THREE, "decoder": ["mw"] * 3 + THREE, "cross": ["aw/5"] * 3 + THREE},
-        )
-        for size in ("", "_wmt_en_de", "_wmt_en_fr")
+        (name, "", {"encoder": f"aw aw aw {THREE}", "decoder": f"mw mw mw {THREE}", "cross": f"aw/5 aw/5 aw/5 {THREE}"})
+        for name in ("diffwin", "diffwin_wmt_en_de", "diffwin_wmt_en_fr")
     ),
     (
-        "transformer_diffwin_tiny",
-        "--diffwin-encoder mw --diffwin-encoder-form segment --diffwin-segment-size 2 "
-        "--diffwin-encoder-layers 2 --diffwin-decoder aw --diffwin-decoder-layers all --diffwin-cross mw "
-        "--diffwin-cross-form token",
-        {"encoder": ["san", "mw/2"], "decoder": ["aw", "aw"], "cross": ["mw", "san"]},
+        "diffwin_tiny",
+        "--diffwin-encoder mw --diffwin-encoder-form segment --diffwin-segment-size 2 --diffwin-encoder-layers 2 "
+        "--diffwin-decoder aw --diffwin-decoder-layers all --diffwin-cross mw --diffwin-cross-form token",
+        {"encoder": "san mw/2", "decoder": "aw aw", "cross": "mw san"},
     ),
     (
-        "transformer_diffwin_tiny",
+        "diffwin_tiny",
         "--diffwin-decoder none --diffwin-cross none --no-cross-attention --cross-self-attention",
-        {"encoder": ["aw", "san"]},
+        {"encoder": "aw san"},
     ),
-    ("transformer_diffwin_tiny", NO_WINDOWS, {}),
-    ("transformer_lm_diffwin", "", {"decoder": ["mw"] * 3 + THREE}),
-    ("transformer_lm_diffwin_tiny", "--diffwin-decoder aw --diffwin-decoder-layers 2", {"decoder": ["san", "aw"]}),
-    *(
-        (f"transformer_{name}", "", {"encoder": ["gauss"] * 3 + THREE})
-        for name in ("localness", "local_hard", "neighbor")
-    ),
+    ("diffwin_tiny", "--diffwin-encoder none --diffwin-decoder none --diffwin-cross none", {}),
+    ("lm_diffwin", "", {"decoder": f"mw mw mw {THREE}"}),
+    ("lm_diffwin_tiny", "--diffwin-decoder aw --diffwin-decoder-layers 2", {"decoder": "san aw"}),
+    *((name, "", {"encoder": f"gauss gauss gauss {THREE}"}) for name in ("localness", "local_hard", "neighbor")),
     (
-        "transformer_localness_tiny",
+        "localness_tiny",
         "--localness-encoder-layers none --localness-decoder-layers 2 --localness-cross-layers 1",
-        {"decoder": ["san", "gauss"], "cross": ["gauss", "san"]},
+        {"decoder": "san gauss", "cross": "gauss san"},
     ),
-    ("transformer_localness_classifier", DIFFWIN, {"encoder": ["gauss", "san"]}),
-    ("transformer_blocksan", "", {"encoder": ["block"] * 6}),
-    ("transformer_blocksan_tiny", "--blocksan-encoder-layers 2", {"encoder": ["san", "block"]}),
+    ("localness_classifier", DIFFWIN, {"encoder": "gauss san"}),
+    ("blocksan", "", {"encoder": "block block block block block block"}),
+    ("blocksan_tiny", "--blocksan-encoder-layers 2", {"encoder": "san block"}),
     *(
-        (f"transformer_{name}_tiny", f"--{name}-encoder-layers 2", {"encoder": ["san", name], "decoder": [name] * 2})
+        (f"{name}_tiny", f"--{name}-encoder-layers 2", {"encoder": f"san {name}", "decoder": f"{name} {name}"})
         for name in ("relpos", "rope", "alibi", "t5bias", "sinks")
     ),
 ]
 
 
 @pytest.mark.parametrize(("arch", "flags", "placed"), PLACED)
-def test_what_stands_where(arch: str, flags: str, placed: dict[str, list[str]]) -> None:
+def test_what_stands_where(arch: str, flags: str, placed: dict[str, str]) -> None:
     found = kinds(make(arch, flags))
-    assert found == {site: placed.get(site, ["san"] * len(layers)) for site, layers in found.items()}
+    assert found == {site: placed.get(site, " ".join(["san"] * len(text.split()))) for site, text in found.items()}
 
 
-GAUSS = {"cut": False, "source": "query", "hidden": "tanh"}
+GAUSS = {"cut": False, "source": "query", "hidden": "tanh", "__class__": GaussianAttention}
 MMA = ("global", "local", "forward", "backward")
+KEYS = "--localness-cross-layers 1 --localness-width keys --localness-cut --localness-product --localness-heads 3"
+CUT = {"width": "keys", "cut": True, "local_heads": 3, "causal": False, "__class__": GaussianProductAttention}
+T5 = {"buckets": 12, "max_distance": 30, "causal": True}
 # Architecture, flags, attention, its attributes.
 REACHED: list[tuple[str, str, str, dict[str, Any]]] = [
     ("csan", "", "encoder.0.self_attn", {"window": 11, "head_span": 3}),
@@ -108,24 +98,10 @@ REACHED: list[tuple[str, str, str, dict[str, Any]]] = [
     ("mma_wmt_en_de", MIX, "encoder.2.self_attn", {"head_kinds": ("forward",) * 4 + ("backward",) * 4}),
     ("diffwin", "", "decoder.0.self_attn", {"renormalise": False}),
     ("diffwin_tiny", "--diffwin-encoder mw --diffwin-renormalise", "encoder.0.self_attn", {"renormalise": True}),
-    (
-        "localness",
-        "",
-        "encoder.0.self_attn",
-        {**GAUSS, "center": "predicted", "width": "query", "local_heads": 8, "__class__": GaussianAttention},
-    ),
+    ("localness", "", "encoder.0.self_attn", {**GAUSS, "center": "predicted", "width": "query", "local_heads": 8}),
     ("local_hard", "", "encoder.0.self_attn", {**GAUSS, "center": "predicted", "width": 10.0, "local_heads": 4}),
     ("neighbor", "", "encoder.0.self_attn", {**GAUSS, "center": "self", "width": "head", "local_heads": 8}),
-    *(
-        (
-            "localness_tiny",
-            f"--localness-{site}-layers 1 --localness-width keys --localness-cut "
-            "--localness-product --localness-heads 3",
-            path,
-            {"width": "keys", "cut": True, "local_heads": 3, "causal": causal, "__class__": GaussianProductAttention},
-        )
-        for site, path, causal in (("decoder", "decoder.0.self_attn", True), ("cross", "decoder.0.encoder_attn", False))
-    ),
+    ("localness_tiny", KEYS, "decoder.0.encoder_attn", CUT),
     ("localness_tiny", DIFFWIN, "encoder.0.self_attn", {"source": "input", "hidden": "linear", "width": 5.0}),
     ("blocksan_tiny", "", "encoder.1.self_attn", {"block_length": 4}),
     ("blocksan_tiny", "--blocksan-length 0", "encoder.1.self_attn", {"block_length": 0}),
@@ -136,31 +112,15 @@ REACHED: list[tuple[str, str, str, dict[str, Any]]] = [
         {"max_distance": 5, "own_tables": True, "value_positions": None},
     ),
     ("rope_tiny", "--rope-base 500", "encoder.0.self_attn", {"base": 500}),
-    *(
-        (
-            "t5bias_tiny",
-            "--t5bias-buckets 12 --t5bias-distance 30",
-            f"{side}.0.self_attn",
-            {"buckets": 12, "max_distance": 30, "causal": side == "decoder"},
-        )
-        for side in ("encoder", "decoder")
-    ),
-    *(
-        (
-            "sinks_tiny",
-            "--sinks-window 6 --sinks-count 1",
-            f"{side}.0.self_attn",
-            {"window": 6, "sinks": 1, "causal": side == "decoder"},
-        )
-        for side in ("encoder", "decoder")
-    ),
+    ("t5bias_tiny", "--t5bias-buckets 12 --t5bias-distance 30", "decoder.0.self_attn", T5),
+    ("sinks_tiny", "--sinks-window 6 --sinks-count 1", "decoder.0.self_attn", {"window": 6, "sinks": 1}),
 ]
 
 
 @pytest.mark.parametrize(("arch", "flags", "path", "values"), REACHED)
 def test_options_reach_the_attention(arch: str, flags: str, path: str, values: dict[str, Any]) -> None:
     side, layer, name = path.split(".")
-    attention = make(f"transformer_{arch}", flags).get_submodule(f"{side}.layers.{layer}.{name}")
+    attention = make(arch, flags).get_submodule(f"{side}.layers.{layer}.{name}")
     assert {key: getattr(attention, key) for key in values} == values
 
 
@@ -169,22 +129,15 @@ def test_options_reach_the_attention(arch: str, flags: str, path: str, values: d
     [("relpos", True), ("shaw", False), ("rope", False), ("alibi", False), ("t5bias", False), ("sinks", True)],
 )
 def test_absolute_positions(name: str, there: bool) -> None:
-    model = make(f"transformer_{name}_tiny")
+    model = make(f"{name}_tiny")
     assert all((stack.embed_positions is not None) == there for stack in (model.encoder, model.decoder))
 
 
-def test_flags_override_the_architecture() -> None:
-    args = parse("transformer_csan_1d_tiny", ["--csan-heads", "3", "--csan-window", "5", "--encoder-layers", "3"])
-    assert (args.csan_heads, args.csan_window, args.encoder_layers, args.decoder_layers) == (3, 5, 3, 2)
-    assert parse("transformer_csan_1d_tiny").csan_heads == 1
-    args = parse("transformer_man_summarization", ["--encoder-ffn-embed-dim", "3072", "--encoder-normalize-before"])
-    assert (args.encoder_ffn_embed_dim, args.decoder_ffn_embed_dim, args.encoder_normalize_before) == (3072, 1536, True)
+def test_hard_windows_are_on_half_of_the_heads() -> None:
     for suffix in ("", "_tiny", "_small", "_medium", "_iwslt_de_en", "_wmt_en_de", "_wmt_en_de_big"):
         args = parse(f"transformer_local_hard{suffix}")
         assert args.localness_heads == args.encoder_attention_heads // 2 and args.localness_width == "10"
 
-
-# ---------------------------------------------------------------------- parameters
 
 D = 512 * 512 + 512  # a matrix of DiffWin's with its bias
 NONE = {site: f"--diffwin-{site} none" for site in ("encoder", "decoder", "cross")}
@@ -248,10 +201,14 @@ def count(model: torch.nn.Module) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
+def count_plain(arch: str) -> int:
+    with torch.device("meta"):
+        return count(build(baseline_of(f"transformer_{arch}")))
+
+
 @pytest.mark.parametrize(("arch", "flags", "added"), ADDED)
 def test_added_parameters(arch: str, flags: str, added: int) -> None:
-    arch = f"transformer_{arch}"
-    assert count(make(arch, flags)) - count(make(baseline_of(arch))) == added
+    assert count(make(arch, flags)) - count_plain(arch) == added
 
 
 @pytest.mark.parametrize(("arch", "flags", "words", "parameters"), ALL)
@@ -261,20 +218,22 @@ def test_parameters(arch: str, flags: str, words: int, parameters: int, monkeypa
     for number in range(words - len(wide)):
         wide.add_symbol(f"w{number}")
     monkeypatch.setattr(models, "dictionary", lambda: wide)
-    arch = f"transformer_{arch}"
     assert count(make(arch, flags)) == parameters
     if "diffwin" in arch:
         page = (ROOT / "docs" / "papers" / "diffwin.md").read_text("utf-8")
-        assert f"{parameters:,}" in page and f"{count(make(baseline_of(arch))):,}" in page
+        assert f"{parameters:,}" in page and f"{count_plain(arch):,}" in page
 
 
-def test_norms_and_activations_of_the_architectures_of_man() -> None:
-    for size, pre_norm, activation in (
+@pytest.mark.parametrize(
+    ("size", "pre_norm", "activation"),
+    [
         ("iwslt_de_en", True, "relu"),
         ("iwslt_de_en_full", True, "none"),
         ("wmt_en_de_big", True, "relu"),
         ("summarization", False, "gelu"),
-    ):
-        args = parse(f"transformer_man_{size}")
-        assert args.encoder_normalize_before == args.decoder_normalize_before == pre_norm
-        assert args.man_head_activation == activation
+    ],
+)
+def test_norms_and_activations_of_the_architectures_of_man(size: str, pre_norm: bool, activation: str) -> None:
+    args = parse(f"transformer_man_{size}")
+    assert args.encoder_normalize_before == args.decoder_normalize_before == pre_norm
+    assert args.man_head_activation == activation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,63 +13,36 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_localattn.errors import UsageError
 from fairseq_localattn.mechanisms.phrasal import MultiGranularityAttention
+from fairseq_localattn.models.architectures import baseline_of
 from support.mechanisms import phrase_references as reference
 from support.models import batch, build, dictionary, loss, parse, tags, with_phrases
 from support.paths import ROOT
 
 TINY, NGRAM = "transformer_mgsa_tiny", "transformer_mgsa_ngram_tiny"
-BASE, BIG = "transformer_mgsa", "transformer_mgsa_wmt_en_de_big"
-GRAMS = "transformer_mgsa_ngram"
-
-# The paper's systems, their flags here, and its numbers of parameters in millions; the plain base model has 88.0 there.
-TABLES = {
-    "Table 1, max-pooling": (GRAMS, ["--mgsa-composition", "max", "--mgsa-encoder-layers", "all"], 88.0, 0),
-    "Table 1, sans": (GRAMS, ["--mgsa-encoder-layers", "all"], 90.4, 2_359_296),
-    "Table 2, layers 1-3": (GRAMS, ["--mgsa-encoder-layers", "1-3"], 89.2, 1_179_648),
-    "Table 3, n-gram": (GRAMS, [], 88.4, 393_216),
-    "Table 3, syntactic": (BASE, ["--mgsa-interaction", "none"], 88.4, 393_216),
-    "Table 3, + LSTM": (BASE, ["--mgsa-interaction", "lstm"], 89.5, 1_476_096),
-    "Table 3, + ON-LSTM": (BASE, [], 89.9, 1_919_232),
-    "Table 3, + tags": (BASE, ["--mgsa-interaction", "none", "--mgsa-tags"], 88.4, 393_216 + 9 * 513),  # nine tags here
-}
+PAGE = (ROOT / "docs" / "papers" / "mgsa.md").read_text("utf-8")
+ROWS = [[cell.strip() for cell in line.split("|")[1:-1]] for line in PAGE.splitlines() if line.endswith("M |")]
+assert len(ROWS) == 10
 
 
-def parameters(arch: str, flags: list[str] | tuple[str, ...] = ()) -> int:
+def parameters(arch: str, *flags: str) -> int:
     with torch.device("meta"):
         return sum(p.numel() for p in build(arch, flags).parameters())
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_added_parameters_are_the_papers(name: str) -> None:
-    """88.0M plus our additional parameters is the paper's number, up to the rounding of 88.0M."""
-    arch, flags, paper, added = TABLES[name]
-    assert parameters(arch, flags) - parameters("transformer_wmt_en_de") == added
-    assert abs(88.0 + added / 1e6 - paper) < 0.05
-
-
-def test_added_parameters_of_other_rows() -> None:
-    """Table 4: 264.1M → 271.5M (En-De) and 234.8M → 242.2M (Zh-En). An LSTM of no natural width has Table 1's 96.1M."""
-    added = parameters(BIG) - parameters("transformer_vaswani_wmt_en_de_big")
-    assert added == 7_377_408
-    assert round(264.1 + added / 1e6, 1) == 271.5 and round(234.8 + added / 1e6, 1) == 242.2
-    flags = ["--mgsa-composition", "lstm", "--mgsa-encoder-layers", "all"]
-    assert parameters(GRAMS, flags) - parameters("transformer_wmt_en_de") == 6_497_280
-
-
-def test_the_papers_page_has_these_numbers() -> None:
-    page = (ROOT / "docs" / "papers" / "mgsa.md").read_text("utf-8")
-    rows = [line for line in page.splitlines() if line.startswith("| Table ")]
-    for name, (_, flags, paper, added) in TABLES.items():
-        if "tags" in name:
-            continue
-        wanted = [
-            f" {added:,} ",
-            f" {paper}M |",
-            *(f"{flag} {value}" for flag, value in zip(flags[::2], flags[1::2], strict=True)),
-        ]
-        assert any(all(part.strip() in row for part in wanted) for row in rows), wanted
-    assert any("7,377,408" in row and row.endswith("| 271.5M; 242.2M |") for row in rows)
-    assert any("6,497,280" in row and row.endswith("| 94.5M | 96.1M |") for row in rows)
+@pytest.mark.parametrize(("row", "flags", "added", "ours", "paper"), ROWS)
+def test_parameters_are_those_of_the_page_and_the_paper(
+    row: str, flags: str, added: str, ours: str, paper: str
+) -> None:
+    """The plain model has 88.0M in the paper, and the big one 264.1M (En-De) and 234.8M (Zh-En)."""
+    (size,) = re.findall(r"`(_\w+)`", flags) or [""]
+    words = " ".join(re.findall(r"`(--.+?)`", flags)).split()
+    arch, big = f"transformer_mgsa{size}", "big" in size
+    more = parameters(arch, *words) - parameters(baseline_of(arch))
+    if "--mgsa-tags" in words:
+        more -= len(tags()) * (1025 if big else 513)
+    assert added.partition(" and ")[0] == f"{more:,}"
+    assert ours == "; ".join(f"{plain + more / 1e6:.1f}M" for plain in ((264.1, 234.8) if big else (88.0,)))
+    assert paper == ("96.1M" if row == "Table 1, LSTM" else ours)  # an LSTM of no natural width
 
 
 def test_tags_add_one_classifier() -> None:
@@ -78,9 +52,6 @@ def test_tags_add_one_classifier() -> None:
     assert tagged.encoder.tag_proj.weight.shape == (len(tags()), 64)
     for key, weight in plain.state_dict().items():  # initialised last, so no other weight changes
         assert torch.equal(weight, tagged.state_dict()[key]), key
-
-
-# ---------------------------------------------------------------------------------------------- the model
 
 
 @pytest.mark.parametrize(
@@ -143,9 +114,6 @@ def test_only_the_ngram_model_runs_without_phrases(arch: str) -> None:
     else:
         with pytest.raises(UsageError, match="needs the phrases of each sentence, and got none"):
             model(**sample)
-
-
-# ---------------------------------------------------------------------------------------------- mistakes
 
 
 def test_trees_that_the_task_does_not_have_are_refused() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
-from unittest.mock import MagicMock, Mock
+from unittest.mock import MagicMock, Mock, call
 
 import pytest
 import torch
@@ -21,7 +21,6 @@ from benchmarks.launches import META, Launches, batches_of_count, counted, setti
 from benchmarks.steps import TrainingStep
 from benchmarks.systems import SYSTEMS, make_task
 from fairseq_localattn.errors import UsageError
-from fairseq_localattn.speed.graphs import recording
 from fairseq_localattn.speed.graphs.batch import FixedBatch
 from fairseq_localattn.speed.graphs.ladder import Shape
 from fairseq_localattn.speed.graphs.recording import CudaGraphs, Gradients, RecordedLoss, WaitsError
@@ -81,9 +80,6 @@ def test_nothing_is_read_on_the_host_or_kept(name: str) -> None:
         loss(sample)[0].backward()
     more = 8 if SYSTEMS[name].trees else 0  # phrases and tags, and four more numbers to log
     assert found.total <= OUTSIDE + more and not found.syncs, found.operations
-
-
-# --- gradients
 
 
 class Linear(nn.Module):
@@ -153,57 +149,36 @@ def test_batches_with_and_without_graphs_add_up(model: Linear, recorded: Recorde
         model.zero_grad()
 
 
-# --- CUDA, as far as it goes without
-
-
-def test_a_step_that_waits_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    modes: list[object] = []
-    monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: 0)
-    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
-    with pytest.raises(WaitsError, match="synchronizing"), recording._waiting_forbidden():
-        raise RuntimeError("called a synchronizing CUDA operation")
-    with pytest.raises(RuntimeError, match="other"), recording._waiting_forbidden():
-        raise RuntimeError("other")
-    assert modes == ["error", 0, "error", 0]
-
-
 @pytest.mark.parametrize(
     ("error", "told"),
     [
         (RuntimeError("called a synchronizing CUDA operation"), WaitsError),
         (torch.OutOfMemoryError("CUDA out of memory"), UsageError),
+        (RuntimeError("other"), RuntimeError),
     ],
 )
 def test_a_stream_that_failed_is_waited_for(
     error: Exception, told: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it has made is used without graphs, on the stream of the training."""
-    main, own, calls = MagicMock(), MagicMock(), Mock(side_effect=[None, error])
+    main, own, calls, modes = MagicMock(), MagicMock(), Mock(side_effect=[None, error]), Mock()
     replaced = {"Stream": lambda: own, "current_stream": lambda: main, "graph_pool_handle": lambda: "pool"}
-    more = {"stream": nullcontext, "get_sync_debug_mode": lambda: 0, "set_sync_debug_mode": lambda mode: None}
+    more = {"stream": nullcontext, "get_sync_debug_mode": lambda: 0, "set_sync_debug_mode": modes}
     for name, stand_in in {**replaced, **more}.items():
         monkeypatch.setattr(torch.cuda, name, stand_in)
-    with pytest.raises(told):
+    with pytest.raises(told) as raised:
         CudaGraphs().warm_up(calls)
-    assert calls.call_count == 2
+    assert raised.type is told and calls.call_count == 2
+    assert modes.call_args_list == [call("error"), call(0)]
     main.wait_stream.assert_called_once_with(own)
 
 
 def test_what_cuda_refuses_to_record_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Graph:
-        def __init__(self, *args: object, **kwargs: object) -> None:
-            self.kwargs = kwargs
-
-        def __enter__(self) -> None:
-            assert self.kwargs == {"pool": "pool", "capture_error_mode": "thread_local"}
-
-        def __exit__(self, *error: object) -> None:
-            raise RuntimeError("capture ended")  # as torch's does, which hides the reason
-
-    def refused() -> None:
-        raise RuntimeError("the\nreason")
-
-    for name, stand_in in (("graph", Graph), ("CUDAGraph", object), ("graph_pool_handle", lambda: "pool")):
+    graph = MagicMock()
+    graph.return_value.__exit__.side_effect = RuntimeError("capture ended")  # as torch's, which hides the reason
+    stand_ins = {"graph": graph, "CUDAGraph": lambda: "new", "graph_pool_handle": lambda: "pool"}
+    for name, stand_in in stand_ins.items():
         monkeypatch.setattr(torch.cuda, name, stand_in)
     with pytest.raises(UsageError, match=r"^--localattn-graphs: the GPU recorded no graph: the reason; --localattn-gr"):
-        CudaGraphs().record(refused)
+        CudaGraphs().record(Mock(side_effect=RuntimeError("the\nreason")))
+    graph.assert_called_once_with("new", pool="pool", capture_error_mode="thread_local")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,15 +15,16 @@ from torch import nn
 
 from fairseq_localattn.criterions.phrase_tags import NAME as TAGGING
 from fairseq_localattn.speed.graphs import training
-from fairseq_localattn.speed.graphs.recording import WaitsError
 from fairseq_localattn.speed.graphs.training import RecordedCriterion, reason_against
 from support import forked
+from support.checkpoints import assert_same_training, checkpoint
 from support.cli import fairseq, make_data, train_flags
 from support.models import build
 from support.speed.recorded import Again
 
 TREES = {"arch": "transformer_mgsa_tiny", "task": "translation_with_phrases", "criterion": TAGGING, "mgsa_tags": True}
-OTHERS = {"arch": "transformer_csan_tiny", "criterion": "cross_entropy", "sentence_avg": True, "update_freq": 2}
+OTHERS: dict[str, Any] = {"arch": "transformer_csan_tiny", "sentence_avg": True, "update_freq": 2}
+OTHERS |= {"criterion": "cross_entropy", "label_smoothing": None}
 
 
 @pytest.fixture(scope="module")
@@ -50,16 +50,7 @@ def padded(self: RecordedCriterion, shape: Any, sample: dict[str, Any]) -> Any:
 def train(data: Path, folder: Path, arch: str = "transformer_man_tiny", updates: int = 0, **more: Any) -> str:
     """Train two epochs, or to a number of updates, and return the log."""
     more = {"optimizer": "localattn_adam", "max_epoch": 2, "log_interval": 1, "max_tokens": 200, **more}
-    flags = train_flags(data, arch, folder, updates, **more)
-    if more.get("criterion") == "cross_entropy":
-        del flags[(at := flags.index("--label-smoothing")) : at + 2]
-    return fairseq("train", *flags).stdout
-
-
-def outcome(folder: Path) -> tuple[Any, Any]:
-    """Return the weights and the optimizer's state after a training."""
-    state = torch.load(folder / "checkpoint_last.pt", weights_only=False)
-    return state["model"], state["last_optimizer_state"]
+    return fairseq("train", *train_flags(data, arch, folder, updates, **more)).stdout
 
 
 def losses(log: str) -> list[tuple[str, str]]:
@@ -69,9 +60,8 @@ def losses(log: str) -> list[tuple[str, str]]:
     return [(key, row[key]) for row in rows for key in row if key.removeprefix("valid_") in kept]
 
 
-def equal(one: Path, other: Path) -> bool:
-    torch.testing.assert_close(outcome(one), outcome(other), rtol=0, atol=0)
-    return True
+def assert_equal(*folders: Path) -> None:
+    assert_same_training(*(folder / "checkpoint_last.pt" for folder in folders))
 
 
 @pytest.mark.parametrize("flags", [{}, TREES, OTHERS], ids=["plain", "trees", "several batches an update"])
@@ -86,37 +76,22 @@ def test_two_epochs_equal_those_without_recording(
     monkeypatch.setattr(RecordedCriterion, "_replay", padded)
     expected = train(data, tmp_path / "plain", **flags)
     assert losses(log) == losses(expected) and len(losses(log)) > 30
-    assert equal(tmp_path / "recorded", tmp_path / "plain")
+    assert_equal(tmp_path / "recorded", tmp_path / "plain")
 
 
 def test_a_training_goes_on_in_the_middle_of_its_second_epoch(data: Path, tmp_path: Path) -> None:
     train(data, tmp_path / "whole")
     train(data, tmp_path / "parts", updates=7)
     train(data, tmp_path / "parts")
-    assert equal(tmp_path / "whole", tmp_path / "parts")
+    assert_equal(tmp_path / "whole", tmp_path / "parts")
 
 
 def test_without_graphs_nothing_changes(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = train(data, tmp_path / "off", localattn_graphs=0)
     monkeypatch.delitem(training.RECORDERS, "cpu")
     assert losses(train(data, tmp_path / "cpu")) == losses(log)
-    assert equal(tmp_path / "off", tmp_path / "cpu") and "graphs:" not in log
-
-
-def test_a_step_that_waits_is_computed_without_graphs(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Waiting(Again):
-        def warm_up(self, function: Any) -> None:
-            function()
-            raise WaitsError("called a synchronizing operation")
-
-    log = train(data, tmp_path / "recorded")
-    monkeypatch.setitem(training.RECORDERS, "cpu", Waiting)
-    waiting = train(data, tmp_path / "waiting")
-    assert "graphs: none: a step waits for the device: called a synchronizing operation" in waiting
-    of_batches = [[value for key, value in losses(each) if key in ("wpb", "bsz")] for each in (log, waiting)]
-    assert of_batches[0] == of_batches[1]  # the same batches, whose losses differ by their dropout
+    assert_equal(tmp_path / "off", tmp_path / "cpu")
+    assert "graphs:" not in log
 
 
 PLUGIN = """
@@ -126,7 +101,7 @@ class Recorder(recording.CudaGraphs):
     def __init__(self): pass
     def warm_up(self, function):
         function()
-        if {waits}: raise recording.WaitsError()
+        if {waits}: raise recording.WaitsError("called a synchronizing operation")
     def record(self, function): return function
 
 training.RECORDERS["cpu"] = Recorder
@@ -135,29 +110,21 @@ training.RECORDERS["cpu"] = Recorder
 
 @pytest.mark.slow
 def test_a_training_of_two_processes(data: Path, tmp_path: Path) -> None:
-    """Without dropout it equals one without graphs on the same batches, but for rounding."""
+    """Without dropout it equals one whose steps wait, on the same batches without graphs, but for rounding."""
     for waits in (False, True):
         folder = tmp_path / f"waits_{waits}"
         folder.mkdir()
         (folder / "__init__.py").write_text(PLUGIN.format(waits=waits))
-        flags = {
-            "optimizer": "localattn_adam", "dropout": 0, "max_tokens": 100, "update_freq": 2, "user_dir": folder,
-            "distributed_world_size": 2, "distributed_no_spawn": True, "distributed_backend": "gloo",
-            "ddp_backend": "legacy_ddp", "distributed_init_method": f"file://{folder}.store",
-        }  # fmt: skip
-        with ExitStack() as stack:
-            words = [train_flags(data, "transformer_man_tiny", folder, 5, distributed_rank=r, **flags) for r in (0, 1)]
-            both = [stack.enter_context(forked.started("fairseq-train", *each, cwd=tmp_path)) for each in words]
+        flags = {"optimizer": "localattn_adam", "dropout": 0, "max_tokens": 100, "update_freq": 2, "user_dir": folder}
+        words = train_flags(data, "transformer_man_tiny", folder, 5, **flags)
+        with forked.two_processes(*words, cwd=tmp_path) as both:
             done = [each.wait() for each in both]
         assert [each.returncode for each in done] == [0, 0], done[0].stderr[-2000:]
         log = done[0].stdout + done[0].stderr
-        assert "graphs: " in log and ("graphs: none" in log) == waits
-    torch.testing.assert_close(
-        *(outcome(tmp_path / f"waits_{waits}")[0] for waits in (False, True)), rtol=1e-4, atol=1e-5
-    )
-
-
-# --- which trainings
+        none = "graphs: none: a step waits for the device: called a synchronizing operation"
+        assert "graphs: " in log and (none in log) == waits
+    weights = [checkpoint(tmp_path / f"waits_{waits}" / "checkpoint_last.pt")["model"] for waits in (False, True)]
+    torch.testing.assert_close(*weights, rtol=1e-4, atol=1e-5)
 
 
 def trainer(model: Any, criterion: Any = None, **more: Any) -> Any:
@@ -194,13 +161,7 @@ def model_with(*flags: str) -> nn.Module:
 ])  # fmt: skip
 def test_steps_that_cannot_be_recorded_have_a_reason(made: Any, more: dict[str, Any], reason: str | None) -> None:
     found = reason_against(trainer(made(), **more))
-    if reason is None:
-        assert found is None
-    else:
-        assert found is not None and re.search(reason, found)
-
-
-# --- while a training runs
+    assert found is None if reason is None else re.search(reason, found or "")
 
 
 def test_parameters_that_are_frozen_or_thawed_are_computed_without_graphs(monkeypatch: pytest.MonkeyPatch) -> None:

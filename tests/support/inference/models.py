@@ -58,6 +58,13 @@ def batch_of(model: Any, lengths: list[int]) -> dict[str, Tensor]:
     return with_phrases(model, net_input)
 
 
+def logits_of(model: Any, tokens: Tensor, words: Tensor) -> Tensor:
+    """Return the logits T×B×V of a model of fairseq_localattn.inference for given words T×B."""
+    with torch.inference_mode():
+        memory, state = model.encoder(tokens), model.decoder.start()
+        return torch.stack([model.decoder(each, step, memory, state) for step, each in enumerate(words)])
+
+
 def fairseqs(model: Any, net_input: dict[str, Tensor], **options: Any) -> list[list[dict[str, Tensor]]]:
     """Return the hypotheses of fairseq's search."""
     prefix = options.pop("prefix", None)
