@@ -9,7 +9,7 @@ import pytest
 
 from corpora.preparations.main import PREPARATIONS
 from support.corpora.prep import assert_refused, contents, files_of, prepare, prepare_by
-from support.corpora.preparations import CASES, KILLED, Case, Prepared, damaged, unpacked
+from support.corpora.preparations import CASES, KILLED, Case, Prepared, unpacked
 from support.paths import DATA_PREP
 
 WITH_LIBRARY = {
@@ -43,10 +43,9 @@ def test_killed_run_continues_to_the_same_bytes(case: Case, preparation: Callabl
     """The prepared corpus was killed once; another one is made in one go."""
     done = preparation(case.name)
     assert not list(done.out.rglob("*.part*"))
-    again = prepare(case.name, tmp_path / "out", *case.arguments(done.source), **case.given(done.source))
+    again = case.prepare(done.source, tmp_path / "out")
     assert again.returncode == 0, again.stderr
-    made, expected = contents(tmp_path / "out"), contents(done.out)
-    assert [name for name in made | expected if made.get(name) != expected.get(name)] == []
+    assert contents(tmp_path / "out") == contents(done.out)
 
 
 @pytest.mark.slow
@@ -55,13 +54,12 @@ def test_second_run_changes_nothing_and_other_options_are_refused(
     case: Case, library, preparation: Callable[[str], Prepared]
 ):
     done = preparation(case.name)
-    before, given = files_of(done.out), case.given(done.source)
-    begin = time.perf_counter()
-    again = prepare(case.name, done.out, *case.arguments(done.source), **given)
+    before, begin = files_of(done.out), time.perf_counter()
+    again = case.prepare(done.source, done.out)
     assert time.perf_counter() - begin < 4
     assert (again.returncode, again.stdout) == (0, f"prepare_{case.name}: ready: {done.out}/bin\n"), again.stderr
     other, asked = case.other
-    refused = prepare(case.name, done.out, *case.arguments(done.source), *other.split(), **given)
+    refused = case.prepare(done.source, done.out, *other.split())
     assert_refused(refused, "was prepared with", asked, "give another folder or remove it")
     assert files_of(done.out) == before
 
@@ -127,7 +125,7 @@ def test_damaged_corpora_name_file_and_line(case: Case, library, tmp_path):
     case.make(tmp_path / "corpus")
     unpacked(tmp_path / "corpus", source)
     assert case.damage
-    name, change, message = case.damage
-    damaged(source / name, change)
-    assert_refused(prepare(case.name, out, *case.arguments(source)), message)
-    assert not list(out.glob("raw")) and not list(out.glob("bin"))
+    name, damage, message = case.damage
+    damage(source / name)
+    assert_refused(case.prepare(source, out), message)
+    assert not (out / "raw").exists() and not (out / "bin").exists()

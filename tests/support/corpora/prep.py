@@ -18,11 +18,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from corpora.errors import as_status
 from corpora.preparations import main as preparations
-from corpora.preparations.options import Given
 from support.paths import DATA_PREP
 
 SPLITS = ("train", "valid", "test")
@@ -47,13 +47,9 @@ def call(*command: object, **environment: str) -> subprocess.CompletedProcess[st
     return subprocess.run(words, env=clean_environment(**environment), capture_output=True, text=True, timeout=300)
 
 
-def attempt(work: Callable[..., object], *arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+def attempt(work: Callable[..., Any], *arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
     """Call a function of `corpora` in this process, as a preparation does; return what it says, and its status."""
-
-    def main() -> None:
-        work(*arguments, **options)
-
-    return _captured(as_status(main))
+    return _captured(as_status(functools.partial(work, *arguments, **options)))
 
 
 def run(main: Callable[[], int | None], *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -70,11 +66,6 @@ def _captured(main: Callable[[], int | None]) -> subprocess.CompletedProcess[str
         except SystemExit as stop:
             status = int(stop.code or 0)
     return subprocess.CompletedProcess([], status or 0, out.getvalue(), err.getvalue())
-
-
-def given_for(out: Path, **options: object) -> Given:
-    """Return the command line of a preparation of this folder."""
-    return Given(**{"name": "prepare_x", "out": out, "local": None, "mirror": "", "no_checksums": False} | options)
 
 
 def script(corpus: str) -> str:
@@ -147,11 +138,6 @@ def wait_for_processes(count: int, *words: object) -> None:
         assert time.monotonic() < deadline, found
         lines = call("ps", "-ww", "-eo", "args").stdout.splitlines()
         found = sum(all(str(word) in line for word in words) for line in lines)
-
-
-def start_and_kill(corpus: str, out: Path, there: Path, *options: object, **environment: str) -> str:
-    """Run a preparation until a file or folder of OUT is there; return what it printed."""
-    return kill_when(command(corpus, out, *options), there.exists, **environment)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
