@@ -12,9 +12,6 @@ from support.corpora.prep import assert_refused, contents, files_of, prepare, pr
 from support.corpora.preparations import CASES, KILLED, Case, Prepared, unpacked
 from support.paths import DATA_PREP
 
-WITH_LIBRARY = {
-    "nist": "jieba", "wmt17_zh_en": "jieba", "aspec": "MeCab", "cnndm": "tokenizers", "gigaword": "tokenizers",
-}  # fmt: skip
 RUN = '. "$(dirname "${BASH_SOURCE[0]}")/run_python.sh"'
 EXECUTABLE = sorted(path.name.removeprefix("prepare_").removesuffix(".sh") for path in DATA_PREP.glob("prepare_*.sh"))
 
@@ -22,13 +19,6 @@ EXECUTABLE = sorted(path.name.removeprefix("prepare_").removesuffix(".sh") for p
 def of_cases(names: Iterable[str] = CASES) -> list:
     """Return a parameter for each preparation; its tests share the prepared corpus in one worker."""
     return [pytest.param(CASES[name], id=name, marks=pytest.mark.xdist_group(name)) for name in names]
-
-
-@pytest.fixture()
-def library(request) -> None:
-    """Skip preparations whose library is not installed."""
-    if library := WITH_LIBRARY.get(request.node.callspec.params["case"].name):
-        pytest.importorskip(library)
 
 
 def test_every_preparation_has_a_case_and_a_script():
@@ -43,23 +33,21 @@ def test_killed_run_continues_to_the_same_bytes(case: Case, preparation: Callabl
     """The prepared corpus was killed once; another one is made in one go."""
     done = preparation(case.name)
     assert not list(done.out.rglob("*.part*"))
-    again = case.prepare(done.source, tmp_path / "out")
+    again = done.prepare(tmp_path / "out")
     assert again.returncode == 0, again.stderr
     assert contents(tmp_path / "out") == contents(done.out)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", of_cases())
-def test_second_run_changes_nothing_and_other_options_are_refused(
-    case: Case, library, preparation: Callable[[str], Prepared]
-):
+def test_second_run_changes_nothing_and_other_options_are_refused(case: Case, preparation: Callable[[str], Prepared]):
     done = preparation(case.name)
     before, begin = files_of(done.out), time.perf_counter()
-    again = case.prepare(done.source, done.out)
+    again = done.prepare(done.out)
     assert time.perf_counter() - begin < 4
     assert (again.returncode, again.stdout) == (0, f"prepare_{case.name}: ready: {done.out}/bin\n"), again.stderr
     other, asked = case.other
-    refused = case.prepare(done.source, done.out, *other.split())
+    refused = done.prepare(done.out, *other.split())
     assert_refused(refused, "was prepared with", asked, "give another folder or remove it")
     assert files_of(done.out) == before
 
@@ -120,7 +108,7 @@ def test_wrong_options(corpus: str, options: str, message: str, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CASES.items() if case.damage])
-def test_damaged_corpora_name_file_and_line(case: Case, library, tmp_path):
+def test_damaged_corpora_name_file_and_line(case: Case, tmp_path):
     source, out = tmp_path / "source", tmp_path / "out"
     case.make(tmp_path / "corpus")
     unpacked(tmp_path / "corpus", source)

@@ -131,6 +131,7 @@ def test_sst_phrases_keep_the_dictionary_of_the_sentences(trees, tmp_path):
     assert one.read_bytes() == two.read_bytes() and len(lines_of(tmp_path / "phrases/raw/train.text")) == 23
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (SHARED / "sst").is_dir(), reason="no ../shared/data/sst here")
 @pytest.mark.parametrize(("classes", "phrases", "train"), [(2, False, 6920), (5, True, 159274)])
 def test_sst_release_has_its_numbers(tmp_path, classes, phrases, train):

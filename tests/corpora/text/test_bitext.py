@@ -191,29 +191,12 @@ def test_codes_with_a_mark_and_a_full_cache_split_the_same(tmp_path, monkeypatch
     assert len(bpe.cache) < 60
 
 
-def test_too_little_text_for_codes(tmp_path):
+def test_too_little_text_for_codes_and_pieces(tmp_path):
     text = write(tmp_path / "text", ["abc abc"])
     learn = [subwords.learn, [text], tmp_path / "codes", 9]
     done = attempt(*learn)
     assert done.returncode == 0 and "2 merges, not 9" in done.stdout, done.stderr
     write(text, ["a b c"])
     assert_refused(attempt(*learn), "text: no word has two characters")
-
-
-def test_sentencepiece_goes_there_and_back(tmp_path, sentences):
-    import sentencepiece
-
-    german, english = (write(tmp_path / lang, lines) for lang, lines in zip(("de", "en"), sentences, strict=True))
-    model = tmp_path / "de.model"
-    sentencepieces.learn([german, english], model, 150)
-    assert sentencepiece.SentencePieceProcessor(model_file=str(model)).get_piece_size() == 150
-    encoder = functools.partial(sentencepieces.encoder, model)
-    linewise.change_file(german, tmp_path / "valid", encoder, 2)
-    pieces = lines_of(tmp_path / "valid")
-    assert any(len(line.split()) > len(text.split()) for line, text in zip(pieces, sentences[0], strict=True))
-    assert ["".join(line.split()).replace("▁", " ")[1:] for line in pieces] == sentences[0]
-    refused = attempt(sentencepieces.learn, [german], model, 30_000)
-    assert_refused(refused, "no model of 30,000 pieces can be trained on it")
-
-
-# Archives and checksums
+    done = attempt(sentencepieces.learn, [text], tmp_path / "model", 30_000)
+    assert_refused(done, "text: no model of 30,000 pieces can be trained on it")

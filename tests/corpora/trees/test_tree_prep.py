@@ -46,7 +46,7 @@ def test_multi30k_with_given_trees(preparation, tmp_path):
     before = files_of(out)
 
     def with_trees(folder: Path) -> subprocess.CompletedProcess[str]:
-        return made.case.prepare(made.source, out, "--trees", "en", "--tree-files", folder)
+        return made.prepare(out, "--trees", "en", "--tree-files", folder)
 
     # Trees of other lines: nothing is written, the trees can be mended.
     bad = shutil.copytree(made.source / "trees", tmp_path / "bad")

@@ -16,6 +16,8 @@ from corpora.mini.files import archive, write
 from corpora.toy import grammar
 from support.corpora.prep import change_line, command, files_of, kill_when, lines_of, prepare, prepare_until
 
+# Of extras; the preparations of other corpora need none.
+LIBRARIES = {"nist": "jieba", "wmt17_zh_en": "jieba", "aspec": "MeCab", "cnndm": "tokenizers", "gigaword": "tokenizers"}
 MULTI30K_NAMES = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
 MULTI30K_SIZES = {"train": 150, "valid": 30, "test": 20}
 TOY = ["--train", "150", "--valid", "30", "--test", "20", "--bpe", "60"]
@@ -64,6 +66,14 @@ class Prepared:
     source: Path
     out: Path
     said: str
+
+    def arguments(self) -> list[str]:
+        """Return the command line of the preparation."""
+        return self.case.arguments(self.source)
+
+    def prepare(self, out: Path, *more: object) -> subprocess.CompletedProcess[str]:
+        """Prepare the corpus in another folder, or with further options."""
+        return self.case.prepare(self.source, out, *more)
 
 
 # Killed for real, by the script, in steps that make a file anew and that go on in one; others are stopped after a step.
