@@ -137,9 +137,6 @@ def test_an_ended_preparation_takes_its_download_with_it(tmp_path):
     wait_for_processes(0, out, "curl")
 
 
-# What is unpacked
-
-
 @pytest.mark.parametrize("ending", [".tgz", ".tar", ".zip"])
 def test_unpack(tmp_path, ending):
     archive, folder = tmp_path / f"a{ending}", tmp_path / "out"
@@ -150,9 +147,6 @@ def test_unpack(tmp_path, ending):
     assert files == {"one/a.txt": b"a", "one/b.txt": b"b" * 3000, "two/c.en": b"c"}
     with pytest.raises(DataError, match="has no three"):
         unpack.unpack(archive, folder, ["three", "one"])
-    archive.write_bytes(archive.read_bytes()[: 2500 if ending == ".tar" else 40])
-    with pytest.raises(DataError, match=f"a{ending}: damaged"):
-        unpack.unpack(archive, folder, ["one", "two", "onetwo"])
 
 
 def test_another_archive_is_unpacked_anew(tmp_path):

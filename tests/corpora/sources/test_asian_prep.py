@@ -16,7 +16,7 @@ from corpora.sources import aspec
 from corpora.tokens import segment
 from corpora.tokens.moses_tokenize import Tokenizer
 from support.corpora.prep import assert_in_subwords, assert_refused, attempt, change_line, lines_of, prepare_until
-from support.corpora.preparations import CASES
+from support.corpora.preparations import CASES, prepared
 
 SEPARATOR = " ||| "
 
@@ -55,12 +55,11 @@ def test_aspec_in_pieces(aspec_corpus, tmp_path):
         assert count in said
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("aspec")
-def test_aspec_in_words_and_bpe(preparation):
+@prepared("aspec")
+def test_aspec_in_words_and_bpe(done):
     """English by Moses, Japanese by MeCab as sacreBLEU calls it; the words come back from the BPE both ways."""
     sacrebleu_mecab = pytest.importorskip("sacrebleu.tokenizers.tokenizer_ja_mecab", reason="needs sacrebleu[ja]")
-    done, split_words = preparation("aspec"), {"ja": sacrebleu_mecab.TokenizerJaMecab(), "en": Tokenizer("en")}
+    split_words = {"ja": sacrebleu_mecab.TokenizerJaMecab(), "en": Tokenizer("en")}
     for split, sides in aspec_lines(done.source).items():
         for lang, lines in sides.items():
             assert lines_of(done.out / f"raw/{split}.{lang}") == lines
@@ -101,9 +100,6 @@ def test_words_of_tanaka_are_joined_to_raw_text(tmp_path):
     for name, split in (("train", "train"), ("dev", "valid"), ("test", "test")):
         words = gzip.decompress((tmp_path / f"{name}.ja.gz").read_bytes()).decode()
         assert " " in words and lines_of(tmp_path / f"out/raw/{split}.ja") == words.replace(" ", "").split("\n")[:-1]
-
-
-# segment.py
 
 
 def test_words():

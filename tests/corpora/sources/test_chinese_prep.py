@@ -16,7 +16,7 @@ from corpora.sources import nist, sgm
 from corpora.tokens import segment
 from corpora.tokens.moses_tokenize import Tokenizer
 from support.corpora.prep import assert_in_subwords, assert_refused, attempt, lines_of
-from support.corpora.preparations import CASES
+from support.corpora.preparations import CASES, prepared
 
 NIST_SETS = {"valid": "02", "test": "03", "test1": "04", "test2": "05", "test3": "06"}
 
@@ -27,18 +27,14 @@ def nist_corpus(tmp_path) -> Path:
     return tmp_path / "nist"
 
 
-# prepare_nist.sh
-
-
 def segments(path: Path) -> list[str]:
     """The segments of a mini test set, read without the code under test."""
     return [html.unescape(text.strip()) for text in re.findall(r"<seg [^>]*>(.*?)</seg>", path.read_text("utf-8"))]
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("nist")
-def test_nist_test_sets_and_references(preparation):
-    done, moses = preparation("nist"), Tokenizer("en")
+@prepared("nist")
+def test_nist_test_sets_and_references(done):
+    moses = Tokenizer("en")
     for split, year in NIST_SETS.items():
         chinese, english = (segments(done.source / f"mt{year}_chinese_evlset_v0-{x}.sgm") for x in ("src", "ref"))
         raw, tok, count = done.out / "raw", done.out / "tok", len(chinese)
@@ -55,15 +51,13 @@ def test_nist_test_sets_and_references(preparation):
     assert (done.out / "bin/dict.zh.txt").read_bytes() != (done.out / "bin/dict.en.txt").read_bytes()
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("nist")
-def test_nist_with_trees(preparation, tmp_path):
+@prepared("nist")
+def test_nist_with_trees(done, tmp_path):
     """Phrases of every subset, from trees that are given."""
-    made, trees = preparation("nist"), tmp_path / "trees"
-    out = shutil.copytree(made.out, tmp_path / "out")
+    out, trees = shutil.copytree(done.out, tmp_path / "out"), tmp_path / "trees"
     write_trees(out / "tok", "zh", trees)
-    done = made.prepare(out, "--trees", "zh", "--tree-files", trees)
-    assert done.returncode == 0, done.stderr
+    made = done.prepare(out, "--trees", "zh", "--tree-files", trees)
+    assert made.returncode == 0, made.stderr
     assert len(list((out / "bin").glob("*.zh-en.zh.phrases.idx"))) == 6
 
 
@@ -155,14 +149,10 @@ def test_sets_as_nist_writes_them(tmp_path):
     assert references == [["a b", "c", "AT&T & a <b"], ["A B", "C", "D"]]
 
 
-# prepare_wmt17_zh_en.sh
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("wmt17_zh_en")
-def test_wmt17_reads_every_corpus_and_cleans_it(preparation):
+@prepared("wmt17_zh_en")
+def test_wmt17_reads_every_corpus_and_cleans_it(done):
     """Text and words stay beside each other, no side is longer than 20 words, and words in a corpus do not count."""
-    done, moses, cut = preparation("wmt17_zh_en"), Tokenizer("en"), segment.chinese()
+    moses, cut = Tokenizer("en"), segment.chinese()
     for part in ("UNv1.0.en-zh.zh: 500 pairs", "casict-B_ch.txt: 90 pairs", "Book2_cn.txt: 90 pairs", "NEU_cn.txt: 90"):
         assert part in done.said
     assert "raw: 1,520 pairs before cleaning" in done.said and "(published: 20,620,000)" in done.said

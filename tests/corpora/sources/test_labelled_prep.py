@@ -79,9 +79,8 @@ def rows_of(folder: Path) -> Examples:
         for name, *rest in (("sst", trees_of, 5), ("imdb", reviews_of, 2), ("sva", rows_of, 2))
     ],
 )
-def test_texts_and_labels_serve_the_task(name: str, read: Callable[[Path], Examples], classes: int, preparation):
+def test_texts_and_labels_serve_the_task(name: str, read: Callable[[Path], Examples], classes: int, done):
     """Class k is label k, and there is no other."""
-    done = preparation(name)
     examples, inputs, labels = read(done.source), done.out / "bin/input0", done.out / "bin/label"
     for split in SPLITS:
         texts = [text for found, text, _ in examples if found == split]
@@ -91,9 +90,6 @@ def test_texts_and_labels_serve_the_task(name: str, read: Callable[[Path], Examp
         tokens = [moses_tokenize.Tokenizer("en")(text) for text in texts] if name == "imdb" else texts
         assert_binarised(inputs / split, inputs / "dict.txt", tokens)
         assert assert_binarised(labels / split, labels / "dict.txt", numbers) == [str(each) for each in range(classes)]
-
-
-# Sentiment trees
 
 
 @pytest.fixture()
@@ -159,15 +155,10 @@ def test_numbers_are_official_or_said(trees, tmp_path):
     assert imdb.official(1000) == {"train": 23_000, "valid": 2_000, "test": 25_000}
 
 
-# Subject-verb agreement
-
-
 def test_sva_seed_decides_the_division():
     assert sva.divide(1000, 1) == sva.divide(1000, 1) != sva.divide(1000, 2)
     assert [sva.divide(1_577, 2).tolist().count(split) for split in range(3)] == [141, 15, 1421]
 
-
-# What is refused
 
 READERS: dict[str, Callable[[Path], object]] = {
     "sst": lambda folder: sst.read(folder, 5, phrases=False),

@@ -15,13 +15,11 @@ from support.corpora.prep import (
     prepare,
     prepare_until,
 )
-from support.corpora.preparations import LM_NUMBERS, RELEASE, lm_sentence
+from support.corpora.preparations import LM_NUMBERS, RELEASE, lm_sentence, prepared
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("lm")
-def test_lm_serves_the_task(preparation):
-    done = preparation("lm")
+@prepared("lm")
+def test_lm_serves_the_task(done):
     sentences = {split: [lm_sentence(number) for number in LM_NUMBERS[split]] for split in SPLITS}
     for split in SPLITS:
         words = assert_binarised(done.out / f"bin/{split}", done.out / "bin/dict.txt", sentences[split])
@@ -30,40 +28,25 @@ def test_lm_serves_the_task(preparation):
     assert (done.out / "raw/train.en").exists()
 
 
-# The layouts of WikiText and of the Penn Treebank
-
-WIKITEXT = (
-    " \n = Robert Boulter = \n \n Robert Boulter is an English <unk> . \n = = Career = = \n a = b \n \n",
-    ["= Robert Boulter =", "Robert Boulter is an English <unk> .", "= = Career = =", "a = b"],
-)
-
-
 def test_layouts_with_blank_lines_and_headings(tmp_path):
-    text, lines = WIKITEXT
+    """Those of WikiText and of the Penn Treebank."""
+    text = " \n = Robert Boulter = \n \n Robert Boulter is an English <unk> . \n = = Career = = \n a = b \n \n"
+    lines = [line.strip() for line in text.splitlines()]
     for split, name in zip(SPLITS, ("wiki.{}.tokens", "ptb.{}.txt", "{}.en"), strict=True):
         (tmp_path / name.format(split)).write_text(text)
     done = prepare("lm", tmp_path / "out", "--local", tmp_path)
     assert_refused(done, "wiki.train.tokens:1: empty line; remove it, or give --blank-lines keep or drop")
-    made = {
-        ("keep",): ["", lines[0], "", *lines[1:], ""],
-        ("drop",): lines,
-        ("drop", "--no-headings"): [lines[1], lines[3]],
-    }
-    for number, (options, expected) in enumerate(made.items()):
-        out = tmp_path / str(number)
-        prepare_until("raw", "lm", out, "--local", tmp_path, "--blank-lines", *options)
+    made = {"keep": lines, "drop": [line for line in lines if line], "drop --no-headings": [lines[3], lines[5]]}
+    for options, expected in made.items():
+        out = tmp_path / options
+        prepare_until("raw", "lm", out, "--local", tmp_path, "--blank-lines", *options.split())
         assert [lines_of(out / f"raw/{split}.en") for split in SPLITS] == [expected] * 3
     done = prepare("lm", out, "--local", tmp_path, "--blank-lines", "keep")
     assert_refused(done, "was prepared with 'lm lang=en words=0 min-count=1 blank-lines=drop no-headings local=")
 
 
-# One Billion Word
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("1bw")
-def test_1bw_serves_the_task(preparation):
-    done = preparation("1bw")
+@prepared("1bw")
+def test_1bw_serves_the_task(done):
     sentences = {split: lines_of(done.out / f"raw/{split}.en") for split in SPLITS}
     assert [len(sentences[split]) for split in SPLITS] == [396, 30, 30]
     release = done.source / RELEASE
@@ -88,9 +71,6 @@ def test_official_text_keeps_odd_lines_and_has_its_number(tmp_path):
     assert_refused(attempt(streams.write, [source], tmp_path / "strict", streams.Rules()), "in:2: empty line")
 
 
-# The dictionary
-
-
 @pytest.mark.parametrize(("words", "min_count"), [(0, 1), (7, 1), (7, 20)])
 def test_dictionary_is_the_one_that_fairseq_makes(tmp_path, words, min_count):
     from fairseq.tasks.fairseq_task import FairseqTask
@@ -110,9 +90,6 @@ def test_dictionary_without_words_is_refused(tmp_path):
     assert_refused(done, "text: no word occurs 2 times: lower --min-count")
     limited = dictionary.entries(dictionary.count_words(["one two one"]), words=1)
     assert limited == [("one", 2), ("madeupword0000", 0), ("madeupword0001", 0), ("madeupword0002", 0)]
-
-
-# watch.py
 
 
 def test_watch_tells_the_size_and_hands_on_the_exit_status(tmp_path, capsys):

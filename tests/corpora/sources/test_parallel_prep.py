@@ -18,11 +18,6 @@ GIVEN = ("--source", "de", "--target", "en")
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("parallel")]
 
 
-@pytest.fixture()
-def done(preparation) -> Prepared:
-    return preparation("parallel")
-
-
 def test_cleaned_and_held_out(done: Prepared):
     """Pairs with an empty or a long side are left out; every 19th of the others is a test pair, in both languages."""
     german, english = (lines_of(done.source / f"corpus.{lang}") for lang in ("de", "en"))

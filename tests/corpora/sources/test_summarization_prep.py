@@ -20,7 +20,7 @@ from support.corpora.prep import (
     prepare,
     prepare_until,
 )
-from support.corpora.preparations import SMALL, unpacked
+from support.corpora.preparations import SMALL, prepared, unpacked
 
 pytest.importorskip("tokenizers", reason="WordPieces need the package tokenizers")
 
@@ -32,9 +32,6 @@ from corpora.text import overlap
 from corpora.text.lines import write_lines
 from corpora.tokens import wordpiece
 from experiments.measure import rouge
-
-CNNDM = pytest.mark.xdist_group("cnndm")
-GIGAWORD = pytest.mark.xdist_group("gigaword")
 
 LANGS = ("article", "summary")
 
@@ -50,13 +47,8 @@ def tables(folder: Path, splits: dict[str, int]) -> dict[str, tuple[list[str], l
     return texts
 
 
-# CNN/DailyMail
-
-
-@CNNDM
-@pytest.mark.slow
-def test_cnndm_summaries_are_the_highlights_in_the_order_of_the_list(preparation, tmp_path):
-    done = preparation("cnndm")
+@prepared("cnndm")
+def test_cnndm_summaries_are_the_highlights_in_the_order_of_the_list(done, tmp_path):
     raw = done.out / "raw"
     unpacked(done.source, tmp_path / "source")
     texts = {path.stem: path.read_text() for path in (tmp_path / "source").rglob("*.story")}
@@ -113,14 +105,13 @@ def assert_translation_task(out: Path) -> None:
     assert_in_subwords(out, *LANGS)
 
 
-@CNNDM
-@pytest.mark.slow
-def test_cnndm_pieces_join_to_the_words_and_serve_the_task(preparation):
+@prepared("cnndm")
+def test_cnndm_pieces_join_to_the_words_and_serve_the_task(done):
     """What MASS does with sed 's/ ##//g', and the tokenizer's own decoder."""
     from tokenizers.decoders import WordPiece
 
-    out = preparation("cnndm").out
-    decoder, make = WordPiece(cleanup=False), wordpiece.splitter(out / "vocab/vocab.txt")
+    out, decoder = done.out, WordPiece(cleanup=False)
+    make = wordpiece.splitter(out / "vocab/vocab.txt")
     assert_translation_task(out)
     cut = 0
     for split, lang in itertools.product(SPLITS, LANGS):
@@ -178,13 +169,8 @@ def test_official_tables_and_those_that_are_forced(tmp_path):
         list(overlap.aligned(*pair, official=61, judge=False))
 
 
-# Gigaword
-
-
-@GIGAWORD
-@pytest.mark.slow
-def test_gigaword_text_stays_as_it_comes_and_serves_the_task(preparation):
-    done = preparation("gigaword")
+@prepared("gigaword")
+def test_gigaword_text_stays_as_it_comes_and_serves_the_task(done):
     sumdata, raw = done.source / "sumdata", done.out / "raw"
     train = gzip.decompress((sumdata / "train/train.article.txt.gz").read_bytes())
     assert (raw / "train.article").read_bytes() == train and b"#.## million" in train and b" <unk> said" in train
@@ -199,10 +185,9 @@ def test_gigaword_text_stays_as_it_comes_and_serves_the_task(preparation):
     assert "<unk>" not in (done.out / "bpe/train.article").read_text()
 
 
-@GIGAWORD
-@pytest.mark.slow
-def test_gigaword_as_unilm_gives_it(preparation, tmp_path):
-    raw = preparation("gigaword").out / "raw"
+@prepared("gigaword")
+def test_gigaword_as_unilm_gives_it(done, tmp_path):
+    raw = done.out / "raw"
     names = {f"{split}.{lang}": f"org_data/{'dev' if split == 'valid' else split}.{side}.txt"
              for split in SPLITS for lang, side in zip(LANGS, ("src", "tgt"), strict=True)}  # fmt: skip
     members = {theirs: (raw / ours).read_bytes() for ours, theirs in names.items()}

@@ -19,10 +19,8 @@ from support.corpora.prep import (
     prepare,
     prepare_until,
 )
-from support.corpora.preparations import unpacked
+from support.corpora.preparations import prepared, unpacked
 from support.corpora.translation_references import assert_texts, iwslt_text, kept, member, tokens_of, wmt_text
-
-pytestmark = pytest.mark.slow
 
 CLEANED = {  # languages, most tokens, ratio, every n-th pair that is held out, published numbers
     "iwslt14": ("de", "en", 175, 1.5, 23, ("7,283", "6,750")),
@@ -30,9 +28,10 @@ CLEANED = {  # languages, most tokens, ratio, every n-th pair that is held out, 
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in CLEANED])
-def test_cleaned_by_tokens_as_the_recipe_does(name, preparation):
-    done, (one, two, most, ratio, every, published) = preparation(name), CLEANED[name]
+def test_cleaned_by_tokens_as_the_recipe_does(name, done):
+    one, two, most, ratio, every, published = CLEANED[name]
     texts = {lang: iwslt_text(done.source, lang) if every else wmt_text(done.source, lang, "de") for lang in (one, two)}
     tokens = tokens_of(texts, wmt=not every)
     clean = kept(tokens[one]["train"], tokens[two]["train"], most, ratio)
@@ -50,9 +49,8 @@ def test_cleaned_by_tokens_as_the_recipe_does(name, preparation):
     assert sorted(path.name for path in done.out.iterdir()) == [".lock", "bin", "bpe", "options.txt", "raw", "tok"]
 
 
-@pytest.mark.xdist_group("wmt14_en_fr")
-def test_wmt14_en_fr_is_divided_before_it_is_cleaned_by_subwords(preparation):
-    done = preparation("wmt14_en_fr")
+@prepared("wmt14_en_fr")
+def test_wmt14_en_fr_is_divided_before_it_is_cleaned_by_subwords(done):
     texts = {lang: wmt_text(done.source, lang, "fr") for lang in ("en", "fr")}
     for text in texts.values():
         text["valid"] = text["train"][24::25]
@@ -73,38 +71,35 @@ def test_wmt14_en_fr_is_divided_before_it_is_cleaned_by_subwords(preparation):
     assert f"valid: {len(texts['en']['valid'])} pairs" in done.said
 
 
-@pytest.mark.xdist_group("toy")
-def test_codes_are_those_of_subword_nmt_on_the_whole_text(preparation):
-    out = preparation("toy").out
+@prepared("toy")
+def test_codes_are_those_of_subword_nmt_on_the_whole_text(done):
+    out = done.out
     both = b"".join((out / f"tok/train.{lang}").read_bytes() for lang in ("de", "en"))
     command = [sys.executable, "-W", "ignore", "-m", "subword_nmt.learn_bpe", "-s", "60"]
     codes = subprocess.run(command, input=both, capture_output=True, check=True).stdout
     assert (out / "bpe/codes").read_bytes() == codes
 
 
-@pytest.mark.xdist_group("wmt14_en_de")
-def test_other_news_commentaries_of_wmt14(preparation, tmp_path):
+@prepared("wmt14_en_de")
+def test_other_news_commentaries_of_wmt14(done, tmp_path):
     """They are there in equal text."""
-    options = preparation("wmt14_en_de").arguments()
     for year, version in (("wmt16", "v11"), ("wmt17", "v12")):
-        said = prepare_until("text", "wmt14_en_de", tmp_path / year, *options, "--data", year)
+        said = prepare_until("text", "wmt14_en_de", tmp_path / year, *done.arguments(), "--data", year)
         assert f"news-commentary-{version}.de-en.en: 300 pairs" in said
 
 
-@pytest.mark.xdist_group("wmt14_en_fr")
-def test_wmt14_en_fr_with_newstest2013(preparation, tmp_path):
-    done = preparation("wmt14_en_fr")
+@prepared("wmt14_en_fr")
+def test_wmt14_en_fr_with_newstest2013(done, tmp_path):
     prepare_until("text", "wmt14_en_fr", tmp_path, *done.arguments(), "--valid", "newstest2013")
     for lang in ("en", "fr"):
         assert_texts(tmp_path, "text", lang, wmt_text(done.source, lang, "fr"))
 
 
-@pytest.mark.xdist_group("wmt14_en_de")
-def test_dictionaries_of_each_language_and_trees(preparation, tmp_path):
+@prepared("wmt14_en_de")
+def test_dictionaries_of_each_language_and_trees(done, tmp_path):
     """The folder trees/ of the corpus has a tree for every pair that is kept."""
     from fairseq.data import Dictionary
 
-    done = preparation("wmt14_en_de")
     out = shutil.copytree(done.out, tmp_path / "out")
     shutil.rmtree(out / "bin")
     text = (out / "options.txt").read_text()
@@ -119,9 +114,9 @@ def test_dictionaries_of_each_language_and_trees(preparation, tmp_path):
         assert {word for word in found.symbols[found.nspecial :] if not word.startswith("madeupword")} == words
 
 
-@pytest.mark.xdist_group("iwslt14")
-def test_iwslt14_from_unpacked_files_with_the_test_sets_of_mma(preparation, tmp_path):
-    source, folder, out = preparation("iwslt14").source, tmp_path / "source", tmp_path / "out"
+@prepared("iwslt14")
+def test_iwslt14_from_unpacked_files_with_the_test_sets_of_mma(done, tmp_path):
+    source, folder, out = done.source, tmp_path / "source", tmp_path / "out"
     unpacked(source, folder)
     options = ("--local", folder, "--bpe", 80, "--test", "mma")
     assert_refused(prepare("iwslt14", out, *options), "needs IWSLT15.TED.tst2013.de-en.{de,en}.xml of IWSLT15")
@@ -136,10 +131,10 @@ def test_iwslt14_from_unpacked_files_with_the_test_sets_of_mma(preparation, tmp_
     assert lines_of(out / "text/train.en") == texts["train"]
 
 
-@pytest.mark.xdist_group("iwslt14")
-def test_iwslt14_that_is_tokenised(preparation, tmp_path):
+@prepared("iwslt14")
+def test_iwslt14_that_is_tokenised(done, tmp_path):
     """Tok is the text as it is, raw is that text detokenised."""
-    tok = preparation("iwslt14").out / "tok"
+    tok = done.out / "tok"
     prepare_until("raw", "iwslt14", tmp_path, "--tokenised", "--local", tok, "--bpe", 60)
     for path in tok.iterdir():
         assert (tmp_path / "tok" / path.name).read_bytes() == path.read_bytes()
@@ -147,17 +142,17 @@ def test_iwslt14_that_is_tokenised(preparation, tmp_path):
         assert raw.count(" ") < tokens.count(" ") and raw.replace(" ", "") == html.unescape(tokens.replace(" ", ""))
 
 
-@pytest.mark.xdist_group("wmt14_en_de")
-def test_google_prepared_wmt16_is_taken_as_it_is(preparation, tmp_path):
+@prepared("wmt14_en_de")
+def test_google_prepared_wmt16_is_taken_as_it_is(done, tmp_path):
     """Subwords, tokens and text of the archive, and one dictionary of at most 32,768 words, as in fairseq's recipe."""
-    local, out = preparation("wmt14_en_de").source, tmp_path / "out"
+    local, out = done.source, tmp_path / "out"
     options = ["--local", local, "--data", "google"]
     refused = prepare("wmt14_en_de", tmp_path / "checked", *options)
     assert_refused(refused, "wmt16_en_de.tar.gz is not the official file", "expected checksum md5:874ab6bb")
     prepare_until("bpe", "wmt14_en_de", out, *options, "--no-checksums")
-    done = prepare("wmt14_en_de", out, *options, "--no-checksums")
-    assert done.returncode == 0 and done.stdout.endswith(f"ready: {out}/bin\n"), done.stderr
-    assert "test: 60 pairs (published: 3,003)" in done.stdout and not (out / "download/unpacked").exists()
+    made = prepare("wmt14_en_de", out, *options, "--no-checksums")
+    assert made.returncode == 0 and made.stdout.endswith(f"ready: {out}/bin\n"), made.stderr
+    assert "test: 60 pairs (published: 3,003)" in made.stdout and not (out / "download/unpacked").exists()
     names = {"train": "train.tok.clean", "valid": "newstest2013.tok", "test": "newstest2014.tok"}
     archive = local / "wmt16_en_de.tar.gz"
     for lang in ("en", "de"):

@@ -30,9 +30,6 @@ def write(path: Path, lines: list[str]) -> Path:
     return path
 
 
-# bitext.py
-
-
 @pytest.mark.parametrize(
     ("one", "two", "fits"),
     [
@@ -110,9 +107,6 @@ def test_large_text_is_not_held_in_memory(tmp_path, capsys):
     finally:
         tracemalloc.stop()
     assert "9,000 pairs before cleaning\ntrain: 8,994 pairs\nvalid: 6 pairs\n" in capsys.readouterr().out
-
-
-# Lines changed in several processes
 
 
 @pytest.mark.parametrize("workers", [1, 3])

@@ -127,9 +127,6 @@ def test_lines_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endi
         lines.read_whole(tmp_path / "review.txt")
 
 
-# The preparations
-
-
 def test_tokenised_text_by_prepare_parallel(tmp_path: Path) -> None:
     """Symbols are refused where words stay as they are, and are text where Moses or SentencePiece reads them."""
     files = pair(tmp_path, b"eins zwei\n<pad> drei\n" * 20, b"one two\nthree four\n" * 20)

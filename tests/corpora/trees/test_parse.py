@@ -84,9 +84,6 @@ def parse_here(*arguments: object) -> subprocess.CompletedProcess[str]:
     return run(parse.main, "--lang", "en", "--cpu", *arguments)
 
 
-# Training
-
-
 def test_trained_models_are_good_for_what_they_are(models):
     scores = json.loads((models / "scores.json").read_text())["dev"]
     assert scores["sentences"] == 40 and scores["tags"] > 0.6 and scores["f1"] > 0.5, scores
@@ -164,9 +161,6 @@ def test_word_vectors_tell_contexts_apart():
     assert "a" in words and "A" not in words and vectors.shape == (len(words), 8)
     dog, cat, runs = (vectors[words.index(word)] for word in ("dog", "cat", "runs"))
     assert torch.cosine_similarity(dog, cat, dim=0) > 0.8 > 0.5 > torch.cosine_similarity(dog, runs, dim=0)
-
-
-# Parsing
 
 
 def test_one_tree_a_line_with_the_lines_own_tokens(parsed, tokens):

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from corpora.mini import translation as mini_translation
 from corpora.mini.corpus import known_corpora
 from corpora.mini.files import archive, write
@@ -74,6 +76,11 @@ class Prepared:
     def prepare(self, out: Path, *more: object) -> subprocess.CompletedProcess[str]:
         """Prepare the corpus in another folder, or with further options."""
         return self.case.prepare(self.source, out, *more)
+
+
+def prepared(name: str) -> Callable[[Callable], Callable]:
+    """Mark a test of a prepared mini corpus, the fixture `done`: one worker runs all tests of a corpus."""
+    return lambda test: pytest.mark.slow(pytest.mark.xdist_group(name)(test))
 
 
 # Killed for real, by the script, in steps that make a file anew and that go on in one; others are stopped after a step.
