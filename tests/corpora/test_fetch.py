@@ -82,7 +82,6 @@ def test_official_files_are_downloaded_once_for_all_preparations(served: Path):
 
 
 def test_what_has_no_checksum_is_kept_and_refused(served: Path):
-    """It is accepted by an option, without a second download."""
     found, folder = served.rename(served.with_name("table.tgz")), served.parents[1] / "out/download"
     told = f"has {found.stat().st_size} bytes and the sha256 {fetch.sum_of('sha256', found)}: accept it by"
     told += f" --no-checksums or --local {folder} (in a table: --local x={folder}, or $X_DIR), or pin"

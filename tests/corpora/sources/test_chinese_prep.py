@@ -53,7 +53,6 @@ def test_nist_test_sets_and_references(done):
 
 @prepared("nist")
 def test_nist_with_trees(done, tmp_path):
-    """Phrases of every subset, from trees that are given."""
     out, trees = shutil.copytree(done.out, tmp_path / "out"), tmp_path / "trees"
     write_trees(out / "tok", "zh", trees)
     made = done.prepare(out, "--trees", "zh", "--tree-files", trees)
@@ -100,7 +99,6 @@ def test_bad_nist_names_file_and_line(nist_corpus, tmp_path, name, damage, parts
 
 
 def test_plain_nist_in_another_encoding(nist_corpus, tmp_path):
-    """Test sets and training text as plain files, one of them compressed, are those of the marked-up ones."""
     plain, marked_up, raw = (tmp_path / name for name in ("plain", "marked_up", "raw"))
     plain.mkdir()
 

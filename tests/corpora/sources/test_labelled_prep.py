@@ -80,7 +80,6 @@ def rows_of(folder: Path) -> Examples:
     ],
 )
 def test_texts_and_labels_serve_the_task(name: str, read: Callable[[Path], Examples], classes: int, done):
-    """Class k is label k, and there is no other."""
     examples, inputs, labels = read(done.source), done.out / "bin/input0", done.out / "bin/label"
     for split in SPLITS:
         texts = [text for found, text, _ in examples if found == split]
@@ -140,7 +139,6 @@ def test_sst_release_has_its_numbers(tmp_path, classes, phrases, train):
 
 
 def test_separators_of_lines_in_a_tree_are_spaces(trees):
-    """Official text is not refused for them, nor gets another line."""
     separators = "".join(SEPARATORS)
     change_line(trees / "train.txt", 1, TREES[0].replace("great", f"gr{separators}eat") + separators)
     found = [row[1:] for row in sst.read(trees, 5, phrases=False) if row[0] == "train"]

@@ -71,7 +71,6 @@ def test_separate_subwords_and_dictionaries(done: Prepared, tmp_path: Path):
 
 
 def test_phrases_of_ones_own_trees_go_with_pieces(tmp_path: Path):
-    """Trees over the tokens, with SentencePiece's subwords of them."""
     grammar.write(tmp_path / "text", 5, {"train": 150, "valid": 20, "test": 20})
     text = [word for split in SPLITS for word in (f"--{split}", tmp_path / "text" / split)]
     kind = ["--pieces", 70, "--tokenizer", "moses", "--trees", "en", "--tree-files", tmp_path / "text"]

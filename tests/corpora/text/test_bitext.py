@@ -59,13 +59,6 @@ def test_segments_of_test_sets(tmp_path):
         list(markup.read_texts(path))
 
 
-def test_markup_of_iwslt(tmp_path):
-    lines = ["<url>http://x</url>", "<talkid>1</talkid>", "<title>A talk</title>", "<keywords>a, b</keywords>",
-             "<description>Of it</description>", "Text < more", "<reviewer>R</reviewer>"]  # fmt: skip
-    found = list(markup.without_markup(enumerate(lines, 1)))
-    assert found == [(3, "A talk"), (5, "Of it"), (6, "Text < more"), (7, "<reviewer>R</reviewer>")]
-
-
 def test_join_and_select_say_what_they_keep(tmp_path):
     texts = {"a.de": ["eins", "zwei zwei"], "b.de": ["drei", "", "vier"], "a.en": ["one", "two two"]}
     for name, lines in (texts | {"b.en": ["three three three", "x", "four"]}).items():
@@ -115,10 +108,10 @@ def test_stopped_work_goes_on_in_the_file(tmp_path, workers):
     source, target = write(tmp_path / "in", lines), tmp_path / "out"
     part = tmp_path / "out.part"
     part.write_text("".join(f"kept {number}\n" for number in range(1200)) + "Zeile 12")
-    linewise.change_file(source, target, Upper, workers)
+    linewise.change_file(source, target, lambda: str.upper, workers)
     assert lines_of(target) == [f"kept {number}" for number in range(1200)] + [line.upper() for line in lines[1200:]]
     target.write_text("mine\n")
-    linewise.change_file(source, target, Upper, workers)
+    linewise.change_file(source, target, lambda: str.upper, workers)
     assert target.read_text() == "mine\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 
@@ -151,16 +144,10 @@ def test_workers_end_with_a_killed_parent(tmp_path):
 
 
 def test_what_every_worker_would_lack_is_said_once(tmp_path):
-    """It is not taken for a lack of memory."""
     source = write(tmp_path / "in", ["a line"])
     codes = write(tmp_path / "codes", ["#version: 0.2", "a b c"])
     with pytest.raises(DataError, match=f"{codes}: no codes of subword-nmt: invalid line 2 in BPE codes file: a b c"):
         linewise.change_file(source, tmp_path / "out", functools.partial(subwords.encoder, codes), 2)
-
-
-class Upper:
-    def __call__(self, line: str) -> str:
-        return line.upper()
 
 
 def test_empty_lines_stay_where_they_are_allowed(tmp_path):

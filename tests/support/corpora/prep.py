@@ -9,7 +9,6 @@ import functools
 import io
 import itertools
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -28,16 +27,11 @@ from support.paths import DATA_PREP
 SPLITS = ("train", "valid", "test")
 # They end a line for str.splitlines, and not for the shell.
 SEPARATORS = ["\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
-_servers: list[subprocess.Popen[str]] = []
-# Names of the caller's environment that preparations read.
-SOURCES = re.compile(
-    r"(SST|IMDB|SVA|ONE_BILLION|CNNDM|GIGAWORD|ASPEC|NIST|WMT1\w+|IWSLT14|MULTI30K)_(DIR|URL|MD5|TREES)"
-)
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """Return the environment without the caller's corpora."""
-    kept = {name: value for name, value in os.environ.items() if not SOURCES.fullmatch(name)}
+    """Return the environment without the caller's corpora, such as $SST_DIR."""
+    kept = {name: value for name, value in os.environ.items() if not name.endswith(("_DIR", "_URL", "_TREES"))}
     return kept | {"PYTHON": sys.executable, "OMP_NUM_THREADS": "1", "LOCALATTN_DOWNLOADS": "", **more}
 
 
@@ -81,22 +75,17 @@ def command(corpus: str, out: Path, *options: object) -> list[str]:
 @functools.cache
 def warm_python() -> str:
     """Return a program that is this interpreter with fairseq imported; it ends with this process (see warm.py)."""
-    folder = tempfile.mkdtemp(prefix="warm")
-    server = subprocess.Popen(
-        [sys.executable, "-P", str(Path(__file__).parents[1] / "warm.py"), folder],
-        env=clean_environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    folder, pipe = tempfile.mkdtemp(prefix="warm"), subprocess.PIPE
+    command = [sys.executable, "-P", str(Path(__file__).parents[1] / "warm.py"), folder]
+    server = subprocess.Popen(command, env=clean_environment(), stdin=pipe, stdout=pipe, text=True)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(server.kill)
     assert server.stdout is not None and server.stdout.readline() == "ready\n"
-    _servers.append(server)  # its stdin stays open
     return f"{folder}/python"
 
 
 def prepare(corpus: str, out: Path, *options: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a preparation in this process; :func:`start_and_kill` runs its script."""
+    """Run a preparation in this process; :func:`command` is that of its script."""
     return prepare_by(corpus, out, "--workers", "1", *options, **environment)
 
 
