@@ -129,19 +129,19 @@ def test_plain_nist_in_another_encoding(nist_corpus, tmp_path):
 
 def test_sets_as_nist_writes_them(tmp_path):
     """Upper-case tags, no quotes, a text over two lines, an & as it is, entities, documents in another order."""
-    (tmp_path / "src.sgm").write_text(
+    src = (
         '<srcset setid="x" srclang=Chinese>\n<DOC docid=A sysid=x>\n<seg id=1>甲\n乙</seg>\n<seg id=2>丙</seg></DOC>\n'
-        "<DOC docid=B><hl><seg id=1> 丁 </seg></hl></DOC></srcset>",
-        "utf-8",
     )
-    (tmp_path / "ref.xml").write_text(
+    src += "<DOC docid=B><hl><seg id=1> 丁 </seg></hl></DOC></srcset>"
+    ref = (
         '<?xml version="1.0"?>\n<!DOCTYPE mteval SYSTEM "x.dtd">\n<mteval>\n<refset refid="r1">'
         '<doc docid="B"><seg id="1">AT&T &amp; a <b</seg></doc>\n'
         '<doc docid="A"><seg id="2">c</seg><seg id="1">a b</seg></doc></refset>\n<refset refid="r2">'
         '<doc docid="A"><seg id="1">A B</seg><seg id="2">C</seg></doc>'
-        '<doc docid="B"><seg id="1">D</seg></doc></refset></mteval>\n',
-        "utf-8",
+        '<doc docid="B"><seg id="1">D</seg></doc></refset></mteval>\n'
     )
+    for name, text in (("src.sgm", src), ("ref.xml", ref)):
+        (tmp_path / name).write_text(text, "utf-8")
     lines, references = sgm.read_set(tmp_path / "src.sgm", tmp_path / "ref.xml", 2)
     assert lines == ["甲 乙", "丙", "丁"]
     assert references == [["a b", "c", "AT&T & a <b"], ["A B", "C", "D"]]

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -102,16 +103,20 @@ def test_large_text_is_not_held_in_memory(tmp_path, capsys):
     assert "9,000 pairs before cleaning\ntrain: 8,994 pairs\nvalid: 6 pairs\n" in capsys.readouterr().out
 
 
+def upper() -> Callable[[str], str]:
+    return str.upper
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 def test_stopped_work_goes_on_in_the_file(tmp_path, workers):
     lines = [f"Zeile {number}: ein Satz" for number in range(2000)]
     source, target = write(tmp_path / "in", lines), tmp_path / "out"
     part = tmp_path / "out.part"
     part.write_text("".join(f"kept {number}\n" for number in range(1200)) + "Zeile 12")
-    linewise.change_file(source, target, lambda: str.upper, workers)
+    linewise.change_file(source, target, upper, workers)
     assert lines_of(target) == [f"kept {number}" for number in range(1200)] + [line.upper() for line in lines[1200:]]
     target.write_text("mine\n")
-    linewise.change_file(source, target, lambda: str.upper, workers)
+    linewise.change_file(source, target, upper, workers)
     assert target.read_text() == "mine\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 

@@ -25,8 +25,6 @@ from corpora.preparations import main as preparations
 from support.paths import DATA_PREP
 
 SPLITS = ("train", "valid", "test")
-# They end a line for str.splitlines, and not for the shell.
-SEPARATORS = ["\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
 
 
 def clean_environment(**more: str) -> dict[str, str]:

@@ -22,7 +22,6 @@ from support.corpora.prep import change_line, command, files_of, kill_when, line
 LIBRARIES = {"nist": "jieba", "wmt17_zh_en": "jieba", "aspec": "MeCab", "cnndm": "tokenizers", "gigaword": "tokenizers"}
 MULTI30K_NAMES = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
 MULTI30K_SIZES = {"train": 150, "valid": 30, "test": 20}
-TOY = ["--train", "150", "--valid", "30", "--test", "20", "--bpe", "60"]
 SMALL = ["--train-vocab", "140"]  # entries; so few that most words are cut into pieces
 
 
@@ -173,7 +172,7 @@ BILLION = f"{RELEASE}/training-monolingual.tokenized.shuffled/news.en-00007-of-0
 CASES = {
     case.name: case
     for case in (
-        Case("toy", " ".join(TOY), "tok.part", ("--bpe 70", "bpe=70")),
+        Case("toy", "--train 150 --valid 30 --test 20 --bpe 60", "tok.part", ("--bpe 70", "bpe=70")),
         Case("multi30k", f"{UNCHECKED} --lowercase --bpe 60", "bpe.part/codes", ("--bpe 70", "bpe=70")),
         Case("iwslt14", f"{UNCHECKED} --bpe 80", "tokens.part/train.en.part", ("--bpe 90", "bpe=90")),
         Case("wmt14_en_de", f"{UNCHECKED} --bpe 80", "bpe.part/codes", ("--separate-dictionaries", "separate=1")),
