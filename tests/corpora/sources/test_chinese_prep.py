@@ -129,10 +129,8 @@ def test_plain_nist_in_another_encoding(nist_corpus, tmp_path):
 
 def test_sets_as_nist_writes_them(tmp_path):
     """Upper-case tags, no quotes, a text over two lines, an & as it is, entities, documents in another order."""
-    src = (
-        '<srcset setid="x" srclang=Chinese>\n<DOC docid=A sysid=x>\n<seg id=1>甲\n乙</seg>\n<seg id=2>丙</seg></DOC>\n'
-    )
-    src += "<DOC docid=B><hl><seg id=1> 丁 </seg></hl></DOC></srcset>"
+    src = '<srcset setid="x" srclang=Chinese>\n<DOC docid=A sysid=x>\n<seg id=1>甲\n乙</seg>\n<seg id=2>丙</seg>'
+    src += "</DOC>\n<DOC docid=B><hl><seg id=1> 丁 </seg></hl></DOC></srcset>"
     ref = (
         '<?xml version="1.0"?>\n<!DOCTYPE mteval SYSTEM "x.dtd">\n<mteval>\n<refset refid="r1">'
         '<doc docid="B"><seg id="1">AT&T &amp; a <b</seg></doc>\n'

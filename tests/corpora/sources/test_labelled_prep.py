@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from corpora.mini import news as mini_news
+from corpora.mini.files import write
 from corpora.sources import imdb, labelled, sst, sva
 from corpora.tokens import moses_tokenize
 from support.corpora.prep import SPLITS, assert_binarised, assert_refused, attempt, change_line, lines_of, prepare_until
@@ -85,11 +86,9 @@ def test_texts_and_labels_serve_the_task(name: str, read: Callable[[Path], Examp
 @pytest.fixture()
 def trees(tmp_path: Path) -> Path:
     """A small treebank in the release's layout: training sentences twice, but for the last."""
-    folder = tmp_path / "trees"
-    folder.mkdir()
     for name, kept in (("train", TREES + TREES[:5]), ("dev", TREES[1:]), ("test", TREES[::-1])):
-        (folder / f"{name}.txt").write_text("".join(tree + "\n" for tree in kept), "utf-8")
-    return folder
+        write(tmp_path / f"trees/{name}.txt", kept)
+    return tmp_path / "trees"
 
 
 def test_sst_classes_and_phrases(trees):
@@ -150,7 +149,7 @@ def test_sva_seed_decides_the_division():
 
 READERS: dict[str, Callable[[Path], object]] = {
     "sst": lambda folder: sst.read(folder, 5, phrases=False),
-    "imdb": lambda folder: imdb.read(folder, 3),
+    "imdb": lambda folder: imdb.read(folder, 149),
     "sva": lambda folder: sva.read(folder / TABLE, 1),
 }
 
@@ -172,6 +171,11 @@ WRONG: list[tuple[str, Callable[[Path], object], str]] = [
     ("imdb", review("train/pos/999_4.txt"), "999_4.txt: 4 points, but"),
     ("imdb", review("test/neg/999_3.txt"), "999_3.txt: is empty"),
     ("imdb", lambda folder: (folder / "aclImdb/test/neg").rename(folder / "x"), "test/neg: cannot be read"),
+    (
+        "imdb",
+        lambda x: next((x / "aclImdb/train/neg").iterdir()).unlink(),
+        "neg: --valid 149 leaves none of 149",
+    ),
     ("sst", tree("(3 (2 It) (2 works)"), "train.txt:3: unbalanced brackets"),
     ("sst", tree("(3 (5 It) (2 works))"), "train.txt:3: a label from 0 to 4 must follow each bracket, found 5"),
     ("sst", tree("(3 (2 a) (2 b) (2 .))"), "train.txt:3: a node has two subtrees or one word, found 3 subtrees of 3"),
@@ -191,8 +195,3 @@ def test_bad_corpora_name_file_and_line(corpus, damage, message, tmp_path):
     mini_news.CORPORA[corpus](tmp_path)
     damage(tmp_path)
     assert_refused(attempt(list, READERS[corpus](tmp_path)), message)
-
-
-def test_no_review_is_left_to_train_on(tmp_path):
-    mini_news.imdb(tmp_path)
-    assert_refused(attempt(list, imdb.read(tmp_path, 150)), "train/neg: --valid 150 leaves none of 150 reviews")

@@ -15,7 +15,6 @@ from support.corpora.prep import assert_refused, attempt, lines_of, prepare, pre
 
 
 def pair(folder: Path, german: bytes, english: bytes = b"one two\nthree four\n") -> tuple[Path, Path]:
-    """Write two files."""
     for name, text in (("a.de", german), ("a.en", english)):
         (folder / name).write_bytes(text)
     return folder / "a.de", folder / "a.en"

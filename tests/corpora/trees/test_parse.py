@@ -54,8 +54,8 @@ def models(trees, tmp_path_factory) -> Path:
     assert not (out / "resources.json").exists()
     done = run(train_parser.main, *training(trees, out))
     assert done.returncode == 0, done.stderr
-    assert "parser: trained" in done.stdout
-    assert "tagger: trained" not in done.stdout, "the tagger was complete when the training was killed"
+    # The tagger was complete when the training was killed.
+    assert "parser: trained" in done.stdout and "tagger: trained" not in done.stdout
     return out
 
 
@@ -110,10 +110,8 @@ def test_second_run_trains_nothing_and_other_options_are_refused(models, trees):
 
 
 def test_treebank_is_cleaned(tmp_path):
-    path = tmp_path / "trees"
-    path.write_text(
-        "\n(ROOT (S (NP-SBJ=2 (-NONE- *)) (VP-PRD (VB Go) (-LRB- -LRB-))))\n(NP (NN word))\n( (NP (NN x)))\n"
-    )
+    path, first = tmp_path / "trees", "(ROOT (S (NP-SBJ=2 (-NONE- *)) (VP-PRD (VB Go) (-LRB- -LRB-))))"
+    path.write_text(f"\n{first}\n(NP (NN word))\n( (NP (NN x)))\n")
     found = [str(tree) for tree in treebank.read_treebank(path)]
     assert found == ["(ROOT (S (VP (VB Go) (-LRB- -LRB-))))", "(ROOT (NP (NN word)))", "(ROOT (NP (NN x)))"]
     rows = list(treebank.to_conllu(treebank.read_treebank(path)))
@@ -274,9 +272,7 @@ def test_raw_text_becomes_the_trees_of_the_probing_tasks(models, tmp_path):
     assert "train: 40 sentences; with a label" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("program", "options"), [(parse, "--lang en a b"), (train_parser, "--train a --dev a --out b")]
-)
-def test_missing_stanza_is_said_in_one_line(program, options, monkeypatch):
+@pytest.mark.parametrize(("door", "words"), [(parse, "--lang en a b"), (train_parser, "--train a --dev a --out b")])
+def test_missing_stanza_is_said_in_one_line(door, words, monkeypatch):
     monkeypatch.setitem(sys.modules, "stanza", None)
-    assert_refused(run(program.main, *options.split()), "stanza is missing: pip install 'fairseq_localattn[parse]'\n")
+    assert_refused(run(door.main, *words.split()), "stanza is missing: pip install 'fairseq_localattn[parse]'\n")

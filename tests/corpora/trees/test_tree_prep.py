@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 from support.corpora.prep import assert_refused, change_line, files_of
@@ -28,10 +27,10 @@ def test_toy_trees_are_added_to_prepared_data(done, tmp_path):
     assert made.returncode == 0, made.stderr
     assert before.items() <= files_of(out).items()
     assert_phrases(out)
-    before, begin = files_of(out), time.perf_counter()
+    before = files_of(out)
     for options in ([], ["--trees", "en"]):
         assert done.prepare(out, *options).returncode == 0
-    assert time.perf_counter() - begin < 4 and files_of(out) == before
+    assert files_of(out) == before
 
 
 @prepared("multi30k")
