@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from support.corpora.preparations import CASES, Prepared, prepare_in_two_runs
+from support.corpora.preparations import CASES, LIBRARIES, Prepared, prepare_in_two_runs
+
+_made: dict[str, Prepared] = {}
 
 
-@pytest.fixture(scope="session")
-def preparation(tmp_path_factory) -> Callable[[str], Prepared]:
-    """Return name of a preparation → its prepared mini corpus."""
-    done: dict[str, Prepared] = {}
-
-    def get(name: str) -> Prepared:
-        if name not in done:
-            done[name] = prepare_in_two_runs(CASES[name], tmp_path_factory.mktemp(name))
-        return done[name]
-
-    return get
+@pytest.fixture()
+def done(request, tmp_path_factory) -> Prepared:
+    """Return the prepared mini corpus of the test's group; skips the test where its library is missing."""
+    (name,) = request.node.get_closest_marker("xdist_group").args
+    if name in LIBRARIES:
+        pytest.importorskip(LIBRARIES[name])
+    if name not in _made:
+        _made[name] = prepare_in_two_runs(CASES[name], tmp_path_factory.mktemp(name))
+    return _made[name]

@@ -14,12 +14,18 @@ import pytest
 from corpora.errors import DataError, UsageError
 from corpora.mini import files as mini_files
 from corpora.preparations import fetch, summaries
+from corpora.preparations.options import Given
 from corpora.text import unpack
-from support.corpora.prep import DATA_PREP, clean_environment, command, given_for, lines_of, wait_for_processes
+from support.corpora.prep import DATA_PREP, clean_environment, command, lines_of, wait_for_processes
 
 ARCHIVE = "ftp://who:pass@data.example/wmt/news.tgz"
 TEXT = "http://x.example/news.txt"  # whose checksum is that of its text, which is compared later
 UNKNOWN = "http://x.example/table.tgz?dl=1"  # whose checksum nobody has published
+
+
+def given_for(out: Path, **options: object) -> Given:
+    """Return the command line of a preparation of this folder."""
+    return Given(**{"name": "prepare_x", "out": out, "local": None, "mirror": "", "no_checksums": False} | options)
 
 
 @pytest.fixture()
@@ -76,15 +82,11 @@ def test_official_files_are_downloaded_once_for_all_preparations(served: Path):
 
 
 def test_what_has_no_checksum_is_kept_and_refused(served: Path):
-    """It is accepted by an option, without a second download."""
-    found = served.rename(served.with_name("table.tgz"))
-    told = (
-        r"has (\d+) bytes and the sha256 (\w+): accept it by --no-checksums or --local (.*/out/download) \(in a table:"
-    )
-    with pytest.raises(UsageError, match=rf"{told} --local x=\3, or \$X_DIR\), or pin") as refused:
+    found, folder = served.rename(served.with_name("table.tgz")), served.parents[1] / "out/download"
+    told = f"has {found.stat().st_size} bytes and the sha256 {fetch.sum_of('sha256', found)}: accept it by"
+    told += f" --no-checksums or --local {folder} (in a table: --local x={folder}, or $X_DIR), or pin"
+    with pytest.raises(UsageError, match=re.escape(told)):
         obtained(served, "out", UNKNOWN)
-    size, checksum = re.search(told, str(refused.value)).groups()[:2]  # type: ignore[union-attr]
-    assert (size, checksum) == (str(found.stat().st_size), fetch.sum_of("sha256", found))
     found.unlink()
     assert obtained(served, "out", UNKNOWN, no_checksums=True).path.exists()
 
@@ -134,9 +136,6 @@ def test_an_ended_preparation_takes_its_download_with_it(tmp_path):
     wait_for_processes(0, out, "curl")
 
 
-# What is unpacked
-
-
 @pytest.mark.parametrize("ending", [".tgz", ".tar", ".zip"])
 def test_unpack(tmp_path, ending):
     archive, folder = tmp_path / f"a{ending}", tmp_path / "out"
@@ -147,9 +146,6 @@ def test_unpack(tmp_path, ending):
     assert files == {"one/a.txt": b"a", "one/b.txt": b"b" * 3000, "two/c.en": b"c"}
     with pytest.raises(DataError, match="has no three"):
         unpack.unpack(archive, folder, ["three", "one"])
-    archive.write_bytes(archive.read_bytes()[: 2500 if ending == ".tar" else 40])
-    with pytest.raises(DataError, match=f"a{ending}: damaged"):
-        unpack.unpack(archive, folder, ["one", "two", "onetwo"])
 
 
 def test_another_archive_is_unpacked_anew(tmp_path):

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import pytest
 
 from corpora.preparations.main import PREPARATIONS
 from support.corpora.prep import assert_refused, contents, files_of, prepare, prepare_by
-from support.corpora.preparations import CASES, KILLED, Case, Prepared, damaged, unpacked
+from support.corpora.preparations import CASES, KILLED, Case, Prepared, unpacked
 from support.paths import DATA_PREP
 
-WITH_LIBRARY = {
-    "nist": "jieba", "wmt17_zh_en": "jieba", "aspec": "MeCab", "cnndm": "tokenizers", "gigaword": "tokenizers",
-}  # fmt: skip
 RUN = '. "$(dirname "${BASH_SOURCE[0]}")/run_python.sh"'
 EXECUTABLE = sorted(path.name.removeprefix("prepare_").removesuffix(".sh") for path in DATA_PREP.glob("prepare_*.sh"))
 
@@ -22,13 +19,6 @@ EXECUTABLE = sorted(path.name.removeprefix("prepare_").removesuffix(".sh") for p
 def of_cases(names: Iterable[str] = CASES) -> list:
     """Return a parameter for each preparation; its tests share the prepared corpus in one worker."""
     return [pytest.param(CASES[name], id=name, marks=pytest.mark.xdist_group(name)) for name in names]
-
-
-@pytest.fixture()
-def library(request) -> None:
-    """Skip preparations whose library is not installed."""
-    if library := WITH_LIBRARY.get(request.node.callspec.params["case"].name):
-        pytest.importorskip(library)
 
 
 def test_every_preparation_has_a_case_and_a_script():
@@ -39,29 +29,23 @@ def test_every_preparation_has_a_case_and_a_script():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", of_cases(KILLED))
-def test_killed_run_continues_to_the_same_bytes(case: Case, preparation: Callable[[str], Prepared], tmp_path):
+def test_killed_run_continues_to_the_same_bytes(case: Case, done: Prepared, tmp_path):
     """The prepared corpus was killed once; another one is made in one go."""
-    done = preparation(case.name)
     assert not list(done.out.rglob("*.part*"))
-    again = prepare(case.name, tmp_path / "out", *case.arguments(done.source), **case.given(done.source))
+    again = done.prepare(tmp_path / "out")
     assert again.returncode == 0, again.stderr
-    made, expected = contents(tmp_path / "out"), contents(done.out)
-    assert [name for name in made | expected if made.get(name) != expected.get(name)] == []
+    assert contents(tmp_path / "out") == contents(done.out)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", of_cases())
-def test_second_run_changes_nothing_and_other_options_are_refused(
-    case: Case, library, preparation: Callable[[str], Prepared]
-):
-    done = preparation(case.name)
-    before, given = files_of(done.out), case.given(done.source)
-    begin = time.perf_counter()
-    again = prepare(case.name, done.out, *case.arguments(done.source), **given)
+def test_second_run_changes_nothing_and_other_options_are_refused(case: Case, done: Prepared):
+    before, begin = files_of(done.out), time.perf_counter()
+    again = done.prepare(done.out)
     assert time.perf_counter() - begin < 4
     assert (again.returncode, again.stdout) == (0, f"prepare_{case.name}: ready: {done.out}/bin\n"), again.stderr
     other, asked = case.other
-    refused = prepare(case.name, done.out, *case.arguments(done.source), *other.split(), **given)
+    refused = done.prepare(done.out, *other.split())
     assert_refused(refused, "was prepared with", asked, "give another folder or remove it")
     assert files_of(done.out) == before
 
@@ -82,7 +66,6 @@ GIVEN = "--source de --target en --train {text}"  # of prepare_parallel.sh
 WRONG = [
     ("toy", "--bpe", "--bpe needs a value"),
     ("toy", "second", "one output folder, please: what is 'second'?"),
-    ("lm", "--local . --words many", "--words needs a number from 0"),
     ("iwslt14", "--min-correlation -2", "--min-correlation needs a number from -1, got '-2'"),
     ("lm", "--local . --blank-lines skip", "--blank-lines invalid choice: 'skip' (choose from"),
     ("lm", "--local . --lang ../en", "--lang needs the ending"),
@@ -122,12 +105,12 @@ def test_wrong_options(corpus: str, options: str, message: str, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CASES.items() if case.damage])
-def test_damaged_corpora_name_file_and_line(case: Case, library, tmp_path):
+def test_damaged_corpora_name_file_and_line(case: Case, tmp_path):
     source, out = tmp_path / "source", tmp_path / "out"
     case.make(tmp_path / "corpus")
     unpacked(tmp_path / "corpus", source)
     assert case.damage
-    name, change, message = case.damage
-    damaged(source / name, change)
-    assert_refused(prepare(case.name, out, *case.arguments(source)), message)
-    assert not list(out.glob("raw")) and not list(out.glob("bin"))
+    name, damage, message = case.damage
+    damage(source / name)
+    assert_refused(case.prepare(source, out), message)
+    assert not (out / "raw").exists() and not (out / "bin").exists()

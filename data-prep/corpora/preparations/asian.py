@@ -146,11 +146,7 @@ def nist(options: Options, words: Sequence[object]) -> Preparation:
     if not given.local:
         raise UsageError("no NIST folder: give the licensed text with --local DIR (see --help)")
     given.need_local("the licensed text (see --help)")
-
-    def read(part: Path) -> None:
-        assert given.local is not None
-        nist_source.prepare(given.local, part, given.encoding, float(given.min_correlation))
-
+    read = partial(nist_source.prepare, given.local, encoding=given.encoding, minimum=float(given.min_correlation))
     steps = [*_in_words(given, NIST, read, segmented=given.segmented), *trees.steps(given, NIST)]
     joined = f"joined={int(given.joined_dictionary)}"
     note = f"nist {given.settings('encoding', 'segmented', 'bpe')} {joined} local={given.origin()}"

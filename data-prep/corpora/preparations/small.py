@@ -31,10 +31,7 @@ def toy(options: Options, words: Sequence[object]) -> Preparation:
     given = options.read(words)
     given.parser = given.tree_files = None
     trees.check(given, "en")
-
-    def generate(part: Path) -> None:
-        grammar.write(part, given.seed, {split: getattr(given, split) for split in SPLITS})
-
+    generate = partial(grammar.write, seed=given.seed, sizes={split: getattr(given, split) for split in SPLITS})
     steps = [
         Step("raw", f"generate {given.train} + {given.valid} + {given.test} pairs", generate),
         Step("tok", "tokenise", partial(texts.tokenise, given, DE_EN.names(), given.out / "raw")),

@@ -75,7 +75,8 @@ def _report(source: Path, trees: Path) -> str:
     return f"{count:,} sentences, {blank:,} blank, {failed:,} failed{where}"
 
 
-def _arguments() -> argparse.Namespace:
+@as_status
+def main() -> None:
     number = at_least(1)
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("source", type=Path, metavar="IN", help="tokenised text, a sentence a line")
@@ -86,9 +87,4 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--max-words", type=number, default=200, help="longer sentences fail (default: %(default)s)")
     parser.add_argument("--workers", type=number, default=1, help="processes, without a GPU (default: %(default)s)")
     parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
-    return parser.parse_args()
-
-
-@as_status
-def main() -> None:
-    parse_file(**vars(_arguments()))
+    parse_file(**vars(parser.parse_args()))

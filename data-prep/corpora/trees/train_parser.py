@@ -49,22 +49,6 @@ SIZES: dict[str, tuple[int, str, str]] = {
 STEPS = {"tiny": 150, "small": 800}
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--train", type=Path, required=True, help="bracketings to learn from")
-    parser.add_argument("--dev", type=Path, required=True, help="bracketings for choosing the best model")
-    parser.add_argument("--test", type=Path, help="bracketings to score at the end, with those of --dev")
-    parser.add_argument("--out", type=Path, required=True, help="folder of models, for --models of data-prep/parse.py")
-    parser.add_argument("--lang", default="en", help="code of the language (default: %(default)s)")
-    parser.add_argument("--size", choices=sorted(SIZES), default="small", help="of both models (default: %(default)s)")
-    parser.add_argument("--text", type=Path, nargs="+", default=[], help="tokenised text for the word vectors")
-    parser.add_argument("--epochs", type=at_least(1), help="of the parser (default: by --size)")
-    parser.add_argument("--steps", type=at_least(1), help="of the tagger (default: by --size)")
-    parser.add_argument("--max-words", type=at_least(1), help="leave longer sentences out of --train (default: none)")
-    parser.add_argument("--seed", type=at_least(1), default=1)
-    return parser.parse_args()
-
-
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
     """Return everything that the models depend on; raises DataError where a file cannot be read."""
     files = {}
@@ -93,17 +77,29 @@ def _open(out: Path, settings: dict[str, Any]) -> None:
 
 @as_status
 def main() -> None:
-    args = _arguments()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--train", type=Path, required=True, help="bracketings to learn from")
+    parser.add_argument("--dev", type=Path, required=True, help="bracketings for choosing the best model")
+    parser.add_argument("--test", type=Path, help="bracketings to score at the end, with those of --dev")
+    parser.add_argument("--out", type=Path, required=True, help="folder of models, for --models of data-prep/parse.py")
+    parser.add_argument("--lang", default="en", help="code of the language (default: %(default)s)")
+    parser.add_argument("--size", choices=sorted(SIZES), default="small", help="of both models (default: %(default)s)")
+    parser.add_argument("--text", type=Path, nargs="+", default=[], help="tokenised text for the word vectors")
+    parser.add_argument("--epochs", type=at_least(1), help="of the parser (default: by --size)")
+    parser.add_argument("--steps", type=at_least(1), help="of the tagger (default: by --size)")
+    parser.add_argument("--max-words", type=at_least(1), help="leave longer sentences out of --train (default: none)")
+    parser.add_argument("--seed", type=at_least(1), default=1)
+    args = parser.parse_args()
     if importlib.util.find_spec("stanza") is None:
         raise DataError("stanza is missing: pip install 'fairseq_localattn[parse]'")
     from corpora.trees.parser_training import Training
 
     _open(args.out, _settings(args))
-    vectors, tagger, parser = SIZES[args.size]
+    dimension, of_tagger, of_parser = SIZES[args.size]
     training = Training(args.out, args.lang, args.seed)
     training.read(args.train, args.dev, args.max_words)
-    training.vectors(args.text, vectors)
-    training.tagger(tagger.split(), args.steps or STEPS[args.size])
-    training.parser([*parser.split(), *(["--epochs", str(args.epochs)] if args.epochs else [])])
+    training.vectors(args.text, dimension)
+    training.tagger(of_tagger.split(), args.steps or STEPS[args.size])
+    training.parser([*of_parser.split(), *(["--epochs", str(args.epochs)] if args.epochs else [])])
     training.install()
     training.score({"dev": args.dev, **({"test": args.test} if args.test else {})})

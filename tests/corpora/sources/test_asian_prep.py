@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import re
-import shutil
 import sys
 from pathlib import Path
 
@@ -12,28 +11,20 @@ import pytest
 
 from corpora.errors import DataError
 from corpora.mini.corpus import known_corpora
+from corpora.mini.files import write
 from corpora.sources import aspec
 from corpora.tokens import segment
 from corpora.tokens.moses_tokenize import Tokenizer
-from support.corpora.prep import (
-    assert_in_subwords,
-    assert_refused,
-    attempt,
-    change_line,
-    lines_of,
-    prepare,
-    prepare_until,
-)
-from support.corpora.preparations import CASES
+from support.corpora.prep import assert_in_subwords, assert_refused, attempt, change_line, lines_of, prepare_until
+from support.corpora.preparations import CASES, prepared
 
 SEPARATOR = " ||| "
 
 
-@pytest.fixture(scope="module")
-def aspec_corpus(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("corpus") / "aspec"
-    CASES["aspec"].make(folder)
-    return folder
+@pytest.fixture()
+def aspec_corpus(tmp_path) -> Path:
+    CASES["aspec"].make(tmp_path / "aspec")
+    return tmp_path / "aspec"
 
 
 def aspec_lines(corpus: Path) -> dict[str, dict[str, list[str]]]:
@@ -49,36 +40,32 @@ def aspec_lines(corpus: Path) -> dict[str, dict[str, list[str]]]:
 @pytest.mark.slow
 def test_aspec_in_pieces(aspec_corpus, tmp_path):
     """The raw text is that of the first two sections, and comes back from the pieces; each language has its own."""
-    done, texts = prepare("aspec", tmp_path, "--local", aspec_corpus, "--pieces", "90"), aspec_lines(aspec_corpus)
-    assert done.returncode == 0, done.stderr
-    assert len(texts["train"]["en"]) == 1500 and not (tmp_path / "tok").exists()
+    out, texts = tmp_path / "out", aspec_lines(aspec_corpus)
+    said = prepare_until("bin", "aspec", out, "--local", aspec_corpus, "--pieces", "90")
+    assert len(texts["train"]["en"]) == 1500 and not (out / "tok").exists()
     for split, sides in texts.items():
         for lang, lines in sides.items():
-            assert lines_of(tmp_path / f"raw/{split}.{lang}") == lines
-    english, japanese = ({line.split()[0] for line in lines_of(tmp_path / f"bin/dict.{x}.txt")} for x in ("en", "ja"))
-    assert "▁book" in english and "を" in japanese - english
-    assert_in_subwords(tmp_path, "en", "ja")
-    pieces = [line.replace(" ", "").replace("▁", " ").strip() for line in lines_of(tmp_path / "bpe/test.en")]
+            assert lines_of(out / f"raw/{split}.{lang}") == lines
+    english, japanese = ((out / f"bin/dict.{lang}.txt").read_text("utf-8") for lang in ("en", "ja"))
+    assert "▁book " in english and "\nを " in japanese and "\nを " not in english
+    assert_in_subwords(out, "en", "ja")
+    pieces = [line.replace(" ", "").replace("▁", " ").strip() for line in lines_of(out / "bpe/test.en")]
     assert pieces == texts["test"]["en"]
     for count in ("train: 1,500 pairs (published: 2,000,000)", "valid: 100 pairs (published: 1,790)", "1,812"):
-        assert count in done.stdout
+        assert count in said
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("aspec")
-def test_aspec_in_words_and_bpe(preparation):
+@prepared("aspec")
+def test_aspec_in_words_and_bpe(done):
     """English by Moses, Japanese by MeCab as sacreBLEU calls it; the words come back from the BPE both ways."""
     sacrebleu_mecab = pytest.importorskip("sacrebleu.tokenizers.tokenizer_ja_mecab", reason="needs sacrebleu[ja]")
-    done, split_words = preparation("aspec"), {"ja": sacrebleu_mecab.TokenizerJaMecab(), "en": Tokenizer("en")}
-    words: dict[str, dict[str, list[str]]] = {}
+    split_words = {"ja": sacrebleu_mecab.TokenizerJaMecab(), "en": Tokenizer("en")}
     for split, sides in aspec_lines(done.source).items():
-        words[split] = {lang: [split_words[lang](line) for line in lines] for lang, lines in sides.items()}
         for lang, lines in sides.items():
             assert lines_of(done.out / f"raw/{split}.{lang}") == lines
-            assert lines_of(done.out / f"tok/{split}.{lang}") == words[split][lang]
-    assert "公園 で" in "\n".join(words["train"]["ja"])
+            assert lines_of(done.out / f"tok/{split}.{lang}") == [split_words[lang](line) for line in lines]
+    assert "公園 で" in (done.out / "tok/train.ja").read_text("utf-8")
     assert_in_subwords(done.out, "en", "ja")
-    assert not (done.out / "tokens").exists() and not (done.out / "text").exists()
 
 
 @pytest.mark.parametrize(
@@ -92,9 +79,8 @@ def test_aspec_in_words_and_bpe(preparation):
     ],
 )  # fmt: skip
 def test_bad_aspec_names_file_and_line(aspec_corpus, tmp_path, name, number, change, message):
-    path = Path(shutil.copy(aspec_corpus / f"{name}.txt", tmp_path))
+    path, targets = aspec_corpus / f"{name}.txt", (tmp_path / "x.ja", tmp_path / "x.en")
     change_line(path, number, change)
-    targets = (tmp_path / "x.ja", tmp_path / "x.en")
     assert_refused(attempt(aspec.prepare, [path], targets, 0, scored=name.startswith("train")), message)
     assert not targets[0].exists()
 
@@ -115,9 +101,6 @@ def test_words_of_tanaka_are_joined_to_raw_text(tmp_path):
         assert " " in words and lines_of(tmp_path / f"out/raw/{split}.ja") == words.replace(" ", "").split("\n")[:-1]
 
 
-# segment.py
-
-
 def test_words():
     assert segment.join("彼 は New York で 買 っ た 。") == "彼はNew Yorkで買った。"
     assert segment.join(" 12 歳 　 に ") == "12歳に"
@@ -136,11 +119,9 @@ def test_missing_library_is_named(monkeypatch, lang, module, part):
 
 
 def test_line_without_words_is_an_error_but_in_training(tmp_path):
-    folder = tmp_path / "in"
-    folder.mkdir()
-    (folder / "train.ja").write_text("日本 です\n\u3000\n", "utf-8")
-    segment.words_of_folder(folder, tmp_path / "out", True, 1)
+    write(tmp_path / "in/train.ja", ["日本 です", "\u3000"])
+    segment.words_of_folder(tmp_path / "in", tmp_path / "out", True, 1)
     assert lines_of(tmp_path / "out/train.ja") == ["日本 です", ""]
-    (folder / "train.ja").rename(folder / "test.ja")
-    with pytest.raises(DataError, match=r"test\.ja:2: "):
-        segment.words_of_folder(folder, tmp_path / "out", True, 1)
+    (tmp_path / "in/train.ja").rename(tmp_path / "in/test.ja")
+    done = attempt(segment.words_of_folder, tmp_path / "in", tmp_path / "out", True, 1)
+    assert_refused(done, "test.ja:2: no token left")

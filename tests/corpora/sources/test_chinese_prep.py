@@ -15,20 +15,16 @@ from corpora.mini.trees import write_trees
 from corpora.sources import nist, sgm
 from corpora.tokens import segment
 from corpora.tokens.moses_tokenize import Tokenizer
-from support.corpora.prep import assert_in_subwords, assert_refused, attempt, lines_of, prepare
-from support.corpora.preparations import CASES
+from support.corpora.prep import assert_in_subwords, assert_refused, attempt, lines_of
+from support.corpora.preparations import CASES, prepared
 
 NIST_SETS = {"valid": "02", "test": "03", "test1": "04", "test2": "05", "test3": "06"}
 
 
-@pytest.fixture(scope="module")
-def nist_corpus(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("corpus") / "nist"
-    CASES["nist"].make(folder)
-    return folder
-
-
-# prepare_nist.sh
+@pytest.fixture()
+def nist_corpus(tmp_path) -> Path:
+    CASES["nist"].make(tmp_path / "nist")
+    return tmp_path / "nist"
 
 
 def segments(path: Path) -> list[str]:
@@ -36,44 +32,31 @@ def segments(path: Path) -> list[str]:
     return [html.unescape(text.strip()) for text in re.findall(r"<seg [^>]*>(.*?)</seg>", path.read_text("utf-8"))]
 
 
-@pytest.fixture()
-def nist_data(preparation) -> Path:
-    pytest.importorskip("jieba", reason="needs the extra zh")
-    return preparation("nist").out
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("nist")
-def test_nist_test_sets_and_references(nist_data, nist_corpus):
+@prepared("nist")
+def test_nist_test_sets_and_references(done):
     moses = Tokenizer("en")
     for split, year in NIST_SETS.items():
-        chinese = segments(nist_corpus / f"mt{year}_chinese_evlset_v0-src.sgm")
-        english = segments(nist_corpus / f"mt{year}_chinese_evlset_v0-ref.sgm")
-        count = len(chinese)
-        assert lines_of(nist_data / f"raw/{split}.zh") == chinese and len(english) == 4 * count
+        chinese, english = (segments(done.source / f"mt{year}_chinese_evlset_v0-{x}.sgm") for x in ("src", "ref"))
+        raw, tok, count = done.out / "raw", done.out / "tok", len(chinese)
+        assert lines_of(raw / f"{split}.zh") == chinese and len(english) == 4 * count
         for number in range(4):
             reference = english[number * count : (number + 1) * count]
-            assert lines_of(nist_data / f"raw/{split}.en.ref{number}") == reference
-            assert lines_of(nist_data / f"tok/{split}.en.ref{number}") == [moses(line) for line in reference]
-        assert lines_of(nist_data / f"raw/{split}.en") == english[:count]
-        assert [line.replace(" ", "") for line in lines_of(nist_data / f"tok/{split}.zh")] == chinese
-    assert len({line.split()[0] for line in lines_of(nist_data / "tok/test.en")} & {"Today", "In", "This"}) > 1  # cased
+            assert lines_of(raw / f"{split}.en.ref{number}") == reference
+            assert lines_of(tok / f"{split}.en.ref{number}") == [moses(line) for line in reference]  # cased
+        assert lines_of(raw / f"{split}.en") == english[:count]
+        assert [line.replace(" ", "") for line in lines_of(tok / f"{split}.zh")] == chinese
     splits = ("train", *NIST_SETS)
-    assert [len(lines_of(nist_data / f"tok/{split}.zh")) for split in splits] == [1600, 100, 60, 50, 40, 30]
-    assert_in_subwords(nist_data, "zh", "en", splits)
-    assert (nist_data / "bin/dict.zh.txt").read_bytes() != (nist_data / "bin/dict.en.txt").read_bytes()
+    assert [len(lines_of(tok / f"{split}.zh")) for split in splits] == [1600, 100, 60, 50, 40, 30]
+    assert_in_subwords(done.out, "zh", "en", splits)
+    assert (done.out / "bin/dict.zh.txt").read_bytes() != (done.out / "bin/dict.en.txt").read_bytes()
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("nist")
-def test_nist_with_trees(nist_data, preparation, tmp_path):
-    """Phrases of every subset, from trees that are given."""
-    out, trees = tmp_path / "out", tmp_path / "trees"
-    shutil.copytree(nist_data, out)
+@prepared("nist")
+def test_nist_with_trees(done, tmp_path):
+    out, trees = shutil.copytree(done.out, tmp_path / "out"), tmp_path / "trees"
     write_trees(out / "tok", "zh", trees)
-    made_once = preparation("nist")
-    done = prepare("nist", out, *made_once.case.arguments(made_once.source), "--trees", "zh", "--tree-files", trees)
-    assert done.returncode == 0, done.stderr
+    made = done.prepare(out, "--trees", "zh", "--tree-files", trees)
+    assert made.returncode == 0, made.stderr
     assert len(list((out / "bin").glob("*.zh-en.zh.phrases.idx"))) == 6
 
 
@@ -110,37 +93,32 @@ SRC, REF = "mt03_chinese_evlset_v0-src.sgm", "mt03_chinese_evlset_v0-ref.sgm"
     ],
 )  # fmt: skip
 def test_bad_nist_names_file_and_line(nist_corpus, tmp_path, name, damage, parts):
-    corpus = tmp_path / "nist"
-    shutil.copytree(nist_corpus, corpus)
-    damage(corpus / name)
-    assert_refused(read_nist(corpus, tmp_path / "raw"), *parts)
+    damage(nist_corpus / name)
+    assert_refused(read_nist(nist_corpus, tmp_path / "raw"), *parts)
     assert not (tmp_path / "raw/train.zh").exists()
 
 
 def test_plain_nist_in_another_encoding(nist_corpus, tmp_path):
-    """Test sets and training text as plain files, one of them compressed, are those of the marked-up ones."""
-    plain, raw = tmp_path / "plain", tmp_path / "raw"
+    plain, marked_up, raw = (tmp_path / name for name in ("plain", "marked_up", "raw"))
     plain.mkdir()
 
-    def write(name: str, lines: list[str]) -> None:
-        data = "".join(line + "\n" for line in lines).encode("gb18030")
-        (plain / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    def write(name: str, text: str) -> None:
+        (plain / name).write_bytes((gzip.compress if name.endswith(".gz") else bytes)(text.encode("gb18030")))
 
-    done = read_nist(nist_corpus, tmp_path / "marked_up")
+    done = read_nist(nist_corpus, marked_up)
     for part in ("test: MT03, 60 segments, 4 references (published: 919)", "train: 1,600 pairs (published: 1,250,000)"):
         assert part in done.stdout
     endings = ("zh", *(f"en.ref{number}" for number in range(4)))
     for split, year in NIST_SETS.items():
         for end in endings:
-            lines = lines_of(tmp_path / f"marked_up/{split}.{end}")
-            write(f"mt{year}.{end}" + (".gz" if year == "05" and end != "zh" else ""), lines)
-    write("train.zh", [*lines_of(nist_corpus / "train/news.zh"), "空"])
-    write("train.en", [*lines_of(nist_corpus / "train/news.en"), ""])
+            text = (marked_up / f"{split}.{end}").read_text("utf-8")
+            write(f"mt{year}.{end}" + (".gz" if year == "05" and end != "zh" else ""), text)
+    write("train.zh", (nist_corpus / "train/news.zh").read_text("utf-8") + "空\n")
+    write("train.en", (nist_corpus / "train/news.en").read_text("utf-8") + "\n")
     done = read_nist(plain, raw, "gb18030")
     assert done.returncode == 0, done.stderr
-    for split in NIST_SETS:
-        for end in ("en", *endings):
-            assert lines_of(raw / f"{split}.{end}") == lines_of(tmp_path / f"marked_up/{split}.{end}")
+    for name in (f"{split}.{end}" for split in NIST_SETS for end in ("en", *endings)):
+        assert (raw / name).read_bytes() == (marked_up / name).read_bytes()
     assert len(lines_of(raw / "train.zh")) == 900 and "1 more pairs have an empty side" in done.stdout
     shutil.copy(plain / "mt03.en.ref0", plain / "mt04.en.ref3")
     assert_refused(read_nist(plain, raw, "gb18030"), "mt04.en.ref3:51: misaligned: 60 lines here, 50 in")
@@ -151,33 +129,26 @@ def test_plain_nist_in_another_encoding(nist_corpus, tmp_path):
 
 def test_sets_as_nist_writes_them(tmp_path):
     """Upper-case tags, no quotes, a text over two lines, an & as it is, entities, documents in another order."""
-    (tmp_path / "src.sgm").write_text(
-        '<srcset setid="x" srclang=Chinese>\n<DOC docid=A sysid=x>\n<seg id=1>甲\n乙</seg>\n<seg id=2>丙</seg></DOC>\n'
-        "<DOC docid=B><hl><seg id=1> 丁 </seg></hl></DOC></srcset>",
-        "utf-8",
-    )
-    (tmp_path / "ref.xml").write_text(
+    src = '<srcset setid="x" srclang=Chinese>\n<DOC docid=A sysid=x>\n<seg id=1>甲\n乙</seg>\n<seg id=2>丙</seg>'
+    src += "</DOC>\n<DOC docid=B><hl><seg id=1> 丁 </seg></hl></DOC></srcset>"
+    ref = (
         '<?xml version="1.0"?>\n<!DOCTYPE mteval SYSTEM "x.dtd">\n<mteval>\n<refset refid="r1">'
         '<doc docid="B"><seg id="1">AT&T &amp; a <b</seg></doc>\n'
         '<doc docid="A"><seg id="2">c</seg><seg id="1">a b</seg></doc></refset>\n<refset refid="r2">'
         '<doc docid="A"><seg id="1">A B</seg><seg id="2">C</seg></doc>'
-        '<doc docid="B"><seg id="1">D</seg></doc></refset></mteval>\n',
-        "utf-8",
+        '<doc docid="B"><seg id="1">D</seg></doc></refset></mteval>\n'
     )
+    for name, text in (("src.sgm", src), ("ref.xml", ref)):
+        (tmp_path / name).write_text(text, "utf-8")
     lines, references = sgm.read_set(tmp_path / "src.sgm", tmp_path / "ref.xml", 2)
     assert lines == ["甲 乙", "丙", "丁"]
     assert references == [["a b", "c", "AT&T & a <b"], ["A B", "C", "D"]]
 
 
-# prepare_wmt17_zh_en.sh
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("wmt17_zh_en")
-def test_wmt17_reads_every_corpus_and_cleans_it(preparation):
+@prepared("wmt17_zh_en")
+def test_wmt17_reads_every_corpus_and_cleans_it(done):
     """Text and words stay beside each other, no side is longer than 20 words, and words in a corpus do not count."""
-    pytest.importorskip("jieba", reason="needs the extra zh")
-    done, moses, cut = preparation("wmt17_zh_en"), Tokenizer("en"), segment.chinese()
+    moses, cut = Tokenizer("en"), segment.chinese()
     for part in ("UNv1.0.en-zh.zh: 500 pairs", "casict-B_ch.txt: 90 pairs", "Book2_cn.txt: 90 pairs", "NEU_cn.txt: 90"):
         assert part in done.said
     assert "raw: 1,520 pairs before cleaning" in done.said and "(published: 20,620,000)" in done.said

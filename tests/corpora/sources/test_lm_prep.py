@@ -6,74 +6,46 @@ import pytest
 
 from corpora.text import streams, watch
 from corpora.tokens import dictionary
-from support.corpora.prep import (
-    SPLITS,
-    assert_binarised,
-    assert_refused,
-    attempt,
-    lines_of,
-    prepare,
-    prepare_until,
-)
-from support.corpora.preparations import LM_NUMBERS, RELEASE, lm_sentence
+from support.corpora.prep import SPLITS, assert_binarised, assert_refused, attempt, lines_of, prepare, prepare_until
+from support.corpora.preparations import LM_NUMBERS, RELEASE, lm_sentence, prepared
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("lm")
-def test_lm_serves_the_task(preparation):
-    done = preparation("lm")
-    sentences = {split: [lm_sentence(number) for number in LM_NUMBERS[split]] for split in SPLITS}
-    for split in SPLITS:
-        words = assert_binarised(done.out / f"bin/{split}", done.out / "bin/dict.txt", sentences[split])
+@prepared("lm")
+def test_lm_serves_the_task(done):
+    for split, numbers in LM_NUMBERS.items():
+        sentences = [lm_sentence(number) for number in numbers]
+        words = assert_binarised(done.out / f"bin/{split}", done.out / "bin/dict.txt", sentences)
     # six words, and as many made-up ones as fill up to 16 with fairseq's four symbols
     assert words == ["a", "é", "b", "c", "d", "e"] + [f"madeupword{number:04d}" for number in range(6)]
-    assert (done.out / "raw/train.en").exists()
-
-
-# The layouts of WikiText and of the Penn Treebank
-
-WIKITEXT = (
-    " \n = Robert Boulter = \n \n Robert Boulter is an English <unk> . \n = = Career = = \n a = b \n \n",
-    ["= Robert Boulter =", "Robert Boulter is an English <unk> .", "= = Career = =", "a = b"],
-)
 
 
 def test_layouts_with_blank_lines_and_headings(tmp_path):
-    text, lines = WIKITEXT
+    text = " \n = Robert Boulter = \n \n Robert Boulter is an English <unk> . \n = = Career = = \n a = b \n \n"
+    lines = [line.strip() for line in text.splitlines()]
     for split, name in zip(SPLITS, ("wiki.{}.tokens", "ptb.{}.txt", "{}.en"), strict=True):
         (tmp_path / name.format(split)).write_text(text)
     done = prepare("lm", tmp_path / "out", "--local", tmp_path)
     assert_refused(done, "wiki.train.tokens:1: empty line; remove it, or give --blank-lines keep or drop")
-    made = {
-        ("keep",): ["", lines[0], "", *lines[1:], ""],
-        ("drop",): lines,
-        ("drop", "--no-headings"): [lines[1], lines[3]],
-    }
-    for number, (options, expected) in enumerate(made.items()):
-        out = tmp_path / str(number)
-        prepare_until("raw", "lm", out, "--local", tmp_path, "--blank-lines", *options)
+    made = {"keep": lines, "drop": [line for line in lines if line], "drop --no-headings": [lines[3], lines[5]]}
+    for options, expected in made.items():
+        out = tmp_path / options
+        prepare_until("raw", "lm", out, "--local", tmp_path, "--blank-lines", *options.split())
         assert [lines_of(out / f"raw/{split}.en") for split in SPLITS] == [expected] * 3
     done = prepare("lm", out, "--local", tmp_path, "--blank-lines", "keep")
     assert_refused(done, "was prepared with 'lm lang=en words=0 min-count=1 blank-lines=drop no-headings local=")
 
 
-# One Billion Word
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("1bw")
-def test_1bw_serves_the_task(preparation):
-    done = preparation("1bw")
-    sentences = {split: lines_of(done.out / f"raw/{split}.en") for split in SPLITS}
-    assert [len(sentences[split]) for split in SPLITS] == [396, 30, 30]
+@prepared("1bw")
+def test_1bw_serves_the_task(done):
     release = done.source / RELEASE
-    files = sorted((release / "training-monolingual.tokenized.shuffled").iterdir())
-    assert sentences["train"] == [line for path in files for line in lines_of(path)]
+    texts = {"train": sorted((release / "training-monolingual.tokenized.shuffled").iterdir())}
     for number, split in enumerate(("test", "valid")):
-        path = release / f"heldout-monolingual.tokenized.shuffled/news.en.heldout-0000{number}-of-00050"
-        assert sentences[split] == lines_of(path)
-    for split in SPLITS:
-        assert len(assert_binarised(done.out / f"bin/{split}", done.out / "bin/dict.txt", sentences[split])) == 4
+        held_out = release / "heldout-monolingual.tokenized.shuffled"
+        texts[split] = [held_out / f"news.en.heldout-0000{number}-of-00050"]
+    for split, count in (("train", 396), ("valid", 30), ("test", 30)):
+        sentences = lines_of(done.out / f"raw/{split}.en")
+        assert sentences == [line for path in texts[split] for line in lines_of(path)] and len(sentences) == count
+        assert len(assert_binarised(done.out / f"bin/{split}", done.out / "bin/dict.txt", sentences)) == 4
 
 
 def test_official_text_keeps_odd_lines_and_has_its_number(tmp_path):
@@ -86,9 +58,6 @@ def test_official_text_keeps_odd_lines_and_has_its_number(tmp_path):
     assert target.read_bytes() == 2 * b"one two\n\nthree four\na <pad> b\n1 < 2\n"
     assert_refused(attempt(*copy, (3, 3), exact=True), "out: 10 sentences (official: 3 sentences, 3 words)")
     assert_refused(attempt(streams.write, [source], tmp_path / "strict", streams.Rules()), "in:2: empty line")
-
-
-# The dictionary
 
 
 @pytest.mark.parametrize(("words", "min_count"), [(0, 1), (7, 1), (7, 20)])
@@ -108,15 +77,10 @@ def test_dictionary_without_words_is_refused(tmp_path):
     (tmp_path / "text").write_text("one two\n")
     done = attempt(dictionary.make, tmp_path / "text", tmp_path / "dict", min_count=2)
     assert_refused(done, "text: no word occurs 2 times: lower --min-count")
-    limited = dictionary.entries(dictionary.count_words(["one two one"]), words=1)
-    assert limited == [("one", 2), ("madeupword0000", 0), ("madeupword0001", 0), ("madeupword0002", 0)]
-
-
-# watch.py
 
 
 def test_watch_tells_the_size_and_hands_on_the_exit_status(tmp_path, capsys):
-    code = f"head -c 5000000 /dev/zero > {tmp_path}/big; sleep 0.3; echo no; exit 1"
+    command = ["bash", "-c", f"head -c 5000000 /dev/zero > {tmp_path}/big; sleep 0.3; echo no; exit 1"]
     log = tmp_path / "log"
-    assert watch.run_logged("copy", tmp_path, log, ["bash", "-c", code], seconds=0.1) == 1
+    assert watch.run_logged("copy", tmp_path, log, command, seconds=0.1) == 1
     assert "copy: 5 MB so far" in capsys.readouterr().out and log.read_text() == "no\n"

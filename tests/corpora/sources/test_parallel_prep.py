@@ -6,31 +6,18 @@ import shutil
 from pathlib import Path
 
 import pytest
+import sentencepiece
 
 from corpora.toy import grammar
-from support.corpora.prep import assert_in_subwords, assert_refused, lines_of, prepare, prepare_until
-from support.corpora.preparations import CASES, Prepared
+from support.corpora.prep import SPLITS, assert_in_subwords, assert_refused, lines_of, prepare
+from support.corpora.preparations import Prepared
 
 GIVEN = ("--source", "de", "--target", "en")
 
 
-@pytest.fixture(scope="module")
-def own_text(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("own") / "text"
-    CASES["parallel"].make(folder)
-    return folder
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("parallel")]
 
 
-@pytest.fixture(scope="module")
-def done(preparation) -> Prepared:
-    return preparation("parallel")
-
-
-in_one_worker = pytest.mark.xdist_group("parallel")
-
-
-@pytest.mark.slow
-@in_one_worker
 def test_cleaned_and_held_out(done: Prepared):
     """Pairs with an empty or a long side are left out; every 19th of the others is a test pair, in both languages."""
     german, english = (lines_of(done.source / f"corpus.{lang}") for lang in ("de", "en"))
@@ -43,8 +30,6 @@ def test_cleaned_and_held_out(done: Prepared):
         assert len(lines_of(done.out / f"raw/valid.{lang}")) == 30
 
 
-@pytest.mark.slow
-@in_one_worker
 def test_tokens_and_subwords_are_those_of_fairseq_interactive(done: Prepared):
     """A raw sentence becomes the same subwords by --tokenizer moses --bpe subword_nmt as in the training text."""
     from fairseq.data.encoders.moses_tokenizer import MosesTokenizer, MosesTokenizerConfig
@@ -59,21 +44,17 @@ def test_tokens_and_subwords_are_those_of_fairseq_interactive(done: Prepared):
     assert (done.out / "bin/dict.de.txt").read_bytes() == (done.out / "bin/dict.en.txt").read_bytes()
 
 
-@pytest.mark.slow
-def test_without_validation_text_two_splits_are_held_out_and_pieces_join_to_the_raw_text(
-    own_text: Path, tmp_path: Path
-):
-    text = shutil.copytree(own_text, tmp_path / "text")
+def test_two_splits_are_held_out_and_pieces_join_to_the_raw_text(done: Prepared, tmp_path: Path):
+    text = shutil.copytree(done.source, tmp_path / "text")
     words = ("parallel", tmp_path / "out", *GIVEN, "--train", text / "corpus", "--held-out", 40, "--pieces", 90)
-    done = prepare(*words)
-    assert done.returncode == 0, done.stderr
-    raw = {split: lines_of(tmp_path / f"out/raw/{split}.en") for split in ("train", "valid", "test")}
-    assert [len(raw[split]) for split in ("valid", "test")] == [38, 38]
-    assert not set(raw["train"]) & {*raw["valid"], *raw["test"]} and not set(raw["valid"]) & set(raw["test"])
+    made = prepare(*words)
+    assert made.returncode == 0, made.stderr
+    train, valid, test = (lines_of(tmp_path / f"out/raw/{split}.en") for split in SPLITS)
+    assert len(valid) == len(test) == 38 and len({*train, *valid, *test}) == len({*train}) + 76
     pieces = lines_of(tmp_path / "out/bpe/valid.en")
-    assert [line.replace(" ", "").replace("▁", " ").strip() for line in pieces] == raw["valid"]
-    assert (tmp_path / "out/bpe/sentencepiece.model").exists() and "--tokenizer" not in done.stdout
-    assert prepare(*words).returncode == 0
+    assert [line.replace(" ", "").replace("▁", " ").strip() for line in pieces] == valid
+    model = sentencepiece.SentencePieceProcessor(model_file=f"{tmp_path}/out/bpe/sentencepiece.model")
+    assert model.get_piece_size() == 90
     with (text / "corpus.de").open("a") as file:
         file.write("noch ein Satz\n")
     assert_refused(prepare(*words), f"{text}/corpus.de is not the text of which {tmp_path}/out was prepared; give")
@@ -81,19 +62,16 @@ def test_without_validation_text_two_splits_are_held_out_and_pieces_join_to_the_
     assert prepare(*words).returncode == 0, "the text is not needed again"
 
 
-@pytest.mark.slow
-def test_separate_subwords_and_dictionaries(own_text: Path, tmp_path: Path):
-    prepare_until("bin", "parallel", tmp_path, *GIVEN, "--train", own_text / "corpus", "--separate", "--bpe", 100)
+def test_separate_subwords_and_dictionaries(done: Prepared, tmp_path: Path):
+    assert done.prepare(tmp_path, "--separate").returncode == 0
     for name in ("bpe/{}.codes", "bin/dict.{}.txt"):
         one, two = (tmp_path / name.format(lang) for lang in ("de", "en"))
         assert one.read_bytes() != two.read_bytes()
 
 
-@pytest.mark.slow
 def test_phrases_of_ones_own_trees_go_with_pieces(tmp_path: Path):
-    """Trees over the tokens, with SentencePiece's subwords of them."""
     grammar.write(tmp_path / "text", 5, {"train": 150, "valid": 20, "test": 20})
-    text = [word for split in ("train", "valid", "test") for word in (f"--{split}", tmp_path / "text" / split)]
+    text = [word for split in SPLITS for word in (f"--{split}", tmp_path / "text" / split)]
     kind = ["--pieces", 70, "--tokenizer", "moses", "--trees", "en", "--tree-files", tmp_path / "text"]
     done = prepare("parallel", tmp_path / "out", *GIVEN, *text, *kind)
     assert done.returncode == 0 and "train.de-en.en: 150 sentences, 0 without" in done.stdout, done.stderr

@@ -5,36 +5,23 @@ from __future__ import annotations
 import gzip
 import hashlib
 import itertools
-import shutil
-import zipfile
 from pathlib import Path
 
 import pytest
 
-from support.corpora.prep import (
-    SPLITS,
-    assert_in_subwords,
-    assert_refused,
-    attempt,
-    change_line,
-    lines_of,
-    prepare,
-    prepare_until,
-)
-from support.corpora.preparations import SMALL
+from support.corpora.prep import SPLITS, assert_in_subwords, assert_refused, attempt, lines_of, prepare, prepare_until
+from support.corpora.preparations import SMALL, prepared, unpacked
 
 pytest.importorskip("tokenizers", reason="WordPieces need the package tokenizers")
 
 from corpora.errors import DataError
 from corpora.mini import news as mini_news
+from corpora.mini.files import archive
 from corpora.sources import cnndm
 from corpora.text import overlap
 from corpora.text.lines import write_lines
 from corpora.tokens import wordpiece
 from experiments.measure import rouge
-
-CNNDM = pytest.mark.xdist_group("cnndm")
-GIGAWORD = pytest.mark.xdist_group("gigaword")
 
 LANGS = ("article", "summary")
 
@@ -50,45 +37,30 @@ def tables(folder: Path, splits: dict[str, int]) -> dict[str, tuple[list[str], l
     return texts
 
 
-# CNN/DailyMail
-
-
-@pytest.fixture()
-def cnndm_data(preparation) -> Path:
-    return preparation("cnndm").out
-
-
-@CNNDM
-@pytest.mark.slow
-def test_cnndm_summaries_are_the_highlights_in_the_order_of_the_list(cnndm_data, preparation):
-    done, texts = preparation("cnndm"), {}
-    for name in ("cnn", "dailymail"):
-        shutil.unpack_archive(done.source / f"{name}_stories.tgz", done.out.parent / "stories", filter="data")
-    for path in (done.out.parent / "stories").rglob("*.story"):
-        texts[path.stem] = path.read_text()
+@prepared("cnndm")
+def test_cnndm_summaries_are_the_highlights_in_the_order_of_the_list(done, tmp_path):
+    raw = done.out / "raw"
+    unpacked(done.source, tmp_path / "source")
+    texts = {path.stem: path.read_text() for path in (tmp_path / "source").rglob("*.story")}
     for split, name, left_out in (("train", "train", 1), ("valid", "val", 0), ("test", "test", 0)):
         found = [texts[hashlib.sha1(url.encode()).hexdigest()] for url in lines_of(done.source / f"all_{name}.txt")]
         kept = [text.split("@highlight") for text in found if not text.startswith("@highlight")]
         assert len(kept) == len(found) - left_out
         wanted = [" ".join(line.strip().removesuffix(".") + " ." for line in text[1:]) for text in kept]
-        assert lines_of(cnndm_data / f"raw/{split}.summary") == wanted
-        articles = [
-            [word for word in line.split() if word != "."] for line in lines_of(cnndm_data / f"raw/{split}.article")
-        ]
+        assert lines_of(raw / f"{split}.summary") == wanted
+        articles = [[word for word in line.split() if word != "."] for line in lines_of(raw / f"{split}.article")]
         assert articles == [text[0].split() for text in kept]
-    counts = "train: 300 pairs (official: 287,113; paper: 287,226); 1 left out, without text or summary;"
-    assert counts in done.said
-    whole, sentences = (lines_of(cnndm_data / f"raw/test.article{end}") for end in ("", ".sentences"))
+    assert "train: 300 pairs (official: 287,113; paper: 287,226); 1 left out, without text or" in done.said
+    whole, sentences = (lines_of(raw / f"test.article{end}") for end in ("", ".sentences"))
     for article, line in zip(whole, sentences, strict=True):
         assert line.replace(".", "").split() == article.replace(".", "").split() and line.endswith(" .")
 
 
 def test_a_story_that_is_missing_is_named(tmp_path):
-    mini_news.cnndm(tmp_path)
-    for name in ("cnn", "dailymail"):
-        shutil.unpack_archive(tmp_path / f"{name}_stories.tgz", tmp_path, filter="data")
-    change_line(tmp_path / "all_val.txt", 7, "http://x")
-    assert_refused(attempt(list, cnndm.read(tmp_path, [tmp_path])), "all_val.txt:7: no story", "of http://x")
+    mini_news.cnndm(tmp_path / "source")
+    unpacked(tmp_path / "source", folder := tmp_path / "unpacked")
+    write_lines(folder / "all_val.txt", ["", "http://x"])
+    assert_refused(attempt(list, cnndm.read(folder, [folder])), "all_val.txt:2: no story", "of http://x")
 
 
 def test_story_as_see_et_al_read_it():
@@ -112,35 +84,30 @@ def test_lead3_is_taken_from_sentences():
 
 
 def assert_translation_task(out: Path) -> None:
-    """fairseq reads the pieces of OUT/bpe; its two dictionaries are the vocabulary."""
-    from fairseq.data import Dictionary
-
-    vocabulary = lines_of(out / "vocab/vocab.txt")
+    """fairseq reads the pieces of OUT/bpe; its two dictionaries are those of the vocabulary."""
     for lang in LANGS:
-        symbols = Dictionary.load(str(out / f"bin/dict.{lang}.txt")).symbols
-        assert symbols[:4] == ["<s>", "<pad>", "</s>", "<unk>"]
-        assert symbols[4:] == [entry for entry in vocabulary if entry not in wordpiece.SPECIAL]
+        assert (out / f"bin/dict.{lang}.txt").read_bytes() == (out / "vocab/dict.txt").read_bytes()
     assert_in_subwords(out, *LANGS)
 
 
-@CNNDM
-@pytest.mark.slow
-def test_cnndm_pieces_join_to_the_words_and_serve_the_task(cnndm_data):
+@prepared("cnndm")
+def test_cnndm_pieces_join_to_the_words_and_serve_the_task(done):
     """What MASS does with sed 's/ ##//g', and the tokenizer's own decoder."""
     from tokenizers.decoders import WordPiece
 
-    decoder, make = WordPiece(cleanup=False), wordpiece.splitter(cnndm_data / "vocab/vocab.txt")
-    assert_translation_task(cnndm_data)
+    out, decoder = done.out, WordPiece(cleanup=False)
+    make = wordpiece.splitter(out / "vocab/vocab.txt")
+    assert_translation_task(out)
     cut = 0
     for split, lang in itertools.product(SPLITS, LANGS):
-        raw, encoded = (lines_of(cnndm_data / f"{step}/{split}.{lang}") for step in ("raw", "bpe"))
+        raw, encoded = (lines_of(out / f"{step}/{split}.{lang}") for step in ("raw", "bpe"))
         for text, line in zip(raw, encoded, strict=True):
             words = make(text).split(" ")
             if lang == "summary" and split != "test":
                 cut += len(words) > 20
                 words = words[:20]
             assert line.replace(" ##", "") == decoder.decode(line.split(" ")) == " ".join(words)
-    assert cut > 100 and " ##" in (cnndm_data / "bpe/train.article").read_text("utf-8")
+    assert cut > 100 and " ##" in (out / "bpe/train.article").read_text("utf-8")
 
 
 @pytest.mark.slow
@@ -155,9 +122,8 @@ def test_bart_s_form_is_read_as_well(tmp_path):
         assert (lines_of(out / f"raw/{split}.article"), lines_of(out / f"raw/{split}.summary")) == texts[name]
     assert lines_of(out / "raw/test.article.sentences")[7] == "The city of place7 has a new bridge . It cost 7 coins ."
     assert lines_of(out / "vocab/vocab.txt") == lines_of(vocabulary)
-    assert_refused(
-        prepare("cnndm", tmp_path / "other", "--local", tmp_path / "in"), "vocab.txt is not the official file"
-    )
+    done = prepare("cnndm", tmp_path / "other", "--local", tmp_path / "in")
+    assert_refused(done, "vocab.txt is not the official file")
 
 
 @pytest.mark.parametrize(
@@ -188,19 +154,13 @@ def test_official_tables_and_those_that_are_forced(tmp_path):
         list(overlap.aligned(*pair, official=61, judge=False))
 
 
-# Gigaword
-
-
-@GIGAWORD
-@pytest.mark.slow
-def test_gigaword_text_stays_as_it_comes_and_serves_the_task(preparation):
-    done = preparation("gigaword")
+@prepared("gigaword")
+def test_gigaword_text_stays_as_it_comes_and_serves_the_task(done):
     sumdata, raw = done.source / "sumdata", done.out / "raw"
     train = gzip.decompress((sumdata / "train/train.article.txt.gz").read_bytes())
     assert (raw / "train.article").read_bytes() == train and b"#.## million" in train and b" <unk> said" in train
     assert (raw / "test.article").read_bytes() == (sumdata / "Giga/input.txt").read_bytes()
     assert (raw / "test.summary").read_bytes() == (sumdata / "Giga/task1_ref0.txt").read_bytes()
-    assert " UNK " in (raw / "test.article").read_text()
     assert not list(raw.glob("*.sentences"))
     assert " says < unk >" in (done.out / "tok/valid.summary").read_text()
     assert " says unk\n" in (done.out / "tok/test.summary").read_text()
@@ -209,19 +169,16 @@ def test_gigaword_text_stays_as_it_comes_and_serves_the_task(preparation):
     assert "<unk>" not in (done.out / "bpe/train.article").read_text()
 
 
-@GIGAWORD
-@pytest.mark.slow
-def test_gigaword_as_unilm_gives_it(preparation, tmp_path):
-    raw = preparation("gigaword").out / "raw"
-    with zipfile.ZipFile(tmp_path / "ggw_data.zip", "w") as archive:
-        for split, name in (("train", "train"), ("valid", "dev"), ("test", "test")):
-            for lang, side in zip(LANGS, ("src", "tgt"), strict=True):
-                archive.write(raw / f"{split}.{lang}", f"org_data/{name}.{side}.txt")
-        archive.writestr("unilm_tokenized/train.src", "not wanted")
+@prepared("gigaword")
+def test_gigaword_as_unilm_gives_it(done, tmp_path):
+    raw = done.out / "raw"
+    names = {f"{split}.{lang}": f"org_data/{'dev' if split == 'valid' else split}.{side}.txt"
+             for split in SPLITS for lang, side in zip(LANGS, ("src", "tgt"), strict=True)}  # fmt: skip
+    members = {theirs: (raw / ours).read_bytes() for ours, theirs in names.items()}
+    archive(tmp_path / "ggw_data.zip", members | {"unilm_tokenized/train.src": b"not wanted"})
     url = tmp_path.as_uri()
     assert_refused(prepare("gigaword", tmp_path / "out", *SMALL, GIGAWORD_URL=url), "expected 578402958 bytes")
     prepare_until("raw", "gigaword", tmp_path / "out", *SMALL, "--no-checksums", GIGAWORD_URL=url)
-    for split in SPLITS:
-        for lang in LANGS:
-            assert lines_of(tmp_path / f"out/raw/{split}.{lang}") == lines_of(raw / f"{split}.{lang}")
+    for name in names:
+        assert (tmp_path / "out/raw" / name).read_bytes() == (raw / name).read_bytes()
     assert not (tmp_path / "out/download/unpacked").exists()

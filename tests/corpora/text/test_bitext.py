@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,6 @@ def sentences() -> tuple[list[str], list[str]]:
 def write(path: Path, lines: list[str]) -> Path:
     path.write_bytes("".join(line + "\n" for line in lines).encode())
     return path
-
-
-# bitext.py
 
 
 @pytest.mark.parametrize(
@@ -60,13 +58,6 @@ def test_segments_of_test_sets(tmp_path):
     path.write_bytes(gzip.compress(b'<seg id="1"> one\n<seg id="2"> two</seg>\n'))
     with pytest.raises(DataError, match="gz:1: a <seg> without its </seg>"):
         list(markup.read_texts(path))
-
-
-def test_markup_of_iwslt(tmp_path):
-    lines = ["<url>http://x</url>", "<talkid>1</talkid>", "<title>A talk</title>", "<keywords>a, b</keywords>",
-             "<description>Of it</description>", "Text < more", "<reviewer>R</reviewer>"]  # fmt: skip
-    found = list(markup.without_markup(enumerate(lines, 1)))
-    assert found == [(3, "A talk"), (5, "Of it"), (6, "Text < more"), (7, "<reviewer>R</reviewer>")]
 
 
 def test_join_and_select_say_what_they_keep(tmp_path):
@@ -103,16 +94,16 @@ def test_large_text_is_not_held_in_memory(tmp_path, capsys):
     second.write_bytes(b"one of very many sentences in this corpus .\n" * 9_000)
     targets = (tmp_path / "all.de", tmp_path / "all.en")
     tracemalloc.start()
-    try:
-        bitext.join([(first, second)], targets, bitext.Rules())
-        bitext.select(targets, targets, tmp_path, ("de", "en"), limits=bitext.Limits(1, 80, 9), every=1333)
-        assert tracemalloc.get_traced_memory()[1] < 1_000_000
-    finally:
-        tracemalloc.stop()
+    bitext.join([(first, second)], targets, bitext.Rules())
+    bitext.select(targets, targets, tmp_path, ("de", "en"), limits=bitext.Limits(1, 80, 9), every=1333)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1_000_000
     assert "9,000 pairs before cleaning\ntrain: 8,994 pairs\nvalid: 6 pairs\n" in capsys.readouterr().out
 
 
-# Lines changed in several processes
+def upper() -> Callable[[str], str]:
+    return str.upper
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -121,10 +112,10 @@ def test_stopped_work_goes_on_in_the_file(tmp_path, workers):
     source, target = write(tmp_path / "in", lines), tmp_path / "out"
     part = tmp_path / "out.part"
     part.write_text("".join(f"kept {number}\n" for number in range(1200)) + "Zeile 12")
-    linewise.change_file(source, target, Upper, workers)
+    linewise.change_file(source, target, upper, workers)
     assert lines_of(target) == [f"kept {number}" for number in range(1200)] + [line.upper() for line in lines[1200:]]
     target.write_text("mine\n")
-    linewise.change_file(source, target, Upper, workers)
+    linewise.change_file(source, target, upper, workers)
     assert target.read_text() == "mine\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 
@@ -157,16 +148,10 @@ def test_workers_end_with_a_killed_parent(tmp_path):
 
 
 def test_what_every_worker_would_lack_is_said_once(tmp_path):
-    """It is not taken for a lack of memory."""
     source = write(tmp_path / "in", ["a line"])
     codes = write(tmp_path / "codes", ["#version: 0.2", "a b c"])
     with pytest.raises(DataError, match=f"{codes}: no codes of subword-nmt: invalid line 2 in BPE codes file: a b c"):
         linewise.change_file(source, tmp_path / "out", functools.partial(subwords.encoder, codes), 2)
-
-
-class Upper:
-    def __call__(self, line: str) -> str:
-        return line.upper()
 
 
 def test_empty_lines_stay_where_they_are_allowed(tmp_path):
@@ -191,29 +176,12 @@ def test_codes_with_a_mark_and_a_full_cache_split_the_same(tmp_path, monkeypatch
     assert len(bpe.cache) < 60
 
 
-def test_too_little_text_for_codes(tmp_path):
+def test_too_little_text_for_codes_and_pieces(tmp_path):
     text = write(tmp_path / "text", ["abc abc"])
     learn = [subwords.learn, [text], tmp_path / "codes", 9]
     done = attempt(*learn)
     assert done.returncode == 0 and "2 merges, not 9" in done.stdout, done.stderr
     write(text, ["a b c"])
     assert_refused(attempt(*learn), "text: no word has two characters")
-
-
-def test_sentencepiece_goes_there_and_back(tmp_path, sentences):
-    import sentencepiece
-
-    german, english = (write(tmp_path / lang, lines) for lang, lines in zip(("de", "en"), sentences, strict=True))
-    model = tmp_path / "de.model"
-    sentencepieces.learn([german, english], model, 150)
-    assert sentencepiece.SentencePieceProcessor(model_file=str(model)).get_piece_size() == 150
-    encoder = functools.partial(sentencepieces.encoder, model)
-    linewise.change_file(german, tmp_path / "valid", encoder, 2)
-    pieces = lines_of(tmp_path / "valid")
-    assert any(len(line.split()) > len(text.split()) for line, text in zip(pieces, sentences[0], strict=True))
-    assert ["".join(line.split()).replace("▁", " ")[1:] for line in pieces] == sentences[0]
-    refused = attempt(sentencepieces.learn, [german], model, 30_000)
-    assert_refused(refused, "no model of 30,000 pieces can be trained on it")
-
-
-# Archives and checksums
+    done = attempt(sentencepieces.learn, [text], tmp_path / "model", 30_000)
+    assert_refused(done, "text: no model of 30,000 pieces can be trained on it")

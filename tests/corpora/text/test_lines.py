@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import gzip
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ from support.corpora.prep import assert_refused, attempt, lines_of, prepare, pre
 
 
 def pair(folder: Path, german: bytes, english: bytes = b"one two\nthree four\n") -> tuple[Path, Path]:
-    """Write two files."""
     for name, text in (("a.de", german), ("a.en", english)):
         (folder / name).write_bytes(text)
     return folder / "a.de", folder / "a.en"
@@ -44,12 +41,10 @@ LINES = {
     "spaces around": (b"  drei vier ", "", "drei vier"),
     "two spaces": (b"drei  vier", "", "drei vier"),
 }  # fmt: skip
-SPACES = ["\t", "\u00a0", "\u3000"]
-for each in SPACES:
-    LINES[f"U+{ord(each):04X}"] = (f"drei{each}vier".encode(), "", "drei vier")
-for each in ("\r", "\x1c", "\u2028"):
-    code = f"U+{ord(each):04X}"
-    LINES[code] = (f"drei{each}vier".encode(), "a.de:2: " + ("carriage" if each == "\r" else code), "drei vier")
+SPACES = {"U+0009": "\t", "U+00A0": "\u00a0", "U+3000": "\u3000"}
+ENDS = {"carriage return": "\r", "U+001C": "\x1c", "U+2028": "\u2028"}
+LINES |= {name: (f"drei{each}vier".encode(), "", "drei vier") for name, each in SPACES.items()}
+LINES |= {name: (f"drei{each}vier".encode(), f"a.de:2: {name}", "drei vier") for name, each in ENDS.items()}
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -57,7 +52,7 @@ def test_lines_of_tokenised_text(name: str, tmp_path: Path) -> None:
     line, strict, training = LINES[name]
     files = pair(tmp_path, b"eins zwei\n" + line + b"\n")
     found, alone = join(*files, "p", strict=True, words=True), copy(files[0], tmp_path / "s.de", words=True)
-    changed = strict or set(line.decode()) & set(SPACES) or b"  " in line.strip()
+    changed = strict or set(line.decode()) & {*SPACES.values()} or b"  " in line.strip()
     for done, out in ((found, tmp_path / "p.de"), (alone, tmp_path / "s.de")):
         if strict:
             assert_refused(done, strict)
@@ -98,18 +93,12 @@ def test_utf_16_is_named(tmp_path: Path) -> None:
     assert_refused(copy(path, tmp_path / "out"), "a.de:1: invalid UTF-8 at byte 1", "iconv -f UTF-16")
 
 
-def constant(text: str) -> Callable[[str], str]:
-    return lambda line: text
-
-
-def test_what_a_step_makes_is_checked_too(tmp_path: Path) -> None:
-    """No step may make a symbol of fairseq's out of a line, whatever it was."""
-    source, out = tmp_path / "a.en", tmp_path / "out"
-    source.write_text("one\ntwo\n")
-    for word in ("<pad>", "</s>", "a\0b"):
-        with pytest.raises(DataError, match=r"a\.en:1: (the word|a NUL)"):
-            linewise.change_file(source, out, functools.partial(constant, word), 1)
-        assert not out.exists()
+@pytest.mark.parametrize(("word", "message"), [("<pad>", "the word <pad>"), ("</s>", "the word </s>"), ("\0", "a NUL")])
+def test_what_a_step_makes_is_checked_too(tmp_path: Path, word: str, message: str) -> None:
+    (tmp_path / "a.en").write_text("one\ntwo\n")
+    done = attempt(linewise.change_file, tmp_path / "a.en", tmp_path / "out", lambda: lambda line: word, 1)
+    assert_refused(done, f"a.en:1: {message}")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
@@ -125,9 +114,6 @@ def test_lines_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endi
     (tmp_path / "review.txt").write_bytes(b"x" * 1001)
     with pytest.raises(DataError, match="review.txt: more than 1,000 bytes"):
         lines.read_whole(tmp_path / "review.txt")
-
-
-# The preparations
 
 
 def test_tokenised_text_by_prepare_parallel(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from support.corpora.prep import assert_refused, attempt, call, lines_of
 
 pytest.importorskip("tokenizers", reason="WordPieces need the package tokenizers")
 
-from corpora.errors import DataError
 from corpora.mini import news as mini_news
 from corpora.text.lines import write_lines
 from corpora.tokens import wordpiece
@@ -47,9 +46,7 @@ ENTRIES = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "##
 )
 def test_wrong_vocabulary(tmp_path, change, message):
     write_lines(tmp_path / "vocab.txt", change(ENTRIES))
-    with pytest.raises(DataError) as refused:
-        wordpiece.read_vocabulary(tmp_path / "vocab.txt")
-    assert message in str(refused.value)
+    assert_refused(attempt(wordpiece.read_vocabulary, tmp_path / "vocab.txt"), message)
 
 
 def test_vocabulary_of_another_language(tmp_path):
@@ -63,13 +60,10 @@ def test_learned_vocabulary_is_the_same_in_each_run(tmp_path):
     mini_news.gigaword(tmp_path)
     texts = [tmp_path / f"sumdata/train/train.{side}.txt.gz" for side in ("article", "title")]
     entries = wordpiece.learn(140, texts)
-    for folder in ("one", "two"):
-        (tmp_path / folder).mkdir()
-        work = "from corpora.tokens.wordpiece import *; out, *x = map(Path, sys.argv[1:]); "
-        work += "write_vocabulary(learn(140, x), out)"
-        done = call(sys.executable, "-c", f"import sys; {work}", tmp_path / folder, *texts)
-        assert done.stdout == "vocabulary: 140 entries\n", done.stderr
-        assert lines_of(tmp_path / folder / "vocab.txt") == entries
+    work = "import sys; from corpora.tokens.wordpiece import *; print(*learn(140, [*map(Path, sys.argv[1:])]))"
+    for _ in range(2):
+        done = call(sys.executable, "-c", work, *texts)
+        assert done.stdout.split() == entries, done.stderr
     assert len(entries) == 140 and entries[:5] == list(wordpiece.LEARNED_SPECIAL)
 
 

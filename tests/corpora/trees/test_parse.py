@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import json
 import re
 import subprocess
@@ -18,16 +17,7 @@ from corpora.sources import probing
 from corpora.toy import grammar as toy_grammar
 from corpora.trees import leaves, parse, parser_stanza, parser_training, train_parser, treebank, word_vectors
 from fairseq_localattn.phrases.trees import read_tree
-from support.corpora.prep import (
-    DATA_PREP,
-    assert_refused,
-    attempt,
-    call,
-    kill_when,
-    lines_of,
-    prepare,
-    run,
-)
+from support.corpora.prep import DATA_PREP, assert_refused, attempt, call, kill_when, lines_of, prepare, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("parse")]  # one trained parser serves all of this file
 
@@ -47,27 +37,9 @@ def trees(tmp_path_factory) -> dict[str, Path]:
     return {"train": folder / "train.gz", "dev": folder / "dev", "text": folder / "valid.en"}
 
 
-def training(trees: dict[str, Path], out: Path, *options: object) -> list[str]:
-    words = [
-        "--train",
-        trees["train"],
-        "--dev",
-        trees["dev"],
-        "--out",
-        out,
-        "--size",
-        "tiny",
-        "--steps",
-        60,
-        "--epochs",
-        3,
-    ]
-    return [str(word) for word in (*words, *options)]
-
-
-def train(trees: dict[str, Path], out: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run train_parser.py in this process."""
-    return run(train_parser.main, *training(trees, out, *options))
+def training(trees: dict[str, Path], out: Path) -> list[str]:
+    """Return the arguments of train_parser.py."""
+    return f"--train {trees['train']} --dev {trees['dev']} --out {out} --size tiny --steps 60 --epochs 3".split()
 
 
 @pytest.fixture(scope="module")
@@ -80,10 +52,10 @@ def models(trees, tmp_path_factory) -> Path:
         lambda: log.exists() and "Starting epoch 2" in log.read_text(),
     )
     assert not (out / "resources.json").exists()
-    done = train(trees, out)
+    done = run(train_parser.main, *training(trees, out))
     assert done.returncode == 0, done.stderr
-    assert "parser: trained" in done.stdout
-    assert "tagger: trained" not in done.stdout, "the tagger was complete when the training was killed"
+    # The tagger was complete when the training was killed.
+    assert "parser: trained" in done.stdout and "tagger: trained" not in done.stdout
     return out
 
 
@@ -112,9 +84,6 @@ def parse_here(*arguments: object) -> subprocess.CompletedProcess[str]:
     return run(parse.main, "--lang", "en", "--cpu", *arguments)
 
 
-# Training
-
-
 def test_trained_models_are_good_for_what_they_are(models):
     scores = json.loads((models / "scores.json").read_text())["dev"]
     assert scores["sentences"] == 40 and scores["tags"] > 0.6 and scores["f1"] > 0.5, scores
@@ -133,17 +102,16 @@ def test_killed_training_went_on_after_its_last_epoch(models, tmp_path):
 
 def test_second_run_trains_nothing_and_other_options_are_refused(models, trees):
     before = {path: path.stat().st_mtime_ns for path in models.rglob("trained.pt")}
-    done = train(trees, models)
+    done = run(train_parser.main, *training(trees, models))
     assert done.returncode == 0 and "dev: " in done.stdout and "trained" not in done.stdout
     assert before == {path: path.stat().st_mtime_ns for path in before} and len(before) == 3
-    assert_refused(train(trees, models, "--seed", "2"), "was begun with other files or options", "--out")
+    done = run(train_parser.main, *training(trees, models), "--seed", "2")
+    assert_refused(done, "was begun with other files or options", "--out")
 
 
 def test_treebank_is_cleaned(tmp_path):
-    path = tmp_path / "trees"
-    path.write_text(
-        "\n(ROOT (S (NP-SBJ=2 (-NONE- *)) (VP-PRD (VB Go) (-LRB- -LRB-))))\n(NP (NN word))\n( (NP (NN x)))\n"
-    )
+    path, first = tmp_path / "trees", "(ROOT (S (NP-SBJ=2 (-NONE- *)) (VP-PRD (VB Go) (-LRB- -LRB-))))"
+    path.write_text(f"\n{first}\n(NP (NN word))\n( (NP (NN x)))\n")
     found = [str(tree) for tree in treebank.read_treebank(path)]
     assert found == ["(ROOT (S (VP (VB Go) (-LRB- -LRB-))))", "(ROOT (NP (NN word)))", "(ROOT (NP (NN x)))"]
     rows = list(treebank.to_conllu(treebank.read_treebank(path)))
@@ -193,16 +161,11 @@ def test_word_vectors_tell_contexts_apart():
     assert torch.cosine_similarity(dog, cat, dim=0) > 0.8 > 0.5 > torch.cosine_similarity(dog, runs, dim=0)
 
 
-# Parsing
-
-
 def test_one_tree_a_line_with_the_lines_own_tokens(parsed, tokens):
     lines, found = lines_of(tokens), lines_of(parsed)
-    assert len(found) == len(lines)
     for line, tree in zip(lines, found, strict=True):
-        assert (read_tree(tree).words() if tree else []) == [
-            leaves.to_leaf(leaves.unescape(word)) for word in line.split()
-        ]
+        words = [leaves.to_leaf(leaves.unescape(word)) for word in line.split()]
+        assert (read_tree(tree).words() if tree else []) == words
     assert found[2] == "" and read_tree(found[3]).words() == ODD_LEAVES.split()
     assert read_tree(found[5]).words() == ["word"]
     assert found[0] == found[4], "the same sentence in another batch"
@@ -234,8 +197,8 @@ def test_stopped_run_continues_to_the_same_bytes(models, tokens, parsed, tmp_pat
 
 
 def test_two_processes_give_the_same_bytes(models, tokens, parsed, tmp_path):
-    program = [sys.executable, DATA_PREP / "parse.py", "--lang", "en", "--models", models, "--cpu", "--batch", 1]
-    done = call(*program, "--workers", "2", tokens, tmp_path / "out.tree")
+    options = f"--lang en --models {models} --cpu --batch 1 --workers 2".split()
+    done = call(sys.executable, DATA_PREP / "parse.py", *options, tokens, tmp_path / "out.tree")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out.tree").read_bytes() == parsed.read_bytes()
 
@@ -247,47 +210,36 @@ def test_long_sentences_fail_and_are_counted(models, tokens, tmp_path):
     assert [n for n, tree in enumerate(lines_of(tmp_path / "out.tree"), 1) if not tree] == [3, *long]
 
 
-class Failing:
-    """A pipeline that stops at one word, and loses a leaf after another."""
-
-    def __init__(self, pipeline) -> None:
-        self.pipeline, self.calls = pipeline, 0
-
-    def __call__(self, sentences):
-        self.calls += 1
-        if any("poison" in words for words in sentences):
-            raise RuntimeError("no legal transition")
-        document = self.pipeline(sentences)
-        for words, sentence in zip(sentences, document.sentences, strict=True):
-            if "loser" in words:
-                sentence.constituency = self.pipeline([words[:-1]]).sentences[0].constituency
-        return document
-
-
 def test_a_sentence_that_fails_takes_no_other_with_it(models):
+    """The pipeline stops at one word, and loses a leaf after another."""
     parser = parser_stanza.Parser(parser_stanza.Settings("en", models, batch=10, cpu=True))
-    good = "the dog sees a cat ."
+    good, pipeline = "the dog sees a cat .", parser._pipeline
+    calls: list[object] = []
     expected = parser([good])
     assert expected[0].startswith("(ROOT ")
-    failing = parser._pipeline = Failing(parser._pipeline)
+
+    def failing(sentences):
+        calls.append(sentences)
+        if any("poison" in words for words in sentences):
+            raise RuntimeError("no legal transition")
+        document = pipeline(sentences)
+        for words, sentence in zip(sentences, document.sentences, strict=True):
+            if "loser" in words:
+                sentence.constituency = pipeline([words[:-1]]).sentences[0].constituency
+        return document
+
+    parser._pipeline = failing
     assert parser([good, "a poison .", "", "a loser .", good]) == [*expected, "", "", "", *expected]
-    assert failing.calls == 5  # all together, then each alone
-    assert parser(["", " "]) == ["", ""] and failing.calls == 5
+    assert parser(["", " "]) == ["", ""] and len(calls) == 5  # all together, then each alone
 
 
 def test_missing_models_and_text_are_errors_of_one_line(models, tokens, tmp_path):
-    for words, *parts in (
-        (
-            ["--models", tmp_path, tokens],
-            f"en with in {tmp_path}",
-            "stanza.download('en'",
-            "train_parser.py",
-            "--models",
-        ),
-        (["--lang", "fr", "--models", models, tokens], "no models to parse fr with", "stanza.download('fr'"),
+    for words, message in (
+        (["--models", tmp_path, tokens], f"no models to parse en with in {tmp_path}: download stanza's"),
+        (["--lang", "fr", "--models", models, tokens], "no models to parse fr with"),
         (["--models", models, tmp_path / "none.en"], f"{tmp_path / 'none.en'}: cannot be read: No such file"),
     ):
-        assert_refused(parse_here(*words, tmp_path / "out.tree"), "data error: ", *parts)
+        assert_refused(parse_here(*words, tmp_path / "out.tree"), "data error: ", message)
     assert not list(tmp_path.iterdir())
 
 
@@ -305,7 +257,6 @@ def test_multi30k_is_parsed_by_given_models(models, tmp_path):
 
 
 def test_raw_text_becomes_the_trees_of_the_probing_tasks(models, tmp_path):
-    """One command makes what prepare_probing.sh takes."""
     sizes, out = {"train": 40, "valid": 8, "test": 8}, tmp_path / "out"
     toy_grammar.write(tmp_path / "text", 4, sizes)
     files = [word for split in sizes for word in (f"--{split}", tmp_path / f"text/{split}.en")]
@@ -321,11 +272,7 @@ def test_raw_text_becomes_the_trees_of_the_probing_tasks(models, tmp_path):
     assert "train: 40 sentences; with a label" in done.stdout
 
 
-@pytest.mark.parametrize("program", [parse, train_parser])
-def test_missing_stanza_is_said_in_one_line(program, tmp_path, monkeypatch, capsys):
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "stanza" else find(name))
-    options = {parse: ["--lang", "en", "a", "b"], train_parser: ["--train", "a", "--dev", "a", "--out", str(tmp_path)]}
-    monkeypatch.setattr(sys, "argv", ["program", *options[program]])
-    assert program.main() == 1
-    assert capsys.readouterr().err.endswith("stanza is missing: pip install 'fairseq_localattn[parse]'\n")
+@pytest.mark.parametrize(("door", "words"), [(parse, "--lang en a b"), (train_parser, "--train a --dev a --out b")])
+def test_missing_stanza_is_said_in_one_line(door, words, monkeypatch):
+    monkeypatch.setitem(sys.modules, "stanza", None)
+    assert_refused(run(door.main, *words.split()), "stanza is missing: pip install 'fairseq_localattn[parse]'\n")

@@ -3,62 +3,54 @@
 from __future__ import annotations
 
 import shutil
-import time
+import subprocess
 from pathlib import Path
 
-import pytest
-
-from support.corpora.prep import SPLITS, assert_refused, change_line, files_of, prepare
-from support.corpora.preparations import CASES, MULTI30K_SIZES, TOY
+from support.corpora.prep import assert_refused, change_line, files_of
+from support.corpora.preparations import MULTI30K_SIZES, prepared
 
 
 def assert_phrases(out: Path, without: int = 0) -> None:
     """Every split has phrases in OUT/bin; `without`: training sentences without a tree."""
-    for split in SPLITS:
-        count, empty = MULTI30K_SIZES[split], without if split == "train" else 0
-        report = (out / "phrases/report.txt").read_text()
+    report = (out / "phrases/report.txt").read_text()
+    for split, count in MULTI30K_SIZES.items():
+        empty = without if split == "train" else 0
         assert f"{split}.de-en.en: {count} sentences, {empty} without a tree" in report
         assert (out / f"bin/{split}.de-en.en.phrases.idx").exists()
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("toy")
-def test_toy_trees_are_added_to_prepared_data(preparation, tmp_path):
-    shutil.copytree(preparation("toy").out, tmp_path / "out")
-    before = files_of(tmp_path / "out")
-    done = prepare("toy", tmp_path / "out", *TOY, "--trees", "en")
-    assert done.returncode == 0, done.stderr
-    assert before.items() <= files_of(tmp_path / "out").items()
-    assert_phrases(tmp_path / "out")
-    before = files_of(tmp_path / "out")
-    begin = time.perf_counter()
+@prepared("toy")
+def test_toy_trees_are_added_to_prepared_data(done, tmp_path):
+    out = shutil.copytree(done.out, tmp_path / "out")
+    before = files_of(out)
+    made = done.prepare(out, "--trees", "en")
+    assert made.returncode == 0, made.stderr
+    assert before.items() <= files_of(out).items()
+    assert_phrases(out)
+    before = files_of(out)
     for options in ([], ["--trees", "en"]):
-        assert prepare("toy", tmp_path / "out", *TOY, *options).returncode == 0
-    assert time.perf_counter() - begin < 4 and files_of(tmp_path / "out") == before
+        assert done.prepare(out, *options).returncode == 0
+    assert files_of(out) == before
 
 
-def multi30k(out: Path, corpus: Path, *options: object):
-    return prepare("multi30k", out, *CASES["multi30k"].arguments(corpus), *options)
+@prepared("multi30k")
+def test_multi30k_with_given_trees(done, tmp_path):
+    out = shutil.copytree(done.out, tmp_path / "out")
+    before = files_of(out)
 
+    def with_trees(folder: Path) -> subprocess.CompletedProcess[str]:
+        return done.prepare(out, "--trees", "en", "--tree-files", folder)
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("multi30k")
-def test_multi30k_with_given_trees(preparation, tmp_path):
-    made = preparation("multi30k")
-    corpus, out, trees = made.source, tmp_path / "out", made.source / "trees"
-    shutil.copytree(made.out, out)
-    options, before = (out / "options.txt").read_text(), files_of(out)
     # Trees of other lines: nothing is written, the trees can be mended.
-    shutil.copytree(trees, tmp_path / "bad")
-    change_line(tmp_path / "bad/train.en.tree", 2, "(ROOT (NN x))")
-    done = multi30k(out, corpus, "--trees", "en", "--tree-files", tmp_path / "bad")
-    assert done.returncode != 0 and "train.en.tree:2: " in done.stderr and "1 leaves" in done.stderr, done.stderr
+    bad = shutil.copytree(done.source / "trees", tmp_path / "bad")
+    change_line(bad / "train.en.tree", 2, "(ROOT (NN x))")
+    made = with_trees(bad)
+    assert made.returncode != 0 and "train.en.tree:2: " in made.stderr and "1 leaves" in made.stderr, made.stderr
     assert not list((out / "bin").glob("*phrases*")) and not (out / "phrases").exists()
-    (tmp_path / "bad/valid.en.tree").unlink()
-    assert_refused(multi30k(out, corpus, "--trees", "en", "--tree-files", tmp_path / "bad"), "no valid.en.tree")
-    done = multi30k(out, corpus, "--trees", "en", "--tree-files", trees)
-    assert done.returncode == 0, done.stderr
-    assert before.items() <= files_of(out).items() and options == (out / "options.txt").read_text()
+    (bad / "valid.en.tree").unlink()
+    assert_refused(with_trees(bad), "no valid.en.tree")
+    made = with_trees(done.source / "trees")
+    assert made.returncode == 0, made.stderr
+    assert before.items() <= files_of(out).items()
     assert_phrases(out, without=1)
-    refused = multi30k(out, corpus, "--trees", "en", "--tree-files", tmp_path / "bad")
-    assert_refused(refused, "has the trees of 'trees=en tree-files=", "remove", f"{out}/tree")
+    assert_refused(with_trees(bad), "has the trees of 'trees=en tree-files=", "remove", f"{out}/tree")

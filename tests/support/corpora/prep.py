@@ -9,7 +9,6 @@ import functools
 import io
 import itertools
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -18,26 +17,19 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from corpora.errors import as_status
 from corpora.preparations import main as preparations
-from corpora.preparations.options import Given
 from support.paths import DATA_PREP
 
 SPLITS = ("train", "valid", "test")
-# They end a line for str.splitlines, and not for the shell.
-SEPARATORS = ["\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
-_servers: list[subprocess.Popen[str]] = []
-# Names of the caller's environment that preparations read.
-SOURCES = re.compile(
-    r"(SST|IMDB|SVA|ONE_BILLION|CNNDM|GIGAWORD|ASPEC|NIST|WMT1\w+|IWSLT14|MULTI30K)_(DIR|URL|MD5|TREES)"
-)
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """Return the environment without the caller's corpora."""
-    kept = {name: value for name, value in os.environ.items() if not SOURCES.fullmatch(name)}
+    """Return the environment without the caller's corpora, such as $SST_DIR."""
+    kept = {name: value for name, value in os.environ.items() if not name.endswith(("_DIR", "_URL", "_TREES"))}
     return kept | {"PYTHON": sys.executable, "OMP_NUM_THREADS": "1", "LOCALATTN_DOWNLOADS": "", **more}
 
 
@@ -47,13 +39,9 @@ def call(*command: object, **environment: str) -> subprocess.CompletedProcess[st
     return subprocess.run(words, env=clean_environment(**environment), capture_output=True, text=True, timeout=300)
 
 
-def attempt(work: Callable[..., object], *arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+def attempt(work: Callable[..., Any], *arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
     """Call a function of `corpora` in this process, as a preparation does; return what it says, and its status."""
-
-    def main() -> None:
-        work(*arguments, **options)
-
-    return _captured(as_status(main))
+    return _captured(as_status(functools.partial(work, *arguments, **options)))
 
 
 def run(main: Callable[[], int | None], *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -72,11 +60,6 @@ def _captured(main: Callable[[], int | None]) -> subprocess.CompletedProcess[str
     return subprocess.CompletedProcess([], status or 0, out.getvalue(), err.getvalue())
 
 
-def given_for(out: Path, **options: object) -> Given:
-    """Return the command line of a preparation of this folder."""
-    return Given(**{"name": "prepare_x", "out": out, "local": None, "mirror": "", "no_checksums": False} | options)
-
-
 def script(corpus: str) -> str:
     """Return the name of a preparation's script."""
     return corpus if corpus == "parse_text" else f"prepare_{corpus}"
@@ -90,22 +73,17 @@ def command(corpus: str, out: Path, *options: object) -> list[str]:
 @functools.cache
 def warm_python() -> str:
     """Return a program that is this interpreter with fairseq imported; it ends with this process (see warm.py)."""
-    folder = tempfile.mkdtemp(prefix="warm")
-    server = subprocess.Popen(
-        [sys.executable, "-P", str(Path(__file__).parents[1] / "warm.py"), folder],
-        env=clean_environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    folder, pipe = tempfile.mkdtemp(prefix="warm"), subprocess.PIPE
+    command = [sys.executable, "-P", str(Path(__file__).parents[1] / "warm.py"), folder]
+    server = subprocess.Popen(command, env=clean_environment(), stdin=pipe, stdout=pipe, text=True)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(server.kill)
     assert server.stdout is not None and server.stdout.readline() == "ready\n"
-    _servers.append(server)  # its stdin stays open
     return f"{folder}/python"
 
 
 def prepare(corpus: str, out: Path, *options: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a preparation in this process; :func:`start_and_kill` runs its script."""
+    """Run a preparation in this process; :func:`command` is that of its script."""
     return prepare_by(corpus, out, "--workers", "1", *options, **environment)
 
 
@@ -147,11 +125,6 @@ def wait_for_processes(count: int, *words: object) -> None:
         assert time.monotonic() < deadline, found
         lines = call("ps", "-ww", "-eo", "args").stdout.splitlines()
         found = sum(all(str(word) in line for word in words) for line in lines)
-
-
-def start_and_kill(corpus: str, out: Path, there: Path, *options: object, **environment: str) -> str:
-    """Run a preparation until a file or folder of OUT is there; return what it printed."""
-    return kill_when(command(corpus, out, *options), there.exists, **environment)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
